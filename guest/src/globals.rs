@@ -1,0 +1,98 @@
+//! The built-ins, one file for each namespace.
+//!
+//! Pure ones compute; the others call an import, which the host decides on. The functions of a namespace that work on
+//! the text of a file (`fs.replace`, `fs.find`, ...) are built from the imports that read and write one.
+
+mod argument;
+mod assert_that;
+mod base64;
+mod cache;
+mod crypto;
+pub(crate) mod decision;
+mod env;
+mod exec;
+mod fs;
+mod hash;
+mod http;
+mod json;
+mod log;
+mod math;
+mod metrics;
+mod random;
+mod re;
+mod set;
+mod string;
+mod template;
+mod time;
+mod url;
+mod uuid;
+mod validate;
+
+use starlark::environment::{Globals, GlobalsBuilder, LibraryExtension};
+
+pub(crate) use set::Set;
+
+/// All built-ins of `run` and `handle`.
+pub(crate) fn build() -> Globals {
+    let mut builder = GlobalsBuilder::standard();
+    LibraryExtension::Print.add(&mut builder);
+    for register in ALL {
+        register(&mut builder);
+    }
+    builder.build()
+}
+
+const ALL: &[fn(&mut GlobalsBuilder)] = &[
+    assert_that::register,
+    base64::register,
+    cache::register,
+    crypto::register,
+    decision::register,
+    env::register,
+    exec::register,
+    fs::register,
+    hash::register,
+    http::register,
+    json::register,
+    log::register,
+    math::register,
+    metrics::register,
+    random::register,
+    re::register,
+    set::register,
+    string::register,
+    template::register,
+    time::register,
+    url::register,
+    uuid::register,
+    validate::register,
+];
+
+/// An error of an import, as the script's error.
+trait ImportError {
+    /// What to say, and whether it was a refusal.
+    fn tell(self) -> (String, bool);
+}
+
+/// Names the built-in before what an import answered. A refusal stays recognizable as one.
+fn import<T, E: ImportError>(builtin: &str, answer: Result<T, E>) -> anyhow::Result<T> {
+    answer.map_err(|error| {
+        let (text, denied) = error.tell();
+        let text = format!("{builtin}: {text}");
+        if denied { anyhow::Error::new(crate::diagnostic::Denied(text)) } else { anyhow::Error::msg(text) }
+    })
+}
+
+/// Implements [`ImportError`] for an interface whose only error is a refusal.
+macro_rules! only_denied {
+    ($interface:ident) => {
+        impl super::ImportError for $interface::Error {
+            fn tell(self) -> (String, bool) {
+                match self {
+                    Self::AccessDenied(denial) => (denial.reason, true),
+                }
+            }
+        }
+    };
+}
+use only_denied;

@@ -1,0 +1,66 @@
+//! The interpreter that runs inside the sandbox: Starlark, compiled to a WASI component.
+//!
+//! The host loads a script once ([`interp::load`]), keeps the memory that is left, and starts every call from a fresh
+//! copy of it. Nothing here decides what a script may do: checks in this crate are for better messages, the host
+//! decides behind each import.
+//!
+//! - [`interp`]: load, run, handle, when
+//! - [`dialect`]: which Starlark this is
+//! - [`globals`]: the built-ins, one file for each namespace
+//! - [`value`]: JSON to Starlark and back
+//! - [`diagnostic`]: errors as data, with positions in the artifact's file
+//! - [`phase`]: what is running now, and what may be called then
+
+#![expect(unsafe_code, reason = "the generated bindings, and what is derived for the interpreter's values")]
+
+mod diagnostic;
+mod dialect;
+mod globals;
+mod interp;
+mod phase;
+mod record;
+#[cfg(test)]
+mod testing;
+mod value;
+
+#[expect(
+    missing_docs,
+    unreachable_pub,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    clippy::missing_safety_doc,
+    reason = "generated from wit/"
+)]
+mod bindings {
+    wit_bindgen::generate!({ world: "interpreter", path: "../wit" });
+
+    use super::Guest;
+    export!(Guest);
+}
+
+use bindings::exports::harness::sandbox::script;
+
+/// What the host calls.
+struct Guest;
+
+impl script::Guest for Guest {
+    fn prepare() {
+        interp::prepare();
+    }
+
+    fn load(source: script::Source) -> Result<(), script::Failure> {
+        interp::load(&source)
+    }
+
+    fn run(args: String) -> Result<String, script::Failure> {
+        interp::run(&args)
+    }
+
+    fn handle(event: String, payload: String) -> Result<String, script::Failure> {
+        interp::handle(&event, &payload)
+    }
+
+    fn matches(event: String, payload: String) -> Result<bool, script::Failure> {
+        interp::matches(&event, &payload)
+    }
+}

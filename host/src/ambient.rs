@@ -1,0 +1,88 @@
+//! The only door to the operating system: files outside a workspace's handle, processes, sockets, clock, randomness,
+//! environment. Clippy's `disallowed-methods` keeps the other rooms from going around it.
+
+/// Time since 1970, UTC; zero where the clock stands before that.
+pub(crate) fn since_epoch() -> std::time::Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Fills a buffer from the system's random generator.
+pub(crate) fn fill_random(mut buffer: &mut [u8]) {
+    while !buffer.is_empty() {
+        match rustix::rand::getrandom(&mut *buffer, rustix::rand::GetRandomFlags::empty()) {
+            Ok(filled) => buffer = buffer.get_mut(filled..).unwrap_or_default(),
+            Err(rustix::io::Errno::INTR) => {}
+            // Not on any kernel that runs this: the call is there since Linux 3.17.
+            Err(_) => return,
+        }
+    }
+}
+
+/// A variable of the host's environment, if it is set to text.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The most that a file of the project's own configuration may hold, in bytes.
+pub(crate) const MAX_TEXT_BYTES: u64 = 1 << 20;
+/// The most entries that a folder of the project's own configuration may have.
+pub(crate) const MAX_ENTRIES: usize = 10_000;
+
+/// A file of the project's own configuration, as text. Errors: what the system says, not a regular file, over
+/// [`MAX_TEXT_BYTES`], not UTF-8.
+pub(crate) fn read_text(path: &std::path::Path) -> std::io::Result<String> {
+    use std::io::{Error, ErrorKind, Read as _};
+    // Asked before opening: a FIFO would keep the open waiting.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MAX_TEXT_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_TEXT_BYTES {
+        return Err(Error::new(ErrorKind::FileTooLarge, format!("larger than {MAX_TEXT_BYTES} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "not UTF-8 text"))
+}
+
+/// The names in a folder of the project's own configuration, sorted. Errors: what the system says, over
+/// [`MAX_ENTRIES`].
+pub(crate) fn list_folder(path: &std::path::Path) -> std::io::Result<Vec<std::ffi::OsString>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        if names.len() >= MAX_ENTRIES {
+            return Err(std::io::Error::other(format!("more than {MAX_ENTRIES} entries")));
+        }
+        names.push(entry?.file_name());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Where a path of the project's own configuration really leads, after all links.
+pub(crate) fn real_path(path: &std::path::Path) -> std::io::Result<std::path::PathBuf> {
+    std::fs::canonicalize(path)
+}
+
+/// Whether a path, links followed, is a file that this process may execute.
+pub(crate) fn is_executable(path: &std::path::Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|facts| facts.is_file())
+        && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// The folder that the process was started in; `.` where it is gone.
+pub fn current_folder() -> std::path::PathBuf {
+    std::env::current_dir().unwrap_or_else(|_| std::path::PathBuf::from("."))
+}
+
+/// The operating system and its version, such as `Linux 6.12.0 x86_64`.
+pub fn system() -> String {
+    let name = rustix::system::uname();
+    [name.sysname(), name.release(), name.machine()].map(|part| part.to_string_lossy().into_owned()).join(" ")
+}
+
+/// The version of Landlock's interface, where the kernel has it and it is on.
+pub fn landlock_version() -> Option<u32> {
+    // What the kernel was started with says whether it is on.
+    let modules = std::fs::read_to_string("/sys/kernel/security/lsm").ok()?;
+    modules.split(',').any(|name| name.trim() == "landlock").then_some(1)
+}

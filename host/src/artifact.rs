@@ -1,0 +1,27 @@
+//! Text into typed artifacts, with the place of everything that is wrong. Pure: no files, no clock, no sandbox.
+//!
+//! An artifact is one Markdown file: YAML between two `---` lines, then prose. Reading one goes through four steps,
+//! each its own module:
+//!
+//! 1. [`frontmatter`] finds the YAML and the prose;
+//! 2. [`yaml`] makes a tree of the YAML in which every value knows its line and column;
+//! 3. `decode` turns nodes into typed values and collects a [`diagnostic`] for each that does not fit, so that a
+//!    file's errors come all at once;
+//! 4. [`tool`], [`hook`] and [`policy`] say which keys there are.
+//!
+//! [`arguments`] checks a call against what a tool declares. [`escape`] makes any text fit for a terminal.
+
+pub mod arguments;
+mod decode;
+pub mod diagnostic;
+pub mod escape;
+pub mod frontmatter;
+pub mod hook;
+pub mod policy;
+pub mod script;
+pub mod suggest;
+pub mod tool;
+pub mod yaml;
+
+#[cfg(test)]
+mod proptests;

@@ -1,0 +1,326 @@
+//! Nodes into values, with a message for each that does not fit.
+//!
+//! Every function answers `None` after it has said what is wrong, and the caller goes on with the next key, so that
+//! one pass finds everything. [`Fields`] knows which keys were asked for; what is left over at the end is unknown.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::diagnostic::{Diagnostic, Diagnostics, Position};
+use super::frontmatter;
+use super::script::Script;
+use super::suggest::{closest, quoted};
+use super::yaml::{self, Key, Node, Place, Span, Style, Value};
+
+/// Collects what is wrong with one file.
+pub(crate) struct Decoder {
+    file: Arc<str>,
+    /// What every message about the form of the file begins with, such as `parse tool greet.md`.
+    task: String,
+    pub(super) diagnostics: Diagnostics,
+}
+
+/// The two parts of an artifact, the first one parsed.
+pub(crate) struct Document<'t> {
+    pub(crate) root: Node,
+    pub(crate) body: &'t str,
+}
+
+/// What to do with keys that nobody asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// The format ignores them; a warning says so.
+    Warn,
+    /// In a policy, a rule that is not understood must not be skipped.
+    Refuse,
+    /// As `Warn`, but a key that seems to mean one of these is an error: `sandbx` must not leave the defaults standing.
+    RefuseLike(&'static [&'static str]),
+}
+
+/// A value with its name, such as `parameters.path.required`.
+#[derive(Clone)]
+pub(crate) struct Field<'n> {
+    pub(crate) path: String,
+    pub(crate) key: Option<&'n Key>,
+    pub(crate) node: &'n Node,
+}
+
+/// The entries of a mapping.
+pub(crate) struct Fields<'n> {
+    prefix: String,
+    entries: Vec<(&'n Key, &'n Node)>,
+    asked: Vec<&'static str>,
+}
+
+impl Decoder {
+    pub(crate) fn new(file: &str, task: String) -> Self {
+        Self { file: file.into(), task, diagnostics: Diagnostics::new() }
+    }
+
+    /// What was collected, in the order of the file.
+    pub(crate) fn into_diagnostics(self) -> Diagnostics {
+        let mut list: Vec<Diagnostic> = self.diagnostics.iter().cloned().collect();
+        // Stable: several at one place stay in the order they were found.
+        list.sort_by_key(|d| d.position.as_ref().map(|position| (position.line, position.column)));
+        self.diagnostics.with_order(list)
+    }
+
+    /// Splits the text and parses its YAML. `None` where there is no tree to go on with.
+    pub(crate) fn document<'t>(&mut self, text: &'t str) -> Option<Document<'t>> {
+        let front = match frontmatter::split(text) {
+            Ok(front) => front,
+            Err(missing) => {
+                let position = self.position_at(Place { line: missing.line, column: 1 }, missing.length);
+                let message = format!("{}: {}", self.task, missing.message);
+                self.diagnostics.push(Diagnostic::error(message).at(position).hint(missing.hint));
+                return None;
+            }
+        };
+        let (root, errors) = yaml::parse(front.yaml, front.first_line);
+        for error in errors {
+            let diagnostic = Diagnostic::error(format!("{}: yaml: {error}", self.task)).at(self.position(error.span));
+            self.diagnostics.push(match error.hint {
+                Some(hint) => diagnostic.hint(hint),
+                None => diagnostic,
+            });
+        }
+        root.map(|root| Document { root, body: front.body })
+    }
+
+    /// The outermost mapping; nothing at all is an empty one.
+    pub(crate) fn root<'n>(&mut self, root: &'n Node) -> Option<Fields<'n>> {
+        match &root.value {
+            Value::Null => Some(Fields::new("", &[])),
+            Value::Map(entries) => Some(Fields::new("", entries)),
+            other => {
+                let message = format!("the front matter must be a mapping, found {}", other.kind());
+                self.malformed(root.span, &message, None);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn position(&self, span: Span) -> Position {
+        self.position_at(span.start, span.length())
+    }
+
+    fn position_at(&self, place: Place, length: u32) -> Position {
+        Position { file: Arc::clone(&self.file), line: place.line, column: place.column, length }
+    }
+
+    /// The first line of the file: where an artifact is as a whole.
+    pub(crate) fn top(&self) -> Position {
+        self.position_at(Place { line: 1, column: 1 }, 3)
+    }
+
+    /// An error about what a value means, in its own words.
+    pub(crate) fn error(&mut self, field: &Field<'_>, message: String) {
+        let diagnostic = Diagnostic::error(message).at(self.position(field.span()));
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Like [`error`](Self::error), with a hint.
+    pub(crate) fn error_with(&mut self, field: &Field<'_>, message: String, hint: Option<String>) {
+        let mut diagnostic = Diagnostic::error(message).at(self.position(field.span()));
+        diagnostic.hint = hint;
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// A warning about a value.
+    pub(crate) fn warn(&mut self, field: &Field<'_>, message: String, hint: &str) {
+        let diagnostic = Diagnostic::warning(message).at(self.position(field.span())).hint(hint);
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// An error about the form of the file: a type, a range.
+    fn malformed(&mut self, span: Span, message: &str, hint: Option<&str>) {
+        let message = format!("{}: yaml: line {}: {message}", self.task, span.start.line);
+        let mut diagnostic = Diagnostic::error(message).at(self.position(span));
+        diagnostic.hint = hint.map(str::to_owned);
+        self.diagnostics.push(diagnostic);
+    }
+
+    fn wrong_type(&mut self, field: &Field<'_>, wanted: &str, hint: Option<&str>) {
+        let message = format!("{} must be {wanted}, found {}", quoted(&field.path), field.node.value.kind());
+        self.malformed(field.span(), &message, hint);
+    }
+
+    pub(crate) fn mapping<'n>(&mut self, field: &Field<'n>) -> Option<Fields<'n>> {
+        match &field.node.value {
+            Value::Map(entries) => Some(Fields::new(&field.path, entries)),
+            _ => {
+                self.wrong_type(field, "a mapping", None);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn list<'n>(&mut self, field: &Field<'n>) -> Option<Vec<Field<'n>>> {
+        match &field.node.value {
+            Value::Seq(items) => Some(
+                items
+                    .iter()
+                    .enumerate()
+                    .map(|(i, node)| Field { path: format!("{}[{i}]", field.path), key: None, node })
+                    .collect(),
+            ),
+            other => {
+                let one = matches!(other, Value::Str(_)).then_some("write a list of one in square brackets");
+                self.wrong_type(field, "a list", one);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn string<'n>(&mut self, field: &Field<'n>) -> Option<&'n str> {
+        match &field.node.value {
+            Value::Str(text) => Some(text),
+            other => {
+                let scalar = matches!(other, Value::Bool(_) | Value::Int(_) | Value::Float(_));
+                self.wrong_type(field, "a string", scalar.then_some("put it in quotes"));
+                None
+            }
+        }
+    }
+
+    /// A list of strings, each turned into `T`. A list with a bad item is no list.
+    pub(crate) fn parsed<T>(&mut self, field: &Field<'_>, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
+        let items = self.list(field)?;
+        let parsed: Vec<Option<T>> = items.iter().map(|item| self.parse_one(item, &parse)).collect();
+        parsed.into_iter().collect()
+    }
+
+    /// A string turned into `T`; the error of `parse` follows the name of the value.
+    pub(crate) fn parse_one<T>(&mut self, item: &Field<'_>, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        let text = self.string(item)?;
+        match parse(text) {
+            Ok(value) => Some(value),
+            Err(why) => {
+                self.error(item, format!("{}: {why}", quoted(&item.path)));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn boolean(&mut self, field: &Field<'_>) -> Option<bool> {
+        match &field.node.value {
+            Value::Bool(value) => Some(*value),
+            other => {
+                let word = match other {
+                    Value::Str(text) if field.node.style == Style::Plain => text.to_ascii_lowercase(),
+                    _ => String::new(),
+                };
+                let old = matches!(word.as_str(), "yes" | "no" | "on" | "off" | "y" | "n");
+                self.wrong_type(
+                    field,
+                    "true or false",
+                    old.then_some("`yes`, `no`, `on` and `off` are text in YAML 1.2"),
+                );
+                None
+            }
+        }
+    }
+
+    /// A whole number of any size; far out ones come as the ends of the range.
+    pub(crate) fn integer(&mut self, field: &Field<'_>) -> Option<i128> {
+        match &field.node.value {
+            Value::Int(text) => Some(yaml::integer(text)),
+            _ => {
+                self.wrong_type(field, "an integer", None);
+                None
+            }
+        }
+    }
+
+    /// A whole number within bounds.
+    pub(crate) fn integer_in(&mut self, field: &Field<'_>, bounds: RangeInclusive<u64>) -> Option<u64> {
+        let value = self.integer(field)?;
+        match u64::try_from(value) {
+            Ok(value) if bounds.contains(&value) => Some(value),
+            _ => {
+                let (least, most) = bounds.into_inner();
+                let message = format!("{} must be between {least} and {most}", quoted(&field.path));
+                self.malformed(field.span(), &message, None);
+                None
+            }
+        }
+    }
+
+    /// Source text; nothing where it is empty.
+    pub(crate) fn script(&mut self, field: &Field<'_>) -> Option<Script> {
+        self.string(field)?;
+        let script = Script::of(field.node)?;
+        if matches!(field.node.style, Style::Folded(_)) && script.text.trim().contains('\n') {
+            let message = format!("{} is folded: YAML joins its lines", quoted(&field.path));
+            self.warn(field, message, "write `|` in the place of `>`");
+        }
+        Some(script)
+    }
+
+    /// Says something of every key that was not asked for.
+    pub(crate) fn finish(&mut self, fields: Fields<'_>, unknown: Unknown) {
+        let Fields { prefix, entries, asked } = fields;
+        for (key, _) in entries.iter().filter(|(key, _)| !asked.contains(&key.text.as_str())) {
+            let name = if prefix.is_empty() { quoted(&key.text) } else { quoted(&format!("{prefix}.{}", key.text)) };
+            let position = self.position(key.span);
+            let meant = closest(&key.text, asked.iter().copied());
+            let refuse = match unknown {
+                Unknown::Warn => false,
+                Unknown::Refuse => true,
+                Unknown::RefuseLike(words) => meant.is_some_and(|word| words.contains(&word)),
+            };
+            let diagnostic = match refuse {
+                false => Diagnostic::warning(format!("unknown key {name}, it has no effect")),
+                true => Diagnostic::error(format!("unknown key {name}")),
+            };
+            let hint = match meant {
+                Some(word) => format!("did you mean `{word}`?"),
+                None => format!("known here: {}", asked.join(", ")),
+            };
+            self.diagnostics.push(diagnostic.at(position).hint(hint));
+        }
+    }
+}
+
+impl Field<'_> {
+    /// What a message points at: the value where it is on one line, else its key.
+    pub(crate) fn span(&self) -> Span {
+        let here = self.node.span;
+        let visible = !matches!(self.node.value, Value::Null)
+            && !matches!(self.node.style, Style::Literal(_) | Style::Folded(_))
+            && here.start.line == here.end.line
+            && here.start.column < here.end.column;
+        match self.key {
+            Some(key) if !visible => key.span,
+            _ => here,
+        }
+    }
+}
+
+impl<'n> Fields<'n> {
+    fn new(prefix: &str, entries: &'n [(Key, Node)]) -> Self {
+        Self { prefix: prefix.to_owned(), entries: entries.iter().map(|(k, n)| (k, n)).collect(), asked: Vec::new() }
+    }
+
+    /// The value of a key, nothing where it is missing. A key without a value is there, and [`Value::Null`].
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<Field<'n>> {
+        self.asked.push(name);
+        let (key, node) = *self.entries.iter().find(|(key, _)| key.text == name)?;
+        Some(self.field(key, node))
+    }
+
+    /// Like [`take`](Self::take), but a key without a value counts as missing.
+    pub(crate) fn optional(&mut self, name: &'static str) -> Option<Field<'n>> {
+        self.take(name).filter(|field| field.node.value != Value::Null)
+    }
+
+    /// All entries, for mappings whose keys are names.
+    pub(crate) fn all(&self) -> Vec<(&'n Key, Field<'n>)> {
+        self.entries.iter().map(|(key, node)| (*key, self.field(key, node))).collect()
+    }
+
+    fn field(&self, key: &'n Key, node: &'n Node) -> Field<'n> {
+        let path = if self.prefix.is_empty() { key.text.clone() } else { format!("{}.{}", self.prefix, key.text) };
+        Field { path, key: Some(key), node }
+    }
+}

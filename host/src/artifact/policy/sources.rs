@@ -1,0 +1,133 @@
+//! `sandbox.sources`: rules for one artifact, a folder of them, or a bundle.
+
+use super::layer;
+use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::diagnostic::Position;
+use crate::artifact::suggest::{closest, quoted};
+use crate::policy::command::ExecRules;
+use crate::policy::layer::{Layer, Origin, Scope};
+use crate::policy::network::NetworkRules;
+use crate::policy::path::FsRules;
+
+/// The folders below `.harness/` that artifacts come from.
+const FOLDERS: [&str; 6] = ["tools", "hooks", "agents", "plugins", "builtins", "overrides"];
+
+/// An entry of `sandbox.sources`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceRules {
+    /// The place below `.harness/` without `.md`: `tools`, `tools/deploy`, `plugins/acme`.
+    pub name: String,
+    /// What it says.
+    pub layer: Layer,
+    /// Where its name is.
+    pub position: Position,
+}
+
+impl SourceRules {
+    /// Whether it is about an artifact: it names it, or a folder or bundle that it is in.
+    pub fn covers(&self, source: &str) -> bool {
+        source.strip_prefix(&self.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// The name of an artifact as a source, from its file: `tools/deploy` for `.harness/tools/deploy.md`.
+pub fn name_of(file: &str) -> &str {
+    let inner = file.strip_prefix(".harness/").unwrap_or(file);
+    inner.strip_suffix(".md").unwrap_or(inner)
+}
+
+pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Option<Vec<SourceRules>> {
+    let mut sources = Vec::new();
+    for (key, entry) in decoder.mapping(field)?.all() {
+        let name = &key.text;
+        let key_only = Field { key: None, ..entry.clone() };
+        if let Err((message, hint)) = check(name) {
+            decoder.error_with(&key_only, message, Some(hint));
+        }
+        let origin = Origin { file: file.to_owned(), scope: Scope::Source(name.clone()) };
+        if let Some(layer) = layer::decode(decoder, &entry, origin) {
+            sources.push(SourceRules { name: name.clone(), layer, position: decoder.position(key.span) });
+        }
+    }
+    Some(sources)
+}
+
+/// A name that can never match would be a rule that silently does nothing.
+fn check(name: &str) -> Result<(), (String, String)> {
+    let refuse = |hint: String| Err((format!("{} is not the name of a source", quoted(name)), hint));
+    if let Some(rest) = name.strip_prefix(".harness/") {
+        return refuse(format!("names are below `.harness/`: write {}", quoted(rest)));
+    }
+    if let Some(stem) = name.strip_suffix(".md") {
+        return refuse(format!("leave out the ending: write {}", quoted(stem)));
+    }
+    if name.split('/').any(|part| matches!(part, "" | "." | "..")) || name.chars().any(char::is_control) {
+        return refuse("write a name such as `tools/deploy` or `plugins/acme`".to_owned());
+    }
+    let folder = name.split('/').next().unwrap_or_default();
+    if !FOLDERS.contains(&folder) {
+        return refuse(match closest(folder, FOLDERS) {
+            Some(word) => format!("did you mean `{word}`?"),
+            None => format!("it begins with one of {}", FOLDERS.join(", ")),
+        });
+    }
+    Ok(())
+}
+
+/// The bundle under `plugins/` that an artifact is from: `plugins/acme` for `plugins/acme/tools/x`.
+pub(super) fn bundle_of(source: &str) -> Option<&str> {
+    let rest = source.strip_prefix("plugins/").or_else(|| source.strip_prefix("plugins").filter(|r| r.is_empty()))?;
+    let end = source.len().saturating_sub(rest.len()).saturating_add(rest.find('/').unwrap_or(rest.len()));
+    source.get(..end)
+}
+
+/// What a bundle under `plugins/` has before anything is granted to it: of what none of its entries speaks, nothing.
+pub(super) fn floor(bundle: &str, entries: &[&SourceRules], file: &str) -> Layer {
+    let silent = |speaks: fn(&Layer) -> bool| !entries.iter().any(|entry| speaks(&entry.layer));
+    let origin = Origin { file: file.to_owned(), scope: Scope::Source(bundle.to_owned()) };
+    Layer {
+        fs: silent(|l| l.fs.is_some()).then(FsRules::default),
+        network: silent(|l| l.network.is_some()).then(NetworkRules::default),
+        exec: silent(|l| l.exec.is_some()).then(ExecRules::default),
+        env: silent(|l| l.env.is_some()).then(Vec::new),
+        services: silent(|l| l.services.is_some()).then(Vec::new),
+        ..layer::silent(origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for good in ["tools", "tools/deploy", "plugins/acme", "plugins/acme/tools/x", "hooks/a b"] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for (bad, hint) in [
+            ("tool/deploy", "did you mean `tools`?"),
+            (".harness/tools", "names are below `.harness/`: write `tools`"),
+            ("tools/deploy.md", "leave out the ending: write `tools/deploy`"),
+            ("tools/", "write a name such as `tools/deploy` or `plugins/acme`"),
+            ("/tools", "write a name such as `tools/deploy` or `plugins/acme`"),
+            ("tools/../x", "write a name such as `tools/deploy` or `plugins/acme`"),
+            ("", "write a name such as `tools/deploy` or `plugins/acme`"),
+            ("xyzzy", "it begins with one of tools, hooks, agents, plugins, builtins, overrides"),
+        ] {
+            assert_eq!(check(bad), Err((format!("`{bad}` is not the name of a source"), hint.to_owned())));
+        }
+    }
+
+    #[test]
+    fn bundles() {
+        for (source, bundle) in [
+            ("plugins/acme/tools/x", Some("plugins/acme")),
+            ("plugins/acme", Some("plugins/acme")),
+            ("plugins", Some("plugins")),
+            ("plugins2/acme", None),
+            ("tools/plugins/x", None),
+        ] {
+            assert_eq!(bundle_of(source), bundle, "{source}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `tools_policy`: which tools may be called, by name.
+
+use std::fmt;
+
+use crate::artifact::decode::{Decoder, Field, Unknown};
+use crate::artifact::suggest::quoted;
+use crate::policy::refusal::Refusal;
+
+/// Longest pattern, in bytes: a name is that of a file, which has at most 255.
+const LONGEST: usize = 255;
+
+/// Which tools may be called. The default allows every tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolsPolicy {
+    mode: Mode,
+    allow: Vec<NamePattern>,
+    deny: Vec<NamePattern>,
+    /// The file that hints name.
+    file: String,
+}
+
+/// What holds for a name that no pattern matches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Only what `allow` matches may be called. With an empty `allow`, nothing.
+    Allowlist,
+    /// Everything may be called but what `deny` matches. `allow` has no effect.
+    #[default]
+    Denylist,
+}
+
+impl ToolsPolicy {
+    /// Whether a tool may be called, and be shown to a model. `deny` wins over `allow`.
+    pub fn decide(&self, name: &str) -> Result<(), Refusal> {
+        if let Some(pattern) = self.deny.iter().find(|pattern| pattern.matches(name)) {
+            return Err(Refusal::new(
+                format!("the tool {} is denied by `{pattern}`", quoted(name)),
+                format!("remove `{pattern}` from `tools_policy.deny` in `{}`", self.file),
+            ));
+        }
+        match self.mode {
+            Mode::Allowlist if !self.allow.iter().any(|pattern| pattern.matches(name)) => Err(Refusal::new(
+                format!("the tool {} is not allowed", quoted(name)),
+                format!("add {} to `tools_policy.allow` in `{}`", quoted(name), self.file),
+            )),
+            Mode::Allowlist | Mode::Denylist => Ok(()),
+        }
+    }
+
+    pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Option<Self> {
+        let mut fields = decoder.mapping(field)?;
+        let named = fields.take("mode").and_then(|f| mode(decoder, &f));
+        let allow_field = fields.take("allow");
+        let allow = allow_field.as_ref().and_then(|f| patterns(decoder, f)).unwrap_or_default();
+        let deny = fields.take("deny").and_then(|f| patterns(decoder, &f)).unwrap_or_default();
+        decoder.finish(fields, Unknown::Refuse);
+        let inferred = if allow.is_empty() { Mode::Denylist } else { Mode::Allowlist };
+        let mode = named.unwrap_or(inferred);
+        if let (Mode::Denylist, false, Some(field)) = (mode, allow.is_empty(), &allow_field) {
+            let message = "`tools_policy.allow` has no effect with `mode: denylist`".to_owned();
+            decoder.warn(field, message, "remove it, or write `mode: allowlist`");
+        }
+        Some(Self { mode, allow, deny, file: file.to_owned() })
+    }
+}
+
+fn mode(decoder: &mut Decoder, field: &Field<'_>) -> Option<Mode> {
+    match decoder.string(field)? {
+        "allowlist" => Some(Mode::Allowlist),
+        "denylist" => Some(Mode::Denylist),
+        other => {
+            decoder.error(field, format!("tools_policy.mode {other:?} must be allowlist|denylist"));
+            None
+        }
+    }
+}
+
+fn patterns(decoder: &mut Decoder, field: &Field<'_>) -> Option<Vec<NamePattern>> {
+    let items = decoder.list(field)?;
+    let patterns: Vec<Option<NamePattern>> = items
+        .iter()
+        .map(|item| {
+            if decoder.string(item)?.is_empty() {
+                decoder.error(item, format!("{} is empty", item.path));
+                return None;
+            }
+            decoder.parse_one(item, NamePattern::parse)
+        })
+        .collect();
+    patterns.into_iter().collect()
+}
+
+/// A pattern for the name of a tool: `*` is any run of characters, also none; `?` is one. Letter case counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamePattern(String);
+
+impl NamePattern {
+    /// Reads a pattern of 1 to 255 bytes. `[`, `]`, `{`, `}` and `\` mean something in other tools' patterns and are
+    /// refused: taken literally here, a rule would quietly match nothing.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("a pattern may not be empty".to_owned());
+        }
+        if text.len() > LONGEST {
+            return Err(format!("a pattern may have at most {LONGEST} bytes"));
+        }
+        if let Some(c) = text.chars().find(|c| matches!(c, '[' | ']' | '{' | '}' | '\\')) {
+            return Err(format!("`{c}` means nothing in a pattern, `?` stands for any one character"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// Whether it matches the whole of a name. Takes time with the product of both lengths at most.
+    pub fn matches(&self, name: &str) -> bool {
+        let (mut pattern, mut rest) = (self.0.chars(), name.chars());
+        // After the last star: where to go on if what follows it turns out not to match.
+        let mut retry: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
+        loop {
+            match (pattern.next(), rest.clone().next()) {
+                (None, None) => return true,
+                (Some('*'), _) => {
+                    // The star takes nothing at first.
+                    retry = Some((pattern.clone(), rest.clone()));
+                    continue;
+                }
+                (Some(p), Some(c)) if p == '?' || p == c => {
+                    rest.next();
+                    continue;
+                }
+                _ => {}
+            }
+            // The last star takes one more character.
+            let Some((after_star, mut taken)) = retry.take() else { return false };
+            if taken.next().is_none() {
+                return false;
+            }
+            pattern = after_star.clone();
+            rest = taken.clone();
+            retry = Some((after_star, taken));
+        }
+    }
+}
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pattern(text: &str) -> NamePattern {
+        NamePattern::parse(text).unwrap()
+    }
+
+    #[test]
+    fn matching() {
+        for (text, matching, not) in [
+            ("read_*", &["read_", "read_file"][..], &["read", "xread_file", "Read_file"][..]),
+            ("*", &["", "a", "a.b"], &[]),
+            ("?", &["a", "é"], &["", "ab"]),
+            ("*_file", &["_file", "a_file_file"], &["_files", "file"]),
+            ("a*b*c", &["abc", "a1b2c", "abbcc"], &["ab", "acb", "abcd"]),
+            ("fs.read", &["fs.read"], &["fsxread", "fs.read "]),
+        ] {
+            for name in matching {
+                assert!(pattern(text).matches(name), "{text} {name}");
+            }
+            for name in not {
+                assert!(!pattern(text).matches(name), "{text} {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern() {
+        assert!(NamePattern::parse("").is_err());
+        assert!(NamePattern::parse("[ab]").is_err());
+        assert!(NamePattern::parse(&"a".repeat(256)).is_err());
+        assert!(NamePattern::parse(&"a".repeat(255)).is_ok());
+    }
+
+    #[test]
+    fn deny_wins_and_an_empty_allowlist_denies_all() {
+        let file = ".harness/harness.md".to_owned();
+        let policy = ToolsPolicy {
+            mode: Mode::Allowlist,
+            allow: vec![pattern("read_*"), pattern("run")],
+            deny: vec![pattern("*_secret")],
+            file: file.clone(),
+        };
+        assert_eq!(policy.decide("read_file"), Ok(()));
+        assert_eq!(
+            policy.decide("read_secret"),
+            Err(Refusal {
+                reason: "the tool `read_secret` is denied by `*_secret`".to_owned(),
+                hint: "remove `*_secret` from `tools_policy.deny` in `.harness/harness.md`".to_owned(),
+            })
+        );
+        assert_eq!(
+            policy.decide("write_file"),
+            Err(Refusal {
+                reason: "the tool `write_file` is not allowed".to_owned(),
+                hint: "add `write_file` to `tools_policy.allow` in `.harness/harness.md`".to_owned(),
+            })
+        );
+        let nothing = ToolsPolicy { mode: Mode::Allowlist, file, ..ToolsPolicy::default() };
+        assert!(nothing.decide("read_file").is_err());
+        assert_eq!(ToolsPolicy::default().decide("read_file"), Ok(()));
+    }
+
+    /// The obvious slow way.
+    fn slow(pattern: &[char], name: &[char]) -> bool {
+        match (pattern.split_first(), name.split_first()) {
+            (None, None) => true,
+            (Some(('*', p)), _) => (0..=name.len()).any(|n| slow(p, &name[n..])),
+            (Some(('?', p)), Some((_, n))) => slow(p, n),
+            (Some((a, p)), Some((b, n))) if a == b => slow(p, n),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn same_as_the_slow_way(text in "[ab*?]{1,8}", name in "[ab]{0,10}") {
+            let chars = |s: &str| s.chars().collect::<Vec<_>>();
+            prop_assert_eq!(pattern(&text).matches(&name), slow(&chars(&text), &chars(&name)));
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! "Did you mean": the known words closest to one that is not known.
+
+/// The closest of `known` to `given`, if any is close enough to be a slip of the pen.
+pub fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    several(given, known, 1).into_iter().next()
+}
+
+/// At most `most` of `known`, the closest first; equally close ones in their own order.
+pub fn several<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
+    // The measure takes time with the product of both lengths, and nobody mistypes a word of this length.
+    if given.len() > 128 {
+        return Vec::new();
+    }
+    let mut found: Vec<(f64, &str)> = known
+        .into_iter()
+        .filter(|word| word.len() <= 128)
+        .map(|word| (likeness(given, word), word))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    found.into_iter().take(most).map(|(_, word)| word).collect()
+}
+
+/// From 0 to 1. 0.7 is where clap draws the line for its own suggestions, which use the same measure. It has little to
+/// say of short words; there, one slip (`evn` for `env`) is enough.
+fn likeness(given: &str, word: &str) -> f64 {
+    let one_slip = word.len() >= 3 && strsim::osa_distance(given, word) <= 1;
+    if one_slip { strsim::jaro(given, word).max(0.9) } else { strsim::jaro(given, word) }
+}
+
+/// A name as a message shows it: in backticks, at most 60 characters of it.
+pub(crate) fn quoted(name: &str) -> String {
+    match name.char_indices().nth(60) {
+        Some((end, _)) => format!("`{}...`", name.get(..end).unwrap_or_default()),
+        None => format!("`{name}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{closest, quoted, several};
+
+    #[test]
+    fn only_what_is_close() {
+        assert_eq!(closest("timout_ms", ["parameters", "timeout_ms", "script"]), Some("timeout_ms"));
+        assert_eq!(closest("xyz", ["parameters", "timeout_ms", "script"]), None);
+        assert_eq!(several("read_fil", ["write_file", "read_file", "read_files"], 2), ["read_file", "read_files"]);
+        assert_eq!(closest("evn", ["fs", "exec", "env"]), Some("env"));
+        assert_eq!(closest("a", ["b", "fs"]), None);
+        assert_eq!(closest(&"a".repeat(200), ["aaa"]), None);
+    }
+
+    #[test]
+    fn long_names_are_cut_on_a_character() {
+        assert_eq!(quoted("x"), "`x`");
+        assert_eq!(quoted(&"é".repeat(70)), format!("`{}...`", "é".repeat(60)));
+    }
+}

@@ -1,0 +1,230 @@
+//! A tool: a function in Starlark that a model may call by name.
+
+use std::fmt;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::arguments::{self, ArgumentError};
+use super::decode::{Decoder, Field, Fields, Unknown};
+use super::diagnostic::{Diagnostic, Diagnostics, Position};
+use super::policy::{layer, sources};
+use super::script::Script;
+use super::suggest::{closest, quoted};
+use crate::policy::layer::{Layer, Origin, Scope};
+
+/// A tool as its file declares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tool {
+    /// The stem of its file, as it is.
+    pub name: String,
+    /// The prose of its file, for the model; the name where there is none.
+    pub description: String,
+    /// In the order of the file.
+    pub parameters: Vec<Parameter>,
+    /// Its implementation. Without one, a call has nothing to run.
+    pub script: Option<Script>,
+    /// Most time a call may take, in milliseconds. None where the file says 0 or nothing: the policy's limit counts.
+    pub timeout_ms: Option<u64>,
+    /// Declared with `async: true`; without effect so far.
+    pub asynchronous: bool,
+    /// The `capabilities:` it restricts itself to: one more layer of its grant.
+    pub capabilities: Option<Layer>,
+    /// The first line of its file.
+    pub source: Position,
+}
+
+/// One parameter of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// The key in the arguments.
+    pub name: String,
+    /// What its value must be.
+    pub kind: ParameterType,
+    /// For the model.
+    pub description: Option<String>,
+    /// Whether a call without it is refused.
+    pub required: bool,
+}
+
+/// What an argument must be in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of JSON")]
+pub enum ParameterType {
+    String,
+    Number,
+    Boolean,
+    Object,
+    Array,
+}
+
+impl ParameterType {
+    /// All of them, in the order of messages.
+    pub const ALL: [Self; 5] = [Self::String, Self::Number, Self::Boolean, Self::Object, Self::Array];
+
+    /// The word in an artifact and in a JSON Schema.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::Object => "object",
+            Self::Array => "array",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// The word that an author who wrote another one probably wants.
+    fn suggest(word: &str) -> Option<&'static str> {
+        match word.to_ascii_lowercase().as_str() {
+            "str" | "text" => Some("string"),
+            "int" | "integer" | "float" | "double" => Some("number"),
+            "bool" => Some("boolean"),
+            "dict" | "map" | "struct" => Some("object"),
+            "list" | "tuple" => Some("array"),
+            other => closest(other, Self::ALL.map(Self::word)),
+        }
+    }
+}
+
+impl fmt::Display for ParameterType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl Tool {
+    /// The name by which a policy knows where it comes from, such as `tools/deploy`.
+    pub fn source_name(&self) -> &str {
+        sources::name_of(&self.source.file)
+    }
+
+    /// Reads a tool. `file` is for messages, such as `.harness/tools/greet.md`; `stem` becomes its name. The tool is
+    /// there only if nothing is wrong with it; the diagnostics hold everything that is, and warnings.
+    pub fn parse(file: &str, stem: &str, text: &str) -> (Option<Self>, Diagnostics) {
+        let mut decoder = Decoder::new(file, format!("parse tool {stem}.md"));
+        let tool = Self::decode(&mut decoder, file, stem, text);
+        let diagnostics = decoder.into_diagnostics();
+        (tool.filter(|_| !diagnostics.has_errors()), diagnostics)
+    }
+
+    fn decode(decoder: &mut Decoder, file: &str, stem: &str, text: &str) -> Option<Self> {
+        check_name(decoder, "tool", stem);
+        let document = decoder.document(text)?;
+        let mut fields = decoder.root(&document.root)?;
+        let parameters = fields.optional("parameters").and_then(|f| parameters(decoder, stem, &f));
+        let script = fields.optional("script").and_then(|f| decoder.script(&f));
+        let timeout_ms = fields.optional("timeout_ms").and_then(|f| timeout_ms(decoder, stem, &f));
+        let asynchronous = fields.optional("async").and_then(|f| decoder.boolean(&f)).unwrap_or(false);
+        let origin = Origin { file: file.to_owned(), scope: Scope::Artifact };
+        let capabilities = fields.take("capabilities").and_then(|f| layer::decode(decoder, &f, origin));
+        decoder.finish(fields, Unknown::Warn);
+        Some(Self {
+            name: stem.to_owned(),
+            description: if document.body.is_empty() { stem } else { document.body }.to_owned(),
+            parameters: parameters.unwrap_or_default(),
+            script,
+            timeout_ms,
+            asynchronous,
+            capabilities,
+            source: decoder.top(),
+        })
+    }
+
+    /// The parameters as a model sees them: a JSON Schema of an object, in the order of the file.
+    pub fn json_schema(&self) -> Json {
+        let mut properties = Map::new();
+        for parameter in &self.parameters {
+            let mut property = Map::new();
+            property.insert("type".to_owned(), parameter.kind.word().into());
+            if let Some(description) = &parameter.description {
+                property.insert("description".to_owned(), description.as_str().into());
+            }
+            properties.insert(parameter.name.clone(), property.into());
+        }
+        let required: Vec<&str> = self.parameters.iter().filter(|p| p.required).map(|p| p.name.as_str()).collect();
+        json!({ "type": "object", "properties": properties, "required": required })
+    }
+
+    /// Whether arguments fit the parameters; all that does not, in the order of the parameters.
+    pub fn check_arguments(&self, arguments: &Json) -> Result<(), Vec<ArgumentError>> {
+        arguments::check(&self.parameters, arguments)
+    }
+
+    /// The arguments that a command line gives as `key=value`, each value read by the type of its parameter.
+    pub fn read_arguments<S: AsRef<str>>(&self, pairs: &[S]) -> Result<Map<String, Json>, Vec<ArgumentError>> {
+        arguments::read(&self.parameters, pairs)
+    }
+}
+
+/// A name is the stem of a file, as it is; what cannot be one is refused where the name comes from elsewhere.
+pub(super) fn check_name(decoder: &mut Decoder, kind: &str, name: &str) {
+    let wrong = if name.is_empty() {
+        "cannot be empty"
+    } else if name.contains('/') {
+        "must not contain `/`"
+    } else if name.chars().any(char::is_control) {
+        "must not contain control characters"
+    } else {
+        return;
+    };
+    let message = format!("the name of a {kind} {wrong}, found {}", quoted(name));
+    decoder.diagnostics.push(Diagnostic::error(message).at(decoder.top()));
+}
+
+fn timeout_ms(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<u64> {
+    let value = decoder.integer(field)?;
+    if value < 0 {
+        decoder.error(field, format!("tool {tool:?} timeout_ms must be >= 0"));
+        return None;
+    }
+    // One that is further out than 64 bits never ends, as one of 0 does.
+    u64::try_from(value).ok().filter(|ms| *ms > 0)
+}
+
+fn parameters(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<Vec<Parameter>> {
+    let entries = decoder.mapping(field)?.all();
+    Some(entries.into_iter().filter_map(|(key, field)| parameter(decoder, tool, &key.text, &field)).collect())
+}
+
+fn parameter(decoder: &mut Decoder, tool: &str, name: &str, field: &Field<'_>) -> Option<Parameter> {
+    if name.is_empty() || name.chars().any(char::is_control) {
+        let what = "the name of a parameter must be text without control characters";
+        decoder.error(field, format!("tool {tool:?}: {what}, found {}", quoted(name)));
+    }
+    let mut fields = decoder.mapping(field)?;
+    let kind = kind(decoder, tool, name, field, &mut fields);
+    let description = fields.optional("description").and_then(|f| decoder.string(&f)).map(str::to_owned);
+    let required = fields.optional("required").and_then(|f| decoder.boolean(&f)).unwrap_or(false);
+    decoder.finish(fields, Unknown::Warn);
+    Some(Parameter { name: name.to_owned(), kind: kind?, description, required })
+}
+
+fn kind(
+    decoder: &mut Decoder,
+    tool: &str,
+    name: &str,
+    parameter: &Field<'_>,
+    fields: &mut Fields<'_>,
+) -> Option<ParameterType> {
+    let words = ParameterType::ALL.map(ParameterType::word).join(", ");
+    let Some(field) = fields.optional("type") else {
+        let message = format!("tool {tool:?} parameter {} has no type", quoted(name));
+        decoder.error_with(parameter, message, Some(format!("add `type:` with one of {words}")));
+        return None;
+    };
+    let word = decoder.string(&field)?;
+    let kind = ParameterType::parse(word);
+    if kind.is_none() {
+        let message =
+            format!("tool {tool:?} parameter {} has the type {}, must be one of {words}", quoted(name), quoted(word));
+        let hint = ParameterType::suggest(word).map(|word| format!("did you mean `{word}`?"));
+        decoder.error_with(&field, message, hint);
+    }
+    kind
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,21 @@
+//! A refusal as the guest gets it.
+
+use wasmtime::component::{ComponentType, Lower};
+
+use crate::policy::refusal::Refusal;
+
+/// The record `denial` of the interface `refusal`.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[component(record)]
+pub struct Denial {
+    /// What was tried and which rule refused it.
+    pub reason: String,
+    /// What would allow it; empty where nothing would.
+    pub hint: String,
+}
+
+impl From<Refusal> for Denial {
+    fn from(Refusal { reason, hint }: Refusal) -> Self {
+        Self { reason, hint }
+    }
+}

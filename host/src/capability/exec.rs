@@ -1,0 +1,287 @@
+//! The interface `exec`: child processes.
+//!
+//! A command is checked, decided by the grant, looked up outside of the workspace, and run in a process group of its
+//! own, which is killed whole when the child ends, when its time is up and when the call ends. A child that leaves its
+//! group (`setsid`) outlives this; to hold it is up to what confines children in the kernel.
+
+mod capture;
+mod child;
+mod search;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cap_std::fs::Dir;
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::Instant;
+use wasmtime::component::{ComponentType, Lift, Lower};
+
+use super::denial::Denial;
+use super::fs;
+use crate::ambient;
+use crate::policy::grant::Grant;
+use crate::policy::refusal::Refusal;
+use capture::{Capture, Flood};
+use child::{Running, Start};
+use search::SearchPath;
+
+/// Time for a child whose command does not say: what people wait for a tool.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(30_000);
+
+const MAX_PROGRAM_BYTES: usize = 4096;
+const MAX_ARGS: usize = 1024;
+const MAX_ARGS_BYTES: usize = 1 << 20;
+const MAX_VARIABLES: usize = 64;
+const MAX_VARIABLES_BYTES: usize = 1 << 20;
+const MAX_STDIN_BYTES: usize = 10 << 20;
+
+/// How long pipes are read after the whole group was killed. They are at their end then, unless somebody who left the
+/// group holds them open.
+const DRAIN: Duration = Duration::from_millis(200);
+
+/// The variant `error`.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[component(variant)]
+pub enum Error {
+    /// No rule of the grant covers the command, its arguments, its folder or a variable.
+    #[component(name = "access-denied")]
+    AccessDenied(Denial),
+    /// Not a command that can be started at all. Carries what is wrong.
+    #[component(name = "invalid-command")]
+    InvalidCommand(String),
+    /// There is no such program on the search path. Carries its name.
+    #[component(name = "not-found")]
+    NotFound(String),
+    /// The system would not start it. Carries its words.
+    #[component(name = "start")]
+    Start(String),
+}
+
+/// The record `command`.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift)]
+#[component(record)]
+pub struct Command {
+    /// A name that is looked up, or an absolute path. At most 4,096 bytes, no control character.
+    pub program: String,
+    /// At most 1,024, together at most 1 MiB.
+    pub args: Vec<String>,
+    /// Folder to start in. [`run`] does not look at it: who calls has decided and opened it ([`Place`]).
+    pub dir: String,
+    /// At most 64, together at most 1 MiB.
+    pub env: Vec<(String, String)>,
+    /// At most 10 MiB. Without it, standard input is empty.
+    pub stdin: Option<String>,
+    /// 0 means [`DEFAULT_TIMEOUT`].
+    #[component(name = "timeout-ms")]
+    pub timeout_ms: u32,
+}
+
+/// The record `output`.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[component(record)]
+pub struct Output {
+    /// At most 1 MiB of text.
+    pub stdout: String,
+    /// The same.
+    pub stderr: String,
+    /// -1 where a signal ended it, a timeout's included.
+    #[component(name = "exit-code")]
+    pub exit_code: i32,
+    /// Milliseconds from start to end.
+    #[component(name = "duration-ms")]
+    pub duration_ms: u64,
+    /// Whether its time was up.
+    #[component(name = "timed-out")]
+    pub timed_out: bool,
+    /// Whether more was printed than is given.
+    pub truncated: bool,
+}
+
+/// Where a command runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The folder to start in, opened by who decided on it.
+    pub dir: &'a Dir,
+    /// The workspace, absolute: no program is looked up in it.
+    pub workspace: &'a Path,
+}
+
+/// Runs a command to its end. Everything but the folder is decided by `grant`. The child's time is what it asks for, and
+/// at most `deadline_left`.
+///
+/// To be called in a tokio runtime with I/O and time. Dropping the future kills the child's group.
+pub async fn run(grant: &Grant, place: Place<'_>, deadline_left: Duration, command: Command) -> Result<Output, Error> {
+    check(&command)?;
+    grant.decide_command(&command.program, &command.args)?;
+    for (name, _) in &command.env {
+        grant.decide_child_env(name)?;
+    }
+    let (path, env) = environment(grant, place.workspace, &command.env);
+    let program = look_up(&command.program, &path).ok_or_else(|| Error::NotFound(command.program.clone()))?;
+    let start = Start {
+        program,
+        name: &command.program,
+        args: &command.args,
+        env,
+        dir: place.dir,
+        stdin: command.stdin.is_some(),
+    };
+    let started = Instant::now();
+    // The texts of these errors hold a number and its meaning, and no path.
+    let running = Running::start(&start).map_err(|error| Error::Start(error.to_string()))?;
+    let limit = match command.timeout_ms {
+        0 => DEFAULT_TIMEOUT,
+        millis => Duration::from_millis(u64::from(millis)),
+    };
+    Ok(supervise(running, command.stdin.unwrap_or_default(), started, limit.min(deadline_left)).await)
+}
+
+/// Everything that can be said of a command without knowing the grant.
+fn check(command: &Command) -> Result<(), Error> {
+    let bytes = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
+    let wrong = if command.program.is_empty() {
+        "the program has no name"
+    } else if command.program.len() > MAX_PROGRAM_BYTES {
+        "the program's name is over 4,096 bytes"
+    } else if command.program.chars().any(char::is_control) {
+        "there is a control character in the program's name"
+    } else if command.program.contains('/') && !command.program.starts_with('/') {
+        "the program is neither a name nor an absolute path"
+    } else if command.args.len() > MAX_ARGS {
+        "there are over 1,024 arguments"
+    } else if bytes(&command.args) > MAX_ARGS_BYTES {
+        "the arguments are over 1 MiB"
+    } else if command.args.iter().any(|arg| arg.contains('\0')) {
+        "there is a NUL in an argument"
+    } else if command.env.len() > MAX_VARIABLES {
+        "there are over 64 variables"
+    } else if command.env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_VARIABLES_BYTES {
+        "the variables are over 1 MiB"
+    } else if command.env.iter().any(|(_, value)| value.contains('\0')) {
+        "there is a NUL in a variable's value"
+    } else if command.stdin.as_ref().is_some_and(|text| text.len() > MAX_STDIN_BYTES) {
+        "the standard input is over 10 MiB"
+    } else {
+        return Ok(());
+    };
+    Err(Error::InvalidCommand(wrong.to_owned()))
+}
+
+/// The search path, and the variables of the child: those of the host that the grant names, a `PATH`, and those that the
+/// script gives.
+fn environment(grant: &Grant, workspace: &Path, given: &[(String, String)]) -> (SearchPath, BTreeMap<String, String>) {
+    let granted = grant.exec_env();
+    let mut env: BTreeMap<String, String> =
+        granted.into_iter().filter_map(|name| ambient::variable(&name).map(|value| (name, value))).collect();
+    let path = SearchPath::new(env.get("PATH").map(String::as_str), workspace);
+    env.insert("PATH".to_owned(), path.value());
+    env.extend(given.iter().cloned());
+    (path, env)
+}
+
+fn look_up(program: &str, path: &SearchPath) -> Option<PathBuf> {
+    if program.contains('/') {
+        // A rule named exactly this path.
+        Some(PathBuf::from(program)).filter(|path| ambient::is_executable(path))
+    } else {
+        path.find(program)
+    }
+}
+
+/// Why a child is no longer waited for.
+enum Ending {
+    Exited,
+    OutOfTime,
+    Flood,
+}
+
+async fn supervise(mut running: Running, stdin: String, started: Instant, limit: Duration) -> Output {
+    let (mut stdout, mut stderr) = (Capture::default(), Capture::default());
+    let pipes = (running.child.stdin.take(), running.child.stdout.take(), running.child.stderr.take());
+    let ending;
+    {
+        let talk = talk(pipes, stdin, &mut stdout, &mut stderr);
+        tokio::pin!(talk);
+        let out_of_time = tokio::time::sleep_until(started + limit);
+        tokio::pin!(out_of_time);
+        let mut talking = true;
+        ending = loop {
+            tokio::select! {
+                biased;
+                () = running.ended() => break Ending::Exited,
+                () = &mut out_of_time => break Ending::OutOfTime,
+                said = &mut talk, if talking => match said {
+                    // It closed its pipes and goes on.
+                    Ok(()) => talking = false,
+                    Err(Flood) => {
+                        talking = false;
+                        break Ending::Flood;
+                    }
+                },
+            }
+        };
+        running.kill();
+        if talking {
+            let _ = tokio::time::timeout(DRAIN, talk).await;
+        }
+    }
+    let status = running.reap().await;
+    let (stdout, more_stdout) = stdout.text();
+    let (stderr, more_stderr) = stderr.text();
+    Output {
+        stdout,
+        stderr,
+        exit_code: match ending {
+            Ending::Exited => status.and_then(|status| status.code()).unwrap_or(-1),
+            Ending::OutOfTime | Ending::Flood => -1,
+        },
+        duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        timed_out: matches!(ending, Ending::OutOfTime),
+        truncated: more_stdout || more_stderr,
+    }
+}
+
+type Pipes =
+    (Option<tokio::process::ChildStdin>, Option<tokio::process::ChildStdout>, Option<tokio::process::ChildStderr>);
+
+/// Writes standard input and reads both outputs at the same time, so that neither side waits for the other for ever.
+async fn talk(pipes: Pipes, stdin: String, stdout: &mut Capture, stderr: &mut Capture) -> Result<(), Flood> {
+    let feed = async {
+        if let Some(mut pipe) = pipes.0 {
+            // A child need not read what it is given.
+            let _ = pipe.write_all(stdin.as_bytes()).await;
+        }
+        Ok(())
+    };
+    let out = async { if let Some(pipe) = pipes.1 { stdout.fill(pipe).await } else { Ok(()) } };
+    let err = async { if let Some(pipe) = pipes.2 { stderr.fill(pipe).await } else { Ok(()) } };
+    tokio::try_join!(feed, out, err).map(|_| ())
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::AccessDenied(refusal.into())
+    }
+}
+
+/// Why the folder that a command asked for could not be opened.
+impl From<fs::Error> for Error {
+    fn from(error: fs::Error) -> Self {
+        match error {
+            fs::Error::AccessDenied(denial) => Self::AccessDenied(denial),
+            fs::Error::NotFound(path) => Self::InvalidCommand(format!("there is no folder `{path}`")),
+            fs::Error::NotADirectory(path) => Self::InvalidCommand(format!("`{path}` is not a folder")),
+            fs::Error::Invalid(why) => Self::InvalidCommand(format!("the folder is not a path: {why}")),
+            fs::Error::Io(why) => Self::Start(format!("the folder cannot be opened: {why}")),
+            fs::Error::AlreadyExists(_)
+            | fs::Error::NotAFile(_)
+            | fs::Error::NotEmpty(_)
+            | fs::Error::TooLarge(_)
+            | fs::Error::NotText(_) => Self::InvalidCommand("the folder cannot be opened".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

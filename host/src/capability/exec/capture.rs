@@ -1,0 +1,104 @@
+//! What a child prints, read as it comes and kept up to a cap.
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+/// Bytes of text that are given from each of the two streams.
+pub(super) const MAX_TEXT: usize = 1 << 20;
+
+/// Bytes that are read from each stream before the child is stopped. A child that prints this much is not going to say
+/// anything else, and reading costs the host time.
+pub(super) const MAX_READ: usize = 256 << 20;
+
+/// One stream of a child.
+#[derive(Debug, Default)]
+pub(super) struct Capture {
+    kept: Vec<u8>,
+    read: usize,
+}
+
+/// More than [`MAX_READ`] bytes came.
+#[derive(Debug)]
+pub(super) struct Flood;
+
+impl Capture {
+    /// Reads to the end. What was read stays here when the future is dropped.
+    pub(super) async fn fill(&mut self, mut from: impl AsyncRead + Unpin) -> Result<(), Flood> {
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            // An error is an end: there is nothing more to be had.
+            let count = from.read(&mut buffer).await.unwrap_or(0);
+            if count == 0 {
+                return Ok(());
+            }
+            self.read += count;
+            let room = MAX_TEXT.saturating_sub(self.kept.len());
+            self.kept.extend(buffer.iter().take(count.min(room)));
+            if self.read > MAX_READ {
+                return Err(Flood);
+            }
+        }
+    }
+
+    /// The text, at most [`MAX_TEXT`] bytes, and whether there was more. Bytes that are not UTF-8 become U+FFFD; a
+    /// character that the cap cuts in two is left out.
+    pub(super) fn text(self) -> (String, bool) {
+        let cut = self.read > self.kept.len();
+        let mut text = String::with_capacity(self.kept.len());
+        let mut chunks = self.kept.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            text.push_str(chunk.valid());
+            let at_the_cut = cut && chunks.peek().is_none();
+            if !chunk.invalid().is_empty() && !at_the_cut {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        // U+FFFD takes three bytes where there was one.
+        let fits = text.len() <= MAX_TEXT;
+        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        (text, cut || !fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    async fn captured(bytes: &[u8]) -> (String, bool) {
+        let mut capture = Capture::default();
+        capture.fill(bytes).await.unwrap();
+        capture.text()
+    }
+
+    #[tokio::test]
+    async fn text_is_kept_up_to_the_cap() {
+        assert_eq!(captured(b"").await, (String::new(), false));
+        assert_eq!(captured(b"a\xffb\xf0\x9f").await, ("a\u{fffd}b\u{fffd}".to_owned(), false));
+        let fits = vec![b'x'; MAX_TEXT];
+        assert_eq!(captured(&fits).await, ("x".repeat(MAX_TEXT), false));
+        assert_eq!(captured(&[fits, vec![b'y']].concat()).await, ("x".repeat(MAX_TEXT), true));
+    }
+
+    #[tokio::test]
+    async fn no_character_is_cut_in_two() {
+        let text = format!("x{}", "é".repeat(MAX_TEXT / 2));
+        assert_eq!(captured(text.as_bytes()).await, (text[..MAX_TEXT - 1].to_owned(), true));
+        let (text, cut) = captured(&vec![0xff; MAX_TEXT]).await;
+        assert_eq!((text.len(), cut), (MAX_TEXT - 1, true));
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_told() {
+        let mut capture = Capture::default();
+        assert!(capture.fill(tokio::io::repeat(b'x')).await.is_err());
+        assert_eq!(capture.text(), ("x".repeat(MAX_TEXT), true));
+    }
+
+    proptest! {
+        #[test]
+        fn short_output_is_what_the_standard_library_makes_of_it(bytes: Vec<u8>) {
+            let capture = Capture { read: bytes.len(), kept: bytes.clone() };
+            prop_assert_eq!(capture.text(), (String::from_utf8_lossy(&bytes).into_owned(), false));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The interface `http`: requests to the hosts that the grant names.
+//!
+//! Each hop of an exchange, the first and every redirect, goes the same way: the target is taken from the URL and
+//! decided, its name is looked up once, each address is decided, and the connection can only be made to those. No
+//! proxy, no cookie, no connection kept for a later call: nothing but the grant and the request has a say.
+
+mod answer;
+mod lookup;
+mod outgoing;
+mod redirect;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use wasmtime::component::{ComponentType, Lift, Lower};
+
+use super::denial::Denial;
+use crate::policy::grant::Grant;
+use crate::policy::network::{NoTarget, Target};
+use crate::policy::refusal::Refusal;
+
+/// Bytes of a body, either way; of an answer's after decompression.
+pub const MAX_BODY_BYTES: usize = 10 << 20;
+
+/// Redirects that are followed.
+pub const MAX_REDIRECTS: u32 = 5;
+
+/// Longest time for an exchange.
+pub const MAX_TIMEOUT: Duration = Duration::from_millis(600_000);
+
+/// The variant `error`.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[component(variant)]
+pub enum Error {
+    /// Host, port, scheme, address or header is not granted.
+    #[component(name = "access-denied")]
+    AccessDenied(Denial),
+    /// Not a URL that can be asked. Carries what is wrong with it.
+    #[component(name = "invalid-url")]
+    InvalidUrl(String),
+    /// Method, header or body cannot be sent. Carries what is wrong.
+    #[component(name = "invalid-request")]
+    InvalidRequest(String),
+    /// The answer is over the cap. Carries the cap in bytes.
+    #[component(name = "too-large")]
+    TooLarge(u64),
+    /// No complete answer within the time asked for, in milliseconds.
+    #[component(name = "timeout")]
+    Timeout(u64),
+    /// More than [`MAX_REDIRECTS`].
+    #[component(name = "too-many-redirects")]
+    TooManyRedirects,
+    /// No connection, or it broke. Carries why.
+    #[component(name = "connection")]
+    Connection(String),
+}
+
+/// The record `request`.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift)]
+#[component(record)]
+pub struct Request {
+    /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` or `OPTIONS`, in any case.
+    pub method: String,
+    /// At most 8,192 bytes.
+    pub url: String,
+    /// At most 64, each name and value at most 8,192 bytes.
+    pub headers: Vec<(String, String)>,
+    /// At most [`MAX_BODY_BYTES`].
+    pub body: Option<String>,
+    /// Milliseconds for the whole exchange; clamped to 1 to 600,000.
+    #[component(name = "timeout-ms")]
+    pub timeout_ms: u32,
+}
+
+/// The record `response`.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[component(record)]
+pub struct Response {
+    /// Whatever it is: an answer is not an error.
+    pub status: u16,
+    /// The URL that answered, after redirects.
+    pub url: String,
+    /// Names in lower case; several of one name are joined by `, `.
+    pub headers: Vec<(String, String)>,
+    /// Text; bytes that are not UTF-8 became U+FFFD. At most [`MAX_BODY_BYTES`].
+    pub body: String,
+}
+
+/// Sends requests. One for the process: making the connector reads the trusted roots, which is slow, and holds nothing
+/// of a call.
+#[derive(Debug, Default)]
+pub struct Client {
+    inner: OnceLock<Result<reqwest::Client, String>>,
+}
+
+impl Client {
+    /// A client. Cheap: the connector is made when the first request is sent.
+    pub const fn new() -> Self {
+        Self { inner: OnceLock::new() }
+    }
+
+    /// Sends a request and reads the whole answer, following redirects. Everything is decided by `grant`.
+    ///
+    /// To be called in a tokio runtime with I/O and time. Dropping the future breaks the connection.
+    pub async fn send(&self, grant: &Grant, request: Request) -> Result<Response, Error> {
+        let limit = Duration::from_millis(u64::from(request.timeout_ms)).clamp(Duration::from_millis(1), MAX_TIMEOUT);
+        let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        tokio::time::timeout(limit, self.exchange(grant, request)).await.unwrap_or(Err(Error::Timeout(millis)))
+    }
+
+    async fn exchange(&self, grant: &Grant, request: Request) -> Result<Response, Error> {
+        let mut request = outgoing::checked(request)?;
+        let mut followed = 0;
+        loop {
+            let target = Target::of(request.url())?;
+            grant.decide_target(&target)?;
+            let vetted = lookup::vetted(grant, &target, request.url()).await?;
+            // Cheap: the body is shared, not copied.
+            let copy =
+                request.try_clone().ok_or_else(|| Error::InvalidRequest("the body cannot be sent".to_owned()))?;
+            let answer = vetted.scope(self.inner()?.execute(copy)).await.map_err(answer::failure)?;
+            if !redirect::turn(&mut request, answer.status(), answer.headers())? {
+                return answer::read(answer, request.url()).await;
+            }
+            if followed == MAX_REDIRECTS {
+                return Err(Error::TooManyRedirects);
+            }
+            followed += 1;
+        }
+    }
+
+    fn inner(&self) -> Result<&reqwest::Client, Error> {
+        self.inner.get_or_init(connector).as_ref().map_err(|why| Error::Connection(why.clone()))
+    }
+}
+
+fn connector() -> Result<reqwest::Client, String> {
+    reqwest::Client::builder()
+        .user_agent(concat!("harness/", env!("CARGO_PKG_VERSION")))
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .dns_resolver(lookup::OnlyVetted)
+        // Also keeps the resolver in the task of the request, where it finds the vetted addresses.
+        .pool_max_idle_per_host(0)
+        .build()
+        .map_err(|_| "TLS cannot be set up on this machine: are there trusted root certificates?".to_owned())
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::AccessDenied(refusal.into())
+    }
+}
+
+impl From<NoTarget> for Error {
+    fn from(no: NoTarget) -> Self {
+        match no {
+            NoTarget::Scheme(_) => Refusal::always(no.to_string()).into(),
+            NoTarget::Credentials | NoTarget::Host(_) => Self::InvalidUrl(no.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

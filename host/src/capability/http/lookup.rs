@@ -1,0 +1,113 @@
+//! From a name to the addresses that may be connected to.
+//!
+//! A name is looked up once for each hop, here, and the connector gets that answer and no other: a name that changes
+//! its mind between check and use changes nothing.
+
+use std::future::{Future, ready};
+use std::net::SocketAddr;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use tokio::sync::Semaphore;
+use url::{Host, Url};
+
+use super::Error;
+use crate::policy::grant::Grant;
+use crate::policy::network::Target;
+
+/// More addresses than any name needs.
+const MAX_ADDRESSES: usize = 32;
+
+/// Lookups at one time. The system's own takes a thread of the runtime for each, and a name's owner decides how long it
+/// takes; the runtime has 512 such threads, which commands and files need too.
+static LOOKUPS: Semaphore = Semaphore::const_new(64);
+
+tokio::task_local! {
+    /// What the connector may connect to in the request that this task is sending.
+    static VETTED: Vetted;
+}
+
+/// A name and the addresses that the grant allows for it.
+#[derive(Debug, Clone)]
+pub(super) struct Vetted {
+    /// As the URL spells it, which is how the connector asks for it.
+    name: String,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Vetted {
+    /// Runs a request that may connect to these addresses.
+    pub(super) async fn scope<T>(self, request: impl Future<Output = T>) -> T {
+        VETTED.scope(self, request).await
+    }
+}
+
+/// Looks up the name of a target and decides each address. One address that is refused refuses the name: what is
+/// allowed should not depend on the order of the answers.
+pub(super) async fn vetted(grant: &Grant, target: &Target, url: &Url) -> Result<Vetted, Error> {
+    let literal = |ip| {
+        grant.decide_address(target, ip)?;
+        // The connector does not ask for an address, so that there is nothing to hand out.
+        Ok(Vetted { name: String::new(), addresses: Vec::new() })
+    };
+    match target.host() {
+        Host::Ipv4(ip) => return literal((*ip).into()),
+        Host::Ipv6(ip) => return literal((*ip).into()),
+        Host::Domain(_) => {}
+    }
+    let name = url.host_str().unwrap_or_default().to_owned();
+    let unknown = || Error::Connection(format!("the name `{}` was not found", target.host()));
+    let addresses = look_up(name.clone(), target.port()).await;
+    if addresses.is_empty() {
+        return Err(unknown());
+    }
+    for address in &addresses {
+        grant.decide_address(target, address.ip())?;
+    }
+    Ok(Vetted { name, addresses })
+}
+
+/// The addresses of a name; none where there is no answer.
+async fn look_up(name: String, port: u16) -> Vec<SocketAddr> {
+    let Ok(permit) = LOOKUPS.acquire().await else { return Vec::new() };
+    // A task of its own, which holds the permit for as long as the system really takes: its lookup cannot be broken off
+    // when a request is.
+    let task = tokio::spawn(async move {
+        let found = tokio::net::lookup_host((name, port)).await;
+        drop(permit);
+        found.map_or_else(|_| Vec::new(), |found| found.take(MAX_ADDRESSES).collect())
+    });
+    task.await.unwrap_or_default()
+}
+
+/// A resolver that only knows the name of the request at hand. It fails closed: outside of [`Vetted::scope`], and for
+/// any other name, there are no addresses.
+#[derive(Debug)]
+pub(super) struct OnlyVetted;
+
+impl Resolve for OnlyVetted {
+    fn resolve(&self, name: Name) -> Resolving {
+        let vetted = VETTED.try_with(Clone::clone).ok().filter(|vetted| vetted.name == name.as_str());
+        Box::pin(ready(match vetted {
+            Some(vetted) => Ok(Box::new(vetted.addresses.into_iter()) as Addrs),
+            None => Err("no address was allowed for this name".into()),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn resolved(name: &str) -> Option<Vec<SocketAddr>> {
+        OnlyVetted.resolve(name.parse().unwrap()).await.ok().map(Iterator::collect)
+    }
+
+    #[tokio::test]
+    async fn the_resolver_hands_out_what_was_vetted_for_the_name_and_nothing_else() {
+        let addresses: Vec<SocketAddr> = vec!["192.0.2.1:80".parse().unwrap()];
+        let vetted = Vetted { name: "a.test".to_owned(), addresses: addresses.clone() };
+        assert_eq!(vetted.clone().scope(resolved("a.test")).await, Some(addresses));
+        assert_eq!(vetted.scope(resolved("b.test")).await, None);
+        assert_eq!(resolved("a.test").await, None);
+    }
+}

@@ -1,0 +1,48 @@
+//! `harness`: arguments, one file a command, printing, exit codes.
+
+mod args;
+mod call;
+mod completions;
+mod doctor;
+mod exit;
+mod init;
+mod printer;
+mod progress;
+mod project;
+mod tools;
+mod validate;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Command};
+use exit::Exit;
+use printer::Printer;
+
+/// Reads the arguments, runs the command, and turns its ending into an exit code.
+pub(crate) fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are asked for; anything else is a mistake in the arguments.
+            let asked = !error.use_stderr();
+            let _ = error.print();
+            return if asked { Exit::Completed } else { Exit::Usage }.into();
+        }
+    };
+    let printer = Printer::new(arguments.color);
+    run(arguments, &printer).into()
+}
+
+fn run(arguments: Arguments, printer: &Printer) -> Exit {
+    let Arguments { project, command, .. } = arguments;
+    match command {
+        Command::Call(command) => call::run(&command, &project, printer),
+        Command::Tools(command) => tools::run(&command, &project, printer),
+        Command::Validate(command) => validate::run(&command, &project, printer),
+        Command::Doctor(command) => doctor::run(&command, &project, printer),
+        Command::Init(command) => init::run(&command, printer),
+        Command::Completions(command) => completions::run(&command, printer),
+    }
+}

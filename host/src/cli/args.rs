@@ -1,0 +1,126 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Runs untrusted tools for AI agents, each call in a WebAssembly instance of its own.
+#[derive(Debug, Parser)]
+#[command(name = "harness", version, about, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 completed, 1 the script failed, 2 usage or invalid artifact or arguments, \
+                        3 denied, 4 over a limit, 5 host fault.")]
+pub(crate) struct Arguments {
+    /// Folder that holds `.harness`; without it, the current folder or the nearest one above that has it.
+    #[arg(short = 'C', long, value_name = "DIR", global = true)]
+    pub(crate) project: Option<PathBuf>,
+
+    /// When to use color.
+    #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
+    pub(crate) color: Color,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// When to use color. `auto` is on a terminal, unless `NO_COLOR` is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Call a tool and print its result as a model would get it.
+    Call(Call),
+    /// List the tools with their parameters.
+    Tools(Tools),
+    /// Parse and compile everything, and tell all that is wrong.
+    Validate(Validate),
+    /// Say what this machine offers to the sandbox, and what would be refused on it.
+    Doctor(Doctor),
+    /// Write a small working project.
+    Init(Init),
+    /// Print a completion script for a shell.
+    Completions(Completions),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  harness call word_count path=README.md\n  \
+                        harness call search_files --args '{\"pattern\": \"fn main\"}'\n  \
+                        echo '{\"path\": \"src\"}' | harness call list_files --args -")]
+pub(crate) struct Call {
+    /// Name of the tool: the stem of its file.
+    pub(crate) tool: String,
+
+    /// Arguments as `key=value`, each value read by the parameter's type.
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) pairs: Vec<String>,
+
+    /// Arguments as a JSON object: the text itself, `@FILE`, or `-` for standard input.
+    #[arg(long, value_name = "JSON", conflicts_with = "pairs", allow_hyphen_values = true)]
+    pub(crate) args: Option<String>,
+
+    /// Folder that the tool works in; without it, the folder that holds `.harness`.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+
+    /// Print outcome, result, content, usage and error as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Say on standard error what was granted, what was used, and what each host call cost.
+    #[arg(long)]
+    pub(crate) explain: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tools {
+    /// Print the definitions that a model gets: name, description and JSON Schema of the parameters.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Validate {
+    /// Take warnings for errors.
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// Print what was found as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print what was found as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Folder to write it in; made if it is not there.
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// Which shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+}

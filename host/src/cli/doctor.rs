@@ -1,0 +1,79 @@
+//! `harness doctor`: what this machine offers, and what would be refused on it.
+
+use std::path::PathBuf;
+
+use harness::ambient;
+use harness::artifact::escape;
+use harness::dispatch::Options;
+use harness::registry::Registry;
+use harness::sandbox::engine::{INTERPRETER, Sandbox, Settings, WASMTIME};
+use serde_json::json;
+
+use super::args::Doctor;
+use super::exit::Exit;
+use super::printer::Printer;
+use super::project;
+
+/// One thing that was looked at.
+struct Finding {
+    name: &'static str,
+    good: bool,
+    what: String,
+}
+
+pub(crate) fn run(command: &Doctor, root: &Option<PathBuf>, printer: &Printer) -> Exit {
+    let options = Options::default();
+    let mut findings = vec![
+        Finding { name: "engine", good: true, what: format!("wasmtime {WASMTIME}") },
+        Finding { name: "interpreter", good: true, what: INTERPRETER.get(..16).unwrap_or(INTERPRETER).to_owned() },
+        Finding { name: "system", good: true, what: ambient::system() },
+    ];
+    let settings = Settings { concurrency: options.concurrency, max_memory: 64 << 20 };
+    let works = match Sandbox::new(settings) {
+        Ok(sandbox) => {
+            let (good, what) = match sandbox.pooling() {
+                Ok(()) => (true, "instances come from pools".to_owned()),
+                Err(why) => (false, format!("no pools, each instance is mapped anew: {why}")),
+            };
+            findings.push(Finding { name: "pooling", good, what });
+            true
+        }
+        Err(error) => {
+            findings.push(Finding { name: "sandbox", good: false, what: format!("does not start: {error:#}") });
+            false
+        }
+    };
+    let scan = Sandbox::pagemap_scan();
+    let what = if scan { "PAGEMAP_SCAN: memory is reset page by page" } else { "no PAGEMAP_SCAN (Linux 6.7): memory is reset whole" };
+    findings.push(Finding { name: "memory reset", good: scan, what: what.to_owned() });
+    findings.push(wall());
+    let registry = Registry::load(&project::root(root.as_deref()));
+    if let Some(policy) = registry.policy() {
+        let exec = policy.project.exec.as_ref().is_some_and(|exec| !exec.allow.is_empty());
+        let what = match exec {
+            true => "granted to the project's own tools; children are held by the policy's rules, not by the kernel",
+            false => "not granted: nothing runs",
+        };
+        findings.push(Finding { name: "commands", good: true, what: what.to_owned() });
+    }
+    if command.json {
+        let rows = findings.iter().map(|f| json!({"name": f.name, "ok": f.good, "what": f.what}));
+        printer.json(&json!({"works": works, "findings": rows.collect::<Vec<_>>()}));
+    } else {
+        let lines = findings.iter().map(|finding| {
+            let mark = if finding.good { "ok  " } else { "note" };
+            format!("{mark}  {:<13} {}\n", finding.name, escape::line(&finding.what))
+        });
+        printer.data(&lines.collect::<String>());
+    }
+    if works { Exit::Completed } else { Exit::Fault }
+}
+
+/// Whether the kernel could hold children to a grant.
+fn wall() -> Finding {
+    let what = match ambient::landlock_version() {
+        Some(version) => format!("Landlock {version} is there; commands do not use it yet"),
+        None => "no Landlock".to_owned(),
+    };
+    Finding { name: "second wall", good: false, what }
+}

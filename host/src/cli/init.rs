@@ -1,0 +1,45 @@
+//! `harness init`: a small project that works.
+
+use std::io::Write;
+
+use super::args::Init;
+use super::exit::Exit;
+use super::printer::Printer;
+
+/// What is written, below the folder.
+const FILES: &[(&str, &str)] = &[
+    (".harness/harness.md", include_str!("init/harness.md")),
+    (".harness/tools/word_count.md", include_str!("init/word_count.md")),
+    (".harness/tools/add_note.md", include_str!("init/add_note.md")),
+    (".harness/hooks/guard_notes.md", include_str!("init/guard_notes.md")),
+];
+
+pub(crate) fn run(command: &Init, printer: &Printer) -> Exit {
+    let root = command.dir.join(".harness");
+    if root.exists() {
+        let message = format!("`{}` is there already", root.display());
+        printer.error(&message, &[], Some("name another folder: `harness init DIR`"));
+        return Exit::Usage;
+    }
+    for (path, text) in FILES {
+        if let Err(error) = write(&command.dir.join(path), text) {
+            printer.error(&format!("cannot write `{path}`: {error}"), &[], None);
+            return Exit::Fault;
+        }
+    }
+    let written: Vec<&str> = FILES.iter().map(|(path, _)| *path).collect();
+    printer.data(&written.join("\n"));
+    let place = if command.dir.as_os_str() == "." { String::new() } else { format!(" -C {}", command.dir.display()) };
+    printer.say(&format!(
+        "\nnext:\n  harness{place} validate\n  harness{place} call word_count path=.harness/harness.md"
+    ));
+    Exit::Completed
+}
+
+/// Writes a file that must not be there yet.
+fn write(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+}

@@ -1,0 +1,110 @@
+//! Finds and opens the project that a command is about.
+
+use std::path::{Path, PathBuf};
+
+use harness::artifact::diagnostic::{Diagnostic, Severity};
+use harness::dispatch::{CallError, OpenError, Options, Project};
+use harness::registry::Registry;
+use harness::sandbox::outcome::Failure;
+
+use super::exit::Exit;
+use super::printer::Printer;
+
+/// The folder that holds `.harness`: the one that was named, else the current one or the nearest above it.
+pub(crate) fn root(named: Option<&Path>) -> PathBuf {
+    if let Some(named) = named {
+        return named.to_owned();
+    }
+    let current = harness::ambient::current_folder();
+    let found = current.ancestors().find(|folder| folder.join(".harness").is_dir());
+    found.unwrap_or(&current).to_owned()
+}
+
+/// Opens the project, or says why not.
+pub(crate) fn open(named: Option<&Path>, options: &Options, printer: Printer) -> Result<Project, Exit> {
+    let project = Project::open(&root(named), options).map_err(|error| match error {
+        OpenError::Artifacts(registry) => {
+            report(&registry, printer);
+            Exit::Usage
+        }
+        error @ OpenError::Workspace { .. } => {
+            printer.error(&error.to_string(), &[], Some("name a folder with `--workspace`"));
+            Exit::Usage
+        }
+        error @ OpenError::Sandbox(_) => {
+            printer.error(&error.to_string(), &[], Some("`harness doctor` says what this machine offers"));
+            Exit::Fault
+        }
+    })?;
+    report(project.registry(), printer);
+    Ok(project)
+}
+
+/// Tells all that is wrong with the artifacts, warnings too.
+pub(crate) fn report(registry: &Registry, printer: Printer) {
+    for diagnostic in registry.diagnostics() {
+        printer.say(registry.render(diagnostic, printer.color()).trim_end());
+    }
+    for severity in [Severity::Error, Severity::Warning] {
+        let hidden = registry.diagnostics().hidden(severity);
+        if hidden > 0 {
+            printer.say(&format!("... and {hidden} more of the same kind"));
+        }
+    }
+}
+
+/// A script's error as a diagnostic of its artifact, so that both look the same.
+pub(crate) fn diagnostic(failure: &Failure, what: &str) -> Diagnostic {
+    let diagnostic = Diagnostic::error(format!("{what}: {}", failure.message));
+    if failure.line == 0 {
+        return diagnostic;
+    }
+    diagnostic.at(harness::artifact::diagnostic::Position {
+        file: failure.file.as_str().into(),
+        line: failure.line,
+        column: failure.column,
+        length: 1,
+    })
+}
+
+/// Says why a call was not made.
+pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -> Exit {
+    match error {
+        CallError::Unknown(unknown) => {
+            let hint = unknown.hint().unwrap_or_else(|| "`harness tools` lists the tools".to_owned());
+            printer.error(&unknown.to_string(), &[], Some(&hint));
+            Exit::Usage
+        }
+        CallError::NotAllowed(refusal) => {
+            printer.error(&refusal.reason, &[], Some(&refusal.hint));
+            Exit::Denied
+        }
+        CallError::NoScript(_) => {
+            printer.error(&error.to_string(), &[], Some("give its file a `script:` that defines `run(args)`"));
+            Exit::Usage
+        }
+        CallError::Arguments { tool, errors } => {
+            let causes: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            printer.error(&error.to_string(), &causes, Some(&usage(tool, registry)));
+            Exit::Usage
+        }
+        CallError::Script(failure) => {
+            printer.say(registry.render(&diagnostic(failure, "the script cannot be loaded"), printer.color()).trim_end());
+            Exit::Usage
+        }
+        CallError::Host(message) => {
+            printer.error(message, &[], None);
+            Exit::Fault
+        }
+    }
+}
+
+/// How to call a tool, in one line.
+fn usage(name: &str, registry: &Registry) -> String {
+    let parameters = registry.tool(name).map(|tool| tool.parameters.as_slice()).unwrap_or_default();
+    let words = parameters.iter().map(|parameter| {
+        let pair = format!("{}={}", parameter.name, parameter.kind.word().to_uppercase());
+        if parameter.required { pair } else { format!("[{pair}]") }
+    });
+    std::iter::once(format!("harness call {name}")).chain(words).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,46 @@
+//! `harness tools`: what a model would see.
+
+use std::path::PathBuf;
+
+use harness::artifact::escape;
+use harness::registry::Registry;
+use serde_json::json;
+
+use super::args::Tools;
+use super::exit::Exit;
+use super::printer::Printer;
+use super::project;
+
+pub(crate) fn run(command: &Tools, root: &Option<PathBuf>, printer: &Printer) -> Exit {
+    let registry = Registry::load(&project::root(root.as_deref()));
+    project::report(&registry, *printer);
+    let Some(policy) = registry.policy() else { return Exit::Usage };
+    let tools = registry.tools().iter().filter(|tool| policy.tools.decide(&tool.name).is_ok());
+    if command.json {
+        let definitions: Vec<_> = tools
+            .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.json_schema()}))
+            .collect();
+        printer.json(&json!(definitions));
+    } else {
+        let mut text = String::new();
+        for tool in tools {
+            let parameters = tool.parameters.iter().map(|parameter| {
+                let mark = if parameter.required { "" } else { "?" };
+                format!("{}{mark}: {}", parameter.name, parameter.kind.word())
+            });
+            let parameters: Vec<String> = parameters.collect();
+            text.push_str(&format!("{}({})\n", escape::line(&tool.name), escape::line(&parameters.join(", "))));
+            // The first line of prose; a heading only repeats the name.
+            let mut prose = tool.description.lines().map(str::trim).filter(|line| !line.is_empty());
+            if let Some(line) = prose.clone().find(|line| !line.starts_with('#')).or_else(|| prose.next()) {
+                text.push_str(&format!("    {}\n", escape::line(line)));
+            }
+        }
+        if text.is_empty() {
+            printer.say("no tools: write one in `.harness/tools/`, or run `harness init`");
+        } else {
+            printer.data(&text);
+        }
+    }
+    if registry.diagnostics().has_errors() { Exit::Usage } else { Exit::Completed }
+}

@@ -1,0 +1,9 @@
+//! The command line. Everything it does, a program that embeds the library can do too.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

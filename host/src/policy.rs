@@ -1,0 +1,13 @@
+//! What may be done: parsed rules, and the decisions on them as pure functions. No files, no clock, no sandbox.
+//!
+//! A [`Grant`](grant::Grant) is computed before an instance exists and never changes. It is a list of
+//! [layers](layer::Layer) (project, source, artifact); something is allowed only where every layer allows it, so
+//! that adding a layer can never widen.
+
+pub mod command;
+pub mod grant;
+pub mod layer;
+pub mod limits;
+pub mod network;
+pub mod path;
+pub mod refusal;

@@ -1,0 +1,78 @@
+//! Commands: what a script may run.
+//!
+//! Rules see the program and each argument as the child will get them. There is no shell in between, so that nothing in
+//! an argument can start a second command.
+
+mod rule;
+mod variable;
+
+use super::grant::Grant;
+use super::network::shown;
+use super::refusal::Refusal;
+
+pub use rule::CommandRule;
+
+/// What a layer says of commands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExecRules {
+    /// One of these must cover a command. Empty: nothing is allowed.
+    pub allow: Vec<CommandRule>,
+    /// Variables, by exact name: a command gets them from the host's environment, and a script may set them.
+    pub env: Vec<String>,
+    /// Whether a command may use the network.
+    pub network: bool,
+    /// Whether a command may run without the kernel's wall where the machine has none.
+    pub unconfined: bool,
+}
+
+impl Grant {
+    /// Whether a program may be run with these arguments.
+    pub fn decide_command(&self, program: &str, args: &[String]) -> Result<(), Refusal> {
+        self.every(
+            |layer| layer.exec.as_ref(),
+            |rules| rules.allow.iter().any(|rule| rule.covers(program, args)),
+            |origin| {
+                let reason = format!("the command `{}` is not allowed", shown(&line(program, args)));
+                match CommandRule::for_command(program, args) {
+                    Some(rule) => Refusal::new(reason, origin.add(&rule, "exec.allow")),
+                    // Too long or too odd to be written as a rule: any arguments is what can be said.
+                    None => match CommandRule::for_command(program, &[]) {
+                        Some(rule) => Refusal::new(reason, origin.add(&rule, "exec.allow")),
+                        None => Refusal::always(reason),
+                    },
+                }
+            },
+        )
+    }
+
+    /// Whether a command may use the network: every layer that speaks of commands says so.
+    pub fn exec_network(&self) -> bool {
+        self.every_exec(|rules| rules.network)
+    }
+
+    /// Whether a command may run without the kernel's wall where there is none: every layer that speaks of commands
+    /// says so.
+    pub fn exec_unconfined(&self) -> bool {
+        self.every_exec(|rules| rules.unconfined)
+    }
+
+    fn every_exec(&self, says: impl Fn(&ExecRules) -> bool) -> bool {
+        self.every(|layer| layer.exec.as_ref(), says, |_| Refusal::always("")).is_ok()
+    }
+}
+
+/// The command as a person would write it; only for a message, so that the first arguments are enough.
+fn line(program: &str, args: &[String]) -> String {
+    let mut line = program.to_owned();
+    for arg in args {
+        if line.len() > 400 {
+            break;
+        }
+        line.push(' ');
+        line.push_str(arg);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;

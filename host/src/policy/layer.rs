@@ -1,0 +1,91 @@
+//! One layer of policy: what one place of one file says. A grant is several layers that must all agree.
+
+use super::command::ExecRules;
+use super::limits::LimitRules;
+use super::network::NetworkRules;
+use super::path::FsRules;
+
+/// Which place of which file a layer came from, for hints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// File as the operator knows it, such as `.harness/harness.md`.
+    pub file: String,
+    /// Where in it the layer's keys are.
+    pub scope: Scope,
+}
+
+/// The place of a layer's keys in its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// The top level: `network.allowed_domains`, `sandbox.fs`, ...
+    Project,
+    /// `sandbox.sources.NAME`.
+    Source(String),
+    /// `capabilities:` of an artifact.
+    Artifact,
+    /// What holds where no file says anything. A hint then names the key of `.harness/harness.md` to write.
+    Default,
+}
+
+impl Origin {
+    /// The full name of a key, such as `sandbox.fs.write` for `fs.write`. `network` is `network.allowed_domains` at
+    /// the top level.
+    pub fn key(&self, key: &str) -> String {
+        match &self.scope {
+            Scope::Project | Scope::Default if key == "network" => "network.allowed_domains".to_owned(),
+            Scope::Project | Scope::Default => format!("sandbox.{key}"),
+            Scope::Source(name) => format!("sandbox.sources.{name}.{key}"),
+            Scope::Artifact => format!("capabilities.{key}"),
+        }
+    }
+
+    /// The end of every hint that asks for a line: "add `src` to `sandbox.fs.write` in `.harness/harness.md`".
+    pub fn add(&self, value: &str, key: &str) -> String {
+        format!("add `{value}` to `{}` in `{}`", self.key(key), self.file)
+    }
+}
+
+/// A built-in that needs no rule beyond being granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are those of the built-ins")]
+pub enum Service {
+    Cache,
+    Metrics,
+    Clock,
+    Random,
+}
+
+impl Service {
+    /// All of them, in the order of listings.
+    pub const ALL: [Self; 4] = [Self::Cache, Self::Metrics, Self::Clock, Self::Random];
+
+    /// The word in a policy and in a script.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cache => "cache",
+            Self::Metrics => "metrics",
+            Self::Clock => "clock",
+            Self::Random => "random",
+        }
+    }
+}
+
+/// What one place says. `None`: it says nothing of this, and leaves it to the other layers. `Some` of something
+/// empty: nothing is allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer {
+    /// Where it was said.
+    pub origin: Origin,
+    /// Files.
+    pub fs: Option<FsRules>,
+    /// Hosts.
+    pub network: Option<NetworkRules>,
+    /// Commands.
+    pub exec: Option<ExecRules>,
+    /// Variables, by exact name.
+    pub env: Option<Vec<String>>,
+    /// Built-ins that need no further rule.
+    pub services: Option<Vec<Service>>,
+    /// Limits.
+    pub limits: LimitRules,
+}

@@ -1,0 +1,166 @@
+//! Names that no policy opens: folders that hold the harness's own state, and files that hold secrets.
+//!
+//! Policies add to these with `protect`; nothing takes away from them. Names are compared in any letter case and
+//! without the dots and spaces at their end, because some file systems open the same file under all of these. A
+//! name counts wherever it stands in a path: what is in a folder called `.env` is as closed as a file called so.
+//! Only whole names count: `x.pem.bak` is an ordinary file.
+
+use std::fmt;
+
+use super::{Access, WorkspacePath};
+
+/// The rule that a path runs against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// In a protected folder, or the folder itself. Holds the folder's name.
+    Folder(&'static str),
+    /// A name that promises secrets. Holds the pattern it fits.
+    Sensitive(&'static str),
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(name) => write!(f, "the folder `{name}/` is protected"),
+            Self::Sensitive(pattern) => write!(f, "`{pattern}` is a sensitive name"),
+        }
+    }
+}
+
+/// Closed to reading and writing, at the top of the workspace.
+const CLOSED_AT_TOP: &str = "agents";
+/// Closed to writing, at the top of the workspace.
+const READ_ONLY_AT_TOP: &str = ".harness";
+/// Closed to writing anywhere: its configuration and hooks make git run programs.
+const READ_ONLY_ANYWHERE: &str = ".git";
+
+/// Sensitive names, as patterns with one `*` at the most, at their beginning or end.
+pub const SENSITIVE: [&str; 16] = [
+    ".env*",
+    "*.env",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.keystore",
+    "*.kdbx",
+    "id_*",
+    "authorized_keys",
+    ".netrc",
+    ".npmrc",
+    ".git-credentials",
+    ".pgpass",
+    "harvey.yaml",
+];
+
+/// The built-in rule against doing this with a path, if there is one.
+pub fn rule_against(path: &WorkspacePath, access: Access) -> Option<Rule> {
+    let names: Vec<String> = path.parts().iter().map(|part| fold(part)).collect();
+    let top = names.first().map(String::as_str);
+    if top == Some(CLOSED_AT_TOP) {
+        return Some(Rule::Folder(CLOSED_AT_TOP));
+    }
+    if access == Access::Write && top == Some(READ_ONLY_AT_TOP) {
+        return Some(Rule::Folder(READ_ONLY_AT_TOP));
+    }
+    if access == Access::Write && names.iter().any(|name| name == READ_ONLY_ANYWHERE) {
+        return Some(Rule::Folder(READ_ONLY_ANYWHERE));
+    }
+    names.iter().find_map(|name| sensitive(name)).map(Rule::Sensitive)
+}
+
+/// Whether a wildcard passes over a name: `**` is not meant to bring up the insides of a repository. A pattern that
+/// spells the name out still finds it.
+pub fn is_skipped_by_wildcards(name: &str) -> bool {
+    matches!(fold(name).as_str(), READ_ONLY_ANYWHERE | READ_ONLY_AT_TOP)
+}
+
+/// One spelling for all the spellings under which a file system may open the same file: letter case (through upper
+/// case, so that `ſ` and `ı` become `s` and `i`), characters without a width, dots and spaces at the end.
+pub(super) fn fold(name: &str) -> String {
+    let mut folded = fold_case(name);
+    folded.retain(
+        |c| !matches!(c, '\u{200B}'..='\u{200D}' | '\u{2060}'..='\u{2064}' | '\u{206A}'..='\u{206F}' | '\u{FEFF}'),
+    );
+    folded.truncate(folded.trim_end_matches(['.', ' ']).len());
+    folded
+}
+
+/// Letter case alone.
+pub(super) fn fold_case(text: &str) -> String {
+    text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+}
+
+/// The sensitive pattern that a folded name fits.
+fn sensitive(name: &str) -> Option<&'static str> {
+    SENSITIVE.into_iter().find(|pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(end), _) => name.ends_with(end),
+        (_, Some(start)) => name.starts_with(start),
+        (None, None) => name == *pattern,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str, access: Access) -> Option<Rule> {
+        rule_against(&WorkspacePath::parse(text, "/w").unwrap(), access)
+    }
+
+    #[test]
+    fn protected_folders() {
+        for text in ["agents", "agents/x/y", "AGENTS/x", "Agents. /x", "agent\u{17f}/x", "agent\u{200d}s"] {
+            assert_eq!(rule(text, Access::Read), Some(Rule::Folder("agents")), "{text}");
+            assert_eq!(rule(text, Access::Write), Some(Rule::Folder("agents")), "{text}");
+        }
+        for text in [".harness", ".harness/tools/a.md", ".Harness/a"] {
+            assert_eq!(rule(text, Access::Write), Some(Rule::Folder(".harness")), "{text}");
+            assert_eq!(rule(text, Access::Read), None, "{text}");
+        }
+        for text in [".git", ".git/config", "sub/.GIT/hooks/x", "a/.git"] {
+            assert_eq!(rule(text, Access::Write), Some(Rule::Folder(".git")), "{text}");
+            assert_eq!(rule(text, Access::Read), None, "{text}");
+        }
+        for text in ["sub/agents", "agents.md", "agents2", "sub/.harness", ".github", ".gitignore", "git"] {
+            assert_eq!(rule(text, Access::Write), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sensitive_names() {
+        let table = [
+            (".env", ".env*"),
+            (".ENV.local", ".env*"),
+            (".env/inside", ".env*"),
+            (".env. .", ".env*"),
+            ("prod.env", "*.env"),
+            ("a/b/server.PEM", "*.pem"),
+            ("x.key", "*.key"),
+            ("x.\u{212a}ey", "*.key"),
+            ("x.p12", "*.p12"),
+            ("x.pfx", "*.pfx"),
+            ("x.jks", "*.jks"),
+            ("x.keystore", "*.keystore"),
+            ("x.kdbx", "*.kdbx"),
+            (".ssh/id_rsa", "id_*"),
+            ("id_ed25519.pub", "id_*"),
+            ("authorized_keys", "authorized_keys"),
+            (".netrc", ".netrc"),
+            (".npmrc", ".npmrc"),
+            (".git-credentials", ".git-credentials"),
+            (".pgpass", ".pgpass"),
+            ("conf/harvey.yaml", "harvey.yaml"),
+        ];
+        for (text, pattern) in table {
+            assert_eq!(rule(text, Access::Read), Some(Rule::Sensitive(pattern)), "{text}");
+            assert_eq!(rule(text, Access::Write), Some(Rule::Sensitive(pattern)), "{text}");
+        }
+        let listed: std::collections::BTreeSet<_> = table.into_iter().map(|(_, pattern)| pattern).collect();
+        assert_eq!(listed, SENSITIVE.into_iter().collect(), "each pattern is tried");
+        for text in ["x.pem.bak", "environment", "keys", "monkey", "idx", "grid_a", "config.yaml", "npmrc", ".netrc2"] {
+            assert_eq!(rule(text, Access::Write), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+use super::*;
+use std::fs;
+use tempfile::TempDir;
+
+/// A project of these files.
+fn project(files: &[(&str, &str)]) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    root
+}
+
+fn shown(registry: &Registry) -> String {
+    registry.diagnostics().iter().map(|d| registry.render(d, false)).collect::<Vec<_>>().join("\n")
+}
+
+const EMPTY: &str = "---\n---\n";
+const HOOK: &str = "---\nevent: tool.pre\n---\n";
+
+#[test]
+fn in_the_order_of_paths() {
+    let root = project(&[
+        (".harness/harness.md", "---\nsandbox: { env: [A] }\n---\n"),
+        (".harness/tools/b.md", EMPTY),
+        (".harness/tools/a.md", EMPTY),
+        (".harness/tools/B.md", EMPTY),
+        (".harness/tools/notes.txt", "no artifact"),
+        (".harness/tools/.hidden.md", "no artifact"),
+        (".harness/hooks/y.md", HOOK),
+        (".harness/hooks/x.md", HOOK),
+    ]);
+    let registry = Registry::load(root.path());
+    assert_eq!(shown(&registry), "");
+    assert_eq!(registry.tools().iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["B", "a", "b"]);
+    assert_eq!(registry.hooks().iter().map(|h| h.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
+    assert_eq!(registry.tools()[0].source_name(), "tools/B");
+    let grant = registry.policy().unwrap().grant_for("tools/a", None);
+    assert!(grant.decide_env("A").is_ok() && grant.decide_env("B").is_err());
+    let files: Vec<&str> = registry.sources().keys().map(String::as_str).collect();
+    assert_eq!(
+        files,
+        [
+            ".harness/harness.md",
+            ".harness/hooks/x.md",
+            ".harness/hooks/y.md",
+            ".harness/tools/B.md",
+            ".harness/tools/a.md",
+            ".harness/tools/b.md"
+        ]
+    );
+}
+
+#[test]
+fn without_a_policy_file_the_defaults_hold() {
+    let registry = Registry::load(project(&[(".harness/tools/a.md", EMPTY)]).path());
+    assert_eq!(registry.policy(), Some(&ProjectPolicy::absent(".harness/harness.md")));
+}
+
+#[test]
+fn a_bad_policy_is_no_policy() {
+    let root = project(&[(".harness/harness.md", "---\nsandbox: { evn: [A] }\n---\n"), (".harness/tools/a.md", EMPTY)]);
+    let registry = Registry::load(root.path());
+    assert_eq!(registry.policy(), None);
+    assert_eq!(registry.tools().len(), 1);
+    insta::assert_snapshot!(shown(&registry), @r#"
+    error: unknown key `sandbox.evn`
+     --> .harness/harness.md:2:12
+      |
+    2 | sandbox: { evn: [A] }
+      |            ^^^
+      |
+      = hint: did you mean `env`?
+    "#);
+}
+
+#[test]
+fn a_broken_tool_stops_only_itself() {
+    let broken = (".harness/tools/broken.md", "");
+    let good = (".harness/tools/good.md", EMPTY);
+    let registry = Registry::load(project(&[broken, good, (".harness/hooks/good.md", HOOK)]).path());
+    assert_eq!((registry.tools().len(), registry.diagnostics().errors(), registry.policy().is_some()), (1, 1, true));
+    let registry = Registry::load(project(&[good, (".harness/hooks/broken.md", "")]).path());
+    assert_eq!((registry.tools().len(), registry.diagnostics().errors(), registry.policy().is_some()), (1, 1, false));
+}
+
+#[test]
+fn no_folder() {
+    let registry = Registry::load(project(&[]).path());
+    assert_eq!(registry.policy(), None);
+    insta::assert_snapshot!(shown(&registry), @r#"
+    error: there is no folder `.harness` here
+     |
+     = hint: make one with `harness init`
+    "#);
+}
+
+#[test]
+fn every_file_with_its_errors() {
+    let root = project(&[
+        (
+            ".harness/harness.md",
+            "---\nmodell: x\ntools: []\nhooks: [x]\nsandbox: { sources: { tools/goood: {}, plugins/x: {} } }\n---\n",
+        ),
+        (".harness/tools/bad.md", "---\ntimeout_ms: -1\n---\n"),
+        (".harness/tools/good.md", EMPTY),
+        (".harness/hooks/bad.md", "---\nevent: x\n---\n"),
+        (".harness/hooks/worse.md", "no front matter"),
+    ]);
+    fs::write(root.path().join(".harness/tools/latin1.md"), b"---\n\xe9\n---\n").unwrap();
+    fs::write(root.path().join(".harness/tools/large.md"), vec![b'a'; (1 << 20) + 1]).unwrap();
+    fs::create_dir(root.path().join(".harness/tools/folder.md")).unwrap();
+    let registry = Registry::load(root.path());
+    assert_eq!(registry.tools().iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["good"]);
+    // A broken hook may be the one that guards.
+    assert_eq!(registry.policy(), None);
+    insta::assert_snapshot!(shown(&registry), @r#"
+    warning: unknown key `modell`, it has no effect
+     --> .harness/harness.md:2:1
+      |
+    2 | modell: x
+      | ^^^^^^
+      |
+      = hint: did you mean `model`?
+    warning: `hooks` in `harness.md` has no effect
+     --> .harness/harness.md:4:1
+      |
+    4 | hooks: [x]
+      | ^^^^^
+      |
+      = hint: write each as a file in `.harness/hooks/`
+    error: tool "bad" timeout_ms must be >= 0
+     --> .harness/tools/bad.md:2:13
+      |
+    2 | timeout_ms: -1
+      |             ^^
+    error: cannot read `.harness/tools/folder.md`: not a regular file
+    error: cannot read `.harness/tools/large.md`: larger than 1048576 bytes
+    error: cannot read `.harness/tools/latin1.md`: not UTF-8 text
+    error: hooks[0].event "x" is invalid
+     --> .harness/hooks/bad.md:2:8
+      |
+    2 | event: x
+      |        ^
+      |
+      = hint: events are session.start, session.end, turn.start, turn.end, tool.pre, tool.post, completion.pre, completion.post, delegation.pre, delegation.post, delegation.post_verify, agent.stop, error, `custom.NAME` and `meta.NAME`
+    error: parse hook worse.md: the first line is not `---`
+     --> .harness/hooks/worse.md:1:1
+      |
+    1 | no front matter
+      | ^^^^^^^^^^^^^^^
+      |
+      = hint: begin the file with a line `---`, then the YAML, then a second line `---`
+    warning: `sandbox.sources` names `tools/goood`, which is not there
+     --> .harness/harness.md:5:23
+      |
+    5 | sandbox: { sources: { tools/goood: {}, plugins/x: {} } }
+      |                       ^^^^^^^^^^^
+      |
+      = hint: did you mean `tools/good`?
+    "#);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_may_not_lead_out() {
+    use std::os::unix::fs::symlink;
+    let root =
+        project(&[(".harness/tools/real.md", EMPTY), ("outside/tool.md", EMPTY), ("outside/hooks/guard.md", HOOK)]);
+    let harness = root.path().join(".harness");
+    symlink("real.md", harness.join("tools/inside.md")).unwrap();
+    symlink("../../outside/tool.md", harness.join("tools/out.md")).unwrap();
+    symlink("nowhere", harness.join("tools/dangling.md")).unwrap();
+    symlink("../outside/hooks", harness.join("hooks")).unwrap();
+    symlink("nowhere", harness.join("harness.md")).unwrap();
+    let registry = Registry::load(root.path());
+    assert_eq!(registry.tools().iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["inside", "real"]);
+    assert_eq!(registry.hooks(), []);
+    assert_eq!(registry.policy(), None);
+    insta::assert_snapshot!(shown(&registry), @r#"
+    error: cannot read `.harness/harness.md`: No such file or directory (os error 2)
+    error: cannot read `.harness/tools/dangling.md`: No such file or directory (os error 2)
+    error: cannot read `.harness/tools/out.md`: a link leads out of the folder
+    error: cannot read `.harness/hooks`: a link leads out of the folder
+    "#);
+}
+
+#[test]
+fn a_name_has_one_owner() {
+    let tool = |file| Tool::parse(file, "x", EMPTY).0.unwrap();
+    let hook = |file| Hook::parse(file, "x", 0, HOOK).0.unwrap();
+    let mut registry = Registry::empty();
+    registry.add_tool(tool(".harness/tools/x.md"));
+    registry.add_tool(tool(".harness/plugins/p/tools/x.md"));
+    registry.add_hook(hook(".harness/hooks/x.md"));
+    registry.add_hook(hook(".harness/plugins/p/hooks/x.md"));
+    assert_eq!((registry.tools().len(), registry.hooks().len()), (1, 1));
+    assert_eq!(&*registry.tools()[0].source.file, ".harness/tools/x.md");
+    insta::assert_snapshot!(shown(&registry), @r#"
+    error: tool "x" is defined more than once
+    --> .harness/plugins/p/tools/x.md:1:1
+     = hint: it is first defined at .harness/tools/x.md:1:1
+    error: hook "x" is defined more than once
+    --> .harness/plugins/p/hooks/x.md:1:1
+     = hint: it is first defined at .harness/hooks/x.md:1:1
+    "#);
+}
+
+#[test]
+fn an_unknown_tool_has_close_names() {
+    let root = project(&[
+        (".harness/tools/read_file.md", EMPTY),
+        (".harness/tools/read_lines.md", EMPTY),
+        (".harness/tools/deploy.md", EMPTY),
+    ]);
+    let registry = Registry::load(root.path());
+    assert_eq!(registry.tool("deploy").map(|t| t.name.as_str()), Ok("deploy"));
+    let unknown = registry.tool("read_fil").unwrap_err();
+    assert_eq!(unknown.to_string(), "there is no tool `read_fil`");
+    assert_eq!(unknown.hint().as_deref(), Some("did you mean `read_file` or `read_lines`?"));
+    assert_eq!(registry.tool("zzz").unwrap_err().hint(), None);
+}

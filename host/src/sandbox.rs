@@ -1,0 +1,24 @@
+//! The sandbox: each call of a script in a WebAssembly instance of its own.
+//!
+//! - [`engine`]: made once in a process; loads scripts into images
+//! - [`call`]: one call, from a fresh instance to a report of how it ended
+//! - [`outcome`]: how calls end and what they use
+//! - [`price`]: what each host call costs
+//! - [`imports`]: what each role may call
+//! - [`state`]: what belongs to one call, and what the calls of a run share
+//!
+//! The only room that knows wasmtime's engine, modules and stores.
+
+pub mod call;
+mod compile;
+pub mod engine;
+mod image;
+pub mod imports;
+mod loader;
+mod measure;
+pub mod outcome;
+pub mod price;
+pub mod state;
+mod stop;
+mod ticker;
+pub mod wasi;

@@ -1,0 +1,166 @@
+//! One call: a new store and a new instance, with their own fuel, deadline and limits; all dropped at its end.
+
+use std::time::Instant;
+
+use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower};
+use wasmtime::{Error, Store, Trap, UpdateDeadline};
+
+use super::engine::{Image, Sandbox};
+use super::imports::Role;
+use super::outcome::{Failure, FailureKind, Limit, LimitKind, Outcome, Report};
+use super::state::{Context, State};
+use super::stop::Stop;
+use super::compile;
+use crate::policy::limits::Limits;
+
+/// The most that is taken from a script as its result, in bytes. What is over `limits.output_bytes` is cut for a
+/// model, but a hook or a program may look at all of this.
+pub const MAX_RESULT: u64 = 4 << 20;
+/// Calls within calls that the interpreter allows; see `guest/src/dialect.rs`.
+const MAX_DEPTH: u64 = 100;
+/// What an import can be handed at most beyond a file, in bytes: the largest cap of the price table.
+const MAX_GIVEN: u64 = 16 << 20;
+/// Handles to host resources that an instance may hold: the streams that the interpreter writes its last words to.
+const MAX_HANDLES: usize = 64;
+
+impl Sandbox {
+    /// Calls `run(args)` of a tool. `args` is a JSON object, and so is what comes back a JSON value.
+    pub async fn run(&self, image: &Image, context: Context, limits: Limits, args: &str) -> Report<String> {
+        let report = self.call(image, Role::Tool, &self.exports().run, (args,), context, limits).await;
+        bounded(report, |result| result.len() as u64)
+    }
+
+    /// Calls `handle(event, payload)` of a hook. `payload` is a JSON value; what comes back is a decision, as JSON.
+    pub async fn handle(
+        &self,
+        image: &Image,
+        context: Context,
+        limits: Limits,
+        event: &str,
+        payload: &str,
+    ) -> Report<String> {
+        let report = self.call(image, Role::Hook, &self.exports().handle, (event, payload), context, limits).await;
+        bounded(report, |result| result.len() as u64)
+    }
+
+    /// Evaluates the `when` of a hook. `payload` is a JSON value.
+    pub async fn matches(
+        &self,
+        image: &Image,
+        context: Context,
+        limits: Limits,
+        event: &str,
+        payload: &str,
+    ) -> Report<bool> {
+        self.call(image, Role::Predicate, &self.exports().matches, (event, payload), context, limits).await
+    }
+
+    async fn call<P, R>(
+        &self,
+        image: &Image,
+        role: Role,
+        export: &ComponentExportIndex,
+        params: P,
+        context: Context,
+        limits: Limits,
+    ) -> Report<R>
+    where
+        P: ComponentNamedList + Lower + Send + Sync,
+        R: Lift + Send + Sync + 'static,
+        (Result<R, Failure>,): ComponentNamedList + Lift,
+    {
+        let started = Instant::now();
+        let deadline = started + limits.timeout;
+        let _ticking = self.ticker().call();
+        let mut store = Store::new(self.engine(), State::new(context, limits, deadline));
+        let result = match prepare(&mut store, &limits) {
+            Err(error) => Err(error),
+            Ok(()) => {
+                let work = async {
+                    let instance = image.ready(role)?.instantiate_async(&mut store).await?;
+                    let function = instance.get_typed_func::<P, (Result<R, Failure>,)>(&mut store, export)?;
+                    function.call_async(&mut store, params).await
+                };
+                // Guest code is ended by its epoch; this ends what it waits for.
+                match tokio::time::timeout_at(deadline.into(), work).await {
+                    Ok(result) => result.map(|(result,)| result),
+                    Err(_) => Err(Stop::Deadline.into()),
+                }
+            }
+        };
+        let left = store.get_fuel().unwrap_or(0);
+        let state = store.data_mut();
+        state.usage.fuel = limits.fuel.saturating_sub(left);
+        let outcome = match result {
+            Ok(Ok(value)) => Outcome::Completed(value),
+            Ok(Err(failure)) => failed(failure, state),
+            Err(error) => ended(&error, state, image.file()),
+        };
+        let mut usage = state.usage;
+        let (log, calls) = (std::mem::take(&mut state.log), std::mem::take(&mut state.calls));
+        drop(store);
+        usage.wall = started.elapsed();
+        Report { outcome, usage, log, calls }
+    }
+}
+
+fn prepare(store: &mut Store<State>, limits: &Limits) -> wasmtime::Result<()> {
+    store.limiter(|state| state);
+    store.set_fuel(limits.fuel)?;
+    store.set_hostcall_fuel(usize::try_from(limits.file_bytes.max(MAX_GIVEN).saturating_add(MAX_GIVEN))?);
+    store.set_max_component_handles(MAX_HANDLES);
+    // At each tick: end what is late, let other calls have the thread.
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|store| {
+        if Instant::now() >= store.data().deadline {
+            return Err(Stop::Deadline.into());
+        }
+        Ok(UpdateDeadline::Yield(1))
+    });
+    Ok(())
+}
+
+/// The interpreter told of an error.
+fn failed<R>(failure: Failure, state: &mut State) -> Outcome<R> {
+    match (failure.kind, state.refusal.take()) {
+        (FailureKind::Depth, _) => Outcome::Limited(Limit { kind: LimitKind::Depth, allowed: MAX_DEPTH }),
+        (FailureKind::Denied, Some(refusal)) => Outcome::Denied { failure, refusal },
+        _ => Outcome::Failed(failure),
+    }
+}
+
+/// The instance was ended before the interpreter could tell of anything.
+fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
+    let limits = &state.limits;
+    let limited = |kind, allowed| Outcome::Limited(Limit { kind, allowed });
+    let deadline = || u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
+    match (error.downcast_ref::<Stop>(), error.downcast_ref::<Trap>()) {
+        (Some(Stop::Deadline), _) => limited(LimitKind::Deadline, deadline()),
+        (Some(stop @ (Stop::TooMuchGiven { .. } | Stop::NotLinked { .. })), _) => {
+            Outcome::Failed(Failure::without_place(FailureKind::Script, file, stop.to_string()))
+        }
+        (_, Some(Trap::OutOfFuel)) => limited(LimitKind::Fuel, limits.fuel),
+        (_, Some(Trap::StackOverflow)) => limited(LimitKind::Stack, compile::MAX_STACK as u64),
+        (_, Some(_)) if state.memory_refused => limited(LimitKind::Memory, limits.memory_bytes),
+        (_, Some(trap)) => {
+            let words = state.stderr();
+            let message = format!("the interpreter stopped: {trap}: {}", words.trim());
+            let message = message.trim_end_matches([':', ' ']).to_owned();
+            Outcome::Failed(Failure::without_place(FailureKind::Script, file, message))
+        }
+        (None, None) if error.is::<wasmtime_wasi::I32Exit>() => {
+            Outcome::Failed(Failure::without_place(FailureKind::Script, file, "the interpreter left by itself".to_owned()))
+        }
+        (None, None) => Outcome::Fault(format!("{error:#}")),
+    }
+}
+
+/// A result that is larger than any use of it is over a limit.
+fn bounded<R>(mut report: Report<R>, size: impl FnOnce(&R) -> u64) -> Report<R> {
+    if let Outcome::Completed(value) = &report.outcome
+        && size(value) > MAX_RESULT
+    {
+        report.outcome = Outcome::Limited(Limit { kind: LimitKind::Output, allowed: MAX_RESULT });
+    }
+    report
+}

@@ -1,0 +1,258 @@
+//! The engine: the interpreter's machine code, a pool of memory for instances, a clock that ticks, and a linker for
+//! each role. One of each in a process.
+
+use std::fmt;
+use std::sync::Arc;
+
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
+use wasmtime::{
+    Enabled, Engine, Error, InstanceAllocationStrategy, Module, PoolingAllocationConfig, Result, format_err,
+};
+
+use super::image::{self, LoadError};
+use super::imports::{self, Role};
+use super::loader::{MEMORY, SCRIPT};
+use super::outcome::{Entry, Failure, Source};
+use super::state::State;
+use super::ticker::Ticker;
+use super::compile;
+
+/// Machine code and first memory of the interpreter, made by the build script and part of this binary: there is no
+/// compiling at the start, and nothing on disk is trusted.
+mod embedded {
+    pub(super) static SHELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shell.cwasm"));
+    pub(super) static CODE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/code.cwasm"));
+    pub(super) static MEMORY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.cwasm"));
+}
+
+/// Where the interpreter in this binary came from: the digest of its component.
+pub const INTERPRETER: &str = env!("HARNESS_GUEST_DIGEST");
+
+/// The release line of the engine.
+pub const WASMTIME: &str = "48";
+
+/// Core instances of one component instance: memory, code, adapter and two shims.
+const CORE_INSTANCES: u32 = 5;
+/// Tables of one component instance: the code's and the shim's.
+const TABLES: u32 = 3;
+/// Loads that may go on beside calls: each is two core instances.
+const LOADS: u32 = 4;
+/// Memory of a finished call that stays with its slot, reset in place for the next: more than a small script changes.
+const KEEP_RESIDENT: usize = 4 << 20;
+/// The same for tables and for the stacks of waiting calls.
+const KEEP_TABLE: usize = 1 << 20;
+
+/// How large the pools are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Calls at one time; one more is a host fault. At most 10,000.
+    pub concurrency: u32,
+    /// The most linear memory that any policy grants, in bytes; address space only, until it is used.
+    pub max_memory: u64,
+}
+
+/// The engine and all that is made once with it. Cheap to clone; shared by all threads.
+#[derive(Clone)]
+pub struct Sandbox {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Engine,
+    shell: Component,
+    code: Module,
+    /// The memory of an interpreter that has loaded nothing.
+    prepared: Module,
+    linkers: Vec<(Role, Linker<State>)>,
+    exports: Exports,
+    ticker: Ticker,
+    pooling: Result<(), String>,
+}
+
+/// Where the interpreter's functions are.
+#[derive(Debug, Clone)]
+pub(crate) struct Exports {
+    pub(crate) run: ComponentExportIndex,
+    pub(crate) handle: ComponentExportIndex,
+    pub(crate) matches: ComponentExportIndex,
+}
+
+impl fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sandbox").field("interpreter", &INTERPRETER).finish_non_exhaustive()
+    }
+}
+
+/// A loaded script, ready to be called in a fresh instance each time.
+#[derive(Clone)]
+pub struct Image {
+    /// One for each role that this kind of script is called in.
+    ready: Vec<(Role, InstancePre<State>)>,
+    file: Arc<str>,
+    bytes: usize,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image").field("file", &self.file).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Image {
+    /// The artifact's file, for messages.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Bytes of memory that are not zero, as kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn ready(&self, role: Role) -> Result<&InstancePre<State>> {
+        let found = self.ready.iter().find(|(other, _)| *other == role);
+        found.map(|(_, ready)| ready).ok_or_else(|| format_err!("`{}` is not called as {role:?}", self.file))
+    }
+}
+
+/// Why a script could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum ScriptError {
+    /// The script's own fault.
+    #[error("{}", .0.message)]
+    Script(Failure),
+    /// The host's.
+    #[error("cannot load the script: {0:#}")]
+    Host(Error),
+}
+
+impl Sandbox {
+    /// Makes the engine. Takes a few milliseconds, most of it to map the interpreter's machine code.
+    ///
+    /// # Errors
+    ///
+    /// Where the machine lacks what the engine needs at all. Where it lacks only the room for the pools, instances
+    /// are made one by one, and [`pooling`](Self::pooling) says why.
+    pub fn new(settings: Settings) -> Result<Self> {
+        let (engine, pooling) = match engine(Some(settings)) {
+            Ok(engine) => (engine, Ok(())),
+            Err(error) => (engine(None)?, Err(format!("{error:#}"))),
+        };
+        // SAFETY: these are the bytes that the build script serialized, from read-only memory of this very binary.
+        #[expect(unsafe_code, reason = "machine code that is part of this binary")]
+        let (shell, code, prepared) = unsafe {
+            (
+                Component::deserialize(&engine, embedded::SHELL)?,
+                Module::deserialize(&engine, embedded::CODE)?,
+                Module::deserialize(&engine, embedded::MEMORY)?,
+            )
+        };
+        let linkers = Role::ALL
+            .into_iter()
+            .map(|role| {
+                let mut linker = imports::linker(&engine, &shell, &code, &prepared, role)?;
+                // For the memory of a script in place of the empty one.
+                linker.allow_shadowing(true);
+                Ok((role, linker))
+            })
+            .collect::<Result<_>>()?;
+        let exports = Exports::of(&shell)?;
+        let ticker = Ticker::start(&engine)?;
+        Ok(Self { inner: Arc::new(Inner { engine, shell, code, prepared, linkers, exports, ticker, pooling }) })
+    }
+
+    /// Parses a script, checks its dialect, runs its top level and keeps the memory that is left.
+    ///
+    /// # Errors
+    ///
+    /// The script's own error with its place, or the host's.
+    pub fn load(&self, source: &Source) -> Result<Image, ScriptError> {
+        let Inner { engine, code, prepared, .. } = &*self.inner;
+        let bytes = image::loaded(engine, code, prepared, source).map_err(|error| match error {
+            LoadError::Script(failure) => ScriptError::Script(failure),
+            LoadError::Host(error) => ScriptError::Host(error),
+        })?;
+        self.image(source, &bytes).map_err(ScriptError::Host)
+    }
+
+    fn image(&self, source: &Source, bytes: &[u8]) -> Result<Image> {
+        let memory = Module::from_binary(&self.inner.engine, bytes)?;
+        let wanted: &[Role] = match source.entry {
+            Entry::Tool => &[Role::Tool],
+            Entry::Hook => &[Role::Hook, Role::Predicate],
+        };
+        let ready = self
+            .inner
+            .linkers
+            .iter()
+            .filter(|(role, _)| wanted.contains(role))
+            .map(|(role, linker)| {
+                let mut linker = linker.clone();
+                linker.root().module(MEMORY, &memory)?;
+                Ok((*role, linker.instantiate_pre(&self.inner.shell)?))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Image { ready, file: source.file.as_str().into(), bytes: bytes.len() })
+    }
+
+    /// Whether instances come from pools, and if not, why.
+    pub fn pooling(&self) -> Result<(), &str> {
+        self.inner.pooling.as_ref().copied().map_err(String::as_str)
+    }
+
+    /// Whether memory of finished calls is reset in place by `PAGEMAP_SCAN`, which Linux has since 6.7.
+    pub fn pagemap_scan() -> bool {
+        PoolingAllocationConfig::is_pagemap_scan_available()
+    }
+
+    /// What the component imports, each as `package:name/interface@version`, sorted.
+    pub fn component_imports(&self) -> Vec<String> {
+        let component = self.inner.shell.component_type();
+        let mut names: Vec<String> = component.imports(&self.inner.engine).map(|(name, _)| name.to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    pub(crate) fn exports(&self) -> &Exports {
+        &self.inner.exports
+    }
+
+    pub(crate) fn ticker(&self) -> &Ticker {
+        &self.inner.ticker
+    }
+}
+
+fn engine(pools: Option<Settings>) -> Result<Engine> {
+    let mut config = compile::config();
+    if let Some(Settings { concurrency, max_memory }) = pools {
+        let calls = concurrency.clamp(1, 10_000);
+        let mut pool = PoolingAllocationConfig::default();
+        pool.total_component_instances(calls);
+        pool.total_core_instances(calls * CORE_INSTANCES + 2 * LOADS);
+        pool.total_memories(calls + LOADS);
+        pool.total_tables(calls * TABLES + LOADS);
+        pool.total_stacks(calls);
+        pool.max_core_instances_per_component(CORE_INSTANCES + 1);
+        pool.max_memory_size(usize::try_from(max_memory.min(compile::MEMORY_RESERVATION))?);
+        pool.linear_memory_keep_resident(KEEP_RESIDENT);
+        pool.table_keep_resident(KEEP_TABLE);
+        // With it, only the pages that a call wrote are reset, in one system call; without, all that may have been.
+        pool.pagemap_scan(Enabled::Auto);
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    }
+    Engine::new(&config)
+}
+
+impl Exports {
+    fn of(shell: &Component) -> Result<Self> {
+        let script = shell.get_export_index(None, SCRIPT).ok_or_else(|| format_err!("there is no `{SCRIPT}`"))?;
+        let find = |name: &str| {
+            shell.get_export_index(Some(&script), name).ok_or_else(|| format_err!("there is no `{SCRIPT}#{name}`"))
+        };
+        Ok(Self { run: find("run")?, handle: find("handle")?, matches: find("matches")? })
+    }
+}

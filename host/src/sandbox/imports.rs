@@ -1,0 +1,333 @@
+//! What a role may call: one linker for each, filled once.
+//!
+//! Every import goes through [`Meter`], so that none can be without a price, a cap and a place in the record. What a
+//! role may not do is not linked for it: such an import is there, because one component serves all roles, but calling
+//! it ends the instance.
+
+use std::time::{Duration, Instant};
+
+use wasmtime::component::{Component, ComponentNamedList, Lift, Linker, LinkerInstance, Lower};
+use wasmtime::{Engine, Module, Result, StoreContextMut};
+
+use super::loader::{CODE, MEMORY};
+use super::measure::{Answer, Measure, Subject};
+use super::outcome::HostCall;
+use super::price::Import;
+use super::state::{MAX_CALLS, State};
+use super::stop::Stop;
+use crate::capability::{cache, clock, env, exec, fs, http, log, metrics, random};
+use crate::policy::layer::Service;
+use crate::policy::refusal::Refusal;
+
+/// What an instance is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// `run` of a tool: everything that its grant allows.
+    Tool,
+    /// `handle` of a hook: no command, nothing that changes a file.
+    Hook,
+    /// `when` of a hook: nothing.
+    Predicate,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Tool, Self::Hook, Self::Predicate];
+
+    /// The word for it in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Hook => "hook",
+            Self::Predicate => "`when`",
+        }
+    }
+
+    /// Whether an import is linked for this role.
+    pub fn may(self, import: Import) -> bool {
+        match self {
+            Self::Tool => true,
+            Self::Hook => !matches!(
+                import,
+                Import::ExecRun
+                    | Import::FsWrite
+                    | Import::FsAppend
+                    | Import::FsRemove
+                    | Import::FsMkdir
+                    | Import::FsCopy
+                    | Import::FsMove
+            ),
+            Self::Predicate => false,
+        }
+    }
+}
+
+/// The linker of a role: the interpreter's code, a memory that has loaded nothing, and what the role may call. What
+/// the component imports beyond that ends the instance when it is called.
+pub(crate) fn linker(
+    engine: &Engine,
+    shell: &Component,
+    code: &Module,
+    memory: &Module,
+    role: Role,
+) -> Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    linker.root().module(CODE, code)?;
+    linker.root().module(MEMORY, memory)?;
+    super::wasi::link(&mut linker)?;
+    for import in Import::ALL {
+        if role.may(*import) {
+            define(&mut linker, *import)?;
+        } else {
+            refuse(&mut linker, shell, *import, role)?;
+        }
+    }
+    Ok(linker)
+}
+
+/// Fills the place of a function that a role may not call, because a component with an empty place cannot start:
+/// calling it ends the instance.
+fn refuse(linker: &mut Linker<State>, shell: &Component, import: Import, role: Role) -> Result<()> {
+    let (interface, function) = import.path();
+    let name = interface_name(interface);
+    // A component that does not import it has no place to fill.
+    if shell.component_type().get_import(linker.engine(), &name).is_none() {
+        return Ok(());
+    }
+    linker.instance(&name)?.func_new(function, move |_, _, _, _| Err(Stop::NotLinked { import, role }.into()))
+}
+
+/// The package and version of the contract.
+fn interface_name(interface: &str) -> String {
+    format!("harness:sandbox/{interface}@0.1.0")
+}
+
+#[expect(clippy::too_many_lines, reason = "one line for each import, in the order of the table")]
+fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
+    let (interface, _) = import.path();
+    let mut instance = linker.instance(&interface_name(interface))?;
+    let it = &mut instance;
+    match import {
+        Import::LogWrite => sync(it, import, |state, (level, message): (log::Level, String)| {
+            state.log.write(level, message);
+        }),
+
+        Import::FsRead => sync(it, import, |s, (path,): (String,)| s.workspace().read(s.grant(), &path)),
+        Import::FsWrite => {
+            sync(it, import, |s, (path, text): (String, String)| s.workspace().write(s.grant(), &path, &text))
+        }
+        Import::FsAppend => {
+            sync(it, import, |s, (path, text): (String, String)| s.workspace().append(s.grant(), &path, &text))
+        }
+        Import::FsExists => sync(it, import, |s, (path,): (String,)| s.workspace().exists(s.grant(), &path)),
+        Import::FsStat => sync(it, import, |s, (path,): (String,)| s.workspace().stat(s.grant(), &path)),
+        Import::FsList => sync(it, import, |s, (path,): (String,)| s.workspace().list(s.grant(), &path)),
+        Import::FsGlob => sync(it, import, |s, (pattern,): (String,)| s.workspace().glob(s.grant(), &pattern)),
+        Import::FsRemove => sync(it, import, |s, (path,): (String,)| s.workspace().remove(s.grant(), &path)),
+        Import::FsMkdir => sync(it, import, |s, (path,): (String,)| s.workspace().mkdir(s.grant(), &path)),
+        Import::FsCopy => {
+            sync(it, import, |s, (from, to): (String, String)| s.workspace().copy(s.grant(), &from, &to))
+        }
+        Import::FsMove => {
+            sync(it, import, |s, (from, to): (String, String)| s.workspace().rename(s.grant(), &from, &to))
+        }
+
+        Import::HttpSend => waiting(it, import, |state, (request,): (http::Request,)| {
+            let context = state.context.clone();
+            async move { context.session.http.send(&context.grant, request).await }
+        }),
+        Import::ExecRun => waiting(it, import, |state, (command,): (exec::Command,)| {
+            let context = state.context.clone();
+            let left = state.deadline.saturating_duration_since(Instant::now());
+            async move {
+                let dir = context.workspace.open_dir(&context.grant, &command.dir)?;
+                let place = exec::Place { dir: &dir, workspace: context.workspace.absolute().as_ref() };
+                exec::run(&context.grant, place, left, command).await
+            }
+        }),
+
+        Import::CacheGet => sync(it, import, |s, (key,): (String,)| -> Result<Option<String>, cache::Error> {
+            s.cache_granted()?;
+            Ok(s.context.session.cache.get(&key))
+        }),
+        Import::CacheSet => sync(it, import, |s, (key, value): (String, String)| {
+            s.cache_granted()?;
+            s.context.session.cache.set(key, value)
+        }),
+        Import::CacheHas => sync(it, import, |s, (key,): (String,)| -> Result<bool, cache::Error> {
+            s.cache_granted()?;
+            Ok(s.context.session.cache.has(&key))
+        }),
+        Import::CacheDelete => sync(it, import, |s, (key,): (String,)| -> Result<bool, cache::Error> {
+            s.cache_granted()?;
+            Ok(s.context.session.cache.delete(&key))
+        }),
+        Import::CacheClear => sync(it, import, |s, (): ()| -> Result<(), cache::Error> {
+            s.cache_granted()?;
+            s.context.session.cache.clear();
+            Ok(())
+        }),
+
+        Import::MetricsIncr => sync(it, import, |s, (name, delta): (String, f64)| {
+            s.metrics_granted()?;
+            s.context.session.metrics.incr(name, delta)
+        }),
+        Import::MetricsSet => sync(it, import, |s, (name, value): (String, f64)| {
+            s.metrics_granted()?;
+            s.context.session.metrics.set(name, value)
+        }),
+        Import::MetricsGet => sync(it, import, |s, (name,): (String,)| -> Result<f64, metrics::Error> {
+            s.metrics_granted()?;
+            Ok(s.context.session.metrics.get(&name))
+        }),
+        Import::MetricsReset => sync(it, import, |s, (name,): (Option<String>,)| -> Result<(), metrics::Error> {
+            s.metrics_granted()?;
+            s.context.session.metrics.reset(name.as_deref());
+            Ok(())
+        }),
+        Import::MetricsSnapshot => sync(it, import, |s, (): ()| -> Result<Vec<(String, f64)>, metrics::Error> {
+            s.metrics_granted()?;
+            Ok(s.context.session.metrics.snapshot())
+        }),
+
+        Import::ClockNow => sync(it, import, |s, (): ()| -> Result<clock::Moment, clock::Error> {
+            s.granted(Service::Clock).map_err(|refusal| clock::Error::AccessDenied(refusal.into()))?;
+            Ok(s.context.session.clock.now())
+        }),
+        Import::ClockSleep => waiting(it, import, |s, (milliseconds,): (u32,)| {
+            let granted = s.granted(Service::Clock).map_err(|refusal| clock::Error::AccessDenied(refusal.into()));
+            let clock = s.context.session.clock.clone();
+            async move {
+                granted?;
+                clock.sleep(milliseconds).await;
+                Ok::<(), clock::Error>(())
+            }
+        }),
+        Import::RandomBytes => sync(it, import, |s, (count,): (u32,)| -> Result<Vec<u8>, random::Error> {
+            s.granted(Service::Random).map_err(|refusal| random::Error::AccessDenied(refusal.into()))?;
+            Ok(s.context.session.random.bytes(count))
+        }),
+        Import::EnvGet => sync(it, import, |s, (name,): (String,)| env::get(s.grant(), &name)),
+    }
+}
+
+impl State {
+    fn grant(&self) -> &crate::policy::grant::Grant {
+        &self.context.grant
+    }
+
+    fn workspace(&self) -> &fs::Workspace {
+        &self.context.workspace
+    }
+
+    fn granted(&self, service: Service) -> Result<(), Refusal> {
+        self.context.grant.decide_service(service)
+    }
+
+    fn cache_granted(&self) -> Result<(), cache::Error> {
+        self.granted(Service::Cache).map_err(|refusal| cache::Error::AccessDenied(refusal.into()))
+    }
+
+    fn metrics_granted(&self) -> Result<(), metrics::Error> {
+        self.granted(Service::Metrics).map_err(|refusal| metrics::Error::AccessDenied(refusal.into()))
+    }
+}
+
+/// Links a function that answers at once.
+fn sync<P, A>(
+    instance: &mut LinkerInstance<'_, State>,
+    import: Import,
+    function: impl Fn(&mut State, P) -> A + Send + Sync + 'static,
+) -> Result<()>
+where
+    P: ComponentNamedList + Lift + Measure + Subject + 'static,
+    A: Answer + 'static,
+    A::Returned: ComponentNamedList + Lower + 'static,
+{
+    instance.func_wrap(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
+        let meter = Meter::start(&mut store, import, &params)?;
+        let answer = function(store.data_mut(), params);
+        meter.finish(&mut store, &answer)?;
+        Ok(answer.returned())
+    })
+}
+
+/// Links a function that waits. While it does, the thread runs other calls.
+fn waiting<P, A, F>(
+    instance: &mut LinkerInstance<'_, State>,
+    import: Import,
+    function: impl Fn(&mut State, P) -> F + Send + Sync + 'static,
+) -> Result<()>
+where
+    P: ComponentNamedList + Lift + Measure + Subject + Send + 'static,
+    A: Answer + Send + 'static,
+    A::Returned: ComponentNamedList + Lower + 'static,
+    F: Future<Output = A> + Send + 'static,
+{
+    instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
+        let started = Meter::start(&mut store, import, &params).map(|meter| (meter, function(store.data_mut(), params)));
+        Box::new(async move {
+            let (meter, future) = started?;
+            let answer = future.await;
+            meter.finish(&mut store, &answer)?;
+            Ok(answer.returned())
+        })
+    })
+}
+
+/// Counts one host call: takes its price, keeps to its caps, records it.
+struct Meter {
+    import: Import,
+    started: Instant,
+    subject: String,
+    bytes_in: u64,
+    fuel: u64,
+}
+
+impl Meter {
+    fn start(store: &mut StoreContextMut<'_, State>, import: Import, params: &(impl Measure + Subject)) -> Result<Self> {
+        let price = import.price();
+        let bytes_in = params.bytes();
+        let cap = price.max_in.bytes(store.data().limits.file_bytes);
+        let subject = if store.data().calls.len() < MAX_CALLS { params.subject() } else { String::new() };
+        let fuel = price.call.saturating_add(price.byte.saturating_mul(bytes_in));
+        pay(store, fuel)?;
+        let usage = &mut store.data_mut().usage;
+        usage.host_calls += 1;
+        usage.bytes_in += bytes_in;
+        if bytes_in > cap {
+            return Err(Stop::TooMuchGiven { import, cap }.into());
+        }
+        Ok(Self { import, started: Instant::now(), subject, bytes_in, fuel })
+    }
+
+    fn finish(self, store: &mut StoreContextMut<'_, State>, answer: &impl Answer) -> Result<()> {
+        let bytes_out = answer.bytes();
+        let fuel = self.import.price().byte.saturating_mul(bytes_out);
+        let state = store.data_mut();
+        state.usage.bytes_out += bytes_out;
+        let refused = answer.denial().map(|denial| denial.reason.clone());
+        if let Some(denial) = answer.denial() {
+            state.refusal = Some(Refusal { reason: denial.reason.clone(), hint: denial.hint.clone() });
+        }
+        if state.calls.len() < MAX_CALLS {
+            let wall: Duration = self.started.elapsed();
+            let bytes = (self.bytes_in, bytes_out);
+            let fuel = self.fuel.saturating_add(fuel);
+            state.calls.push(HostCall { import: self.import, subject: self.subject, fuel, wall, bytes, refused });
+        }
+        pay(store, fuel)
+    }
+}
+
+/// Takes fuel, or ends the call where there is not enough.
+fn pay(store: &mut StoreContextMut<'_, State>, fuel: u64) -> Result<()> {
+    let left = store.get_fuel()?;
+    match left.checked_sub(fuel) {
+        Some(left) => store.set_fuel(left),
+        None => {
+            store.set_fuel(0)?;
+            Err(wasmtime::Trap::OutOfFuel.into())
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! How a call ended, and what it used.
+//!
+//! Five endings that are never confused: completed, failed, denied, over a limit, host fault. Each is a variant here,
+//! an exit code of the command line and a shape in its JSON.
+
+use std::fmt;
+use std::time::Duration;
+
+use wasmtime::component::{ComponentType, Lift, Lower};
+
+use super::price::Import;
+use crate::capability::log::Log;
+use crate::policy::refusal::Refusal;
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome<T> {
+    /// The script ran to its end.
+    Completed(T),
+    /// The script's own error.
+    Failed(Failure),
+    /// A capability refused and the script did not get past it.
+    Denied {
+        /// The script's error, with its place in the source.
+        failure: Failure,
+        /// What was refused and what would allow it.
+        refusal: Refusal,
+    },
+    /// The call was ended for using too much.
+    Limited(Limit),
+    /// The host could not do its part. Never the script's doing.
+    Fault(String),
+}
+
+impl<T> Outcome<T> {
+    /// The same ending with another result.
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Outcome<U> {
+        match self {
+            Self::Completed(value) => Outcome::Completed(map(value)),
+            Self::Failed(failure) => Outcome::Failed(failure),
+            Self::Denied { failure, refusal } => Outcome::Denied { failure, refusal },
+            Self::Limited(limit) => Outcome::Limited(limit),
+            Self::Fault(message) => Outcome::Fault(message),
+        }
+    }
+
+    /// The word for this ending in JSON: `completed`, `failed`, `denied`, `limited`, `fault`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Completed(_) => "completed",
+            Self::Failed(_) => "failed",
+            Self::Denied { .. } => "denied",
+            Self::Limited(_) => "limited",
+            Self::Fault(_) => "fault",
+        }
+    }
+}
+
+/// A limit that ended a call, and how much it allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Which.
+    pub kind: LimitKind,
+    /// How much it allows, in the unit of its kind.
+    pub allowed: u64,
+}
+
+/// Which limit ended a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LimitKind {
+    /// `limits.fuel`: WebAssembly work and host calls, in units of fuel.
+    Fuel,
+    /// `limits.timeout_ms` or the tool's `timeout_ms`: wall time, in milliseconds.
+    Deadline,
+    /// `limits.memory_mb`: linear memory, in bytes.
+    Memory,
+    /// The stack of the instance, in bytes: expressions or values nested too deeply.
+    Stack,
+    /// Calls within calls, in levels.
+    Depth,
+    /// The most that is taken from a script as its result, in bytes; `limits.output_bytes` only cuts what is given on.
+    Output,
+}
+
+impl LimitKind {
+    /// All, in the order of listings.
+    pub const ALL: [Self; 6] = [Self::Fuel, Self::Deadline, Self::Memory, Self::Stack, Self::Depth, Self::Output];
+
+    /// The word for it in messages and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fuel => "fuel",
+            Self::Deadline => "deadline",
+            Self::Memory => "memory",
+            Self::Stack => "stack",
+            Self::Depth => "call depth",
+            Self::Output => "output",
+        }
+    }
+
+    /// The key of the policy that raises it, where one does.
+    pub fn key(self) -> Option<&'static str> {
+        match self {
+            Self::Fuel => Some("sandbox.limits.fuel"),
+            Self::Deadline => Some("sandbox.limits.timeout_ms"),
+            Self::Memory => Some("sandbox.limits.memory_mb"),
+            Self::Stack | Self::Depth | Self::Output => None,
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.kind.name();
+        let allowed = self.allowed;
+        match self.kind {
+            LimitKind::Fuel => write!(f, "over the limit `{name}` of {allowed} units"),
+            LimitKind::Deadline => write!(f, "over the limit `{name}` of {allowed} ms"),
+            LimitKind::Depth => write!(f, "over the limit `{name}` of {allowed} levels"),
+            LimitKind::Memory | LimitKind::Stack | LimitKind::Output => {
+                write!(f, "over the limit `{name}` of {allowed} bytes")
+            }
+        }
+    }
+}
+
+/// What kind of thing went wrong in a script: the enum `failure-kind` of the interface `script`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ComponentType, Lift)]
+#[component(enum)]
+#[repr(u8)]
+pub enum FailureKind {
+    /// The text is not Starlark of this dialect.
+    #[component(name = "syntax")]
+    Syntax,
+    /// The script ran and failed.
+    #[component(name = "script")]
+    Script,
+    /// A capability refused.
+    #[component(name = "denied")]
+    Denied,
+    /// The value cannot be told as JSON.
+    #[component(name = "value")]
+    Value,
+    /// Calls within calls, too deep.
+    #[component(name = "depth")]
+    Depth,
+    /// The function that its kind needs is not there.
+    #[component(name = "entry-point")]
+    EntryPoint,
+}
+
+impl FailureKind {
+    /// The word for it in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Syntax => "syntax",
+            Self::Script => "script",
+            Self::Denied => "denied",
+            Self::Value => "value",
+            Self::Depth => "depth",
+            Self::EntryPoint => "entry-point",
+        }
+    }
+}
+
+/// One line of a call stack: the record `frame`.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift)]
+#[component(record)]
+#[expect(missing_docs, reason = "the fields are the interface's")]
+pub struct Frame {
+    pub name: String,
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+}
+
+/// A script's error: the record `failure`. Lines and columns count from 1 in the artifact's file; 0 is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift)]
+#[component(record)]
+#[expect(missing_docs, reason = "the fields are the interface's")]
+pub struct Failure {
+    pub kind: FailureKind,
+    pub message: String,
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+    pub stack: Vec<Frame>,
+}
+
+impl Failure {
+    /// An error without a place in the script.
+    pub(crate) fn without_place(kind: FailureKind, file: &str, message: String) -> Self {
+        Self { kind, message, file: file.to_owned(), line: 0, column: 0, stack: Vec::new() }
+    }
+}
+
+/// What a call used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Units of fuel, host calls included.
+    pub fuel: u64,
+    /// From the start of the instance to its end.
+    pub wall: Duration,
+    /// The most linear memory at one time, in bytes.
+    pub peak_memory: u64,
+    /// Host calls.
+    pub host_calls: u64,
+    /// Bytes that the script gave to host calls.
+    pub bytes_in: u64,
+    /// Bytes that host calls gave to the script.
+    pub bytes_out: u64,
+}
+
+/// One host call, for a record of what a script did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostCall {
+    /// Which.
+    pub import: Import,
+    /// What it was about: a path, a URL, a command. Not escaped; at most 200 bytes.
+    pub subject: String,
+    /// What it cost.
+    pub fuel: u64,
+    /// How long it took.
+    pub wall: Duration,
+    /// Bytes in and out.
+    pub bytes: (u64, u64),
+    /// Why it was refused, if it was.
+    pub refused: Option<String>,
+}
+
+/// Everything that is known of a call.
+#[derive(Debug, Clone)]
+pub struct Report<T> {
+    /// How it ended.
+    pub outcome: Outcome<T>,
+    /// What it used.
+    pub usage: Usage,
+    /// What the script logged.
+    pub log: Log,
+    /// Its host calls in order, the first [`MAX_CALLS`](super::state::MAX_CALLS) of them.
+    pub calls: Vec<HostCall>,
+}
+
+/// A script as the interpreter takes it: the record `source`.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[component(record)]
+pub struct Source {
+    /// Name of the artifact's file, for messages.
+    pub file: String,
+    /// Starlark text.
+    pub text: String,
+    /// Line of the file at which the text begins, from 1.
+    #[component(name = "first-line")]
+    pub first_line: u32,
+    /// Columns that YAML took off each line.
+    pub indent: u32,
+    /// Which function the script must define.
+    pub entry: Entry,
+    /// The hook's `when`, if it has one.
+    pub predicate: Option<Predicate>,
+}
+
+/// Which function a script must define: the enum `entry`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ComponentType, Lower)]
+#[component(enum)]
+#[repr(u8)]
+pub enum Entry {
+    /// `run(args)`
+    #[component(name = "tool")]
+    Tool,
+    /// `handle(event, payload)`
+    #[component(name = "hook")]
+    Hook,
+}
+
+/// A `when` expression: the record `predicate`.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[component(record)]
+#[expect(missing_docs, reason = "the fields are the interface's")]
+pub struct Predicate {
+    pub text: String,
+    pub line: u32,
+    pub column: u32,
+}

@@ -1,0 +1,177 @@
+//! What belongs to one call: its grant, its limits, and the count of what it used.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use wasmtime::ResourceLimiter;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+
+use super::outcome::{HostCall, Usage};
+use crate::capability::cache::Cache;
+use crate::capability::clock::Clock;
+use crate::capability::fs::Workspace;
+use crate::capability::http::Client;
+use crate::capability::log::Log;
+use crate::capability::metrics::Metrics;
+use crate::capability::random::Random;
+use crate::policy::grant::Grant;
+use crate::policy::limits::Limits;
+use crate::policy::refusal::Refusal;
+
+/// Host calls that are recorded of a call; the others are only counted.
+pub const MAX_CALLS: usize = 1000;
+/// Bytes that the interpreter may write to its standard output and error together with what it says when it dies.
+const MAX_STDERR: usize = 8 << 10;
+/// What the interpreter's hash tables are seeded with: fuel must be the same on every run of a call.
+const SEED: &[u8] = b"harness";
+/// Bytes of a seed.
+const MAX_SEED: u64 = 1024;
+/// Instances, memories and tables of a component instance: the interpreter has five, one and two.
+const MAX_PARTS: usize = 16;
+/// Elements of a table. The interpreter's own has some ten thousand.
+const MAX_TABLE: usize = 100_000;
+
+/// What the calls of one run share: one command of the command line, or one session. Never shared between tenants.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// Values that tools and hooks share.
+    pub cache: Cache,
+    /// Counters and gauges.
+    pub metrics: Metrics,
+    /// Where time comes from.
+    pub clock: Arc<Clock>,
+    /// Where random numbers come from.
+    pub random: Random,
+    /// The connection to HTTP.
+    pub http: Client,
+}
+
+/// What a call may touch.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// What it may do.
+    pub grant: Arc<Grant>,
+    /// The folder it works in.
+    pub workspace: Arc<Workspace>,
+    /// What it shares with other calls of its run.
+    pub session: Arc<Session>,
+}
+
+/// The data of a store.
+pub(crate) struct State {
+    pub(crate) context: Context,
+    pub(crate) limits: Limits,
+    pub(crate) deadline: Instant,
+    pub(crate) usage: Usage,
+    pub(crate) log: Log,
+    pub(crate) calls: Vec<HostCall>,
+    /// The last refusal: an interpreter that says it was denied is believed only where this is set.
+    pub(crate) refusal: Option<Refusal>,
+    /// Whether memory was refused: what traps after that was over the limit.
+    pub(crate) memory_refused: bool,
+    memory: u64,
+    wasi: Option<Box<Wasi>>,
+}
+
+/// WASI as the interpreter gets it: nothing.
+struct Wasi {
+    context: WasiCtx,
+    table: ResourceTable,
+    stderr: MemoryOutputPipe,
+}
+
+impl State {
+    pub(crate) fn new(context: Context, limits: Limits, deadline: Instant) -> Self {
+        Self {
+            context,
+            limits,
+            deadline,
+            usage: Usage::default(),
+            log: Log::default(),
+            calls: Vec::new(),
+            refusal: None,
+            memory_refused: false,
+            memory: 0,
+            wasi: None,
+        }
+    }
+
+    /// What the interpreter wrote to standard error, which is what it says when it dies.
+    pub(crate) fn stderr(&self) -> String {
+        self.wasi.as_ref().map(|wasi| String::from_utf8_lossy(&wasi.stderr.contents()).into_owned()).unwrap_or_default()
+    }
+}
+
+impl WasiView for State {
+    /// Made when the interpreter first asks, which in an ordinary call it does not.
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let wasi = self.wasi.get_or_insert_with(|| {
+            let stderr = MemoryOutputPipe::new(MAX_STDERR);
+            // The builder starts with nothing: no folder, argument, variable or socket, and an empty standard input.
+            let context = WasiCtxBuilder::new()
+                .stdout(stderr.clone())
+                .stderr(stderr.clone())
+                .wall_clock(Fixed)
+                .monotonic_clock(Fixed)
+                .secure_random(wasmtime_wasi::Deterministic::new(SEED.to_vec()))
+                .max_random_size(MAX_SEED)
+                .build();
+            Box::new(Wasi { context, table: ResourceTable::new(), stderr })
+        });
+        WasiCtxView { ctx: &mut wasi.context, table: &mut wasi.table }
+    }
+}
+
+/// A clock that stands still: what the interpreter itself would measure must not change what a script does.
+struct Fixed;
+
+impl HostWallClock for Fixed {
+    fn resolution(&self) -> std::time::Duration {
+        std::time::Duration::from_nanos(1)
+    }
+
+    fn now(&self) -> std::time::Duration {
+        std::time::Duration::ZERO
+    }
+}
+
+impl HostMonotonicClock for Fixed {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+}
+
+impl ResourceLimiter for State {
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let after = self.memory.saturating_add(desired.saturating_sub(current) as u64);
+        if after > self.limits.memory_bytes {
+            self.memory_refused = true;
+            return Ok(false);
+        }
+        self.memory = after;
+        self.usage.peak_memory = self.usage.peak_memory.max(after);
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= MAX_TABLE)
+    }
+
+    fn instances(&self) -> usize {
+        MAX_PARTS
+    }
+
+    fn tables(&self) -> usize {
+        MAX_PARTS
+    }
+
+    fn memories(&self) -> usize {
+        MAX_PARTS
+    }
+}

@@ -1,0 +1,18 @@
+//! Why the host ended an instance, where a WebAssembly trap does not say it.
+
+use super::imports::Role;
+use super::price::Import;
+
+/// Carried through the engine as an error and looked at when the call has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Stop {
+    /// The time of the call is over.
+    #[error("the deadline has passed")]
+    Deadline,
+    /// More bytes than an import takes.
+    #[error("more than {cap} bytes were given to `{}.{}`", import.path().0, import.path().1)]
+    TooMuchGiven { import: Import, cap: u64 },
+    /// A function that this role has not got.
+    #[error("`{}.{}` is not there for a {}", import.path().0, import.path().1, role.name())]
+    NotLinked { import: Import, role: Role },
+}

@@ -1,0 +1,90 @@
+//! The clock that ends guest code: it advances the engine's epoch, and running code looks at that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use wasmtime::{Engine, EngineWeak, Result};
+
+/// Time between two ticks: how late the end of a call that computes can be, and how long it may keep a thread from
+/// the others.
+const TICK: Duration = Duration::from_millis(1);
+/// Ticks without a call after which the thread sleeps until the next one.
+const IDLE: u8 = 100;
+
+/// A thread that ticks while there are calls. It ends when the engine is gone.
+#[derive(Debug)]
+pub(crate) struct Ticker {
+    shared: Arc<Shared>,
+    thread: Thread,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Ticks since the last call began.
+    idle: AtomicU8,
+    asleep: AtomicBool,
+    /// Calls that have not ended.
+    calls: std::sync::atomic::AtomicUsize,
+    gone: AtomicBool,
+}
+
+impl Ticker {
+    pub(crate) fn start(engine: &Engine) -> Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let weak = engine.weak();
+        let theirs = shared.clone();
+        #[expect(clippy::disallowed_methods, reason = "the one thread that the sandbox itself needs")]
+        let handle = thread::Builder::new().name("harness-ticker".to_owned()).spawn(move || tick(&theirs, &weak))?;
+        Ok(Self { shared, thread: handle.thread().clone() })
+    }
+
+    /// Says that a call goes on until what is returned is dropped.
+    pub(crate) fn call(&self) -> Call<'_> {
+        self.shared.calls.fetch_add(1, Ordering::SeqCst);
+        self.shared.idle.store(0, Ordering::Relaxed);
+        if self.shared.asleep.load(Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+        Call { shared: &self.shared }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.shared.gone.store(true, Ordering::SeqCst);
+        self.thread.unpark();
+    }
+}
+
+/// A call that goes on.
+pub(crate) struct Call<'a> {
+    shared: &'a Shared,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.shared.calls.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn tick(shared: &Shared, engine: &EngineWeak) {
+    while !shared.gone.load(Ordering::SeqCst) {
+        thread::sleep(TICK);
+        let Some(engine) = engine.upgrade() else { return };
+        engine.increment_epoch();
+        drop(engine);
+        if shared.calls.load(Ordering::SeqCst) > 0 {
+            shared.idle.store(0, Ordering::Relaxed);
+        } else if shared.idle.fetch_add(1, Ordering::Relaxed) >= IDLE {
+            // Both sides write first and look then, so that one of them sees the other.
+            shared.asleep.store(true, Ordering::SeqCst);
+            while shared.calls.load(Ordering::SeqCst) == 0 && !shared.gone.load(Ordering::SeqCst) {
+                thread::park();
+            }
+            shared.asleep.store(false, Ordering::SeqCst);
+            shared.idle.store(0, Ordering::Relaxed);
+        }
+    }
+}
