@@ -6,8 +6,8 @@ use std::time::Duration;
 /// the smallest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// WebAssembly work and host calls, in wasmtime's fuel: about one unit an instruction. 2,000,000,000 is some
-    /// four seconds of interpreting on one core.
+    /// WebAssembly work and host calls, in wasmtime's fuel: about one unit an instruction, some ten a
+    /// nanosecond. 10,000,000,000 is about a second of one core.
     pub fuel: u64,
     /// Wall time of the whole call, host calls included. 30 s: what people wait for a tool.
     pub timeout: Duration,
@@ -24,7 +24,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            fuel: 2_000_000_000,
+            fuel: 10_000_000_000,
             timeout: Duration::from_secs(30),
             memory_bytes: 64 << 20,
             output_bytes: 64 << 10,
