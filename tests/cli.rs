@@ -1,1 +1,28 @@
-//! (being written)
+//! The command line from outside: the binary on projects that each test writes for itself.
+//!
+//! - `project`: writes a project and runs the binary on it
+//! - `call`: endings of a call, and the ways to give arguments
+//! - `commands`: the other commands, help, colors, terminals
+//! - `wrong`: input that cannot be used
+//! - `limits`: what ends a call, and what must not
+//! - `grants`: each capability granted, not granted, and granted for something else
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends where something is not as expected"
+)]
+
+#[path = "cli/call.rs"]
+mod call;
+#[path = "cli/commands.rs"]
+mod commands;
+#[path = "cli/grants.rs"]
+mod grants;
+#[path = "cli/limits.rs"]
+mod limits;
+#[path = "cli/project.rs"]
+mod project;
+#[path = "cli/wrong.rs"]
+mod wrong;

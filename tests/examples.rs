@@ -1,1 +1,52 @@
-//! (being written)
+//! The tools in `.harness/tools`, run through the binary on real files, real repositories and a real server.
+
+#![expect(clippy::unwrap_used, clippy::string_slice, clippy::disallowed_methods, reason = "tests")]
+
+#[path = "examples/commands.rs"]
+mod commands;
+#[path = "examples/edits.rs"]
+mod edits;
+#[path = "examples/fetch.rs"]
+mod fetch;
+#[path = "examples/files.rs"]
+mod files;
+#[path = "examples/git.rs"]
+mod git;
+#[path = "examples/git_hostile.rs"]
+mod git_hostile;
+#[path = "examples/support.rs"]
+mod support;
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use support::{BINARY, REPOSITORY, tool_names};
+
+/// The texts of all tests of this suite.
+const TESTS: &[&str] = &[
+    include_str!("examples/commands.rs"),
+    include_str!("examples/edits.rs"),
+    include_str!("examples/fetch.rs"),
+    include_str!("examples/files.rs"),
+    include_str!("examples/git.rs"),
+    include_str!("examples/git_hostile.rs"),
+];
+
+#[test]
+fn every_tool_has_a_test() {
+    let names = tool_names();
+    assert!(names.len() >= 9, "{names:?}");
+    for name in names {
+        let call = format!("(\"{name}\", ");
+        assert!(TESTS.iter().any(|text| text.contains(&call)), "no test calls `{name}`");
+    }
+}
+
+#[test]
+fn the_repositorys_own_project_is_valid() {
+    let output = Command::new(BINARY).args(["-C", REPOSITORY, "validate", "--strict", "--json"]).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &found["valid"], &found["problems"]), (Some(0), &json!(true), &json!([])));
+    assert_eq!(found["tools"], json!(tool_names()));
+}

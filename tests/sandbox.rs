@@ -1,1 +1,52 @@
-//! (being written)
+//! The sandbox as a program that embeds the library has it: what is linked, roles, limits, isolation, many calls at
+//! once, and what is left of a call when it is over.
+//!
+//! - `kit`: a sandbox with a workspace, scripts and calls in one line each
+//! - `roles`: what a tool, a hook and a `when` may do
+//! - `limits`: what ends a call, and what it has used by then
+//! - `crowd`: many scripts, many calls, calls that are given up
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends where something is not as expected"
+)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use harness::sandbox::wasi;
+
+use kit::Kit;
+
+#[path = "sandbox/crowd.rs"]
+mod crowd;
+#[path = "sandbox/isolation.rs"]
+mod isolation;
+#[path = "sandbox/kit.rs"]
+mod kit;
+#[path = "sandbox/limits.rs"]
+mod limits;
+#[path = "sandbox/roles.rs"]
+mod roles;
+
+/// The interpreter can ask for what the contract says, for the part of WASI that is linked to nothing, and for its own
+/// two modules. Whatever else turns up here is a hole that somebody has to look at first.
+#[test]
+fn the_imports_of_the_interpreter_are_these_and_no_others() {
+    let mut resolve = wit_parser::Resolve::default();
+    let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit");
+    let (package, _) = resolve.push_dir(&wit).unwrap();
+    let world = &resolve.worlds[resolve.packages[package].worlds["interpreter"]];
+    let contract = world.imports.values().map(|item| {
+        let wit_parser::WorldItem::Interface { id, .. } = item else { panic!("only interfaces are imported") };
+        format!("harness:sandbox/{}", resolve.interfaces[*id].name.as_ref().unwrap())
+    });
+    let wasi = wasi::INTERFACES.iter().map(|name| (*name).to_owned());
+    let modules = ["code", "image"].map(str::to_owned);
+    let wanted: BTreeSet<String> = contract.chain(wasi).chain(modules).collect();
+    let found = Kit::new().sandbox.component_imports();
+    let found: BTreeSet<String> = found.iter().map(|name| name.split('@').next().unwrap().to_owned()).collect();
+    assert_eq!(found, wanted);
+}

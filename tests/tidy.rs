@@ -1,1 +1,143 @@
-//! (being written)
+//! Rules about the tree itself.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests"
+)]
+
+use std::path::{Path, PathBuf};
+
+/// Lines of a source file. What grows past it has more than one subject.
+const MAX_LINES: usize = 600;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// All files of a kind below a folder.
+fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root().join(folder)];
+    while let Some(folder) = waiting.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty());
+    found
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
+    let all = ["host/src", "guest/src", "guest/build/src"].into_iter().flat_map(|folder| files(folder, "rs"));
+    all.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Each file says at its top what it is about. Files that only hold tests say it by their name.
+#[test]
+fn every_module_says_what_it_is() {
+    for (path, text) in sources() {
+        let tests = path.file_stem().unwrap().to_string_lossy().ends_with("tests");
+        assert!(tests || text.starts_with("//!"), "{} does not begin with `//!`", path.display());
+    }
+}
+
+#[test]
+fn no_file_has_outgrown_its_room() {
+    for (path, text) in sources() {
+        let lines = text.lines().count();
+        assert!(lines <= MAX_LINES, "{} has {lines} lines, {MAX_LINES} is the most", path.display());
+    }
+}
+
+/// What each room may name. `policy` and `artifact` know nothing of the engine, the system or time.
+#[test]
+fn rooms_name_only_what_they_may() {
+    let forbidden = [
+        ("host/src/policy", &["wasmtime", "tokio", "std::fs", "crate::sandbox", "crate::capability", "crate::ambient"][..]),
+        ("host/src/artifact", &["wasmtime", "tokio", "std::fs", "crate::sandbox", "crate::capability", "crate::ambient"]),
+        ("host/src/capability", &["crate::sandbox", "crate::dispatch", "crate::registry", "crate::artifact::tool"]),
+        ("host/src/registry", &["crate::sandbox", "crate::dispatch", "crate::capability"]),
+        ("host/src/cli", &["crate::"]),
+    ];
+    for (room, words) in forbidden {
+        for path in files(room, "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            // Tests of a room may use what they need.
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            let uses = code.lines().filter(|line| line.trim_start().starts_with("use "));
+            for line in uses {
+                for word in words {
+                    let tests = path.file_stem().unwrap().to_string_lossy().contains("test");
+                    assert!(tests || !line.contains(word), "{}: {line}", path.display());
+                }
+            }
+        }
+    }
+}
+
+/// Every item of the contract is documented: an author reads nothing else.
+#[test]
+fn the_contract_is_documented() {
+    for path in files("wit", "wit") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for (n, line) in lines.iter().enumerate() {
+            let item = ["interface ", "record ", "variant ", "enum ", "world ", "package "].iter().any(|w| line.starts_with(w))
+                || line.contains(": func(");
+            let error = *line == "variant error {";
+            if item && !error && n > 0 {
+                assert!(lines[n - 1].starts_with("///"), "{}:{}: {line}", path.display(), n + 1);
+            }
+        }
+    }
+}
+
+/// The capability table in the README names every interface of the contract, and no other.
+#[test]
+fn the_readme_tells_every_capability() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let table = readme.split("## Capabilities").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut told: Vec<String> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next().map(str::to_owned))
+        .collect();
+    told.sort();
+    let mut interfaces: Vec<String> = files("wit", "wit")
+        .iter()
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .filter(|name| !["world", "script"].contains(&name.as_str()))
+        .collect();
+    interfaces.sort();
+    assert_eq!(told, interfaces);
+}
+
+/// The defaults in the README are those of the code.
+#[test]
+fn the_readme_tells_the_limits() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let table = readme.split("## Limits").nth(1).unwrap().split("\n## ").next().unwrap();
+    let limits = harness::policy::limits::Limits::default();
+    let wanted = [
+        ("fuel", limits.fuel),
+        ("timeout_ms", u64::try_from(limits.timeout.as_millis()).unwrap()),
+        ("memory_mb", limits.memory_bytes >> 20),
+        ("output_bytes", limits.output_bytes),
+        ("file_bytes", limits.file_bytes),
+        ("processes", limits.processes),
+    ];
+    for (name, value) in wanted {
+        let row = table.lines().find(|line| line.starts_with(&format!("| `{name}`"))).unwrap_or_else(|| panic!("{name}"));
+        let cell = row.split('|').nth(2).unwrap().trim().replace(',', "");
+        assert_eq!(cell, value.to_string(), "{name}");
+    }
+}

@@ -23,14 +23,6 @@ mod record;
 mod testing;
 mod value;
 
-#[expect(
-    missing_docs,
-    unreachable_pub,
-    clippy::allow_attributes,
-    clippy::allow_attributes_without_reason,
-    clippy::missing_safety_doc,
-    reason = "generated from wit/"
-)]
 mod bindings {
     wit_bindgen::generate!({ world: "interpreter", path: "../wit" });
 

@@ -55,6 +55,19 @@ impl Sandbox {
         self.call(image, Role::Predicate, &self.exports().matches, (event, payload), context, limits).await
     }
 
+    /// Makes an instance of the interpreter and drops it: for measuring what a call does beside that.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no room for an instance.
+    #[doc(hidden)]
+    pub async fn instantiate(&self, image: &Image, context: Context, limits: Limits) -> wasmtime::Result<()> {
+        let mut store = Store::new(self.engine(), State::new(context, limits, Instant::now() + limits.timeout));
+        prepare(&mut store, &limits)?;
+        image.ready(Role::Tool)?.instantiate_async(&mut store).await?;
+        Ok(())
+    }
+
     async fn call<P, R>(
         &self,
         image: &Image,

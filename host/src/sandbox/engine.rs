@@ -226,6 +226,16 @@ impl Sandbox {
     }
 }
 
+/// An engine as the sandbox has it, with nothing on it: for measuring what the sandbox adds to the engine.
+///
+/// # Errors
+///
+/// As for [`Sandbox::new`].
+#[doc(hidden)]
+pub fn bare_engine(settings: Settings) -> Result<Engine> {
+    engine(Some(settings))
+}
+
 fn engine(pools: Option<Settings>) -> Result<Engine> {
     let mut config = compile::config();
     if let Some(Settings { concurrency, max_memory }) = pools {

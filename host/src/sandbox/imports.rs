@@ -140,6 +140,8 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
             let context = state.context.clone();
             let left = state.deadline.saturating_duration_since(Instant::now());
             async move {
+                // Before the folder is looked at: without a command there is nothing to learn from it.
+                context.grant.decide_command(&command.program, &command.args)?;
                 let dir = context.workspace.open_dir(&context.grant, &command.dir)?;
                 let place = exec::Place { dir: &dir, workspace: context.workspace.absolute().as_ref() };
                 exec::run(&context.grant, place, left, command).await

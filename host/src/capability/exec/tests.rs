@@ -68,7 +68,7 @@ impl Workspace {
     async fn pids(&self, count: usize) -> Vec<u32> {
         for _ in 0..600 {
             let text = std::fs::read_to_string(self.root.path().join("pids")).unwrap_or_default();
-            if text.lines().count() == count {
+            if text.ends_with('\n') && text.lines().count() == count {
                 return text.lines().map(|line| line.parse().unwrap()).collect();
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -93,21 +93,22 @@ fn output(stdout: &str, exit_code: i32) -> Output {
     }
 }
 
-/// Whether a process has ended, reaped or not: who reaps orphans differs between systems.
+/// Whether a process is there and has not ended. One that ended and was not reaped does not count: who reaps orphans
+/// differs between systems.
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap().trim().chars().next();
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
 async fn assert_gone(pid: u32) {
     for _ in 0..200 {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = stat.rsplit(')').next().unwrap().trim().chars().next();
-        if matches!(state, None | Some('Z' | 'X')) {
+        if !is_running(pid) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("the process {pid} is still there");
-}
-
-fn is_alive(pid: u32) -> bool {
-    std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
 #[tokio::test]
@@ -177,12 +178,15 @@ async fn dropping_the_call_kills_the_group() {
     let workspace = Workspace::new();
     let grant = grant(&["sh"], &[]);
     let script = sh("echo $$ > pids; sleep 300 & echo $! >> pids; wait");
+    // Looked at inside the branch: by the time that a branch's result is at hand, the other future is dropped already.
+    let seen = async {
+        let pids = workspace.pids(2).await;
+        assert!(pids.iter().all(|&pid| is_running(pid)), "{pids:?}");
+        pids
+    };
     let pids = tokio::select! {
         output = workspace.run_in(&grant, LONG, script) => panic!("it ended: {output:?}"),
-        pids = workspace.pids(2) => {
-            assert!(pids.iter().all(|&pid| is_alive(pid)));
-            pids
-        }
+        pids = seen => pids,
     };
     for pid in pids {
         assert_gone(pid).await;

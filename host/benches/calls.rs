@@ -1,0 +1,266 @@
+//! What a call costs.
+//!
+//! Every time is told beside F, the floor: a fresh store, an instance of a component that does nothing, and a call of
+//! it, on an engine with the same settings, measured in the same run. Machines differ and are shared; ratios to F
+//! carry over. Prints a table, and writes `target/bench/calls.json`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a measurement ends where something fails"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness::artifact::policy::ProjectPolicy;
+use harness::capability::fs::Workspace;
+use harness::policy::limits::Limits;
+use harness::sandbox::engine::{Image, Sandbox, Settings};
+use harness::sandbox::outcome::{Entry, Outcome, Source};
+use harness::sandbox::state::{Context, Session};
+use harness_bench::{Samples, private_memory};
+use serde_json::{Value, json};
+use wasmtime::component::{Component, Linker};
+
+/// A small tool without I/O: what a command wrapper does beside its command.
+const SMALL: &str = r#"
+def run(args):
+    command = args.get("command", "")
+    timeout = args.get("timeout_ms", 15000)
+    if not command:
+        return {"error": "command is required"}
+    result = {"stdout": command, "stderr": "", "exit_code": 0}
+    return {
+        "stdout": string.truncate(result.get("stdout", ""), 4000),
+        "stderr": string.truncate(result.get("stderr", ""), 2000),
+        "exit_code": result.get("exit_code", 0),
+    }
+"#;
+const SMALL_ARGS: &str = r#"{"command":"ls -la","timeout_ms":1000}"#;
+const READ: &str = "def run(args):\n    return {\"size\": len(fs.read(\"kilobyte.txt\"))}\n";
+const LOOP: &str = "def run(args):\n    s = 0\n    for i in range(args[\"n\"]):\n        s += i * 2 % 7\n    return s\n";
+const WAIT: &str = "def run(args):\n    sleep(args[\"ms\"])\n    return 0\n";
+const ITERATIONS: u32 = 1_000_000;
+
+fn main() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("kilobyte.txt"), "x".repeat(1024)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let bench = Bench::new(folder.path());
+
+    let floor = floor();
+    let f = floor.median();
+    let small = bench.load(SMALL);
+    let read = bench.load(READ);
+    let mut rows = vec![floor];
+    rows.push(Samples::take("instantiate the interpreter, do nothing", 3000, || {
+        runtime.block_on(bench.sandbox.instantiate(&small, bench.context.clone(), Limits::default())).unwrap();
+    }));
+    rows.push(Samples::take("tool call, no I/O", 5000, || runtime.block_on(bench.call(&small, SMALL_ARGS))));
+    rows.push(Samples::take("tool call with one fs.read of 1 KiB", 3000, || runtime.block_on(bench.call(&read, "{}"))));
+    rows.push(Samples::take("load a script into an image", 100, || drop(bench.load(SMALL))));
+    rows.push(start_to_result(folder.path()));
+
+    println!("{:<48} {:>10} {:>10} {:>8}", "", "p50 µs", "p99 µs", "p50 / F");
+    for row in &rows {
+        println!("{}", row.row(f));
+    }
+    let interpreting = interpreting(&bench, &runtime);
+    let throughput: Vec<Value> = [1, 32, 320].into_iter().map(|in_flight| throughput(&bench, &small, in_flight)).collect();
+    let memory = memory(&bench);
+    let result = json!({
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "rows": rows.iter().map(|row| row.json(f)).collect::<Vec<_>>(),
+        "interpreting": interpreting,
+        "throughput": throughput,
+        "memory": memory,
+    });
+    let out = target().join("bench");
+    std::fs::create_dir_all(&out).unwrap();
+    std::fs::write(out.join("calls.json"), format!("{result:#}\n")).unwrap();
+    println!("\nwritten: {}", out.join("calls.json").display());
+}
+
+/// The sandbox and what its calls may touch.
+struct Bench {
+    sandbox: Sandbox,
+    context: Context,
+}
+
+impl Bench {
+    fn new(folder: &Path) -> Self {
+        let sandbox = Sandbox::new(Settings { concurrency: 400, max_memory: 64 << 20 }).unwrap();
+        let grant = ProjectPolicy::absent(".harness/harness.md").grant_for("tools/bench", None);
+        let context = Context {
+            grant: Arc::new(grant),
+            workspace: Arc::new(Workspace::open(folder).unwrap()),
+            session: Arc::new(Session::default()),
+        };
+        Self { sandbox, context }
+    }
+
+    fn load(&self, text: &str) -> Image {
+        let source = Source {
+            file: "bench.md".to_owned(),
+            text: text.to_owned(),
+            first_line: 1,
+            indent: 0,
+            entry: Entry::Tool,
+            predicate: None,
+        };
+        self.sandbox.load(&source).unwrap()
+    }
+
+    async fn call(&self, image: &Image, args: &str) {
+        let report = self.sandbox.run(image, self.context.clone(), Limits::default(), args).await;
+        assert!(matches!(report.outcome, Outcome::Completed(_)), "{:?}", report.outcome);
+    }
+}
+
+/// The cheapest call there is: nothing but the engine.
+fn floor() -> Samples {
+    let engine = harness::sandbox::engine::bare_engine(Settings { concurrency: 16, max_memory: 64 << 20 }).unwrap();
+    let text = r#"(component
+        (core module $m (func (export "run") (param i32) (result i32) (local.get 0)))
+        (core instance $i (instantiate $m))
+        (func (export "run") (param "x" u32) (result u32) (canon lift (core func $i "run"))))"#;
+    let component = Component::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+    let ready = Linker::<()>::new(&engine).instantiate_pre(&component).unwrap();
+    Samples::take("F: fresh store, trivial component, one call", 5000, || {
+        let mut store = wasmtime::Store::new(&engine, ());
+        store.set_fuel(1_000_000).unwrap();
+        store.set_epoch_deadline(1_000_000_000);
+        let instance = ready.instantiate(&mut store).unwrap();
+        let run = instance.get_typed_func::<(u32,), (u32,)>(&mut store, "run").unwrap();
+        assert_eq!(run.call(&mut store, (7,)).unwrap(), (7,));
+    })
+}
+
+fn target() -> PathBuf {
+    // target/release/deps/calls-…
+    std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned()
+}
+
+/// The whole program: from its start to the result of a tool, nothing cached.
+fn start_to_result(folder: &Path) -> Samples {
+    let built = Command::new(env!("CARGO")).args(["build", "--release", "--quiet", "--package", "harness"]).status();
+    assert!(built.unwrap().success());
+    let tools = folder.join(".harness/tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    let script: String = SMALL.trim().lines().map(|line| format!("  {line}\n")).collect();
+    std::fs::write(tools.join("small.md"), format!("---\nscript: |\n{script}---\nSmall.\n")).unwrap();
+    let binary = target().join("release/harness");
+    Samples::take("process start to first result, nothing cached", 50, || {
+        let mut command = Command::new(&binary);
+        command.arg("-C").arg(folder).args(["call", "small", "command=ls"]).stdout(Stdio::null());
+        assert!(command.status().unwrap().success());
+    })
+}
+
+/// A loop in the sandbox and the same interpreter without one.
+fn interpreting(bench: &Bench, runtime: &tokio::runtime::Runtime) -> Value {
+    let image = bench.load(LOOP);
+    let args = json!({"n": ITERATIONS}).to_string();
+    let sandboxed = Samples::take("sandboxed", 15, || runtime.block_on(bench.call(&image, &args)));
+    let native = Samples::take("native", 15, native_loop);
+    let (sandboxed, native) = (sandboxed.median() / 1e3, native.median() / 1e3);
+    println!(
+        "\na loop of {ITERATIONS} iterations: {sandboxed:.1} ms in the sandbox, {native:.1} ms native, {:.2} times",
+        sandboxed / native
+    );
+    json!({"sandboxed_ms": sandboxed, "native_ms": native, "times": sandboxed / native})
+}
+
+fn native_loop() {
+    use starlark::environment::{Globals, Module};
+    use starlark::eval::Evaluator;
+    use starlark::syntax::{AstModule, Dialect};
+    let text = format!("{LOOP}\nrun({{\"n\": {ITERATIONS}}})\n");
+    let ast = AstModule::parse("loop", text, &Dialect::Standard).unwrap();
+    Module::with_temp_heap(|module| {
+        let mut evaluator = Evaluator::new(&module);
+        assert_eq!(evaluator.eval_module(ast, &Globals::standard()).unwrap().unpack_i32(), Some(2_999_997));
+    });
+}
+
+/// Calls a second, with so many in flight: each begins when one before it has ended.
+fn throughput(bench: &Bench, image: &Image, in_flight: usize) -> Value {
+    /// Long enough that the start does not count.
+    const TIME: Duration = Duration::from_secs(3);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cores).enable_all().build().unwrap();
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..in_flight)
+        .map(|_| {
+            let (sandbox, context, image) = (bench.sandbox.clone(), bench.context.clone(), image.clone());
+            runtime.spawn(async move {
+                let mut times = Vec::new();
+                while start.elapsed() < TIME {
+                    let begun = Instant::now();
+                    let report = sandbox.run(&image, context.clone(), Limits::default(), SMALL_ARGS).await;
+                    assert!(matches!(report.outcome, Outcome::Completed(_)), "{:?}", report.outcome);
+                    times.push(begun.elapsed());
+                    tokio::task::yield_now().await;
+                }
+                times
+            })
+        })
+        .collect();
+    let times: Vec<Duration> = runtime.block_on(async {
+        let mut all = Vec::new();
+        for task in tasks {
+            all.extend(task.await.unwrap());
+        }
+        all
+    });
+    let a_second = times.len() as f64 / start.elapsed().as_secs_f64();
+    let samples = Samples::of("in flight", times);
+    let (p50, p99) = (samples.median(), samples.percentile(0.99));
+    println!(
+        "{in_flight:>4} in flight: {a_second:>8.0} calls a second on {cores} cores, each p50 {p50:.1} µs, p99 {p99:.1} µs"
+    );
+    json!({"in_flight": in_flight, "calls_a_second": a_second, "p50_us": p50, "p99_us": p99})
+}
+
+/// Private memory of a call that goes on, and of a script that waits to be called.
+fn memory(bench: &Bench) -> Value {
+    const CALLS: u64 = 200;
+    const SCRIPTS: u64 = 100;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let image = bench.load(WAIT);
+    let live = runtime.block_on(async {
+        let waiting = async {
+            let calls = (0..CALLS).map(|_| {
+                bench.sandbox.run(&image, bench.context.clone(), Limits::default(), r#"{"ms":1500}"#)
+            });
+            let calls: Vec<_> = calls.map(Box::pin).collect();
+            join_all(calls).await;
+        };
+        let measured = async {
+            let before = private_memory();
+            tokio::time::sleep(Duration::from_millis(750)).await;
+            private_memory().saturating_sub(before) / CALLS
+        };
+        let (live, ()) = tokio::join!(measured, waiting);
+        live
+    });
+    let before = private_memory();
+    let images: Vec<Image> = (0..SCRIPTS).map(|n| bench.load(&format!("{SMALL}\nN = {n}\n"))).collect();
+    let idle = private_memory().saturating_sub(before) / SCRIPTS;
+    let kept = images.first().map_or(0, Image::bytes);
+    println!("private memory of a live call: {} KiB; of an idle script: {} KiB", live >> 10, idle >> 10);
+    json!({"live_call_bytes": live, "idle_script_bytes": idle, "image_bytes": kept})
+}
+
+async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) {
+    std::future::poll_fn(|context| {
+        futures.retain_mut(|future| std::pin::Pin::new(future).poll(context).is_pending());
+        if futures.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}

@@ -1,0 +1,72 @@
+//! Samples, their percentiles, and a table of them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Times of one thing, in microseconds.
+#[derive(Debug, Clone)]
+pub struct Samples {
+    /// What was measured.
+    pub name: &'static str,
+    sorted: Vec<f64>,
+}
+
+impl Samples {
+    /// Does something `count` times, after a tenth as many times that do not count.
+    pub fn take(name: &'static str, count: usize, mut once: impl FnMut()) -> Self {
+        for _ in 0..count.div_ceil(10) {
+            once();
+        }
+        let times = (0..count).map(|_| {
+            let start = Instant::now();
+            once();
+            start.elapsed()
+        });
+        Self::of(name, times.collect())
+    }
+
+    /// From times that were measured elsewhere.
+    pub fn of(name: &'static str, times: Vec<Duration>) -> Self {
+        let mut sorted: Vec<f64> = times.into_iter().map(|time| time.as_secs_f64() * 1e6).collect();
+        sorted.sort_by(f64::total_cmp);
+        Self { name, sorted }
+    }
+
+    /// The value that this part of the samples is not above; 0 where there are none.
+    pub fn percentile(&self, part: f64) -> f64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index within the samples")]
+        let index = ((self.sorted.len().saturating_sub(1)) as f64 * part).round() as usize;
+        self.sorted.get(index).copied().unwrap_or(0.0)
+    }
+
+    /// The middle one.
+    pub fn median(&self) -> f64 {
+        self.percentile(0.5)
+    }
+
+    /// A row of the table: median, 99th percentile, and the median in floors.
+    pub fn row(&self, floor: f64) -> String {
+        let (p50, p99) = (self.median(), self.percentile(0.99));
+        format!("{:<48} {p50:>10.1} {p99:>10.1} {:>8.1}", self.name, p50 / floor)
+    }
+
+    /// The row as JSON.
+    pub fn json(&self, floor: f64) -> Value {
+        let (p50, p99) = (self.median(), self.percentile(0.99));
+        json!({"name": self.name, "p50_us": p50, "p99_us": p99, "floors": p50 / floor, "samples": self.sorted.len()})
+    }
+}
+
+/// Private memory of this process, in bytes.
+pub fn private_memory() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "a measurement of this process")]
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    let of = |key: &str| {
+        text.lines()
+            .filter(|line| line.starts_with(key))
+            .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+            .sum::<u64>()
+    };
+    (of("Private_Clean:") + of("Private_Dirty:")) << 10
+}

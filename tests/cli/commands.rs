@@ -1,0 +1,428 @@
+//! The commands beside `call`, help, colors, and what a terminal gets.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::project::{FINE, Project};
+
+const PARAMETERS: &str = "\
+parameters:
+  path: { type: string, required: true, description: Which file. }
+  depth: { type: number }
+";
+
+/// Returns, and fails with, text that moves a cursor, recolors, and turns the reading order.
+const HOSTILE: &str = "\
+def run(args):
+    text = 'a\\x1b[2Jb\\u202ec\\td'
+    if args.get('fail'):
+        fail(text)
+    return text
+";
+
+#[test]
+fn tools() {
+    let project = Project::new().tool("read_it", PARAMETERS, FINE).tool("it", "", FINE);
+    assert_snapshot!(project.run(&["tools"]), @"
+    exit 0
+    --- stdout
+    it()
+        A tool.
+    read_it(path: string, depth?: number)
+        A tool.
+    --- stderr
+    ");
+    assert_snapshot!(project.run(&["tools", "--json"]), @r##"
+    exit 0
+    --- stdout
+    [
+      {
+        "name": "it",
+        "description": "# it\n\nA tool.",
+        "parameters": {
+          "type": "object",
+          "properties": {},
+          "required": []
+        }
+      },
+      {
+        "name": "read_it",
+        "description": "# read_it\n\nA tool.",
+        "parameters": {
+          "type": "object",
+          "properties": {
+            "path": {
+              "type": "string",
+              "description": "Which file."
+            },
+            "depth": {
+              "type": "number"
+            }
+          },
+          "required": [
+            "path"
+          ]
+        }
+      }
+    ]
+    --- stderr
+    "##);
+    // What may not be called is not told of.
+    let narrowed = project.policy("tools_policy: { deny: [read_it] }\n");
+    assert_snapshot!(narrowed.run(&["tools"]), @"
+    exit 0
+    --- stdout
+    it()
+        A tool.
+    --- stderr
+    ");
+    assert_snapshot!(Project::new().run(&["tools"]), @"
+    exit 0
+    --- stdout
+    --- stderr
+    no tools: write one in `.harness/tools/`, or run `harness init`
+    ");
+    assert_eq!(Project::new().run(&["tools", "--json"]).json(), json!([]));
+}
+
+#[test]
+fn validate() {
+    let good = Project::with_script(FINE)
+        .file(".harness/hooks/h.md", "---\nevent: tool.pre\nwhen: payload[\"x\"] == 1\n---\n");
+    assert_snapshot!(good.run(&["validate"]), @"
+    exit 0
+    --- stdout
+    valid: 1 tool, 1 hook; 0 errors, 0 warnings
+    --- stderr
+    ");
+    assert_snapshot!(good.run(&["validate", "--strict"]), @"
+    exit 0
+    --- stdout
+    valid: 1 tool, 1 hook; 0 errors, 0 warnings
+    --- stderr
+    ");
+    assert_snapshot!(good.run(&["validate", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {
+      "valid": true,
+      "tools": [
+        "it"
+      ],
+      "hooks": [
+        "h"
+      ],
+      "problems": []
+    }
+    --- stderr
+    "#);
+
+    let warned = Project::new().tool("it", "timeout: 5\n", FINE);
+    assert_snapshot!(warned.run(&["validate"]), @"
+    exit 0
+    --- stdout
+    valid: 1 tool, 0 hooks; 0 errors, 1 warning
+    --- stderr
+    warning: unknown key `timeout`, it has no effect
+     --> .harness/tools/it.md:2:1
+      |
+    2 | timeout: 5
+      | ^^^^^^^
+      |
+      = hint: did you mean `timeout_ms`?
+    ");
+    assert_snapshot!(warned.run(&["validate", "--strict"]), @"
+    exit 2
+    --- stdout
+    invalid: 1 tool, 0 hooks; 0 errors, 1 warning
+    --- stderr
+    warning: unknown key `timeout`, it has no effect
+     --> .harness/tools/it.md:2:1
+      |
+    2 | timeout: 5
+      | ^^^^^^^
+      |
+      = hint: did you mean `timeout_ms`?
+    ");
+    assert_snapshot!(warned.run(&["validate", "--strict", "--json"]), @r#"
+    exit 2
+    --- stdout
+    {
+      "valid": false,
+      "tools": [
+        "it"
+      ],
+      "hooks": [],
+      "problems": [
+        {
+          "severity": "warning",
+          "message": "unknown key `timeout`, it has no effect",
+          "file": ".harness/tools/it.md",
+          "line": 2,
+          "column": 1,
+          "hint": "did you mean `timeout_ms`?"
+        }
+      ]
+    }
+    --- stderr
+    "#);
+}
+
+/// Files, policy, and every script: nothing is found out only after the first error is mended.
+#[test]
+fn validate_tells_everything_at_once() {
+    let project = Project::new()
+        .policy("sandbox: { fss: {} }\n")
+        .tool("a", "", "def run(args):\n    return 1 +\n")
+        .tool("b", "parameters: { p: { type: text } }\n", FINE)
+        .tool("c", "", "def go(args):\n    pass\n")
+        .file(".harness/hooks/h.md", "---\nevent: tool.pre\nwhen: payload[\n---\n")
+        .file(".harness/hooks/i.md", "---\nevent: tool.per\n---\n");
+    assert_snapshot!(project.run(&["validate"]), @r#"
+    exit 2
+    --- stdout
+    invalid: 2 tools, 1 hook; 6 errors, 0 warnings
+    --- stderr
+    error: unknown key `sandbox.fss`
+     --> .harness/harness.md:2:12
+      |
+    2 | sandbox: { fss: {} }
+      |            ^^^
+      |
+      = hint: did you mean `fs`?
+    error: tool "b" parameter `p` has the type `text`, must be one of string, number, boolean, object, array
+     --> .harness/tools/b.md:2:26
+      |
+    2 | parameters: { p: { type: text } }
+      |                          ^^^^
+      |
+      = hint: did you mean `string`?
+    error: hooks[1].event "tool.per" is invalid
+     --> .harness/hooks/i.md:2:8
+      |
+    2 | event: tool.per
+      |        ^^^^^^^^
+      |
+      = hint: did you mean `tool.pre`?
+    error: the script cannot be loaded: Parse error: unexpected new line, expected expression
+     --> .harness/tools/a.md:4:17
+      |
+    4 |       return 1 +
+      |                 ^
+    error: the script cannot be loaded: the script must define a function `run(args)`
+     --> .harness/tools/c.md:3:3
+      |
+    3 |   def go(args):
+      |   ^
+    error: the script cannot be loaded: Parse error: unexpected new line, expected expression
+     --> .harness/hooks/h.md:3:15
+      |
+    3 | when: payload[
+      |               ^
+    "#);
+    let ran = project.run(&["validate", "--json"]);
+    let problems = ran.json()["problems"].as_array().unwrap().clone();
+    assert_eq!((ran.code, ran.err.as_str(), problems.len()), (2, "", 6));
+    assert!(
+        problems.iter().all(|p| p["line"].is_u64() && p["column"].is_u64() && p["file"].is_string()),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn doctor() {
+    let project = Project::with_script(FINE);
+    let ran = project.run(&["doctor"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.starts_with("ok    engine        wasmtime 48\nok    interpreter   "), "{ran}");
+    let ran = project.run(&["doctor", "--json"]);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["works"]), (0, &json!(true)));
+    let names: Vec<&str> = found["findings"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["engine", "interpreter", "system", "pooling", "memory reset", "second wall", "commands"]);
+    // A machine on which nothing can run is told as such.
+    let ran = project.shell("ulimit -v 1000000; exec \"$HARNESS\" doctor");
+    assert!(ran.out.contains("\nnote  pooling       no pools, each instance is mapped anew: "), "{ran}");
+}
+
+#[test]
+fn init_writes_a_project_that_is_valid_and_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let outer = Project::new();
+    let named = folder.path().join("new");
+    let dir = named.to_str().unwrap();
+    let ran = outer.run(&["init", dir]);
+    assert_snapshot!(ran.to_string().replace(dir, "[dir]"), @"
+    exit 0
+    --- stdout
+    .harness/harness.md
+    .harness/tools/word_count.md
+    .harness/tools/add_note.md
+    .harness/hooks/guard_notes.md
+    --- stderr
+
+    next:
+      harness -C [dir] validate
+      harness -C [dir] call word_count path=.harness/harness.md
+    ");
+    assert_snapshot!(outer.run(&["-C", dir, "validate", "--strict"]), @"
+    exit 0
+    --- stdout
+    valid: 2 tools, 1 hook; 0 errors, 0 warnings
+    --- stderr
+    ");
+    assert_snapshot!(outer.run(&["-C", dir, "call", "word_count", "path=.harness/harness.md"]), @r#"
+    exit 0
+    --- stdout
+    {"lines":14,"words":73,"bytes":491}
+    --- stderr
+    "#);
+    assert_snapshot!(outer.run(&["-C", dir, "call", "add_note", "name=a", "text=b"]), @r#"
+    exit 0
+    --- stdout
+    {"ok":true,"path":"notes/a.md"}
+    --- stderr
+    "#);
+    assert_eq!(std::fs::read_to_string(named.join("notes/a.md")).unwrap(), "b\n");
+    // What is there stays as it is.
+    std::fs::write(named.join(".harness/harness.md"), "mine").unwrap();
+    let again = outer.run(&["init", dir]);
+    assert_snapshot!(again.to_string().replace(dir, "[dir]"), @"
+    exit 2
+    --- stdout
+    --- stderr
+    error: `[dir]/.harness` is there already
+
+    hint: name another folder: `harness init DIR`
+    ");
+    assert_eq!(std::fs::read_to_string(named.join(".harness/harness.md")).unwrap(), "mine");
+}
+
+#[test]
+fn completions() {
+    let project = Project::new();
+    for (shell, sign) in
+        [("bash", "complete -F _harness"), ("zsh", "#compdef harness"), ("fish", "complete -c harness")]
+    {
+        let ran = project.run(&["completions", shell]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{shell}");
+        assert!(ran.out.contains(sign) && ran.out.contains("validate"), "{shell}: {}", ran.out);
+    }
+    assert_eq!(project.run(&["completions", "cmd"]).code, 2);
+    // The shell itself takes it.
+    project.shell("\"$HARNESS\" completions bash | bash -n && echo taken").gives("taken");
+}
+
+#[test]
+fn help() {
+    let project = Project::new();
+    assert_snapshot!(project.run(&["--help"]), @"
+    exit 0
+    --- stdout
+    Runs untrusted tools and policy hooks for AI agents, each call in a WebAssembly instance of its own
+
+    Usage: harness [OPTIONS] <COMMAND>
+
+    Commands:
+      call         Call a tool and print its result as a model would get it
+      tools        List the tools with their parameters
+      validate     Parse and compile everything, and tell all that is wrong
+      doctor       Say what this machine offers to the sandbox, and what would be refused on it
+      init         Write a small working project
+      completions  Print a completion script for a shell
+      help         Print this message or the help of the given subcommand(s)
+
+    Options:
+      -C, --project <DIR>  Folder that holds `.harness`; without it, the current folder or the nearest
+                           one above that has it
+          --color <WHEN>   When to use color [default: auto] [possible values: auto, always, never]
+      -h, --help           Print help
+      -V, --version        Print version
+
+    Exit codes: 0 completed, 1 the script failed, 2 usage or invalid artifact or arguments, 3 denied, 4
+    over a limit, 5 host fault.
+    --- stderr
+    ");
+    assert_snapshot!(project.run(&["call", "--help"]), @r#"
+    exit 0
+    --- stdout
+    Call a tool and print its result as a model would get it
+
+    Usage: harness call [OPTIONS] <TOOL> [KEY=VALUE]...
+
+    Arguments:
+      <TOOL>          Name of the tool: the stem of its file
+      [KEY=VALUE]...  Arguments as `key=value`, each value read by the parameter's type
+
+    Options:
+          --args <JSON>      Arguments as a JSON object: the text itself, `@FILE`, or `-` for standard
+                             input
+      -C, --project <DIR>    Folder that holds `.harness`; without it, the current folder or the nearest
+                             one above that has it
+          --color <WHEN>     When to use color [default: auto] [possible values: auto, always, never]
+          --workspace <DIR>  Folder that the tool works in; without it, the folder that holds `.harness`
+          --json             Print outcome, result, content, usage and error as one JSON object
+          --explain          Say on standard error what was granted, what was used, and what each host
+                             call cost
+      -h, --help             Print help
+
+    Examples:
+      harness call word_count path=README.md
+      harness call search_files --args '{"pattern": "fn main"}'
+      echo '{"path": "src"}' | harness call list_files --args -
+    --- stderr
+    "#);
+    assert_snapshot!(project.run(&["frobnicate"]), @"
+    exit 2
+    --- stdout
+    --- stderr
+    error: unrecognized subcommand 'frobnicate'
+
+    Usage: harness [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    ");
+    let bare = project.run(&[]);
+    assert_eq!((bare.code, bare.out.as_str()), (2, ""));
+    project.run(&["--version"]).gives("harness 0.1.0");
+}
+
+#[test]
+fn color_is_for_terminals_or_whoever_asks_for_it() {
+    let project = Project::with_script("def run(args):\n    fail('no')\n");
+    let colored = |text: &str| text.contains("\x1b[");
+    let plain = project.run(&["call", "it"]);
+    assert!(!colored(&plain.err));
+    assert!(colored(&project.run(&["--color", "always", "call", "it"]).err));
+    assert!(colored(&project.run(&["call", "it", "--color", "always"]).err));
+    // Asked for is asked for; the variable is about the default.
+    assert!(colored(&project.shell("NO_COLOR=1 \"$HARNESS\" call it --color always").err));
+
+    assert!(colored(&project.on_terminal("\"$HARNESS\" call it").out));
+    assert!(!colored(&project.on_terminal("NO_COLOR=1 \"$HARNESS\" call it").out));
+    assert!(!colored(&project.on_terminal("\"$HARNESS\" call it --color never").out));
+    assert!(colored(&project.on_terminal("NO_COLOR= \"$HARNESS\" call it").out), "an empty NO_COLOR means nothing");
+}
+
+#[test]
+fn a_result_is_escaped_for_a_terminal_and_for_nothing_else() {
+    let project = Project::with_script(HOSTILE);
+    project.run(&["call", "it"]).gives("a\x1b[2Jb\u{202e}c\td");
+    let seen = project.on_terminal("\"$HARNESS\" call it");
+    assert_eq!((seen.code, seen.out.as_str()), (0, "a\\u{1b}[2Jb\\u{202e}c\td\r\n"));
+}
+
+/// An error is talk: it is escaped wherever it goes, as a file that it is kept in may end on a terminal too.
+#[test]
+fn an_error_never_holds_control_characters() {
+    let project = Project::with_script(HOSTILE);
+    let ran = project.run(&["call", "it", "fail=1"]);
+    ran.says(1, "a\\u{1b}[2Jb\\u{202e}c\\td");
+    assert!(!ran.err.contains(['\x1b', '\u{202e}']), "{ran:?}");
+    let seen = project.on_terminal("\"$HARNESS\" call it fail=1 --color never");
+    assert!(seen.out.contains("a\\u{1b}[2Jb\\u{202e}c\\td") && !seen.out.contains('\x1b'), "{seen:?}");
+    let logged = Project::with_script("def run(args):\n    log('\\x1b[2J')\n").run(&["call", "it"]);
+    assert_eq!(logged.err, "[info] \\u{1b}[2J\n");
+    let unknown = project.run(&["call", "\x1b[2J"]);
+    assert!(unknown.code == 2 && !unknown.err.contains('\x1b'), "{unknown:?}");
+}

@@ -1,0 +1,77 @@
+//! The README's commands, run as a reader would, with the output that it shows.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
+
+use std::path::Path;
+use std::process::Command;
+
+const README: &str = include_str!("../README.md");
+const HARNESS: &str = env!("CARGO_BIN_EXE_harness");
+
+/// A tool that the tour calls and that `init` does not write.
+const FOREVER: &str =
+    "---\nscript: |\n  def run(args):\n      for i in range(1000000000):\n          pass\n---\nNever comes to an end.\n";
+
+fn run(folder: &Path, command: &str) -> String {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    assert_eq!(words[0], "harness", "{command}");
+    let output = Command::new(HARNESS).args(&words[1..]).current_dir(folder).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8(text).unwrap()
+}
+
+/// Every block that begins with a command of `harness`: what stands below it is what it prints.
+#[test]
+fn the_tour_is_true() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "harness init");
+    std::fs::write(folder.path().join(".harness/tools/forever.md"), FOREVER).unwrap();
+    let mut blocks = 0;
+    for block in README.split("```\n$ harness ").skip(1) {
+        let block = block.split("\n```").next().unwrap();
+        let (command, shown) = block.split_once('\n').unwrap();
+        assert_eq!(run(folder.path(), &format!("harness {command}")).trim_end(), shown.trim_end(), "{command}");
+        blocks += 1;
+    }
+    assert_eq!(blocks, 3);
+}
+
+/// The tool that the tour shows is the one that `init` writes.
+#[test]
+fn the_tool_that_is_shown_is_the_one_that_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "harness init");
+    let written = std::fs::read_to_string(folder.path().join(".harness/tools/word_count.md")).unwrap();
+    let shown = README.split("```markdown\n").nth(1).unwrap().split("\n```").next().unwrap();
+    assert_eq!(shown.trim_end(), written.trim_end());
+}
+
+/// The policy that is shown is one that is accepted.
+#[test]
+fn the_policy_that_is_shown_is_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "harness init");
+    let shown = README.split("```yaml\n").nth(1).unwrap().split("\n```").next().unwrap();
+    // The tool that `sources` narrows has to be there.
+    std::fs::copy(folder.path().join(".harness/tools/word_count.md"), folder.path().join(".harness/tools/deploy.md"))
+        .unwrap();
+    std::fs::write(folder.path().join(".harness/harness.md"), format!("---\n{shown}\n---\n")).unwrap();
+    assert_eq!(run(folder.path(), "harness validate --strict"), "valid: 3 tools, 1 hook; 0 errors, 0 warnings\n");
+}
+
+/// The first command of the README, as far as a test can go: the tool on the repository itself.
+#[test]
+fn the_first_command_works() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let command = README.split("<!-- command: run -->\n```\n$ ").nth(1).unwrap().lines().next().unwrap();
+    let arguments = command.split_once(" -- ").unwrap().1;
+    let output = Command::new(HARNESS).args(arguments.split_whitespace()).current_dir(root).output().unwrap();
+    assert!(output.status.success());
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["bytes"], README.len(), "{result}");
+}

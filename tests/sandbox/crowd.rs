@@ -1,0 +1,178 @@
+//! Many scripts, many calls at one time, calls that are given up, and what is left of them.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness::policy::limits::Limits;
+use harness::sandbox::outcome::Outcome;
+use tokio::task::JoinSet;
+
+use crate::kit::{EVERYTHING, Kit};
+
+/// While one call waits, the thread runs others: two hundred waits of half a second on one thread take about one.
+#[tokio::test(flavor = "current_thread")]
+async fn calls_that_wait_do_not_wait_for_each_other() {
+    const CALLS: u32 = 200;
+    const WAIT: Duration = Duration::from_millis(500);
+    let kit = Kit::with_room_for(CALLS);
+    let image = Arc::new(kit.tool("def run(args):\n    sleep(500)\n    return args['n']\n"));
+    let mut calls = JoinSet::new();
+    let started = Instant::now();
+    for n in 0..CALLS {
+        let (sandbox, image, context) = (kit.sandbox.clone(), image.clone(), kit.context(EVERYTHING));
+        calls.spawn(async move {
+            let report = sandbox.run(&image, context, Limits::default(), &format!("{{\"n\": {n}}}")).await;
+            (n, report.outcome)
+        });
+    }
+    while let Some(call) = calls.join_next().await {
+        let (n, outcome) = call.unwrap();
+        assert_eq!(outcome, Outcome::Completed(n.to_string()));
+    }
+    let took = started.elapsed();
+    // A tenth of what they would take one after another: room for a slow machine, and none for a blocked thread.
+    assert!(took >= WAIT && took < WAIT * CALLS / 10, "{took:?}");
+}
+
+/// More calls than there is room for are told so, and the others go on.
+#[tokio::test(flavor = "current_thread")]
+async fn more_calls_than_there_is_room_for() {
+    let kit = Kit::with_room_for(2);
+    let waits = kit.tool("def run(args):\n    sleep(200)\n    return 1\n");
+    let (a, b, c) = tokio::join!(
+        kit.run(&waits, Limits::default(), "{}"),
+        kit.run(&waits, Limits::default(), "{}"),
+        kit.run(&waits, Limits::default(), "{}"),
+    );
+    assert_eq!((a.outcome, b.outcome), (Outcome::Completed("1".to_owned()), Outcome::Completed("1".to_owned())));
+    assert!(matches!(c.outcome, Outcome::Fault(_)), "{c:?}");
+    assert_eq!(kit.completes(&waits, "{}").await, "1");
+}
+
+/// Each script has its own image, and each call gets the image of its script.
+#[tokio::test]
+async fn five_hundred_scripts_each_with_its_own_answer() {
+    const SCRIPTS: usize = 500;
+    let kit = Kit::new();
+    let images: Vec<_> = (0..SCRIPTS)
+        .map(|n| {
+            kit.tool(&format!("mine = 'script {n} ' + 'x' * {n}\n\ndef run(args):\n    return [mine, args['n']]\n"))
+        })
+        .collect();
+    // In an order in which neighbors are far apart, twice each.
+    for round in 0..2 {
+        for step in 0..SCRIPTS {
+            let n = step * 271 % SCRIPTS;
+            let result = kit.completes(&images[n], &format!("{{\"n\": {round}}}")).await;
+            assert_eq!(result, format!("[\"script {n} {}\",{round}]", "x".repeat(n)));
+        }
+    }
+}
+
+/// A caller that no longer wants the answer ends the call, and the child with it.
+#[tokio::test]
+async fn a_call_that_is_given_up_kills_its_child() {
+    let kit = Kit::with_room_for(1);
+    let image = kit.tool("def run(args):\n    exec.run('sh', ['-c', 'echo $$ > pid.new; mv pid.new pid; sleep 600 & wait'], timeout_ms = 600000)\n");
+    let limits = Limits { timeout: Duration::from_secs(600), ..Limits::default() };
+    let file = kit.root().join("pid");
+    let written = async {
+        while !file.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        std::fs::read_to_string(&file).unwrap().trim().parse::<u32>().unwrap()
+    };
+    let pid = tokio::select! {
+        report = kit.run(&image, limits, "{}") => panic!("{report:?}"),
+        pid = written => pid,
+        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("the command did not start"),
+    };
+    // The call was dropped here.
+    let gone = async {
+        while is_running(pid) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
+    // Its room is free again.
+    let fine = kit.tool("def run(args):\n    return 1\n");
+    assert_eq!(kit.completes(&fine, "{}").await, "1");
+}
+
+/// Whether there is such a process and it has not ended.
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Set in the process that counts its own descriptors and threads.
+const ALONE: &str = "HARNESS_TEST_ALONE";
+
+/// In a process of its own, because other tests open files and start threads at the same time.
+#[test]
+fn nothing_is_left_of_a_thousand_calls() {
+    if std::env::var_os(ALONE).is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(a_thousand_calls());
+        return;
+    }
+    let name = "crowd::nothing_is_left_of_a_thousand_calls";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--test-threads=1", "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+async fn a_thousand_calls() {
+    let kit = Kit::new();
+    std::fs::write(kit.root().join("a.txt"), "text").unwrap();
+    let small =
+        Limits { fuel: 20_000_000, timeout: Duration::from_millis(20), memory_bytes: 16 << 20, ..Limits::default() };
+    let scripts = [
+        ("completed", "return fs.read('a.txt')"),
+        ("completed", "return fs.write('b.txt', fs.read('a.txt'))"),
+        ("failed", "fail('no')"),
+        ("failed", "return [][1]"),
+        ("denied", "return fs.read('.env')"),
+        ("denied", "return http.get('http://example.com/')"),
+        ("limited", "return [0 for i in range(1 << 30)]"),
+        ("limited", "return len('x' * ((64 << 20) + len(args)))"),
+        ("limited", "sleep(60000)"),
+    ];
+    let images = scripts.map(|(_, body)| kit.tool(&format!("def run(args):\n    {body}\n")));
+    let children = kit.tool("def run(args):\n    exec.run('sleep', ['600'], timeout_ms = 600000)\n");
+    let round = async |count: usize| {
+        for n in 0..count {
+            let (wanted, body) = scripts[n % scripts.len()];
+            // What is ended by its time gets little of it, the others what they need on a busy machine.
+            let limits =
+                if body.starts_with("sleep") { small } else { Limits { timeout: Duration::from_secs(60), ..small } };
+            let report = kit.run(&images[n % scripts.len()], limits, "{}").await;
+            assert_eq!(report.outcome.name(), wanted, "{body}: {report:?}");
+            if n % 100 == 0 {
+                let report = kit.run(&children, small, "{}").await;
+                assert_eq!(report.outcome.name(), "limited", "{report:?}");
+            }
+        }
+    };
+    let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
+    // What is made once is made now.
+    round(scripts.len()).await;
+    let before = (count("fd"), count("task"));
+    round(1000).await;
+    let mut after = (count("fd"), count("task"));
+    // A child that was killed may take a moment to be reaped.
+    for _ in 0..1000 {
+        if after <= before {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        after = (count("fd"), count("task"));
+    }
+    assert!(after.0 <= before.0 && after.1 <= before.1, "descriptors and threads: {before:?} before, {after:?} after");
+}
