@@ -7,6 +7,7 @@
 //! - `crowd`: many scripts, many calls, calls that are given up
 
 #![expect(
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,

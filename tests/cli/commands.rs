@@ -1,4 +1,4 @@
-//! The commands beside `call`, help, colors, and what a terminal gets.
+//! The commands beside `call`, and help.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -9,15 +9,6 @@ const PARAMETERS: &str = "\
 parameters:
   path: { type: string, required: true, description: Which file. }
   depth: { type: number }
-";
-
-/// Returns, and fails with, text that moves a cursor, recolors, and turns the reading order.
-const HOSTILE: &str = "\
-def run(args):
-    text = 'a\\x1b[2Jb\\u202ec\\td'
-    if args.get('fail'):
-        fail(text)
-    return text
 ";
 
 #[test]
@@ -385,44 +376,4 @@ fn help() {
     let bare = project.run(&[]);
     assert_eq!((bare.code, bare.out.as_str()), (2, ""));
     project.run(&["--version"]).gives("harness 0.1.0");
-}
-
-#[test]
-fn color_is_for_terminals_or_whoever_asks_for_it() {
-    let project = Project::with_script("def run(args):\n    fail('no')\n");
-    let colored = |text: &str| text.contains("\x1b[");
-    let plain = project.run(&["call", "it"]);
-    assert!(!colored(&plain.err));
-    assert!(colored(&project.run(&["--color", "always", "call", "it"]).err));
-    assert!(colored(&project.run(&["call", "it", "--color", "always"]).err));
-    // Asked for is asked for; the variable is about the default.
-    assert!(colored(&project.shell("NO_COLOR=1 \"$HARNESS\" call it --color always").err));
-
-    assert!(colored(&project.on_terminal("\"$HARNESS\" call it").out));
-    assert!(!colored(&project.on_terminal("NO_COLOR=1 \"$HARNESS\" call it").out));
-    assert!(!colored(&project.on_terminal("\"$HARNESS\" call it --color never").out));
-    assert!(colored(&project.on_terminal("NO_COLOR= \"$HARNESS\" call it").out), "an empty NO_COLOR means nothing");
-}
-
-#[test]
-fn a_result_is_escaped_for_a_terminal_and_for_nothing_else() {
-    let project = Project::with_script(HOSTILE);
-    project.run(&["call", "it"]).gives("a\x1b[2Jb\u{202e}c\td");
-    let seen = project.on_terminal("\"$HARNESS\" call it");
-    assert_eq!((seen.code, seen.out.as_str()), (0, "a\\u{1b}[2Jb\\u{202e}c\td\r\n"));
-}
-
-/// An error is talk: it is escaped wherever it goes, as a file that it is kept in may end on a terminal too.
-#[test]
-fn an_error_never_holds_control_characters() {
-    let project = Project::with_script(HOSTILE);
-    let ran = project.run(&["call", "it", "fail=1"]);
-    ran.says(1, "a\\u{1b}[2Jb\\u{202e}c\\td");
-    assert!(!ran.err.contains(['\x1b', '\u{202e}']), "{ran:?}");
-    let seen = project.on_terminal("\"$HARNESS\" call it fail=1 --color never");
-    assert!(seen.out.contains("a\\u{1b}[2Jb\\u{202e}c\\td") && !seen.out.contains('\x1b'), "{seen:?}");
-    let logged = Project::with_script("def run(args):\n    log('\\x1b[2J')\n").run(&["call", "it"]);
-    assert_eq!(logged.err, "[info] \\u{1b}[2J\n");
-    let unknown = project.run(&["call", "\x1b[2J"]);
-    assert!(unknown.code == 2 && !unknown.err.contains('\x1b'), "{unknown:?}");
 }
