@@ -1,11 +1,6 @@
 //! The README's commands, run as a reader would, with the output that it shows.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "tests")]
 
 use std::path::Path;
 use std::process::Command;
@@ -14,8 +9,7 @@ const README: &str = include_str!("../README.md");
 const HARNESS: &str = env!("CARGO_BIN_EXE_harness");
 
 /// A tool that the tour calls and that `init` does not write.
-const FOREVER: &str =
-    "---\nscript: |\n  def run(args):\n      for i in range(1000000000):\n          pass\n---\nNever comes to an end.\n";
+const FOREVER: &str = "---\nscript: |\n  def run(args):\n      for i in range(1000000000):\n          pass\n---\nNever comes to an end.\n";
 
 fn run(folder: &Path, command: &str) -> String {
     let words: Vec<&str> = command.split_whitespace().collect();

@@ -63,8 +63,14 @@ fn no_file_has_outgrown_its_room() {
 #[test]
 fn rooms_name_only_what_they_may() {
     let forbidden = [
-        ("host/src/policy", &["wasmtime", "tokio", "std::fs", "crate::sandbox", "crate::capability", "crate::ambient"][..]),
-        ("host/src/artifact", &["wasmtime", "tokio", "std::fs", "crate::sandbox", "crate::capability", "crate::ambient"]),
+        (
+            "host/src/policy",
+            &["wasmtime", "tokio", "std::fs", "crate::sandbox", "crate::capability", "crate::ambient"][..],
+        ),
+        (
+            "host/src/artifact",
+            &["wasmtime", "tokio", "std::fs", "crate::sandbox", "crate::capability", "crate::ambient"],
+        ),
         ("host/src/capability", &["crate::sandbox", "crate::dispatch", "crate::registry", "crate::artifact::tool"]),
         ("host/src/registry", &["crate::sandbox", "crate::dispatch", "crate::capability"]),
         ("host/src/cli", &["crate::"]),
@@ -92,7 +98,9 @@ fn the_contract_is_documented() {
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         for (n, line) in lines.iter().enumerate() {
-            let item = ["interface ", "record ", "variant ", "enum ", "world ", "package "].iter().any(|w| line.starts_with(w))
+            let item = ["interface ", "record ", "variant ", "enum ", "world ", "package "]
+                .iter()
+                .any(|w| line.starts_with(w))
                 || line.contains(": func(");
             let error = *line == "variant error {";
             if item && !error && n > 0 {
@@ -107,10 +115,8 @@ fn the_contract_is_documented() {
 fn the_readme_tells_every_capability() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let table = readme.split("## Capabilities").nth(1).unwrap().split("\n## ").next().unwrap();
-    let mut told: Vec<String> = table
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split('`').next().map(str::to_owned))
-        .collect();
+    let mut told: Vec<String> =
+        table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next().map(str::to_owned)).collect();
     told.sort();
     let mut interfaces: Vec<String> = files("wit", "wit")
         .iter()
@@ -136,7 +142,8 @@ fn the_readme_tells_the_limits() {
         ("processes", limits.processes),
     ];
     for (name, value) in wanted {
-        let row = table.lines().find(|line| line.starts_with(&format!("| `{name}`"))).unwrap_or_else(|| panic!("{name}"));
+        let row =
+            table.lines().find(|line| line.starts_with(&format!("| `{name}`"))).unwrap_or_else(|| panic!("{name}"));
         let cell = row.split('|').nth(2).unwrap().trim().replace(',', "");
         assert_eq!(cell, value.to_string(), "{name}");
     }

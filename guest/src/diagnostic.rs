@@ -5,7 +5,7 @@ use std::fmt;
 use starlark::ErrorKind;
 use starlark::codemap::FileSpan;
 
-use crate::bindings::exports::harness::sandbox::script::{Failure, FailureKind, Frame, Source};
+use crate::bindings::exports::harness::sandbox::script::{Failure, FailureKind, Frame, Predicate, Source};
 
 /// More frames than this are cut from the middle of a stack.
 const MAX_FRAMES: usize = 64;
@@ -29,49 +29,89 @@ impl std::error::Error for Denied {}
 pub(crate) struct Place {
     pub(crate) file: String,
     first_line: u32,
-    /// Added to the columns of the first line and of the others.
-    columns: (u32, u32),
+    /// Columns that stand before the text: in each of its lines, or only in the first.
+    indent: u32,
+    every_line: bool,
+    /// Lines that were written before the text, and are not in the file.
+    skipped: u32,
+    /// Lines of the text.
+    lines: u32,
 }
 
 impl Place {
     /// The place of a script: a block of lines, all with the same indentation.
     pub(crate) fn of_script(source: &Source) -> Self {
-        Self { file: source.file.clone(), first_line: source.first_line.max(1), columns: (source.indent, source.indent) }
+        Self {
+            file: source.file.clone(),
+            first_line: source.first_line.max(1),
+            indent: source.indent,
+            every_line: true,
+            skipped: 0,
+            lines: count_lines(&source.text),
+        }
     }
 
-    /// The place of an expression of which `skipped` lines were written before it.
-    pub(crate) fn of_expression(file: &str, line: u32, column: u32, skipped: u32) -> Self {
-        Self { file: file.to_owned(), first_line: line.max(1).saturating_sub(skipped), columns: (column.max(1) - 1, 0) }
+    /// The place of an expression before which `skipped` lines were written.
+    pub(crate) fn of_expression(file: &str, predicate: &Predicate, skipped: u32) -> Self {
+        Self {
+            file: file.to_owned(),
+            first_line: predicate.line.max(1),
+            indent: predicate.column.max(1) - 1,
+            every_line: false,
+            skipped,
+            lines: count_lines(&predicate.text),
+        }
     }
 
-    /// Line and column in the file, from 1.
+    /// The place of nothing in particular.
+    pub(crate) fn nowhere() -> Self {
+        Self { file: String::new(), first_line: 1, indent: 0, every_line: false, skipped: 0, lines: 1 }
+    }
+
+    /// Where the text begins: line and column in the file, from 1.
+    fn start(&self) -> (u32, u32) {
+        (self.first_line, self.indent.saturating_add(1))
+    }
+
+    /// Line and column in the file, from 1, and never behind the text's last line.
     fn position(&self, span: &FileSpan) -> (u32, u32) {
         let begin = span.resolve_span().begin;
-        let (line, column) = (u32::try_from(begin.line).unwrap_or(0), u32::try_from(begin.column).unwrap_or(0));
-        let shift = if line == 0 { self.columns.0 } else { self.columns.1 };
-        (self.first_line.saturating_add(line), column.saturating_add(1).saturating_add(shift))
+        let line = u32::try_from(begin.line).unwrap_or(0).saturating_sub(self.skipped);
+        let column = u32::try_from(begin.column).unwrap_or(0).saturating_add(1);
+        let shift = if line == 0 || self.every_line { self.indent } else { 0 };
+        let last = self.lines.saturating_sub(1);
+        if line > last {
+            return (self.first_line.saturating_add(last), shift.saturating_add(1));
+        }
+        (self.first_line.saturating_add(line), column.saturating_add(shift))
     }
+}
+
+fn count_lines(text: &str) -> u32 {
+    u32::try_from(text.trim_end().lines().count()).unwrap_or(u32::MAX).max(1)
 }
 
 /// An error of the interpreter, told with the file's own lines.
 pub(crate) fn failure(error: &starlark::Error, place: &Place) -> Failure {
-    let (line, column) = error.span().map_or((0, 0), |span| place.position(span));
-    let frames: Vec<Frame> = error
-        .call_stack()
-        .frames
+    let own = error.span().map_or((0, 0), |span| place.position(span));
+    let frames = &error.call_stack().frames;
+    // The interpreter notes where each function was called from. What a reader wants is where each one was: at the
+    // call of the next, and the last one at the error.
+    let called_at =
+        frames.iter().skip(1).map(|next| next.location.as_ref().map_or((0, 0), |span| place.position(span)));
+    let frames: Vec<Frame> = frames
         .iter()
-        .map(|frame| {
-            let (line, column) = frame.location.as_ref().map_or((0, 0), |span| place.position(span));
-            Frame { name: frame.name.clone(), file: place.file.clone(), line, column }
-        })
+        .zip(called_at.chain([own]))
+        .map(|(frame, (line, column))| Frame { name: frame.name.clone(), file: place.file.clone(), line, column })
         .collect();
     let (kind, message) = describe(error, &frames);
+    let (line, column) = own;
     Failure { kind, message: shorten(message), file: place.file.clone(), line, column, stack: cut(frames) }
 }
 
-/// An error that is not the interpreter's, at a place that is known.
+/// An error that is not the interpreter's; without a span, at the start of the text.
 pub(crate) fn failure_at(kind: FailureKind, message: String, place: &Place, span: Option<&FileSpan>) -> Failure {
-    let (line, column) = span.map_or((0, 0), |span| place.position(span));
+    let (line, column) = span.map_or_else(|| place.start(), |span| place.position(span));
     Failure { kind, message: shorten(message), file: place.file.clone(), line, column, stack: Vec::new() }
 }
 

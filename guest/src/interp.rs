@@ -119,7 +119,7 @@ fn with_loaded<R>(call: impl FnOnce(&Loaded) -> Result<R, Failure>) -> Result<R,
     LOADED.with_borrow(|loaded| match loaded {
         Some(loaded) => call(loaded),
         None => {
-            let place = Place::of_expression("", 1, 1, 0);
+            let place = Place::nowhere();
             Err(failure_at(FailureKind::EntryPoint, "no script is loaded".to_owned(), &place, None))
         }
     })
@@ -167,14 +167,14 @@ const LINES_BEFORE_EXPRESSION: u32 = 2;
 
 /// A `when` becomes a function of the event and the payload, with the language's own built-ins and no others.
 fn load_predicate(file: &str, predicate: &Predicate) -> Result<(Place, OwnedFrozenValue), Failure> {
-    let alone = Place::of_expression(file, predicate.line, predicate.column, 0);
+    let alone = Place::of_expression(file, predicate, 0);
     let expression = AstModule::parse(file, predicate.text.clone(), &DIALECT).map_err(|e| failure(&e, &alone))?;
     // Parsed by itself first, so that no text can close the parenthesis below and go on with something else.
     if !is_expression(expression.statement()) {
         let message = "`when` must be one expression, such as `payload[\"name\"] == \"run_command\"`".to_owned();
         return Err(failure_at(FailureKind::Syntax, message, &alone, None));
     }
-    let place = Place::of_expression(file, predicate.line, predicate.column, LINES_BEFORE_EXPRESSION);
+    let place = Place::of_expression(file, predicate, LINES_BEFORE_EXPRESSION);
     let text = format!("def when(event, payload):\n return (\n{}\n )\n", predicate.text);
     let module = load_module(&place, &text, &Globals::standard())?;
     let when = module.get("when").map_err(|e| failure_at(FailureKind::Syntax, e.to_string(), &place, None))?;

@@ -143,10 +143,7 @@ fn pairs(this: Value<'_>) -> &[(String, String)] {
     this.downcast_ref::<Headers>().map_or(&[], |headers| &headers.0)
 }
 
-fn write_fields<'a>(
-    f: &mut fmt::Formatter<'_>,
-    fields: impl Iterator<Item = (&'a str, String)>,
-) -> fmt::Result {
+fn write_fields<'a>(f: &mut fmt::Formatter<'_>, fields: impl Iterator<Item = (&'a str, String)>) -> fmt::Result {
     f.write_str("{")?;
     for (i, (name, value)) in fields.enumerate() {
         if i > 0 {

@@ -43,7 +43,8 @@ def run(args):
 "#;
 const SMALL_ARGS: &str = r#"{"command":"ls -la","timeout_ms":1000}"#;
 const READ: &str = "def run(args):\n    return {\"size\": len(fs.read(\"kilobyte.txt\"))}\n";
-const LOOP: &str = "def run(args):\n    s = 0\n    for i in range(args[\"n\"]):\n        s += i * 2 % 7\n    return s\n";
+const LOOP: &str =
+    "def run(args):\n    s = 0\n    for i in range(args[\"n\"]):\n        s += i * 2 % 7\n    return s\n";
 const WAIT: &str = "def run(args):\n    sleep(args[\"ms\"])\n    return 0\n";
 const ITERATIONS: u32 = 1_000_000;
 
@@ -71,7 +72,8 @@ fn main() {
         println!("{}", row.row(f));
     }
     let interpreting = interpreting(&bench, &runtime);
-    let throughput: Vec<Value> = [1, 32, 320].into_iter().map(|in_flight| throughput(&bench, &small, in_flight)).collect();
+    let throughput: Vec<Value> =
+        [1, 32, 320].into_iter().map(|in_flight| throughput(&bench, &small, in_flight)).collect();
     let memory = memory(&bench);
     let result = json!({
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
@@ -235,9 +237,8 @@ fn memory(bench: &Bench) -> Value {
     let image = bench.load(WAIT);
     let live = runtime.block_on(async {
         let waiting = async {
-            let calls = (0..CALLS).map(|_| {
-                bench.sandbox.run(&image, bench.context.clone(), Limits::default(), r#"{"ms":1500}"#)
-            });
+            let calls = (0..CALLS)
+                .map(|_| bench.sandbox.run(&image, bench.context.clone(), Limits::default(), r#"{"ms":1500}"#));
             let calls: Vec<_> = calls.map(Box::pin).collect();
             join_all(calls).await;
         };

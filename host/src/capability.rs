@@ -1,9 +1,9 @@
 //! What a script can reach, one file for each WIT interface. Each file has the types of its interface and functions
 //! that do the work under a grant; none knows the store or the linker.
 
-pub mod denial;
 pub mod cache;
 pub mod clock;
+pub mod denial;
 pub mod env;
 pub mod exec;
 pub mod fs;

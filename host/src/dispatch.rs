@@ -136,8 +136,8 @@ impl Project {
             _ => return Err(OpenError::Artifacts(Box::new(registry))),
         };
         let folder = options.workspace.as_deref().unwrap_or(root);
-        let workspace = Workspace::open(folder)
-            .map_err(|source| OpenError::Workspace { path: folder.to_owned(), source })?;
+        let workspace =
+            Workspace::open(folder).map_err(|source| OpenError::Workspace { path: folder.to_owned(), source })?;
         let max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
         let settings = Settings { concurrency: options.concurrency, max_memory };
         let sandbox = Sandbox::new(settings).map_err(OpenError::Sandbox)?;
@@ -185,15 +185,11 @@ impl Project {
         session: &Arc<Session>,
     ) -> Result<Report<ToolOutput>, CallError> {
         let tool = self.tool(name)?;
-        tool.check_arguments(&arguments)
-            .map_err(|errors| CallError::Arguments { tool: tool.name.clone(), errors })?;
+        tool.check_arguments(&arguments).map_err(|errors| CallError::Arguments { tool: tool.name.clone(), errors })?;
         let image = self.image(tool)?;
         let limits = self.limits(tool);
-        let context = Context {
-            grant: Arc::new(self.grant(tool)),
-            workspace: self.workspace.clone(),
-            session: session.clone(),
-        };
+        let context =
+            Context { grant: Arc::new(self.grant(tool)), workspace: self.workspace.clone(), session: session.clone() };
         let report = self.sandbox.run(&image, context, limits, &arguments.to_string()).await;
         let Report { outcome, usage, log, calls } = report;
         let outcome = match outcome {
@@ -278,8 +274,10 @@ fn hook_source(hook: &Hook) -> Option<Source> {
     if hook.script.is_none() && hook.when.is_none() {
         return None;
     }
-    let (text, first_line, indent) =
-        hook.script.as_ref().map_or((String::new(), 1, 0), |script| (script.text.clone(), script.first_line, script.indent));
+    let (text, first_line, indent) = hook
+        .script
+        .as_ref()
+        .map_or((String::new(), 1, 0), |script| (script.text.clone(), script.first_line, script.indent));
     let predicate = hook.when.as_ref().map(|when| Predicate {
         text: when.text.clone(),
         line: when.first_line,

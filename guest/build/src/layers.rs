@@ -342,7 +342,8 @@ impl Shell<'_> {
         let program = self.program;
         let mut code = ModuleType::new();
         for ty in &program.types {
-            let value = |ty: &wasmparser::ValType| wasm_encoder::ValType::try_from(*ty).unwrap_or(wasm_encoder::ValType::I32);
+            let value =
+                |ty: &wasmparser::ValType| wasm_encoder::ValType::try_from(*ty).unwrap_or(wasm_encoder::ValType::I32);
             code.ty().function(ty.params().iter().map(value), ty.results().iter().map(value));
         }
         for (module, name, ty) in &program.imports {
@@ -391,7 +392,10 @@ impl ReencodeComponent for Shell<'_> {
         if self.depth > 0 || self.replaced {
             // The adapter and the shims stay as they are, byte for byte.
             let _ = parser;
-            component.section(&wasm_encoder::RawSection { id: wasm_encoder::ComponentSectionId::CoreModule.into(), data: module });
+            component.section(&wasm_encoder::RawSection {
+                id: wasm_encoder::ComponentSectionId::CoreModule.into(),
+                data: module,
+            });
             return Ok(());
         }
         self.replaced = true;

@@ -66,16 +66,13 @@ pub fn record(root: &Path) -> Result<Option<Record>> {
 ///
 /// Where a file cannot be written.
 pub fn store(root: &Path, component: &[u8], compiler: &str) -> Result<Record> {
-    let record = Record {
-        sources: sources::digest(root)?,
-        compiler: compiler.to_owned(),
-        component: hex(component),
-    };
+    let record = Record { sources: sources::digest(root)?, compiler: compiler.to_owned(), component: hex(component) };
     std::fs::create_dir_all(root.join("guest/prebuilt"))?;
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(component)?;
     std::fs::write(root.join(COMPONENT), encoder.finish()?).context(COMPONENT)?;
-    let text = format!("# What interpreter.wasm.gz was made of; written by guest-build.\n{}", toml::to_string(&record)?);
+    let text =
+        format!("# What interpreter.wasm.gz was made of; written by guest-build.\n{}", toml::to_string(&record)?);
     std::fs::write(root.join(RECORD), text).context(RECORD)?;
     Ok(record)
 }

@@ -44,7 +44,10 @@ impl Clock {
             Self::Fixed(moment) => *moment,
             Self::System => {
                 let since = ambient::since_epoch();
-                Moment { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanoseconds: since.subsec_nanos() }
+                Moment {
+                    seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+                    nanoseconds: since.subsec_nanos(),
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use harness::artifact::escape;
 use harness::dispatch::{Options, Project, ToolOutput};
-use harness::sandbox::outcome::{Failure, Limit, Outcome, Report};
+use harness::sandbox::outcome::{Failure, Limit, LimitKind, Outcome, Report};
 use harness::sandbox::state::Session;
 use serde_json::{Value as Json, json};
 
@@ -93,7 +93,11 @@ fn tell(report: &Report<ToolOutput>, project: &Project, command: &Call, printer:
             Exit::Limited
         }
         Outcome::Fault(message) => {
-            printer.error(&format!("the host failed: {message}"), &[], Some("`harness doctor` says what this machine offers"));
+            printer.error(
+                &format!("the host failed: {message}"),
+                &[],
+                Some("`harness doctor` says what this machine offers"),
+            );
             Exit::Fault
         }
     }
@@ -106,14 +110,23 @@ fn stack(failure: &Failure, printer: Printer) {
     }
     printer.say("\ncalls, outermost first:");
     for frame in &failure.stack {
-        printer.say(&format!("  {}:{}:{} in {}", escape::line(&frame.file), frame.line, frame.column, escape::line(&frame.name)));
+        printer.say(&format!(
+            "  {}:{}:{} in {}",
+            escape::line(&frame.file),
+            frame.line,
+            frame.column,
+            escape::line(&frame.name)
+        ));
     }
 }
 
 fn raise(limit: &Limit) -> String {
-    match limit.kind.key() {
-        Some(key) => format!("`{key}` in `.harness/harness.md` raises it, as far as the tool's own `timeout_ms` lets it"),
-        None => "no policy raises this limit".to_owned(),
+    let Some(key) = limit.kind.key() else { return "no policy raises this limit".to_owned() };
+    let raise = format!("`{key}` in `.harness/harness.md` raises it");
+    if limit.kind == LimitKind::Deadline {
+        format!("{raise}, as far as the tool's own `timeout_ms` lets it")
+    } else {
+        raise
     }
 }
 
@@ -165,9 +178,7 @@ fn error(outcome: &Outcome<ToolOutput>) -> Option<Json> {
         })
     };
     // Every error has the same keys; what has no place in a script has none here.
-    let bare = |kind: &str, message: String, hint: String| {
-        json!({"kind": kind, "message": message, "file": null, "line": null, "column": null, "stack": [], "hint": hint})
-    };
+    let bare = |kind: &str, message: String, hint: String| json!({"kind": kind, "message": message, "file": null, "line": null, "column": null, "stack": [], "hint": hint});
     match outcome {
         Outcome::Completed(_) => None,
         Outcome::Failed(failure) => Some(of(failure, "")),
@@ -202,9 +213,7 @@ fn arguments(command: &Call, project: &Project) -> Result<Json, Refused> {
             None => text.to_owned(),
         },
     };
-    serde_json::from_str(&text).map_err(|error| {
-        Refused::Text(format!("the arguments are not JSON: {error}"))
-    })
+    serde_json::from_str(&text).map_err(|error| Refused::Text(format!("the arguments are not JSON: {error}")))
 }
 
 fn bounded(source: impl Read, name: &str) -> Result<String, Refused> {

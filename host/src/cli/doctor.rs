@@ -44,7 +44,11 @@ pub(crate) fn run(command: &Doctor, root: &Option<PathBuf>, printer: &Printer) -
         }
     };
     let scan = Sandbox::pagemap_scan();
-    let what = if scan { "PAGEMAP_SCAN: memory is reset page by page" } else { "no PAGEMAP_SCAN (Linux 6.7): memory is reset whole" };
+    let what = if scan {
+        "PAGEMAP_SCAN: memory is reset page by page"
+    } else {
+        "no PAGEMAP_SCAN (Linux 6.7): memory is reset whole"
+    };
     findings.push(Finding { name: "memory reset", good: scan, what: what.to_owned() });
     findings.push(wall());
     let registry = Registry::load(&project::root(root.as_deref()));

@@ -56,13 +56,14 @@ pub(crate) fn report(registry: &Registry, printer: Printer) {
 /// A script's error as a diagnostic of its artifact, so that both look the same.
 pub(crate) fn diagnostic(failure: &Failure, what: &str) -> Diagnostic {
     let diagnostic = Diagnostic::error(format!("{what}: {}", failure.message));
-    if failure.line == 0 {
+    if failure.file.is_empty() {
         return diagnostic;
     }
+    // What has no place in the script is about the file as a whole.
     diagnostic.at(harness::artifact::diagnostic::Position {
         file: failure.file.as_str().into(),
-        line: failure.line,
-        column: failure.column,
+        line: failure.line.max(1),
+        column: failure.column.max(1),
         length: 1,
     })
 }
@@ -89,7 +90,8 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
             Exit::Usage
         }
         CallError::Script(failure) => {
-            printer.say(registry.render(&diagnostic(failure, "the script cannot be loaded"), printer.color()).trim_end());
+            printer
+                .say(registry.render(&diagnostic(failure, "the script cannot be loaded"), printer.color()).trim_end());
             Exit::Usage
         }
         CallError::Host(message) => {

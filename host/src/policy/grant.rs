@@ -29,7 +29,8 @@ impl Grant {
     /// The limits: of each the smallest that a layer names, else the default.
     pub fn limits(&self) -> Limits {
         let defaults = Limits::default();
-        let all = |pick: fn(&Layer) -> Option<u64>, default| self.layers.iter().filter_map(pick).min().unwrap_or(default);
+        let all =
+            |pick: fn(&Layer) -> Option<u64>, default| self.layers.iter().filter_map(pick).min().unwrap_or(default);
         Limits {
             fuel: all(|l| l.limits.fuel, defaults.fuel),
             timeout: self.layers.iter().filter_map(|l| l.limits.timeout).min().unwrap_or(defaults.timeout),

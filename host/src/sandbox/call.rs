@@ -5,12 +5,13 @@ use std::time::Instant;
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower};
 use wasmtime::{Error, Store, Trap, UpdateDeadline};
 
+use super::compile;
 use super::engine::{Image, Sandbox};
 use super::imports::Role;
+use super::last_words::stopped;
 use super::outcome::{Failure, FailureKind, Limit, LimitKind, Outcome, Report};
 use super::state::{Context, State};
 use super::stop::Stop;
-use super::compile;
 use crate::policy::limits::Limits;
 
 /// The most that is taken from a script as its result, in bytes. What is over `limits.output_bytes` is cut for a
@@ -156,14 +157,14 @@ fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
         (_, Some(Trap::StackOverflow)) => limited(LimitKind::Stack, compile::MAX_STACK as u64),
         (_, Some(_)) if state.memory_refused => limited(LimitKind::Memory, limits.memory_bytes),
         (_, Some(trap)) => {
-            let words = state.stderr();
-            let message = format!("the interpreter stopped: {trap}: {}", words.trim());
-            let message = message.trim_end_matches([':', ' ']).to_owned();
+            let message = stopped(trap, &state.stderr());
             Outcome::Failed(Failure::without_place(FailureKind::Script, file, message))
         }
-        (None, None) if error.is::<wasmtime_wasi::I32Exit>() => {
-            Outcome::Failed(Failure::without_place(FailureKind::Script, file, "the interpreter left by itself".to_owned()))
-        }
+        (None, None) if error.is::<wasmtime_wasi::I32Exit>() => Outcome::Failed(Failure::without_place(
+            FailureKind::Script,
+            file,
+            "the interpreter left by itself".to_owned(),
+        )),
         (None, None) => Outcome::Fault(format!("{error:#}")),
     }
 }

@@ -9,13 +9,13 @@ use wasmtime::{
     Enabled, Engine, Error, InstanceAllocationStrategy, Module, PoolingAllocationConfig, Result, format_err,
 };
 
+use super::compile;
 use super::image::{self, LoadError};
 use super::imports::{self, Role};
 use super::loader::{MEMORY, SCRIPT};
 use super::outcome::{Entry, Failure, Source};
 use super::state::State;
 use super::ticker::Ticker;
-use super::compile;
 
 /// Machine code and first memory of the interpreter, made by the build script and part of this binary: there is no
 /// compiling at the start, and nothing on disk is trusted.

@@ -5,7 +5,8 @@
 
 use wasmtime::{Engine, Error, Module, Result, TypedFunc, bail};
 
-use super::loader::{Loader, Reader, SCRIPT};
+use super::last_words::stopped;
+use super::loader::{LOAD_MEMORY, Loader, Reader, SCRIPT};
 use super::outcome::{Failure, FailureKind, Frame, Source};
 
 /// Why a script could not be loaded.
@@ -75,13 +76,14 @@ fn load(loader: &mut Loader, source: &Source) -> Result<Result<(), Failure>> {
 /// What to tell of a trap that the script caused by itself: it was too much, or the interpreter gave up.
 fn ended(loader: &Loader, error: &Error) -> Option<String> {
     let trap = error.downcast_ref::<wasmtime::Trap>()?;
+    let data = loader.store.data();
     Some(match trap {
+        _ if data.memory_refused => {
+            format!("loading the script takes more than {} MiB of memory: move work into a function", LOAD_MEMORY >> 20)
+        }
         wasmtime::Trap::OutOfFuel => "loading the script takes too long: move work into a function".to_owned(),
         wasmtime::Trap::StackOverflow => "the script is nested too deeply".to_owned(),
-        _ => {
-            let words = String::from_utf8_lossy(&loader.store.data().last_words).trim().to_owned();
-            format!("the interpreter stopped while loading the script: {trap} {words}").trim().to_owned()
-        }
+        _ => stopped(trap, &data.last_words),
     })
 }
 

@@ -125,9 +125,7 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
         Import::FsGlob => sync(it, import, |s, (pattern,): (String,)| s.workspace().glob(s.grant(), &pattern)),
         Import::FsRemove => sync(it, import, |s, (path,): (String,)| s.workspace().remove(s.grant(), &path)),
         Import::FsMkdir => sync(it, import, |s, (path,): (String,)| s.workspace().mkdir(s.grant(), &path)),
-        Import::FsCopy => {
-            sync(it, import, |s, (from, to): (String, String)| s.workspace().copy(s.grant(), &from, &to))
-        }
+        Import::FsCopy => sync(it, import, |s, (from, to): (String, String)| s.workspace().copy(s.grant(), &from, &to)),
         Import::FsMove => {
             sync(it, import, |s, (from, to): (String, String)| s.workspace().rename(s.grant(), &from, &to))
         }
@@ -267,7 +265,8 @@ where
     F: Future<Output = A> + Send + 'static,
 {
     instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
-        let started = Meter::start(&mut store, import, &params).map(|meter| (meter, function(store.data_mut(), params)));
+        let started =
+            Meter::start(&mut store, import, &params).map(|meter| (meter, function(store.data_mut(), params)));
         Box::new(async move {
             let (meter, future) = started?;
             let answer = future.await;
@@ -287,7 +286,11 @@ struct Meter {
 }
 
 impl Meter {
-    fn start(store: &mut StoreContextMut<'_, State>, import: Import, params: &(impl Measure + Subject)) -> Result<Self> {
+    fn start(
+        store: &mut StoreContextMut<'_, State>,
+        import: Import,
+        params: &(impl Measure + Subject),
+    ) -> Result<Self> {
         let price = import.price();
         let bytes_in = params.bytes();
         let cap = price.max_in.bytes(store.data().limits.file_bytes);

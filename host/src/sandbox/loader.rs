@@ -6,8 +6,8 @@
 
 use wasm_encoder::{ConstExpr, DataSection, ExportKind, ExportSection, MemorySection, MemoryType, Module as Encoder};
 use wasmtime::{
-    AsContextMut, Engine, Extern, Instance, Linker, Memory, Module, Result, Store, StoreLimits, StoreLimitsBuilder,
-    TypedFunc, Val, bail, format_err,
+    AsContextMut, Engine, Extern, Instance, Linker, Memory, Module, ResourceLimiter, Result, Store, TypedFunc, Val,
+    bail, format_err,
 };
 
 /// Name under which the shell imports the code's module.
@@ -19,7 +19,7 @@ const GLOBAL: &str = "harness:global:";
 pub(crate) const SCRIPT: &str = "harness:sandbox/script@0.1.0";
 
 /// Memory that a script may use while it is loaded, in bytes. What is left of it is in every call's memory.
-const LOAD_MEMORY: usize = 64 << 20;
+pub(crate) const LOAD_MEMORY: usize = 64 << 20;
 /// Fuel for loading a script; a second or so.
 const LOAD_FUEL: u64 = 10_000_000_000;
 /// WebAssembly's page.
@@ -38,16 +38,29 @@ pub(crate) struct Loader {
 
 /// What the loader's store holds.
 pub(crate) struct Limits {
-    limits: StoreLimits,
     /// What the interpreter wrote to standard error.
     pub(crate) last_words: Vec<u8>,
+    /// Whether memory was refused.
+    pub(crate) memory_refused: bool,
+}
+
+impl ResourceLimiter for Limits {
+    fn memory_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
+        self.memory_refused |= desired > LOAD_MEMORY;
+        Ok(desired <= LOAD_MEMORY)
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
+        /// The interpreter's own has some ten thousand elements.
+        const MAX_TABLE: usize = 100_000;
+        Ok(desired <= MAX_TABLE)
+    }
 }
 
 impl Loader {
     pub(crate) fn new(engine: &Engine, code: &Module, memory: &Module) -> Result<Self> {
-        let limits = StoreLimitsBuilder::new().memory_size(LOAD_MEMORY).instances(4).memories(2).tables(2).build();
-        let mut store = Store::new(engine, Limits { limits, last_words: Vec::new() });
-        store.limiter(|data| &mut data.limits);
+        let mut store = Store::new(engine, Limits { last_words: Vec::new(), memory_refused: false });
+        store.limiter(|data| data);
         store.set_fuel(LOAD_FUEL)?;
         // Fuel ends a load; the ticks of the clock that calls are ended by have no meaning here.
         store.set_epoch_deadline(u64::MAX / 2);

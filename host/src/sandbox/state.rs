@@ -99,8 +99,8 @@ impl State {
     }
 
     /// What the interpreter wrote to standard error, which is what it says when it dies.
-    pub(crate) fn stderr(&self) -> String {
-        self.wasi.as_ref().map(|wasi| String::from_utf8_lossy(&wasi.stderr.contents()).into_owned()).unwrap_or_default()
+    pub(crate) fn stderr(&self) -> Vec<u8> {
+        self.wasi.as_ref().map(|wasi| wasi.stderr.contents().to_vec()).unwrap_or_default()
     }
 }
 

@@ -35,7 +35,6 @@ impl Ticker {
         let shared = Arc::new(Shared::default());
         let weak = engine.weak();
         let theirs = shared.clone();
-        #[expect(clippy::disallowed_methods, reason = "the one thread that the sandbox itself needs")]
         let handle = thread::Builder::new().name("harness-ticker".to_owned()).spawn(move || tick(&theirs, &weak))?;
         Ok(Self { shared, thread: handle.thread().clone() })
     }

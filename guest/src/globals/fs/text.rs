@@ -96,7 +96,10 @@ mod tests {
     #[test]
     fn replaces_only_what_is_unique() {
         assert_eq!(replace_one("a b", "a", "x", "f").unwrap(), "x b");
-        assert_eq!(replace_one("a a", "a", "x", "f").unwrap_err().to_string(), "old string found 2 times in f (must be unique)");
+        assert_eq!(
+            replace_one("a a", "a", "x", "f").unwrap_err().to_string(),
+            "old string found 2 times in f (must be unique)"
+        );
         assert_eq!(replace_one("b", "a", "x", "f").unwrap_err().to_string(), "old string not found in f");
         assert_eq!(replace_all("a a", "a", "x", "f").unwrap(), ("x x".to_owned(), 2));
         assert_eq!(replace_all("b", "a", "x", "f").unwrap_err().to_string(), "old string not found in f");

@@ -62,7 +62,8 @@ fn granted(layer: &Layer) -> Vec<String> {
     };
     let mut lines = vec![format!("{}:", escape::line(&place))];
     let mut add = |what: &str, values: Vec<String>| {
-        let values = if values.is_empty() { "nothing".to_owned() } else { escape::line(&values.join(", ")).into_owned() };
+        let values =
+            if values.is_empty() { "nothing".to_owned() } else { escape::line(&values.join(", ")).into_owned() };
         lines.push(format!("  {what}: {values}"));
     };
     if let Some(fs) = &layer.fs {
