@@ -75,9 +75,9 @@ fn a_script_that_fails_is_1_with_its_own_line_and_column() {
       .harness/tools/it.md:9:11 in outer
       .harness/tools/it.md:5:14 in inner
     ");
-    // A function of one expression is no different.
+    // The interpreter puts a function of one expression in the place of its call, and tells of that place.
     let short = Project::with_script("def inner(x):\n    return 1 + x\n\ndef run(args):\n    return [inner('a')]\n");
-    short.run(&["call", "it"]).says(1, "--> .harness/tools/it.md:4:14\n");
+    short.run(&["call", "it"]).says(1, "--> .harness/tools/it.md:7:15\n");
     // With more front matter before the script, the lines are still those of the file.
     let later =
         Project::new().tool("it", "timeout_ms: 5000\nparameters: {}\n", "def run(args):\n    return args['x']\n");
@@ -100,6 +100,10 @@ fn a_result_that_is_no_json_fails() {
     --- stdout
     --- stderr
     error: tool `it` failed: a value of type `function` cannot be told as JSON
+     --> .harness/tools/it.md:3:3
+      |
+    3 |   def run(args):
+      |   ^
     ");
 }
 

@@ -54,7 +54,7 @@ mod tests {
     fn the_notice_is_within_the_cap() {
         let notice = "\n[output truncated at 40 bytes]";
         assert_eq!(cut("x".repeat(40), 40), ("x".repeat(40), false));
-        assert_eq!(cut("x".repeat(41), 40), (format!("{}{notice}", "x".repeat(10)), true));
+        assert_eq!(cut("x".repeat(41), 40), (format!("{}{notice}", "x".repeat(9)), true));
         // Never half a character: only four of the two-byte ones fit beside one byte.
         assert_eq!(cut(format!("x{}", "ü".repeat(50)), 40), (format!("x{}{notice}", "ü".repeat(4)), true));
         assert!(cut("x".repeat(41), 8).0.len() <= 8);

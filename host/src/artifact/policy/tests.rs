@@ -62,7 +62,7 @@ fn a_whole_policy() {
     assert_eq!((exec.env.join(" "), exec.network, exec.unconfined), ("PATH HOME".to_owned(), true, false));
     assert_eq!(project.env, Some(vec!["CI".to_owned(), "LANG".to_owned()]));
     assert_eq!(project.services, Some(vec![Service::Cache, Service::Clock]));
-    assert_eq!(Grant::new(vec![project.clone()]).limits(), Limits::default());
+    assert_eq!(Grant::new(vec![project.clone()]).limits(), Limits { fuel: 2_000_000_000, ..Limits::default() });
     assert_eq!(
         (policy.hooks.for_hook("x"), policy.hooks.for_hook("guard"), policy.hooks.strict),
         (OnError::Allow, OnError::Block, true)
