@@ -1,6 +1,12 @@
 //! The tools in `.harness/tools`, run through the binary on real files, real repositories and a real server.
 
-#![expect(clippy::unwrap_used, clippy::string_slice, clippy::disallowed_methods, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
 
 #[path = "examples/commands.rs"]
 mod commands;

@@ -102,7 +102,6 @@ fn interface_name(interface: &str) -> String {
     format!("harness:sandbox/{interface}@0.1.0")
 }
 
-#[expect(clippy::too_many_lines, reason = "one line for each import, in the order of the table")]
 fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
     let (interface, _) = import.path();
     let mut instance = linker.instance(&interface_name(interface))?;
