@@ -11,7 +11,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
-/// For text of several lines: like [`line`], but line breaks and tabs stay. A carriage return before a line break is
+/// For text of several lines: like [`line()`], but line breaks and tabs stay. A carriage return before a line break is
 /// dropped; alone it would let a line overwrite itself, and is shown as `\r`.
 pub fn text(text: &str) -> Cow<'_, str> {
     if text.contains("\r\n") {

@@ -1,6 +1,6 @@
 //! What a role may call: one linker for each, filled once.
 //!
-//! Every import goes through [`Meter`], so that none can be without a price, a cap and a place in the record. What a
+//! Every import goes through one meter, so that none can be without a price, a cap and a place in the record. What a
 //! role may not do is not linked for it: such an import is there, because one component serves all roles, but calling
 //! it ends the instance.
 
