@@ -6,7 +6,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "a measurement ends where something fails"

@@ -21,6 +21,8 @@ pub(crate) fn config() -> Config {
     config.max_wasm_stack(MAX_STACK);
     config.async_stack_size(2 * MAX_STACK);
     config.memory_reservation(MEMORY_RESERVATION);
+    // It never has to: all that a memory can grow to is reserved. Its place can then be kept in a register.
+    config.memory_may_move(false);
     // What only debugging needs, and what the guest does not use and a hostile one should not have.
     config.generate_address_map(false);
     config.wasm_backtrace_max_frames(None);

@@ -37,8 +37,9 @@ const CORE_INSTANCES: u32 = 5;
 const TABLES: u32 = 3;
 /// Loads that may go on beside calls: each is two core instances.
 const LOADS: u32 = 4;
-/// Memory of a finished call that stays with its slot, reset in place for the next: more than a small script changes.
-const KEEP_RESIDENT: usize = 4 << 20;
+/// Memory of a finished call that stays with its slot, reset in place for the next. Counted from the start of memory,
+/// where four megabytes of stack lie before the data and the heap, so it has to reach well past those.
+const KEEP_RESIDENT: usize = 16 << 20;
 /// The same for tables and for the stacks of waiting calls.
 const KEEP_TABLE: usize = 1 << 20;
 
