@@ -42,11 +42,15 @@ fn the_imports_of_the_interpreter_are_these_and_no_others() {
     let world = &resolve.worlds[resolve.packages[package].worlds["interpreter"]];
     let contract = world.imports.values().map(|item| {
         let wit_parser::WorldItem::Interface { id, .. } = item else { panic!("only interfaces are imported") };
-        format!("harness:sandbox/{}", resolve.interfaces[*id].name.as_ref().unwrap())
+        let interface = &resolve.interfaces[*id];
+        let package = &resolve.packages[interface.package.unwrap()].name;
+        format!("{}:{}/{}", package.namespace, package.name, interface.name.as_ref().unwrap())
     });
-    let wasi = wasi::INTERFACES.iter().map(|name| (*name).to_owned());
+    let contract: BTreeSet<String> = contract.collect();
+    let wasi: Vec<&str> = contract.iter().map(String::as_str).filter(|name| name.starts_with("wasi:")).collect();
+    assert_eq!(wasi, wasi::INTERFACES);
     let modules = ["code", "image"].map(str::to_owned);
-    let wanted: BTreeSet<String> = contract.chain(wasi).chain(modules).collect();
+    let wanted: BTreeSet<String> = contract.into_iter().chain(modules).collect();
     let found = Kit::new().sandbox.component_imports();
     let found: BTreeSet<String> = found.iter().map(|name| name.split('@').next().unwrap().to_owned()).collect();
     assert_eq!(found, wanted);

@@ -46,6 +46,19 @@ pub(crate) fn prepare() {
     };
     let _ = load(&warm_up);
     LOADED.take();
+    make_room(EVALUATOR + SLACK);
+}
+
+/// What the evaluator takes for its stack at once whenever it is made, in bytes: `INITIAL_SIZE` of starlark's
+/// `collections::alloca`.
+const EVALUATOR: usize = 1_000_000;
+/// What else a load of a script of a few hundred lines takes of it.
+const SLACK: usize = 512 << 10;
+
+/// Sees to it that so much of the heap is free in one piece. The evaluator's stack is then there in every call: to grow the memory by that, and to shrink it again after the call, is more work for the host than a small
+/// script is.
+fn make_room(bytes: usize) {
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(bytes)));
 }
 
 /// Parses a script, checks its dialect, runs its top level and freezes what that made.
@@ -64,6 +77,7 @@ pub(crate) fn load(source: &Source) -> Result<(), Failure> {
         loaded.function()?;
     }
     LOADED.set(Some(loaded));
+    make_room(EVALUATOR);
     Ok(())
 }
 

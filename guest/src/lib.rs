@@ -10,6 +10,7 @@
 //! - [`value`]: JSON to Starlark and back
 //! - [`diagnostic`]: errors as data, with positions in the artifact's file
 //! - [`phase`]: what is running now, and what may be called then
+//! - `system`: what the standard library asks of WASI 0.1, answered in here
 
 #![expect(unsafe_code, reason = "the generated bindings, and what is derived for the interpreter's values")]
 
@@ -19,12 +20,14 @@ mod globals;
 mod interp;
 mod phase;
 mod record;
+#[cfg(target_family = "wasm")]
+mod system;
 #[cfg(test)]
 mod testing;
 mod value;
 
 mod bindings {
-    wit_bindgen::generate!({ world: "interpreter", path: "../wit" });
+    wit_bindgen::generate!({ world: "interpreter", path: "../wit", generate_all });
 
     use super::Guest;
     export!(Guest);

@@ -22,7 +22,7 @@ use harness::policy::limits::Limits;
 use harness::sandbox::engine::{Image, Sandbox, Settings};
 use harness::sandbox::outcome::{Entry, Outcome, Source};
 use harness::sandbox::state::{Context, Session};
-use harness_bench::{Samples, private_memory};
+use harness_bench::{Samples, files_in_memory, private_memory};
 use serde_json::{Value, json};
 use wasmtime::component::{Component, Linker};
 
@@ -54,15 +54,23 @@ fn main() {
     let bench = Bench::new(folder.path());
 
     let floor = floor();
-    let f = floor.median();
     let small = bench.load(SMALL);
     let read = bench.load(READ);
-    let mut rows = vec![floor];
-    rows.push(Samples::take("instantiate the interpreter, do nothing", 3000, || {
-        runtime.block_on(bench.sandbox.instantiate(&small, bench.context.clone(), Limits::default())).unwrap();
-    }));
-    rows.push(Samples::take("tool call, no I/O", 5000, || runtime.block_on(bench.call(&small, SMALL_ARGS))));
-    rows.push(Samples::take("tool call with one fs.read of 1 KiB", 3000, || runtime.block_on(bench.call(&read, "{}"))));
+    let instantiate = || {
+        let instance = bench.sandbox.instantiate(&small, bench.context.clone(), Limits::default());
+        runtime.block_on(instance).unwrap();
+    };
+    let mut rows = Samples::take_in_turn(
+        &mut [
+            ("F: fresh store, trivial component, one call", &mut &floor),
+            ("instantiate the interpreter, do nothing", &mut &instantiate),
+            ("tool call, no I/O", &mut || runtime.block_on(bench.call(&small, SMALL_ARGS))),
+            ("tool call with one fs.read of 1 KiB", &mut || runtime.block_on(bench.call(&read, "{}"))),
+        ],
+        40,
+        250,
+    );
+    let f = rows.first().map_or(f64::NAN, Samples::median);
     rows.push(Samples::take("load a script into an image", 100, || drop(bench.load(SMALL))));
     rows.push(start_to_result(folder.path()));
 
@@ -124,7 +132,7 @@ impl Bench {
 }
 
 /// The cheapest call there is: nothing but the engine.
-fn floor() -> Samples {
+fn floor() -> impl Fn() {
     let engine = harness::sandbox::engine::bare_engine(Settings { concurrency: 16, max_memory: 64 << 20 }).unwrap();
     let text = r#"(component
         (core module $m (func (export "run") (param i32) (result i32) (local.get 0)))
@@ -132,14 +140,14 @@ fn floor() -> Samples {
         (func (export "run") (param "x" u32) (result u32) (canon lift (core func $i "run"))))"#;
     let component = Component::new(&engine, wat::parse_str(text).unwrap()).unwrap();
     let ready = Linker::<()>::new(&engine).instantiate_pre(&component).unwrap();
-    Samples::take("F: fresh store, trivial component, one call", 5000, || {
+    move || {
         let mut store = wasmtime::Store::new(&engine, ());
         store.set_fuel(1_000_000).unwrap();
         store.set_epoch_deadline(1_000_000_000);
         let instance = ready.instantiate(&mut store).unwrap();
         let run = instance.get_typed_func::<(u32,), (u32,)>(&mut store, "run").unwrap();
         assert_eq!(run.call(&mut store, (7,)).unwrap(), (7,));
-    })
+    }
 }
 
 fn target() -> PathBuf {
@@ -249,12 +257,12 @@ fn memory(bench: &Bench) -> Value {
         let (live, ()) = tokio::join!(measured, waiting);
         live
     });
-    let before = private_memory();
+    let before = private_memory() + files_in_memory();
     let images: Vec<Image> = (0..SCRIPTS).map(|n| bench.load(&format!("{SMALL}\nN = {n}\n"))).collect();
-    let idle = private_memory().saturating_sub(before) / SCRIPTS;
-    let kept = images.first().map_or(0, Image::bytes);
-    println!("private memory of a live call: {} KiB; of an idle script: {} KiB", live >> 10, idle >> 10);
-    json!({"live_call_bytes": live, "idle_script_bytes": idle, "image_bytes": kept})
+    let idle = (private_memory() + files_in_memory()).saturating_sub(before) / SCRIPTS;
+    drop(images);
+    println!("private memory of a live call: {} KiB; memory of an idle script: {} KiB", live >> 10, idle >> 10);
+    json!({"live_call_bytes": live, "idle_script_bytes": idle})
 }
 
 async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) {

@@ -3,19 +3,20 @@
 //! - **code**: the interpreter, a core module that imports its memory.
 //! - **memory**: a core module with a memory and its data, and no functions. What is here is the memory as the linker
 //!   laid it out; the host makes another for each script, of what loading the script left.
-//! - **shell**: the component, which imports the other two and is otherwise what it was.
+//! - **shell**: the component, which imports the other two.
 //!
 //! A component may import core modules, and wasmtime's linker supplies them without copying; the memory is mapped
 //! copy-on-write. So starting from another script's memory costs no compilation.
 
 use anyhow::{Context, Result, bail, ensure};
-use wasm_encoder::reencode::{Error as ReencodeError, Reencode, ReencodeComponent, utils};
+use wasm_encoder::reencode::{Error as ReencodeError, Reencode, utils};
 use wasm_encoder::{
-    CodeSection, Component, ComponentImportSection, ComponentTypeRef, CoreTypeSection, DataSection, EntityType,
-    ExportKind, ExportSection, Function, FunctionSection, ImportSection, InstanceSection, MemorySection, MemoryType,
-    Module, ModuleArg, ModuleType, TypeSection,
+    CodeSection, ConstExpr, DataSection, ElementSection, Elements, EntityType, ExportKind, ExportSection, Function,
+    FunctionSection, ImportSection, MemorySection, MemoryType, Module, RefType, TableType, TypeSection,
 };
 use wasmparser::{DataKind, ExternalKind, Parser, Payload, TypeRef, Validator};
+
+use crate::shell;
 
 /// Name under which code and shell import the memory's module.
 pub const MEMORY: &str = "image";
@@ -27,7 +28,14 @@ pub const INITIALIZE: &str = "harness:initialize";
 /// them changed.
 pub const GLOBAL: &str = "harness:global:";
 
-/// The name by which reactors export their initialization, and by which a component's adapter calls it.
+/// Module name under which the code imports [`TABLE`] from the shell.
+pub const SHIM: &str = "shim";
+/// A table of one place, where the code puts the function that the shell allocates memory with.
+pub const TABLE: &str = "table";
+
+/// The function that allocates memory for what comes into the program.
+pub(crate) const REALLOC: &str = "cabi_realloc";
+/// The name by which reactors export their initialization, for whoever instantiates them to call.
 const REACTOR_INITIALIZE: &str = "_initialize";
 
 /// The layers of a component.
@@ -50,7 +58,7 @@ pub struct Layers {
 pub fn split(component: &[u8]) -> Result<Layers> {
     let program = first_module(component)?;
     let program = Program::parse(program)?;
-    let layers = Layers { shell: shell(component, &program)?, code: code(&program)?, memory: memory(&program) };
+    let layers = Layers { shell: shell::shell(component, &program)?, code: code(&program)?, memory: memory(&program) };
     Validator::new().validate_all(&layers.code).context("the code layer is not valid")?;
     Validator::new().validate_all(&layers.memory).context("the memory layer is not valid")?;
     Validator::new().validate_all(&layers.shell).context("the shell is not valid")?;
@@ -69,21 +77,27 @@ fn first_module(component: &[u8]) -> Result<&[u8]> {
 }
 
 /// What is needed to know of the program's core module.
-struct Program<'a> {
+pub(crate) struct Program<'a> {
     bytes: &'a [u8],
-    memory: wasmparser::MemoryType,
+    pub(crate) memory: MemoryType,
     data: Vec<(i32, &'a [u8])>,
     /// Module, name and type of each import.
-    imports: Vec<(&'a str, &'a str, EntityType)>,
+    pub(crate) imports: Vec<(&'a str, &'a str, EntityType)>,
     /// Name, kind, index and type of each export.
-    exports: Vec<(&'a str, ExternalKind, u32, EntityType)>,
+    pub(crate) exports: Vec<(&'a str, ExternalKind, u32, EntityType)>,
     /// Index of the function that runs once before all others, where the linker made one.
     initialize: Option<u32>,
     /// Indices of the globals that can change.
     mutable_globals: Vec<u32>,
     /// Function types, for the module type that the shell declares.
-    types: Vec<wasmparser::FuncType>,
+    pub(crate) types: Vec<wasmparser::FuncType>,
     functions: u32,
+    realloc: u32,
+}
+
+/// The table that code and shell share.
+pub(crate) fn shared_table() -> TableType {
+    TableType { element_type: RefType::FUNCREF, table64: false, minimum: 1, maximum: Some(1), shared: false }
 }
 
 impl<'a> Program<'a> {
@@ -95,7 +109,7 @@ impl<'a> Program<'a> {
         let mut types = Vec::new();
         let mut function_types: Vec<u32> = Vec::new();
         let mut globals = Vec::new();
-        let mut tables = Vec::new();
+        let mut stack = None;
         for payload in Parser::new(0).parse_all(bytes) {
             match payload? {
                 Payload::TypeSection(section) => {
@@ -118,11 +132,6 @@ impl<'a> Program<'a> {
                         function_types.push(ty?);
                     }
                 }
-                Payload::TableSection(section) => {
-                    for table in section {
-                        tables.push(table?.ty);
-                    }
-                }
                 Payload::MemorySection(section) => {
                     for memory in section {
                         memories.push(memory?);
@@ -130,7 +139,16 @@ impl<'a> Program<'a> {
                 }
                 Payload::GlobalSection(section) => {
                     for global in section {
-                        globals.push(global?.ty);
+                        let global = global?;
+                        if globals.is_empty() {
+                            // The linker puts the stack pointer first.
+                            if let wasmparser::Operator::I32Const { value } =
+                                global.init_expr.get_operators_reader().read()?
+                            {
+                                stack = Some(value);
+                            }
+                        }
+                        globals.push(global.ty);
                     }
                 }
                 Payload::ExportSection(section) => {
@@ -156,13 +174,17 @@ impl<'a> Program<'a> {
             }
         }
         let [memory] = memories.as_slice() else { bail!("the program has {} memories, not one", memories.len()) };
+        let memory = memory_type(*memory);
+        // What is below the stack pointer at the start is left out of images.
+        let lowest = data.iter().map(|(offset, _)| *offset).min();
+        ensure!(stack.is_some() && lowest >= stack, "the program's stack does not come first in its memory");
         let mut exports = Vec::new();
         let mut initialize = None;
         for export in raw_exports {
             let get = |list: &[u32]| list.get(export.index as usize).copied();
             let ty = match export.kind {
                 ExternalKind::Func => EntityType::Function(get(&function_types).context("an export has no type")?),
-                ExternalKind::Memory => EntityType::Memory(memory_type(*memory)),
+                ExternalKind::Memory => EntityType::Memory(memory),
                 ExternalKind::Table | ExternalKind::Global => continue, // nobody links to these
                 _ => bail!("the program exports `{}`, of a kind that is not expected", export.name),
             };
@@ -173,7 +195,9 @@ impl<'a> Program<'a> {
         }
         let mutable_globals = globals.iter().zip(0..).filter(|(ty, _)| ty.mutable).map(|(_, index)| index).collect();
         let functions = u32::try_from(function_types.len())?;
-        Ok(Self { bytes, memory: *memory, data, imports, exports, initialize, mutable_globals, types, functions })
+        let realloc = exports.iter().find(|(name, ..)| *name == REALLOC).map(|(_, _, index, _)| *index);
+        let realloc = realloc.with_context(|| format!("the program exports no `{REALLOC}`"))?;
+        Ok(Self { bytes, memory, data, imports, exports, initialize, mutable_globals, types, functions, realloc })
     }
 }
 
@@ -190,7 +214,7 @@ fn memory_type(ty: wasmparser::MemoryType) -> MemoryType {
 /// The memory and its data, and nothing else.
 fn memory(program: &Program<'_>) -> Vec<u8> {
     let mut memories = MemorySection::new();
-    memories.memory(memory_type(program.memory));
+    memories.memory(program.memory);
     let mut exports = ExportSection::new();
     exports.export("memory", ExportKind::Memory, 0);
     let mut data = DataSection::new();
@@ -202,11 +226,13 @@ fn memory(program: &Program<'_>) -> Vec<u8> {
     module.finish()
 }
 
-/// The program, with its memory imported and its data left out.
+/// The program, with its memory imported and its data left out. Its function that allocates memory goes into the shared
+/// table.
 fn code(program: &Program<'_>) -> Result<Vec<u8>> {
     let mut module = Module::new();
-    let mut rewriting = Code { program, imported: false };
+    let mut rewriting = Code { program, imported: false, shared: false };
     rewriting.parse_core_module(&mut module, Parser::new(0), program.bytes).map_err(told)?;
+    ensure!(rewriting.imported && rewriting.shared, "the program has no imports, or no table");
     Ok(module.finish())
 }
 
@@ -218,12 +244,7 @@ fn told(error: ReencodeError<std::convert::Infallible>) -> anyhow::Error {
 struct Code<'a> {
     program: &'a Program<'a>,
     imported: bool,
-}
-
-impl Code<'_> {
-    fn import_memory(&self, imports: &mut ImportSection) {
-        imports.import(MEMORY, "memory", memory_type(self.program.memory));
-    }
+    shared: bool,
 }
 
 impl Reencode for Code<'_> {
@@ -246,8 +267,26 @@ impl Reencode for Code<'_> {
         section: wasmparser::ImportSectionReader<'_>,
     ) -> Result<(), ReencodeError<Self::Error>> {
         utils::parse_import_section(self, imports, section)?;
-        self.import_memory(imports);
+        imports.import(MEMORY, "memory", self.program.memory);
+        imports.import(SHIM, TABLE, shared_table());
         self.imported = true;
+        Ok(())
+    }
+
+    /// The shared table is imported, and so comes before the program's own.
+    fn table_index(&mut self, table: u32) -> Result<u32, ReencodeError<Self::Error>> {
+        Ok(table.saturating_add(1))
+    }
+
+    fn parse_element_section(
+        &mut self,
+        elements: &mut ElementSection,
+        section: wasmparser::ElementSectionReader<'_>,
+    ) -> Result<(), ReencodeError<Self::Error>> {
+        utils::parse_element_section(self, elements, section)?;
+        // Last, so that what fills the program's own table is still known when the code is compiled.
+        elements.active(Some(0), &ConstExpr::i32_const(0), Elements::Functions((&[self.program.realloc][..]).into()));
+        self.shared = true;
         Ok(())
     }
 
@@ -311,120 +350,5 @@ impl Reencode for Code<'_> {
 
     fn data_count(&mut self, _count: u32) -> Result<u32, ReencodeError<Self::Error>> {
         Ok(0)
-    }
-}
-
-/// The component, with its program replaced by imports.
-fn shell(component: &[u8], program: &Program<'_>) -> Result<Vec<u8>> {
-    let mut out = Component::new();
-    let mut rewriting = Shell { program, depth: 0, replaced: false, instantiated: false };
-    rewriting.parse_component(&mut out, Parser::new(0), component).map_err(told)?;
-    ensure!(rewriting.replaced && rewriting.instantiated, "the component does not instantiate its program");
-    Ok(out.finish())
-}
-
-/// Rewrites the component. Core modules: the program, 0, becomes the import of the code; the memory is imported next,
-/// so that all others move up by one. Core instances: the memory's comes first, so that all others move up by one.
-struct Shell<'a> {
-    program: &'a Program<'a>,
-    /// Components within the component; they hold no core modules or instances of their own.
-    depth: u32,
-    replaced: bool,
-    instantiated: bool,
-}
-
-const CODE_MODULE: u32 = 0;
-const MEMORY_MODULE: u32 = 1;
-const MEMORY_INSTANCE: u32 = 0;
-
-impl Shell<'_> {
-    fn module_types(&self) -> CoreTypeSection {
-        let program = self.program;
-        let mut code = ModuleType::new();
-        for ty in &program.types {
-            let value =
-                |ty: &wasmparser::ValType| wasm_encoder::ValType::try_from(*ty).unwrap_or(wasm_encoder::ValType::I32);
-            code.ty().function(ty.params().iter().map(value), ty.results().iter().map(value));
-        }
-        for (module, name, ty) in &program.imports {
-            code.import(module, name, *ty);
-        }
-        code.import(MEMORY, "memory", EntityType::Memory(memory_type(program.memory)));
-        for (name, _, _, ty) in &program.exports {
-            code.export(name, *ty);
-        }
-        let mut memory = ModuleType::new();
-        memory.export("memory", EntityType::Memory(memory_type(program.memory)));
-        let mut types = CoreTypeSection::new();
-        types.ty().module(&code);
-        types.ty().module(&memory);
-        types
-    }
-}
-
-impl Reencode for Shell<'_> {
-    type Error = std::convert::Infallible;
-}
-
-impl ReencodeComponent for Shell<'_> {
-    fn push_depth(&mut self) {
-        self.depth += 1;
-    }
-
-    fn pop_depth(&mut self) {
-        self.depth -= 1;
-    }
-
-    fn module_index(&mut self, index: u32) -> u32 {
-        if index == CODE_MODULE { index } else { index + 1 }
-    }
-
-    fn instance_index(&mut self, index: u32) -> u32 {
-        index + 1
-    }
-
-    fn parse_component_submodule(
-        &mut self,
-        component: &mut Component,
-        parser: Parser,
-        module: &[u8],
-    ) -> Result<(), ReencodeError<Self::Error>> {
-        if self.depth > 0 || self.replaced {
-            // The adapter and the shims stay as they are, byte for byte.
-            let _ = parser;
-            component.section(&wasm_encoder::RawSection {
-                id: wasm_encoder::ComponentSectionId::CoreModule.into(),
-                data: module,
-            });
-            return Ok(());
-        }
-        self.replaced = true;
-        component.section(&self.module_types());
-        let mut imports = ComponentImportSection::new();
-        imports.import(CODE, ComponentTypeRef::Module(0));
-        imports.import(MEMORY, ComponentTypeRef::Module(1));
-        component.section(&imports);
-        let mut instances = InstanceSection::new();
-        instances.instantiate::<_, &str>(MEMORY_MODULE, []);
-        component.section(&instances);
-        Ok(())
-    }
-
-    fn parse_instance(
-        &mut self,
-        instances: &mut InstanceSection,
-        instance: wasmparser::Instance<'_>,
-    ) -> Result<(), ReencodeError<Self::Error>> {
-        match instance {
-            wasmparser::Instance::Instantiate { module_index: CODE_MODULE, args } => {
-                self.instantiated = true;
-                let mut named: Vec<(&str, ModuleArg)> =
-                    args.iter().map(|arg| (arg.name, ModuleArg::Instance(self.instance_index(arg.index)))).collect();
-                named.push((MEMORY, ModuleArg::Instance(MEMORY_INSTANCE)));
-                instances.instantiate(CODE_MODULE, named);
-                Ok(())
-            }
-            other => wasm_encoder::reencode::component_utils::parse_instance(self, instances, other),
-        }
     }
 }

@@ -1,10 +1,11 @@
 //! Builds the guest: Rust to a core module, to a WASI component, to the layers that the host starts from.
 //!
 //! ```text
-//! guest crate ── toolchain ──► core module ── encode ──► component ── layers ──► shell + code + memory
+//! guest crate ── toolchain ──► core module ── seal, encode ──► component ── layers ──► shell + code + memory
 //! ```
 //!
 //! - [`toolchain`] finds a compiler with a standard library for `wasm32-wasip1` and runs it
+//! - [`seal`] puts functions of the module in the place of its WASI 0.1 imports
 //! - [`encode`] turns the core module into a component
 //! - [`prebuilt`] keeps a component in the repository, with the digest of the sources it was made from
 //! - [`layers`] splits a component so that its code is compiled once and its memory can be another for each script
@@ -14,6 +15,8 @@
 pub mod encode;
 pub mod layers;
 pub mod prebuilt;
+pub mod seal;
+mod shell;
 pub mod sources;
 pub mod toolchain;
 

@@ -10,11 +10,12 @@ use sha2::{Digest, Sha256};
 
 /// Folders and files, from the project's top, whose content goes into the component. A folder stands for the files
 /// of these kinds in it.
-const SOURCES: &[&str] = &["guest/Cargo.toml", "guest/src", "guest/build/src/encode.rs", "wit"];
+const SOURCES: &[&str] =
+    &["guest/Cargo.toml", "guest/src", "guest/build/src/encode.rs", "guest/build/src/seal.rs", "wit"];
 const EXTENSIONS: &[&str] = &["rs", "toml", "wit"];
 
 /// Packages whose locked versions, with all that they depend on, go into the component.
-const PACKAGES: &[&str] = &["harness-guest", "wit-component", "wasi-preview1-component-adapter-provider"];
+const PACKAGES: &[&str] = &["harness-guest", "wasm-encoder", "wit-component"];
 
 /// SHA-256, in hex, of the guest's sources, its contract, its locked dependencies and its compiler settings.
 ///
@@ -129,7 +130,7 @@ version = "1.0.0"
 checksum = "w"
 
 [[package]]
-name = "wasi-preview1-component-adapter-provider"
+name = "wasm-encoder"
 version = "1.0.0"
 checksum = "p"
 
@@ -158,7 +159,7 @@ checksum = "4"
     fn only_what_the_guest_depends_on_is_locked() {
         assert_eq!(
             locked(LOCK).unwrap(),
-            "a 1.0.0 1\nb 2.0.0 3\nharness-guest 1.0.0 local\nwasi-preview1-component-adapter-provider 1.0.0 p\n\
+            "a 1.0.0 1\nb 2.0.0 3\nharness-guest 1.0.0 local\nwasm-encoder 1.0.0 p\n\
              wit-component 1.0.0 w\n"
         );
     }

@@ -18,12 +18,24 @@ impl Samples {
         for _ in 0..count.div_ceil(10) {
             once();
         }
-        let times = (0..count).map(|_| {
-            let start = Instant::now();
-            once();
-            start.elapsed()
-        });
-        Self::of(name, times.collect())
+        Self::of(name, (0..count).map(|_| time(&mut once)).collect())
+    }
+
+    /// Does several things in turn, each so many times a round: what else the machine does then touches all of them, and
+    /// their ratios hold. The first round does not count.
+    pub fn take_in_turn(rows: &mut [(&'static str, &mut dyn FnMut())], rounds: usize, count: usize) -> Vec<Self> {
+        let mut times = vec![Vec::new(); rows.len()];
+        for round in 0..=rounds {
+            for ((_, once), times) in rows.iter_mut().zip(&mut times) {
+                for _ in 0..count {
+                    let time = time(once);
+                    if round > 0 {
+                        times.push(time);
+                    }
+                }
+            }
+        }
+        rows.iter().zip(times).map(|((name, _), times)| Self::of(name, times)).collect()
     }
 
     /// From times that were measured elsewhere.
@@ -58,6 +70,12 @@ impl Samples {
     }
 }
 
+fn time(once: &mut (impl FnMut() + ?Sized)) -> Duration {
+    let start = Instant::now();
+    once();
+    start.elapsed()
+}
+
 /// Private memory of this process, in bytes.
 pub fn private_memory() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "a measurement of this process")]
@@ -69,4 +87,19 @@ pub fn private_memory() -> u64 {
             .sum::<u64>()
     };
     (of("Private_Clean:") + of("Private_Dirty:")) << 10
+}
+
+/// What the files in memory of this process take, in bytes: the images of scripts, which are mapped and so are nobody's
+/// private memory.
+pub fn files_in_memory() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    /// The unit of `st_blocks`.
+    const BLOCK: u64 = 512;
+    #[expect(clippy::disallowed_methods, reason = "a measurement of this process")]
+    let descriptors = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    descriptors
+        .map(|entry| entry.path())
+        .filter(|path| std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:")))
+        .filter_map(|path| Some(std::fs::metadata(path).ok()?.blocks() * BLOCK))
+        .sum()
 }

@@ -21,8 +21,8 @@ pub const MAX_RESULT: u64 = 4 << 20;
 const MAX_DEPTH: u64 = 100;
 /// What an import can be handed at most beyond a file, in bytes: the largest cap of the price table.
 const MAX_GIVEN: u64 = 16 << 20;
-/// Handles to host resources that an instance may hold: the streams that the interpreter writes its last words to.
-const MAX_HANDLES: usize = 64;
+/// Handles to host resources that an instance may hold: the contract has none.
+const MAX_HANDLES: usize = 0;
 
 impl Sandbox {
     /// Calls `run(args)` of a tool. `args` is a JSON object, and so is what comes back a JSON value.
@@ -153,18 +153,14 @@ fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
         (Some(stop @ (Stop::TooMuchGiven { .. } | Stop::NotLinked { .. })), _) => {
             Outcome::Failed(Failure::without_place(FailureKind::Script, file, stop.to_string()))
         }
+        (Some(stop @ Stop::TooMuchGivenBack { .. }), _) => Outcome::Fault(stop.to_string()),
         (_, Some(Trap::OutOfFuel)) => limited(LimitKind::Fuel, limits.fuel),
         (_, Some(Trap::StackOverflow)) => limited(LimitKind::Stack, compile::MAX_STACK as u64),
         (_, Some(_)) if state.memory_refused => limited(LimitKind::Memory, limits.memory_bytes),
         (_, Some(trap)) => {
-            let message = stopped(trap, &state.stderr());
+            let message = stopped(trap, &state.last_words);
             Outcome::Failed(Failure::without_place(FailureKind::Script, file, message))
         }
-        (None, None) if error.is::<wasmtime_wasi::I32Exit>() => Outcome::Failed(Failure::without_place(
-            FailureKind::Script,
-            file,
-            "the interpreter left by itself".to_owned(),
-        )),
         (None, None) => Outcome::Fault(format!("{error:#}")),
     }
 }

@@ -10,9 +10,9 @@ use wasmtime::{
 };
 
 use super::compile;
-use super::image::{self, LoadError};
+use super::image::{self, LoadError, Template};
 use super::imports::{self, Role};
-use super::loader::{MEMORY, SCRIPT};
+use super::loader::{Kept, MEMORY, SCRIPT};
 use super::outcome::{Entry, Failure, Source};
 use super::state::State;
 use super::ticker::Ticker;
@@ -22,8 +22,11 @@ use super::ticker::Ticker;
 mod embedded {
     pub(super) static SHELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shell.cwasm"));
     pub(super) static CODE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/code.cwasm"));
-    pub(super) static MEMORY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.cwasm"));
+    pub(super) static MEMORY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.bin"));
 }
+
+/// What images are made of, by size: the first is for a memory that loading has not made larger.
+static TEMPLATES: &[Template] = include!(concat!(env!("OUT_DIR"), "/templates.rs"));
 
 /// Where the interpreter in this binary came from: the digest of its component.
 pub const INTERPRETER: &str = env!("HARNESS_GUEST_DIGEST");
@@ -31,10 +34,10 @@ pub const INTERPRETER: &str = env!("HARNESS_GUEST_DIGEST");
 /// The release line of the engine.
 pub const WASMTIME: &str = "48";
 
-/// Core instances of one component instance: memory, code, adapter and two shims.
-const CORE_INSTANCES: u32 = 5;
-/// Tables of one component instance: the code's and the shim's.
-const TABLES: u32 = 3;
+/// Core instances of one component instance: memory, shim and code.
+const CORE_INSTANCES: u32 = 3;
+/// Tables of one component instance: the code's and the one it shares with the shell.
+const TABLES: u32 = 2;
 /// Loads that may go on beside calls: each is two core instances.
 const LOADS: u32 = 4;
 /// Memory of a finished call that stays with its slot, reset in place for the next. Counted from the start of memory,
@@ -90,12 +93,11 @@ pub struct Image {
     /// One for each role that this kind of script is called in.
     ready: Vec<(Role, InstancePre<State>)>,
     file: Arc<str>,
-    bytes: usize,
 }
 
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Image").field("file", &self.file).field("bytes", &self.bytes).finish_non_exhaustive()
+        f.debug_struct("Image").field("file", &self.file).finish_non_exhaustive()
     }
 }
 
@@ -103,11 +105,6 @@ impl Image {
     /// The artifact's file, for messages.
     pub fn file(&self) -> &str {
         &self.file
-    }
-
-    /// Bytes of memory that are not zero, as kept.
-    pub fn bytes(&self) -> usize {
-        self.bytes
     }
 
     pub(crate) fn ready(&self, role: Role) -> Result<&InstancePre<State>> {
@@ -141,13 +138,11 @@ impl Sandbox {
         };
         // SAFETY: these are the bytes that the build script serialized, from read-only memory of this very binary.
         #[expect(unsafe_code, reason = "machine code that is part of this binary")]
-        let (shell, code, prepared) = unsafe {
-            (
-                Component::deserialize(&engine, embedded::SHELL)?,
-                Module::deserialize(&engine, embedded::CODE)?,
-                Module::deserialize(&engine, embedded::MEMORY)?,
-            )
+        let (shell, code) = unsafe {
+            (Component::deserialize(&engine, embedded::SHELL)?, Module::deserialize(&engine, embedded::CODE)?)
         };
+        let start = TEMPLATES.first().map_or(0, |template| template.start);
+        let prepared = image::module(&engine, TEMPLATES, Kept { start, bytes: embedded::MEMORY })?;
         let linkers = Role::ALL
             .into_iter()
             .map(|role| {
@@ -169,15 +164,16 @@ impl Sandbox {
     /// The script's own error with its place, or the host's.
     pub fn load(&self, source: &Source) -> Result<Image, ScriptError> {
         let Inner { engine, code, prepared, .. } = &*self.inner;
-        let bytes = image::loaded(engine, code, prepared, source).map_err(|error| match error {
+        let mut loader = image::loaded(engine, code, prepared, source).map_err(|error| match error {
             LoadError::Script(failure) => ScriptError::Script(failure),
             LoadError::Host(error) => ScriptError::Host(error),
         })?;
-        self.image(source, &bytes).map_err(ScriptError::Host)
+        let kept = loader.kept().map_err(ScriptError::Host)?;
+        self.image(source, kept).map_err(ScriptError::Host)
     }
 
-    fn image(&self, source: &Source, bytes: &[u8]) -> Result<Image> {
-        let memory = Module::from_binary(&self.inner.engine, bytes)?;
+    fn image(&self, source: &Source, kept: Kept<'_>) -> Result<Image> {
+        let memory = image::module(&self.inner.engine, TEMPLATES, kept)?;
         let wanted: &[Role] = match source.entry {
             Entry::Tool => &[Role::Tool],
             Entry::Hook => &[Role::Hook, Role::Predicate],
@@ -193,7 +189,7 @@ impl Sandbox {
                 Ok((*role, linker.instantiate_pre(&self.inner.shell)?))
             })
             .collect::<Result<_>>()?;
-        Ok(Image { ready, file: source.file.as_str().into(), bytes: bytes.len() })
+        Ok(Image { ready, file: source.file.as_str().into() })
     }
 
     /// Whether instances come from pools, and if not, why.
@@ -239,6 +235,8 @@ pub fn bare_engine(settings: Settings) -> Result<Engine> {
 
 fn engine(pools: Option<Settings>) -> Result<Engine> {
     let mut config = compile::config();
+    // All that is compiled here is modules without functions: threads would only wait for each other.
+    config.parallel_compilation(false);
     if let Some(Settings { concurrency, max_memory }) = pools {
         let calls = concurrency.clamp(1, 10_000);
         let mut pool = PoolingAllocationConfig::default();

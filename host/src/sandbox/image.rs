@@ -3,10 +3,14 @@
 //! Made once for each script. Every call starts from a fresh copy-on-write mapping of it, and so finds the script
 //! ready to run.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use wasmtime::{Engine, Error, Module, Result, TypedFunc, bail};
 
 use super::last_words::stopped;
-use super::loader::{LOAD_MEMORY, Loader, Reader, SCRIPT};
+use super::loader::{Kept, LOAD_MEMORY, Loader, Reader, SCRIPT};
 use super::outcome::{Failure, FailureKind, Frame, Source};
 
 /// Why a script could not be loaded.
@@ -24,16 +28,61 @@ impl From<Error> for LoadError {
     }
 }
 
-/// The memory after a script was loaded, as a module. `memory` is what [`prepared`] made.
-pub(crate) fn loaded(engine: &Engine, code: &Module, memory: &Module, source: &Source) -> Result<Vec<u8>, LoadError> {
+/// The interpreter after a script was loaded. `memory` is the one to start from.
+pub(crate) fn loaded(engine: &Engine, code: &Module, memory: &Module, source: &Source) -> Result<Loader, LoadError> {
     let mut loader = Loader::new(engine, code, memory)?;
     match load(&mut loader, source) {
-        Ok(Ok(())) => Ok(loader.keep()?),
+        Ok(Ok(())) => Ok(loader),
         Ok(Err(failure)) => Err(LoadError::Script(failure)),
         Err(error) => Err(match ended(&loader, &error) {
             Some(message) => LoadError::Script(Failure::without_place(FailureKind::Script, &source.file, message)),
             None => LoadError::Host(error),
         }),
+    }
+}
+
+/// A compiled module that holds a memory, without the memory: a header and a trailer, made at build time.
+///
+/// Images of one size differ in nothing else, so making one is to write its pages between these two, and nothing is
+/// compiled. The file is in memory and sealed, and calls map it copy-on-write: it is there once, and without the pages
+/// that are all zero.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Template {
+    pub(crate) head: &'static [u8],
+    pub(crate) tail: &'static [u8],
+    /// Where the memory begins that lies between the two; all before is zero.
+    pub(crate) start: u32,
+    /// How long that is.
+    pub(crate) length: usize,
+}
+
+/// The module of a memory. One that is larger than every template is compiled, which takes longer and is otherwise the
+/// same.
+pub(crate) fn module(engine: &Engine, templates: &[Template], memory: Kept<'_>) -> Result<Module> {
+    let fits = |template: &&Template| template.start == memory.start && template.length == memory.bytes.len();
+    // Where the system has no such files, the engine finds its own way.
+    if let Some(Ok(file)) = templates.iter().find(fits).map(|template| template.sealed(memory)) {
+        // SAFETY: what the build script's engine made, whose settings are this one's, but for the data, which is nothing
+        // but data; the seals keep everybody from changing it.
+        #[expect(unsafe_code, reason = "an artifact that is part of this binary, and has no machine code")]
+        return unsafe { Module::deserialize_open_file(engine, file) };
+    }
+    Module::from_binary(engine, &memory.module())
+}
+
+impl Template {
+    /// A file in memory that nobody can change or resize.
+    fn sealed(&self, memory: Kept<'_>) -> std::io::Result<File> {
+        let file = File::from(memfd_create("harness-image", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        let tail = self.head.len() + self.length;
+        file.set_len((tail + self.tail.len()) as u64)?;
+        file.write_all_at(self.head, 0)?;
+        for (offset, run) in memory.runs() {
+            file.write_all_at(run, (self.head.len() + offset as usize) as u64)?;
+        }
+        file.write_all_at(self.tail, tail as u64)?;
+        fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+        Ok(file)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use wasmtime::component::{Component, ComponentNamedList, Lift, Linker, LinkerInstance, Lower};
 use wasmtime::{Engine, Module, Result, StoreContextMut};
 
-use super::loader::{CODE, MEMORY};
+use super::loader::{CODE, MEMORY, keep_last_words};
 use super::measure::{Answer, Measure, Subject};
 use super::outcome::HostCall;
 use super::price::Import;
@@ -26,7 +26,7 @@ pub enum Role {
     Tool,
     /// `handle` of a hook: no command, nothing that changes a file.
     Hook,
-    /// `when` of a hook: nothing.
+    /// `when` of a hook: nothing but its last words.
     Predicate,
 }
 
@@ -57,7 +57,7 @@ impl Role {
                     | Import::FsCopy
                     | Import::FsMove
             ),
-            Self::Predicate => false,
+            Self::Predicate => import == Import::LastWordsWrite,
         }
     }
 }
@@ -107,6 +107,9 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
     let mut instance = linker.instance(&interface_name(interface))?;
     let it = &mut instance;
     match import {
+        Import::LastWordsWrite => sync(it, import, |state, (bytes,): (Vec<u8>,)| {
+            keep_last_words(&mut state.last_words, &bytes);
+        }),
         Import::LogWrite => sync(it, import, |state, (level, message): (log::Level, String)| {
             state.log.write(level, message);
         }),
@@ -310,6 +313,7 @@ impl Meter {
         let fuel = self.import.price().byte.saturating_mul(bytes_out);
         let state = store.data_mut();
         state.usage.bytes_out += bytes_out;
+        within_cap(self.import, bytes_out, state.limits.file_bytes)?;
         let refused = answer.denial().map(|denial| denial.reason.clone());
         if let Some(denial) = answer.denial() {
             state.refusal = Some(Refusal { reason: denial.reason.clone(), hint: denial.hint.clone() });
@@ -324,6 +328,12 @@ impl Meter {
     }
 }
 
+/// Each function keeps to its own cap, with an error that a script understands. This is for the one that does not.
+fn within_cap(import: Import, bytes_out: u64, file_bytes: u64) -> Result<(), Stop> {
+    let cap = import.price().max_out.bytes(file_bytes);
+    if bytes_out > cap { Err(Stop::TooMuchGivenBack { import, cap }) } else { Ok(()) }
+}
+
 /// Takes fuel, or ends the call where there is not enough.
 fn pay(store: &mut StoreContextMut<'_, State>, fuel: u64) -> Result<()> {
     let left = store.get_fuel()?;
@@ -333,5 +343,21 @@ fn pay(store: &mut StoreContextMut<'_, State>, fuel: u64) -> Result<()> {
             store.set_fuel(0)?;
             Err(wasmtime::Trap::OutOfFuel.into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_over_an_import_s_cap_never_reaches_a_script() {
+        assert_eq!(within_cap(Import::RandomBytes, 1024, 0), Ok(()));
+        let stop = within_cap(Import::RandomBytes, 1025, 0).unwrap_err();
+        assert_eq!(stop.to_string(), "`random.bytes` gave back more than its 1024 bytes");
+        // Where the cap is a file's, it is the policy's.
+        let path = Import::FsRead.price().max_out.bytes(0);
+        assert_eq!(within_cap(Import::FsRead, 100 + path, 100), Ok(()));
+        within_cap(Import::FsRead, 101 + path, 100).unwrap_err();
     }
 }

@@ -4,10 +4,12 @@
 //! built-ins made; by [`image`](super::image), with a script loaded. Every import but what the standard library needs
 //! ends the load, so nothing that is loaded can have touched the world.
 
-use wasm_encoder::{ConstExpr, DataSection, ExportKind, ExportSection, MemorySection, MemoryType, Module as Encoder};
+use wasm_encoder::{
+    ConstExpr, Encode, ExportKind, ExportSection, MemorySection, MemoryType, Module as Encoder, RawSection, SectionId,
+};
 use wasmtime::{
-    AsContextMut, Engine, Extern, Instance, Linker, Memory, Module, ResourceLimiter, Result, Store, TypedFunc, Val,
-    bail, format_err,
+    AsContextMut, Engine, Extern, Instance, Linker, Memory, Module, Ref, RefType, ResourceLimiter, Result, Store,
+    Table, TableType, TypedFunc, Val, bail, format_err,
 };
 
 /// Name under which the shell imports the code's module.
@@ -15,6 +17,8 @@ pub(crate) const CODE: &str = "code";
 /// Name under which code and shell import the memory's module; the layers of the guest's build have the same.
 pub(crate) const MEMORY: &str = "image";
 const GLOBAL: &str = "harness:global:";
+/// Names under which the code imports the table that it shares with the shell.
+const TABLE: (&str, &str) = ("shim", "table");
 /// The interface whose functions are called here.
 pub(crate) const SCRIPT: &str = "harness:sandbox/script@0.1.0";
 
@@ -24,8 +28,12 @@ pub(crate) const LOAD_MEMORY: usize = 64 << 20;
 const LOAD_FUEL: u64 = 10_000_000_000;
 /// WebAssembly's page.
 const PAGE: usize = 64 << 10;
-/// Data is kept in segments of this many bytes; those that are all zero are left out.
-const CHUNK: usize = 4 << 10;
+/// What the interpreter's hash tables are seeded with: fuel must be the same on every run of a call.
+pub(crate) const SEED: u128 = 0x6861_726e_6573_7320_6861_726e_6573_7321;
+/// Bytes that are kept of what the interpreter says when it dies.
+const MAX_LAST_WORDS: usize = 8 << 10;
+/// Memory is looked at in chunks of this many bytes; those that are all zero are left out.
+pub(crate) const CHUNK: usize = 4 << 10;
 
 /// The interpreter's core module on a memory, outside of any component.
 pub(crate) struct Loader {
@@ -69,6 +77,9 @@ impl Loader {
             holder.get_memory(&mut store, "memory").ok_or_else(|| format_err!("the image exports no memory"))?;
         let mut linker = Linker::new(engine);
         linker.define(&mut store, MEMORY, "memory", memory)?;
+        let table = TableType::new(RefType::FUNCREF, 1, Some(1));
+        let table = Table::new(&mut store, table, Ref::Func(None))?;
+        linker.define(&mut store, TABLE.0, TABLE.1, table)?;
         link_standard_library(&mut linker)?;
         linker.define_unknown_imports_as_traps(code)?;
         let instance = linker.instantiate(&mut store, code)?;
@@ -99,109 +110,103 @@ impl Loader {
         Ok((address, length))
     }
 
-    /// The memory as it stands, as a module that has nothing else.
-    pub(crate) fn keep(mut self) -> Result<Vec<u8>> {
+    /// The memory as it stands.
+    ///
+    /// # Errors
+    ///
+    /// Where loading changed a global of the interpreter: calls start with the globals as the code module has them.
+    pub(crate) fn kept(&mut self) -> Result<Kept<'_>> {
         for (global, start) in &self.globals {
             let now = global.get(&mut self.store.as_context_mut());
-            // Calls start with the globals as the code module has them, so loading must have left them alone.
             if now.i32() != start.i32() || now.i64() != start.i64() {
                 bail!("loading changed a global of the interpreter: {start:?} to {now:?}");
             }
         }
-        Ok(encode(self.memory.data(&self.store)))
+        // The stack comes first in memory, which the guest's build made sure of, and nothing is on it now.
+        let stack = self.globals.first().and_then(|(_, value)| value.i32()).map_or(0, i32::cast_unsigned);
+        let start = stack - stack % CHUNK as u32;
+        let bytes = self.memory.data(&self.store).get(start as usize..);
+        Ok(Kept { start, bytes: bytes.ok_or_else(|| format_err!("the stack pointer is past the end of memory"))? })
     }
 }
 
-/// A module with one memory that holds these bytes.
-fn encode(bytes: &[u8]) -> Vec<u8> {
-    let mut memories = MemorySection::new();
-    let pages = bytes.len().div_ceil(PAGE) as u64;
-    memories.memory(MemoryType { minimum: pages, maximum: None, memory64: false, shared: false, page_size_log2: None });
-    let mut exports = ExportSection::new();
-    exports.export("memory", ExportKind::Memory, 0);
-    let mut data = DataSection::new();
-    let mut run: Option<(usize, usize)> = None;
-    let segment = |data: &mut DataSection, (start, end): (usize, usize)| {
-        if let (Ok(offset), Some(bytes)) = (u32::try_from(start), bytes.get(start..end)) {
-            data.active(0, &ConstExpr::i32_const(offset.cast_signed()), bytes.iter().copied());
+/// A memory to start from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept<'a> {
+    /// All before this is zero. A multiple of [`CHUNK`].
+    pub(crate) start: u32,
+    /// All after that.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Kept<'_> {
+    /// A module that has this memory and nothing else.
+    pub(crate) fn module(&self) -> Vec<u8> {
+        let mut memories = MemorySection::new();
+        let minimum = (self.start as usize + self.bytes.len()).div_ceil(PAGE) as u64;
+        memories.memory(MemoryType { minimum, maximum: None, memory64: false, shared: false, page_size_log2: None });
+        let mut exports = ExportSection::new();
+        exports.export("memory", ExportKind::Memory, 0);
+        // Megabytes: written at once, not by the encoder's iterators.
+        let runs = self.runs();
+        let mut data = Vec::with_capacity(runs.iter().map(|(_, bytes)| bytes.len() + CHUNK).sum());
+        runs.len().encode(&mut data);
+        for (offset, bytes) in runs {
+            const ACTIVE: u32 = 0;
+            ACTIVE.encode(&mut data);
+            ConstExpr::i32_const((self.start + offset).cast_signed()).encode(&mut data);
+            bytes.encode(&mut data);
         }
-    };
-    for (n, chunk) in bytes.chunks(CHUNK).enumerate() {
-        let start = n * CHUNK;
-        if chunk.iter().all(|byte| *byte == 0) {
-            if let Some(run) = run.take() {
-                segment(&mut data, run);
+        let mut module = Encoder::new();
+        module.section(&memories).section(&exports).section(&RawSection { id: SectionId::Data.into(), data: &data });
+        module.finish()
+    }
+
+    /// The runs of chunks that are not all zero: where each begins, from `start`, and its bytes.
+    pub(crate) fn runs(&self) -> Vec<(u32, &[u8])> {
+        const ZEROS: &[u8] = &[0; CHUNK];
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for (n, chunk) in self.bytes.chunks(CHUNK).enumerate() {
+            let at = n * CHUNK;
+            if ZEROS.starts_with(chunk) {
+                continue;
             }
-        } else {
-            run = Some((run.map_or(start, |(first, _)| first), start + chunk.len()));
+            match runs.last_mut() {
+                Some((_, end)) if *end == at => *end += chunk.len(),
+                _ => runs.push((at, at + chunk.len())),
+            }
         }
+        let run = |(from, to): (usize, usize)| Some((u32::try_from(from).ok()?, self.bytes.get(from..to)?));
+        runs.into_iter().filter_map(run).collect()
     }
-    if let Some(run) = run {
-        segment(&mut data, run);
-    }
-    let mut module = Encoder::new();
-    module.section(&memories).section(&exports).section(&data);
-    module.finish()
 }
 
-/// What Rust's standard library asks of WASI while a script is loaded: a fixed seed for its hash tables, a clock that
-/// stands still, no variables, and somewhere for its last words. All else is an import that ends the load.
+/// What the standard library needs while a script is loaded: a seed for its hash tables, a clock that stands still, and
+/// somewhere for its last words. All else is an import that ends the load.
 fn link_standard_library(linker: &mut Linker<Limits>) -> Result<()> {
-    const WASI: &str = "wasi_snapshot_preview1";
-    const SUCCESS: i32 = 0;
-    /// `errno.fault` of WASI 0.1: an address that is not in memory.
-    const FAULT: i32 = 21;
-    fn memory(caller: &mut wasmtime::Caller<'_, Limits>) -> Option<Memory> {
-        caller.get_export("memory").and_then(Extern::into_memory)
+    type Caller<'a> = wasmtime::Caller<'a, Limits>;
+    fn memory(caller: &mut Caller<'_>) -> Result<Memory> {
+        let memory = caller.get_export("memory").and_then(Extern::into_memory);
+        memory.ok_or_else(|| format_err!("the code exports no memory"))
     }
-    fn put(caller: &mut wasmtime::Caller<'_, Limits>, address: i32, bytes: &[u8]) -> i32 {
-        let written = memory(caller).map(|memory| memory.write(caller, address.cast_unsigned() as usize, bytes));
-        if matches!(written, Some(Ok(()))) { SUCCESS } else { FAULT }
-    }
-    linker.func_wrap(WASI, "random_get", |mut caller: wasmtime::Caller<'_, Limits>, address: i32, length: i32| {
-        /// More than any seed; the interpreter asks for 16.
-        const MAX: i32 = 1024;
-        put(&mut caller, address, &vec![0x5a; length.clamp(0, MAX) as usize])
+    linker.func_wrap("wasi:clocks/monotonic-clock@0.2.6", "now", || 0_i64)?;
+    linker.func_wrap("wasi:random/insecure-seed@0.2.6", "insecure-seed", |mut caller: Caller<'_>, out: i32| {
+        memory(&mut caller)?.write(&mut caller, out.cast_unsigned() as usize, &SEED.to_le_bytes())?;
+        Ok(())
     })?;
-    linker.func_wrap(
-        WASI,
-        "clock_time_get",
-        |mut caller: wasmtime::Caller<'_, Limits>, _: i32, _: i64, out: i32| {
-            put(&mut caller, out, &0_u64.to_le_bytes())
-        },
-    )?;
-    linker.func_wrap(
-        WASI,
-        "environ_sizes_get",
-        |mut caller: wasmtime::Caller<'_, Limits>, count: i32, size: i32| {
-            put(&mut caller, count, &[0; 4]) | put(&mut caller, size, &[0; 4])
-        },
-    )?;
-    linker.func_wrap(WASI, "environ_get", |_: i32, _: i32| SUCCESS)?;
-    linker.func_wrap(
-        WASI,
-        "fd_write",
-        |mut caller: wasmtime::Caller<'_, Limits>, _fd: i32, vectors: i32, count: i32, out: i32| -> i32 {
-            /// Bytes that are kept.
-            const MAX: usize = 8 << 10;
-            let Some(memory) = memory(&mut caller) else { return FAULT };
-            let (bytes, data) = memory.data_and_store_mut(&mut caller);
-            let reader = Reader { memory: bytes };
-            let mut total = 0_u32;
-            for n in 0..count.clamp(0, 64) {
-                let at = vectors.wrapping_add(n.wrapping_mul(8)).cast_unsigned();
-                let (Ok(address), Ok(length)) = (reader.word(at), reader.word(at.wrapping_add(4))) else {
-                    return FAULT;
-                };
-                let Ok(text) = reader.bytes(address, length) else { return FAULT };
-                let room = MAX.saturating_sub(data.last_words.len()).min(text.len());
-                data.last_words.extend_from_slice(text.get(..room).unwrap_or_default());
-                total = total.saturating_add(length);
-            }
-            put(&mut caller, out, &total.to_le_bytes())
-        },
-    )?;
+    linker.func_wrap("harness:sandbox/last-words@0.1.0", "write", |mut caller: Caller<'_>, at: i32, length: i32| {
+        let (memory, data) = memory(&mut caller)?.data_and_store_mut(&mut caller);
+        let reader = Reader { memory };
+        keep_last_words(&mut data.last_words, reader.bytes(at.cast_unsigned(), length.cast_unsigned())?);
+        Ok(())
+    })?;
     Ok(())
+}
+
+/// Appends what the interpreter says when it dies, as far as there is room.
+pub(crate) fn keep_last_words(words: &mut Vec<u8>, more: &[u8]) {
+    let room = MAX_LAST_WORDS.saturating_sub(words.len()).min(more.len());
+    words.extend_from_slice(more.get(..room).unwrap_or_default());
 }
 
 /// Reads values as the canonical ABI lays them out in memory.

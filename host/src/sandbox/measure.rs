@@ -162,6 +162,12 @@ macro_rules! first_is_the_subject {
 }
 first_is_the_subject!((String,), (String, String), (String, f64));
 
+impl Subject for (Vec<u8>,) {
+    fn subject(&self) -> String {
+        String::new()
+    }
+}
+
 impl Subject for (u32,) {
     fn subject(&self) -> String {
         self.0.to_string()

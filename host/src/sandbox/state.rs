@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
-use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
-use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
+use super::loader::SEED;
 use super::outcome::{HostCall, Usage};
 use crate::capability::cache::Cache;
 use crate::capability::clock::Clock;
@@ -22,13 +22,7 @@ use crate::policy::refusal::Refusal;
 
 /// Host calls that are recorded of a call; the others are only counted.
 pub const MAX_CALLS: usize = 1000;
-/// Bytes that the interpreter may write to its standard output and error together with what it says when it dies.
-const MAX_STDERR: usize = 8 << 10;
-/// What the interpreter's hash tables are seeded with: fuel must be the same on every run of a call.
-const SEED: &[u8] = b"harness";
-/// Bytes of a seed.
-const MAX_SEED: u64 = 1024;
-/// Instances, memories and tables of a component instance: the interpreter has five, one and two.
+/// Instances, memories and tables of a component instance: the interpreter has three, one and two.
 const MAX_PARTS: usize = 16;
 /// Elements of a table. The interpreter's own has some ten thousand.
 const MAX_TABLE: usize = 100_000;
@@ -71,6 +65,8 @@ pub(crate) struct State {
     pub(crate) refusal: Option<Refusal>,
     /// Whether memory was refused: what traps after that was over the limit.
     pub(crate) memory_refused: bool,
+    /// What the interpreter said when it died.
+    pub(crate) last_words: Vec<u8>,
     memory: u64,
     wasi: Option<Box<Wasi>>,
 }
@@ -79,7 +75,6 @@ pub(crate) struct State {
 struct Wasi {
     context: WasiCtx,
     table: ResourceTable,
-    stderr: MemoryOutputPipe,
 }
 
 impl State {
@@ -93,14 +88,10 @@ impl State {
             calls: Vec::new(),
             refusal: None,
             memory_refused: false,
+            last_words: Vec::new(),
             memory: 0,
             wasi: None,
         }
-    }
-
-    /// What the interpreter wrote to standard error, which is what it says when it dies.
-    pub(crate) fn stderr(&self) -> Vec<u8> {
-        self.wasi.as_ref().map(|wasi| wasi.stderr.contents().to_vec()).unwrap_or_default()
     }
 }
 
@@ -108,17 +99,9 @@ impl WasiView for State {
     /// Made when the interpreter first asks, which in an ordinary call it does not.
     fn ctx(&mut self) -> WasiCtxView<'_> {
         let wasi = self.wasi.get_or_insert_with(|| {
-            let stderr = MemoryOutputPipe::new(MAX_STDERR);
             // The builder starts with nothing: no folder, argument, variable or socket, and an empty standard input.
-            let context = WasiCtxBuilder::new()
-                .stdout(stderr.clone())
-                .stderr(stderr.clone())
-                .wall_clock(Fixed)
-                .monotonic_clock(Fixed)
-                .secure_random(wasmtime_wasi::Deterministic::new(SEED.to_vec()))
-                .max_random_size(MAX_SEED)
-                .build();
-            Box::new(Wasi { context, table: ResourceTable::new(), stderr })
+            let context = WasiCtxBuilder::new().monotonic_clock(Fixed).insecure_random_seed(SEED).build();
+            Box::new(Wasi { context, table: ResourceTable::new() })
         });
         WasiCtxView { ctx: &mut wasi.context, table: &mut wasi.table }
     }
@@ -126,16 +109,6 @@ impl WasiView for State {
 
 /// A clock that stands still: what the interpreter itself would measure must not change what a script does.
 struct Fixed;
-
-impl HostWallClock for Fixed {
-    fn resolution(&self) -> std::time::Duration {
-        std::time::Duration::from_nanos(1)
-    }
-
-    fn now(&self) -> std::time::Duration {
-        std::time::Duration::ZERO
-    }
-}
 
 impl HostMonotonicClock for Fixed {
     fn resolution(&self) -> u64 {

@@ -12,6 +12,9 @@ pub(crate) enum Stop {
     /// More bytes than an import takes.
     #[error("more than {cap} bytes were given to `{}.{}`", import.path().0, import.path().1)]
     TooMuchGiven { import: Import, cap: u64 },
+    /// More bytes than an import gives back: a fault of the host, which has let more through than its own cap.
+    #[error("`{}.{}` gave back more than its {cap} bytes", import.path().0, import.path().1)]
+    TooMuchGivenBack { import: Import, cap: u64 },
     /// A function that this role has not got.
     #[error("`{}.{}` is not there for a {}", import.path().0, import.path().1, role.name())]
     NotLinked { import: Import, role: Role },
