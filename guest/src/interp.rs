@@ -55,8 +55,8 @@ const EVALUATOR: usize = 1_000_000;
 /// What else a load of a script of a few hundred lines takes of it.
 const SLACK: usize = 512 << 10;
 
-/// Sees to it that so much of the heap is free in one piece. The evaluator's stack is then there in every call: to grow the memory by that, and to shrink it again after the call, is more work for the host than a small
-/// script is.
+/// Sees to it that so much of the heap is free in one piece. The evaluator's stack is then there in every call: to grow
+/// the memory by that, and to shrink it again after the call, is more work for the host than a small script is.
 fn make_room(bytes: usize) {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(bytes)));
 }

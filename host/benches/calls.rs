@@ -14,6 +14,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use harness::artifact::policy::ProjectPolicy;
@@ -81,12 +82,15 @@ fn main() {
     let interpreting = interpreting(&bench, &runtime);
     let throughput: Vec<Value> =
         [1, 32, 320].into_iter().map(|in_flight| throughput(&bench, &small, in_flight)).collect();
+    let best = throughput.iter().filter_map(|row| row["calls_a_second"].as_f64()).fold(0.0, f64::max);
+    let open_loop: Vec<Value> = [0.5, 0.8].into_iter().map(|part| open_loop(&bench, &small, best * part)).collect();
     let memory = memory(&bench);
     let result = json!({
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "rows": rows.iter().map(|row| row.json(f)).collect::<Vec<_>>(),
         "interpreting": interpreting,
         "throughput": throughput,
+        "open_loop": open_loop,
         "memory": memory,
     });
     let out = target().join("bench");
@@ -234,6 +238,48 @@ fn throughput(bench: &Bench, image: &Image, in_flight: usize) -> Value {
         "{in_flight:>4} in flight: {a_second:>8.0} calls a second on {cores} cores, each p50 {p50:.1} µs, p99 {p99:.1} µs"
     );
     json!({"in_flight": in_flight, "calls_a_second": a_second, "p50_us": p50, "p99_us": p99})
+}
+
+/// Calls that come at a rate whatever becomes of those before them, so that a stall is not hidden: each is timed from
+/// when it was due, not from when it began.
+fn open_loop(bench: &Bench, image: &Image, rate: f64) -> Value {
+    const TIME: Duration = Duration::from_secs(3);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(cores).enable_all().build().unwrap();
+    let (in_flight, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let times = runtime.block_on(async {
+        let start = Instant::now();
+        let mut calls = Vec::new();
+        let mut next = 0_u32;
+        while start.elapsed() < TIME {
+            // The timer is coarser than the rate: all that has become due is started at once.
+            while Duration::from_secs_f64(f64::from(next) / rate) <= start.elapsed() {
+                let due = start + Duration::from_secs_f64(f64::from(next) / rate);
+                next += 1;
+                let (sandbox, context, image) = (bench.sandbox.clone(), bench.context.clone(), image.clone());
+                let (in_flight, most) = (in_flight.clone(), most.clone());
+                calls.push(tokio::spawn(async move {
+                    most.fetch_max(in_flight.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    let report = sandbox.run(&image, context, Limits::default(), SMALL_ARGS).await;
+                    assert!(matches!(report.outcome, Outcome::Completed(_)), "{:?}", report.outcome);
+                    in_flight.fetch_sub(1, Ordering::Relaxed);
+                    due.elapsed()
+                }));
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let mut times = Vec::new();
+        for call in calls {
+            times.push(call.await.unwrap());
+        }
+        times
+    });
+    let samples = Samples::of("open loop", times);
+    let (p50, p99, most) = (samples.median(), samples.percentile(0.99), most.load(Ordering::Relaxed));
+    println!(
+        "open loop, {rate:>6.0} calls a second: p50 {p50:.0} µs, p99 {p99:.0} µs from when due, at most {most} begun"
+    );
+    json!({"calls_a_second": rate, "p50_us": p50, "p99_us": p99, "most_in_flight": most})
 }
 
 /// Private memory of a call that goes on, and of a script that waits to be called.
