@@ -125,8 +125,6 @@ impl Reencode for Seal {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
-
     use super::*;
 
     fn sealed(text: &str) -> Result<String> {

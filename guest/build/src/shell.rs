@@ -82,6 +82,9 @@ struct Shell<'a> {
     linked: Option<Linked>,
 }
 
+/// Name, kind and index of what a core instance exports.
+type Export<'a> = (&'a str, ExportKind, u32);
+
 /// Indices of what has been linked.
 struct Linked {
     code: u32,
@@ -232,7 +235,7 @@ impl<'a> Shell<'a> {
 
         // Each import, linked, and an instance for each module that the code knows them by.
         let mut canonical = CanonicalFunctionSection::new();
-        let mut modules: Vec<(&str, Vec<(&str, ExportKind, u32)>)> = Vec::new();
+        let mut modules: Vec<(&str, Vec<Export<'_>>)> = Vec::new();
         for (module, name, _) in &program.imports {
             let instance = self.instances.iter().position(|imported| imported == module);
             let function = self
