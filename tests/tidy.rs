@@ -142,3 +142,12 @@ fn the_readme_tells_the_limits() {
         assert_eq!(cell, value.to_string(), "{name}");
     }
 }
+
+/// What the host refuses to read, git would show out of its history: the tool that runs git leaves out the same names.
+#[test]
+fn git_leaves_out_the_names_that_no_tool_may_read() {
+    let tool = std::fs::read_to_string(root().join(".harness/tools/git_command.md")).unwrap();
+    let list = tool.split("SENSITIVE = [").nth(1).unwrap().split(']').next().unwrap();
+    let names: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+    assert_eq!(names, harness::policy::path::protected::SENSITIVE);
+}

@@ -267,10 +267,14 @@ fn repository_with_a_trap(trap: &Trap) -> Project {
     for (key, value) in trap.config {
         project.git(&["config", key, &value.replace("TRAP", program.to_str().unwrap())]);
     }
-    // Looks changed, so that git reads it again and writes down that it is not.
-    let same = std::fs::File::options().write(true).open(project.at("same.txt")).unwrap();
-    same.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+    looks_changed(&project, 1_000_000_000);
     project
+}
+
+/// Makes a file look changed, so that git reads it again and writes down that it is not.
+fn looks_changed(project: &Project, seconds: u64) {
+    let same = std::fs::File::options().write(true).open(project.at("same.txt")).unwrap();
+    same.set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
 }
 
 /// Whether the program ran.
@@ -304,6 +308,7 @@ fn no_configuration_starts_a_program() {
         let result = call(&project, "show", &["lost"]);
         assert!(result["error"].is_string() && !sprung(&project), "{:?}: {result}", trap.config);
         // The control: without the tool's care, it does.
+        looks_changed(&project, 1_000_000_001);
         plain_git(&project, trap.sprung_by);
         assert!(sprung(&project), "{:?} {:?} is no trap", trap.config, trap.sprung_by);
     }
