@@ -68,7 +68,7 @@ fn main() {
             ("tool call, no I/O", &mut || runtime.block_on(bench.call(&small, SMALL_ARGS))),
             ("tool call with one fs.read of 1 KiB", &mut || runtime.block_on(bench.call(&read, "{}"))),
         ],
-        40,
+        80,
         250,
     );
     let f = rows.first().map_or(f64::NAN, Samples::median);
