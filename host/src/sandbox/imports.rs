@@ -15,6 +15,7 @@ use super::outcome::HostCall;
 use super::price::Import;
 use super::state::{MAX_CALLS, State};
 use super::stop::Stop;
+use super::wasi;
 use crate::capability::{cache, clock, env, exec, fs, http, log, metrics, random};
 use crate::policy::layer::Service;
 use crate::policy::refusal::Refusal;
@@ -26,7 +27,7 @@ pub enum Role {
     Tool,
     /// `handle` of a hook: no command, nothing that changes a file.
     Hook,
-    /// `when` of a hook: nothing but its last words.
+    /// `when` of a hook: nothing but what the interpreter itself needs.
     Predicate,
 }
 
@@ -57,7 +58,9 @@ impl Role {
                     | Import::FsCopy
                     | Import::FsMove
             ),
-            Self::Predicate => import == Import::LastWordsWrite,
+            Self::Predicate => {
+                matches!(import, Import::LastWordsWrite | Import::MonotonicNow | Import::InsecureSeed)
+            }
         }
     }
 }
@@ -74,7 +77,6 @@ pub(crate) fn linker(
     let mut linker = Linker::new(engine);
     linker.root().module(CODE, code)?;
     linker.root().module(MEMORY, memory)?;
-    super::wasi::link(&mut linker)?;
     for import in Import::ALL {
         if role.may(*import) {
             define(&mut linker, *import)?;
@@ -97,9 +99,13 @@ fn refuse(linker: &mut Linker<State>, shell: &Component, import: Import, role: R
     linker.instance(&name)?.func_new(function, move |_, _, _, _| Err(Stop::NotLinked { import, role }.into()))
 }
 
-/// The package and version of the contract.
+/// An interface with its package and version.
 fn interface_name(interface: &str) -> String {
-    format!("harness:sandbox/{interface}@0.1.0")
+    match interface {
+        "monotonic-clock" => "wasi:clocks/monotonic-clock@0.2.6".to_owned(),
+        "insecure-seed" => "wasi:random/insecure-seed@0.2.6".to_owned(),
+        ours => format!("harness:sandbox/{ours}@0.1.0"),
+    }
 }
 
 fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
@@ -107,6 +113,8 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
     let mut instance = linker.instance(&interface_name(interface))?;
     let it = &mut instance;
     match import {
+        Import::MonotonicNow => sync(it, import, |state, (): ()| wasi::now(state)),
+        Import::InsecureSeed => sync(it, import, |state, (): ()| wasi::seed(state)),
         Import::LastWordsWrite => sync(it, import, |state, (bytes,): (Vec<u8>,)| {
             keep_last_words(&mut state.last_words, &bytes);
         }),

@@ -92,6 +92,22 @@ impl Answer for () {
     }
 }
 
+/// What WASI answers, which never fails.
+macro_rules! plain {
+    ($($ty:ty),*) => {
+        $(impl Answer for $ty {
+            type Returned = (Self,);
+            fn returned(self) -> (Self,) {
+                (self,)
+            }
+            fn denial(&self) -> Option<&Denial> {
+                None
+            }
+        })*
+    };
+}
+plain!(u64, (u64, u64));
+
 impl<T: Measure, E: MayDeny> Measure for Result<T, E> {
     fn bytes(&self) -> u64 {
         self.as_ref().map_or(0, Measure::bytes)

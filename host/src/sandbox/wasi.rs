@@ -4,20 +4,22 @@
 //! stands still: what a script does must not hang on them. There is no way to an argument, a variable, a folder, a
 //! stream or a socket, because nothing that would give one is linked.
 
-use wasmtime::Result;
-use wasmtime::component::Linker;
-use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView};
-use wasmtime_wasi::p2::bindings::{clocks, random};
-use wasmtime_wasi::random::{WasiRandom, WasiRandomView};
+use wasmtime_wasi::clocks::WasiClocksView;
+use wasmtime_wasi::p2::bindings::clocks::monotonic_clock::Host as _;
+use wasmtime_wasi::p2::bindings::random::insecure_seed::Host as _;
+use wasmtime_wasi::random::WasiRandomView;
 
 use super::state::State;
 
 /// What the interpreter may import of WASI, exactly; a test fails on one more or one less.
 pub const INTERFACES: &[&str] = &["wasi:clocks/monotonic-clock", "wasi:random/insecure-seed"];
 
-/// Links the interfaces above.
-pub(crate) fn link(linker: &mut Linker<State>) -> Result<()> {
-    clocks::monotonic_clock::add_to_linker::<State, WasiClocks>(linker, State::clocks)?;
-    random::insecure_seed::add_to_linker::<State, WasiRandom>(linker, State::random)?;
-    Ok(())
+/// Nanoseconds on the clock that stands still.
+pub(crate) fn now(state: &mut State) -> u64 {
+    state.clocks().now().unwrap_or(0)
+}
+
+/// The seed of the interpreter's hash tables.
+pub(crate) fn seed(state: &mut State) -> (u64, u64) {
+    state.random().insecure_seed().unwrap_or((0, 0))
 }
