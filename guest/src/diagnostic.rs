@@ -1,11 +1,13 @@
 //! Errors as data: what happened, where in the artifact's file, and the calls that led there.
 
 use std::fmt;
+use std::rc::Rc;
 
 use starlark::ErrorKind;
 use starlark::codemap::FileSpan;
 
 use crate::bindings::exports::harness::sandbox::script::{Failure, FailureKind, Frame, Predicate, Source};
+use crate::coverage::Marks;
 
 /// More frames than this are cut from the middle of a stack.
 const MAX_FRAMES: usize = 64;
@@ -36,6 +38,8 @@ pub(crate) struct Place {
     skipped: u32,
     /// Lines of the text.
     lines: u32,
+    /// What was put into the text before it was compiled, if its lines are counted.
+    marks: Option<Rc<Marks>>,
 }
 
 impl Place {
@@ -48,6 +52,7 @@ impl Place {
             every_line: true,
             skipped: 0,
             lines: count_lines(&source.text),
+            marks: None,
         }
     }
 
@@ -60,12 +65,18 @@ impl Place {
             every_line: false,
             skipped,
             lines: count_lines(&predicate.text),
+            marks: None,
         }
     }
 
     /// The place of nothing in particular.
     pub(crate) fn nowhere() -> Self {
-        Self { file: String::new(), first_line: 1, indent: 0, every_line: false, skipped: 0, lines: 1 }
+        Self { file: String::new(), first_line: 1, indent: 0, every_line: false, skipped: 0, lines: 1, marks: None }
+    }
+
+    /// The same place, for spans of the text with these marks in it.
+    pub(crate) fn with_marks(self, marks: Marks) -> Self {
+        Self { marks: Some(Rc::new(marks)), ..self }
     }
 
     /// Where the text begins: line and column in the file, from 1.
@@ -74,8 +85,11 @@ impl Place {
     }
 
     /// Line and column in the file, from 1, and never behind the text's last line.
-    fn position(&self, span: &FileSpan) -> (u32, u32) {
-        let begin = span.resolve_span().begin;
+    pub(crate) fn position(&self, span: &FileSpan) -> (u32, u32) {
+        let begin = match &self.marks {
+            Some(marks) => marks.written(span).resolve_span().begin,
+            None => span.resolve_span().begin,
+        };
         let line = u32::try_from(begin.line).unwrap_or(0).saturating_sub(self.skipped);
         let column = u32::try_from(begin.column).unwrap_or(0).saturating_add(1);
         let shift = if line == 0 || self.every_line { self.indent } else { 0 };

@@ -10,6 +10,7 @@ mod cache;
 mod crypto;
 pub(crate) mod decision;
 mod env;
+mod events;
 mod exec;
 mod fs;
 mod hash;
@@ -17,6 +18,7 @@ mod http;
 mod json;
 mod log;
 mod math;
+mod meta;
 mod metrics;
 mod random;
 mod re;
@@ -29,17 +31,29 @@ mod uuid;
 mod validate;
 
 use starlark::environment::{Globals, GlobalsBuilder, LibraryExtension};
+use starlark::values::Value;
 
 pub(crate) use set::Set;
 
+use crate::{coverage, value};
+
 /// All built-ins of `run` and `handle`.
 pub(crate) fn build() -> Globals {
+    builder().build()
+}
+
+/// The same, and what a script calls whose lines are counted.
+pub(crate) fn build_for_coverage() -> Globals {
+    builder().with(coverage::register).build()
+}
+
+fn builder() -> GlobalsBuilder {
     let mut builder = GlobalsBuilder::standard();
     LibraryExtension::Print.add(&mut builder);
     for register in ALL {
         register(&mut builder);
     }
-    builder.build()
+    builder
 }
 
 const ALL: &[fn(&mut GlobalsBuilder)] = &[
@@ -49,6 +63,7 @@ const ALL: &[fn(&mut GlobalsBuilder)] = &[
     crypto::register,
     decision::register,
     env::register,
+    events::register,
     exec::register,
     fs::register,
     hash::register,
@@ -56,6 +71,7 @@ const ALL: &[fn(&mut GlobalsBuilder)] = &[
     json::register,
     log::register,
     math::register,
+    meta::register,
     metrics::register,
     random::register,
     re::register,
@@ -81,6 +97,11 @@ fn import<T, E: ImportError>(builtin: &str, answer: Result<T, E>) -> anyhow::Res
         let text = format!("{builtin}: {text}");
         if denied { anyhow::Error::new(crate::diagnostic::Denied(text)) } else { anyhow::Error::msg(text) }
     })
+}
+
+/// An argument as JSON. An error names the built-in and the argument.
+fn told(builtin: &str, argument: &str, value: Value<'_>) -> anyhow::Result<serde_json::Value> {
+    value::to_json(value).map_err(|error| anyhow::anyhow!("{builtin}: {argument}: {error:#}"))
 }
 
 /// Implements [`ImportError`] for an interface whose only error is a refusal.

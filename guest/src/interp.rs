@@ -17,7 +17,7 @@ use crate::bindings::harness::sandbox::log;
 use crate::diagnostic::{Place, failure, failure_at};
 use crate::dialect::{self, DIALECT, MAX_CALL_DEPTH};
 use crate::phase::{self, Needs, Phase};
-use crate::{globals, value};
+use crate::{coverage, globals, value};
 
 /// A script that was loaded.
 struct Loaded {
@@ -43,6 +43,7 @@ pub(crate) fn prepare() {
         indent: 0,
         entry: Entry::Tool,
         predicate: None,
+        coverage: false,
     };
     let _ = load(&warm_up);
     LOADED.take();
@@ -64,8 +65,8 @@ fn make_room(bytes: usize) {
 /// Parses a script, checks its dialect, runs its top level and freezes what that made.
 pub(crate) fn load(source: &Source) -> Result<(), Failure> {
     phase::enter(Phase::Loading);
-    let place = Place::of_script(source);
-    let module = load_module(&place, &source.text, &built_ins())?;
+    coverage::stop();
+    let (place, module) = load_script(source)?;
     let when = source.predicate.as_ref().map(|predicate| load_predicate(&source.file, predicate)).transpose()?;
     let entry = match source.entry {
         Entry::Tool => "run",
@@ -83,6 +84,12 @@ pub(crate) fn load(source: &Source) -> Result<(), Failure> {
 
 /// Calls `run(args)`.
 pub(crate) fn run(args: &str) -> Result<String, Failure> {
+    let result = call_run(args);
+    coverage::tell();
+    result
+}
+
+fn call_run(args: &str) -> Result<String, Failure> {
     with_loaded(|loaded| {
         phase::enter(Phase::Tool);
         loaded.call(&[args], |result, _| json_text(result))
@@ -91,6 +98,12 @@ pub(crate) fn run(args: &str) -> Result<String, Failure> {
 
 /// Calls `handle(event, payload)` and gives back a decision.
 pub(crate) fn handle(event: &str, payload: &str) -> Result<String, Failure> {
+    let result = call_handle(event, payload);
+    coverage::tell();
+    result
+}
+
+fn call_handle(event: &str, payload: &str) -> Result<String, Failure> {
     with_loaded(|loaded| {
         phase::enter(Phase::Hook);
         let event = serde_json::Value::from(event).to_string();
@@ -98,7 +111,7 @@ pub(crate) fn handle(event: &str, payload: &str) -> Result<String, Failure> {
     })
 }
 
-/// Evaluates `when`.
+/// Evaluates `when`. The same instance may be asked for `handle` after it.
 pub(crate) fn matches(event: &str, payload: &str) -> Result<bool, Failure> {
     with_loaded(|loaded| {
         let Some((place, when)) = &loaded.when else { return Ok(true) };
@@ -161,11 +174,29 @@ fn call<R>(
     })
 }
 
-fn load_module(place: &Place, text: &str, globals: &Globals) -> Result<FrozenModule, Failure> {
+/// The script's module, and the place that the module's spans are to be told with.
+fn load_script(source: &Source) -> Result<(Place, FrozenModule), Failure> {
+    let place = Place::of_script(source);
+    let ast = parse(&place, &source.text)?;
+    let measured = if source.coverage { coverage::start(&ast, &place) } else { None };
+    let (place, ast, globals) = match measured {
+        Some((marked, marks)) => (place.with_marks(marks), marked, globals::build_for_coverage()),
+        None => (place, ast, built_ins()),
+    };
+    let module = evaluate(&place, ast, &globals)?;
+    Ok((place, module))
+}
+
+fn parse(place: &Place, text: &str) -> Result<AstModule, Failure> {
     let ast = AstModule::parse(&place.file, text.to_owned(), &DIALECT).map_err(|e| failure(&e, place))?;
     dialect::check(&ast).map_err(|rejected| {
         failure_at(FailureKind::Syntax, rejected.message, place, Some(&ast.file_span(rejected.span)))
     })?;
+    Ok(ast)
+}
+
+/// Runs a top level and freezes what that made.
+fn evaluate(place: &Place, ast: AstModule, globals: &Globals) -> Result<FrozenModule, Failure> {
     Module::with_temp_heap(|module| {
         {
             let mut evaluator = Evaluator::new(&module);
@@ -190,7 +221,7 @@ fn load_predicate(file: &str, predicate: &Predicate) -> Result<(Place, OwnedFroz
     }
     let place = Place::of_expression(file, predicate, LINES_BEFORE_EXPRESSION);
     let text = format!("def when(event, payload):\n return (\n{}\n )\n", predicate.text);
-    let module = load_module(&place, &text, &Globals::standard())?;
+    let module = evaluate(&place, parse(&place, &text)?, &Globals::standard())?;
     let when = module.get("when").map_err(|e| failure_at(FailureKind::Syntax, e.to_string(), &place, None))?;
     Ok((place, when))
 }
@@ -204,8 +235,9 @@ fn is_expression(statement: &starlark_syntax::syntax::ast::AstStmt) -> bool {
 }
 
 fn configure(evaluator: &mut Evaluator<'_, '_, '_>) {
-    // Fails only when it was set before.
-    let _ = evaluator.set_max_callstack_size(MAX_CALL_DEPTH);
+    // One more for the function that notes a line, so that a script gets as deep as it does without. Fails only when it
+    // was set before.
+    let _ = evaluator.set_max_callstack_size(MAX_CALL_DEPTH + usize::from(coverage::is_on()));
     evaluator.set_print_handler(&Printed);
 }
 
@@ -227,3 +259,6 @@ fn built_ins() -> Globals {
 fn json_text(result: Value<'_>) -> anyhow::Result<String> {
     Ok(value::to_json(result)?.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,11 +9,13 @@
 //! - [`globals`]: the built-ins, one file for each namespace
 //! - [`value`]: JSON to Starlark and back
 //! - [`diagnostic`]: errors as data, with positions in the artifact's file
+//! - [`coverage`]: which lines of a script were reached, for `harness test`
 //! - [`phase`]: what is running now, and what may be called then
 //! - `system`: what the standard library asks of WASI 0.1, answered in here
 
 #![expect(unsafe_code, reason = "the generated bindings, and what is derived for the interpreter's values")]
 
+mod coverage;
 mod diagnostic;
 mod dialect;
 mod globals;
