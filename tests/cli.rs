@@ -8,6 +8,14 @@
 //! - `wrong`: input that cannot be used
 //! - `limits`: what ends a call, and what must not
 //! - `grants`: each capability granted, not granted, and granted for something else
+//! - `artifacts`: the format of artifacts, and what each is granted
+//! - `listings`: what is there, told; names that are replaced, taken twice, or refer to nothing
+//! - `meta`: what a run adds to itself, and tools that call tools
+//! - `hooks`: which hooks an event is for, their order, and what their decisions come to
+//! - `hooks_events`: every event of the catalogue, `fire`, and events that scripts emit
+//! - `hooks_failing`: hooks that fail
+//! - `hooks_guards`: what hooks may use to decide, and guards as a project would write them
+//! - `hooks_pipeline`: hooks around the call of a tool
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,14 +27,30 @@
 
 #[path = "cli/arguments.rs"]
 mod arguments;
+#[path = "cli/artifacts.rs"]
+mod artifacts;
 #[path = "cli/call.rs"]
 mod call;
 #[path = "cli/commands.rs"]
 mod commands;
 #[path = "cli/grants.rs"]
 mod grants;
+#[path = "cli/hooks.rs"]
+mod hooks;
+#[path = "cli/hooks_events.rs"]
+mod hooks_events;
+#[path = "cli/hooks_failing.rs"]
+mod hooks_failing;
+#[path = "cli/hooks_guards.rs"]
+mod hooks_guards;
+#[path = "cli/hooks_pipeline.rs"]
+mod hooks_pipeline;
 #[path = "cli/limits.rs"]
 mod limits;
+#[path = "cli/listings.rs"]
+mod listings;
+#[path = "cli/meta.rs"]
+mod meta;
 #[path = "cli/project.rs"]
 mod project;
 #[path = "cli/terminal.rs"]

@@ -113,6 +113,7 @@ impl Bench {
             grant: Arc::new(grant),
             workspace: Arc::new(Workspace::open(folder).unwrap()),
             session: Arc::new(Session::default()),
+            reentry: None,
         };
         Self { sandbox, context }
     }
@@ -125,6 +126,7 @@ impl Bench {
             indent: 0,
             entry: Entry::Tool,
             predicate: None,
+            coverage: false,
         };
         self.sandbox.load(&source).unwrap()
     }

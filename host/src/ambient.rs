@@ -65,6 +65,11 @@ pub(crate) fn real_path(path: &std::path::Path) -> std::io::Result<std::path::Pa
     std::fs::canonicalize(path)
 }
 
+/// Whether a path of the project's own configuration is a folder, links followed.
+pub(crate) fn is_folder(path: &std::path::Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|facts| facts.is_dir())
+}
+
 /// Whether a path, links followed, is a file that this process may execute.
 pub(crate) fn is_executable(path: &std::path::Path) -> bool {
     std::fs::metadata(path).is_ok_and(|facts| facts.is_file())
@@ -87,4 +92,57 @@ pub fn landlock_version() -> Option<u32> {
     // What the kernel was started with says whether it is on.
     let modules = std::fs::read_to_string("/sys/kernel/security/lsm").ok()?;
     modules.split(',').any(|name| name.trim() == "landlock").then_some(1)
+}
+
+/// A folder of its own that goes away with everything in it.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    folder: tempfile::TempDir,
+    inside: cap_std::fs::Dir,
+}
+
+/// Files that are read back of a scratch folder at most.
+const MAX_SCRATCH_FILES: usize = 1_000;
+
+impl Scratch {
+    /// A folder with these files, by path below it. A path cannot lead out of it.
+    pub(crate) fn new(files: &[(String, String)]) -> std::io::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let inside = cap_std::fs::Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority())?;
+        for (path, text) in files {
+            if let Some(parent) = std::path::Path::new(path).parent()
+                && !parent.as_os_str().is_empty()
+            {
+                inside.create_dir_all(parent)?;
+            }
+            inside.write(path, text)?;
+        }
+        Ok(Self { folder, inside })
+    }
+
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// Its files by path, sorted; those that are not text are shown as such. Links are not followed.
+    pub(crate) fn files(&self) -> std::io::Result<std::collections::BTreeMap<String, String>> {
+        let mut files = std::collections::BTreeMap::new();
+        let mut folders = vec![String::new()];
+        while let Some(folder) = folders.pop() {
+            let shown = if folder.is_empty() { "." } else { folder.as_str() };
+            for entry in self.inside.read_dir(shown)? {
+                let entry = entry?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                let kind = entry.file_type()?;
+                if kind.is_dir() {
+                    folders.push(path);
+                } else if kind.is_file() && files.len() < MAX_SCRATCH_FILES {
+                    let text = self.inside.read(&path)?;
+                    files.insert(path, String::from_utf8(text).unwrap_or_else(|_| "(not text)".to_owned()));
+                }
+            }
+        }
+        Ok(files)
+    }
 }

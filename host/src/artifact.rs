@@ -7,20 +7,29 @@
 //! 2. [`yaml`] makes a tree of the YAML in which every value knows its line and column;
 //! 3. `decode` turns nodes into typed values and collects a [`diagnostic`] for each that does not fit, so that a
 //!    file's errors come all at once;
-//! 4. [`tool`], [`hook`] and [`policy`] say which keys there are.
+//! 4. [`tool`], [`hook`], [`agent`], [`bundle`] and [`policy`] say which keys there are; [`cases`] those of `tests:`.
 //!
 //! [`arguments`] checks a call against what a tool declares. [`escape`] makes any text fit for a terminal.
 
+pub mod agent;
 pub mod arguments;
+pub mod bundle;
+pub mod cases;
 mod decode;
 pub mod diagnostic;
 pub mod escape;
+pub mod event;
 pub mod frontmatter;
 pub mod hook;
+mod json;
+pub mod lint;
+pub mod located;
 pub mod policy;
+pub mod schema;
 pub mod script;
 pub mod suggest;
 pub mod tool;
+pub mod when;
 pub mod yaml;
 
 #[cfg(test)]

@@ -3,11 +3,15 @@
 
 pub mod cache;
 pub mod clock;
+pub mod coverage;
 pub mod denial;
 pub mod env;
+pub mod events;
 pub mod exec;
 pub mod fs;
 pub mod http;
 pub mod log;
+pub mod meta;
 pub mod metrics;
 pub mod random;
+pub mod reentry;

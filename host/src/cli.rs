@@ -1,14 +1,22 @@
 //! `harness`: arguments, one file a command, printing, exit codes.
 
+mod agents;
 mod args;
 mod call;
 mod completions;
 mod doctor;
 mod exit;
+mod fire;
+mod grant;
+mod hooks;
 mod init;
+mod input;
+mod inspect;
 mod printer;
 mod progress;
 mod project;
+mod schema;
+mod test;
 mod tools;
 mod validate;
 
@@ -39,6 +47,12 @@ fn run(arguments: Arguments, printer: &Printer) -> Exit {
     let Arguments { project, command, .. } = arguments;
     match command {
         Command::Call(command) => call::run(&command, &project, printer),
+        Command::Fire(command) => fire::run(&command, &project, printer),
+        Command::Test(command) => test::run(&command, &project, printer),
+        Command::Hooks(command) => hooks::run(&command, &project, printer),
+        Command::Agents(command) => agents::run(&command, &project, printer),
+        Command::Inspect(command) => inspect::run(&command, &project, printer),
+        Command::Schema(command) => schema::run(&command, printer),
         Command::Tools(command) => tools::run(&command, &project, printer),
         Command::Validate(command) => validate::run(&command, &project, printer),
         Command::Doctor(command) => doctor::run(&command, &project, printer),

@@ -1,52 +1,69 @@
-//! One call, from a name to an outcome: the only way in, for every caller.
+//! Calls of tools and events for hooks: the only way in, for every caller.
 //!
-//! Resolve the name, check the arguments, run the tool in an instance of its own with its own grant, give back the
-//! result as a model gets it.
+//! A [`Project`] is opened once and shared by all threads. Calls belong to a [`Run`], which holds what they share and may
+//! narrow what they are granted. A call goes through the six steps of [`pipeline`], an event through the five of
+//! [`chain`].
 //!
 //! ```no_run
 //! use std::path::Path;
-//! use std::sync::Arc;
 //!
-//! use harness::dispatch::{Options, Project};
-//! use harness::sandbox::outcome::Outcome;
-//! use harness::sandbox::state::Session;
+//! use harness::artifact::event::Event;
+//! use harness::artifact::policy::layer;
+//! use harness::dispatch::{Options, Project, Run};
+//! use serde_json::json;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let project = Project::open(Path::new("."), &Options::default())?;
-//! let session = Arc::new(Session::default());
-//! let report = project.call("word_count", serde_json::json!({"path": "README.md"}), &session).await?;
-//! match report.outcome {
-//!     Outcome::Completed(output) => println!("{}", output.content),
-//!     other => println!("{}", other.name()),
-//! }
-//! println!("{} units of fuel", report.usage.fuel);
+//! let project = Project::open(Path::new("."), Options::default())?;
+//!
+//! // A caller that may read `docs` and nothing else, whatever the project's policy grants.
+//! let (own, _) = layer::parse("caller", "fs: { read: [docs] }");
+//! let run = Run::narrowed(own.into_iter().collect());
+//!
+//! let report = project.call("word_count", json!({"path": "docs/guide.md"}), &run).await?;
+//! println!("{}: {}", report.outcome.name(), report.content);
+//! println!("{} units of fuel, its hooks included", report.total().fuel);
+//!
+//! let fired = project.fire(&Event::SessionEnd, json!(null), &run).await;
+//! println!("{:?}", fired.decision);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and tells what is wrong.
 
+mod added;
+pub mod chain;
 mod content;
+mod loaded;
+pub mod native;
+pub mod payload;
+pub mod pipeline;
+mod reentry;
+mod run;
+pub mod testing;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value as Json;
 
+pub use chain::{Decision, Dispatch, HookRun, Verdict};
 pub use content::ToolOutput;
+pub use loaded::{Loaded, Unloadable};
+pub use native::NativeTool;
+pub use pipeline::{Call, CallError, CallReport};
+pub use reentry::Nested;
+pub use run::Run;
 
-use crate::artifact::arguments::ArgumentError;
-use crate::artifact::hook::Hook;
+use self::chain::Place;
+use crate::artifact::event::Event;
 use crate::artifact::policy::ProjectPolicy;
 use crate::artifact::tool::Tool;
 use crate::capability::fs::Workspace;
 use crate::policy::grant::Grant;
-use crate::policy::limits::Limits;
-use crate::policy::refusal::Refusal;
-use crate::registry::{Registry, UnknownTool};
-use crate::sandbox::engine::{Image, Sandbox, ScriptError, Settings};
-use crate::sandbox::outcome::{Entry, Failure, Outcome, Predicate, Report, Source};
-use crate::sandbox::state::{Context, Session};
+use crate::policy::path::{PathPattern, WorkspacePath};
+use crate::registry::Registry;
+use crate::sandbox::engine::{Sandbox, Settings};
 
 /// How to open a project.
 #[derive(Debug, Clone)]
@@ -55,24 +72,25 @@ pub struct Options {
     pub workspace: Option<PathBuf>,
     /// Calls at one time. The pools are sized by it; more is a host fault.
     pub concurrency: u32,
+    /// Implementations for tools that are declared without a script, by the name of the tool.
+    pub natives: Vec<(String, Arc<dyn NativeTool>)>,
+    /// Whether scripts tell which of their lines they reach. They are slower then.
+    pub coverage: bool,
 }
 
 impl Default for Options {
     /// The project's own folder, and 16 calls at one time.
     fn default() -> Self {
-        Self { workspace: None, concurrency: 16 }
+        Self { workspace: None, concurrency: 16, natives: Vec::new(), coverage: false }
     }
 }
 
-/// A project whose tools can be called. Shared by as many threads and callers as there are.
+/// A project whose tools can be called and whose hooks can be asked. Shared by as many threads and callers as there are.
 #[derive(Debug)]
 pub struct Project {
-    registry: Registry,
-    policy: ProjectPolicy,
-    workspace: Arc<Workspace>,
-    sandbox: Sandbox,
-    /// Scripts that were loaded, by the name of their tool.
-    images: Mutex<HashMap<String, Image>>,
+    root: PathBuf,
+    options: Options,
+    current: RwLock<Arc<Loaded>>,
 }
 
 /// Why a project cannot be opened.
@@ -95,111 +113,31 @@ pub enum OpenError {
     Sandbox(wasmtime::Error),
 }
 
-/// Why a call was not made.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// There is no such tool.
-    #[error(transparent)]
-    Unknown(#[from] UnknownTool),
-    /// The policy does not allow this tool to be called.
-    #[error("{}", .0.reason)]
-    NotAllowed(Refusal),
-    /// The tool has no script.
-    #[error("tool `{0}` has no implementation: its file has no `script`")]
-    NoScript(String),
-    /// The arguments do not fit its parameters. All that is wrong with them.
-    #[error("the arguments of `{tool}` do not fit its parameters")]
-    Arguments {
-        /// Which tool.
-        tool: String,
-        /// What is wrong.
-        errors: Vec<ArgumentError>,
-    },
-    /// Its script cannot be loaded.
-    #[error("{}", .0.message)]
-    Script(Failure),
-    /// The host could not load it.
-    #[error("{0}")]
-    Host(String),
-}
-
 impl Project {
     /// Opens the project in a folder: the one that holds `.harness/`.
     ///
     /// # Errors
     ///
     /// Where any artifact cannot be used, the workspace is no folder, or the sandbox cannot be made.
-    pub fn open(root: &Path, options: &Options) -> Result<Self, OpenError> {
-        let registry = Registry::load(root);
-        let policy = match registry.policy() {
-            Some(policy) if !registry.diagnostics().has_errors() => policy.clone(),
-            _ => return Err(OpenError::Artifacts(Box::new(registry))),
-        };
-        let folder = options.workspace.as_deref().unwrap_or(root);
-        let workspace =
-            Workspace::open(folder).map_err(|source| OpenError::Workspace { path: folder.to_owned(), source })?;
-        let max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
-        let settings = Settings { concurrency: options.concurrency, max_memory };
-        let sandbox = Sandbox::new(settings).map_err(OpenError::Sandbox)?;
-        Ok(Self { registry, policy, workspace: Arc::new(workspace), sandbox, images: Mutex::default() })
+    pub fn open(root: &Path, options: Options) -> Result<Self, OpenError> {
+        let loaded = load(root, &options, None)?;
+        Ok(Self { root: root.to_owned(), options, current: RwLock::new(Arc::new(loaded)) })
     }
 
-    /// The project's artifacts.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
-    /// The sandbox that its tools run in.
-    pub fn sandbox(&self) -> &Sandbox {
-        &self.sandbox
-    }
-
-    /// The folder that its tools work in.
-    pub fn workspace(&self) -> &Arc<Workspace> {
-        &self.workspace
-    }
-
-    /// What a tool may do: the project's policy, narrowed by its source's and by its own `capabilities:`.
-    pub fn grant(&self, tool: &Tool) -> Grant {
-        self.policy.grant_for(tool.source_name(), tool.capabilities.as_ref())
-    }
-
-    /// The limits of a call of this tool: its grant's, and its own `timeout_ms` where that is shorter.
-    pub fn limits(&self, tool: &Tool) -> Limits {
-        let mut limits = self.grant(tool).limits();
-        if let Some(own) = tool.timeout_ms {
-            limits.timeout = limits.timeout.min(Duration::from_millis(own));
-        }
-        limits
-    }
-
-    /// Calls a tool with a JSON object of arguments.
+    /// Reads the folder anew and takes it in force for all calls and events that begin from then on.
     ///
     /// # Errors
     ///
-    /// Where the call was not made at all; how a call that was made ended is in its report.
-    pub async fn call(
-        &self,
-        name: &str,
-        arguments: Json,
-        session: &Arc<Session>,
-    ) -> Result<Report<ToolOutput>, CallError> {
-        let tool = self.tool(name)?;
-        tool.check_arguments(&arguments).map_err(|errors| CallError::Arguments { tool: tool.name.clone(), errors })?;
-        let image = self.image(tool)?;
-        let limits = self.limits(tool);
-        let context =
-            Context { grant: Arc::new(self.grant(tool)), workspace: self.workspace.clone(), session: session.clone() };
-        let report = self.sandbox.run(&image, context, limits, &arguments.to_string()).await;
-        let Report { outcome, usage, log, calls } = report;
-        let outcome = match outcome {
-            Outcome::Completed(json) => match content::output(&json, limits.output_bytes) {
-                Ok(output) => Outcome::Completed(output),
-                Err(error) => Outcome::Fault(format!("the interpreter gave no JSON: {error}")),
-            },
-            other => other.map(|_| ToolOutput::default()),
-        };
-        Ok(Report { outcome, usage, log, calls })
+    /// As for [`open`](Self::open); what was in force before stays in force.
+    pub fn reload(&self) -> Result<(), OpenError> {
+        let loaded = load(&self.root, &self.options, Some(&self.loaded()))?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+        Ok(())
+    }
+
+    /// What is in force now.
+    pub fn loaded(&self) -> Arc<Loaded> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A tool that the policy allows to be called.
@@ -207,81 +145,83 @@ impl Project {
     /// # Errors
     ///
     /// Where there is none of this name or it may not be called.
-    pub fn tool(&self, name: &str) -> Result<&Tool, CallError> {
-        let tool = self.registry.tool(name)?;
-        self.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
+    pub fn tool(&self, name: &str) -> Result<Arc<Tool>, CallError> {
+        let loaded = self.loaded();
+        let tool = loaded.registry.tool(name)?.clone();
+        loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         Ok(tool)
     }
 
-    /// The tool's script, loaded. Done once, when the tool is first called or checked.
+    /// Calls a tool with a JSON object of arguments.
     ///
     /// # Errors
     ///
-    /// Where it has no script, or one that cannot be loaded.
-    pub fn image(&self, tool: &Tool) -> Result<Image, CallError> {
-        let loaded = |images: &Mutex<HashMap<String, Image>>| {
-            images.lock().unwrap_or_else(PoisonError::into_inner).get(&tool.name).cloned()
-        };
-        if let Some(image) = loaded(&self.images) {
-            return Ok(image);
-        }
-        let source = source(tool).ok_or_else(|| CallError::NoScript(tool.name.clone()))?;
-        // Not under the lock: loading takes milliseconds, and loading twice does no harm.
-        let image = self.sandbox.load(&source).map_err(|error| match error {
-            ScriptError::Script(failure) => CallError::Script(failure),
-            error @ ScriptError::Host(_) => CallError::Host(error.to_string()),
-        })?;
-        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(images.entry(tool.name.clone()).or_insert(image).clone())
+    /// Where the call was not made at all; how a call that was made ended is in its report.
+    pub async fn call(&self, name: &str, arguments: Json, run: &Arc<Run>) -> Result<CallReport, CallError> {
+        self.make(Call { id: None, name: name.to_owned(), arguments }, run).await
+    }
+
+    /// The same, with what its caller calls it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call).
+    pub async fn make(&self, call: Call, run: &Arc<Run>) -> Result<CallReport, CallError> {
+        pipeline::call(&Place::outermost(self.loaded(), run.clone()), call, None).await
+    }
+
+    /// Dispatches an event to its hooks.
+    pub async fn fire(&self, event: &Event, payload: Json, run: &Arc<Run>) -> Dispatch {
+        Place::outermost(self.loaded(), run.clone()).fire(event, payload).await
     }
 }
 
-/// A tool's script as the interpreter takes it.
-pub(crate) fn source(tool: &Tool) -> Option<Source> {
-    let script = tool.script.as_ref()?;
-    Some(Source {
-        file: tool.source.file.to_string(),
-        text: script.text.clone(),
-        first_line: script.first_line,
-        indent: script.indent,
-        entry: Entry::Tool,
-        predicate: None,
+fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
+    let registry = Registry::load(root);
+    let mut policy = match registry.policy() {
+        Some(policy) if !registry.diagnostics().has_errors() => policy.clone(),
+        _ => return Err(OpenError::Artifacts(Box::new(registry))),
+    };
+    let folder = options.workspace.as_deref().unwrap_or(root);
+    let workspace =
+        Workspace::open(folder).map_err(|source| OpenError::Workspace { path: folder.to_owned(), source })?;
+    // What scripts may write must not become an artifact. Where a folder is, and not how it was written, counts.
+    for root in registry.roots() {
+        let below = root.to_str().and_then(|root| WorkspacePath::parse(root, workspace.absolute()).ok());
+        if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
+            fs.protect.extend(PathPattern::parse(&PathPattern::text_for(&path)));
+        }
+    }
+    let max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
+    // The pools of an engine cannot grow; images belong to their engine.
+    let kept = before.filter(|before| before.sandbox.settings().max_memory >= max_memory);
+    let sandbox = match kept {
+        Some(before) => before.sandbox.clone(),
+        None => {
+            let settings = Settings { concurrency: options.concurrency, max_memory };
+            Sandbox::new(settings).map_err(OpenError::Sandbox)?
+        }
+    };
+    let (natives, coverage) = (options.natives.clone(), options.coverage);
+    let loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
+    Ok(match kept {
+        Some(before) => loaded.with_images_of(before),
+        None => loaded,
     })
 }
 
-/// Loads every script of a project, tools and hooks, and gives back what is wrong with them; nothing is called.
+/// A registry's artifacts, those of one with errors too, to load their scripts and call nothing.
 ///
 /// # Errors
 ///
-/// Where the sandbox cannot be made.
-pub fn check_scripts(registry: &Registry) -> wasmtime::Result<Vec<Failure>> {
-    let sandbox = Sandbox::new(Settings { concurrency: 1, max_memory: Limits::default().memory_bytes })?;
-    let tools = registry.tools().iter().filter_map(source);
-    let hooks = registry.hooks().iter().filter_map(hook_source);
-    let mut failures = Vec::new();
-    for source in tools.chain(hooks) {
-        match sandbox.load(&source) {
-            Ok(_) => {}
-            Err(ScriptError::Script(failure)) => failures.push(failure),
-            Err(ScriptError::Host(error)) => return Err(error),
-        }
-    }
-    Ok(failures)
+/// Where the sandbox or the workspace cannot be made.
+pub fn for_checking(root: &Path, registry: &Registry) -> Result<Loaded, OpenError> {
+    let policy = ProjectPolicy::absent(".harness/harness.md");
+    let max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
+    let sandbox = Sandbox::new(Settings { concurrency: 1, max_memory }).map_err(OpenError::Sandbox)?;
+    let workspace = Workspace::open(root).map_err(|source| OpenError::Workspace { path: root.to_owned(), source })?;
+    Ok(Loaded::new(registry.clone(), policy, Arc::new(workspace), sandbox, Vec::new(), false))
 }
 
-/// A hook's script and its `when` as the interpreter takes them; none where it has neither.
-fn hook_source(hook: &Hook) -> Option<Source> {
-    if hook.script.is_none() && hook.when.is_none() {
-        return None;
-    }
-    let (text, first_line, indent) = hook
-        .script
-        .as_ref()
-        .map_or((String::new(), 1, 0), |script| (script.text.clone(), script.first_line, script.indent));
-    let predicate = hook.when.as_ref().map(|when| Predicate {
-        text: when.text.clone(),
-        line: when.first_line,
-        column: when.indent.saturating_add(1),
-    });
-    Some(Source { file: hook.source.file.to_string(), text, first_line, indent, entry: Entry::Hook, predicate })
-}
+#[cfg(test)]
+mod tests;

@@ -1,30 +1,68 @@
-//! The artifacts of a project: found, read, checked, and then never changed.
+//! The artifacts of a project: found, read, resolved, checked, and then never changed.
 //!
 //! [`Registry::load`] walks `.harness/` in a fixed order, so that two loads of the same files are the same registry.
 //! It finds everything that is wrong and not only the first. A tool with an error is left out, and the others can be
-//! used. A policy or a hook with an error could be the one that guards against something: then there is no
+//! listed. A policy, a hook or a bundle with an error could be the one that guards against something: then there is no
 //! [`Registry::policy`], and without a policy nothing can run.
+//!
+//! - [`load`]: the walk, and what is read on it
+//! - [`merge`]: names that are defined twice, `overrides/`, the order
+//! - [`resolve`]: what artifacts and the policy name, found or not
 
 mod load;
+mod merge;
+mod resolve;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use crate::artifact::agent::Agent;
 use crate::artifact::diagnostic::{Diagnostic, Diagnostics, Position};
+use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
 use crate::artifact::suggest;
 use crate::artifact::tool::Tool;
 
 /// What a project is made of. Immutable.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Registry {
-    tools: Vec<Tool>,
-    hooks: Vec<Hook>,
+    tools: Vec<Arc<Tool>>,
+    tools_by_name: HashMap<String, usize>,
+    hooks: Vec<Arc<Hook>>,
+    /// The hooks of each event in the order they are called.
+    chains: HashMap<Event, Vec<Arc<Hook>>>,
+    agents: Vec<Arc<Agent>>,
+    bundles: Vec<BundleFile>,
+    replaced: Vec<Replaced>,
+    roots: Vec<PathBuf>,
     policy: Option<ProjectPolicy>,
     diagnostics: Diagnostics,
     sources: BTreeMap<String, String>,
+}
+
+/// A bundle as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleFile {
+    /// The name by which a policy knows it, such as `plugins/acme`.
+    pub name: String,
+    /// Its prose, where it has a file of its own.
+    pub prose: String,
+}
+
+/// Something that an artifact under `overrides/` stands in the place of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replaced {
+    /// `tool`, `hook` or `agent`.
+    pub kind: &'static str,
+    /// The name that both have.
+    pub name: String,
+    /// Where the one is that counts.
+    pub by: Position,
+    /// Where the one is that does not.
+    pub what: Position,
 }
 
 /// There is no tool of a name.
@@ -43,26 +81,55 @@ impl Registry {
         load::project(root)
     }
 
-    /// The tools without an error, sorted by path.
-    pub fn tools(&self) -> &[Tool] {
+    /// The tools without an error, in the order of their files and within a file as it has them.
+    pub fn tools(&self) -> &[Arc<Tool>] {
         &self.tools
     }
 
     /// A tool by its exact name.
-    pub fn tool(&self, name: &str) -> Result<&Tool, UnknownTool> {
-        self.tools.iter().find(|tool| tool.name == name).ok_or_else(|| {
-            let names = self.tools.iter().map(|tool| tool.name.as_str());
-            let closest = suggest::several(name, names, 3).into_iter().map(str::to_owned).collect();
-            UnknownTool { name: name.to_owned(), closest }
-        })
+    pub fn tool(&self, name: &str) -> Result<&Arc<Tool>, UnknownTool> {
+        let found = self.tools_by_name.get(name).and_then(|index| self.tools.get(*index));
+        found.ok_or_else(|| UnknownTool::new(name, self.tools.iter().map(|tool| tool.name.as_str())))
     }
 
-    /// The hooks without an error, sorted by path. In which order they are called is up to their priorities.
-    pub fn hooks(&self) -> &[Hook] {
+    /// The hooks without an error, in the order of their files and within a file as it has them.
+    pub fn hooks(&self) -> &[Arc<Hook>] {
         &self.hooks
     }
 
-    /// The policy. None where `harness.md`, any hook or the whole project could not be read: nothing may run then.
+    /// A hook by its exact name.
+    pub fn hook(&self, name: &str) -> Option<&Arc<Hook>> {
+        self.hooks.iter().find(|hook| hook.name == name)
+    }
+
+    /// The hooks of an event in the order they are called: by priority, and equal ones in the order of
+    /// [`hooks`](Self::hooks).
+    pub fn chain(&self, event: &Event) -> &[Arc<Hook>] {
+        self.chains.get(event).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The agents without an error, in the order of their files.
+    pub fn agents(&self) -> &[Arc<Agent>] {
+        &self.agents
+    }
+
+    /// The bundles, in the order of their names.
+    pub fn bundles(&self) -> &[BundleFile] {
+        &self.bundles
+    }
+
+    /// What artifacts under `overrides/` replaced, in the order of those.
+    pub fn replaced(&self) -> &[Replaced] {
+        &self.replaced
+    }
+
+    /// The further folders with artifacts, where they really are.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// The policy. None where `harness.md`, any hook or bundle or the whole project could not be read: nothing may run
+    /// then.
     pub fn policy(&self) -> Option<&ProjectPolicy> {
         self.policy.as_ref()
     }
@@ -82,36 +149,19 @@ impl Registry {
         let file = diagnostic.position.as_ref().map(|position| &*position.file);
         diagnostic.render(file.and_then(|file| self.sources.get(file)).map(String::as_str), color)
     }
+}
 
-    fn empty() -> Self {
-        Self {
-            tools: Vec::new(),
-            hooks: Vec::new(),
-            policy: None,
-            diagnostics: Diagnostics::new(),
-            sources: BTreeMap::new(),
-        }
+impl UnknownTool {
+    /// For a name, with what is like it among those that there are.
+    pub(crate) fn new<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        let closest = suggest::several(name, known, 3).into_iter().map(str::to_owned).collect();
+        Self { name: name.to_owned(), closest }
     }
 
-    /// Adds a tool unless its name is taken.
-    fn add_tool(&mut self, tool: Tool) {
-        match self.tools.iter().find(|other| other.name == tool.name).map(|other| other.source.clone()) {
-            Some(first) => self.twice("tool", &tool.name, first, tool.source),
-            None => self.tools.push(tool),
-        }
-    }
-
-    /// Adds a hook unless its name is taken.
-    fn add_hook(&mut self, hook: Hook) {
-        match self.hooks.iter().find(|other| other.name == hook.name).map(|other| other.source.clone()) {
-            Some(first) => self.twice("hook", &hook.name, first, hook.source),
-            None => self.hooks.push(hook),
-        }
-    }
-
-    fn twice(&mut self, kind: &str, name: &str, first: Position, second: Position) {
-        let message = format!("{kind} {name:?} is defined more than once");
-        self.diagnostics.push(Diagnostic::error(message).at(second).hint(format!("it is first defined at {first}")));
+    /// The close names as a question, if there are any.
+    pub fn hint(&self) -> Option<String> {
+        let names: Vec<String> = self.closest.iter().map(|name| format!("`{name}`")).collect();
+        (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
     }
 }
 
@@ -123,13 +173,7 @@ impl fmt::Display for UnknownTool {
 
 impl std::error::Error for UnknownTool {}
 
-impl UnknownTool {
-    /// The close names as a question, if there are any.
-    pub fn hint(&self) -> Option<String> {
-        let names: Vec<String> = self.closest.iter().map(|name| format!("`{name}`")).collect();
-        (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
-    }
-}
-
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trees;

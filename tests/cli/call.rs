@@ -176,6 +176,7 @@ fn json_of_each_ending() {
       },
       "content": "{\"a\":1}",
       "truncated": false,
+      "is_error": false,
       "usage": "looked at",
       "log": [
         {
@@ -194,6 +195,7 @@ fn json_of_each_ending() {
       "result": null,
       "content": null,
       "truncated": false,
+      "is_error": true,
       "usage": "looked at",
       "log": [],
       "error": {
@@ -235,6 +237,7 @@ fn json_of_each_ending() {
       "result": null,
       "content": null,
       "truncated": false,
+      "is_error": true,
       "usage": "looked at",
       "log": [],
       "error": {
@@ -272,6 +275,7 @@ fn json_of_each_ending() {
       "result": null,
       "content": null,
       "truncated": false,
+      "is_error": true,
       "usage": "looked at",
       "log": [],
       "error": {
@@ -319,7 +323,7 @@ fn explain_tells_grant_limits_and_what_each_host_call_cost() {
         commands: cat *
         their variables: LANG
         variables: HOME
-        services: cache, metrics, clock, random
+        services: cache, metrics, clock, random, events, meta
       .harness/tools/it.md, its capabilities:
         read: a.txt
         write: nothing

@@ -17,9 +17,9 @@ fn tools() {
     assert_snapshot!(project.run(&["tools"]), @"
     exit 0
     --- stdout
-    it()
+    it()  .harness/tools/it.md
         A tool.
-    read_it(path: string, depth?: number)
+    read_it(path: string, depth?: number)  .harness/tools/read_it.md
         A tool.
     --- stderr
     ");
@@ -63,7 +63,7 @@ fn tools() {
     assert_snapshot!(narrowed.run(&["tools"]), @"
     exit 0
     --- stdout
-    it()
+    it()  .harness/tools/it.md
         A tool.
     --- stderr
     ");
@@ -80,18 +80,36 @@ fn tools() {
 fn validate() {
     let good = Project::with_script(FINE)
         .file(".harness/hooks/h.md", "---\nevent: tool.pre\nwhen: payload[\"x\"] == 1\n---\n");
-    assert_snapshot!(good.run(&["validate"]), @"
+    assert_snapshot!(good.run(&["validate"]), @r#"
     exit 0
     --- stdout
-    valid: 1 tool, 1 hook; 0 errors, 0 warnings
+    tools: it
+    hooks: h
+    valid: 1 tool, 1 hook, 0 agents; 0 errors, 1 warning
     --- stderr
-    ");
-    assert_snapshot!(good.run(&["validate", "--strict"]), @"
-    exit 0
+    warning: the payload of `tool.pre` has no key `x`
+     --> .harness/hooks/h.md:3:7
+      |
+    3 | when: payload["x"] == 1
+      |       ^^^^^^^^
+      |
+      = hint: it has id, name, arguments, args
+    "#);
+    assert_snapshot!(good.run(&["validate", "--strict"]), @r#"
+    exit 2
     --- stdout
-    valid: 1 tool, 1 hook; 0 errors, 0 warnings
+    tools: it
+    hooks: h
+    invalid: 1 tool, 1 hook, 0 agents; 0 errors, 1 warning
     --- stderr
-    ");
+    warning: the payload of `tool.pre` has no key `x`
+     --> .harness/hooks/h.md:3:7
+      |
+    3 | when: payload["x"] == 1
+      |       ^^^^^^^^
+      |
+      = hint: it has id, name, arguments, args
+    "#);
     assert_snapshot!(good.run(&["validate", "--json"]), @r#"
     exit 0
     --- stdout
@@ -103,7 +121,18 @@ fn validate() {
       "hooks": [
         "h"
       ],
-      "problems": []
+      "agents": [],
+      "replaced": [],
+      "problems": [
+        {
+          "severity": "warning",
+          "message": "the payload of `tool.pre` has no key `x`",
+          "file": ".harness/hooks/h.md",
+          "line": 3,
+          "column": 7,
+          "hint": "it has id, name, arguments, args"
+        }
+      ]
     }
     --- stderr
     "#);
@@ -112,7 +141,8 @@ fn validate() {
     assert_snapshot!(warned.run(&["validate"]), @"
     exit 0
     --- stdout
-    valid: 1 tool, 0 hooks; 0 errors, 1 warning
+    tools: it
+    valid: 1 tool, 0 hooks, 0 agents; 0 errors, 1 warning
     --- stderr
     warning: unknown key `timeout`, it has no effect
      --> .harness/tools/it.md:2:1
@@ -125,7 +155,8 @@ fn validate() {
     assert_snapshot!(warned.run(&["validate", "--strict"]), @"
     exit 2
     --- stdout
-    invalid: 1 tool, 0 hooks; 0 errors, 1 warning
+    tools: it
+    invalid: 1 tool, 0 hooks, 0 agents; 0 errors, 1 warning
     --- stderr
     warning: unknown key `timeout`, it has no effect
      --> .harness/tools/it.md:2:1
@@ -144,6 +175,8 @@ fn validate() {
         "it"
       ],
       "hooks": [],
+      "agents": [],
+      "replaced": [],
       "problems": [
         {
           "severity": "warning",
@@ -172,7 +205,9 @@ fn validate_tells_everything_at_once() {
     assert_snapshot!(project.run(&["validate"]), @r#"
     exit 2
     --- stdout
-    invalid: 2 tools, 1 hook; 6 errors, 0 warnings
+    tools: a, c
+    hooks: h
+    invalid: 2 tools, 1 hook, 0 agents; 6 errors, 0 warnings
     --- stderr
     error: unknown key `sandbox.fss`
      --> .harness/harness.md:2:12
@@ -256,12 +291,14 @@ fn init_writes_a_project_that_is_valid_and_runs() {
       harness -C [dir] validate
       harness -C [dir] call word_count path=.harness/harness.md
     ");
-    assert_snapshot!(outer.run(&["-C", dir, "validate", "--strict"]), @"
+    assert_snapshot!(outer.run(&["-C", dir, "validate", "--strict"]), @r#"
     exit 0
     --- stdout
-    valid: 2 tools, 1 hook; 0 errors, 0 warnings
+    tools: add_note, word_count
+    hooks: guard_notes
+    valid: 2 tools, 1 hook, 0 agents; 0 errors, 0 warnings
     --- stderr
-    ");
+    "#);
     assert_snapshot!(outer.run(&["-C", dir, "call", "word_count", "path=.harness/harness.md"]), @r#"
     exit 0
     --- stdout
@@ -316,7 +353,14 @@ fn help() {
 
     Commands:
       call         Call a tool and print its result as a model would get it
+      fire         Dispatch an event to its hooks and print what they decided
+      test         Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for
+                   what they would reach
       tools        List the tools with their parameters
+      hooks        List the hooks of each event in the order they are called
+      agents       List the sub-agents
+      inspect      Say of each artifact where it is from, what it may do, and what it replaced
+      schema       Print the JSON Schema of an artifact's front matter
       validate     Parse and compile everything, and tell all that is wrong
       doctor       Say what this machine offers to the sandbox, and what would be refused on it
       init         Write a small working project
@@ -330,8 +374,8 @@ fn help() {
       -h, --help           Print help
       -V, --version        Print version
 
-    Exit codes: 0 completed, 1 the script failed, 2 usage or invalid artifact or arguments, 3 denied, 4
-    over a limit, 5 host fault.
+    Exit codes: 0 completed, 1 the script or a case failed, 2 usage or invalid artifact or arguments, 3
+    denied, 4 over a limit, 5 host fault.
     --- stderr
     ");
     assert_snapshot!(project.run(&["call", "--help"]), @r#"

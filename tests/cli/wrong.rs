@@ -176,7 +176,7 @@ fn bad_script(script: &str) -> String {
     let ran = refused(&project, &["call", "it"]);
     let validated = project.run(&["validate"]);
     assert_eq!((validated.code, &validated.err), (2, &ran.err));
-    assert_eq!(validated.out, "invalid: 1 tool, 0 hooks; 1 error, 0 warnings\n");
+    assert_eq!(validated.out, "tools: it\ninvalid: 1 tool, 0 hooks, 0 agents; 1 error, 0 warnings\n");
     ran.err
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness::policy::limits::Limits;
+use harness::sandbox::engine::NESTING;
 use harness::sandbox::outcome::Outcome;
 use tokio::task::JoinSet;
 
@@ -35,18 +36,21 @@ async fn calls_that_wait_do_not_wait_for_each_other() {
     assert!(took >= WAIT && took < WAIT * CALLS / 10, "{took:?}");
 }
 
-/// More calls than there is room for are told so, and the others go on.
+/// More calls than there is room for, that of nested ones counted, are told so, and the others go on.
 #[tokio::test(flavor = "current_thread")]
 async fn more_calls_than_there_is_room_for() {
-    let kit = Kit::with_room_for(2);
-    let waits = kit.tool("def run(args):\n    sleep(200)\n    return 1\n");
-    let (a, b, c) = tokio::join!(
-        kit.run(&waits, Limits::default(), "{}"),
-        kit.run(&waits, Limits::default(), "{}"),
-        kit.run(&waits, Limits::default(), "{}"),
-    );
-    assert_eq!((a.outcome, b.outcome), (Outcome::Completed("1".to_owned()), Outcome::Completed("1".to_owned())));
-    assert!(matches!(c.outcome, Outcome::Fault(_)), "{c:?}");
+    let kit = Arc::new(Kit::with_room_for(2));
+    let room = 2 * (1 + NESTING as usize);
+    let waits = kit.tool("def run(args):\n    sleep(300)\n    return 1\n");
+    let mut calls = JoinSet::new();
+    for _ in 0..=room {
+        let (kit, waits) = (kit.clone(), waits.clone());
+        calls.spawn(async move { kit.run(&waits, Limits::default(), "{}").await.outcome });
+    }
+    let outcomes = calls.join_all().await;
+    let completed = outcomes.iter().filter(|outcome| **outcome == Outcome::Completed("1".to_owned())).count();
+    assert_eq!(completed, room, "{outcomes:?}");
+    assert!(outcomes.iter().any(|outcome| matches!(outcome, Outcome::Fault(_))), "{outcomes:?}");
     assert_eq!(kit.completes(&waits, "{}").await, "1");
 }
 

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use harness::dispatch::{Options, Project};
+use harness::dispatch::{Options, Project, Run};
 use harness::policy::limits::Limits;
 use harness::sandbox::outcome::{Entry, Outcome};
-use harness::sandbox::state::Session;
 use serde_json::json;
 
 use crate::kit::{Kit, failure};
@@ -22,18 +21,14 @@ async fn a_call_sees_nothing_of_the_one_before() {
         let script: String = script.lines().map(|line| format!("  {line}\n")).collect();
         std::fs::write(tools.join(format!("{name}.md")), format!("---\nscript: |\n{script}---\n")).unwrap();
     }
-    let project = Project::open(folder.path(), &Options::default()).unwrap();
-    let session = Arc::new(Session::default());
-    let result = async |name: &str, session: &Arc<Session>| match project
-        .call(name, json!({}), session)
-        .await
-        .unwrap()
-        .outcome
-    {
-        Outcome::Completed(output) => output.content,
-        Outcome::Failed(failure) => failure.message,
-        other => panic!("{other:?}"),
-    };
+    let project = Project::open(folder.path(), Options::default()).unwrap();
+    let session = Run::new();
+    let result =
+        async |name: &str, session: &Arc<Run>| match project.call(name, json!({}), session).await.unwrap().outcome {
+            Outcome::Completed(output) => output.content,
+            Outcome::Failed(failure) => failure.message,
+            other => panic!("{other:?}"),
+        };
     for _ in 0..2 {
         let message = result("changes", &session).await;
         assert!(message.contains("Immutable"), "{message}");
@@ -41,7 +36,7 @@ async fn a_call_sees_nothing_of_the_one_before() {
     // The cache belongs to the session: shared within, and new with each.
     assert_eq!(result("counts", &session).await, "[1]");
     assert_eq!(result("counts", &session).await, "[2]");
-    assert_eq!(result("counts", &Arc::new(Session::default())).await, "[1]");
+    assert_eq!(result("counts", &Run::new()).await, "[1]");
     assert_eq!(result("counts", &session).await, "[3]");
 }
 

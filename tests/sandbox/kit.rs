@@ -56,8 +56,8 @@ impl Kit {
     #[track_caller]
     pub(crate) fn load(&self, text: &str, entry: Entry, when: Option<&str>) -> Result<Image, Failure> {
         let predicate = when.map(|text| Predicate { text: text.to_owned(), line: 2, column: 7 });
-        let source =
-            Source { file: "it.md".to_owned(), text: text.to_owned(), first_line: 3, indent: 2, entry, predicate };
+        let (file, text) = ("it.md".to_owned(), text.to_owned());
+        let source = Source { file, text, first_line: 3, indent: 2, entry, predicate, coverage: false };
         self.sandbox.load(&source).map_err(|error| match error {
             ScriptError::Script(failure) => failure,
             ScriptError::Host(error) => panic!("{error:?}"),
@@ -67,7 +67,12 @@ impl Kit {
     /// What a call may touch under a policy.
     #[track_caller]
     pub(crate) fn context(&self, policy: &str) -> Context {
-        Context { grant: Arc::new(grant(policy)), workspace: self.workspace.clone(), session: self.session.clone() }
+        Context {
+            grant: Arc::new(grant(policy)),
+            workspace: self.workspace.clone(),
+            session: self.session.clone(),
+            reentry: None,
+        }
     }
 
     pub(crate) async fn run(&self, image: &Image, limits: Limits, args: &str) -> Report<String> {

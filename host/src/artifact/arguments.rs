@@ -148,6 +148,7 @@ pub fn json_type(value: &Value) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::diagnostic::Position;
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
@@ -160,7 +161,10 @@ mod tests {
             ("o", ParameterType::Object, false),
             ("a", ParameterType::Array, true),
         ]
-        .map(|(name, kind, required)| Parameter { name: name.to_owned(), kind, description: None, required })
+        .map(|(name, kind, required)| {
+            let position = Position { file: "f".into(), line: 1, column: 1, length: 1 };
+            Parameter { name: name.to_owned(), kind, description: None, required, position }
+        })
         .to_vec()
     }
 

@@ -24,6 +24,7 @@ pub(crate) struct Decoder {
 pub(crate) struct Document<'t> {
     pub(crate) root: Node,
     pub(crate) body: &'t str,
+    pub(crate) verbatim: &'t str,
 }
 
 /// What to do with keys that nobody asked for.
@@ -77,6 +78,12 @@ impl Decoder {
             }
         };
         let (root, errors) = yaml::parse(front.yaml, front.first_line);
+        self.yaml_errors(errors);
+        root.map(|root| Document { root, body: front.body, verbatim: front.verbatim })
+    }
+
+    /// What is wrong with the YAML itself.
+    pub(crate) fn yaml_errors(&mut self, errors: Vec<yaml::Error>) {
         for error in errors {
             let diagnostic = Diagnostic::error(format!("{}: yaml: {error}", self.task)).at(self.position(error.span));
             self.diagnostics.push(match error.hint {
@@ -84,7 +91,6 @@ impl Decoder {
                 None => diagnostic,
             });
         }
-        root.map(|root| Document { root, body: front.body })
     }
 
     /// The outermost mapping; nothing at all is an empty one.

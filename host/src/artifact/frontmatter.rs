@@ -12,6 +12,8 @@ pub struct Front<'t> {
     pub first_line: u32,
     /// What comes after the closing delimiter, without space around it.
     pub body: &'t str,
+    /// The same, every character of it.
+    pub verbatim: &'t str,
 }
 
 /// Why there is no front matter.
@@ -41,11 +43,12 @@ pub fn split(text: &str) -> Result<Front<'_>, Missing> {
     for (number, line) in (2_u32..).zip(lines) {
         let content = content(line);
         if content == "---" {
-            let rest = end.saturating_add(line.len());
+            let verbatim = text.get(end.saturating_add(line.len())..).unwrap_or_default();
             return Ok(Front {
                 yaml: text.get(start..end).unwrap_or_default(),
                 first_line: 2,
-                body: text.get(rest..).unwrap_or_default().trim(),
+                body: verbatim.trim(),
+                verbatim,
             });
         }
         // A line that looks like a delimiter to the eye, for the hint. An indented one may well be part of a script.
@@ -90,7 +93,10 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, yaml: &str, body: &str) {
-        assert_eq!(split(text), Ok(Front { yaml, first_line: 2, body }));
+        let front = split(text).unwrap();
+        assert_eq!((front.yaml, front.first_line, front.body), (yaml, 2, body));
+        assert_eq!(front.verbatim.trim(), body);
+        assert!(text.ends_with(front.verbatim));
     }
 
     #[track_caller]

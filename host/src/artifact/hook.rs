@@ -1,168 +1,119 @@
 //! A hook: a function in Starlark that sees an event and decides on it.
 
-use std::fmt;
-
-use super::decode::{Decoder, Field, Unknown};
+use super::cases::{self, Case, Subject};
+use super::decode::{Decoder, Field, Fields, Unknown};
 use super::diagnostic::{Diagnostic, Diagnostics, Position};
+use super::event::Event;
+use super::located::Located;
 use super::policy::{layer, sources};
 use super::script::Script;
 use super::suggest::closest;
 use super::tool::check_name;
+use super::when::Filter;
 use crate::policy::layer::{Layer, Origin, Scope};
 
 /// A hook as its file declares it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Hook {
-    /// The stem of its file, as it is.
+    /// The stem of its file, as it is; of one in a list, its `handler`.
     pub name: String,
     /// What it is called for.
-    pub event: Event,
+    pub event: Located<Event>,
     /// An expression: the hook is called only where it is true.
     pub when: Option<Script>,
+    /// The same, where it can be decided without running it.
+    pub filter: Option<Filter>,
     /// Its implementation. Without one it does nothing.
     pub script: Option<Script>,
     /// Lower ones are called first. 0 where the file says nothing.
     pub priority: i64,
     /// The `capabilities:` it restricts itself to: one more layer of its grant.
     pub capabilities: Option<Layer>,
-    /// The first line of its file.
+    /// Its `tests:`, in the order of the file.
+    pub cases: Vec<Case>,
+    /// The prose of its file, for reviewers: no model sees it.
+    pub prose: String,
+    /// The first line of its file; of one in a list, its entry.
     pub source: Position,
+    /// The name by which a policy knows where it comes from, such as `hooks/guard` or `plugins/acme/hooks/x`.
+    pub source_name: String,
 }
 
-/// Something that happens and that hooks are called for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names are those of the events")]
-pub enum Event {
-    SessionStart,
-    SessionEnd,
-    TurnStart,
-    TurnEnd,
-    ToolPre,
-    ToolPost,
-    CompletionPre,
-    CompletionPost,
-    DelegationPre,
-    DelegationPost,
-    DelegationPostVerify,
-    AgentStop,
-    Error,
-    /// `custom.NAME`, emitted by a script; holds `NAME`.
-    Custom(String),
-    /// `meta.NAME`, fired by what an agent adds to itself; holds `NAME`.
-    Meta(String),
-}
-
-impl Event {
-    /// Those with a fixed name.
-    pub const FIXED: [Self; 13] = [
-        Self::SessionStart,
-        Self::SessionEnd,
-        Self::TurnStart,
-        Self::TurnEnd,
-        Self::ToolPre,
-        Self::ToolPost,
-        Self::CompletionPre,
-        Self::CompletionPost,
-        Self::DelegationPre,
-        Self::DelegationPost,
-        Self::DelegationPostVerify,
-        Self::AgentStop,
-        Self::Error,
-    ];
-
-    /// The event of a name. After `custom.` and `meta.` come lower-case letters, digits and underscores, at least one.
-    pub fn parse(name: &str) -> Option<Self> {
-        if let Some(rest) = name.strip_prefix("custom.") {
-            return is_word(rest).then(|| Self::Custom(rest.to_owned()));
-        }
-        if let Some(rest) = name.strip_prefix("meta.") {
-            return is_word(rest).then(|| Self::Meta(rest.to_owned()));
-        }
-        Self::FIXED.into_iter().find(|event| event.fixed_name() == name)
-    }
-
-    /// Whether a hook that fails blocks what the event announces: where something can still be stopped, a guard that
-    /// does not work must not let it through.
-    pub fn fails_closed(&self) -> bool {
-        match self {
-            Self::TurnStart
-            | Self::ToolPre
-            | Self::ToolPost
-            | Self::CompletionPre
-            | Self::DelegationPre
-            | Self::DelegationPost
-            | Self::DelegationPostVerify
-            | Self::Meta(_) => true,
-            Self::SessionStart
-            | Self::SessionEnd
-            | Self::TurnEnd
-            | Self::CompletionPost
-            | Self::AgentStop
-            | Self::Error
-            | Self::Custom(_) => false,
-        }
-    }
-
-    /// The name, or for the open ones what comes before their own part.
-    fn fixed_name(&self) -> &'static str {
-        match self {
-            Self::SessionStart => "session.start",
-            Self::SessionEnd => "session.end",
-            Self::TurnStart => "turn.start",
-            Self::TurnEnd => "turn.end",
-            Self::ToolPre => "tool.pre",
-            Self::ToolPost => "tool.post",
-            Self::CompletionPre => "completion.pre",
-            Self::CompletionPost => "completion.post",
-            Self::DelegationPre => "delegation.pre",
-            Self::DelegationPost => "delegation.post",
-            Self::DelegationPostVerify => "delegation.post_verify",
-            Self::AgentStop => "agent.stop",
-            Self::Error => "error",
-            Self::Custom(_) => "custom.",
-            Self::Meta(_) => "meta.",
-        }
-    }
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.fixed_name())?;
-        match self {
-            Self::Custom(rest) | Self::Meta(rest) => f.write_str(rest),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn is_word(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_'))
+/// What a hook is called, and where that was said.
+struct Site<'a> {
+    name: &'a str,
+    index: usize,
+    source: Position,
+    source_name: String,
 }
 
 impl Hook {
-    /// The name by which a policy knows where it comes from, such as `hooks/guard`.
-    pub fn source_name(&self) -> &str {
-        sources::name_of(&self.source.file)
-    }
-
     /// Reads a hook. `file` is for messages, such as `.harness/hooks/guard.md`; `stem` becomes its name; `index` is its
     /// place among the project's hooks, from 0. The hook is there only if nothing is wrong with it; the diagnostics
     /// hold everything that is, and warnings.
     pub fn parse(file: &str, stem: &str, index: usize, text: &str) -> (Option<Self>, Diagnostics) {
+        Self::parse_at(file, sources::name_of(file), stem, index, text)
+    }
+
+    /// Like [`parse`](Self::parse), for a file whose name as a source does not follow from its path.
+    pub fn parse_at(
+        file: &str,
+        source_name: &str,
+        stem: &str,
+        index: usize,
+        text: &str,
+    ) -> (Option<Self>, Diagnostics) {
         let mut decoder = Decoder::new(file, format!("parse hook {stem}.md"));
-        let hook = Self::decode(&mut decoder, file, stem, index, text);
+        let hook = Self::decode(&mut decoder, source_name, stem, index, text);
         let diagnostics = decoder.into_diagnostics();
         (hook.filter(|_| !diagnostics.has_errors()), diagnostics)
     }
 
-    fn decode(decoder: &mut Decoder, file: &str, stem: &str, index: usize, text: &str) -> Option<Self> {
-        check_name(decoder, "hook", stem);
+    fn decode(decoder: &mut Decoder, source_name: &str, stem: &str, index: usize, text: &str) -> Option<Self> {
+        check_name(decoder, "hook", stem, &decoder.top());
         let document = decoder.document(text)?;
         let mut fields = decoder.root(&document.root)?;
+        let source_name = source_name.to_owned();
+        let hook = Self::keys(decoder, &mut fields, Site { name: stem, index, source: decoder.top(), source_name });
+        decoder.finish(fields, Unknown::Warn);
+        Some(Self { prose: document.body.to_owned(), ..hook? })
+    }
+
+    /// Reads one of a list of hooks: the same keys, and a `handler`, which is its name (`name` is taken as well). One
+    /// without a name is called by its place: `hooks[0]`, after `owner` and a dot where the list has an owner.
+    pub(crate) fn entry(
+        decoder: &mut Decoder,
+        index: usize,
+        field: &Field<'_>,
+        place: &str,
+        owner: Option<&str>,
+    ) -> Option<Self> {
+        let mut fields = decoder.mapping(field)?;
+        let (handler, name) = (fields.optional("handler"), fields.optional("name"));
+        let given = handler.or(name).and_then(|f| decoder.string(&f).map(|name| (name.to_owned(), f)));
+        let (name, source) = match given {
+            Some((name, f)) if !name.is_empty() => {
+                let at = decoder.position(f.span());
+                check_name(decoder, "hook", &name, &at);
+                (name, at)
+            }
+            _ => {
+                let by_place = format!("hooks[{index}]");
+                (owner.map_or(by_place.clone(), |owner| format!("{owner}.{by_place}")), decoder.position(field.span()))
+            }
+        };
+        let source_name = format!("{place}hooks/{name}");
+        let hook = Self::keys(decoder, &mut fields, Site { name: &name, index, source, source_name });
+        decoder.finish(fields, Unknown::Warn);
+        hook
+    }
+
+    /// The keys that a hook has wherever it is written.
+    fn keys(decoder: &mut Decoder, fields: &mut Fields<'_>, site: Site<'_>) -> Option<Self> {
         let event = match fields.optional("event") {
-            Some(field) => event(decoder, stem, index, &field),
+            Some(field) => event(decoder, site.name, site.index, &field),
             None => {
-                let missing = Diagnostic::error(required(stem)).at(decoder.top());
+                let missing = Diagnostic::error(required(site.name)).at(site.source.clone());
                 decoder.diagnostics.push(missing.hint("add a line such as `event: tool.pre`"));
                 None
             }
@@ -170,10 +121,22 @@ impl Hook {
         let when = fields.optional("when").and_then(|f| decoder.script(&f));
         let priority = fields.optional("priority").and_then(|f| priority(decoder, &f)).unwrap_or(0);
         let script = fields.optional("script").and_then(|f| decoder.script(&f));
-        let origin = Origin { file: file.to_owned(), scope: Scope::Artifact };
+        let origin = Origin { file: site.source.file.to_string(), scope: Scope::Artifact };
         let capabilities = fields.take("capabilities").and_then(|f| layer::decode(decoder, &f, origin));
-        decoder.finish(fields, Unknown::Warn);
-        Some(Self { name: stem.to_owned(), event: event?, when, script, priority, capabilities, source: decoder.top() })
+        let cases = fields.optional("tests").map(|f| cases::decode(decoder, &f, Subject::Hook)).unwrap_or_default();
+        Some(Self {
+            name: site.name.to_owned(),
+            event: event?,
+            filter: when.as_ref().and_then(|when| Filter::parse(&when.text)),
+            when,
+            script,
+            priority,
+            capabilities,
+            cases,
+            prose: String::new(),
+            source: site.source,
+            source_name: site.source_name,
+        })
     }
 }
 
@@ -181,7 +144,7 @@ fn required(hook: &str) -> String {
     format!("hook {hook:?}: event field is required in frontmatter")
 }
 
-fn event(decoder: &mut Decoder, hook: &str, index: usize, field: &Field<'_>) -> Option<Event> {
+fn event(decoder: &mut Decoder, hook: &str, index: usize, field: &Field<'_>) -> Option<Located<Event>> {
     let name = decoder.string(field)?;
     if name.is_empty() {
         decoder.error_with(field, required(hook), Some("write a name such as `tool.pre`".to_owned()));
@@ -199,7 +162,7 @@ fn event(decoder: &mut Decoder, hook: &str, index: usize, field: &Field<'_>) -> 
         };
         decoder.error_with(field, format!("hooks[{index}].event {name:?} is invalid"), Some(hint));
     }
-    event
+    event.map(|event| Located::new(event, decoder.position(field.span())))
 }
 
 fn priority(decoder: &mut Decoder, field: &Field<'_>) -> Option<i64> {
@@ -230,13 +193,14 @@ mod tests {
         assert_eq!(diagnostics, Diagnostics::new());
         let expect = Hook {
             name: "guard".to_owned(),
-            event: Event::ToolPre,
+            event: Located::new(Event::ToolPre, Position { file: FILE.into(), line: 2, column: 8, length: 8 }),
             when: Some(Script {
                 text: "payload[\"name\"] == \"x\"".to_owned(),
                 first_line: 4,
                 indent: 6,
                 last_line: 4,
             }),
+            filter: Filter::parse("payload[\"name\"] == \"x\""),
             script: Some(Script {
                 text: "def handle(event, payload):\n  return allow()\n".to_owned(),
                 first_line: 6,
@@ -245,7 +209,10 @@ mod tests {
             }),
             priority: -10,
             capabilities: None,
+            cases: Vec::new(),
+            prose: "# guard".to_owned(),
             source: Position { file: FILE.into(), line: 1, column: 1, length: 3 },
+            source_name: "hooks/guard".to_owned(),
         };
         assert_eq!(hook, Some(expect));
     }
@@ -254,50 +221,7 @@ mod tests {
     fn the_least_hook() {
         let (hook, _) = Hook::parse(FILE, "guard", 0, "---\nevent: error\n---\n");
         let hook = hook.unwrap();
-        assert_eq!((hook.event, hook.priority, hook.script, hook.when), (Event::Error, 0, None, None));
-    }
-
-    #[test]
-    fn events() {
-        for event in Event::FIXED {
-            assert_eq!(Event::parse(&event.to_string()), Some(event));
-        }
-        for name in ["custom.my_event2", "meta.tool_register"] {
-            assert_eq!(Event::parse(name).unwrap().to_string(), name);
-        }
-        for name in [
-            "",
-            "tool",
-            "tool.pre ",
-            "Tool.pre",
-            "custom.",
-            "custom.A",
-            "custom.a.b",
-            "custom.a\n",
-            "meta.",
-            "tool.mid",
-        ] {
-            assert_eq!(Event::parse(name), None, "{name:?}");
-        }
-    }
-
-    #[test]
-    fn gates_fail_closed() {
-        let closed: Vec<String> = Event::FIXED.iter().filter(|e| e.fails_closed()).map(ToString::to_string).collect();
-        assert_eq!(
-            closed,
-            [
-                "turn.start",
-                "tool.pre",
-                "tool.post",
-                "completion.pre",
-                "delegation.pre",
-                "delegation.post",
-                "delegation.post_verify"
-            ]
-        );
-        assert!(Event::Meta("x".to_owned()).fails_closed());
-        assert!(!Event::Custom("x".to_owned()).fails_closed());
+        assert_eq!((hook.event.value, hook.priority, hook.script, hook.when), (Event::Error, 0, None, None));
     }
 
     #[test]

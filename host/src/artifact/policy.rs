@@ -24,6 +24,7 @@ pub mod delegation;
 pub mod hooks;
 pub mod layer;
 pub mod meta;
+mod roots;
 pub mod secrets;
 pub mod sources;
 pub mod tools;
@@ -34,8 +35,10 @@ use self::meta::MetaPolicy;
 use self::secrets::Secret;
 use self::sources::SourceRules;
 use self::tools::ToolsPolicy;
+use super::bundle::Lists;
 use super::decode::{Decoder, Fields, Unknown};
 use super::diagnostic::{Diagnostics, Position};
+use super::located::Located;
 use super::yaml::Node;
 use crate::policy::grant::Grant;
 use crate::policy::layer::{Layer, Origin, Scope, Service};
@@ -45,19 +48,8 @@ use crate::policy::path::{FsRules, PathPattern};
 const POLICY_KEYS: [&str; 5] = ["network", "sandbox", "tools_policy", "meta", "delegation"];
 
 /// Keys of `harness.md` that are no policy. They are kept as they are for the rooms that read them.
-const OTHER_KEYS: [&str; 11] = [
-    "model",
-    "models",
-    "context",
-    "tools",
-    "hooks",
-    "agents",
-    "exit_policy",
-    "serve",
-    "trusted_sources",
-    "artifact_sources",
-    "verify_policy",
-];
+pub(super) const OTHER_KEYS: [&str; 7] =
+    ["model", "models", "context", "exit_policy", "serve", "trusted_sources", "verify_policy"];
 
 /// What a project allows.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,9 +69,13 @@ pub struct ProjectPolicy {
     pub meta: MetaPolicy,
     /// `delegation`.
     pub delegation: DelegationPolicy,
+    /// `tools`, `hooks` and `agents`: artifacts that are written in this file.
+    pub lists: Lists,
+    /// `artifact_sources`: further folders with artifacts, relative to the project.
+    pub roots: Vec<Located<String>>,
     /// The other known keys of the file, in a fixed order, not looked into.
     pub rest: Vec<Other>,
-    /// The prose of the file.
+    /// The prose of the file: the system prompt.
     pub body: String,
 }
 
@@ -106,6 +102,8 @@ impl ProjectPolicy {
             secrets: Vec::new(),
             meta: MetaPolicy::default(),
             delegation: DelegationPolicy::default(),
+            lists: Lists::default(),
+            roots: Vec::new(),
             rest: Vec::new(),
             body: String::new(),
         }
@@ -125,6 +123,7 @@ impl ProjectPolicy {
         let document = decoder.document(text)?;
         let mut fields = decoder.root(&document.root)?;
         let mut policy = Self { body: document.body.to_owned(), ..Self::absent(file) };
+        policy.roots = fields.take("artifact_sources").map(|f| roots::decode(decoder, &f)).unwrap_or_default();
         let mut project = layer::silent(Origin { file: file.to_owned(), scope: Scope::Project });
         if let Some(mut network) = fields.take("network").and_then(|f| decoder.mapping(&f)) {
             project.network = network.take("allowed_domains").and_then(|f| layer::network(decoder, &f));
@@ -143,6 +142,7 @@ impl ProjectPolicy {
         if let Some(field) = fields.take("delegation") {
             policy.delegation = DelegationPolicy::decode(decoder, &field).unwrap_or_default();
         }
+        policy.lists = Lists::take(decoder, &mut fields, "");
         for name in OTHER_KEYS {
             if let Some(field) = fields.take(name) {
                 let position = decoder.position(field.key.map_or(field.node.span, |key| key.span));

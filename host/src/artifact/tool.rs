@@ -5,32 +5,38 @@ use std::fmt;
 use serde_json::{Map, Value as Json, json};
 
 use super::arguments::{self, ArgumentError};
+use super::cases::{self, Case, Subject};
 use super::decode::{Decoder, Field, Fields, Unknown};
 use super::diagnostic::{Diagnostic, Diagnostics, Position};
+use super::located::Located;
 use super::policy::{layer, sources};
 use super::script::Script;
 use super::suggest::{closest, quoted};
 use crate::policy::layer::{Layer, Origin, Scope};
 
 /// A tool as its file declares it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
-    /// The stem of its file, as it is.
+    /// The stem of its file, as it is; of one in a list, its `name`.
     pub name: String,
-    /// The prose of its file, for the model; the name where there is none.
+    /// The prose of its file, for the model; the name where there is none. Of one in a list, its `description`.
     pub description: String,
     /// In the order of the file.
     pub parameters: Vec<Parameter>,
     /// Its implementation. Without one, a call has nothing to run.
     pub script: Option<Script>,
     /// Most time a call may take, in milliseconds. None where the file says 0 or nothing: the policy's limit counts.
-    pub timeout_ms: Option<u64>,
+    pub timeout_ms: Option<Located<u64>>,
     /// Declared with `async: true`; without effect so far.
     pub asynchronous: bool,
     /// The `capabilities:` it restricts itself to: one more layer of its grant.
     pub capabilities: Option<Layer>,
-    /// The first line of its file.
+    /// Its `tests:`, in the order of the file.
+    pub cases: Vec<Case>,
+    /// The first line of its file; of one in a list, its entry.
     pub source: Position,
+    /// The name by which a policy knows where it comes from, such as `tools/deploy` or `plugins/acme/tools/x`.
+    pub source_name: String,
 }
 
 /// One parameter of a tool.
@@ -44,6 +50,8 @@ pub struct Parameter {
     pub description: Option<String>,
     /// Whether a call without it is refused.
     pub required: bool,
+    /// Where its name stands.
+    pub position: Position,
 }
 
 /// What an argument must be in JSON.
@@ -72,7 +80,8 @@ impl ParameterType {
         }
     }
 
-    fn parse(word: &str) -> Option<Self> {
+    /// The type of a word.
+    pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
@@ -96,41 +105,75 @@ impl fmt::Display for ParameterType {
 }
 
 impl Tool {
-    /// The name by which a policy knows where it comes from, such as `tools/deploy`.
-    pub fn source_name(&self) -> &str {
-        sources::name_of(&self.source.file)
-    }
-
     /// Reads a tool. `file` is for messages, such as `.harness/tools/greet.md`; `stem` becomes its name. The tool is
     /// there only if nothing is wrong with it; the diagnostics hold everything that is, and warnings.
     pub fn parse(file: &str, stem: &str, text: &str) -> (Option<Self>, Diagnostics) {
+        Self::parse_at(file, sources::name_of(file), stem, text)
+    }
+
+    /// Like [`parse`](Self::parse), for a file whose name as a source does not follow from its path.
+    pub fn parse_at(file: &str, source_name: &str, stem: &str, text: &str) -> (Option<Self>, Diagnostics) {
         let mut decoder = Decoder::new(file, format!("parse tool {stem}.md"));
-        let tool = Self::decode(&mut decoder, file, stem, text);
+        let tool = Self::decode(&mut decoder, source_name, stem, text);
         let diagnostics = decoder.into_diagnostics();
         (tool.filter(|_| !diagnostics.has_errors()), diagnostics)
     }
 
-    fn decode(decoder: &mut Decoder, file: &str, stem: &str, text: &str) -> Option<Self> {
-        check_name(decoder, "tool", stem);
+    fn decode(decoder: &mut Decoder, source_name: &str, stem: &str, text: &str) -> Option<Self> {
+        check_name(decoder, "tool", stem, &decoder.top());
         let document = decoder.document(text)?;
         let mut fields = decoder.root(&document.root)?;
-        let parameters = fields.optional("parameters").and_then(|f| parameters(decoder, stem, &f));
-        let script = fields.optional("script").and_then(|f| decoder.script(&f));
-        let timeout_ms = fields.optional("timeout_ms").and_then(|f| timeout_ms(decoder, stem, &f));
-        let asynchronous = fields.optional("async").and_then(|f| decoder.boolean(&f)).unwrap_or(false);
-        let origin = Origin { file: file.to_owned(), scope: Scope::Artifact };
-        let capabilities = fields.take("capabilities").and_then(|f| layer::decode(decoder, &f, origin));
+        let mut tool = Self::keys(decoder, &mut fields, stem, decoder.top(), source_name);
+        tool.description = if document.body.is_empty() { stem } else { document.body }.to_owned();
         decoder.finish(fields, Unknown::Warn);
-        Some(Self {
-            name: stem.to_owned(),
-            description: if document.body.is_empty() { stem } else { document.body }.to_owned(),
+        Some(tool)
+    }
+
+    /// Reads one of a list of tools: the same keys, and a `name` and a `description`. `place` is the list's own, as
+    /// [`source_name`](Self::source_name) begins with.
+    pub(crate) fn entry(decoder: &mut Decoder, index: usize, field: &Field<'_>, place: &str) -> Option<Self> {
+        let mut fields = decoder.mapping(field)?;
+        let name = fields.optional("name").and_then(|f| decoder.string(&f).map(|name| (name.to_owned(), f)));
+        let (name, at) = match name {
+            Some((name, f)) if !name.is_empty() => (name, decoder.position(f.span())),
+            _ => {
+                let hint = "give it a line such as `name: read_file`".to_owned();
+                decoder.error_with(field, format!("tools[{index}].name cannot be empty"), Some(hint));
+                (String::new(), decoder.position(field.span()))
+            }
+        };
+        if !name.is_empty() {
+            check_name(decoder, "tool", &name, &at);
+        }
+        let description = fields.optional("description").and_then(|f| decoder.string(&f)).map(str::to_owned);
+        let mut tool = Self::keys(decoder, &mut fields, &name, at, &format!("{place}tools/{name}"));
+        tool.description =
+            description.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).unwrap_or(name);
+        decoder.finish(fields, Unknown::Warn);
+        Some(tool)
+    }
+
+    /// The keys that a tool has wherever it is written.
+    fn keys(decoder: &mut Decoder, fields: &mut Fields<'_>, name: &str, source: Position, source_name: &str) -> Self {
+        let parameters = fields.optional("parameters").and_then(|f| parameters(decoder, name, &f));
+        let script = fields.optional("script").and_then(|f| decoder.script(&f));
+        let timeout_ms = fields.optional("timeout_ms").and_then(|f| timeout_ms(decoder, name, &f));
+        let asynchronous = fields.optional("async").and_then(|f| decoder.boolean(&f)).unwrap_or(false);
+        let origin = Origin { file: source.file.to_string(), scope: Scope::Artifact };
+        let capabilities = fields.take("capabilities").and_then(|f| layer::decode(decoder, &f, origin));
+        let cases = fields.optional("tests").map(|f| cases::decode(decoder, &f, Subject::Tool)).unwrap_or_default();
+        Self {
+            name: name.to_owned(),
+            description: name.to_owned(),
             parameters: parameters.unwrap_or_default(),
             script,
             timeout_ms,
             asynchronous,
             capabilities,
-            source: decoder.top(),
-        })
+            cases,
+            source,
+            source_name: source_name.to_owned(),
+        }
     }
 
     /// The parameters as a model sees them: a JSON Schema of an object, in the order of the file.
@@ -160,7 +203,7 @@ impl Tool {
 }
 
 /// A name is the stem of a file, as it is; what cannot be one is refused where the name comes from elsewhere.
-pub(super) fn check_name(decoder: &mut Decoder, kind: &str, name: &str) {
+pub(super) fn check_name(decoder: &mut Decoder, kind: &str, name: &str, at: &Position) {
     let wrong = if name.is_empty() {
         "cannot be empty"
     } else if name.contains('/') {
@@ -171,17 +214,18 @@ pub(super) fn check_name(decoder: &mut Decoder, kind: &str, name: &str) {
         return;
     };
     let message = format!("the name of a {kind} {wrong}, found {}", quoted(name));
-    decoder.diagnostics.push(Diagnostic::error(message).at(decoder.top()));
+    decoder.diagnostics.push(Diagnostic::error(message).at(at.clone()));
 }
 
-fn timeout_ms(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<u64> {
+fn timeout_ms(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<Located<u64>> {
     let value = decoder.integer(field)?;
     if value < 0 {
         decoder.error(field, format!("tool {tool:?} timeout_ms must be >= 0"));
         return None;
     }
     // One that is further out than 64 bits never ends, as one of 0 does.
-    u64::try_from(value).ok().filter(|ms| *ms > 0)
+    let ms = u64::try_from(value).ok().filter(|ms| *ms > 0)?;
+    Some(Located::new(ms, decoder.position(field.span())))
 }
 
 fn parameters(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<Vec<Parameter>> {
@@ -199,7 +243,8 @@ fn parameter(decoder: &mut Decoder, tool: &str, name: &str, field: &Field<'_>) -
     let description = fields.optional("description").and_then(|f| decoder.string(&f)).map(str::to_owned);
     let required = fields.optional("required").and_then(|f| decoder.boolean(&f)).unwrap_or(false);
     decoder.finish(fields, Unknown::Warn);
-    Some(Parameter { name: name.to_owned(), kind: kind?, description, required })
+    let position = decoder.position(field.key.map_or(field.node.span, |key| key.span));
+    Some(Parameter { name: name.to_owned(), kind: kind?, description, required, position })
 }
 
 fn kind(

@@ -1,6 +1,6 @@
 //! `cache`: values that the tools and hooks of one run share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wasmtime::component::{ComponentType, Lower};
@@ -88,6 +88,11 @@ impl Cache {
     /// Removes all values.
     pub fn clear(&self) {
         *self.lock() = Values::default();
+    }
+
+    /// All values as JSON, by key, sorted.
+    pub fn entries(&self) -> BTreeMap<String, String> {
+        self.lock().by_key.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
     /// A panic while the lock was held can only have been in the allocator; the map is whole.

@@ -1,5 +1,7 @@
 //! `env`: variables of the host's environment that the policy names.
 
+use std::collections::BTreeMap;
+
 use wasmtime::component::{ComponentType, Lower};
 
 use super::denial::Denial;
@@ -15,12 +17,27 @@ pub enum Error {
     AccessDenied(Denial),
 }
 
-/// The value of a variable, if the grant names it and it is set to text.
-///
-/// # Errors
-///
-/// Where the grant does not name it, whether or not it is set.
-pub fn get(grant: &Grant, name: &str) -> Result<Option<String>, Error> {
-    grant.decide_env(name).map_err(|refusal| Error::AccessDenied(refusal.into()))?;
-    Ok(ambient::variable(name))
+/// Where variables come from.
+#[derive(Debug, Clone, Default)]
+pub enum Variables {
+    /// The environment of the host.
+    #[default]
+    Host,
+    /// These, for a test or a replay.
+    Given(BTreeMap<String, String>),
+}
+
+impl Variables {
+    /// The value of a variable, if the grant names it and it is set to text.
+    ///
+    /// # Errors
+    ///
+    /// Where the grant does not name it, whether or not it is set.
+    pub fn get(&self, grant: &Grant, name: &str) -> Result<Option<String>, Error> {
+        grant.decide_env(name).map_err(|refusal| Error::AccessDenied(refusal.into()))?;
+        Ok(match self {
+            Self::Host => ambient::variable(name),
+            Self::Given(variables) => variables.get(name).cloned(),
+        })
+    }
 }

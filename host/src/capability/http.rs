@@ -91,12 +91,30 @@ pub struct Response {
 #[derive(Debug, Default)]
 pub struct Client {
     inner: OnceLock<Result<reqwest::Client, String>>,
+    /// Where requests are answered from, instead of by the network.
+    canned: Option<Vec<Canned>>,
+}
+
+/// An answer for a test or a replay: what a server would say to this method and URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Canned {
+    /// In upper case.
+    pub method: String,
+    /// As the request has it, after it was read as a URL.
+    pub url: String,
+    /// What comes back.
+    pub response: Response,
 }
 
 impl Client {
     /// A client. Cheap: the connector is made when the first request is sent.
     pub const fn new() -> Self {
-        Self { inner: OnceLock::new() }
+        Self { inner: OnceLock::new(), canned: None }
+    }
+
+    /// A client that never touches the network: what the grant allows is answered from these.
+    pub fn answering(canned: Vec<Canned>) -> Self {
+        Self { inner: OnceLock::new(), canned: Some(canned) }
     }
 
     /// Sends a request and reads the whole answer, following redirects. Everything is decided by `grant`.
@@ -114,6 +132,9 @@ impl Client {
         loop {
             let target = Target::of(request.url())?;
             grant.decide_target(&target)?;
+            if let Some(canned) = &self.canned {
+                return from_canned(canned, &request);
+            }
             let vetted = lookup::vetted(grant, &target, request.url()).await?;
             // Cheap: the body is shared, not copied.
             let copy =
@@ -132,6 +153,15 @@ impl Client {
     fn inner(&self) -> Result<&reqwest::Client, Error> {
         self.inner.get_or_init(connector).as_ref().map_err(|why| Error::Connection(why.clone()))
     }
+}
+
+fn from_canned(canned: &[Canned], request: &reqwest::Request) -> Result<Response, Error> {
+    let (method, url) = (request.method().as_str(), request.url().as_str());
+    let same = |given: &str| given == url || url::Url::parse(given).is_ok_and(|given| given == *request.url());
+    let found = canned.iter().find(|one| one.method == method && same(&one.url));
+    found
+        .map(|one| one.response.clone())
+        .ok_or_else(|| Error::Connection(format!("no answer is given for {method} {url}")))
 }
 
 fn connector() -> Result<reqwest::Client, String> {

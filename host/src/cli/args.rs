@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use harness::artifact::schema::Kind;
 
 /// Runs untrusted tools for AI agents, each call in a WebAssembly instance of its own.
 #[derive(Debug, Parser)]
 #[command(name = "harness", version, about, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 completed, 1 the script failed, 2 usage or invalid artifact or arguments, \
-                        3 denied, 4 over a limit, 5 host fault.")]
+#[command(
+    after_help = "Exit codes: 0 completed, 1 the script or a case failed, 2 usage or invalid artifact or arguments, \
+                        3 denied, 4 over a limit, 5 host fault."
+)]
 pub(crate) struct Arguments {
     /// Folder that holds `.harness`; without it, the current folder or the nearest one above that has it.
     #[arg(short = 'C', long, value_name = "DIR", global = true)]
@@ -34,8 +37,20 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     /// Call a tool and print its result as a model would get it.
     Call(Call),
+    /// Dispatch an event to its hooks and print what they decided.
+    Fire(Fire),
+    /// Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for what they would reach.
+    Test(Test),
     /// List the tools with their parameters.
     Tools(Tools),
+    /// List the hooks of each event in the order they are called.
+    Hooks(Listing),
+    /// List the sub-agents.
+    Agents(Listing),
+    /// Say of each artifact where it is from, what it may do, and what it replaced.
+    Inspect(Inspect),
+    /// Print the JSON Schema of an artifact's front matter.
+    Schema(Schema),
     /// Parse and compile everything, and tell all that is wrong.
     Validate(Validate),
     /// Say what this machine offers to the sandbox, and what would be refused on it.
@@ -73,6 +88,73 @@ pub(crate) struct Call {
     /// Say on standard error what was granted, what was used, and what each host call cost.
     #[arg(long)]
     pub(crate) explain: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  harness fire tool.pre --explain \\\n    \
+                        --payload '{\"name\": \"run_command\", \"args\": {\"command\": \"ls\"}}'")]
+pub(crate) struct Fire {
+    /// Name of the event, such as `tool.pre` or `custom.deployed`.
+    pub(crate) event: String,
+
+    /// The payload as JSON: the text itself, `@FILE`, or `-` for standard input; `null` without it.
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) payload: Option<String>,
+
+    /// Folder that hooks may read; without it, the folder that holds `.harness`.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+
+    /// Say on standard error of each hook whether it matched, what it decided, why, and what it used.
+    #[arg(long)]
+    pub(crate) explain: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    /// Tools and hooks by name; without any, all that have cases.
+    pub(crate) names: Vec<String>,
+
+    /// Print what came out as one JSON object.
+    #[arg(long, conflicts_with = "watch")]
+    pub(crate) json: bool,
+
+    /// Write the results as JUnit XML to a file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+
+    /// Run again whenever a file of the project changes.
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Listing {
+    /// Print a JSON list.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// Tools, hooks and agents by name; without any, all.
+    pub(crate) names: Vec<String>,
+
+    /// Print what was found as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Which kind of artifact.
+    #[arg(value_parser = kind)]
+    pub(crate) kind: Kind,
+}
+
+fn kind(word: &str) -> Result<Kind, String> {
+    let found = Kind::ALL.into_iter().find(|kind| kind.name() == word);
+    found.ok_or_else(|| format!("the kinds are {}", Kind::ALL.map(Kind::name).join(", ")))
 }
 
 #[derive(Debug, Args)]

@@ -1,61 +1,52 @@
 //! `harness call TOOL`: one call, from the command line.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use harness::artifact::escape;
-use harness::dispatch::{Options, Project, ToolOutput};
-use harness::sandbox::outcome::{Failure, Limit, LimitKind, Outcome, Report};
-use harness::sandbox::state::Session;
+use harness::dispatch::{CallError, CallReport, Options, Project, Run, ToolOutput, Verdict};
+use harness::sandbox::outcome::{Failure, Limit, LimitKind, Outcome};
 use serde_json::{Value as Json, json};
 
 use super::args::Call;
 use super::exit::Exit;
 use super::printer::Printer;
 use super::progress::Progress;
-use super::project;
+use super::{fire, input, project};
 
-mod explain;
-
-/// Bytes of arguments that are read from a file or standard input.
-const MAX_ARGUMENTS: u64 = 16 << 20;
+pub(crate) mod explain;
+pub(crate) mod report;
 
 pub(crate) fn run(command: &Call, root: &Option<PathBuf>, printer: &Printer) -> Exit {
-    let options = Options { workspace: command.workspace.clone(), concurrency: 1 };
-    let project = match project::open(root.as_deref(), &options, *printer) {
+    let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
+    let project = match project::open(root.as_deref(), options, *printer) {
         Ok(project) => project,
         Err(exit) => return exit,
     };
     let arguments = match arguments(command, &project) {
         Ok(arguments) => arguments,
-        Err(Refused::Call(error)) => return project::refuse(&error, project.registry(), *printer),
+        Err(Refused::Call(error)) => return project::refuse(&error, project.loaded().registry(), *printer),
         Err(Refused::Text(message)) => {
             printer.error(&message, &[], Some("give the arguments as a JSON object, or as `key=value`"));
             return Exit::Usage;
         }
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match project::runtime(*printer) {
         Ok(runtime) => runtime,
-        Err(error) => {
-            printer.error(&format!("cannot start: {error}"), &[], None);
-            return Exit::Fault;
-        }
+        Err(exit) => return exit,
     };
-    let session = Arc::new(Session::default());
     let progress = Progress::start(format!("running {}", command.tool));
-    let called = runtime.block_on(project.call(&command.tool, arguments, &session));
+    let called = runtime.block_on(project.call(&command.tool, arguments, &Run::new()));
     drop(progress);
     let report = match called {
         Ok(report) => report,
-        Err(error) => return project::refuse(&error, project.registry(), *printer),
+        Err(error) => {
+            if let (true, CallError::Arguments { pre: Some(pre), .. }) = (command.explain, &error) {
+                explain::dispatch(pre, "", *printer);
+            }
+            return project::refuse(&error, project.loaded().registry(), *printer);
+        }
     };
-    for line in &report.log.lines {
-        printer.say(&format!("[{}] {}", line.level.name(), escape::text(&line.message)));
-    }
-    if report.log.dropped > 0 {
-        printer.warning(&format!("{} more log lines were dropped", report.log.dropped));
-    }
+    report::call(&report, *printer);
     if command.explain {
         explain::tell(&project, &command.tool, &report, *printer);
     }
@@ -66,14 +57,16 @@ pub(crate) fn run(command: &Call, root: &Option<PathBuf>, printer: &Printer) -> 
 }
 
 /// Prints the result, or why there is none.
-fn tell(report: &Report<ToolOutput>, project: &Project, command: &Call, printer: Printer) -> Exit {
-    let registry = project.registry();
+fn tell(report: &CallReport, project: &Project, command: &Call, printer: Printer) -> Exit {
+    let loaded = project.loaded();
+    let registry = loaded.registry();
     match &report.outcome {
         Outcome::Completed(output) => {
             if !command.json {
                 printer.data(&output.content);
             }
-            Exit::Completed
+            // A hook may say of what a tool gave that it is an error.
+            if report.is_error { Exit::Failed } else { Exit::Completed }
         }
         Outcome::Failed(failure) => {
             let diagnostic = project::diagnostic(failure, &format!("tool `{}` failed", command.tool));
@@ -83,7 +76,7 @@ fn tell(report: &Report<ToolOutput>, project: &Project, command: &Call, printer:
         }
         Outcome::Denied { failure, refusal } => {
             let mut diagnostic = project::diagnostic(failure, &format!("tool `{}` was denied", command.tool));
-            diagnostic.hint = (!refusal.hint.is_empty()).then(|| refusal.hint.clone());
+            diagnostic.hint = (!refusal.hint.is_empty()).then(|| refusal.hint.clone()).or_else(|| blocked_by(report));
             printer.say(registry.render(&diagnostic, printer.color()).trim_end());
             stack(failure, printer);
             Exit::Denied
@@ -101,6 +94,14 @@ fn tell(report: &Report<ToolOutput>, project: &Project, command: &Call, printer:
             Exit::Fault
         }
     }
+}
+
+/// Where the hook is that blocked.
+fn blocked_by(report: &CallReport) -> Option<String> {
+    let hooks = report.dispatches.iter().flat_map(|dispatch| &dispatch.hooks);
+    let hook =
+        hooks.rev().find(|hook| hook.reason.is_some() && matches!(hook.verdict, Verdict::Block | Verdict::Error))?;
+    Some(format!("the hook is `{}`; `--explain` tells what each hook decided", hook.file))
 }
 
 /// The calls that led to an error, where there is more than one.
@@ -131,7 +132,7 @@ fn raise(limit: &Limit) -> String {
 }
 
 /// The report as `--json` prints it.
-fn as_json(report: &Report<ToolOutput>) -> Json {
+fn as_json(report: &CallReport) -> Json {
     let (result, content, truncated) = match &report.outcome {
         Outcome::Completed(output) => (output.result.clone(), json!(output.content), json!(output.truncated)),
         _ => (Json::Null, Json::Null, json!(false)),
@@ -144,6 +145,7 @@ fn as_json(report: &Report<ToolOutput>) -> Json {
         "result": result,
         "content": content,
         "truncated": truncated,
+        "is_error": report.is_error,
         "usage": {
             "fuel": usage.fuel,
             "wall_us": u64::try_from(usage.wall.as_micros()).unwrap_or(u64::MAX),
@@ -154,6 +156,19 @@ fn as_json(report: &Report<ToolOutput>) -> Json {
         },
         "log": log,
     });
+    let hooks = report.dispatches.iter().flat_map(|dispatch| dispatch.hooks.iter().map(|hook| (&dispatch.event, hook)));
+    let hooks: Vec<Json> = hooks
+        .map(|(event, hook)| {
+            let mut object = json!({"event": event.to_string()});
+            if let (Some(object), Json::Object(rest)) = (object.as_object_mut(), fire::hook_as_json(hook)) {
+                object.extend(rest);
+            }
+            object
+        })
+        .collect();
+    if let (false, Some(object)) = (hooks.is_empty(), object.as_object_mut()) {
+        object.insert("hooks".to_owned(), json!(hooks));
+    }
     if let (Some(error), Some(object)) = (error(&report.outcome), object.as_object_mut()) {
         object.insert("error".to_owned(), error);
     }
@@ -170,9 +185,9 @@ fn error(outcome: &Outcome<ToolOutput>) -> Option<Json> {
         json!({
             "kind": failure.kind.name(),
             "message": failure.message,
-            "file": failure.file,
-            "line": failure.line,
-            "column": failure.column,
+            "file": (!failure.file.is_empty()).then_some(&failure.file),
+            "line": (failure.line > 0).then_some(failure.line),
+            "column": (failure.column > 0).then_some(failure.column),
             "stack": stack,
             "hint": hint,
         })
@@ -190,7 +205,7 @@ fn error(outcome: &Outcome<ToolOutput>) -> Option<Json> {
 
 /// Why there are no arguments.
 enum Refused {
-    Call(harness::dispatch::CallError),
+    Call(CallError),
     Text(String),
 }
 
@@ -200,30 +215,11 @@ fn arguments(command: &Call, project: &Project) -> Result<Json, Refused> {
     let text = match command.args.as_deref() {
         None => {
             return tool.read_arguments(&command.pairs).map(Json::Object).map_err(|errors| {
-                Refused::Call(harness::dispatch::CallError::Arguments { tool: tool.name.clone(), errors })
+                let changed_by = Vec::new();
+                Refused::Call(CallError::Arguments { tool: tool.name.clone(), errors, changed_by, pre: None })
             });
         }
-        Some("-") => bounded(std::io::stdin().lock(), "standard input")?,
-        Some(text) => match text.strip_prefix('@') {
-            Some(path) => {
-                let file = std::fs::File::open(Path::new(path))
-                    .map_err(|error| Refused::Text(format!("cannot read `{path}`: {error}")))?;
-                bounded(file, path)?
-            }
-            None => text.to_owned(),
-        },
+        Some(given) => input::text(given).map_err(Refused::Text)?,
     };
     serde_json::from_str(&text).map_err(|error| Refused::Text(format!("the arguments are not JSON: {error}")))
-}
-
-fn bounded(source: impl Read, name: &str) -> Result<String, Refused> {
-    let mut text = String::new();
-    source
-        .take(MAX_ARGUMENTS + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| Refused::Text(format!("cannot read `{name}`: {error}")))?;
-    if text.len() as u64 > MAX_ARGUMENTS {
-        return Err(Refused::Text(format!("`{name}` holds more than {MAX_ARGUMENTS} bytes")));
-    }
-    Ok(text)
 }

@@ -21,23 +21,36 @@ pub(crate) fn root(named: Option<&Path>) -> PathBuf {
 }
 
 /// Opens the project, or says why not.
-pub(crate) fn open(named: Option<&Path>, options: &Options, printer: Printer) -> Result<Project, Exit> {
-    let project = Project::open(&root(named), options).map_err(|error| match error {
+pub(crate) fn open(named: Option<&Path>, options: Options, printer: Printer) -> Result<Project, Exit> {
+    let project = Project::open(&root(named), options).map_err(|error| unopened(&error, printer))?;
+    report(project.loaded().registry(), printer);
+    Ok(project)
+}
+
+/// Says why a project cannot be opened.
+pub(crate) fn unopened(error: &OpenError, printer: Printer) -> Exit {
+    match error {
         OpenError::Artifacts(registry) => {
-            report(&registry, printer);
+            report(registry, printer);
             Exit::Usage
         }
-        error @ OpenError::Workspace { .. } => {
+        OpenError::Workspace { .. } => {
             printer.error(&error.to_string(), &[], Some("name a folder with `--workspace`"));
             Exit::Usage
         }
-        error @ OpenError::Sandbox(_) => {
+        OpenError::Sandbox(_) => {
             printer.error(&error.to_string(), &[], Some("`harness doctor` says what this machine offers"));
             Exit::Fault
         }
-    })?;
-    report(project.registry(), printer);
-    Ok(project)
+    }
+}
+
+/// What calls are made on.
+pub(crate) fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        printer.error(&format!("cannot start: {error}"), &[], None);
+        Exit::Fault
+    })
 }
 
 /// Tells all that is wrong with the artifacts, warnings too.
@@ -84,7 +97,8 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
             printer.error(&error.to_string(), &[], Some("give its file a `script:` that defines `run(args)`"));
             Exit::Usage
         }
-        CallError::Arguments { tool, errors } => {
+        CallError::Arguments { tool, errors, pre, .. } => {
+            pre.iter().for_each(|dispatch| super::call::report::dispatch(dispatch, printer));
             let causes: Vec<String> = errors.iter().map(ToString::to_string).collect();
             printer.error(&error.to_string(), &causes, Some(&usage(tool, registry)));
             Exit::Usage

@@ -29,7 +29,8 @@ pub(crate) fn run(command: &Tools, root: &Option<PathBuf>, printer: &Printer) ->
                 format!("{}{mark}: {}", parameter.name, parameter.kind.word())
             });
             let parameters: Vec<String> = parameters.collect();
-            text.push_str(&format!("{}({})\n", escape::line(&tool.name), escape::line(&parameters.join(", "))));
+            let (name, parameters) = (escape::line(&tool.name), parameters.join(", "));
+            text.push_str(&format!("{name}({})  {}\n", escape::line(&parameters), escape::line(&tool.source.file)));
             // The first line of prose; a heading only repeats the name.
             let mut prose = tool.description.lines().map(str::trim).filter(|line| !line.is_empty());
             if let Some(line) = prose.clone().find(|line| !line.starts_with('#')).or_else(|| prose.next()) {

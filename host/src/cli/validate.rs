@@ -2,31 +2,46 @@
 
 use std::path::PathBuf;
 
-use harness::artifact::diagnostic::{Diagnostic, Severity};
-use harness::dispatch::{self};
-use harness::registry::Registry;
+use harness::artifact::diagnostic::{Diagnostic, Position, Severity};
+use harness::artifact::yaml::Value;
+use harness::artifact::{escape, lint};
+use harness::dispatch::{self, Unloadable};
+use harness::registry::{Registry, Replaced};
 use serde_json::{Value as Json, json};
 
 use super::args::Validate;
 use super::exit::Exit;
 use super::printer::Printer;
 use super::progress::Progress;
-use super::project;
+use super::{inspect, project};
 
 pub(crate) fn run(command: &Validate, root: &Option<PathBuf>, printer: &Printer) -> Exit {
-    let registry = Registry::load(&project::root(root.as_deref()));
+    let root = project::root(root.as_deref());
+    let registry = Registry::load(&root);
     let progress = Progress::start("compiling scripts".to_owned());
-    let scripts = match dispatch::check_scripts(&registry) {
-        Ok(failures) => failures,
-        Err(error) => {
-            printer.error(&format!("cannot start the sandbox: {error:#}"), &[], Some("see `harness doctor`"));
-            return Exit::Fault;
-        }
+    let unloadable = match dispatch::for_checking(&root, &registry) {
+        Ok(loaded) => loaded.load_all(),
+        Err(error) => return project::unopened(&error, *printer),
     };
     drop(progress);
-    let failures: Vec<Diagnostic> =
-        scripts.iter().map(|failure| project::diagnostic(failure, "the script cannot be loaded")).collect();
-    let all: Vec<&Diagnostic> = registry.diagnostics().into_iter().chain(&failures).collect();
+    let mut found = Vec::new();
+    for one in &unloadable {
+        match one {
+            Unloadable::Script(failure) => found.push(project::diagnostic(failure, "the script cannot be loaded")),
+            Unloadable::Host(message) => {
+                printer.error(message, &[], Some("see `harness doctor`"));
+                return Exit::Fault;
+            }
+        }
+    }
+    for hook in registry.hooks() {
+        found.extend(lint::payload_keys(hook));
+        if command.strict {
+            found.extend(lint::untested(hook));
+        }
+    }
+    found.extend(api_key(&registry));
+    let all: Vec<&Diagnostic> = registry.diagnostics().into_iter().chain(&found).collect();
     let count = |severity| all.iter().filter(|diagnostic| diagnostic.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     let valid = errors == 0 && (warnings == 0 || !command.strict);
@@ -35,23 +50,58 @@ pub(crate) fn run(command: &Validate, root: &Option<PathBuf>, printer: &Printer)
             "valid": valid,
             "tools": registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>(),
             "hooks": registry.hooks().iter().map(|hook| &hook.name).collect::<Vec<_>>(),
+            "agents": registry.agents().iter().map(|agent| &agent.name).collect::<Vec<_>>(),
+            "replaced": registry.replaced().iter().map(replaced).collect::<Vec<_>>(),
             "problems": all.iter().map(|diagnostic| as_json(diagnostic)).collect::<Vec<_>>(),
         }));
     } else {
         for diagnostic in &all {
             printer.say(registry.render(diagnostic, printer.color()).trim_end());
         }
+        for (kind, names) in [
+            ("tools", registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>()),
+            ("hooks", registry.hooks().iter().map(|hook| &hook.name).collect()),
+            ("agents", registry.agents().iter().map(|agent| &agent.name).collect()),
+        ] {
+            if !names.is_empty() {
+                let names: Vec<String> = names.into_iter().map(|name| escape::line(name).into_owned()).collect();
+                printer.data(&format!("{kind}: {}", names.join(", ")));
+            }
+        }
+        for one in registry.replaced() {
+            printer.data(&inspect::replaced(one));
+        }
         let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
         printer.data(&format!(
-            "{}: {}, {}; {}, {}",
+            "{}: {}, {}, {}; {}, {}",
             if valid { "valid" } else { "invalid" },
             plural(registry.tools().len(), "tool"),
             plural(registry.hooks().len(), "hook"),
+            plural(registry.agents().len(), "agent"),
             plural(errors, "error"),
             plural(warnings, "warning"),
         ));
     }
     if valid { Exit::Completed } else { Exit::Usage }
+}
+
+fn replaced(one: &Replaced) -> Json {
+    json!({"kind": one.kind, "name": one.name, "by": one.by.to_string(), "what": one.what.to_string()})
+}
+
+/// A model's key that is not in the environment: no fault of the artifacts, but no model will answer.
+fn api_key(registry: &Registry) -> Option<Diagnostic> {
+    let model = registry.policy()?.rest.iter().find(|other| other.name == "model")?;
+    let Value::Map(entries) = &model.value.value else { return None };
+    let (_, node) = entries.iter().find(|(key, _)| key.text == "api_key_env")?;
+    let Value::Str(name) = &node.value else { return None };
+    if harness::ambient::variable(name).is_some_and(|value| !value.is_empty()) {
+        return None;
+    }
+    let warning = Diagnostic::warning(format!("API key env {name:?} is not set"));
+    let (start, length) = (node.span.start, node.span.length());
+    let position = Position { file: model.position.file.clone(), line: start.line, column: start.column, length };
+    Some(warning.at(position).hint("set it where the agent is run; it is never written into a file"))
 }
 
 fn as_json(diagnostic: &Diagnostic) -> Json {

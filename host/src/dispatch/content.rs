@@ -5,23 +5,12 @@ use serde_json::Value as Json;
 /// What a tool gave back.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
-    /// The value that `run` returned, whole.
+    /// The value that `run` returned, as its hooks left it, whole.
     pub result: Json,
     /// What a model gets: a string as it is, anything else as JSON, cut to `limits.output_bytes`.
     pub content: String,
     /// Whether `content` was cut.
     pub truncated: bool,
-}
-
-/// The output for a result in JSON.
-pub(crate) fn output(json: &str, cap: u64) -> serde_json::Result<ToolOutput> {
-    let result: Json = serde_json::from_str(json)?;
-    let whole = match &result {
-        Json::String(text) => text.clone(),
-        _ => json.to_owned(),
-    };
-    let (content, truncated) = cut(whole, cap);
-    Ok(ToolOutput { result, content, truncated })
 }
 
 /// Text of at most `cap` bytes. Where some had to go, it ends with a notice that is itself within the cap.
@@ -40,15 +29,6 @@ pub(crate) fn cut(mut text: String, cap: u64) -> (String, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_string_is_the_content_and_anything_else_is_json() {
-        let text = output(r#""a\nb""#, 100).unwrap();
-        assert_eq!(text, ToolOutput { result: Json::from("a\nb"), content: "a\nb".to_owned(), truncated: false });
-        let object = output(r#"{"a":[1,2.5,null,12345678901234567890123]}"#, 100).unwrap();
-        assert_eq!(object.content, r#"{"a":[1,2.5,null,12345678901234567890123]}"#);
-        assert!(output("", 100).is_err());
-    }
 
     #[test]
     fn the_notice_is_within_the_cap() {

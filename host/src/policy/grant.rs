@@ -21,6 +21,12 @@ impl Grant {
         Self { layers }
     }
 
+    /// What both grants allow.
+    #[must_use]
+    pub fn meet(&self, other: &Self) -> Self {
+        Self { layers: self.layers.iter().chain(&other.layers).cloned().collect() }
+    }
+
     /// The layers, outermost first.
     pub fn layers(&self) -> &[Layer] {
         &self.layers

@@ -53,11 +53,13 @@ pub enum Service {
     Metrics,
     Clock,
     Random,
+    Events,
+    Meta,
 }
 
 impl Service {
     /// All of them, in the order of listings.
-    pub const ALL: [Self; 4] = [Self::Cache, Self::Metrics, Self::Clock, Self::Random];
+    pub const ALL: [Self; 6] = [Self::Cache, Self::Metrics, Self::Clock, Self::Random, Self::Events, Self::Meta];
 
     /// The word in a policy and in a script.
     pub fn name(self) -> &'static str {
@@ -66,6 +68,8 @@ impl Service {
             Self::Metrics => "metrics",
             Self::Clock => "clock",
             Self::Random => "random",
+            Self::Events => "events",
+            Self::Meta => "meta",
         }
     }
 }

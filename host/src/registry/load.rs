@@ -1,29 +1,46 @@
-//! The walk through `.harness/`.
+//! The walk through `.harness/`, and through the other folders that `harness.md` names.
+//!
+//! ```text
+//! harness.md               the policy; `tools:`, `hooks:`, `agents:` in it; its prose is the system prompt
+//! tools/ hooks/ agents/    one artifact a file, named by it
+//! plugins/ builtins/       bundles: NAME.md with lists, or a folder NAME/ that holds tools/, hooks/, agents/ and
+//! overrides/               bundle.md, any of them
+//! ```
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::Registry;
+use super::merge::{self, Level};
+use super::{BundleFile, Registry, resolve};
 use crate::ambient;
+use crate::artifact::agent::Agent;
+use crate::artifact::bundle::{Bundle, Lists};
 use crate::artifact::diagnostic::Diagnostic;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
-use crate::artifact::suggest::{closest, quoted};
 use crate::artifact::tool::Tool;
-use crate::artifact::yaml::Value;
 
 /// The folder of a project's artifacts.
 const FOLDER: &str = ".harness";
 /// The file of its policy.
 const POLICY_FILE: &str = ".harness/harness.md";
+/// The file with the lists of a bundle that is a folder.
+const BUNDLE_FILE: &str = "bundle.md";
+/// Folders of single artifacts.
+const SINGLES: [&str; 3] = ["tools", "hooks", "agents"];
+/// Folders of bundles.
+const BUNDLES: [&str; 3] = ["plugins", "builtins", "overrides"];
 
 /// See [`Registry::load`].
 pub(super) fn project(root: &Path) -> Registry {
-    let mut load = Load { registry: Registry::empty(), real: PathBuf::new(), found: Vec::new() };
+    let mut load = Load::default();
     match ambient::real_path(&root.join(FOLDER)) {
         Ok(real) => {
-            load.real = real;
-            load.run();
+            let home = Root { shown: FOLDER.to_owned(), real };
+            load.policy(&home);
+            load.walk(&home);
+            load.further_roots(root);
+            load.finish();
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let missing = Diagnostic::error(format!("there is no folder `{FOLDER}` here"));
@@ -34,44 +51,31 @@ pub(super) fn project(root: &Path) -> Registry {
     load.registry
 }
 
+/// A folder with artifacts.
+struct Root {
+    /// As messages name it.
+    shown: String,
+    /// Where it really is. Nothing outside it is read.
+    real: PathBuf,
+}
+
+#[derive(Default)]
 struct Load {
     registry: Registry,
-    /// Where `.harness` really is. Nothing outside it is read.
-    real: PathBuf,
-    /// The artifacts that have a file, by the name that `sandbox.sources` uses, those with errors too.
+    base: Level,
+    overrides: Level,
+    /// All artifacts and bundles by the name that `sandbox.sources` uses, those with errors too.
     found: Vec<String>,
+    /// Hooks so far, for the index in messages.
+    hooks: usize,
+    /// Whether something that may guard against something could not be read.
+    guard_lost: bool,
 }
 
 impl Load {
-    fn run(&mut self) {
-        self.policy();
-        for stem in self.stems("tools") {
-            let file = format!("{FOLDER}/tools/{stem}.md");
-            if let Some(text) = self.text(&file) {
-                let (tool, diagnostics) = Tool::parse(&file, &stem, text);
-                self.registry.diagnostics.append(diagnostics);
-                tool.into_iter().for_each(|tool| self.registry.add_tool(tool));
-            }
-        }
-        let before = self.registry.diagnostics.errors();
-        for (index, stem) in self.stems("hooks").into_iter().enumerate() {
-            let file = format!("{FOLDER}/hooks/{stem}.md");
-            if let Some(text) = self.text(&file) {
-                let (hook, diagnostics) = Hook::parse(&file, &stem, index, text);
-                self.registry.diagnostics.append(diagnostics);
-                hook.into_iter().for_each(|hook| self.registry.add_hook(hook));
-            }
-        }
-        self.names_in_the_policy();
-        // A hook that is left out guards nothing.
-        if self.registry.diagnostics.errors() > before {
-            self.registry.policy = None;
-        }
-    }
-
-    fn policy(&mut self) {
+    fn policy(&mut self, home: &Root) {
         // A link that leads nowhere is there, and is not the same as no policy.
-        let absent = match ambient::list_folder(&self.real) {
+        let absent = match ambient::list_folder(&home.real) {
             Ok(names) => !names.iter().any(|name| name == "harness.md"),
             Err(error) => return self.fail(FOLDER, &error.to_string()),
         };
@@ -79,50 +83,197 @@ impl Load {
             self.registry.policy = Some(ProjectPolicy::absent(POLICY_FILE));
             return;
         }
-        let Some(text) = self.text(POLICY_FILE) else { return };
-        let (policy, diagnostics) = ProjectPolicy::parse(POLICY_FILE, text);
+        let Some(text) = self.text(home, POLICY_FILE) else { return };
+        let (policy, diagnostics) = ProjectPolicy::parse(POLICY_FILE, &text);
         self.registry.diagnostics.append(diagnostics);
-        for other in policy.iter().flat_map(|policy| &policy.rest) {
-            let empty = matches!(&other.value.value, Value::Null)
-                || matches!(&other.value.value, Value::Seq(s) if s.is_empty());
-            if matches!(other.name, "tools" | "hooks" | "agents") && !empty {
-                let warning = Diagnostic::warning(format!("`{}` in `harness.md` has no effect", other.name));
-                let hint = format!("write each as a file in `{FOLDER}/{}/`", other.name);
-                self.registry.diagnostics.push(warning.at(other.position.clone()).hint(hint));
-            }
+        if let Some(policy) = &policy {
+            self.lists(policy.lists.clone(), false);
         }
         self.registry.policy = policy;
     }
 
-    /// The artifacts in a folder, sorted, as a shell would list `*.md`: without hidden files. None where there is no
-    /// such folder.
-    fn stems(&mut self, folder: &str) -> Vec<String> {
-        let shown = format!("{FOLDER}/{folder}");
-        let Some(path) = self.inside(&shown) else { return Vec::new() };
+    /// Folders that `artifact_sources` names. What is in them is the operator's own, as what is in `.harness/` is.
+    fn further_roots(&mut self, root: &Path) {
+        let roots = self.registry.policy.as_ref().map(|policy| policy.roots.clone()).unwrap_or_default();
+        for further in roots {
+            match ambient::real_path(&root.join(&further.value)) {
+                Ok(real) => {
+                    self.registry.roots.push(real.clone());
+                    self.walk(&Root { shown: further.value, real });
+                }
+                Err(error) => {
+                    let message = format!("cannot read `{}`: {error}", further.value);
+                    self.registry.diagnostics.push(Diagnostic::error(message).at(further.position));
+                    self.guard_lost = true;
+                }
+            }
+        }
+    }
+
+    fn walk(&mut self, root: &Root) {
+        self.singles(root, &root.shown.clone(), false);
+        for folder in BUNDLES {
+            let shown = format!("{}/{folder}", root.shown);
+            let overrides = folder == "overrides";
+            let (stems, folders) = self.names(root, &shown);
+            for stem in &stems {
+                let place = format!("{shown}/{stem}");
+                if folders.contains(stem) {
+                    let message = format!("`{place}.md` and `{place}/` are one bundle twice");
+                    let hint = format!("put the lists into `{place}/{BUNDLE_FILE}`");
+                    self.registry.diagnostics.push(Diagnostic::error(message).hint(hint));
+                    self.guard_lost = true;
+                }
+                self.bundle(root, &format!("{place}.md"), &place, overrides);
+            }
+            for name in &folders {
+                self.bundle_folder(root, &format!("{shown}/{name}"), overrides);
+            }
+        }
+    }
+
+    fn bundle_folder(&mut self, root: &Root, place: &str, overrides: bool) {
+        let name = place.rsplit('/').next().unwrap_or(place);
+        if SINGLES.contains(&name) {
+            let message = format!("`{place}/` is not read: a bundle cannot be named `{name}`");
+            let folder = place.strip_suffix(name).unwrap_or(place);
+            let hint = format!("give the bundle a folder of its own: `{folder}NAME/{name}/`");
+            self.registry.diagnostics.push(Diagnostic::error(message).hint(hint));
+            self.guard_lost = true;
+            return;
+        }
+        let has_file = self.inside(root, &format!("{place}/{BUNDLE_FILE}")).is_some();
+        if !has_file && !SINGLES.iter().any(|part| ambient::is_folder(&root.path(&format!("{place}/{part}")))) {
+            let message = format!("`{place}/` holds no artifacts");
+            let hint = format!("a bundle has `{BUNDLE_FILE}`, or a folder `tools`, `hooks` or `agents`");
+            self.registry.diagnostics.push(Diagnostic::warning(message).hint(hint));
+        }
+        if has_file {
+            self.bundle(root, &format!("{place}/{BUNDLE_FILE}"), place, overrides);
+        } else {
+            self.registry.bundles.push(BundleFile { name: root.name_of(place), prose: String::new() });
+            self.found.push(root.name_of(place));
+        }
+        self.singles(root, place, overrides);
+    }
+
+    /// A bundle's file.
+    fn bundle(&mut self, root: &Root, file: &str, place: &str, overrides: bool) {
+        let name = root.name_of(place);
+        self.found.push(name.clone());
+        let Some(text) = self.text(root, file) else {
+            self.guard_lost = true;
+            return;
+        };
+        let (bundle, diagnostics) = Bundle::parse(file, &name, &text);
+        self.registry.diagnostics.append(diagnostics);
+        match bundle {
+            Some(bundle) => {
+                self.registry.bundles.push(BundleFile { name, prose: bundle.prose });
+                self.lists(bundle.lists, overrides);
+            }
+            // Which of its hooks are lost cannot be known.
+            None => self.guard_lost = true,
+        }
+    }
+
+    fn lists(&mut self, lists: Lists, overrides: bool) {
+        let Lists { tools, hooks, agents } = lists;
+        self.found.extend(tools.iter().map(|tool| tool.source_name.clone()));
+        self.found.extend(hooks.iter().map(|hook| hook.source_name.clone()));
+        self.found.extend(agents.iter().map(|agent| agent.source_name.clone()));
+        let level = self.level(overrides);
+        level.tools.extend(tools);
+        level.hooks.extend(hooks);
+        level.agents.extend(agents);
+    }
+
+    /// The folders of single artifacts in a folder.
+    fn singles(&mut self, root: &Root, folder: &str, overrides: bool) {
+        for (file, stem) in self.files(root, &format!("{folder}/tools")) {
+            let text = self.text(root, &file);
+            let (tool, diagnostics) =
+                text.map_or_else(Default::default, |text| Tool::parse_at(&file, &root.name_of(&file), &stem, &text));
+            self.registry.diagnostics.append(diagnostics);
+            self.level(overrides).tools.extend(tool);
+        }
+        for (file, stem) in self.files(root, &format!("{folder}/hooks")) {
+            let text = self.text(root, &file);
+            let index = self.hooks;
+            self.hooks = self.hooks.saturating_add(1);
+            let (hook, diagnostics) = text
+                .map_or_else(Default::default, |text| Hook::parse_at(&file, &root.name_of(&file), &stem, index, &text));
+            self.registry.diagnostics.append(diagnostics);
+            // A hook that is left out guards nothing.
+            self.guard_lost |= hook.is_none();
+            self.level(overrides).hooks.extend(hook);
+        }
+        for (file, stem) in self.files(root, &format!("{folder}/agents")) {
+            let text = self.text(root, &file);
+            let (agent, diagnostics) =
+                text.map_or_else(Default::default, |text| Agent::parse_at(&file, &root.name_of(&file), &stem, &text));
+            self.registry.diagnostics.append(diagnostics);
+            self.level(overrides).agents.extend(agent);
+        }
+    }
+
+    fn level(&mut self, overrides: bool) -> &mut Level {
+        if overrides { &mut self.overrides } else { &mut self.base }
+    }
+
+    fn finish(&mut self) {
+        let before = self.registry.diagnostics.errors();
+        merge::into(&mut self.registry, std::mem::take(&mut self.base), std::mem::take(&mut self.overrides));
+        // Two of one name: which of them is meant cannot be known.
+        self.guard_lost |= self.registry.diagnostics.errors() > before && !self.registry.hooks.is_empty();
+        resolve::references(&mut self.registry);
+        resolve::rules(&mut self.registry, &self.found);
+        if self.guard_lost {
+            self.registry.policy = None;
+        }
+    }
+
+    /// The artifacts in a folder, as a shell would list `*.md`: file and stem.
+    fn files(&mut self, root: &Root, shown: &str) -> Vec<(String, String)> {
+        let (stems, _) = self.names(root, shown);
+        self.found.extend(stems.iter().map(|stem| root.name_of(&format!("{shown}/{stem}"))));
+        stems.into_iter().map(|stem| (format!("{shown}/{stem}.md"), stem)).collect()
+    }
+
+    /// The stems of the Markdown files in a folder, and the folders in it; both sorted, without hidden ones. None
+    /// where there is no such folder.
+    fn names(&mut self, root: &Root, shown: &str) -> (Vec<String>, Vec<String>) {
+        let (mut stems, mut folders) = (Vec::new(), Vec::new());
+        let Some(path) = self.inside(root, shown) else { return (stems, folders) };
         let names = match ambient::list_folder(&path) {
             Ok(names) => names,
             Err(error) => {
-                self.fail(&shown, &error.to_string());
-                return Vec::new();
+                self.fail(shown, &error.to_string());
+                return (stems, folders);
             }
         };
-        let mut stems = Vec::new();
         for name in names {
             match name.to_str() {
-                Some(name) if !name.starts_with('.') => stems.extend(name.strip_suffix(".md").map(str::to_owned)),
-                Some(_) => {}
+                Some(name) if name.starts_with('.') => {}
+                Some(name) => match name.strip_suffix(".md") {
+                    Some(stem) => stems.push(stem.to_owned()),
+                    None if ambient::is_folder(&path.join(name)) => folders.push(name.to_owned()),
+                    None => {}
+                },
                 None => self.fail(&format!("{shown}/{}", name.to_string_lossy()), "its name is not UTF-8 text"),
             }
         }
-        self.found.extend(stems.iter().map(|stem| format!("{folder}/{stem}")));
-        stems
+        (stems, folders)
     }
 
     /// Reads a file and keeps its text for messages.
-    fn text(&mut self, file: &str) -> Option<&str> {
-        let path = self.inside(file)?;
+    fn text(&mut self, root: &Root, file: &str) -> Option<String> {
+        let path = self.inside(root, file)?;
         match ambient::read_text(&path) {
-            Ok(text) => Some(self.registry.sources.entry(file.to_owned()).or_insert(text)),
+            Ok(text) => {
+                self.registry.sources.insert(file.to_owned(), text.clone());
+                Some(text)
+            }
             Err(error) => {
                 self.fail(file, &error.to_string());
                 None
@@ -130,12 +281,11 @@ impl Load {
         }
     }
 
-    /// The real path of something below `.harness/`, if it is there and no link leads out of the folder.
-    fn inside(&mut self, shown: &str) -> Option<PathBuf> {
-        let below = shown.strip_prefix(FOLDER).unwrap_or(shown).trim_start_matches('/');
-        let path = self.real.join(below);
+    /// The real path of something below a root, if it is there and no link leads out of it.
+    fn inside(&mut self, root: &Root, shown: &str) -> Option<PathBuf> {
+        let path = root.path(shown);
         match ambient::real_path(&path) {
-            Ok(real) if real.starts_with(&self.real) => Some(real),
+            Ok(real) if real.starts_with(&root.real) => Some(real),
             Ok(_) => {
                 self.fail(shown, "a link leads out of the folder");
                 None
@@ -150,26 +300,20 @@ impl Load {
 
     fn fail(&mut self, shown: &str, why: &str) {
         self.registry.diagnostics.push(Diagnostic::error(format!("cannot read `{shown}`: {why}")));
+        // What could not be read may be a guard, but for a file that is a tool or an agent for sure.
+        let single = ["/tools/", "/agents/"].iter().any(|folder| shown.contains(folder));
+        self.guard_lost |= !single;
+    }
+}
+
+impl Root {
+    /// The name of something as a source: its path below the root, without the ending.
+    fn name_of(&self, shown: &str) -> String {
+        let below = shown.strip_prefix(&self.shown).unwrap_or(shown).trim_start_matches('/');
+        below.strip_suffix(".md").unwrap_or(below).to_owned()
     }
 
-    /// Names in the policy that no artifact has: a rule for them does nothing, which its author should know.
-    fn names_in_the_policy(&mut self) {
-        let Some(policy) = &self.registry.policy else { return };
-        let mut warnings = Vec::new();
-        for source in &policy.sources {
-            let folder = ["tools/", "hooks/"].into_iter().find(|folder| source.name.starts_with(folder));
-            if let Some(folder) = folder
-                && !self.found.iter().any(|found| source.covers(found))
-            {
-                let what = format!("`sandbox.sources` names {}, which is not there", quoted(&source.name));
-                let known = self.found.iter().map(String::as_str);
-                let warning = Diagnostic::warning(what).at(source.position.clone());
-                warnings.push(match closest(&source.name, known.filter(|found| found.starts_with(folder))) {
-                    Some(name) => warning.hint(format!("did you mean `{name}`?")),
-                    None => warning,
-                });
-            }
-        }
-        warnings.into_iter().for_each(|warning| self.registry.diagnostics.push(warning));
+    fn path(&self, shown: &str) -> PathBuf {
+        self.real.join(shown.strip_prefix(&self.shown).unwrap_or(shown).trim_start_matches('/'))
     }
 }

@@ -36,7 +36,7 @@ fn in_the_order_of_paths() {
     assert_eq!(shown(&registry), "");
     assert_eq!(registry.tools().iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["B", "a", "b"]);
     assert_eq!(registry.hooks().iter().map(|h| h.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
-    assert_eq!(registry.tools()[0].source_name(), "tools/B");
+    assert_eq!(registry.tools()[0].source_name, "tools/B");
     let grant = registry.policy().unwrap().grant_for("tools/a", None);
     assert!(grant.decide_env("A").is_ok() && grant.decide_env("B").is_err());
     let files: Vec<&str> = registry.sources().keys().map(String::as_str).collect();
@@ -102,7 +102,7 @@ fn every_file_with_its_errors() {
     let root = project(&[
         (
             ".harness/harness.md",
-            "---\nmodell: x\ntools: []\nhooks: [x]\nsandbox: { sources: { tools/goood: {}, plugins/x: {} } }\n---\n",
+            "---\nmodell: x\ntools: []\nhooks: []\nsandbox: { sources: { tools/goood: {}, plugins/x: {} } }\n---\n",
         ),
         (".harness/tools/bad.md", "---\ntimeout_ms: -1\n---\n"),
         (".harness/tools/good.md", EMPTY),
@@ -124,13 +124,6 @@ fn every_file_with_its_errors() {
       | ^^^^^^
       |
       = hint: did you mean `model`?
-    warning: `hooks` in `harness.md` has no effect
-     --> .harness/harness.md:4:1
-      |
-    4 | hooks: [x]
-      | ^^^^^
-      |
-      = hint: write each as a file in `.harness/hooks/`
     error: tool "bad" timeout_ms must be >= 0
      --> .harness/tools/bad.md:2:13
       |
@@ -160,6 +153,11 @@ fn every_file_with_its_errors() {
       |                       ^^^^^^^^^^^
       |
       = hint: did you mean `tools/good`?
+    warning: `sandbox.sources` names `plugins/x`, which is not there
+     --> .harness/harness.md:5:40
+      |
+    5 | sandbox: { sources: { tools/goood: {}, plugins/x: {} } }
+      |                                        ^^^^^^^^^
     "#);
 }
 
@@ -177,7 +175,7 @@ fn links_may_not_lead_out() {
     symlink("nowhere", harness.join("harness.md")).unwrap();
     let registry = Registry::load(root.path());
     assert_eq!(registry.tools().iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["inside", "real"]);
-    assert_eq!(registry.hooks(), []);
+    assert_eq!(registry.hooks().len(), 0);
     assert_eq!(registry.policy(), None);
     insta::assert_snapshot!(shown(&registry), @r#"
     error: cannot read `.harness/harness.md`: No such file or directory (os error 2)
@@ -189,22 +187,30 @@ fn links_may_not_lead_out() {
 
 #[test]
 fn a_name_has_one_owner() {
-    let tool = |file| Tool::parse(file, "x", EMPTY).0.unwrap();
-    let hook = |file| Hook::parse(file, "x", 0, HOOK).0.unwrap();
-    let mut registry = Registry::empty();
-    registry.add_tool(tool(".harness/tools/x.md"));
-    registry.add_tool(tool(".harness/plugins/p/tools/x.md"));
-    registry.add_hook(hook(".harness/hooks/x.md"));
-    registry.add_hook(hook(".harness/plugins/p/hooks/x.md"));
-    assert_eq!((registry.tools().len(), registry.hooks().len()), (1, 1));
-    assert_eq!(&*registry.tools()[0].source.file, ".harness/tools/x.md");
+    let root = project(&[
+        (".harness/tools/x.md", EMPTY),
+        (".harness/hooks/x.md", HOOK),
+        (".harness/plugins/p/tools/x.md", EMPTY),
+        (".harness/plugins/p/hooks/x.md", HOOK),
+    ]);
+    let registry = Registry::load(root.path());
+    assert_eq!((registry.tools().len(), registry.hooks().len(), registry.policy()), (1, 1, None));
+    assert_eq!(&*registry.tools()[0].source.file, ".harness/plugins/p/tools/x.md");
     insta::assert_snapshot!(shown(&registry), @r#"
     error: tool "x" is defined more than once
-    --> .harness/plugins/p/tools/x.md:1:1
-     = hint: it is first defined at .harness/tools/x.md:1:1
+     --> .harness/tools/x.md:1:1
+      |
+    1 | ---
+      | ^^^
+      |
+      = hint: it is first defined at .harness/plugins/p/tools/x.md:1:1; to replace it on purpose, put this one in `overrides/`
     error: hook "x" is defined more than once
-    --> .harness/plugins/p/hooks/x.md:1:1
-     = hint: it is first defined at .harness/hooks/x.md:1:1
+     --> .harness/plugins/p/hooks/x.md:1:1
+      |
+    1 | ---
+      | ^^^
+      |
+      = hint: it is first defined at .harness/hooks/x.md:1:1; to replace it on purpose, put this one in `overrides/`
     "#);
 }
 

@@ -9,7 +9,7 @@ use super::compile;
 use super::engine::{Image, Sandbox};
 use super::imports::Role;
 use super::last_words::stopped;
-use super::outcome::{Failure, FailureKind, Limit, LimitKind, Outcome, Report};
+use super::outcome::{Answer, Failure, FailureKind, Limit, LimitKind, Outcome, Report};
 use super::state::{Context, State};
 use super::stop::Stop;
 use crate::policy::limits::Limits;
@@ -27,7 +27,8 @@ const MAX_HANDLES: usize = 0;
 impl Sandbox {
     /// Calls `run(args)` of a tool. `args` is a JSON object, and so is what comes back a JSON value.
     pub async fn run(&self, image: &Image, context: Context, limits: Limits, args: &str) -> Report<String> {
-        let report = self.call(image, Role::Tool, &self.exports().run, (args,), context, limits).await;
+        let work = Work { when: None, export: &self.exports().run, params: (args,) };
+        let report = self.call(image, Role::Tool, work, context, limits).await.map(Outcome::whole);
         bounded(report, |result| result.len() as u64)
     }
 
@@ -40,8 +41,32 @@ impl Sandbox {
         event: &str,
         payload: &str,
     ) -> Report<String> {
-        let report = self.call(image, Role::Hook, &self.exports().handle, (event, payload), context, limits).await;
+        let work = Work { when: None, export: &self.exports().handle, params: (event, payload) };
+        let report = self.call(image, Role::Hook, work, context, limits).await.map(Outcome::whole);
         bounded(report, |result| result.len() as u64)
+    }
+
+    /// Evaluates the `when` of a hook and, in the same instance, calls `handle` where it is true. While `when` runs, no
+    /// import is open.
+    pub async fn decide(
+        &self,
+        image: &Image,
+        context: Context,
+        limits: Limits,
+        event: &str,
+        payload: &str,
+    ) -> Report<Answer> {
+        let params = (event, payload);
+        let work = Work { when: Some(params), export: &self.exports().handle, params };
+        let report = self.call(image, Role::Hook, work, context, limits).await;
+        let report = bounded(report, |ran| if let Ran::Whole(result) = ran { String::len(result) as u64 } else { 0 });
+        report.map(|outcome| {
+            outcome.map(|ran| match ran {
+                Ran::Unmatched => Answer::Unmatched,
+                Ran::WhenFailed(failure) => Answer::WhenFailed(failure),
+                Ran::Whole(decision) => Answer::Decided(decision),
+            })
+        })
     }
 
     /// Evaluates the `when` of a hook. `payload` is a JSON value.
@@ -53,7 +78,8 @@ impl Sandbox {
         event: &str,
         payload: &str,
     ) -> Report<bool> {
-        self.call(image, Role::Predicate, &self.exports().matches, (event, payload), context, limits).await
+        let work = Work { when: None, export: &self.exports().matches, params: (event, payload) };
+        self.call(image, Role::Predicate, work, context, limits).await.map(Outcome::whole)
     }
 
     /// Makes an instance of the interpreter and drops it: for measuring what a call does beside that.
@@ -73,11 +99,10 @@ impl Sandbox {
         &self,
         image: &Image,
         role: Role,
-        export: &ComponentExportIndex,
-        params: P,
+        work: Work<'_, P>,
         context: Context,
         limits: Limits,
-    ) -> Report<R>
+    ) -> Report<Ran<R>>
     where
         P: ComponentNamedList + Lower + Send + Sync,
         R: Lift + Send + Sync + 'static,
@@ -92,12 +117,25 @@ impl Sandbox {
             Ok(()) => {
                 let work = async {
                     let instance = image.ready(role)?.instantiate_async(&mut store).await?;
-                    let function = instance.get_typed_func::<P, (Result<R, Failure>,)>(&mut store, export)?;
-                    function.call_async(&mut store, params).await
+                    if let Some(params) = work.when {
+                        store.data_mut().closed = true;
+                        let when = instance
+                            .get_typed_func::<_, (Result<bool, Failure>,)>(&mut store, &self.exports().matches)?;
+                        let (matched,) = when.call_async(&mut store, params).await?;
+                        match matched {
+                            Ok(true) => store.data_mut().closed = false,
+                            Ok(false) => return Ok(Ok(Ran::Unmatched)),
+                            Err(failure) => return Ok(Ok(Ran::WhenFailed(failure))),
+                        }
+                    }
+                    store.data_mut().closed = role == Role::Predicate;
+                    let function = instance.get_typed_func::<P, (Result<R, Failure>,)>(&mut store, work.export)?;
+                    let (result,) = function.call_async(&mut store, work.params).await?;
+                    Ok(result.map(Ran::Whole))
                 };
                 // Guest code is ended by its epoch; this ends what it waits for.
                 match tokio::time::timeout_at(deadline.into(), work).await {
-                    Ok(result) => result.map(|(result,)| result),
+                    Ok(result) => result,
                     Err(_) => Err(Stop::Deadline.into()),
                 }
             }
@@ -112,9 +150,40 @@ impl Sandbox {
         };
         let mut usage = state.usage;
         let (log, calls) = (std::mem::take(&mut state.log), std::mem::take(&mut state.calls));
+        let coverage = state.coverage.take();
         drop(store);
         usage.wall = started.elapsed();
-        Report { outcome, usage, log, calls }
+        Report { outcome, usage, log, calls, coverage }
+    }
+}
+
+/// What to call in an instance.
+struct Work<'a, P> {
+    /// The event and payload to evaluate `when` with before.
+    when: Option<(&'a str, &'a str)>,
+    export: &'a ComponentExportIndex,
+    params: P,
+}
+
+/// How far it got.
+enum Ran<R> {
+    Unmatched,
+    WhenFailed(Failure),
+    Whole(R),
+}
+
+impl<R> Outcome<Ran<R>> {
+    /// Of a call without a `when`, which runs as a whole or not at all.
+    fn whole(self) -> Outcome<R> {
+        match self {
+            Self::Completed(Ran::Whole(value)) => Outcome::Completed(value),
+            Self::Completed(Ran::WhenFailed(failure)) => Outcome::Failed(failure),
+            Self::Completed(Ran::Unmatched) => Outcome::Fault("a call without a `when` did not match".to_owned()),
+            Self::Failed(failure) => Outcome::Failed(failure),
+            Self::Denied { failure, refusal } => Outcome::Denied { failure, refusal },
+            Self::Limited(limit) => Outcome::Limited(limit),
+            Self::Fault(message) => Outcome::Fault(message),
+        }
     }
 }
 

@@ -38,8 +38,10 @@ pub const WASMTIME: &str = "48";
 const CORE_INSTANCES: u32 = 3;
 /// Tables of one component instance: the code's and the one it shares with the shell.
 const TABLES: u32 = 2;
-/// Loads that may go on beside calls: each is two core instances.
-const LOADS: u32 = 4;
+/// Scripts that may be loaded at one time, beside calls: each is two core instances.
+pub const LOADS: u32 = 4;
+/// Calls within calls: a script that fires an event or calls a tool waits, with its instance, for what that starts.
+pub const NESTING: u32 = 8;
 /// Memory of a finished call that stays with its slot, reset in place for the next. Counted from the start of memory,
 /// where four megabytes of stack lie before the data and the heap, so it has to reach well past those.
 const KEEP_RESIDENT: usize = 16 << 20;
@@ -49,7 +51,8 @@ const KEEP_TABLE: usize = 1 << 20;
 /// How large the pools are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Calls at one time; one more is a host fault. At most 10,000.
+    /// Calls at one time, not counting those that they nest, for which there is room up to [`NESTING`] levels; one more
+    /// is a host fault. At most 10,000.
     pub concurrency: u32,
     /// The most linear memory that any policy grants, in bytes; address space only, until it is used.
     pub max_memory: u64,
@@ -62,6 +65,7 @@ pub struct Sandbox {
 }
 
 struct Inner {
+    settings: Settings,
     engine: Engine,
     shell: Component,
     code: Module,
@@ -90,8 +94,9 @@ impl fmt::Debug for Sandbox {
 /// A loaded script, ready to be called in a fresh instance each time.
 #[derive(Clone)]
 pub struct Image {
-    /// One for each role that this kind of script is called in.
-    ready: Vec<(Role, InstancePre<State>)>,
+    /// What it is linked as.
+    role: Role,
+    ready: InstancePre<State>,
     file: Arc<str>,
 }
 
@@ -108,8 +113,12 @@ impl Image {
     }
 
     pub(crate) fn ready(&self, role: Role) -> Result<&InstancePre<State>> {
-        let found = self.ready.iter().find(|(other, _)| *other == role);
-        found.map(|(_, ready)| ready).ok_or_else(|| format_err!("`{}` is not called as {role:?}", self.file))
+        // A `when` runs in its hook's instance.
+        let linked = if role == Role::Predicate { Role::Hook } else { role };
+        if linked != self.role {
+            return Err(format_err!("`{}` is not called as {role:?}", self.file));
+        }
+        Ok(&self.ready)
     }
 }
 
@@ -143,7 +152,7 @@ impl Sandbox {
         };
         let start = TEMPLATES.first().map_or(0, |template| template.start);
         let prepared = image::module(&engine, TEMPLATES, Kept { start, bytes: embedded::MEMORY })?;
-        let linkers = Role::ALL
+        let linkers = Role::LINKED
             .into_iter()
             .map(|role| {
                 let mut linker = imports::linker(&engine, &shell, &code, &prepared, role)?;
@@ -154,7 +163,9 @@ impl Sandbox {
             .collect::<Result<_>>()?;
         let exports = Exports::of(&shell)?;
         let ticker = Ticker::start(&engine)?;
-        Ok(Self { inner: Arc::new(Inner { engine, shell, code, prepared, linkers, exports, ticker, pooling }) })
+        Ok(Self {
+            inner: Arc::new(Inner { settings, engine, shell, code, prepared, linkers, exports, ticker, pooling }),
+        })
     }
 
     /// Parses a script, checks its dialect, runs its top level and keeps the memory that is left.
@@ -174,22 +185,24 @@ impl Sandbox {
 
     fn image(&self, source: &Source, kept: Kept<'_>) -> Result<Image> {
         let memory = image::module(&self.inner.engine, TEMPLATES, kept)?;
-        let wanted: &[Role] = match source.entry {
-            Entry::Tool => &[Role::Tool],
-            Entry::Hook => &[Role::Hook, Role::Predicate],
+        let role = match source.entry {
+            Entry::Tool => Role::Tool,
+            Entry::Hook => Role::Hook,
         };
-        let ready = self
+        let (_, linker) = self
             .inner
             .linkers
             .iter()
-            .filter(|(role, _)| wanted.contains(role))
-            .map(|(role, linker)| {
-                let mut linker = linker.clone();
-                linker.root().module(MEMORY, &memory)?;
-                Ok((*role, linker.instantiate_pre(&self.inner.shell)?))
-            })
-            .collect::<Result<_>>()?;
-        Ok(Image { ready, file: source.file.as_str().into() })
+            .find(|(other, _)| *other == role)
+            .ok_or_else(|| format_err!("there is no linker for {role:?}"))?;
+        let mut linker = linker.clone();
+        linker.root().module(MEMORY, &memory)?;
+        Ok(Image { role, ready: linker.instantiate_pre(&self.inner.shell)?, file: source.file.as_str().into() })
+    }
+
+    /// How large its pools were made.
+    pub fn settings(&self) -> Settings {
+        self.inner.settings
     }
 
     /// Whether instances come from pools, and if not, why.
@@ -238,7 +251,7 @@ fn engine(pools: Option<Settings>) -> Result<Engine> {
     // All that is compiled here is modules without functions: threads would only wait for each other.
     config.parallel_compilation(false);
     if let Some(Settings { concurrency, max_memory }) = pools {
-        let calls = concurrency.clamp(1, 10_000);
+        let calls = concurrency.clamp(1, 10_000) * (1 + NESTING);
         let mut pool = PoolingAllocationConfig::default();
         pool.total_component_instances(calls);
         pool.total_core_instances(calls * CORE_INSTANCES + 2 * LOADS);

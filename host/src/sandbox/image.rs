@@ -88,8 +88,8 @@ impl Template {
 
 /// Calls `load` by the component model's canonical ABI.
 fn load(loader: &mut Loader, source: &Source) -> Result<Result<(), Failure>> {
-    // The record's twelve flat values; only more than sixteen would be passed by pointer.
-    type Flat = (i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32);
+    // The record's thirteen flat values; only more than sixteen would be passed by pointer.
+    type Flat = (i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32);
     let (file, file_len) = loader.pass(&source.file)?;
     let (text, text_len) = loader.pass(&source.text)?;
     let (some, (when, when_len), line, column) = match &source.predicate {
@@ -110,6 +110,7 @@ fn load(loader: &mut Loader, source: &Source) -> Result<Result<(), Failure>> {
         when_len,
         bits(line),
         bits(column),
+        i32::from(source.coverage),
     );
     let load: TypedFunc<Flat, i32> = loader.export("load")?;
     let result = load.call(&mut loader.store, parameters)?;

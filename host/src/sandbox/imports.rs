@@ -4,6 +4,7 @@
 //! role may not do is not linked for it: such an import is there, because one component serves all roles, but calling
 //! it ends the instance.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wasmtime::component::{Component, ComponentNamedList, Lift, Linker, LinkerInstance, Lower};
@@ -16,7 +17,9 @@ use super::price::Import;
 use super::state::{MAX_CALLS, State};
 use super::stop::Stop;
 use super::wasi;
-use crate::capability::{cache, clock, env, exec, fs, http, log, metrics, random};
+use crate::capability::coverage::Coverage;
+use crate::capability::reentry::{Allowance, Reentry};
+use crate::capability::{cache, clock, events, exec, fs, http, log, meta, metrics, random};
 use crate::policy::layer::Service;
 use crate::policy::refusal::Refusal;
 
@@ -25,15 +28,16 @@ use crate::policy::refusal::Refusal;
 pub enum Role {
     /// `run` of a tool: everything that its grant allows.
     Tool,
-    /// `handle` of a hook: no command, nothing that changes a file.
+    /// `handle` of a hook: no command, nothing that changes a file, nothing that adds to the run.
     Hook,
-    /// `when` of a hook: nothing but what the interpreter itself needs.
+    /// `when` of a hook, in the same instance before `handle`: nothing but what the interpreter itself needs. It has no
+    /// linker of its own; the meter that every import goes through keeps it shut.
     Predicate,
 }
 
 impl Role {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Tool, Self::Hook, Self::Predicate];
+    /// Those with a linker.
+    pub const LINKED: [Self; 2] = [Self::Tool, Self::Hook];
 
     /// The word for it in messages.
     pub fn name(self) -> &'static str {
@@ -57,6 +61,8 @@ impl Role {
                     | Import::FsMkdir
                     | Import::FsCopy
                     | Import::FsMove
+                    | Import::MetaRegisterTool
+                    | Import::MetaRegisterHook
             ),
             Self::Predicate => {
                 matches!(import, Import::LastWordsWrite | Import::MonotonicNow | Import::InsecureSeed)
@@ -152,7 +158,7 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
                 context.grant.decide_command(&command.program, &command.args)?;
                 let dir = context.workspace.open_dir(&context.grant, &command.dir)?;
                 let place = exec::Place { dir: &dir, workspace: context.workspace.absolute().as_ref() };
-                exec::run(&context.grant, place, left, command).await
+                context.session.exec.run(&context.grant, place, left, command).await
             }
         }),
 
@@ -217,7 +223,34 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
             s.granted(Service::Random).map_err(|refusal| random::Error::AccessDenied(refusal.into()))?;
             Ok(s.context.session.random.bytes(count))
         }),
-        Import::EnvGet => sync(it, import, |s, (name,): (String,)| env::get(s.grant(), &name)),
+        Import::EventsEmit => nested(it, import, |s, (event, payload): (String, String), left| {
+            let granted = s.granted(Service::Events).map_err(|refusal| events::Error::AccessDenied(refusal.into()));
+            let denied = || events::Error::Invalid("nothing in this run takes events".to_owned());
+            (granted, s.context.reentry.clone().ok_or_else(denied), move |r: Arc<dyn Reentry>| async move {
+                r.emit(event, payload, left).await
+            })
+        }),
+        Import::MetaRegisterTool => nested(it, import, |s, (tool,): (meta::NewTool,), left| {
+            let (granted, reentry) = s.meta();
+            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.register_tool(tool, left).await })
+        }),
+        Import::MetaRegisterHook => nested(it, import, |s, (hook,): (meta::NewHook,), left| {
+            let (granted, reentry) = s.meta();
+            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.register_hook(hook, left).await })
+        }),
+        Import::MetaCallTool => nested(it, import, |s, (name, arguments): (String, String), left| {
+            let (granted, reentry) = s.meta();
+            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.call_tool(name, arguments, left).await })
+        }),
+        Import::MetaListTools => sync(it, import, |s, (pattern,): (Option<String>,)| {
+            let (granted, reentry) = s.meta();
+            granted?;
+            reentry?.list_tools(pattern)
+        }),
+        Import::CoverageRecord => sync(it, import, |s, (statements, reached): (Vec<u32>, Vec<u32>)| {
+            s.coverage = Some(Coverage::of(statements, reached));
+        }),
+        Import::EnvGet => sync(it, import, |s, (name,): (String,)| s.context.session.env.get(s.grant(), &name)),
     }
 }
 
@@ -232,6 +265,13 @@ impl State {
 
     fn granted(&self, service: Service) -> Result<(), Refusal> {
         self.context.grant.decide_service(service)
+    }
+
+    /// Whether `meta` is granted, and the way to it.
+    fn meta(&self) -> (Result<(), meta::Error>, Result<Arc<dyn Reentry>, meta::Error>) {
+        let granted = self.granted(Service::Meta).map_err(|refusal| meta::Error::AccessDenied(refusal.into()));
+        let none = || meta::Error::Invalid("nothing in this run can be called or added to".to_owned());
+        (granted, self.context.reentry.clone().ok_or_else(none))
     }
 
     fn cache_granted(&self) -> Result<(), cache::Error> {
@@ -286,6 +326,41 @@ where
     })
 }
 
+/// Links a function that leads back into dispatch: what is done there is paid for by this call, from the fuel and the
+/// time that it has left.
+fn nested<P, T, E, B, F>(
+    instance: &mut LinkerInstance<'_, State>,
+    import: Import,
+    function: impl Fn(&mut State, P, Allowance) -> (Result<(), E>, Result<Arc<dyn Reentry>, E>, B) + Send + Sync + 'static,
+) -> Result<()>
+where
+    P: ComponentNamedList + Lift + Measure + Subject + Send + 'static,
+    Result<T, E>: Answer<Returned: ComponentNamedList + Lower + 'static> + Send + 'static,
+    T: Send + 'static,
+    E: Send + 'static,
+    B: FnOnce(Arc<dyn Reentry>) -> F + Send + 'static,
+    F: Future<Output = (Result<T, E>, u64)> + Send + 'static,
+{
+    instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
+        let started = Meter::start(&mut store, import, &params).and_then(|meter| {
+            let fuel = store.get_fuel()?;
+            let state = store.data_mut();
+            let left = Allowance { fuel, time: state.deadline.saturating_duration_since(Instant::now()) };
+            Ok((meter, function(state, params, left)))
+        });
+        Box::new(async move {
+            let (meter, (granted, reentry, begin)) = started?;
+            let (answer, used) = match granted.and(reentry) {
+                Ok(reentry) => begin(reentry).await,
+                Err(error) => (Err(error), 0),
+            };
+            pay(&mut store, used)?;
+            meter.finish(&mut store, &answer)?;
+            Ok(answer.returned())
+        })
+    })
+}
+
 /// Counts one host call: takes its price, keeps to its caps, records it.
 struct Meter {
     import: Import,
@@ -301,6 +376,9 @@ impl Meter {
         import: Import,
         params: &(impl Measure + Subject),
     ) -> Result<Self> {
+        if store.data().closed && !Role::Predicate.may(import) {
+            return Err(Stop::NotLinked { import, role: Role::Predicate }.into());
+        }
         let price = import.price();
         let bytes_in = params.bytes();
         let cap = price.max_in.bytes(store.data().limits.file_bytes);

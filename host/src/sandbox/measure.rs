@@ -1,7 +1,7 @@
 //! How many bytes go through a host call, and what it is about.
 
 use crate::capability::denial::Denial;
-use crate::capability::{cache, clock, env, exec, fs, http, log, metrics, random};
+use crate::capability::{cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
 
 /// Bytes that the price counts: those of strings and lists. Numbers and flags are in the price of the call.
 pub(crate) trait Measure {
@@ -43,6 +43,24 @@ impl<T: Measure> Measure for (T,) {
 impl<T: Measure, U: Measure> Measure for (T, U) {
     fn bytes(&self) -> u64 {
         self.0.bytes() + self.1.bytes()
+    }
+}
+
+impl Measure for meta::NewTool {
+    fn bytes(&self) -> u64 {
+        self.name.bytes() + self.description.bytes() + self.parameters.bytes() + self.script.bytes()
+    }
+}
+
+impl Measure for meta::NewHook {
+    fn bytes(&self) -> u64 {
+        self.name.bytes() + self.event.bytes() + self.script.bytes() + self.when.bytes()
+    }
+}
+
+impl Measure for meta::ToolSummary {
+    fn bytes(&self) -> u64 {
+        self.name.bytes() + self.description.bytes()
     }
 }
 
@@ -139,7 +157,7 @@ macro_rules! may_deny {
         })*
     };
 }
-may_deny!(cache, exec, fs, http, metrics);
+may_deny!(cache, events, exec, fs, http, meta, metrics);
 
 /// The refusal of an error that is nothing else.
 macro_rules! only_denies {
@@ -179,6 +197,24 @@ macro_rules! first_is_the_subject {
 first_is_the_subject!((String,), (String, String), (String, f64));
 
 impl Subject for (Vec<u8>,) {
+    fn subject(&self) -> String {
+        String::new()
+    }
+}
+
+impl Subject for (meta::NewTool,) {
+    fn subject(&self) -> String {
+        cut(&self.0.name)
+    }
+}
+
+impl Subject for (meta::NewHook,) {
+    fn subject(&self) -> String {
+        cut(&self.0.name)
+    }
+}
+
+impl Subject for (Vec<u32>, Vec<u32>) {
     fn subject(&self) -> String {
         String::new()
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::price::Import;
+use crate::capability::coverage::Coverage;
 use crate::capability::log::Log;
 use crate::policy::refusal::Refusal;
 
@@ -211,6 +212,21 @@ pub struct Usage {
     pub bytes_out: u64,
 }
 
+impl Usage {
+    /// What two calls used together. The peak is the larger one: each has its own memory.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            fuel: self.fuel.saturating_add(other.fuel),
+            wall: self.wall.saturating_add(other.wall),
+            peak_memory: self.peak_memory.max(other.peak_memory),
+            host_calls: self.host_calls.saturating_add(other.host_calls),
+            bytes_in: self.bytes_in.saturating_add(other.bytes_in),
+            bytes_out: self.bytes_out.saturating_add(other.bytes_out),
+        }
+    }
+}
+
 /// One host call, for a record of what a script did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCall {
@@ -239,10 +255,31 @@ pub struct Report<T> {
     pub log: Log,
     /// Its host calls in order, the first [`MAX_CALLS`](super::state::MAX_CALLS) of them.
     pub calls: Vec<HostCall>,
+    /// Which of its lines were reached, where the script was loaded to tell.
+    pub coverage: Option<Coverage>,
+}
+
+impl<T> Report<T> {
+    /// The same report of another ending.
+    pub(crate) fn map<U>(self, map: impl FnOnce(Outcome<T>) -> Outcome<U>) -> Report<U> {
+        let Self { outcome, usage, log, calls, coverage } = self;
+        Report { outcome: map(outcome), usage, log, calls, coverage }
+    }
+}
+
+/// What became of a hook that was called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Its `when` was false.
+    Unmatched,
+    /// Its `when` raised an error.
+    WhenFailed(Failure),
+    /// What `handle` decided, as JSON.
+    Decided(String),
 }
 
 /// A script as the interpreter takes it: the record `source`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, ComponentType, Lower)]
 #[component(record)]
 pub struct Source {
     /// Name of the artifact's file, for messages.
@@ -258,10 +295,12 @@ pub struct Source {
     pub entry: Entry,
     /// The hook's `when`, if it has one.
     pub predicate: Option<Predicate>,
+    /// Whether each call tells which lines it reached.
+    pub coverage: bool,
 }
 
 /// Which function a script must define: the enum `entry`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ComponentType, Lower)]
 #[component(enum)]
 #[repr(u8)]
 pub enum Entry {
@@ -274,7 +313,7 @@ pub enum Entry {
 }
 
 /// A `when` expression: the record `predicate`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, ComponentType, Lower)]
 #[component(record)]
 #[expect(missing_docs, reason = "the fields are the interface's")]
 pub struct Predicate {

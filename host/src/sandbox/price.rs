@@ -103,6 +103,12 @@ imports! {
     ClockNow         = "clock"   "now",          2_000 + 0,       Bytes(0) => Bytes(0);
     ClockSleep       = "clock"   "sleep",       20_000 + 0,       Bytes(0) => Bytes(0);
     RandomBytes      = "random"  "bytes",        5_000 + 20,      Bytes(0) => Bytes(1 << 10);
+    EventsEmit       = "events"  "emit",       200_000 + 4,       Bytes((1 << 20) + (1 << 10)) => Bytes(8 << 20);
+    MetaRegisterTool = "meta"    "register-tool", 20_000_000 + 20, Bytes(2 << 20) => Bytes(0);
+    MetaRegisterHook = "meta"    "register-hook", 20_000_000 + 20, Bytes(2 << 20) => Bytes(0);
+    MetaCallTool     = "meta"    "call-tool",  500_000 + 4,       Bytes(EXCHANGE) => Bytes(EXCHANGE);
+    MetaListTools    = "meta"    "list-tools", 200_000 + 4,       Bytes(1 << 10) => Bytes(NAMES);
+    CoverageRecord   = "coverage" "record",      5_000 + 1,       Bytes(1 << 20) => Bytes(0);
     EnvGet           = "env"     "get",          5_000 + 4,       Bytes(1 << 10) => Bytes(1 << 20);
 }
 

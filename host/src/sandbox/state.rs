@@ -11,11 +11,15 @@ use super::loader::SEED;
 use super::outcome::{HostCall, Usage};
 use crate::capability::cache::Cache;
 use crate::capability::clock::Clock;
+use crate::capability::coverage::Coverage;
+use crate::capability::env::Variables;
+use crate::capability::exec::Runner;
 use crate::capability::fs::Workspace;
 use crate::capability::http::Client;
 use crate::capability::log::Log;
 use crate::capability::metrics::Metrics;
 use crate::capability::random::Random;
+use crate::capability::reentry::Reentry;
 use crate::policy::grant::Grant;
 use crate::policy::limits::Limits;
 use crate::policy::refusal::Refusal;
@@ -40,6 +44,10 @@ pub struct Session {
     pub random: Random,
     /// The connection to HTTP.
     pub http: Client,
+    /// Who runs commands.
+    pub exec: Runner,
+    /// Where variables come from.
+    pub env: Variables,
 }
 
 /// What a call may touch.
@@ -51,6 +59,8 @@ pub struct Context {
     pub workspace: Arc<Workspace>,
     /// What it shares with other calls of its run.
     pub session: Arc<Session>,
+    /// The way back into dispatch. Without it, a script fires nothing and calls no tool.
+    pub reentry: Option<Arc<dyn Reentry>>,
 }
 
 /// The data of a store.
@@ -63,6 +73,10 @@ pub(crate) struct State {
     pub(crate) calls: Vec<HostCall>,
     /// The last refusal: an interpreter that says it was denied is believed only where this is set.
     pub(crate) refusal: Option<Refusal>,
+    /// Whether a `when` is running: every import but the interpreter's own ends the instance then.
+    pub(crate) closed: bool,
+    /// What the script told of its lines.
+    pub(crate) coverage: Option<Coverage>,
     /// Whether memory was refused: what traps after that was over the limit.
     pub(crate) memory_refused: bool,
     /// What the interpreter said when it died.
@@ -87,6 +101,8 @@ impl State {
             log: Log::default(),
             calls: Vec::new(),
             refusal: None,
+            closed: false,
+            coverage: None,
             memory_refused: false,
             last_words: Vec::new(),
             memory: 0,

@@ -1,6 +1,7 @@
 //! `sandbox.hooks`: what becomes of an event whose hook fails.
 
 use crate::artifact::decode::{Decoder, Field, Unknown};
+use crate::artifact::located::Located;
 
 /// What becomes of an event that can still be stopped when a hook on it fails: it throws, runs out of a limit, or has
 /// no `handle`.
@@ -9,7 +10,7 @@ pub struct HookFailure {
     /// For every hook that `named` does not hold.
     pub on_error: OnError,
     /// For hooks by name, in the order of the file.
-    pub named: Vec<(String, OnError)>,
+    pub named: Vec<(Located<String>, OnError)>,
     /// Whether a wrong return value and a failing `when` are failures too, and not only warnings.
     pub strict: bool,
 }
@@ -27,7 +28,7 @@ pub enum OnError {
 impl HookFailure {
     /// What holds for one hook.
     pub fn for_hook(&self, name: &str) -> OnError {
-        self.named.iter().find(|(hook, _)| hook == name).map_or(self.on_error, |(_, answer)| *answer)
+        self.named.iter().find(|(hook, _)| hook.value == name).map_or(self.on_error, |(_, answer)| *answer)
     }
 
     pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
@@ -37,7 +38,8 @@ impl HookFailure {
         let mut named = Vec::new();
         if let Some(hooks) = fields.take("named").and_then(|f| decoder.mapping(&f)) {
             for (key, field) in hooks.all() {
-                named.extend(answer(decoder, &field).map(|answer| (key.text.clone(), answer)));
+                let hook = Located::new(key.text.clone(), decoder.position(key.span));
+                named.extend(answer(decoder, &field).map(|answer| (hook, answer)));
             }
         }
         decoder.finish(fields, Unknown::Refuse);

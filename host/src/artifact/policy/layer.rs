@@ -4,10 +4,11 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::artifact::decode::{Decoder, Field, Fields, Unknown};
+use crate::artifact::diagnostic::Diagnostics;
 use crate::artifact::suggest::{closest, quoted};
-use crate::artifact::yaml::Value;
+use crate::artifact::yaml::{self, Value};
 use crate::policy::command::{CommandRule, ExecRules};
-use crate::policy::layer::{Layer, Origin, Service};
+use crate::policy::layer::{Layer, Origin, Scope, Service};
 use crate::policy::limits::LimitRules;
 use crate::policy::network::{HostRule, NetworkRules};
 use crate::policy::path::{FsRules, PathPattern};
@@ -25,9 +26,38 @@ const PROCESSES: RangeInclusive<u64> = 1..=4096;
 /// Bytes of a file: up to 1 GiB.
 const FILE_BYTES: RangeInclusive<u64> = 1..=1 << 30;
 
+/// The keys of `limits` with their bounds.
+pub(crate) const LIMITS: [(&str, RangeInclusive<u64>); 6] = [
+    ("fuel", FUEL),
+    ("timeout_ms", TIMEOUT_MS),
+    ("memory_mb", MEMORY_MB),
+    ("output_bytes", OUTPUT_BYTES),
+    ("processes", PROCESSES),
+    ("file_bytes", FILE_BYTES),
+];
+
 /// A layer that says nothing.
 pub(crate) fn silent(origin: Origin) -> Layer {
     Layer { origin, fs: None, network: None, exec: None, env: None, services: None, limits: LimitRules::default() }
+}
+
+/// A layer from its YAML alone, such as `fs: { read: [docs] }`: what an embedder grants a caller. `name` is what hints
+/// and refusals call the place it was written in. It is there only if nothing is wrong with it.
+pub fn parse(name: &str, yaml: &str) -> (Option<Layer>, Diagnostics) {
+    let mut decoder = Decoder::new(name, format!("parse {name}"));
+    let (root, errors) = yaml::parse(yaml, 1);
+    decoder.yaml_errors(errors);
+    let origin = Origin { file: name.to_owned(), scope: Scope::Artifact };
+    let layer = root.as_ref().and_then(|root| {
+        let mut fields = decoder.root(root)?;
+        let mut layer = silent(origin);
+        layer.network = fields.take("network").and_then(|f| network(&mut decoder, &f));
+        rules(&mut decoder, &mut fields, &mut layer);
+        decoder.finish(fields, Unknown::Refuse);
+        Some(layer)
+    });
+    let diagnostics = decoder.into_diagnostics();
+    (layer.filter(|_| !diagnostics.has_errors()), diagnostics)
 }
 
 /// A layer that has a mapping of its own, with `network` as a list in it. What is wrong is an error; the layer must

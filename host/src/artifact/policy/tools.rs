@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::artifact::decode::{Decoder, Field, Unknown};
+use crate::artifact::located::Located;
 use crate::artifact::suggest::quoted;
 use crate::policy::refusal::Refusal;
 
@@ -13,8 +14,8 @@ const LONGEST: usize = 255;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolsPolicy {
     mode: Mode,
-    allow: Vec<NamePattern>,
-    deny: Vec<NamePattern>,
+    allow: Vec<Located<NamePattern>>,
+    deny: Vec<Located<NamePattern>>,
     /// The file that hints name.
     file: String,
 }
@@ -34,8 +35,8 @@ impl ToolsPolicy {
     pub fn decide(&self, name: &str) -> Result<(), Refusal> {
         if let Some(pattern) = self.deny.iter().find(|pattern| pattern.matches(name)) {
             return Err(Refusal::new(
-                format!("the tool {} is denied by `{pattern}`", quoted(name)),
-                format!("remove `{pattern}` from `tools_policy.deny` in `{}`", self.file),
+                format!("the tool {} is denied by `{}`", quoted(name), pattern.value),
+                format!("remove `{}` from `tools_policy.deny` in `{}`", pattern.value, self.file),
             ));
         }
         match self.mode {
@@ -45,6 +46,11 @@ impl ToolsPolicy {
             )),
             Mode::Allowlist | Mode::Denylist => Ok(()),
         }
+    }
+
+    /// All its patterns, those that allow first.
+    pub fn patterns(&self) -> impl Iterator<Item = &Located<NamePattern>> {
+        self.allow.iter().chain(&self.deny)
     }
 
     pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Option<Self> {
@@ -75,16 +81,17 @@ fn mode(decoder: &mut Decoder, field: &Field<'_>) -> Option<Mode> {
     }
 }
 
-fn patterns(decoder: &mut Decoder, field: &Field<'_>) -> Option<Vec<NamePattern>> {
+fn patterns(decoder: &mut Decoder, field: &Field<'_>) -> Option<Vec<Located<NamePattern>>> {
     let items = decoder.list(field)?;
-    let patterns: Vec<Option<NamePattern>> = items
+    let patterns: Vec<Option<Located<NamePattern>>> = items
         .iter()
         .map(|item| {
             if decoder.string(item)?.is_empty() {
                 decoder.error(item, format!("{} is empty", item.path));
                 return None;
             }
-            decoder.parse_one(item, NamePattern::parse)
+            let pattern = decoder.parse_one(item, NamePattern::parse)?;
+            Some(Located::new(pattern, decoder.position(item.span())))
         })
         .collect();
     patterns.into_iter().collect()
@@ -156,6 +163,11 @@ mod tests {
         NamePattern::parse(text).unwrap()
     }
 
+    fn at(pattern: NamePattern) -> Located<NamePattern> {
+        let position = crate::artifact::diagnostic::Position { file: "f".into(), line: 1, column: 1, length: 1 };
+        Located::new(pattern, position)
+    }
+
     #[test]
     fn matching() {
         for (text, matching, not) in [
@@ -188,8 +200,8 @@ mod tests {
         let file = ".harness/harness.md".to_owned();
         let policy = ToolsPolicy {
             mode: Mode::Allowlist,
-            allow: vec![pattern("read_*"), pattern("run")],
-            deny: vec![pattern("*_secret")],
+            allow: vec![at(pattern("read_*")), at(pattern("run"))],
+            deny: vec![at(pattern("*_secret"))],
             file: file.clone(),
         };
         assert_eq!(policy.decide("read_file"), Ok(()));

@@ -19,6 +19,10 @@ fn good(text: &str) -> Tool {
     tool.unwrap()
 }
 
+fn at(line: u32, column: u32, length: u32) -> Position {
+    Position { file: FILE.into(), line, column, length }
+}
+
 #[test]
 fn a_whole_tool() {
     let tool = good(
@@ -30,12 +34,19 @@ fn a_whole_tool() {
         name: "run_command".to_owned(),
         description: "# run_command\n\nRuns a command.".to_owned(),
         parameters: vec![
-            Parameter { name: "command".to_owned(), kind: ParameterType::String, description: None, required: true },
+            Parameter {
+                name: "command".to_owned(),
+                kind: ParameterType::String,
+                description: None,
+                required: true,
+                position: at(3, 3, 7),
+            },
             Parameter {
                 name: "timeout_ms".to_owned(),
                 kind: ParameterType::Number,
                 description: Some("In milliseconds.".to_owned()),
                 required: false,
+                position: at(4, 3, 10),
             },
         ],
         script: Some(Script {
@@ -44,10 +55,12 @@ fn a_whole_tool() {
             indent: 2,
             last_line: 9,
         }),
-        timeout_ms: Some(30000),
+        timeout_ms: Some(Located::new(30000, at(10, 13, 5))),
         asynchronous: true,
         capabilities: None,
-        source: Position { file: FILE.into(), line: 1, column: 1, length: 3 },
+        cases: Vec::new(),
+        source: at(1, 1, 3),
+        source_name: "tools/run_command".to_owned(),
     };
     assert_eq!(tool, expect);
     let schema = r#"{"type":"object","properties":{"command":{"type":"string"},"timeout_ms":{"type":"number","description":"In milliseconds."}},"required":["command"]}"#;

@@ -1,44 +1,51 @@
-//! `--explain`: what was granted, what was used, what each host call cost.
+//! `--explain`: what was granted, what was used, what each host call cost, what each hook decided.
 
 use harness::artifact::escape;
-use harness::dispatch::{Project, ToolOutput};
-use harness::policy::layer::{Layer, Scope};
-use harness::sandbox::outcome::Report;
+use harness::dispatch::{CallReport, Dispatch, Nested, Project, Verdict};
+use harness::sandbox::outcome::{HostCall, Usage};
 
+use super::super::grant;
 use super::super::printer::Printer;
 
-pub(crate) fn tell(project: &Project, tool: &str, report: &Report<ToolOutput>, printer: Printer) {
+pub(crate) fn tell(project: &Project, tool: &str, report: &CallReport, printer: Printer) {
     let Ok(tool) = project.tool(tool) else { return };
+    let loaded = project.loaded();
+    let granted = loaded.grant(&tool);
     printer.say("granted, where all of these agree:");
-    for layer in project.grant(tool).layers() {
-        for line in granted(layer) {
-            printer.say(&format!("  {line}"));
-        }
+    for line in grant::lines(&granted) {
+        printer.say(&format!("  {line}"));
     }
-    let limits = project.limits(tool);
-    printer.say(&format!(
-        "limits: fuel {}, {} ms, memory {} MiB, output {} bytes, files {} bytes",
-        limits.fuel,
-        limits.timeout.as_millis(),
-        limits.memory_bytes >> 20,
-        limits.output_bytes,
-        limits.file_bytes
-    ));
+    printer.say(&grant::limits(&loaded.limits(&tool, &granted)));
     let usage = &report.usage;
-    printer.say(&format!(
-        "used: fuel {}, {:.3} ms, memory {:.1} MiB at most, {} host calls, {} bytes in, {} bytes out",
+    printer.say(&format!("used: {}", used(usage)));
+    host_calls(&report.calls, usage, "  ", printer);
+    nested(&report.nested, "  ", printer);
+    for one in &report.dispatches {
+        dispatch(one, "", printer);
+    }
+    if report.dispatches.iter().any(|dispatch| dispatch.hooks.iter().any(|hook| hook.verdict.ran())) {
+        printer.say(&format!("together: {}", used(&report.total())));
+    }
+}
+
+fn used(usage: &Usage) -> String {
+    format!(
+        "fuel {}, {:.3} ms, memory {:.1} MiB at most, {} host calls, {} bytes in, {} bytes out",
         usage.fuel,
         usage.wall.as_secs_f64() * 1e3,
         usage.peak_memory as f64 / f64::from(1 << 20),
         usage.host_calls,
         usage.bytes_in,
         usage.bytes_out
-    ));
-    for call in &report.calls {
+    )
+}
+
+fn host_calls(calls: &[HostCall], usage: &Usage, indent: &str, printer: Printer) {
+    for call in calls {
         let (interface, function) = call.import.path();
         let refused = call.refused.as_ref().map(|why| format!(" refused: {}", escape::line(why))).unwrap_or_default();
         printer.say(&format!(
-            "  {interface}.{function} {}: fuel {}, {:.3} ms, {} bytes in, {} bytes out{refused}",
+            "{indent}{interface}.{function} {}: fuel {}, {:.3} ms, {} bytes in, {} bytes out{refused}",
             escape::line(&call.subject),
             call.fuel,
             call.wall.as_secs_f64() * 1e3,
@@ -46,45 +53,50 @@ pub(crate) fn tell(project: &Project, tool: &str, report: &Report<ToolOutput>, p
             call.bytes.1
         ));
     }
-    let untold = usage.host_calls.saturating_sub(report.calls.len() as u64);
+    let untold = usage.host_calls.saturating_sub(calls.len() as u64);
     if untold > 0 {
-        printer.say(&format!("  ... and {untold} more"));
+        printer.say(&format!("{indent}... and {untold} more"));
     }
 }
 
-/// What one layer allows, a line each.
-fn granted(layer: &Layer) -> Vec<String> {
-    let place = match &layer.origin.scope {
-        Scope::Project => layer.origin.file.clone(),
-        Scope::Source(name) => format!("{}, source `{name}`", layer.origin.file),
-        Scope::Artifact => format!("{}, its capabilities", layer.origin.file),
-        Scope::Default => "the defaults".to_owned(),
-    };
-    let mut lines = vec![format!("{}:", escape::line(&place))];
-    let mut add = |what: &str, values: Vec<String>| {
-        let values =
-            if values.is_empty() { "nothing".to_owned() } else { escape::line(&values.join(", ")).into_owned() };
-        lines.push(format!("  {what}: {values}"));
-    };
-    if let Some(fs) = &layer.fs {
-        add("read", fs.read.iter().map(ToString::to_string).collect());
-        add("write", fs.write.iter().map(ToString::to_string).collect());
-        if !fs.protect.is_empty() {
-            add("protect", fs.protect.iter().map(ToString::to_string).collect());
+/// What the hooks of an event decided, a line each.
+pub(crate) fn dispatch(dispatch: &Dispatch, indent: &str, printer: Printer) {
+    if dispatch.hooks.is_empty() {
+        return;
+    }
+    printer.say(&format!("{indent}hooks on {}:", dispatch.event));
+    for hook in &dispatch.hooks {
+        let reason = hook.reason.as_ref().map(|why| format!(": {}", escape::line(why))).unwrap_or_default();
+        let cost = match hook.verdict {
+            Verdict::NotReached => String::new(),
+            // Its `when` compares texts, which takes no instance.
+            _ if hook.usage.fuel == 0 => " (no instance)".to_owned(),
+            _ => format!(" (fuel {}, {:.3} ms)", hook.usage.fuel, hook.usage.wall.as_secs_f64() * 1e3),
+        };
+        let (priority, verdict) = (hook.priority, hook.verdict.name());
+        printer.say(&format!("{indent}  {priority:>4} {}: {verdict}{reason}{cost}", escape::line(&hook.name)));
+        for warning in &hook.warnings {
+            printer.say(&format!("{indent}       warning: {}", escape::line(warning)));
+        }
+        host_calls(&hook.calls, &hook.usage, &format!("{indent}       "), printer);
+        nested(&hook.nested, &format!("{indent}       "), printer);
+    }
+}
+
+fn nested(nested: &[Nested], indent: &str, printer: Printer) {
+    for one in nested {
+        match one {
+            Nested::Event(event) if event.hooks.is_empty() => {
+                printer.say(&format!("{indent}fired {}: no hook", event.event))
+            }
+            Nested::Event(event) => dispatch(event, indent, printer),
+            Nested::Call(report) => {
+                let (tool, outcome) = (escape::line(&report.tool), report.outcome.name());
+                printer.say(&format!("{indent}called {tool}: {outcome}, {}", used(&report.usage)));
+                for event in &report.dispatches {
+                    dispatch(event, &format!("{indent}  "), printer);
+                }
+            }
         }
     }
-    if let Some(network) = &layer.network {
-        add("hosts", network.allow.iter().map(ToString::to_string).collect());
-    }
-    if let Some(exec) = &layer.exec {
-        add("commands", exec.allow.iter().map(ToString::to_string).collect());
-        add("their variables", exec.env.clone());
-    }
-    if let Some(env) = &layer.env {
-        add("variables", env.clone());
-    }
-    if let Some(services) = &layer.services {
-        add("services", services.iter().map(|service| service.name().to_owned()).collect());
-    }
-    lines
 }

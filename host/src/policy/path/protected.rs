@@ -29,10 +29,9 @@ impl fmt::Display for Rule {
 
 /// Closed to reading and writing, at the top of the workspace.
 const CLOSED_AT_TOP: &str = "agents";
-/// Closed to writing, at the top of the workspace.
-const READ_ONLY_AT_TOP: &str = ".harness";
-/// Closed to writing anywhere: its configuration and hooks make git run programs.
-const READ_ONLY_ANYWHERE: &str = ".git";
+/// Closed to writing anywhere: the host's own artifacts, of a project further down too; and git's, whose configuration
+/// and hooks make it run programs.
+const READ_ONLY: [&str; 2] = [".harness", ".git"];
 
 /// Sensitive names, as patterns with one `*` at the most, at their beginning or end.
 pub const SENSITIVE: [&str; 16] = [
@@ -61,11 +60,10 @@ pub fn rule_against(path: &WorkspacePath, access: Access) -> Option<Rule> {
     if top == Some(CLOSED_AT_TOP) {
         return Some(Rule::Folder(CLOSED_AT_TOP));
     }
-    if access == Access::Write && top == Some(READ_ONLY_AT_TOP) {
-        return Some(Rule::Folder(READ_ONLY_AT_TOP));
-    }
-    if access == Access::Write && names.iter().any(|name| name == READ_ONLY_ANYWHERE) {
-        return Some(Rule::Folder(READ_ONLY_ANYWHERE));
+    if access == Access::Write
+        && let Some(folder) = READ_ONLY.into_iter().find(|folder| names.iter().any(|name| name == folder))
+    {
+        return Some(Rule::Folder(folder));
     }
     names.iter().find_map(|name| sensitive(name)).map(Rule::Sensitive)
 }
@@ -73,7 +71,7 @@ pub fn rule_against(path: &WorkspacePath, access: Access) -> Option<Rule> {
 /// Whether a wildcard passes over a name: `**` is not meant to bring up the insides of a repository. A pattern that
 /// spells the name out still finds it.
 pub fn is_skipped_by_wildcards(name: &str) -> bool {
-    matches!(fold(name).as_str(), READ_ONLY_ANYWHERE | READ_ONLY_AT_TOP)
+    READ_ONLY.contains(&fold(name).as_str())
 }
 
 /// One spelling for all the spellings under which a file system may open the same file: letter case (through upper
@@ -115,7 +113,7 @@ mod tests {
             assert_eq!(rule(text, Access::Read), Some(Rule::Folder("agents")), "{text}");
             assert_eq!(rule(text, Access::Write), Some(Rule::Folder("agents")), "{text}");
         }
-        for text in [".harness", ".harness/tools/a.md", ".Harness/a"] {
+        for text in [".harness", ".harness/tools/a.md", ".Harness/a", "sub/.harness", "a/b/.harness/x"] {
             assert_eq!(rule(text, Access::Write), Some(Rule::Folder(".harness")), "{text}");
             assert_eq!(rule(text, Access::Read), None, "{text}");
         }
@@ -123,7 +121,7 @@ mod tests {
             assert_eq!(rule(text, Access::Write), Some(Rule::Folder(".git")), "{text}");
             assert_eq!(rule(text, Access::Read), None, "{text}");
         }
-        for text in ["sub/agents", "agents.md", "agents2", "sub/.harness", ".github", ".gitignore", "git"] {
+        for text in ["sub/agents", "agents.md", "agents2", ".harness2", ".github", ".gitignore", "git"] {
             assert_eq!(rule(text, Access::Write), None, "{text}");
         }
     }

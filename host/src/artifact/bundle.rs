@@ -1,0 +1,125 @@
+//! A bundle: tools, hooks and agents in one file, each an entry of a list.
+
+use super::agent::Agent;
+use super::decode::{Decoder, Field, Fields, Unknown};
+use super::diagnostic::Diagnostics;
+use super::hook::Hook;
+use super::tool::Tool;
+
+/// What lists hold: those of a bundle, and those of `harness.md`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Lists {
+    /// `tools:`, in the order of the file.
+    pub tools: Vec<Tool>,
+    /// `hooks:`, in the order of the file.
+    pub hooks: Vec<Hook>,
+    /// `agents:`, in the order of the file.
+    pub agents: Vec<Agent>,
+}
+
+/// A bundle's file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bundle {
+    /// What it defines.
+    pub lists: Lists,
+    /// Its prose.
+    pub prose: String,
+}
+
+/// Keys that say something of a bundle to people, and nothing to the host.
+const LABELS: [&str; 8] = ["name", "type", "version", "description", "author", "license", "homepage", "tags"];
+
+impl Bundle {
+    /// Reads a bundle. `file` is for messages, such as `.harness/plugins/acme.md`; `place` is what the names of its
+    /// sources begin with, such as `plugins/acme`. It is there only if nothing is wrong with it; the diagnostics hold
+    /// everything that is, and warnings.
+    pub fn parse(file: &str, place: &str, text: &str) -> (Option<Self>, Diagnostics) {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        let mut decoder = Decoder::new(file, format!("parse bundle {name}"));
+        let bundle = Self::decode(&mut decoder, place, text);
+        let diagnostics = decoder.into_diagnostics();
+        (bundle.filter(|_| !diagnostics.has_errors()), diagnostics)
+    }
+
+    fn decode(decoder: &mut Decoder, place: &str, text: &str) -> Option<Self> {
+        let document = decoder.document(text)?;
+        let mut fields = decoder.root(&document.root)?;
+        let lists = Lists::take(decoder, &mut fields, &format!("{place}/"));
+        for label in LABELS {
+            let _ = fields.take(label);
+        }
+        decoder.finish(fields, Unknown::Warn);
+        Some(Self { lists, prose: document.body.to_owned() })
+    }
+}
+
+impl Lists {
+    /// The three lists of a mapping. `place` is what the names of their sources begin with.
+    pub(crate) fn take(decoder: &mut Decoder, fields: &mut Fields<'_>, place: &str) -> Self {
+        Self {
+            tools: entries(decoder, fields.optional("tools"), |d, index, item| Tool::entry(d, index, item, place)),
+            hooks: entries(decoder, fields.optional("hooks"), |d, index, item| {
+                Hook::entry(d, index, item, place, place.strip_suffix('/').and_then(|place| place.rsplit('/').next()))
+            }),
+            agents: entries(decoder, fields.optional("agents"), |d, index, item| Agent::entry(d, index, item, place)),
+        }
+    }
+}
+
+fn entries<T>(
+    decoder: &mut Decoder,
+    field: Option<Field<'_>>,
+    entry: impl Fn(&mut Decoder, usize, &Field<'_>) -> Option<T>,
+) -> Vec<T> {
+    let items = field.and_then(|field| decoder.list(&field)).unwrap_or_default();
+    items.iter().enumerate().filter_map(|(index, item)| entry(decoder, index, item)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_bundle() {
+        let text = "---\nname: acme\nversion: 1.0.0\ntools:\n  - name: greet\n    description: Says hello.\n    script: |\n      def run(args):\n          return 1\nhooks:\n  - handler: guard\n    event: tool.pre\n  - event: error\nagents:\n  - name: helper\n    system_prompt: You help.\n---\nprose\n";
+        let (bundle, diagnostics) = Bundle::parse(".harness/plugins/acme.md", "plugins/acme", text);
+        assert_eq!(diagnostics, Diagnostics::new());
+        let Bundle { lists, prose } = bundle.unwrap();
+        let tools: Vec<_> =
+            lists.tools.iter().map(|t| (t.name.as_str(), t.description.as_str(), t.source_name.as_str())).collect();
+        assert_eq!(tools, [("greet", "Says hello.", "plugins/acme/tools/greet")]);
+        let script = lists.tools[0].script.as_ref().unwrap();
+        assert_eq!((script.first_line, script.indent, script.text.as_str()), (8, 6, "def run(args):\n    return 1\n"));
+        let hooks: Vec<_> =
+            lists.hooks.iter().map(|h| (h.name.as_str(), h.source_name.as_str(), h.source.line)).collect();
+        assert_eq!(
+            hooks,
+            [("guard", "plugins/acme/hooks/guard", 11), ("acme.hooks[1]", "plugins/acme/hooks/acme.hooks[1]", 13)]
+        );
+        assert_eq!((lists.agents[0].name.as_str(), lists.agents[0].system_prompt.as_str()), ("helper", "You help."));
+        assert_eq!(prose, "prose");
+    }
+
+    #[test]
+    fn everything_that_is_wrong() {
+        let text = "---\ntools:\n  - description: x\n  - name: ''\n  - name: a/b\n  - 5\nhooks:\n  - handler: h\nagents: {}\ntols: []\n---\n";
+        let (bundle, diagnostics) = Bundle::parse(".harness/plugins/acme.md", "plugins/acme", text);
+        assert_eq!(bundle, None);
+        let shown: Vec<String> = diagnostics
+            .iter()
+            .map(|d| format!("{} {}", d.position.as_ref().map_or(0, |p| p.line), d.message))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "3 tools[0].name cannot be empty",
+                "4 tools[1].name cannot be empty",
+                "5 the name of a tool must not contain `/`, found `a/b`",
+                "6 parse bundle acme.md: yaml: line 6: `tools[3]` must be a mapping, found an integer",
+                "8 hook \"h\": event field is required in frontmatter",
+                "9 parse bundle acme.md: yaml: line 9: `agents` must be a list, found a mapping",
+                "10 unknown key `tols`, it has no effect",
+            ]
+        );
+    }
+}

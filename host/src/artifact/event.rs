@@ -1,0 +1,212 @@
+//! The events that hooks subscribe to, and what each of them carries.
+
+use std::fmt;
+
+/// Something that happens and that hooks are called for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are those of the events")]
+pub enum Event {
+    SessionStart,
+    SessionEnd,
+    TurnStart,
+    TurnEnd,
+    ToolPre,
+    ToolPost,
+    CompletionPre,
+    CompletionPost,
+    DelegationPre,
+    DelegationPost,
+    DelegationPostVerify,
+    AgentStop,
+    Error,
+    /// `custom.NAME`, emitted by a script; holds `NAME`.
+    Custom(String),
+    /// `meta.NAME`, fired by what an agent adds to itself; holds `NAME`.
+    Meta(String),
+}
+
+impl Event {
+    /// Those with a fixed name.
+    pub const FIXED: [Self; 13] = [
+        Self::SessionStart,
+        Self::SessionEnd,
+        Self::TurnStart,
+        Self::TurnEnd,
+        Self::ToolPre,
+        Self::ToolPost,
+        Self::CompletionPre,
+        Self::CompletionPost,
+        Self::DelegationPre,
+        Self::DelegationPost,
+        Self::DelegationPostVerify,
+        Self::AgentStop,
+        Self::Error,
+    ];
+
+    /// The event of a name. After `custom.` and `meta.` come lower-case letters, digits and underscores, at least one.
+    pub fn parse(name: &str) -> Option<Self> {
+        if let Some(rest) = name.strip_prefix("custom.") {
+            return is_word(rest).then(|| Self::Custom(rest.to_owned()));
+        }
+        if let Some(rest) = name.strip_prefix("meta.") {
+            return is_word(rest).then(|| Self::Meta(rest.to_owned()));
+        }
+        Self::FIXED.into_iter().find(|event| event.fixed_name() == name)
+    }
+
+    /// Whether a hook that fails blocks what the event announces: where something can still be stopped, a guard that
+    /// does not work must not let it through.
+    pub fn fails_closed(&self) -> bool {
+        match self {
+            Self::TurnStart
+            | Self::ToolPre
+            | Self::ToolPost
+            | Self::CompletionPre
+            | Self::DelegationPre
+            | Self::DelegationPost
+            | Self::DelegationPostVerify
+            | Self::Meta(_) => true,
+            Self::SessionStart
+            | Self::SessionEnd
+            | Self::TurnEnd
+            | Self::CompletionPost
+            | Self::AgentStop
+            | Self::Error
+            | Self::Custom(_) => false,
+        }
+    }
+
+    /// The name, or for the open ones what comes before their own part.
+    pub(crate) fn fixed_name(&self) -> &'static str {
+        match self {
+            Self::SessionStart => "session.start",
+            Self::SessionEnd => "session.end",
+            Self::TurnStart => "turn.start",
+            Self::TurnEnd => "turn.end",
+            Self::ToolPre => "tool.pre",
+            Self::ToolPost => "tool.post",
+            Self::CompletionPre => "completion.pre",
+            Self::CompletionPost => "completion.post",
+            Self::DelegationPre => "delegation.pre",
+            Self::DelegationPost => "delegation.post",
+            Self::DelegationPostVerify => "delegation.post_verify",
+            Self::AgentStop => "agent.stop",
+            Self::Error => "error",
+            Self::Custom(_) => "custom.",
+            Self::Meta(_) => "meta.",
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.fixed_name())?;
+        match self {
+            Self::Custom(rest) | Self::Meta(rest) => f.write_str(rest),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_'))
+}
+
+/// What the payload of an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Nothing: `None`.
+    Nothing,
+    /// A text.
+    Text,
+    /// A dict with these keys. Hooks may rely on each of them.
+    Dict(&'static [&'static str]),
+    /// Whatever who fired it gave.
+    Any,
+}
+
+impl Event {
+    /// What its payload is. The keys are those of the types in [`payload`](crate::dispatch::payload), which a test
+    /// compares.
+    pub fn shape(&self) -> Shape {
+        match self {
+            Self::SessionStart | Self::SessionEnd => Shape::Nothing,
+            Self::TurnStart => Shape::Text,
+            Self::TurnEnd => Shape::Dict(&["text", "tool_calls", "usage", "log"]),
+            Self::ToolPre => Shape::Dict(&["id", "name", "arguments", "args"]),
+            Self::ToolPost => Shape::Dict(&["call_id", "name", "content", "is_error", "result"]),
+            Self::CompletionPre => Shape::Dict(&["model", "messages", "tools", "max_tokens", "temperature"]),
+            Self::CompletionPost => Shape::Dict(&["id", "model", "choices", "usage", "finish_reason"]),
+            Self::DelegationPre => {
+                Shape::Dict(&["id", "parent_id", "agent", "prompt", "depth", "model", "tools", "hooks"])
+            }
+            Self::DelegationPost => Shape::Dict(&["id", "parent_id", "agent", "result", "depth"]),
+            Self::DelegationPostVerify => Shape::Dict(&["id", "parent_id", "agent", "result", "depth", "attempt"]),
+            Self::AgentStop => Shape::Dict(&["id", "parent_id", "finish_reason", "iteration", "text"]),
+            Self::Error => Shape::Dict(&["kind", "message", "source"]),
+            Self::Meta(name) => match name.as_str() {
+                "tool_register" => Shape::Dict(&["name", "description", "parameters", "script", "replace"]),
+                "hook_register" => Shape::Dict(&["name", "event", "script", "when", "priority"]),
+                "call_tool" => Shape::Dict(&["name", "arguments", "args"]),
+                _ => Shape::Any,
+            },
+            Self::Custom(_) => Shape::Any,
+        }
+    }
+
+    /// Keys of the payload that a hook cannot change: what the event is about.
+    pub fn fixed_keys(&self) -> &'static [&'static str] {
+        match self {
+            Self::Custom(_) => &[],
+            _ => &["id", "call_id", "name"],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events() {
+        for event in Event::FIXED {
+            assert_eq!(Event::parse(&event.to_string()), Some(event));
+        }
+        for name in ["custom.my_event2", "meta.tool_register"] {
+            assert_eq!(Event::parse(name).unwrap().to_string(), name);
+        }
+        for name in [
+            "",
+            "tool",
+            "tool.pre ",
+            "Tool.pre",
+            "custom.",
+            "custom.A",
+            "custom.a.b",
+            "custom.a\n",
+            "meta.",
+            "tool.mid",
+        ] {
+            assert_eq!(Event::parse(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn gates_fail_closed() {
+        let closed: Vec<String> = Event::FIXED.iter().filter(|e| e.fails_closed()).map(ToString::to_string).collect();
+        assert_eq!(
+            closed,
+            [
+                "turn.start",
+                "tool.pre",
+                "tool.post",
+                "completion.pre",
+                "delegation.pre",
+                "delegation.post",
+                "delegation.post_verify"
+            ]
+        );
+        assert!(Event::Meta("x".to_owned()).fails_closed());
+        assert!(!Event::Custom("x".to_owned()).fails_closed());
+    }
+}

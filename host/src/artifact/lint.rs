@@ -1,0 +1,179 @@
+//! What is probably not meant, beyond what does not fit the format: warnings of `harness validate`.
+
+use super::diagnostic::{Diagnostic, Position};
+use super::event::Shape;
+use super::hook::Hook;
+use super::script::Script;
+use super::suggest::{closest, quoted};
+
+/// Methods of a dict, which a hook may call on a payload.
+const DICT_METHODS: [&str; 9] = ["get", "items", "keys", "values", "pop", "update", "setdefault", "popitem", "clear"];
+
+/// Keys that the event does not have, and keys that are read like attributes.
+pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
+    let Shape::Dict(keys) = hook.event.shape() else { return Vec::new() };
+    let mut found = Vec::new();
+    for (script, in_when) in [(&hook.when, true), (&hook.script, false)] {
+        let Some(script) = script else { continue };
+        for (line, text) in (1_u32..).zip(script.text.lines()) {
+            for (column, used) in uses(text) {
+                let at = place(hook, script, line, column, used.name());
+                match used {
+                    Used::Key(key) if !keys.contains(&key) => {
+                        let warning =
+                            Diagnostic::warning(format!("the payload of `{}` has no key {}", *hook.event, quoted(key)));
+                        found.push(warning.at(at).hint(match closest(key, keys.iter().copied()) {
+                            Some(word) => format!("did you mean `{word}`?"),
+                            None => format!("it has {}", keys.join(", ")),
+                        }));
+                    }
+                    Used::Attribute(name) if !DICT_METHODS.contains(&name) => {
+                        let what = if in_when { "the hook never matches" } else { "reading it fails" };
+                        let warning =
+                            Diagnostic::warning(format!("the payload is a dict: {what} with `payload.{name}`"));
+                        found.push(warning.at(at).hint(format!("write `payload[\"{name}\"]`")));
+                    }
+                    Used::Key(_) | Used::Attribute(_) => {}
+                }
+            }
+        }
+    }
+    found
+}
+
+/// A hook that can block, and has no case that it blocks or none that it lets pass.
+pub fn untested(hook: &Hook) -> Option<Diagnostic> {
+    let script = hook.script.as_ref()?;
+    // One that never says it only watches or rewrites.
+    if !script.text.contains("block") {
+        return None;
+    }
+    let decides = |words: &[&str]| {
+        hook.cases.iter().flat_map(|case| &case.expect).any(|expect| {
+            expect.aspect == super::cases::Aspect::Decision
+                && expect.value.as_str().is_some_and(|word| words.contains(&word))
+        })
+    };
+    let missing = match (decides(&["block"]), decides(&["allow", "modify"])) {
+        (true, true) => return None,
+        (true, false) => "no case that it lets pass",
+        (false, true) => "no case that it blocks",
+        (false, false) => "neither a case that it blocks nor one that it lets pass",
+    };
+    let warning = Diagnostic::warning(format!("hook {:?} has {missing}", hook.name)).at(hook.source.clone());
+    Some(warning.hint("add one under `tests:` with `expect: { decision: block }` or `{ decision: allow }`"))
+}
+
+enum Used<'t> {
+    /// `payload["KEY"]`, `payload.get("KEY"`
+    Key(&'t str),
+    /// `payload.NAME`
+    Attribute(&'t str),
+}
+
+impl Used<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Key(name) | Self::Attribute(name) => name,
+        }
+    }
+}
+
+/// What a line of a script reads of `payload`, with its column from 1. Comments are not looked at.
+fn uses(line: &str) -> Vec<(u32, Used<'_>)> {
+    const PAYLOAD: &str = "payload";
+    let code = line.split('#').next().unwrap_or_default();
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices(PAYLOAD) {
+        let before = code.get(..at).unwrap_or_default().chars().next_back();
+        if before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '\'')) {
+            continue;
+        }
+        let after = code.get(at.saturating_add(PAYLOAD.len())..).unwrap_or_default();
+        let used = if let Some(rest) = after.strip_prefix('[').or_else(|| after.strip_prefix(".get(")) {
+            // What is assigned to is the hook's own.
+            let assigned = rest.split_once(']').is_some_and(|(_, rest)| {
+                let rest = rest.trim_start();
+                rest.starts_with('=') && !rest.starts_with("==")
+            });
+            if assigned { None } else { literal(rest).map(Used::Key) }
+        } else {
+            after.strip_prefix('.').map(|rest| {
+                let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
+                Used::Attribute(rest.get(..end).unwrap_or_default())
+            })
+        };
+        let column = code.get(..at).unwrap_or_default().chars().count().saturating_add(1);
+        found.extend(
+            used.filter(|used| !used.name().is_empty()).map(|used| (u32::try_from(column).unwrap_or(u32::MAX), used)),
+        );
+    }
+    found
+}
+
+/// The text in quotes that something begins with.
+fn literal(text: &str) -> Option<&str> {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let inner = text.get(1..)?;
+    inner.get(..inner.find(quote)?)
+}
+
+fn place(hook: &Hook, script: &Script, line: u32, column: u32, name: &str) -> Position {
+    let (line, column) = script.locate(line, column);
+    let length = u32::try_from(name.chars().count().saturating_add("payload".len())).unwrap_or(u32::MAX);
+    Position { file: hook.source.file.clone(), line, column, length }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hook(text: &str) -> Hook {
+        Hook::parse(".harness/hooks/h.md", "h", 0, text).0.unwrap()
+    }
+
+    fn shown(found: &[Diagnostic]) -> Vec<String> {
+        found
+            .iter()
+            .map(|d| {
+                let place = d.position.as_ref().map(ToString::to_string).unwrap_or_default();
+                format!("{place} {} ({})", d.message, d.hint.clone().unwrap_or_default())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn keys_that_an_event_does_not_have() {
+        let hook = hook(
+            "---\nevent: tool.post\nwhen: payload[\"is_eror\"] == True and payload.name == 'x'\nscript: |\n  def handle(event, payload):\n    a = payload.get('content')\n    b = payload[\"arguments\"]  # payload[\"nothing\"]\n    payload[\"mine\"] = payload[a] or my_payload[\"x\"]\n    return allow()\n---\n",
+        );
+        assert_eq!(
+            shown(&payload_keys(&hook)),
+            [
+                ".harness/hooks/h.md:3:7 the payload of `tool.post` has no key `is_eror` (did you mean `is_error`?)",
+                ".harness/hooks/h.md:3:38 the payload is a dict: the hook never matches with `payload.name` (write `payload[\"name\"]`)",
+                ".harness/hooks/h.md:7:9 the payload of `tool.post` has no key `arguments` (it has call_id, name, content, is_error, result)",
+            ]
+        );
+    }
+
+    #[test]
+    fn events_of_any_shape_have_any_key() {
+        assert_eq!(payload_keys(&hook("---\nevent: custom.x\nwhen: payload[\"anything\"] == 1\n---\n")), []);
+    }
+
+    #[test]
+    fn a_guard_wants_a_case_for_both_sides() {
+        let base = "---\nevent: tool.pre\nscript: |\n  def handle(event, payload):\n    return block('no')\n";
+        let case = |decision: &str| format!("  - name: {decision}\n    expect: {{ decision: {decision} }}\n");
+        let of = |tests: &str| shown(&untested(&hook(&format!("{base}{tests}---\n"))).into_iter().collect::<Vec<_>>());
+        let hint = "(add one under `tests:` with `expect: { decision: block }` or `{ decision: allow }`)";
+        let at = ".harness/hooks/h.md:1:1 hook \"h\" has";
+        assert_eq!(of(""), [format!("{at} neither a case that it blocks nor one that it lets pass {hint}")]);
+        assert_eq!(of(&format!("tests:\n{}", case("block"))), [format!("{at} no case that it lets pass {hint}")]);
+        assert_eq!(of(&format!("tests:\n{}", case("allow"))), [format!("{at} no case that it blocks {hint}")]);
+        assert_eq!(of(&format!("tests:\n{}{}", case("allow"), case("block"))), [""; 0]);
+        let watcher = hook("---\nevent: tool.pre\nscript: |\n  def handle(event, payload):\n    return allow()\n---\n");
+        assert_eq!(untested(&watcher), None);
+    }
+}

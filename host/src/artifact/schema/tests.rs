@@ -1,0 +1,152 @@
+use super::super::agent::Agent;
+use super::super::bundle::Bundle;
+use super::super::diagnostic::{Diagnostics, Severity};
+use super::super::hook::Hook;
+use super::super::policy::ProjectPolicy;
+use super::super::tool::Tool;
+use super::super::yaml::{self, Node, Value};
+use super::*;
+use proptest::prelude::*;
+
+/// What loading says of front matter.
+fn loaded(kind: Kind, yaml: &str) -> Diagnostics {
+    let text = format!("---\n{yaml}\n---\n");
+    match kind {
+        Kind::Tool => Tool::parse("f.md", "f", &text).1,
+        Kind::Hook => Hook::parse("f.md", "f", 0, &text).1,
+        Kind::Agent => Agent::parse("f.md", "f", &text).1,
+        Kind::Bundle => Bundle::parse("f.md", "plugins/f", &text).1,
+        Kind::Harness => ProjectPolicy::parse("harness.md", &text).1,
+    }
+}
+
+/// YAML as an editor hands it to a schema.
+fn json(node: &Node) -> Json {
+    match &node.value {
+        Value::Null => Json::Null,
+        Value::Bool(value) => json!(value),
+        Value::Int(text) => serde_json::from_str(text).unwrap_or(json!(0)),
+        Value::Float(text) => json!(text.parse::<f64>().unwrap_or(0.5)),
+        Value::Str(text) => json!(text),
+        Value::Seq(items) => items.iter().map(json).collect(),
+        Value::Map(entries) => Json::Object(entries.iter().map(|(key, node)| (key.text.clone(), json(node))).collect()),
+    }
+}
+
+fn fits(kind: Kind, yaml: &str) -> bool {
+    let node = yaml::parse(yaml, 1).0.unwrap();
+    let value = if node.value == Value::Null { json!({}) } else { json(&node) };
+    jsonschema::validator_for(&of(kind)).unwrap().is_valid(&value)
+}
+
+#[track_caller]
+fn agree(kind: Kind, yaml: &str, good: bool) {
+    let found = loaded(kind, yaml);
+    let errors: Vec<&str> =
+        found.iter().filter(|d| d.severity == Severity::Error).map(|d| d.message.as_str()).collect();
+    assert_eq!(errors.is_empty(), good, "{yaml}: {errors:?}");
+    assert_eq!(fits(kind, yaml), good, "{}: {yaml}", kind.name());
+}
+
+const TOOL: &str = "parameters:\n  a: { type: string, description: x, required: true }\nscript: |\n  def run(args):\n    return 1\ntimeout_ms: 5\nasync: true\ncapabilities: { fs: { read: [docs] }, network: [a.com, { host: b.org, private: true }], limits: { fuel: 5 }, services: [cache] }\ntests:\n  - name: t\n    args: { a: x }\n    given: { files: { a: b }, http: [{ url: \"https://a.com\" }], commands: [{ cmd: ls }], now: 5, hooks: true }\n    expect: { result: 1 }\n    contains: { log: [x] }";
+const HOOK: &str = "event: tool.pre\npriority: -3\nwhen: 'True'\nscript: x\ntests: [{ name: t, event: custom.x, payload: [1], expect: { decision: allow } }]";
+const HARNESS: &str = "network: { allowed_domains: [a.com] }\nsandbox:\n  fs: { read: [.], protect: [x] }\n  exec: { allow: [git], env: [PATH], network: true, unconfined: false }\n  limits: { memory_mb: 64 }\n  hooks: { on_error: allow, strict: true, named: { g: block } }\n  secrets: { A: { env: A, hosts: [a.com] } }\n  sources: { plugins/x: { env: [A] } }\ntools_policy: { mode: allowlist, allow: [x], deny: [] }\nmeta: { enabled: true, max_tools: 3 }\ndelegation: { max_depth: 2, iterations_per_depth: [1] }\nartifact_sources: [{ type: local, path: more }]\nmodel: { name: x }\ntools: [{ name: t }]\nhooks: [{ event: error }]\nagents: [{ name: a, system_prompt: x, tools: [t, { name: own }], hooks: [g, { event: error }] }]";
+
+#[test]
+fn what_loads_fits() {
+    for (kind, yaml) in [
+        (Kind::Tool, ""),
+        (Kind::Tool, TOOL),
+        (Kind::Tool, "parameters:\nscript:\ntimeout_ms:\nother: 1"),
+        (Kind::Hook, "event: meta.tool_register"),
+        (Kind::Hook, HOOK),
+        (Kind::Agent, ""),
+        (
+            Kind::Agent,
+            "description: x\nmodel: m\ntools: [a, { name: b, timeout_ms: 1 }]\nhooks: [c, { event: error, handler: h }]",
+        ),
+        (Kind::Bundle, "name: x\nversion: 1\ntools: [{ name: t, description: d }]\nhooks: [{ event: error }]"),
+        (Kind::Harness, ""),
+        (Kind::Harness, HARNESS),
+    ] {
+        agree(kind, yaml, true);
+    }
+}
+
+#[test]
+fn what_does_not_load_does_not_fit() {
+    for (kind, yaml) in [
+        (Kind::Tool, "parameters: [a]"),
+        (Kind::Tool, "parameters: { a: { type: int } }"),
+        (Kind::Tool, "parameters: { a: { required: true } }"),
+        (Kind::Tool, "parameters: { a: { type: string, required: 1 } }"),
+        (Kind::Tool, "script: 5"),
+        (Kind::Tool, "timeout_ms: -1"),
+        (Kind::Tool, "timeout_ms: 1.5"),
+        (Kind::Tool, "async: maybe"),
+        (Kind::Tool, "capabilities: { fss: {} }"),
+        (Kind::Tool, "capabilities: { limits: { fuel: 0 } }"),
+        (Kind::Tool, "capabilities: { services: [cash] }"),
+        (Kind::Tool, "tests: [{ name: a }]"),
+        (Kind::Tool, "tests: [{ expect: { result: 1 } }]"),
+        (Kind::Tool, "tests: [{ name: a, expect: { decision: allow } }]"),
+        (Kind::Tool, "tests: [{ name: a, args: [1], expect: { result: 1 } }]"),
+        (Kind::Hook, "priority: 1"),
+        (Kind::Hook, "event: tool.per"),
+        (Kind::Hook, "event: custom.Bad"),
+        (Kind::Hook, "event: tool.pre\npriority: high"),
+        (Kind::Hook, "event: tool.pre\nwhen: [x]"),
+        (Kind::Agent, "tools: [5]"),
+        (Kind::Agent, "tools: [{ script: x }]"),
+        (Kind::Agent, "hooks: [{ script: x }]"),
+        (Kind::Agent, "model: 5"),
+        (Kind::Bundle, "tools: [{ description: x }]"),
+        (Kind::Bundle, "hooks: {}"),
+        (Kind::Bundle, "agents: [{ model: m }]"),
+        (Kind::Harness, "sandbox: { evn: [A] }"),
+        (Kind::Harness, "sandbox: { limits: { memory_mb: 5 } }"),
+        (Kind::Harness, "sandbox: { hooks: { on_error: pass } }"),
+        (Kind::Harness, "tools_policy: { mode: some }"),
+        (Kind::Harness, "meta: { enabled: 1 }"),
+        (Kind::Harness, "network: { allowed_domains: a.com }"),
+        (Kind::Harness, "artifact_sources: [{ type: git, url: x }]"),
+    ] {
+        agree(kind, yaml, false);
+    }
+}
+
+/// The keys of a schema are those that the decoder asks for: it warns of, or refuses, every other one.
+#[test]
+fn the_keys_are_the_decoder_s() {
+    for kind in Kind::ALL {
+        let schema = of(kind);
+        let keys: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+        for key in &keys {
+            let found = loaded(kind, &format!("{key}:"));
+            let unknown = format!("unknown key `{key}`");
+            assert!(!found.iter().any(|d| d.message.starts_with(&unknown)), "{} {key}", kind.name());
+        }
+        let found = loaded(kind, "zzzzz: 1");
+        let hint = found.iter().find(|d| d.message.starts_with("unknown key")).and_then(|d| d.hint.clone()).unwrap();
+        let mut known: Vec<&str> = hint.strip_prefix("known here: ").unwrap().split(", ").collect();
+        let mut keys: Vec<&str> = keys.into_iter().map(String::as_str).collect();
+        known.sort_unstable();
+        keys.sort_unstable();
+        assert_eq!(keys, known, "{}", kind.name());
+    }
+}
+
+proptest! {
+    /// Values of the wrong type at any place: loading and the schema agree on each.
+    #[test]
+    fn loading_and_schema_agree(
+        key in proptest::sample::select(vec!["parameters", "script", "timeout_ms", "async", "capabilities", "event", "when", "priority", "tests", "tools", "hooks", "agents", "description", "model", "sandbox", "network", "meta", "delegation", "tools_policy"]),
+        value in proptest::sample::select(vec!["5", "-1", "1.5", "text", "true", "[]", "{}", "[1]", "[a]", "{ a: 1 }", "{ a: {} }", "[{}]", "[{ name: a }]", "[{ event: error }]"]),
+        kind in proptest::sample::select(Kind::ALL.to_vec()),
+    ) {
+        let event = if kind == Kind::Hook && key != "event" { "event: error\n" } else { "" };
+        let yaml = format!("{event}{key}: {value}");
+        let found = loaded(kind, &yaml);
+        prop_assert_eq!(fits(kind, &yaml), !found.has_errors(), "{}: {} {:?}", kind.name(), yaml, found);
+    }
+}

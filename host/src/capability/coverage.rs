@@ -1,0 +1,30 @@
+//! The interface `coverage`: which lines of a script have run.
+
+use std::collections::BTreeSet;
+
+/// Lines of a script's file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Those at which a statement begins.
+    pub statements: BTreeSet<u32>,
+    /// Those of them that were reached.
+    pub reached: BTreeSet<u32>,
+}
+
+/// Lines that are kept of one call.
+const MAX_LINES: usize = 65_536;
+
+impl Coverage {
+    /// What a script told of itself.
+    pub fn of(statements: Vec<u32>, reached: Vec<u32>) -> Self {
+        let statements: BTreeSet<u32> = statements.into_iter().take(MAX_LINES).collect();
+        let reached = reached.into_iter().take(MAX_LINES).filter(|line| statements.contains(line)).collect();
+        Self { statements, reached }
+    }
+
+    /// Adds what another call of the same script reached.
+    pub fn add(&mut self, other: Self) {
+        self.statements.extend(other.statements);
+        self.reached.extend(other.reached);
+    }
+}

@@ -1,0 +1,37 @@
+//! Imports that lead back into dispatch: a script that fires an event, calls a tool or adds one.
+//!
+//! Dispatch gives each call one of these, which knows who calls, with what grant and how deep. The sandbox knows only
+//! this trait.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::{events, meta};
+
+/// What is left of the caller's own limits. What a nested call uses is taken from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// Units of fuel.
+    pub fuel: u64,
+    /// Until the caller's deadline.
+    pub time: Duration,
+}
+
+/// An answer, and the fuel that getting it took.
+pub type Answering<'a, T, E> = Pin<Box<dyn Future<Output = (Result<T, E>, u64)> + Send + 'a>>;
+
+/// The way back into dispatch, for one call of a script.
+pub trait Reentry: Send + Sync + fmt::Debug {
+    /// `events.emit`: the payload after the hooks.
+    fn emit(&self, event: String, payload: String, left: Allowance) -> Answering<'_, String, events::Error>;
+    /// `meta.register-tool`.
+    fn register_tool(&self, tool: meta::NewTool, left: Allowance) -> Answering<'_, (), meta::Error>;
+    /// `meta.register-hook`.
+    fn register_hook(&self, hook: meta::NewHook, left: Allowance) -> Answering<'_, (), meta::Error>;
+    /// `meta.call-tool`: the content that a model would get.
+    fn call_tool(&self, name: String, arguments: String, left: Allowance) -> Answering<'_, String, meta::Error>;
+    /// `meta.list-tools`.
+    fn list_tools(&self, pattern: Option<String>) -> Result<Vec<meta::ToolSummary>, meta::Error>;
+}

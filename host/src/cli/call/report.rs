@@ -1,0 +1,46 @@
+//! What scripts said: their lines and their warnings, on standard error.
+
+use harness::artifact::escape;
+use harness::capability::log::Log;
+use harness::dispatch::{CallReport, Dispatch, Nested};
+
+use super::super::printer::Printer;
+
+/// The lines of a call, in the order of its steps.
+pub(crate) fn call(report: &CallReport, printer: Printer) {
+    let (pre, post) = report.dispatches.split_at(report.dispatches.len().min(1));
+    pre.iter().for_each(|one| dispatch(one, printer));
+    log(None, &report.log, printer);
+    nested(&report.nested, printer);
+    post.iter().for_each(|one| dispatch(one, printer));
+}
+
+/// The lines and warnings of the hooks of an event.
+pub(crate) fn dispatch(dispatch: &Dispatch, printer: Printer) {
+    for hook in &dispatch.hooks {
+        log(Some(&hook.name), &hook.log, printer);
+        for warning in &hook.warnings {
+            printer.warning(&format!("hook `{}`: {warning}", hook.name));
+        }
+        nested(&hook.nested, printer);
+    }
+}
+
+fn nested(nested: &[Nested], printer: Printer) {
+    for one in nested {
+        match one {
+            Nested::Event(event) => dispatch(event, printer),
+            Nested::Call(report) => call(report, printer),
+        }
+    }
+}
+
+fn log(who: Option<&str>, log: &Log, printer: Printer) {
+    let who = who.map(|who| format!("{}: ", escape::line(who))).unwrap_or_default();
+    for line in &log.lines {
+        printer.say(&format!("[{}] {who}{}", line.level.name(), escape::text(&line.message)));
+    }
+    if log.dropped > 0 {
+        printer.warning(&format!("{} more log lines were dropped", log.dropped));
+    }
+}

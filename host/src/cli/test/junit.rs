@@ -1,0 +1,50 @@
+//! Results as JUnit XML, for servers that read it.
+
+use std::path::Path;
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::super::args::Color;
+use super::super::printer::Printer;
+use super::Results;
+use super::difference;
+
+/// Writes one suite for each artifact.
+pub(super) fn write(path: &Path, results: &Results) -> Result<(), String> {
+    let plain = Printer::new(Color::Never);
+    let mut report = Report::new("harness test");
+    for ran in &results.cases {
+        let name = format!("{} {}", ran.subject.kind(), ran.subject.name());
+        let status = match &ran.report {
+            Ok(report) if report.differences.is_empty() => TestCaseStatus::success(),
+            Ok(report) => {
+                let text: String = report.differences.iter().map(|one| difference::shown(one, plain)).collect();
+                let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+                status.set_message(format!("at {}", ran.case.position)).set_description(text);
+                status
+            }
+            Err(why) => {
+                let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+                status.set_message(why.as_str());
+                status
+            }
+        };
+        let mut case = TestCase::new(ran.case.name.as_str(), status);
+        case.set_classname(name.as_str());
+        if let Ok(report) = &ran.report {
+            case.set_time(report.took);
+        }
+        match report.test_suites.iter_mut().find(|suite| suite.name.as_str() == name) {
+            Some(suite) => {
+                suite.add_test_case(case);
+            }
+            None => {
+                let mut suite = TestSuite::new(name.as_str());
+                suite.add_test_case(case);
+                report.add_test_suite(suite);
+            }
+        }
+    }
+    let text = report.to_string().map_err(|error| error.to_string())?;
+    std::fs::write(path, text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,99 @@
+//! `--watch`: the cases again, whenever an artifact has changed.
+
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use harness::dispatch::{Options, Project};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+
+use super::super::args::Test;
+use super::super::exit::Exit;
+use super::super::printer::Printer;
+use super::super::project;
+use super::{is_artifact, once};
+
+/// An editor writes a file in several steps; what comes within this time of the first is one change.
+const SETTLE: Duration = Duration::from_millis(20);
+
+/// Runs again after each change, until the process is ended.
+pub(super) fn run(command: &Test, folder: &Path, project: &Project, printer: Printer) -> Exit {
+    let changes = match Changes::of(folder) {
+        Ok(changes) => changes,
+        Err(error) => return unwatched(&error, printer),
+    };
+    printer.say("watching for changes");
+    while changes.wait() {
+        match project.reload() {
+            // What was in force stays in force, and is not what was just written: there is nothing to run.
+            Err(error) => {
+                project::unopened(&error, printer);
+            }
+            Ok(()) => {
+                once(command, project, printer);
+            }
+        }
+    }
+    Exit::Fault
+}
+
+/// Waits until a project that could not be opened can be.
+pub(super) fn mended(command: &Test, folder: &Path, printer: Printer) -> Exit {
+    let changes = match Changes::of(folder) {
+        Ok(changes) => changes,
+        Err(error) => return unwatched(&error, printer),
+    };
+    printer.say("watching for changes");
+    while changes.wait() {
+        let options = Options { concurrency: 1, coverage: true, ..Options::default() };
+        match Project::open(folder, options) {
+            Ok(project) => {
+                once(command, &project, printer);
+                return run(command, folder, &project, printer);
+            }
+            Err(error) => {
+                project::unopened(&error, printer);
+            }
+        }
+    }
+    Exit::Fault
+}
+
+fn unwatched(error: &notify::Error, printer: Printer) -> Exit {
+    printer.error(&format!("cannot watch the project: {error}"), &[], None);
+    Exit::Fault
+}
+
+/// What the kernel tells of the folder of artifacts.
+struct Changes {
+    events: Receiver<()>,
+    _watcher: RecommendedWatcher,
+}
+
+impl Changes {
+    fn of(folder: &Path) -> notify::Result<Self> {
+        let artifacts = folder.join(".harness");
+        let artifacts = artifacts.canonicalize().unwrap_or(artifacts);
+        let (sender, events) = mpsc::channel();
+        let below = artifacts.clone();
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            let Ok(event) = event else { return };
+            let read = matches!(event.kind, notify::EventKind::Access(_));
+            if !read && event.paths.iter().any(|path| is_artifact(&below, path)) {
+                // Nobody waits any more only when the program ends.
+                let _ = sender.send(());
+            }
+        })?;
+        watcher.watch(&artifacts, RecursiveMode::Recursive)?;
+        Ok(Self { events, _watcher: watcher })
+    }
+
+    /// Waits for a change and until it is whole. False where nothing is watched any more.
+    fn wait(&self) -> bool {
+        if self.events.recv().is_err() {
+            return false;
+        }
+        while self.events.recv_timeout(SETTLE).is_ok() {}
+        true
+    }
+}

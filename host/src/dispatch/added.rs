@@ -1,0 +1,198 @@
+//! Tools and hooks that a script adds to its run.
+//!
+//! They are for the run only, counted, never in the place of an artifact on disk, and have the grant of who added them.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::chain::Place;
+use super::run::{AddedHook, AddedTool};
+use crate::artifact::diagnostic::Position;
+use crate::artifact::event::Event;
+use crate::artifact::hook::Hook;
+use crate::artifact::located::Located;
+use crate::artifact::script::Script;
+use crate::artifact::suggest::quoted;
+use crate::artifact::tool::{Parameter, ParameterType, Tool};
+use crate::artifact::when::Filter;
+use crate::capability::meta::{Error, NewHook, NewTool};
+use crate::policy::grant::Grant;
+
+/// Tools that a run may add where the policy does not say.
+const MAX_TOOLS: u64 = 50;
+/// Hooks that a run may add where the policy does not say.
+const MAX_HOOKS: u64 = 30;
+/// Lowest priority of an added hook: the guards of the project come first.
+const FIRST_PRIORITY: i64 = 50;
+/// Priority of an added hook that names none.
+const DEFAULT_PRIORITY: i64 = 100;
+/// Bytes of a name.
+const MAX_NAME: usize = 64;
+
+/// Everything that can be said of a tool before the hooks are asked. Gives back its parameters.
+pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
+    check_name(&new.name)?;
+    let added = place.run.added();
+    let replaces = added.tool(&new.name).is_some();
+    if place.loaded.registry.tool(&new.name).is_ok() || (replaces && !new.replace) {
+        return Err(Error::Invalid(format!("tool {:?} already registered", new.name)));
+    }
+    let most = place.loaded.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
+    if !replaces && added.tools.len() as u64 >= most {
+        return Err(too_many(most));
+    }
+    let parameters: Json =
+        serde_json::from_str(&new.parameters).map_err(|_| Error::Invalid("the parameters are not JSON".to_owned()))?;
+    self::parameters(&parameters, &position(&new.name))?;
+    Ok(parameters)
+}
+
+/// Adds a tool. `payload` is that of its event: hooks may have changed the description.
+pub(crate) fn add_tool(place: &Place, grant: &Arc<Grant>, new: NewTool, payload: &Json) -> Result<(), Error> {
+    let position = position(&new.name);
+    let given: Json = serde_json::from_str(&new.parameters).unwrap_or_default();
+    let description = payload.get("description").and_then(Json::as_str).unwrap_or(&new.description).trim();
+    let tool = Tool {
+        description: if description.is_empty() { &new.name } else { description }.to_owned(),
+        parameters: parameters(&given, &position)?,
+        script: script(&new.script),
+        timeout_ms: None,
+        asynchronous: false,
+        capabilities: None,
+        cases: Vec::new(),
+        source: position,
+        source_name: format!("added/{}", new.name),
+        name: new.name,
+    };
+    let source = place.loaded.tool_source(&tool).ok_or_else(|| Error::Invalid("there is no script".to_owned()))?;
+    let image = place.loaded.load(&source).map_err(|unloadable| Error::Invalid(unloadable.told()))?;
+    let most = place.loaded.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
+    let one = AddedTool { tool: Arc::new(tool), grant: grant.clone(), image };
+    place.run.change(|added| match added.tools.iter().position(|old| old.tool.name == one.tool.name) {
+        Some(at) => {
+            if let Some(old) = added.tools.get_mut(at) {
+                *old = one;
+            }
+            Ok(())
+        }
+        None if added.tools.len() as u64 >= most => Err(too_many(most)),
+        None => {
+            added.tools.push(one);
+            Ok(())
+        }
+    })
+}
+
+/// Everything that can be said of a hook before the hooks are asked. Gives back its event and priority.
+pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), Error> {
+    check_name(&new.name)?;
+    let event = match Event::parse(&new.event) {
+        // Else a script could answer for the hooks that govern it.
+        Some(Event::Meta(_)) => {
+            return Err(Error::Invalid(format!("a hook on {} cannot be registered", quoted(&new.event))));
+        }
+        Some(event) => event,
+        None => return Err(Error::Invalid(format!("{} is no event", quoted(&new.event)))),
+    };
+    let added = place.run.added();
+    let taken = added.hooks.iter().any(|hook| hook.hook.name == new.name);
+    if taken || place.loaded.registry.hook(&new.name).is_some() {
+        return Err(Error::Invalid(format!("hook {:?} already registered", new.name)));
+    }
+    let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
+    if added.hooks.len() as u64 >= most {
+        return Err(too_many(most));
+    }
+    Ok((event, new.priority.map_or(DEFAULT_PRIORITY, i64::from).max(FIRST_PRIORITY)))
+}
+
+/// Adds a hook.
+pub(crate) fn add_hook(
+    place: &Place,
+    grant: &Arc<Grant>,
+    new: NewHook,
+    event: Event,
+    priority: i64,
+) -> Result<(), Error> {
+    let position = position(&new.name);
+    let when = new.when.as_deref().and_then(script);
+    let hook = Hook {
+        event: Located::new(event, position.clone()),
+        filter: when.as_ref().and_then(|when| Filter::parse(&when.text)),
+        when,
+        script: script(&new.script),
+        priority,
+        capabilities: None,
+        cases: Vec::new(),
+        prose: String::new(),
+        source: position,
+        source_name: format!("added/{}", new.name),
+        name: new.name,
+    };
+    if hook.script.is_none() {
+        return Err(Error::Invalid("there is no script".to_owned()));
+    }
+    let source = place.loaded.hook_source(&hook).ok_or_else(|| Error::Invalid("there is no script".to_owned()))?;
+    let image = place.loaded.load(&source).map_err(|unloadable| Error::Invalid(unloadable.told()))?;
+    let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
+    let one = AddedHook { hook: Arc::new(hook), grant: grant.clone(), image };
+    place.run.change(|added| {
+        if added.hooks.len() as u64 >= most {
+            return Err(too_many(most));
+        }
+        if added.hooks.iter().any(|old| old.hook.name == one.hook.name) {
+            return Err(Error::Invalid(format!("hook {:?} already registered", one.hook.name)));
+        }
+        added.hooks.push(one);
+        Ok(())
+    })
+}
+
+fn too_many(most: u64) -> Error {
+    Error::TooMany(u32::try_from(most).unwrap_or(u32::MAX))
+}
+
+/// A lower-case letter, then at most 63 lower-case letters, digits, `_` and `-`.
+fn check_name(name: &str) -> Result<(), Error> {
+    let good = name.len() <= MAX_NAME
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-'));
+    if good {
+        return Ok(());
+    }
+    let rule = "a lower-case letter, then at most 63 lower-case letters, digits, `_` and `-`";
+    Err(Error::Invalid(format!("{} is no name: {rule}", quoted(name))))
+}
+
+/// The place of something that has no file.
+fn position(name: &str) -> Position {
+    Position { file: format!("added:{name}").into(), line: 1, column: 1, length: 1 }
+}
+
+fn script(text: &str) -> Option<Script> {
+    let lines = u32::try_from(text.lines().count()).unwrap_or(u32::MAX).max(1);
+    (!text.trim().is_empty()).then(|| Script { text: text.to_owned(), first_line: 1, indent: 0, last_line: lines })
+}
+
+/// Parameters as a file has them, from JSON.
+fn parameters(given: &Json, position: &Position) -> Result<Vec<Parameter>, Error> {
+    let invalid = |why: String| Error::Invalid(why);
+    let Json::Object(given) = given else { return Err(invalid("the parameters must be a dict".to_owned())) };
+    let one = |(name, given): (&String, &Json)| {
+        let shown = quoted(name);
+        let word = given.get("type").and_then(Json::as_str).unwrap_or_default();
+        let kind = ParameterType::parse(word).ok_or_else(|| {
+            let words = ParameterType::ALL.map(ParameterType::word).join(", ");
+            invalid(format!("parameter {shown} has the type {}, must be one of {words}", quoted(word)))
+        })?;
+        let required = match given.get("required") {
+            None => false,
+            Some(Json::Bool(required)) => *required,
+            Some(_) => return Err(invalid(format!("parameter {shown}: `required` must be True or False"))),
+        };
+        let description = given.get("description").and_then(Json::as_str).map(str::to_owned);
+        Ok(Parameter { name: name.clone(), kind, description, required, position: position.clone() })
+    };
+    given.iter().map(one).collect()
+}

@@ -1,0 +1,410 @@
+//! One event through its hooks: the same five steps for every event.
+//!
+//! Filter by `when`, in order of priority call `handle`, apply a `modify` for all that come after, stop at the first
+//! block, give back decision and payload.
+
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::loaded::Loaded;
+use super::payload;
+use super::reentry::{Inner, Nested};
+use super::run::{Added, Run};
+use crate::artifact::event::Event;
+use crate::artifact::hook::Hook;
+use crate::artifact::policy::hooks::OnError;
+use crate::capability::coverage::Coverage;
+use crate::capability::fs::Workspace;
+use crate::capability::log::Log;
+use crate::capability::reentry::Allowance;
+use crate::policy::grant::Grant;
+use crate::policy::limits::Limits;
+use crate::sandbox::engine::Image;
+use crate::sandbox::outcome::{Answer, Failure, HostCall, Outcome, Report, Usage};
+use crate::sandbox::state::Context;
+
+/// What became of an event.
+#[derive(Debug, Clone)]
+pub struct Dispatch {
+    /// The event.
+    pub event: Event,
+    /// Its hooks in the order they are called, those that did not match or were not reached as well.
+    pub hooks: Vec<HookRun>,
+    /// What they decided together.
+    pub decision: Decision,
+    /// The payload as they left it.
+    pub payload: Json,
+}
+
+/// What the hooks of an event decided together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// No hook blocked it.
+    Allow,
+    /// A hook did, and those after it were not called.
+    Block {
+        /// Which.
+        hook: String,
+        /// Its reason.
+        reason: String,
+    },
+}
+
+/// One hook in a dispatch.
+#[derive(Debug, Clone)]
+pub struct HookRun {
+    /// The hook.
+    pub name: String,
+    /// Its file.
+    pub file: String,
+    /// Its priority.
+    pub priority: i64,
+    /// What it decided.
+    pub verdict: Verdict,
+    /// Why it blocked.
+    pub reason: Option<String>,
+    /// What went wrong without ending anything.
+    pub warnings: Vec<String>,
+    /// What it used; nothing where its `when` was decided without it.
+    pub usage: Usage,
+    /// What it logged.
+    pub log: Log,
+    /// Its host calls.
+    pub calls: Vec<HostCall>,
+    /// Which of its lines were reached, where scripts tell.
+    pub coverage: Option<Coverage>,
+    /// What it started in turn.
+    pub nested: Vec<Nested>,
+}
+
+/// What one hook decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its `when` did not match.
+    Skip,
+    /// Pass.
+    Allow,
+    /// Pass, with another payload.
+    Modify,
+    /// Stop.
+    Block,
+    /// It failed; whether that blocks is the event's and the policy's to say.
+    Error,
+    /// A hook before it blocked.
+    NotReached,
+}
+
+impl Verdict {
+    /// The word for it in JSON and in cases.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Skip => "skip",
+            Self::Allow => "allow",
+            Self::Modify => "modify",
+            Self::Block => "block",
+            Self::Error => "error",
+            Self::NotReached => "not reached",
+        }
+    }
+
+    /// Whether `handle` was called.
+    pub fn ran(self) -> bool {
+        !matches!(self, Self::Skip | Self::NotReached)
+    }
+}
+
+impl Decision {
+    /// The sentence that the caller gets, where it was blocked.
+    pub fn blocked(&self) -> Option<String> {
+        match self {
+            Self::Allow => None,
+            Self::Block { hook, reason } => Some(format!("blocked by hook {hook:?}: {reason}")),
+        }
+    }
+}
+
+impl Dispatch {
+    /// What all its hooks used, and what they started in turn.
+    pub fn usage(&self) -> Usage {
+        self.hooks.iter().map(HookRun::total).fold(Usage::default(), Usage::and)
+    }
+}
+
+impl HookRun {
+    fn new(hook: &Hook, verdict: Verdict) -> Self {
+        Self {
+            name: hook.name.clone(),
+            file: hook.source.file.to_string(),
+            priority: hook.priority,
+            verdict,
+            reason: None,
+            warnings: Vec::new(),
+            usage: Usage::default(),
+            log: Log::default(),
+            calls: Vec::new(),
+            coverage: None,
+            nested: Vec::new(),
+        }
+    }
+
+    /// What it used, and what it started in turn.
+    pub fn total(&self) -> Usage {
+        self.nested.iter().map(Nested::usage).fold(self.usage, Usage::and)
+    }
+}
+
+/// Where an event is fired: one state of the project and of the run, however deep in calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) run: Arc<Run>,
+    pub(crate) added: Arc<Added>,
+    /// The folder that scripts work in.
+    pub(crate) workspace: Arc<Workspace>,
+    /// Calls of scripts that wait for this one.
+    pub(crate) depth: u32,
+    /// Calls of tools by tools that wait for this one.
+    pub(crate) calls: u32,
+    /// What is left to the script that fired it, where one did.
+    pub(crate) left: Option<Allowance>,
+    /// Only these hooks are called, where there are such.
+    pub(crate) only: Option<Arc<str>>,
+}
+
+/// A hook of this dispatch.
+struct Link<'a> {
+    hook: &'a Arc<Hook>,
+    /// Of one that a script has added: what it may do, and its image.
+    added: Option<(&'a Arc<Grant>, &'a Image)>,
+}
+
+impl Place {
+    /// A place that nothing waits for.
+    pub(crate) fn outermost(loaded: Arc<Loaded>, run: Arc<Run>) -> Self {
+        let (added, workspace) = (run.added(), loaded.workspace.clone());
+        Self { loaded, run, added, workspace, depth: 0, calls: 0, left: None, only: None }
+    }
+
+    /// Dispatches an event to its hooks.
+    pub(crate) async fn fire(&self, event: &Event, payload: Json) -> Dispatch {
+        let mut dispatch = Dispatch { event: event.clone(), hooks: Vec::new(), decision: Decision::Allow, payload };
+        let chain = self.chain(event);
+        if chain.is_empty() {
+            return dispatch;
+        }
+        let name = event.to_string();
+        // Told anew only after it was changed.
+        let mut text = None;
+        let mut fuel = 0_u64;
+        for link in chain {
+            if dispatch.decision != Decision::Allow {
+                dispatch.hooks.push(HookRun::new(link.hook, Verdict::NotReached));
+                continue;
+            }
+            // An expression over texts is decided here; the rest, and what is uncertain, by the interpreter.
+            let matched = link.hook.filter.as_ref().and_then(|filter| filter.decide(&name, &dispatch.payload));
+            if matched == Some(false) {
+                dispatch.hooks.push(HookRun::new(link.hook, Verdict::Skip));
+                continue;
+            }
+            let text = text.get_or_insert_with(|| dispatch.payload.to_string());
+            let left = self.left.map(|left| Allowance { fuel: left.fuel.saturating_sub(fuel), ..left });
+            let (run, changed) = self.call(&link, event, &name, text, &mut dispatch.payload, left).await;
+            fuel = fuel.saturating_add(run.total().fuel);
+            if let (Verdict::Block | Verdict::Error, Some(reason)) = (run.verdict, &run.reason) {
+                dispatch.decision = Decision::Block { hook: run.name.clone(), reason: reason.clone() };
+            }
+            dispatch.hooks.push(run);
+            if changed {
+                *text = dispatch.payload.to_string();
+            }
+        }
+        dispatch
+    }
+
+    /// The hooks of an event, in order: the project's, and those added to the run after all of their priority.
+    fn chain(&self, event: &Event) -> Vec<Link<'_>> {
+        let chain = self.loaded.registry.chain(event);
+        let mut links: Vec<Link<'_>> = chain.iter().map(|hook| Link { hook, added: None }).collect();
+        if !self.added.hooks.is_empty() {
+            links.extend(
+                self.added.hooks_of(event).map(|one| Link { hook: &one.hook, added: Some((&one.grant, &one.image)) }),
+            );
+            links.sort_by_key(|link| link.hook.priority);
+        }
+        if let Some(only) = &self.only {
+            links.retain(|link| *link.hook.name == **only);
+        }
+        links
+    }
+
+    /// Calls one hook. What comes back with it: whether it changed the payload.
+    async fn call(
+        &self,
+        link: &Link<'_>,
+        event: &Event,
+        name: &str,
+        text: &str,
+        payload: &mut Json,
+        left: Option<Allowance>,
+    ) -> (HookRun, bool) {
+        let hook = link.hook;
+        let mut run = HookRun::new(hook, Verdict::Allow);
+        let image = match link.added {
+            Some((_, image)) => Some(Ok(image.clone())),
+            None => self.loaded.image(self.loaded.hook_source(hook)),
+        };
+        let image = match image {
+            // Without a script it has nothing to say.
+            None => return (run, false),
+            Some(Err(unloadable)) => {
+                self.failed(&mut run, event, &unloadable.told());
+                return (run, false);
+            }
+            Some(Ok(image)) => image,
+        };
+        let grant = match link.added {
+            Some((grant, _)) => grant.clone(),
+            None => Arc::new(self.loaded.hook_grant(hook)),
+        };
+        let mut limits = self.loaded.measured(grant.limits());
+        within(&mut limits, left);
+        let inner = Arc::new(Inner::of_hook(self, grant.clone()));
+        let context = Context {
+            grant,
+            workspace: self.workspace.clone(),
+            session: self.run.session().clone(),
+            reentry: Some(inner.clone()),
+        };
+        let sandbox = &self.loaded.sandbox;
+        let report = if hook.script.is_none() {
+            // With a `when` and nothing to call: it is only evaluated.
+            let report = sandbox.matches(&image, context, limits, name, text).await;
+            report.map(|outcome| match outcome {
+                Outcome::Failed(failure) => Outcome::Completed(Answer::WhenFailed(failure)),
+                other => other.map(|matched| {
+                    if matched { Answer::Decided(json!({"action": "allow"}).to_string()) } else { Answer::Unmatched }
+                }),
+            })
+        } else if hook.when.is_some() && hook.filter.as_ref().and_then(|f| f.decide(name, payload)).is_none() {
+            sandbox.decide(&image, context, limits, name, text).await
+        } else {
+            sandbox.handle(&image, context, limits, name, text).await.map(|outcome| outcome.map(Answer::Decided))
+        };
+        let Report { outcome, usage, log, calls, coverage } = report;
+        (run.usage, run.log, run.calls, run.coverage) = (usage, log, calls, coverage);
+        run.nested = inner.take();
+        let changed = match outcome {
+            Outcome::Completed(Answer::Unmatched) => {
+                run.verdict = Verdict::Skip;
+                false
+            }
+            Outcome::Completed(Answer::WhenFailed(failure)) => {
+                run.warnings.push(format!("its `when` failed: {}", told(&failure)));
+                run.verdict = Verdict::Skip;
+                if self.loaded.policy.hooks.strict {
+                    self.failed(&mut run, event, &format!("its `when` failed: {}", told(&failure)));
+                }
+                false
+            }
+            Outcome::Completed(Answer::Decided(decision)) => {
+                self.decided(&mut run, event, &decision, payload, link.added.is_some())
+            }
+            Outcome::Failed(failure) | Outcome::Denied { failure, .. } => {
+                self.failed(&mut run, event, &told(&failure));
+                false
+            }
+            Outcome::Limited(limit) => {
+                self.failed(&mut run, event, &limit.to_string());
+                false
+            }
+            Outcome::Fault(message) => {
+                self.failed(&mut run, event, &format!("the host failed: {message}"));
+                false
+            }
+        };
+        (run, changed)
+    }
+
+    /// Takes what `handle` returned: a decision as the interpreter tells it, with a warning in the place of anything
+    /// else.
+    fn decided(&self, run: &mut HookRun, event: &Event, decision: &str, payload: &mut Json, added: bool) -> bool {
+        let decision: Json = serde_json::from_str(decision).unwrap_or_default();
+        if let Some(warning) = decision.get("warning").and_then(Json::as_str) {
+            return self.wrong_return(run, event, warning);
+        }
+        match decision.get("action").and_then(Json::as_str) {
+            Some("allow") => false,
+            Some("block") => {
+                let reason = match decision.get("reason") {
+                    Some(Json::String(reason)) if !reason.is_empty() => reason.clone(),
+                    None | Some(Json::Null | Json::String(_)) => "no reason was given".to_owned(),
+                    Some(other) => other.to_string(),
+                };
+                (run.verdict, run.reason) = (Verdict::Block, Some(reason));
+                false
+            }
+            Some("modify") => {
+                let Some(new) = decision.get("payload") else {
+                    return self.wrong_return(run, event, "`handle` returned a `modify` without a `payload`");
+                };
+                if added && !matches!(event, Event::Custom(_)) {
+                    // With the grant of who added it, it could else make a tool with a wider one do as it likes.
+                    run.warnings.push(format!("a hook that the run has added cannot modify `{event}`"));
+                    return false;
+                }
+                let before = payload.clone();
+                match payload::modify(event, payload, new.clone()) {
+                    Ok(warnings) => {
+                        run.warnings.extend(warnings);
+                        run.verdict = Verdict::Modify;
+                        true
+                    }
+                    Err(why) => {
+                        *payload = before;
+                        self.failed(run, event, &why);
+                        false
+                    }
+                }
+            }
+            _ => self.wrong_return(run, event, "`handle` returned what is not a decision"),
+        }
+    }
+
+    /// Anything but a decision passes with a warning; the strict setting makes a failure of it.
+    fn wrong_return(&self, run: &mut HookRun, event: &Event, warning: &str) -> bool {
+        if self.loaded.policy.hooks.strict {
+            self.failed(run, event, warning);
+        } else {
+            run.warnings.push(warning.to_owned());
+        }
+        false
+    }
+
+    /// Where something can still be stopped, a hook that fails stops it, unless the policy says otherwise of it.
+    fn failed(&self, run: &mut HookRun, event: &Event, why: &str) {
+        run.verdict = Verdict::Error;
+        if event.fails_closed() && self.loaded.policy.hooks.for_hook(&run.name) == OnError::Block {
+            run.reason = Some(format!("the hook failed: {why}"));
+        } else {
+            run.warnings.push(format!("the hook failed: {why}"));
+        }
+    }
+}
+
+/// A script's error in one line.
+pub(crate) fn told(failure: &Failure) -> String {
+    match failure.line {
+        0 => failure.message.clone(),
+        line => format!("{} ({}:{line}:{})", failure.message, failure.file, failure.column),
+    }
+}
+
+/// Limits of a script that another one waits for: not more than is left to that.
+pub(crate) fn within(limits: &mut Limits, left: Option<Allowance>) {
+    if let Some(left) = left {
+        limits.fuel = limits.fuel.min(left.fuel);
+        limits.timeout = limits.timeout.min(left.time);
+    }
+}

@@ -1,0 +1,229 @@
+//! A project as it was read at one moment: registry, policy, and the images of its scripts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::chain::told;
+use super::native::NativeTool;
+use crate::artifact::hook::Hook;
+use crate::artifact::policy::ProjectPolicy;
+use crate::artifact::tool::Tool;
+use crate::capability::fs::Workspace;
+use crate::policy::grant::Grant;
+use crate::policy::limits::Limits;
+use crate::registry::Registry;
+use crate::sandbox::engine::{Image, LOADS, Sandbox, ScriptError};
+use crate::sandbox::outcome::{Entry, Failure, Predicate, Source};
+
+/// A project's artifacts, ready to be called. Immutable but for images that are made when they are first wanted; calls
+/// that are under way keep the one they began with.
+#[derive(Debug)]
+pub struct Loaded {
+    pub(crate) registry: Registry,
+    pub(crate) policy: ProjectPolicy,
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) natives: Vec<(String, Arc<dyn NativeTool>)>,
+    /// Whether scripts tell which of their lines they reach.
+    pub(crate) coverage: bool,
+    images: Images,
+}
+
+/// Images by the script they are of.
+type Images = Mutex<HashMap<Source, Result<Image, Unloadable>>>;
+
+/// Why a script has no image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unloadable {
+    /// The script's own fault.
+    Script(Failure),
+    /// The host's.
+    Host(String),
+}
+
+impl Unloadable {
+    /// In one line.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Script(failure) => told(failure),
+            Self::Host(message) => format!("the host failed: {message}"),
+        }
+    }
+}
+
+impl Loaded {
+    pub(crate) fn new(
+        registry: Registry,
+        policy: ProjectPolicy,
+        workspace: Arc<Workspace>,
+        sandbox: Sandbox,
+        natives: Vec<(String, Arc<dyn NativeTool>)>,
+        coverage: bool,
+    ) -> Self {
+        Self { registry, policy, workspace, sandbox, natives, coverage, images: Images::default() }
+    }
+
+    /// The same with the images of another one whose scripts are the same.
+    pub(crate) fn with_images_of(self, other: &Self) -> Self {
+        let wanted: Vec<Source> = self.sources().collect();
+        let known = other.images.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = wanted.into_iter().filter_map(|source| known.get(&source).cloned().map(|image| (source, image)));
+        *self.images.lock().unwrap_or_else(PoisonError::into_inner) = kept.collect();
+        self
+    }
+
+    /// The artifacts.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &ProjectPolicy {
+        &self.policy
+    }
+
+    /// The sandbox that scripts run in.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    /// The folder that tools work in.
+    pub fn workspace(&self) -> &Arc<Workspace> {
+        &self.workspace
+    }
+
+    /// What a tool may do: the project's policy, narrowed by its source's and by its own `capabilities:`.
+    pub fn grant(&self, tool: &Tool) -> Grant {
+        self.policy.grant_for(&tool.source_name, tool.capabilities.as_ref())
+    }
+
+    /// What a hook may do, within what hooks may do at all.
+    pub fn hook_grant(&self, hook: &Hook) -> Grant {
+        self.policy.grant_for(&hook.source_name, hook.capabilities.as_ref())
+    }
+
+    /// The limits of a call of this tool under a grant: the grant's, and the tool's own `timeout_ms` where that is
+    /// shorter.
+    pub fn limits(&self, tool: &Tool, grant: &Grant) -> Limits {
+        let mut limits = grant.limits();
+        if let Some(own) = &tool.timeout_ms {
+            limits.timeout = limits.timeout.min(Duration::from_millis(own.value));
+        }
+        self.measured(limits)
+    }
+
+    /// Limits for scripts that tell which lines they reach, which takes fuel of its own.
+    pub(crate) fn measured(&self, limits: Limits) -> Limits {
+        let times = if self.coverage { 4 } else { 1 };
+        Limits { fuel: limits.fuel.saturating_mul(times), ..limits }
+    }
+
+    /// The script of a tool or hook, loaded: done once, when it is first wanted. None where it has none.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the script, each time it is asked for.
+    pub(crate) fn image(&self, source: Option<Source>) -> Option<Result<Image, Unloadable>> {
+        let source = source?;
+        if let Some(image) = self.images.lock().unwrap_or_else(PoisonError::into_inner).get(&source) {
+            return Some(image.clone());
+        }
+        // Not under the lock: loading takes milliseconds, and loading twice does no harm.
+        let image = self.load(&source);
+        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(images.entry(source).or_insert(image).clone())
+    }
+
+    /// Loads a script that is not kept.
+    pub(crate) fn load(&self, source: &Source) -> Result<Image, Unloadable> {
+        self.sandbox.load(source).map_err(|error| match error {
+            ScriptError::Script(failure) => Unloadable::Script(failure),
+            error @ ScriptError::Host(_) => Unloadable::Host(error.to_string()),
+        })
+    }
+
+    /// Loads every script, on as many threads as the machine has cores; what cannot be loaded comes back, in the order
+    /// of the registry, tools first.
+    pub fn load_all(&self) -> Vec<Unloadable> {
+        let sources: Vec<Source> = self.sources().collect();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.min(LOADS as usize).min(sources.len().max(1));
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let failures = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        let Some(source) = sources.get(index) else { break };
+                        if let Some(Err(failure)) = self.image(Some(source.clone())) {
+                            failures.lock().unwrap_or_else(PoisonError::into_inner).push((index, failure));
+                        }
+                    }
+                });
+            }
+        });
+        let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failures.sort_by_key(|(index, _)| *index);
+        failures.into_iter().map(|(_, failure)| failure).collect()
+    }
+
+    /// All scripts, those of agents' own tools and hooks too.
+    fn sources(&self) -> impl Iterator<Item = Source> {
+        use crate::artifact::agent::Use;
+        let agents = self.registry.agents();
+        let own_tools = agents.iter().flat_map(|agent| &agent.tools).filter_map(|one| match one {
+            Use::Inline(tool) => self.tool_source(tool),
+            Use::Reference(_) => None,
+        });
+        let own_hooks = agents.iter().flat_map(|agent| &agent.hooks).filter_map(|one| match one {
+            Use::Inline(hook) => self.hook_source(hook),
+            Use::Reference(_) => None,
+        });
+        let tools = self.registry.tools().iter().filter_map(|tool| self.tool_source(tool));
+        tools
+            .chain(self.registry.hooks().iter().filter_map(|hook| self.hook_source(hook)))
+            .chain(own_tools)
+            .chain(own_hooks)
+    }
+
+    /// A tool's script as the interpreter takes it.
+    pub(crate) fn tool_source(&self, tool: &Tool) -> Option<Source> {
+        let script = tool.script.as_ref()?;
+        Some(Source {
+            file: tool.source.file.to_string(),
+            text: script.text.clone(),
+            first_line: script.first_line,
+            indent: script.indent,
+            entry: Entry::Tool,
+            predicate: None,
+            coverage: self.coverage,
+        })
+    }
+
+    /// A hook's script and its `when` as the interpreter takes them; none where it has neither.
+    pub(crate) fn hook_source(&self, hook: &Hook) -> Option<Source> {
+        if hook.script.is_none() && hook.when.is_none() {
+            return None;
+        }
+        let (text, first_line, indent) = hook
+            .script
+            .as_ref()
+            .map_or((String::new(), 1, 0), |script| (script.text.clone(), script.first_line, script.indent));
+        let predicate = hook.when.as_ref().map(|when| Predicate {
+            text: when.text.clone(),
+            line: when.first_line,
+            column: when.indent.saturating_add(1),
+        });
+        Some(Source {
+            file: hook.source.file.to_string(),
+            text,
+            first_line,
+            indent,
+            entry: Entry::Hook,
+            predicate,
+            coverage: self.coverage,
+        })
+    }
+}

@@ -1,0 +1,15 @@
+//! Tools whose implementation is part of the program that embeds the host.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use serde_json::Value as Json;
+
+/// An implementation for a tool that is declared without a script. It is found, described, checked and governed by
+/// hooks like any other, but it is the embedder's own code and runs outside of the sandbox.
+pub trait NativeTool: fmt::Debug + Send + Sync {
+    /// Runs on arguments that fit the tool's parameters. The deadline of the call's policy holds: the future is dropped
+    /// when it has passed. An error is the failed call's message.
+    fn call(&self, arguments: Json) -> Pin<Box<dyn Future<Output = Result<Json, String>> + Send + '_>>;
+}

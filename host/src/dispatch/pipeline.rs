@@ -1,0 +1,331 @@
+//! One call of a tool: the six steps, for every caller.
+//!
+//! 1. resolve the name, under the policy for names;
+//! 2. check the arguments against the parameters;
+//! 3. `tool.pre`: hooks look at the call, change its arguments, or stop it;
+//! 4. run the tool in an instance of its own;
+//! 5. `tool.post`: hooks look at what it gave, change it, or keep it back;
+//! 6. return that, cut to what a model gets.
+
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::chain::{Dispatch, Place, Verdict, told, within};
+use super::content::{self, ToolOutput};
+use super::loaded::Unloadable;
+use super::native::NativeTool;
+use super::payload::{self, ToolPost, ToolPre};
+use super::reentry::{Inner, Nested};
+use crate::artifact::arguments::ArgumentError;
+use crate::artifact::event::Event;
+use crate::artifact::tool::Tool;
+use crate::capability::coverage::Coverage;
+use crate::capability::log::Log;
+use crate::policy::grant::Grant;
+use crate::policy::limits::Limits;
+use crate::policy::refusal::Refusal;
+use crate::registry::UnknownTool;
+use crate::sandbox::engine::Image;
+use crate::sandbox::outcome::{Failure, FailureKind, HostCall, Limit, LimitKind, Outcome, Report, Usage};
+use crate::sandbox::state::Context;
+
+/// A call to make.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// What its caller calls it; without one the run counts.
+    pub id: Option<String>,
+    /// The tool.
+    pub name: String,
+    /// A JSON object.
+    pub arguments: Json,
+}
+
+/// Why a call was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// There is no such tool.
+    #[error(transparent)]
+    Unknown(#[from] UnknownTool),
+    /// The policy does not allow this tool to be called.
+    #[error("{}", .0.reason)]
+    NotAllowed(Refusal),
+    /// The tool has no script, and the program has no implementation for it.
+    #[error("tool `{0}` has no implementation: its file has no `script`")]
+    NoScript(String),
+    /// The arguments do not fit its parameters. All that is wrong with them.
+    #[error("the arguments of `{tool}` do not fit its parameters{}", hooks_of(.changed_by))]
+    Arguments {
+        /// Which tool.
+        tool: String,
+        /// What is wrong.
+        errors: Vec<ArgumentError>,
+        /// The hooks that changed them, where they did fit before.
+        changed_by: Vec<String>,
+        /// What the hooks did then.
+        pre: Option<Box<Dispatch>>,
+    },
+    /// Its script cannot be loaded.
+    #[error("{}", .0.message)]
+    Script(Failure),
+    /// The host could not load it.
+    #[error("{0}")]
+    Host(String),
+}
+
+fn hooks_of(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!(" after they were changed by {}", names.join(", ")) }
+}
+
+/// Everything that is known of a call.
+#[derive(Debug, Clone)]
+pub struct CallReport {
+    /// What its caller calls it.
+    pub id: String,
+    /// The tool.
+    pub tool: String,
+    /// How it ended. Of one that completed, what its caller gets, after the hooks.
+    pub outcome: Outcome<ToolOutput>,
+    /// The text that a model gets, of an error too.
+    pub content: String,
+    /// The value of that.
+    pub result: Json,
+    /// Whether it is an error.
+    pub is_error: bool,
+    /// What the tool used, without its hooks.
+    pub usage: Usage,
+    /// What it logged.
+    pub log: Log,
+    /// Its host calls in order.
+    pub calls: Vec<HostCall>,
+    /// Which of its lines were reached, where scripts tell.
+    pub coverage: Option<Coverage>,
+    /// What its hooks decided: `tool.pre`, then `tool.post`.
+    pub dispatches: Vec<Dispatch>,
+    /// What it started in turn.
+    pub nested: Vec<Nested>,
+}
+
+impl CallReport {
+    /// What the tool, its hooks and what they started used together.
+    pub fn total(&self) -> Usage {
+        let hooks = self.dispatches.iter().map(Dispatch::usage);
+        self.nested.iter().map(Nested::usage).chain(hooks).fold(self.usage, Usage::and)
+    }
+}
+
+/// What is called.
+struct Callee {
+    tool: Arc<Tool>,
+    grant: Grant,
+    body: Body,
+}
+
+/// Its implementation.
+enum Body {
+    Script(Image),
+    Native(Arc<dyn NativeTool>),
+}
+
+/// Makes a call. `caller` is the grant of the script that makes it, where one does: no call gets more than that.
+pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Grant>) -> Result<CallReport, CallError> {
+    let id = call.id.unwrap_or_else(|| place.run.next_id());
+    let callee = resolve(place, &call.name, caller)?;
+    check(&callee.tool, &call.arguments, None)?;
+
+    let name = callee.tool.name.clone();
+    let pre = ToolPre {
+        id: id.clone(),
+        name: name.clone(),
+        arguments: call.arguments.to_string(),
+        args: call.arguments.clone(),
+    };
+    let pre = place.fire(&Event::ToolPre, payload::of(&pre)).await;
+    let blocked = pre.decision.blocked();
+    let arguments = pre.payload.get("args").cloned().unwrap_or_default();
+    let changed = arguments != call.arguments;
+    let mut report = CallReport {
+        id,
+        tool: name,
+        outcome: Outcome::Completed(ToolOutput::default()),
+        content: String::new(),
+        result: Json::Null,
+        is_error: false,
+        usage: Usage::default(),
+        log: Log::default(),
+        calls: Vec::new(),
+        coverage: None,
+        dispatches: vec![pre],
+        nested: Vec::new(),
+    };
+    if let Some(reason) = blocked {
+        report.block("tool blocked", &reason);
+        return Ok(report);
+    }
+    if changed {
+        check(&callee.tool, &arguments, report.dispatches.first())?;
+    }
+
+    let limits = execute(place, &callee, &arguments, &mut report).await;
+
+    let post = ToolPost {
+        call_id: report.id.clone(),
+        name: report.tool.clone(),
+        content: report.content.clone(),
+        is_error: report.is_error,
+        result: report.result.clone(),
+    };
+    let post = place.fire(&Event::ToolPost, payload::of(&post)).await;
+    report.settle(&post);
+    report.dispatches.push(post);
+    report.cut(limits.output_bytes);
+    Ok(report)
+}
+
+/// Step 1. The tool, what it may do and what runs.
+fn resolve(place: &Place, name: &str, caller: Option<&Grant>) -> Result<Callee, CallError> {
+    let loaded = &place.loaded;
+    let narrowed = |grant: Grant| {
+        let grant = caller.map_or_else(|| grant.clone(), |caller| grant.meet(caller));
+        match place.run.layers() {
+            [] => grant,
+            layers => grant.meet(&Grant::new(layers.to_vec())),
+        }
+    };
+    if let Some(added) = place.added.tool(name) {
+        loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
+        let grant = narrowed(Grant::clone(&added.grant));
+        return Ok(Callee { tool: added.tool.clone(), grant, body: Body::Script(added.image.clone()) });
+    }
+    let tool = loaded.registry.tool(name)?.clone();
+    loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
+    let body = match loaded.image(loaded.tool_source(&tool)) {
+        Some(Ok(image)) => Body::Script(image),
+        Some(Err(Unloadable::Script(failure))) => return Err(CallError::Script(failure)),
+        Some(Err(Unloadable::Host(message))) => return Err(CallError::Host(message)),
+        None => {
+            let native = loaded.natives.iter().find(|(native, _)| native == name);
+            Body::Native(native.map(|(_, native)| native.clone()).ok_or_else(|| CallError::NoScript(name.to_owned()))?)
+        }
+    };
+    let grant = narrowed(loaded.grant(&tool));
+    Ok(Callee { tool, grant, body })
+}
+
+/// Step 2, and once more after hooks changed the arguments.
+fn check(tool: &Tool, arguments: &Json, pre: Option<&Dispatch>) -> Result<(), CallError> {
+    tool.check_arguments(arguments).map_err(|errors| {
+        let hooks = pre.into_iter().flat_map(|pre| &pre.hooks);
+        let changed_by = hooks.filter(|hook| hook.verdict == Verdict::Modify).map(|hook| hook.name.clone()).collect();
+        CallError::Arguments { tool: tool.name.clone(), errors, changed_by, pre: pre.cloned().map(Box::new) }
+    })
+}
+
+/// Step 4. Gives back the limits that held.
+async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut CallReport) -> Limits {
+    let mut limits = place.loaded.limits(&callee.tool, &callee.grant);
+    within(&mut limits, place.left);
+    let ran = match &callee.body {
+        Body::Script(image) => {
+            let grant = Arc::new(callee.grant.clone());
+            let inner = Arc::new(Inner::of_tool(place, grant.clone()));
+            let context = Context {
+                grant,
+                workspace: place.workspace.clone(),
+                session: place.run.session().clone(),
+                reentry: Some(inner.clone()),
+            };
+            let ran = place.loaded.sandbox.run(image, context, limits, &arguments.to_string()).await;
+            report.nested = inner.take();
+            ran
+        }
+        Body::Native(native) => {
+            let outcome = native_outcome(native.as_ref(), arguments, &limits).await;
+            Report { outcome, usage: Usage::default(), log: Log::default(), calls: Vec::new(), coverage: None }
+        }
+    };
+    let Report { outcome, usage, log, calls, coverage } = ran;
+    (report.usage, report.log, report.calls, report.coverage) = (usage, log, calls, coverage);
+    match outcome {
+        Outcome::Completed(text) => match serde_json::from_str::<Json>(&text) {
+            Ok(result) => report.complete(result),
+            Err(error) => report.end(Outcome::Fault(format!("the interpreter gave no JSON: {error}"))),
+        },
+        other => report.end(other.map(|_| ToolOutput::default())),
+    }
+    limits
+}
+
+async fn native_outcome(native: &dyn NativeTool, arguments: &Json, limits: &Limits) -> Outcome<String> {
+    match tokio::time::timeout(limits.timeout, native.call(arguments.clone())).await {
+        Ok(Ok(result)) => Outcome::Completed(result.to_string()),
+        Ok(Err(message)) => Outcome::Failed(Failure::without_place(FailureKind::Script, "", message)),
+        Err(_) => {
+            let allowed = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
+            Outcome::Limited(Limit { kind: LimitKind::Deadline, allowed })
+        }
+    }
+}
+
+impl CallReport {
+    /// The tool gave a value.
+    fn complete(&mut self, result: Json) {
+        self.content = payload::text_of(&result);
+        self.result = result;
+        self.outcome = Outcome::Completed(ToolOutput::default());
+    }
+
+    /// It gave none: its caller gets why.
+    fn end(&mut self, outcome: Outcome<ToolOutput>) {
+        let why = match &outcome {
+            Outcome::Completed(_) => String::new(),
+            Outcome::Failed(failure) => format!("tool error: {}", told(failure)),
+            Outcome::Denied { failure, .. } => format!("tool denied: {}", told(failure)),
+            Outcome::Limited(limit) => format!("tool error: {limit}"),
+            // What is wrong with the host is for its operator.
+            Outcome::Fault(_) => "tool error: the host failed".to_owned(),
+        };
+        self.result = json!({ "error": why });
+        self.content = why;
+        self.is_error = true;
+        self.outcome = outcome;
+    }
+
+    /// A hook stopped the call, or kept its result back.
+    fn block(&mut self, what: &str, reason: &str) {
+        let failure = Failure::without_place(FailureKind::Denied, "", reason.to_owned());
+        self.end(Outcome::Denied { failure, refusal: Refusal::always(reason) });
+        self.content = format!("{what}: {reason}");
+        self.result = json!({ "error": self.content });
+    }
+
+    /// What the hooks made of the result.
+    fn settle(&mut self, post: &Dispatch) {
+        if let Some(reason) = post.decision.blocked() {
+            return self.block("tool result blocked", &reason);
+        }
+        if let Some(Json::String(content)) = post.payload.get("content")
+            && self.content != *content
+        {
+            self.content.clone_from(content);
+            // What was taken out of the text is not to be found beside it.
+            if let Outcome::Failed(failure) | Outcome::Denied { failure, .. } = &mut self.outcome {
+                failure.message.clone_from(content);
+            }
+        }
+        self.result = post.payload.get("result").cloned().unwrap_or_default();
+        self.is_error = post.payload.get("is_error").and_then(Json::as_bool).unwrap_or(self.is_error);
+    }
+
+    /// Step 6. The text within what a model gets; a call that completed, or that a hook says is no error, has this as
+    /// its output.
+    fn cut(&mut self, cap: u64) {
+        let (content, truncated) = content::cut(std::mem::take(&mut self.content), cap);
+        self.content = content;
+        let failed = matches!(self.outcome, Outcome::Failed(_));
+        if matches!(self.outcome, Outcome::Completed(_)) || (failed && !self.is_error) {
+            let output = ToolOutput { result: self.result.clone(), content: self.content.clone(), truncated };
+            self.outcome = Outcome::Completed(output);
+        }
+    }
+}

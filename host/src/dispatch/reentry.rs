@@ -1,0 +1,260 @@
+//! What a script starts in turn: events, calls of tools, additions to the run. All of it goes through the same functions
+//! as everything else, with what is left of the caller's fuel and time, and with no more than its grant.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value as Json;
+
+use super::chain::{Dispatch, Place};
+use super::pipeline::{self, Call, CallError, CallReport};
+use super::{added, payload};
+use crate::artifact::event::Event;
+use crate::artifact::policy::tools::NamePattern;
+use crate::artifact::suggest::quoted;
+use crate::capability::reentry::{Allowance, Answering, Reentry};
+use crate::capability::{events, meta};
+use crate::policy::grant::Grant;
+use crate::policy::refusal::Refusal;
+use crate::sandbox::engine::NESTING;
+use crate::sandbox::outcome::Usage;
+
+/// How deep tools may call tools, where the policy does not say.
+const MAX_CALL_DEPTH: u64 = 5;
+
+/// Something that a script started.
+#[derive(Debug, Clone)]
+pub enum Nested {
+    /// An event.
+    Event(Dispatch),
+    /// A call of a tool.
+    Call(Box<CallReport>),
+}
+
+impl Nested {
+    /// What it used, with what it started in turn.
+    pub fn usage(&self) -> Usage {
+        match self {
+            Self::Event(dispatch) => dispatch.usage(),
+            Self::Call(report) => report.total(),
+        }
+    }
+}
+
+/// The way back into dispatch of one call.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    /// Where what it starts is dispatched: one level deeper.
+    place: Place,
+    /// The caller's.
+    grant: Arc<Grant>,
+    /// Tools that wait for this call.
+    calls: u32,
+    nested: Mutex<Vec<Nested>>,
+}
+
+impl Inner {
+    pub(crate) fn of_hook(place: &Place, grant: Arc<Grant>) -> Self {
+        Self::new(place, grant)
+    }
+
+    pub(crate) fn of_tool(place: &Place, grant: Arc<Grant>) -> Self {
+        Self::new(place, grant)
+    }
+
+    fn new(place: &Place, grant: Arc<Grant>) -> Self {
+        let deeper = Place { depth: place.depth.saturating_add(1), only: None, ..place.clone() };
+        Self { place: deeper, grant, calls: place.calls, nested: Mutex::default() }
+    }
+
+    /// What was started, in order.
+    pub(crate) fn take(&self) -> Vec<Nested> {
+        std::mem::take(&mut *self.nested.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn record(&self, nested: Nested) {
+        self.nested.lock().unwrap_or_else(PoisonError::into_inner).push(nested);
+    }
+
+    /// The place for what is started now: the run may have been added to meanwhile.
+    fn place(&self, left: Allowance) -> Place {
+        Place { left: Some(left), added: self.place.run.added(), ..self.place.clone() }
+    }
+
+    fn meta_enabled(&self) -> Result<(), meta::Error> {
+        if self.place.loaded.policy.meta.enabled {
+            return Ok(());
+        }
+        let file = &self.place.loaded.policy.project.origin.file;
+        let refusal = Refusal::new("`meta` is not enabled", format!("write `meta: {{ enabled: true }}` in `{file}`"));
+        Err(meta::Error::AccessDenied(refusal.into()))
+    }
+
+    /// Fires a `meta` event: what a hook blocks does not happen.
+    async fn governed(&self, name: &str, payload: Json, left: Allowance) -> (Result<Json, meta::Error>, u64) {
+        if self.place.depth > NESTING {
+            return (Err(meta::Error::TooDeep(NESTING)), 0);
+        }
+        let dispatch = self.place(left).fire(&Event::Meta(name.to_owned()), payload).await;
+        let fuel = dispatch.usage().fuel;
+        let answer = match dispatch.decision.blocked() {
+            Some(reason) => Err(meta::Error::AccessDenied(Refusal::always(reason).into())),
+            None => Ok(dispatch.payload.clone()),
+        };
+        self.record(Nested::Event(dispatch));
+        (answer, fuel)
+    }
+}
+
+impl Reentry for Inner {
+    fn emit(&self, event: String, payload: String, left: Allowance) -> Answering<'_, String, events::Error> {
+        Box::pin(async move {
+            let invalid = |why: String| (Err(events::Error::Invalid(why)), 0);
+            let name = event;
+            let event = match Event::parse(&name) {
+                Some(event @ Event::Custom(_)) => event,
+                _ if name.starts_with("custom.") => {
+                    let rest = "after `custom.` come lower-case letters, digits and underscores";
+                    return invalid(format!("{} is no event: {rest}", quoted(&name)));
+                }
+                _ => return invalid(format!("event must start with \"custom.\", found {}", quoted(&name))),
+            };
+            let Ok(payload) = serde_json::from_str(&payload) else {
+                return invalid("the payload is not JSON".to_owned());
+            };
+            if self.place.depth > NESTING {
+                return (Err(events::Error::TooDeep(NESTING)), 0);
+            }
+            let dispatch = self.place(left).fire(&event, payload).await;
+            let fuel = dispatch.usage().fuel;
+            let answer = match dispatch.decision.blocked() {
+                Some(reason) => Err(events::Error::AccessDenied(Refusal::always(reason).into())),
+                None => Ok(dispatch.payload.to_string()),
+            };
+            self.record(Nested::Event(dispatch));
+            (answer, fuel)
+        })
+    }
+
+    fn register_tool(&self, tool: meta::NewTool, left: Allowance) -> Answering<'_, (), meta::Error> {
+        Box::pin(async move {
+            let checked = self.meta_enabled().and_then(|()| {
+                if self.calls > 0 {
+                    let why = "cannot register tools from within meta.call_tool".to_owned();
+                    return Err(meta::Error::Invalid(why));
+                }
+                added::check_tool(&self.place, &tool)
+            });
+            let parameters = match checked {
+                Ok(parameters) => parameters,
+                Err(error) => return (Err(error), 0),
+            };
+            let event = payload::MetaToolRegister {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                parameters,
+                script: tool.script.clone(),
+                replace: tool.replace,
+            };
+            let (allowed, fuel) = self.governed("tool_register", payload::of(&event), left).await;
+            (allowed.and_then(|payload| added::add_tool(&self.place, &self.grant, tool, &payload)), fuel)
+        })
+    }
+
+    fn register_hook(&self, hook: meta::NewHook, left: Allowance) -> Answering<'_, (), meta::Error> {
+        Box::pin(async move {
+            let checked = self.meta_enabled().and_then(|()| {
+                if self.calls > 0 {
+                    let why = "cannot register hooks from within meta.call_tool".to_owned();
+                    return Err(meta::Error::Invalid(why));
+                }
+                added::check_hook(&self.place, &hook)
+            });
+            let (event, priority) = match checked {
+                Ok(checked) => checked,
+                Err(error) => return (Err(error), 0),
+            };
+            let fired = payload::MetaHookRegister {
+                name: hook.name.clone(),
+                event: hook.event.clone(),
+                script: hook.script.clone(),
+                when: hook.when.clone(),
+                priority,
+            };
+            let (allowed, fuel) = self.governed("hook_register", payload::of(&fired), left).await;
+            (allowed.and_then(|_| added::add_hook(&self.place, &self.grant, hook, event, priority)), fuel)
+        })
+    }
+
+    fn call_tool(&self, name: String, arguments: String, left: Allowance) -> Answering<'_, String, meta::Error> {
+        Box::pin(async move {
+            if let Err(error) = self.meta_enabled() {
+                return (Err(error), 0);
+            }
+            let most = self.place.loaded.policy.meta.max_call_depth.unwrap_or(MAX_CALL_DEPTH);
+            let most = u32::try_from(most).unwrap_or(u32::MAX).min(NESTING);
+            if self.calls >= most || self.place.depth > NESTING {
+                return (Err(meta::Error::TooDeep(most)), 0);
+            }
+            let Ok(args) = serde_json::from_str::<Json>(&arguments) else {
+                return (Err(meta::Error::Invalid("the arguments are not JSON".to_owned())), 0);
+            };
+            let event = payload::MetaCallTool { name: name.clone(), arguments, args };
+            let (allowed, fuel) = self.governed("call_tool", payload::of(&event), left).await;
+            let args = match allowed {
+                Ok(payload) => payload.get("args").cloned().unwrap_or_default(),
+                // A caller looks at a text, whatever kept the tool from running.
+                Err(meta::Error::AccessDenied(denial)) => return (Ok(format!("error: {}", denial.reason)), fuel),
+                Err(error) => return (Err(error), fuel),
+            };
+            let left = Allowance { fuel: left.fuel.saturating_sub(fuel), ..left };
+            let place = Place { calls: self.calls.saturating_add(1), ..self.place(left) };
+            let call = Call { id: None, name, arguments: args };
+            match pipeline::call(&place, call, Some(&self.grant)).await {
+                Ok(report) => {
+                    let used = fuel.saturating_add(report.total().fuel);
+                    let content =
+                        if report.is_error { format!("error: {}", report.content) } else { report.content.clone() };
+                    self.record(Nested::Call(Box::new(report)));
+                    (Ok(content), used)
+                }
+                Err(error) => {
+                    let text = format!("error: {}", told(&error));
+                    let mut used = fuel;
+                    if let CallError::Arguments { pre: Some(pre), .. } = error {
+                        used = used.saturating_add(pre.usage().fuel);
+                        self.record(Nested::Event(*pre));
+                    }
+                    (Ok(text), used)
+                }
+            }
+        })
+    }
+
+    fn list_tools(&self, pattern: Option<String>) -> Result<Vec<meta::ToolSummary>, meta::Error> {
+        self.meta_enabled()?;
+        let pattern = pattern.as_deref().map(NamePattern::parse).transpose().map_err(meta::Error::Invalid)?;
+        let (loaded, added) = (&self.place.loaded, self.place.run.added());
+        let tools = loaded.registry.tools().iter().chain(added.tools.iter().map(|added| &added.tool));
+        let shown = tools
+            .filter(|tool| loaded.policy.tools.decide(&tool.name).is_ok())
+            .filter(|tool| pattern.as_ref().is_none_or(|pattern| pattern.matches(&tool.name)));
+        Ok(shown
+            .map(|tool| meta::ToolSummary {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                parameter_count: u32::try_from(tool.parameters.len()).unwrap_or(u32::MAX),
+            })
+            .collect())
+    }
+}
+
+/// Why a call was not made, in one line.
+fn told(error: &CallError) -> String {
+    match error {
+        CallError::Arguments { errors, .. } => {
+            let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            format!("{error}: {}", all.join("; "))
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,108 @@
+//! A run: what its calls share, and what they have added to it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::artifact::event::Event;
+use crate::artifact::hook::Hook;
+use crate::artifact::tool::Tool;
+use crate::policy::grant::Grant;
+use crate::policy::layer::Layer;
+use crate::sandbox::engine::Image;
+use crate::sandbox::state::Session;
+
+/// One command of the command line, or one session of an agent, or one tenant's. Its calls share a cache, metrics, a
+/// clock and what they add to the run; runs share nothing.
+#[derive(Debug, Default)]
+pub struct Run {
+    session: Arc<Session>,
+    /// What narrows every call of this run.
+    layers: Vec<Layer>,
+    added: RwLock<Arc<Added>>,
+    calls: AtomicU64,
+}
+
+/// What scripts have added to a run. Each call sees one state of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Added {
+    pub(crate) tools: Vec<AddedTool>,
+    pub(crate) hooks: Vec<AddedHook>,
+}
+
+/// A tool that a script has added.
+#[derive(Debug, Clone)]
+pub(crate) struct AddedTool {
+    pub(crate) tool: Arc<Tool>,
+    /// The grant of who added it.
+    pub(crate) grant: Arc<Grant>,
+    pub(crate) image: Image,
+}
+
+/// A hook that a script has added.
+#[derive(Debug, Clone)]
+pub(crate) struct AddedHook {
+    pub(crate) hook: Arc<Hook>,
+    /// The grant of who added it.
+    pub(crate) grant: Arc<Grant>,
+    pub(crate) image: Image,
+}
+
+impl Run {
+    /// A run of its own.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A run with the host's side given: a fixed clock, canned answers, a seed.
+    pub fn with_session(session: Session) -> Arc<Self> {
+        Arc::new(Self { session: Arc::new(session), ..Self::default() })
+    }
+
+    /// A run whose calls may do no more than these layers allow, whatever the project's policy grants: a caller with its
+    /// own grant. Layers come from [`layer::parse`](crate::artifact::policy::layer::parse).
+    pub fn narrowed(layers: Vec<Layer>) -> Arc<Self> {
+        Arc::new(Self { layers, ..Self::default() })
+    }
+
+    /// What its calls share on the host's side.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// The state of what was added, as it is now.
+    pub(crate) fn added(&self) -> Arc<Added> {
+        self.added.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what was added; what is under way goes on with what it saw.
+    ///
+    /// # Errors
+    ///
+    /// Those of the change, after which nothing has changed.
+    pub(crate) fn change<E>(&self, change: impl FnOnce(&mut Added) -> Result<(), E>) -> Result<(), E> {
+        let mut current = self.added.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Added::clone(&current);
+        change(&mut next)?;
+        *current = Arc::new(next);
+        Ok(())
+    }
+
+    /// The identifier of a call that its caller gave none.
+    pub(crate) fn next_id(&self) -> String {
+        format!("call_{}", self.calls.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+    }
+}
+
+impl Added {
+    pub(crate) fn tool(&self, name: &str) -> Option<&AddedTool> {
+        self.tools.iter().find(|added| added.tool.name == name)
+    }
+
+    pub(crate) fn hooks_of(&self, event: &Event) -> impl Iterator<Item = &AddedHook> {
+        self.hooks.iter().filter(move |added| added.hook.event.value == *event)
+    }
+}
