@@ -16,6 +16,8 @@
 //! - `hooks_failing`: hooks that fail
 //! - `hooks_guards`: what hooks may use to decide, and guards as a project would write them
 //! - `hooks_pipeline`: hooks around the call of a tool
+//! - `testing`: the cases that artifacts carry, and `harness test`
+//! - `pages`: the examples of the format's own pages, as they are
 
 #![expect(
     clippy::disallowed_methods,
@@ -51,9 +53,13 @@ mod limits;
 mod listings;
 #[path = "cli/meta.rs"]
 mod meta;
+#[path = "cli/pages.rs"]
+mod pages;
 #[path = "cli/project.rs"]
 mod project;
 #[path = "cli/terminal.rs"]
 mod terminal;
+#[path = "cli/testing.rs"]
+mod testing;
 #[path = "cli/wrong.rs"]
 mod wrong;

@@ -151,3 +151,30 @@ fn git_leaves_out_the_names_that_no_tool_may_read() {
     let names: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
     assert_eq!(names, harness::policy::path::protected::SENSITIVE);
 }
+
+/// Each behaviour of the artifact format is shown by a test that is there, or the page says that there is none yet.
+#[test]
+fn every_behaviour_names_a_test_that_exists() {
+    let page = std::fs::read_to_string(root().join("docs/behaviour.md")).unwrap();
+    let named: Vec<(&str, &str)> = page
+        .lines()
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .filter_map(|word| word.split_once("::"))
+        .collect();
+    for (file, name) in &named {
+        let text = std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(text.contains(&format!("fn {name}(")), "{file} has no `{name}`");
+    }
+    let mut ids = std::collections::HashSet::new();
+    for row in
+        page.lines().filter(|line| line.starts_with('|') && !line.starts_with("| id |") && !line.starts_with("|---"))
+    {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [id, _, shown] = cells.as_slice() else { panic!("not three cells: {row}") };
+        assert!(ids.insert(*id), "{id} is there twice");
+        let tests = || shown.split(", ").all(|one| one.starts_with('`') && one.ends_with('`') && one.contains("::"));
+        let said = ["agent loop", "none yet"].contains(shown) || shown.starts_with("by design: ");
+        assert!(said || tests(), "{id}: {shown}");
+    }
+    assert!(!ids.is_empty());
+}

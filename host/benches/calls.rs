@@ -11,7 +11,9 @@
     reason = "a measurement ends where something fails"
 )]
 
-use std::path::{Path, PathBuf};
+mod floor;
+
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +27,8 @@ use harness::sandbox::outcome::{Entry, Outcome, Source};
 use harness::sandbox::state::{Context, Session};
 use harness_bench::{Samples, files_in_memory, private_memory};
 use serde_json::{Value, json};
-use wasmtime::component::{Component, Linker};
+
+use floor::{floor, target};
 
 /// A small tool without I/O: what a command wrapper does beside its command.
 const SMALL: &str = r#"
@@ -135,30 +138,6 @@ impl Bench {
         let report = self.sandbox.run(image, self.context.clone(), Limits::default(), args).await;
         assert!(matches!(report.outcome, Outcome::Completed(_)), "{:?}", report.outcome);
     }
-}
-
-/// The cheapest call there is: nothing but the engine.
-fn floor() -> impl Fn() {
-    let engine = harness::sandbox::engine::bare_engine(Settings { concurrency: 16, max_memory: 64 << 20 }).unwrap();
-    let text = r#"(component
-        (core module $m (func (export "run") (param i32) (result i32) (local.get 0)))
-        (core instance $i (instantiate $m))
-        (func (export "run") (param "x" u32) (result u32) (canon lift (core func $i "run"))))"#;
-    let component = Component::new(&engine, wat::parse_str(text).unwrap()).unwrap();
-    let ready = Linker::<()>::new(&engine).instantiate_pre(&component).unwrap();
-    move || {
-        let mut store = wasmtime::Store::new(&engine, ());
-        store.set_fuel(1_000_000).unwrap();
-        store.set_epoch_deadline(1_000_000_000);
-        let instance = ready.instantiate(&mut store).unwrap();
-        let run = instance.get_typed_func::<(u32,), (u32,)>(&mut store, "run").unwrap();
-        assert_eq!(run.call(&mut store, (7,)).unwrap(), (7,));
-    }
-}
-
-fn target() -> PathBuf {
-    // target/release/deps/calls-…
-    std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned()
 }
 
 /// The whole program: from its start to the result of a tool, nothing cached.

@@ -56,6 +56,7 @@ pub use reentry::Nested;
 pub use run::Run;
 
 use self::chain::Place;
+use crate::ambient;
 use crate::artifact::event::Event;
 use crate::artifact::policy::ProjectPolicy;
 use crate::artifact::tool::Tool;
@@ -185,6 +186,12 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
     let folder = options.workspace.as_deref().unwrap_or(root);
     let workspace =
         Workspace::open(folder).map_err(|source| OpenError::Workspace { path: folder.to_owned(), source })?;
+    // Nor may a script work in the middle of them.
+    let artifacts = registry.roots().iter().cloned().chain(ambient::real_path(&root.join(".harness")));
+    if artifacts.into_iter().any(|artifacts| Path::new(workspace.absolute()).starts_with(artifacts)) {
+        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is inside the project's artifacts");
+        return Err(OpenError::Workspace { path: folder.to_owned(), source });
+    }
     // What scripts may write must not become an artifact. Where a folder is, and not how it was written, counts.
     for root in registry.roots() {
         let below = root.to_str().and_then(|root| WorkspacePath::parse(root, workspace.absolute()).ok());

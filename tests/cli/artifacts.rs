@@ -598,3 +598,15 @@ fn out_of_reach(path: &str, more: &[&str]) {
     call("reads", &far).says(3, &format!("`{far}`"));
     assert!(inner.is_some() || !call("lists", "").out.contains("shared"), "{path}");
 }
+
+/// A workspace in the middle of the artifacts would make every file that a script writes one of them.
+#[test]
+fn no_workspace_inside_artifacts() {
+    let project = with_root("shared");
+    for workspace in [".harness", ".harness/tools", "shared", "shared/tools"] {
+        let ran = project.run(&["call", "it", "--workspace", workspace, "path=new.md"]);
+        ran.says(2, "it is inside the project's artifacts");
+        assert!(ran.out.is_empty() && !project.path(workspace).join("new.md").exists(), "{workspace}: {ran}");
+    }
+    project.run(&["call", "it", "--workspace", ".", "path=new.md"]).gives("written");
+}

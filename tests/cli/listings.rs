@@ -164,13 +164,13 @@ fn hooks_in_the_order_they_are_called() {
          0  a  .harness/hooks/a.md  (no script: does nothing)
          0  b  .harness/hooks/b.md  when payload["name"] == "x"
         30  late  .harness/hooks/late.md
-        30  p.hooks[0]  .harness/plugins/p.md  (no script: does nothing)
+        30  plugins/p.hooks[0]  .harness/plugins/p.md  (no script: does nothing)
     custom.deployed
          0  mine  .harness/hooks/mine.md
     --- stderr
     "#);
     let listed = project.run(&["hooks", "--json"]).json();
-    assert_eq!(each(&listed, "name"), ["start", "first", "a", "b", "late", "p.hooks[0]", "mine"]);
+    assert_eq!(each(&listed, "name"), ["start", "first", "a", "b", "late", "plugins/p.hooks[0]", "mine"]);
     assert_eq!(
         listed[3],
         json!({"name": "b", "event": "tool.pre", "priority": 0, "when": "payload[\"name\"] == \"x\"", "file": ".harness/hooks/b.md", "line": 1, "source": "hooks/b", "script": true, "cases": 0})

@@ -59,7 +59,7 @@ impl Lists {
         Self {
             tools: entries(decoder, fields.optional("tools"), |d, index, item| Tool::entry(d, index, item, place)),
             hooks: entries(decoder, fields.optional("hooks"), |d, index, item| {
-                Hook::entry(d, index, item, place, place.strip_suffix('/').and_then(|place| place.rsplit('/').next()))
+                Hook::entry(d, index, item, place, place.strip_suffix('/'))
             }),
             agents: entries(decoder, fields.optional("agents"), |d, index, item| Agent::entry(d, index, item, place)),
         }
@@ -94,7 +94,7 @@ mod tests {
             lists.hooks.iter().map(|h| (h.name.as_str(), h.source_name.as_str(), h.source.line)).collect();
         assert_eq!(
             hooks,
-            [("guard", "plugins/acme/hooks/guard", 11), ("acme.hooks[1]", "plugins/acme/hooks/acme.hooks[1]", 13)]
+            [("guard", "plugins/acme/hooks/guard", 11), ("plugins/acme.hooks[1]", "plugins/acme/hooks/hooks[1]", 13)]
         );
         assert_eq!((lists.agents[0].name.as_str(), lists.agents[0].system_prompt.as_str()), ("helper", "You help."));
         assert_eq!(prose, "prose");

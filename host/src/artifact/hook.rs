@@ -91,18 +91,20 @@ impl Hook {
         let mut fields = decoder.mapping(field)?;
         let (handler, name) = (fields.optional("handler"), fields.optional("name"));
         let given = handler.or(name).and_then(|f| decoder.string(&f).map(|name| (name.to_owned(), f)));
-        let (name, source) = match given {
+        let (name, own, source) = match given {
             Some((name, f)) if !name.is_empty() => {
                 let at = decoder.position(f.span());
                 check_name(decoder, "hook", &name, &at);
-                (name, at)
+                (name.clone(), name, at)
             }
             _ => {
+                // With its whole place, so that no other one is called the same by chance.
                 let by_place = format!("hooks[{index}]");
-                (owner.map_or(by_place.clone(), |owner| format!("{owner}.{by_place}")), decoder.position(field.span()))
+                let name = owner.map_or(by_place.clone(), |owner| format!("{owner}.{by_place}"));
+                (name, by_place, decoder.position(field.span()))
             }
         };
-        let source_name = format!("{place}hooks/{name}");
+        let source_name = format!("{place}hooks/{own}");
         let hook = Self::keys(decoder, &mut fields, Site { name: &name, index, source, source_name });
         decoder.finish(fields, Unknown::Warn);
         hook

@@ -142,6 +142,11 @@ impl Load {
             self.guard_lost = true;
             return;
         }
+        // A link that leads out: said once, and which hooks are lost with it cannot be known.
+        if self.inside(root, place).is_none() {
+            self.guard_lost = true;
+            return;
+        }
         let has_file = self.inside(root, &format!("{place}/{BUNDLE_FILE}")).is_some();
         if !has_file && !SINGLES.iter().any(|part| ambient::is_folder(&root.path(&format!("{place}/{part}")))) {
             let message = format!("`{place}/` holds no artifacts");
@@ -301,7 +306,7 @@ impl Load {
     fn fail(&mut self, shown: &str, why: &str) {
         self.registry.diagnostics.push(Diagnostic::error(format!("cannot read `{shown}`: {why}")));
         // What could not be read may be a guard, but for a file that is a tool or an agent for sure.
-        let single = ["/tools/", "/agents/"].iter().any(|folder| shown.contains(folder));
+        let single = shown.rsplit('/').take(2).any(|part| matches!(part, "tools" | "agents"));
         self.guard_lost |= !single;
     }
 }

@@ -540,7 +540,7 @@ fn misplaced(tree: &mut Tree, dice: &mut Dice, what: &str) -> (Vec<(String, Opti
         }
         _ => {
             tree.files.insert(format!(".harness/plugins/{name}"), Content::Link("outside"));
-            (vec![(format!(".harness/plugins/{name}/"), None)], Some(true))
+            (vec![(format!(".harness/plugins/{name}"), None)], Some(true))
         }
     }
 }

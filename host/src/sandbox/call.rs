@@ -91,7 +91,7 @@ impl Sandbox {
     pub async fn instantiate(&self, image: &Image, context: Context, limits: Limits) -> wasmtime::Result<()> {
         let mut store = Store::new(self.engine(), State::new(context, limits, Instant::now() + limits.timeout));
         prepare(&mut store, &limits)?;
-        image.ready(Role::Tool)?.instantiate_async(&mut store).await?;
+        self.ready(image, Role::Tool)?.instantiate_async(&mut store).await?;
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl Sandbox {
             Err(error) => Err(error),
             Ok(()) => {
                 let work = async {
-                    let instance = image.ready(role)?.instantiate_async(&mut store).await?;
+                    let instance = self.ready(image, role)?.instantiate_async(&mut store).await?;
                     if let Some(params) = work.when {
                         store.data_mut().closed = true;
                         let when = instance

@@ -2,7 +2,7 @@
 //! each role. One of each in a process.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
 use wasmtime::{
@@ -10,7 +10,7 @@ use wasmtime::{
 };
 
 use super::compile;
-use super::image::{self, LoadError, Template};
+use super::image::{self, Changes, LoadError, Template};
 use super::imports::{self, Role};
 use super::loader::{Kept, MEMORY, SCRIPT};
 use super::outcome::{Entry, Failure, Source};
@@ -91,34 +91,33 @@ impl fmt::Debug for Sandbox {
     }
 }
 
-/// A loaded script, ready to be called in a fresh instance each time.
+/// A loaded script, ready to be called in a fresh instance each time. Cheap to clone.
+///
+/// Until it is first called it holds only what loading changed of the interpreter's memory, which is little: of a
+/// thousand tools most are never called.
 #[derive(Clone)]
 pub struct Image {
+    inner: Arc<ImageParts>,
+}
+
+struct ImageParts {
     /// What it is linked as.
     role: Role,
-    ready: InstancePre<State>,
+    changes: Changes,
+    ready: OnceLock<InstancePre<State>>,
     file: Arc<str>,
 }
 
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Image").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("Image").field("file", &self.file()).finish_non_exhaustive()
     }
 }
 
 impl Image {
     /// The artifact's file, for messages.
     pub fn file(&self) -> &str {
-        &self.file
-    }
-
-    pub(crate) fn ready(&self, role: Role) -> Result<&InstancePre<State>> {
-        // A `when` runs in its hook's instance.
-        let linked = if role == Role::Predicate { Role::Hook } else { role };
-        if linked != self.role {
-            return Err(format_err!("`{}` is not called as {role:?}", self.file));
-        }
-        Ok(&self.ready)
+        &self.inner.file
     }
 }
 
@@ -180,24 +179,39 @@ impl Sandbox {
             LoadError::Host(error) => ScriptError::Host(error),
         })?;
         let kept = loader.kept().map_err(ScriptError::Host)?;
-        self.image(source, kept).map_err(ScriptError::Host)
-    }
-
-    fn image(&self, source: &Source, kept: Kept<'_>) -> Result<Image> {
-        let memory = image::module(&self.inner.engine, TEMPLATES, kept)?;
         let role = match source.entry {
             Entry::Tool => Role::Tool,
             Entry::Hook => Role::Hook,
         };
-        let (_, linker) = self
-            .inner
-            .linkers
+        let changes = Changes::between(embedded::MEMORY, kept);
+        let parts = ImageParts { role, changes, ready: OnceLock::new(), file: source.file.as_str().into() };
+        Ok(Image { inner: Arc::new(parts) })
+    }
+
+    /// A script with its memory, linked for a role. Made when it is first called.
+    pub(crate) fn ready<'i>(&self, image: &'i Image, role: Role) -> Result<&'i InstancePre<State>> {
+        let parts = &*image.inner;
+        // A `when` runs in its hook's instance.
+        let linked = if role == Role::Predicate { Role::Hook } else { role };
+        if linked != parts.role {
+            return Err(format_err!("`{}` is not called as {role:?}", parts.file));
+        }
+        if let Some(ready) = parts.ready.get() {
+            return Ok(ready);
+        }
+        // Two calls may do this at once, which does no harm: one of the two is kept.
+        let Inner { engine, shell, linkers, .. } = &*self.inner;
+        let memory = parts.changes.applied(embedded::MEMORY);
+        let start = parts.changes.start();
+        let memory = image::module(engine, TEMPLATES, Kept { start, bytes: &memory })?;
+        let (_, linker) = linkers
             .iter()
-            .find(|(other, _)| *other == role)
-            .ok_or_else(|| format_err!("there is no linker for {role:?}"))?;
+            .find(|(other, _)| *other == linked)
+            .ok_or_else(|| format_err!("there is no linker for {linked:?}"))?;
         let mut linker = linker.clone();
         linker.root().module(MEMORY, &memory)?;
-        Ok(Image { role, ready: linker.instantiate_pre(&self.inner.shell)?, file: source.file.as_str().into() })
+        let ready = linker.instantiate_pre(shell)?;
+        Ok(parts.ready.get_or_init(|| ready))
     }
 
     /// How large its pools were made.

@@ -41,6 +41,60 @@ pub(crate) fn loaded(engine: &Engine, code: &Module, memory: &Module, source: &S
     }
 }
 
+/// What loading a script changed of the memory that every load starts from.
+pub(crate) struct Changes {
+    start: u32,
+    length: usize,
+    /// Where each run begins, from `start`, and its bytes.
+    runs: Vec<(usize, Box<[u8]>)>,
+}
+
+/// Memory is compared in pieces of this many bytes: less is more pieces to keep account of, more is more that has not
+/// changed.
+const PIECE: usize = 256;
+
+impl Changes {
+    /// What differs in a memory from another one that begins at the same place.
+    pub(crate) fn between(base: &[u8], kept: Kept<'_>) -> Self {
+        const ZEROS: &[u8] = &[0; PIECE];
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        let pieces = kept.bytes.chunks(PIECE).enumerate();
+        for (at, piece) in pieces.map(|(n, piece)| (n * PIECE, piece)) {
+            let before = base.get(at..).unwrap_or_default();
+            let before = before.get(..piece.len()).unwrap_or(before);
+            // Past the end of the other one all was zero.
+            let rest = piece.get(before.len()..).unwrap_or_default();
+            if piece.starts_with(before) && ZEROS.starts_with(rest) {
+                continue;
+            }
+            match runs.last_mut() {
+                Some((_, end)) if *end == at => *end += piece.len(),
+                _ => runs.push((at, at + piece.len())),
+            }
+        }
+        let run = |(from, to): (usize, usize)| Some((from, kept.bytes.get(from..to)?.into()));
+        Self { start: kept.start, length: kept.bytes.len(), runs: runs.into_iter().filter_map(run).collect() }
+    }
+
+    /// Where the memory begins.
+    pub(crate) fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// The memory: the other one with the changes.
+    pub(crate) fn applied(&self, base: &[u8]) -> Vec<u8> {
+        let mut memory = Vec::with_capacity(self.length);
+        memory.extend_from_slice(base.get(..self.length).unwrap_or(base));
+        memory.resize(self.length, 0);
+        for (at, run) in &self.runs {
+            if let Some(place) = memory.get_mut(*at..at.saturating_add(run.len())) {
+                place.copy_from_slice(run);
+            }
+        }
+        memory
+    }
+}
+
 /// A compiled module that holds a memory, without the memory: a header and a trailer, made at build time.
 ///
 /// Images of one size differ in nothing else, so making one is to write its pages between these two, and nothing is
@@ -176,5 +230,40 @@ impl Reader<'_> {
             column: self.word(record.wrapping_add(24))?,
             stack,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn changes_make_the_memory_again(
+            base in proptest::collection::vec(0..3_u8, 0..3000),
+            edits in proptest::collection::vec((0..4000_usize, any::<u8>()), 0..20),
+            length in 0..4000_usize,
+        ) {
+            let mut memory = base.clone();
+            memory.resize(length, 0);
+            for (at, byte) in edits {
+                if let Some(place) = memory.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            let changes = Changes::between(&base, Kept { start: 7, bytes: &memory });
+            prop_assert_eq!(changes.start(), 7);
+            prop_assert_eq!(changes.applied(&base), memory);
+        }
+    }
+
+    #[test]
+    fn little_is_kept_of_a_little_change() {
+        let base = vec![1_u8; 100_000];
+        let mut memory = base.clone();
+        memory[50_000] = 2;
+        let changes = Changes::between(&base, Kept { start: 0, bytes: &memory });
+        assert_eq!(changes.runs.iter().map(|(_, run)| run.len()).sum::<usize>(), PIECE);
     }
 }

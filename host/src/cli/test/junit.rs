@@ -10,6 +10,7 @@ use super::Results;
 use super::difference;
 
 /// Writes one suite for each artifact.
+#[expect(clippy::disallowed_methods, reason = "the operator names the file")]
 pub(super) fn write(path: &Path, results: &Results) -> Result<(), String> {
     let plain = Printer::new(Color::Never);
     let mut report = Report::new("harness test");
