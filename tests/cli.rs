@@ -5,6 +5,7 @@
 //! - `arguments`: how it is given arguments, project and workspace
 //! - `commands`: the other commands, and help
 //! - `terminal`: colors, and what is escaped
+//! - `requests`: HTTP as a script writes it
 //! - `wrong`: input that cannot be used
 //! - `limits`: what ends a call, and what must not
 //! - `grants`: each capability granted, not granted, and granted for something else
@@ -57,6 +58,8 @@ mod meta;
 mod pages;
 #[path = "cli/project.rs"]
 mod project;
+#[path = "cli/requests.rs"]
+mod requests;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/testing.rs"]

@@ -5,9 +5,9 @@
 //! listed. A policy, a hook or a bundle with an error could be the one that guards against something: then there is no
 //! [`Registry::policy`], and without a policy nothing can run.
 //!
-//! - [`load`]: the walk, and what is read on it
-//! - [`merge`]: names that are defined twice, `overrides/`, the order
-//! - [`resolve`]: what artifacts and the policy name, found or not
+//! - `load`: the walk, and what is read on it
+//! - `merge`: names that are defined twice, `overrides/`, the order
+//! - `resolve`: what artifacts and the policy name, found or not
 
 mod load;
 mod merge;

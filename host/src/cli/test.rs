@@ -63,8 +63,7 @@ pub(crate) fn run(command: &Test, root: &Option<PathBuf>, printer: &Printer) -> 
         }
     };
     project::report(project.loaded().registry(), *printer);
-    let exit = once(command, &project, *printer);
-    if command.watch { watch::run(command, &folder, &project, *printer) } else { exit }
+    if command.watch { watch::run(command, &folder, &project, *printer) } else { once(command, &project, *printer) }
 }
 
 /// Runs the cases and tells how they went.

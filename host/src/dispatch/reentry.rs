@@ -62,7 +62,7 @@ impl Inner {
     }
 
     fn new(place: &Place, grant: Arc<Grant>) -> Self {
-        let deeper = Place { depth: place.depth.saturating_add(1), only: None, ..place.clone() };
+        let deeper = Place { depth: place.depth.saturating_add(1), ..place.clone() };
         Self { place: deeper, grant, calls: place.calls, nested: Mutex::default() }
     }
 

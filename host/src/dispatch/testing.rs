@@ -114,9 +114,17 @@ pub fn subjects(loaded: &Loaded) -> Vec<Subject> {
 ///
 /// # Errors
 ///
-/// Where its world cannot be made: a path that is none, or what the system says.
+/// Where its script cannot be loaded, or its world cannot be made: a path that is none, or what the system says.
 pub async fn run(loaded: &Arc<Loaded>, subject: &Subject, case: &Case) -> Result<CaseReport, String> {
     let started = Instant::now();
+    let source = match subject {
+        Subject::Tool(tool) => loaded.tool_source(tool),
+        Subject::Hook(hook) => loaded.hook_source(hook),
+    };
+    // Else a case that expects a failure would be content with this one.
+    if let Some(Err(unloadable)) = loaded.image(source) {
+        return Err(format!("its script cannot be loaded: {}", unloadable.told()));
+    }
     let scratch =
         Scratch::new(&case.given.files).map_err(|error| format!("cannot make the files of the case: {error}"))?;
     let workspace = Workspace::open(scratch.path()).map_err(|error| format!("cannot open its workspace: {error}"))?;

@@ -13,7 +13,7 @@ use super::difference;
 #[expect(clippy::disallowed_methods, reason = "the operator names the file")]
 pub(super) fn write(path: &Path, results: &Results) -> Result<(), String> {
     let plain = Printer::new(Color::Never);
-    let mut report = Report::new("harness test");
+    let mut suites: Vec<TestSuite> = Vec::new();
     for ran in &results.cases {
         let name = format!("{} {}", ran.subject.kind(), ran.subject.name());
         let status = match &ran.report {
@@ -35,17 +35,20 @@ pub(super) fn write(path: &Path, results: &Results) -> Result<(), String> {
         if let Ok(report) = &ran.report {
             case.set_time(report.took);
         }
-        match report.test_suites.iter_mut().find(|suite| suite.name.as_str() == name) {
+        match suites.iter_mut().find(|suite| suite.name.as_str() == name) {
             Some(suite) => {
                 suite.add_test_case(case);
             }
             None => {
                 let mut suite = TestSuite::new(name.as_str());
                 suite.add_test_case(case);
-                report.add_test_suite(suite);
+                suites.push(suite);
             }
         }
     }
+    // A suite is counted when it is added, so it has to be whole by then.
+    let mut report = Report::new("harness test");
+    report.add_test_suites(suites);
     let text = report.to_string().map_err(|error| error.to_string())?;
     std::fs::write(path, text).map_err(|error| error.to_string())
 }

@@ -16,12 +16,17 @@ use super::{is_artifact, once};
 /// An editor writes a file in several steps; what comes within this time of the first is one change.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// Runs again after each change, until the process is ended.
+/// Runs the cases, and again after each change, until the process is ended.
 pub(super) fn run(command: &Test, folder: &Path, project: &Project, printer: Printer) -> Exit {
-    let changes = match Changes::of(folder) {
-        Ok(changes) => changes,
-        Err(error) => return unwatched(&error, printer),
-    };
+    match Changes::of(folder) {
+        Ok(changes) => again(command, project, &changes, printer),
+        Err(error) => unwatched(&error, printer),
+    }
+}
+
+/// The same, with changes that are watched already: one that comes while the cases run is not missed.
+fn again(command: &Test, project: &Project, changes: &Changes, printer: Printer) -> Exit {
+    once(command, project, printer);
     printer.say("watching for changes");
     while changes.wait() {
         match project.reload() {
@@ -48,8 +53,7 @@ pub(super) fn mended(command: &Test, folder: &Path, printer: Printer) -> Exit {
         let options = Options { concurrency: 1, coverage: true, ..Options::default() };
         match Project::open(folder, options) {
             Ok(project) => {
-                once(command, &project, printer);
-                return run(command, folder, &project, printer);
+                return again(command, &project, &changes, printer);
             }
             Err(error) => {
                 project::unopened(&error, printer);
