@@ -253,7 +253,7 @@ impl Place {
         let mut run = HookRun::new(hook, Verdict::Allow);
         let image = match link.added {
             Some((_, image)) => Some(Ok(image.clone())),
-            None => self.loaded.image(self.loaded.hook_source(hook)),
+            None => self.loaded.hook_image(hook),
         };
         let image = match image {
             // Without a script it has nothing to say.

@@ -28,6 +28,9 @@ pub struct Loaded {
     /// Whether scripts tell which of their lines they reach.
     pub(crate) coverage: bool,
     images: Images,
+    /// The same by the artifact they are of, which is where it lies in the registry: the text of a script need not be
+    /// looked at for each call.
+    by_artifact: Mutex<HashMap<usize, Result<Image, Unloadable>>>,
 }
 
 /// Images by the script they are of.
@@ -61,7 +64,16 @@ impl Loaded {
         natives: Vec<(String, Arc<dyn NativeTool>)>,
         coverage: bool,
     ) -> Self {
-        Self { registry, policy, workspace, sandbox, natives, coverage, images: Images::default() }
+        Self {
+            registry,
+            policy,
+            workspace,
+            sandbox,
+            natives,
+            coverage,
+            images: Images::default(),
+            by_artifact: Mutex::default(),
+        }
     }
 
     /// The same with the images of another one whose scripts are the same.
@@ -119,20 +131,49 @@ impl Loaded {
         Limits { fuel: limits.fuel.saturating_mul(times), ..limits }
     }
 
-    /// The script of a tool or hook, loaded: done once, when it is first wanted. None where it has none.
+    /// A tool's script, loaded: done once, when it is first wanted. None where it has none.
     ///
     /// # Errors
     ///
     /// What is wrong with the script, each time it is asked for.
-    pub(crate) fn image(&self, source: Option<Source>) -> Option<Result<Image, Unloadable>> {
-        let source = source?;
+    pub(crate) fn tool_image(&self, tool: &Arc<Tool>) -> Option<Result<Image, Unloadable>> {
+        tool.script.as_ref()?;
+        Some(self.image_of(Arc::as_ptr(tool).addr(), || self.tool_source(tool)))
+    }
+
+    /// A hook's script and `when`, loaded: done once, when it is first wanted. None where it has neither.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the script, each time it is asked for.
+    pub(crate) fn hook_image(&self, hook: &Arc<Hook>) -> Option<Result<Image, Unloadable>> {
+        if hook.script.is_none() && hook.when.is_none() {
+            return None;
+        }
+        Some(self.image_of(Arc::as_ptr(hook).addr(), || self.hook_source(hook)))
+    }
+
+    /// The image of an artifact of the registry, which keeps it where it is for as long as this lives.
+    fn image_of(&self, artifact: usize, source: impl FnOnce() -> Option<Source>) -> Result<Image, Unloadable> {
+        let known = || self.by_artifact.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(image) = known().get(&artifact) {
+            return image.clone();
+        }
+        let source = source().ok_or_else(|| Unloadable::Host("there is no script".to_owned()))?;
+        let image = self.image(source);
+        known().insert(artifact, image.clone());
+        image
+    }
+
+    /// The image of a script.
+    pub(crate) fn image(&self, source: Source) -> Result<Image, Unloadable> {
         if let Some(image) = self.images.lock().unwrap_or_else(PoisonError::into_inner).get(&source) {
-            return Some(image.clone());
+            return image.clone();
         }
         // Not under the lock: loading takes milliseconds, and loading twice does no harm.
         let image = self.load(&source);
         let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(images.entry(source).or_insert(image).clone())
+        images.entry(source).or_insert(image).clone()
     }
 
     /// Loads a script that is not kept.
@@ -157,7 +198,7 @@ impl Loaded {
                     loop {
                         let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                         let Some(source) = sources.get(index) else { break };
-                        if let Some(Err(failure)) = self.image(Some(source.clone())) {
+                        if let Err(failure) = self.image(source.clone()) {
                             failures.lock().unwrap_or_else(PoisonError::into_inner).push((index, failure));
                         }
                     }

@@ -199,7 +199,7 @@ fn resolve(place: &Place, name: &str, caller: Option<&Grant>) -> Result<Callee, 
     }
     let tool = loaded.registry.tool(name)?.clone();
     loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
-    let body = match loaded.image(loaded.tool_source(&tool)) {
+    let body = match loaded.tool_image(&tool) {
         Some(Ok(image)) => Body::Script(image),
         Some(Err(Unloadable::Script(failure))) => return Err(CallError::Script(failure)),
         Some(Err(Unloadable::Host(message))) => return Err(CallError::Host(message)),

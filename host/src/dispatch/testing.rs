@@ -117,12 +117,13 @@ pub fn subjects(loaded: &Loaded) -> Vec<Subject> {
 /// Where its script cannot be loaded, or its world cannot be made: a path that is none, or what the system says.
 pub async fn run(loaded: &Arc<Loaded>, subject: &Subject, case: &Case) -> Result<CaseReport, String> {
     let started = Instant::now();
-    let source = match subject {
+    let image = match subject {
         Subject::Tool(tool) => loaded.tool_source(tool),
         Subject::Hook(hook) => loaded.hook_source(hook),
-    };
+    }
+    .map(|source| loaded.image(source));
     // Else a case that expects a failure would be content with this one.
-    if let Some(Err(unloadable)) = loaded.image(source) {
+    if let Some(Err(unloadable)) = image {
         return Err(format!("its script cannot be loaded: {}", unloadable.told()));
     }
     let scratch =
