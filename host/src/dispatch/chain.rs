@@ -270,7 +270,7 @@ impl Place {
         };
         let mut limits = self.loaded.measured(grant.limits());
         within(&mut limits, left);
-        let inner = Arc::new(Inner::of_hook(self, grant.clone()));
+        let inner = Arc::new(Inner::new(self, grant.clone()));
         let context = Context {
             grant,
             workspace: self.workspace.clone(),

@@ -228,7 +228,7 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
     let ran = match &callee.body {
         Body::Script(image) => {
             let grant = Arc::new(callee.grant.clone());
-            let inner = Arc::new(Inner::of_tool(place, grant.clone()));
+            let inner = Arc::new(Inner::new(place, grant.clone()));
             let context = Context {
                 grant,
                 workspace: place.workspace.clone(),

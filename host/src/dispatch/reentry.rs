@@ -53,15 +53,8 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn of_hook(place: &Place, grant: Arc<Grant>) -> Self {
-        Self::new(place, grant)
-    }
-
-    pub(crate) fn of_tool(place: &Place, grant: Arc<Grant>) -> Self {
-        Self::new(place, grant)
-    }
-
-    fn new(place: &Place, grant: Arc<Grant>) -> Self {
+    /// For a script that is called at a place, with its grant.
+    pub(crate) fn new(place: &Place, grant: Arc<Grant>) -> Self {
         let deeper = Place { depth: place.depth.saturating_add(1), ..place.clone() };
         Self { place: deeper, grant, calls: place.calls, nested: Mutex::default() }
     }
