@@ -1,0 +1,64 @@
+//! What the fuzz targets keep: the cases they found and those they start from, and some thousand near them.
+//!
+//! The targets are in `fuzz/targets.rs`, their cases in `tests/corpus/TARGET/`.
+
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test ends where something is not as expected")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+#[expect(unreachable_pub, reason = "the fuzzer uses it too")]
+#[path = "../fuzz/targets.rs"]
+mod targets;
+
+fn cases(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus").join(target);
+    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.into_iter().map(|file| std::fs::read(file).unwrap()).collect()
+}
+
+#[test]
+fn every_kept_case() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus");
+    let folders = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: BTreeSet<String> = targets::TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(folders.collect::<BTreeSet<_>>(), names);
+    for (name, target) in targets::TARGETS {
+        let cases = cases(name);
+        assert!(!cases.is_empty(), "{name}");
+        for case in cases {
+            target(&case);
+        }
+    }
+}
+
+/// Kept cases with some bytes cut out and others put in: from another one, or any.
+#[test]
+fn cases_near_the_kept_ones() {
+    for (name, target) in targets::TARGETS {
+        let cases = cases(name);
+        let one = proptest::sample::select(cases.clone());
+        let other = prop_oneof![proptest::sample::select(cases), proptest::collection::vec(any::<u8>(), 0..8)];
+        let near = (one, other, any::<[usize; 4]>()).prop_map(|(one, other, [a, b, c, d])| {
+            let (start, cut) = (a % (one.len() + 1), b % 16);
+            let end = (start + cut).min(one.len());
+            let from = c % (other.len() + 1);
+            let to = (from + d % 16).min(other.len());
+            [&one[..start], &other[from..to], &one[end..]].concat()
+        });
+        let config = Config { cases: 500, failure_persistence: None, ..Config::default() };
+        TestRunner::new_with_rng(
+            config,
+            proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
+        )
+        .run(&near, |case| {
+            target(&case);
+            Ok(())
+        })
+        .unwrap();
+    }
+}
