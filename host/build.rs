@@ -43,7 +43,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut prepared = prepared(&engine, &code, &laid_out)?;
     let kept = prepared.kept()?;
     std::fs::write(out.join("shell.cwasm"), engine.precompile_component(&layers.shell)?)?;
-    std::fs::write(out.join("code.cwasm"), code.serialize()?)?;
     std::fs::write(out.join("memory.bin"), kept.bytes)?;
     let mut templates = String::new();
     for pages in 0..=GROWTH {

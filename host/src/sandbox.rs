@@ -14,6 +14,7 @@ mod compile;
 pub mod engine;
 mod image;
 pub mod imports;
+mod janitor;
 mod last_words;
 mod loader;
 mod measure;

@@ -266,9 +266,14 @@ fn doctor() {
     assert_eq!((ran.code, &found["works"]), (0, &json!(true)));
     let names: Vec<&str> = found["findings"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["engine", "interpreter", "system", "pooling", "memory reset", "second wall", "commands"]);
+    // Room for instances, but not for the pools.
+    let ran = project.shell("ulimit -v 30000000; exec \"$HARNESS\" doctor");
+    assert!(ran.out.contains("\nnote  pooling       no pools, each instance is mapped anew: "), "{ran}");
+    assert_eq!(ran.code, 0, "{ran}");
     // A machine on which nothing can run is told as such.
     let ran = project.shell("ulimit -v 1000000; exec \"$HARNESS\" doctor");
-    assert!(ran.out.contains("\nnote  pooling       no pools, each instance is mapped anew: "), "{ran}");
+    assert!(ran.out.contains("\nnote  sandbox       does not start: "), "{ran}");
+    assert_eq!(ran.code, 5, "{ran}");
 }
 
 #[test]

@@ -121,7 +121,7 @@ async fn host_calls_are_counted_with_their_bytes_and_their_price() {
 #[tokio::test]
 async fn a_flood_of_host_calls_and_log_lines() {
     let kit = Kit::new();
-    let image = kit.tool("def run(args):\n    for i in range(3000):\n        log('x' * 20000)\n");
+    let image = kit.tool("def run(args):\n    for i in range(3000):\n        log('x' * 19000)\n");
     let report = kit.run(&image, Limits::default(), "{}").await;
     assert_eq!(report.outcome, Outcome::Completed("null".to_owned()));
     assert_eq!((report.usage.host_calls, report.calls.len()), (3000, 1000));

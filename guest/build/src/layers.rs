@@ -3,7 +3,7 @@
 //! - **code**: the interpreter, a core module that imports its memory.
 //! - **memory**: a core module with a memory and its data, and no functions. What is here is the memory as the linker
 //!   laid it out; the host makes another for each script, of what loading the script left.
-//! - **shell**: the component, which imports the other two.
+//! - **shell**: the component, which holds the code and imports the memory.
 //!
 //! A component may import core modules, and wasmtime's linker supplies them without copying; the memory is mapped
 //! copy-on-write. So starting from another script's memory costs no compilation.
@@ -20,7 +20,7 @@ use crate::shell;
 
 /// Name under which code and shell import the memory's module.
 pub const MEMORY: &str = "image";
-/// Name under which the shell imports the code's module.
+/// Name under which the shell exports the code's module.
 pub const CODE: &str = "code";
 /// Name under which the code exports what the linker made to run once, before anything else.
 pub const INITIALIZE: &str = "harness:initialize";
@@ -41,7 +41,7 @@ const REACTOR_INITIALIZE: &str = "_initialize";
 /// The layers of a component.
 #[derive(Debug)]
 pub struct Layers {
-    /// The component, importing code and memory.
+    /// The component, with the code and importing the memory.
     pub shell: Vec<u8>,
     /// The interpreter's core module.
     pub code: Vec<u8>,
@@ -58,7 +58,8 @@ pub struct Layers {
 pub fn split(component: &[u8]) -> Result<Layers> {
     let program = first_module(component)?;
     let program = Program::parse(program)?;
-    let layers = Layers { shell: shell::shell(component, &program)?, code: code(&program)?, memory: memory(&program) };
+    let code = code(&program)?;
+    let layers = Layers { shell: shell::shell(component, &program, &code)?, code, memory: memory(&program) };
     Validator::new().validate_all(&layers.code).context("the code layer is not valid")?;
     Validator::new().validate_all(&layers.memory).context("the memory layer is not valid")?;
     Validator::new().validate_all(&layers.shell).context("the shell is not valid")?;

@@ -1,4 +1,4 @@
-//! The shell: a component that starts from a memory and code that are given to it.
+//! The shell: a component that starts from a memory that is given to it.
 //!
 //! `wit-component` has to link functions that read the program's memory before there is a program, and so puts a table
 //! of stand-ins between the two: three entries for each import, made anew in every instance. Here the memory is a
@@ -18,9 +18,9 @@ use anyhow::{Context, Result, bail, ensure};
 use wasm_encoder::reencode::{ReencodeComponent, RoundtripReencoder};
 use wasm_encoder::{
     Alias, CanonicalFunctionSection, CanonicalOption, CodeSection, Component, ComponentAliasSection,
-    ComponentImportSection, ComponentTypeRef, CoreTypeSection, EntityType, ExportKind, ExportSection, Function,
-    FunctionSection, InstanceSection, Module, ModuleArg, ModuleSection, ModuleType, RawSection, TableSection,
-    TypeSection, ValType,
+    ComponentExportKind, ComponentExportSection, ComponentImportSection, ComponentSectionId, ComponentTypeRef,
+    CoreTypeSection, EntityType, ExportKind, ExportSection, Function, FunctionSection, InstanceSection, Module,
+    ModuleArg, ModuleSection, ModuleType, RawSection, TableSection, TypeSection, ValType,
 };
 use wasmparser::{CanonicalFunction, ComponentAlias, ComponentExternalKind, ExternalKind, Instance, Parser, Payload};
 
@@ -36,9 +36,9 @@ const SHIM_INSTANCE: u32 = 1;
 /// Its first core function: the shim's.
 const SHIM_REALLOC: u32 = 0;
 
-/// The component of a program, with code and memory as imports.
-pub(crate) fn shell(component: &[u8], program: &Program<'_>) -> Result<Vec<u8>> {
-    let mut shell = Shell::new(program);
+/// The component of a program, with this as its code and with its memory as an import.
+pub(crate) fn shell(component: &[u8], program: &Program<'_>, code: &[u8]) -> Result<Vec<u8>> {
+    let mut shell = Shell::new(program, code);
     let mut depth = 0_u32;
     for payload in Parser::new(0).parse_all(component) {
         let payload = payload?;
@@ -69,6 +69,7 @@ enum Was<'a> {
 /// Rewrites the component at its top level. All indices but those of core modules, instances and functions stay.
 struct Shell<'a> {
     program: &'a Program<'a>,
+    code: &'a [u8],
     out: Component,
     /// Functions of imported instances: the index of the instance and the name of the function.
     functions: Vec<(u32, &'a str)>,
@@ -94,9 +95,10 @@ struct Linked {
 }
 
 impl<'a> Shell<'a> {
-    fn new(program: &'a Program<'a>) -> Self {
+    fn new(program: &'a Program<'a>, code: &'a [u8]) -> Self {
         Self {
             program,
+            code,
             out: Component::new(),
             functions: Vec::new(),
             instances: Vec::new(),
@@ -107,8 +109,12 @@ impl<'a> Shell<'a> {
         }
     }
 
-    fn finish(self) -> Result<Vec<u8>> {
+    /// With the code as an export of its own, because scripts are loaded by it outside of the component.
+    fn finish(mut self) -> Result<Vec<u8>> {
         ensure!(self.linked.is_some(), "the component exports no function of its program");
+        let mut exports = ComponentExportSection::new();
+        exports.export(CODE, ComponentExportKind::Module, CODE_MODULE, None);
+        self.out.section(&exports);
         Ok(self.out.finish())
     }
 
@@ -216,10 +222,12 @@ impl<'a> Shell<'a> {
     /// Memory and shim, the imports linked with them, and the code with all of these.
     fn link(&mut self) -> Result<Linked> {
         let program = self.program;
-        self.out.section(&self.module_types());
+        // A module of the component's own: what it is linked with is known when it is compiled, where an imported one
+        // is linked by name in every instance.
+        self.out.section(&RawSection { id: ComponentSectionId::CoreModule.into(), data: self.code });
+        self.out.section(&self.memory_type());
         let mut imports = ComponentImportSection::new();
-        imports.import(CODE, ComponentTypeRef::Module(0));
-        imports.import(MEMORY, ComponentTypeRef::Module(1));
+        imports.import(MEMORY, ComponentTypeRef::Module(0));
         self.out.section(&imports);
         self.out.section(&ModuleSection(&shim()));
         let mut instances = InstanceSection::new();
@@ -268,26 +276,11 @@ impl<'a> Shell<'a> {
         Ok(Linked { code: next, realloc, functions })
     }
 
-    /// What the code must be, and the memory.
-    fn module_types(&self) -> CoreTypeSection {
-        let program = self.program;
-        let mut code = ModuleType::new();
-        for ty in &program.types {
-            let value = |ty: &wasmparser::ValType| ValType::try_from(*ty).unwrap_or(ValType::I32);
-            code.ty().function(ty.params().iter().map(value), ty.results().iter().map(value));
-        }
-        for (module, name, ty) in &program.imports {
-            code.import(module, name, *ty);
-        }
-        code.import(MEMORY, "memory", EntityType::Memory(program.memory));
-        code.import(SHIM, TABLE, EntityType::Table(shared_table()));
-        for (name, _, _, ty) in &program.exports {
-            code.export(name, *ty);
-        }
+    /// What the memory's module must be.
+    fn memory_type(&self) -> CoreTypeSection {
         let mut memory = ModuleType::new();
-        memory.export("memory", EntityType::Memory(program.memory));
+        memory.export("memory", EntityType::Memory(self.program.memory));
         let mut types = CoreTypeSection::new();
-        types.ty().module(&code);
         types.ty().module(&memory);
         types
     }

@@ -151,7 +151,7 @@ impl Sandbox {
         let mut usage = state.usage;
         let (log, calls) = (std::mem::take(&mut state.log), std::mem::take(&mut state.calls));
         let coverage = state.coverage.take();
-        drop(store);
+        self.janitor().drop(store, self.ticker().calls());
         usage.wall = started.elapsed();
         Report { outcome, usage, log, calls, coverage }
     }

@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
 use wasmtime::{
-    Enabled, Engine, Error, InstanceAllocationStrategy, Module, PoolingAllocationConfig, Result, format_err,
+    Enabled, Engine, Error, InstanceAllocationStrategy, Module, PoolingAllocationConfig, Result, Store, format_err,
 };
 
 use super::compile;
 use super::image::{self, Changes, LoadError, Template};
 use super::imports::{self, Role};
-use super::loader::{Kept, MEMORY, SCRIPT};
+use super::janitor::{self, Janitor};
+use super::loader::{CODE, Kept, MEMORY, SCRIPT};
 use super::outcome::{Entry, Failure, Source};
 use super::state::State;
 use super::ticker::Ticker;
@@ -21,7 +22,6 @@ use super::ticker::Ticker;
 /// compiling at the start, and nothing on disk is trusted.
 mod embedded {
     pub(super) static SHELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shell.cwasm"));
-    pub(super) static CODE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/code.cwasm"));
     pub(super) static MEMORY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.bin"));
 }
 
@@ -43,16 +43,19 @@ pub const LOADS: u32 = 4;
 /// Calls within calls: a script that fires an event or calls a tool waits, with its instance, for what that starts.
 pub const NESTING: u32 = 8;
 /// Memory of a finished call that stays with its slot, reset in place for the next. Counted from the start of memory,
-/// where four megabytes of stack lie before the data and the heap, so it has to reach well past those.
+/// where more than four megabytes of stack lie before the data and the heap, so it has to reach well past those.
 const KEEP_RESIDENT: usize = 16 << 20;
 /// The same for tables and for the stacks of waiting calls.
 const KEEP_TABLE: usize = 1 << 20;
 
+/// Fuel that is more than enough to start an instance in which nothing is called.
+const START_FUEL: u64 = 1_000_000;
+
 /// How large the pools are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Calls at one time, not counting those that they nest, for which there is room up to [`NESTING`] levels; one more
-    /// is a host fault. At most 10,000.
+    /// Calls at one time, not counting those that they nest, for which there is room up to [`NESTING`] levels. What
+    /// the pools have no more room for is a host fault. At most 10,000.
     pub concurrency: u32,
     /// The most linear memory that any policy grants, in bytes; address space only, until it is used.
     pub max_memory: u64,
@@ -74,6 +77,7 @@ struct Inner {
     linkers: Vec<(Role, Linker<State>)>,
     exports: Exports,
     ticker: Ticker,
+    janitor: Janitor,
     pooling: Result<(), String>,
 }
 
@@ -146,25 +150,24 @@ impl Sandbox {
         };
         // SAFETY: these are the bytes that the build script serialized, from read-only memory of this very binary.
         #[expect(unsafe_code, reason = "machine code that is part of this binary")]
-        let (shell, code) = unsafe {
-            (Component::deserialize(&engine, embedded::SHELL)?, Module::deserialize(&engine, embedded::CODE)?)
-        };
+        let shell = unsafe { Component::deserialize(&engine, embedded::SHELL)? };
         let start = TEMPLATES.first().map_or(0, |template| template.start);
         let prepared = image::module(&engine, TEMPLATES, Kept { start, bytes: embedded::MEMORY })?;
         let linkers = Role::LINKED
             .into_iter()
             .map(|role| {
-                let mut linker = imports::linker(&engine, &shell, &code, &prepared, role)?;
+                let mut linker = imports::linker(&engine, &shell, &prepared, role)?;
                 // For the memory of a script in place of the empty one.
                 linker.allow_shadowing(true);
                 Ok((role, linker))
             })
             .collect::<Result<_>>()?;
+        let code = code(&engine, &shell, &prepared)?;
         let exports = Exports::of(&shell)?;
         let ticker = Ticker::start(&engine)?;
-        Ok(Self {
-            inner: Arc::new(Inner { settings, engine, shell, code, prepared, linkers, exports, ticker, pooling }),
-        })
+        let janitor = Janitor::start()?;
+        let inner = Inner { settings, engine, shell, code, prepared, linkers, exports, ticker, janitor, pooling };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Parses a script, checks its dialect, runs its top level and keeps the memory that is left.
@@ -245,6 +248,10 @@ impl Sandbox {
         &self.inner.exports
     }
 
+    pub(crate) fn janitor(&self) -> &Janitor {
+        &self.inner.janitor
+    }
+
     pub(crate) fn ticker(&self) -> &Ticker {
         &self.inner.ticker
     }
@@ -260,12 +267,25 @@ pub fn bare_engine(settings: Settings) -> Result<Engine> {
     engine(Some(settings))
 }
 
+/// The interpreter's core module, which is part of the shell. The engine gives it out of an instance only.
+fn code(engine: &Engine, shell: &Component, memory: &Module) -> Result<Module> {
+    let mut linker = Linker::new(engine);
+    linker.root().module(MEMORY, memory)?;
+    linker.define_unknown_imports_as_traps(shell)?;
+    let mut store = Store::new(engine, ());
+    // Starting an instance runs the few instructions that fill its tables.
+    store.set_fuel(START_FUEL)?;
+    store.set_epoch_deadline(u64::MAX / 2);
+    let instance = linker.instantiate(&mut store, shell)?;
+    instance.get_module(&mut store, CODE).ok_or_else(|| format_err!("the shell exports no `{CODE}`"))
+}
+
 fn engine(pools: Option<Settings>) -> Result<Engine> {
     let mut config = compile::config();
     // All that is compiled here is modules without functions: threads would only wait for each other.
     config.parallel_compilation(false);
     if let Some(Settings { concurrency, max_memory }) = pools {
-        let calls = concurrency.clamp(1, 10_000) * (1 + NESTING);
+        let calls = concurrency.clamp(1, 10_000) * (1 + NESTING) + janitor::HELD;
         let mut pool = PoolingAllocationConfig::default();
         pool.total_component_instances(calls);
         pool.total_core_instances(calls * CORE_INSTANCES + 2 * LOADS);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use wasmtime::component::{Component, ComponentNamedList, Lift, Linker, LinkerInstance, Lower};
 use wasmtime::{Engine, Module, Result, StoreContextMut};
 
-use super::loader::{CODE, MEMORY, keep_last_words};
+use super::loader::{MEMORY, keep_last_words};
 use super::measure::{Answer, Measure, Subject};
 use super::outcome::HostCall;
 use super::price::Import;
@@ -71,17 +71,10 @@ impl Role {
     }
 }
 
-/// The linker of a role: the interpreter's code, a memory that has loaded nothing, and what the role may call. What
-/// the component imports beyond that ends the instance when it is called.
-pub(crate) fn linker(
-    engine: &Engine,
-    shell: &Component,
-    code: &Module,
-    memory: &Module,
-    role: Role,
-) -> Result<Linker<State>> {
+/// The linker of a role: a memory that has loaded nothing, and what the role may call. What the component imports
+/// beyond that ends the instance when it is called.
+pub(crate) fn linker(engine: &Engine, shell: &Component, memory: &Module, role: Role) -> Result<Linker<State>> {
     let mut linker = Linker::new(engine);
-    linker.root().module(CODE, code)?;
     linker.root().module(MEMORY, memory)?;
     for import in Import::ALL {
         if role.may(*import) {

@@ -12,9 +12,9 @@ use wasmtime::{
     Table, TableType, TypedFunc, Val, bail, format_err,
 };
 
-/// Name under which the shell imports the code's module.
+/// Name under which the shell exports the code's module; the layers of the guest's build have the same.
 pub(crate) const CODE: &str = "code";
-/// Name under which code and shell import the memory's module; the layers of the guest's build have the same.
+/// Name under which code and shell import the memory's module; the layers have this one too.
 pub(crate) const MEMORY: &str = "image";
 const GLOBAL: &str = "harness:global:";
 /// Names under which the code imports the table that it shares with the shell.
