@@ -18,7 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::artifact::agent::Agent;
+use crate::artifact::agent::{Agent, Use};
 use crate::artifact::diagnostic::{Diagnostic, Diagnostics, Position};
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
@@ -106,6 +106,23 @@ impl Registry {
     /// [`hooks`](Self::hooks).
     pub fn chain(&self, event: &Event) -> &[Arc<Hook>] {
         self.chains.get(event).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The artifacts as an agent has them: with the tools and hooks that are written out in its own file, which stand in
+    /// the place of others of their names.
+    #[must_use]
+    pub fn of_agent(&self, agent: &Agent) -> Self {
+        let mut registry = self.clone();
+        for tool in agent.tools.iter().filter_map(Use::inline) {
+            registry.tools.retain(|other| other.name != tool.name);
+            registry.tools.push(tool.clone());
+        }
+        for hook in agent.hooks.iter().filter_map(Use::inline) {
+            registry.hooks.retain(|other| other.name != hook.name);
+            registry.hooks.push(hook.clone());
+        }
+        merge::index(&mut registry);
+        registry
     }
 
     /// The agents without an error, in the order of their files.

@@ -159,13 +159,14 @@ fn bundles_of_each_folder_hold_tools_and_hooks() {
 
 /// Everything that a tool says, without where it says it.
 fn facts_of_tool(tool: &Tool) -> String {
-    let parameters: Vec<_> = tool.parameters.iter().map(|p| (&p.name, p.kind, &p.description, p.required)).collect();
+    let parameters = tool.parameters.iter().map(|p| (&p.name, *p.kind, p.description.as_deref(), *p.required));
+    let parameters: Vec<_> = parameters.collect();
     let cases: Vec<_> = tool.cases.iter().map(|c| (&c.name, &c.input, &c.given, c.expect.len())).collect();
     let script = tool.script.as_ref().map(|script| &script.text);
     let timeout = tool.timeout_ms.as_ref().map(|timeout| timeout.value);
     let layer = facts_of_layer(tool.capabilities.as_ref());
     let Tool { name, description, asynchronous, .. } = tool;
-    format!("{name} {description} {parameters:?} {script:?} {timeout:?} {asynchronous} {layer} {cases:?}")
+    format!("{name} {description} {parameters:?} {script:?} {timeout:?} {} {layer} {cases:?}", **asynchronous)
 }
 
 fn facts_of_hook(hook: &Hook) -> String {
@@ -174,7 +175,7 @@ fn facts_of_hook(hook: &Hook) -> String {
     let (when, script) = (text(&hook.when), text(&hook.script));
     let layer = facts_of_layer(hook.capabilities.as_ref());
     let Hook { name, event, filter, priority, .. } = hook;
-    format!("{name} {} {when:?} {filter:?} {script:?} {priority} {layer} {cases:?}", **event)
+    format!("{name} {} {when:?} {filter:?} {script:?} {} {layer} {cases:?}", **event, **priority)
 }
 
 fn facts_of_layer(layer: Option<&Layer>) -> String {

@@ -540,7 +540,8 @@ fn what_is_watched_is_run_again_when_it_changes() {
     until(&watching.err, "watching for changes");
 
     project.write(".harness/tools/greet.md", &GREET.replace("\"hello \"", "\"hullo \""));
-    let seen = until(&watching.out, "9 cases, 8 passed, 1 failed, ");
+    // Only the cases that the change can touch.
+    let seen = until(&watching.out, "3 cases, 2 passed, 1 failed, ");
     assert!(seen.iter().any(|line| line == "     +   \"text\": \"hullo ann\""), "{seen:#?}");
 
     // What cannot be read is told, and nothing is run.
@@ -548,8 +549,12 @@ fn what_is_watched_is_run_again_when_it_changes() {
     until(&watching.err, "error: parse tool greet.md: ");
 
     project.write(".harness/tools/greet.md", GREET);
-    let seen = until(&watching.out, "9 cases, ");
-    assert!(seen.last().unwrap().starts_with("9 cases, 9 passed, 0 failed, "), "{seen:#?}");
+    let seen = until(&watching.out, "3 cases, ");
+    assert!(seen.last().unwrap().starts_with("3 cases, 3 passed, 0 failed, "), "{seen:#?}");
+
+    // The policy touches all.
+    project.write(".harness/harness.md", "---\nsandbox: { services: [cache] }\n---\n");
+    until(&watching.out, "9 cases, 9 passed, 0 failed, ");
 }
 
 #[test]
@@ -562,9 +567,54 @@ fn what_cannot_be_read_at_first_is_watched_until_it_is_mended() {
     until(&watching.out, "9 cases, 9 passed, 0 failed, ");
     until(&watching.err, "watching for changes");
     project.write(".harness/hooks/guard.md", &GUARD.replace("reason: not eve", "reason: not her"));
-    until(&watching.out, "9 cases, 8 passed, 1 failed, ");
+    until(&watching.out, "6 cases, 5 passed, 1 failed, ");
     // And one result is for a person.
     project.run(&["test", "--watch", "--json"]).says(2, "cannot be used with");
+}
+
+/// What is written out in an agent's file has cases as any other, and sees the project with itself in it.
+#[test]
+fn an_agents_own_tools_and_hooks_have_cases_too() {
+    let own = "---\ntools:\n  - name: double\n    parameters: { n: { type: number, required: true } }\n    script: |\n      def run(args):\n          return args[\"n\"] * 2\n    tests:\n      - { name: doubles, args: { n: 2 }, expect: { result: 4 } }\n      - { name: is wrong, args: { n: 2 }, expect: { result: 5 } }\nhooks:\n  - handler: stops\n    event: tool.pre\n    script: |\n      def handle(event, payload):\n          return block(\"no\")\n    tests:\n      - { name: blocks, payload: {}, expect: { decision: block, reason: \"no\" } }\n---\nYou count.\n";
+    let project = Project::with_script(FINE).file(".harness/agents/counter.md", own);
+    let ran = project.run(&["test"]);
+    assert_eq!(ran.code, 1, "{ran}");
+    insta::assert_snapshot!(told(&ran), @"
+    ok   tool counter/double: doubles
+    FAIL tool counter/double: is wrong
+         at .harness/agents/counter.md:10:17
+         `result` is not as expected on line 10:
+         - 5
+         + 4
+    ok   hook counter/stops: blocks
+         tool counter/double: 2 of 2 lines reached
+         hook counter/stops: 2 of 2 lines reached
+    3 cases, 2 passed, 1 failed, TIME
+    ");
+    // Nothing else gets them.
+    project.run(&["call", "double", "n=2"]).says(2, "there is no tool `double`");
+    let ran = project.run(&["test", "counter/stops"]);
+    assert!(ran.code == 0 && ran.out.contains("\n1 case, 1 passed, 0 failed, "), "{ran}");
+}
+
+#[test]
+fn a_script_that_cannot_be_loaded_fails_without_a_case() {
+    let project = Project::new()
+        .with_handle("guard", "tool.pre", "", "return allow(")
+        .file(".harness/tools/it.md", "---\nscript: |\n  def walk(args):\n      return 1\n---\nIt.\n");
+    let ran = project.run(&["test"]);
+    assert_eq!(ran.code, 1, "{ran}");
+    insta::assert_snapshot!(told(&ran), @"
+    FAIL tool it: its script is loaded
+         at .harness/tools/it.md:1:1
+         its script cannot be loaded: the script must define a function `run(args)` (.harness/tools/it.md:3:3)
+    FAIL hook guard: its script is loaded
+         at .harness/hooks/guard.md:1:1
+         its script cannot be loaded: Parse error: unexpected new line, expected expression (.harness/hooks/guard.md:5:3)
+    2 cases, 0 passed, 2 failed, TIME
+    ");
+    let ran = project.run(&["test", "--json"]);
+    assert_eq!((ran.code, &ran.json()["passed"]), (1, &json!(false)));
 }
 
 #[test]

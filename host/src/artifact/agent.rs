@@ -1,5 +1,7 @@
 //! A sub-agent: a system prompt with the tools and hooks that are its own.
 
+use std::sync::Arc;
+
 use super::decode::{Decoder, Field, Fields, Unknown};
 use super::diagnostic::{Diagnostics, Position};
 use super::hook::Hook;
@@ -35,7 +37,17 @@ pub enum Use<T> {
     /// By its name: one that is defined elsewhere, by whatever file.
     Reference(Located<String>),
     /// Written out: the agent's own, which no other artifact can name.
-    Inline(Box<T>),
+    Inline(Arc<T>),
+}
+
+impl<T> Use<T> {
+    /// The agent's own, where it is that.
+    pub fn inline(&self) -> Option<&Arc<T>> {
+        match self {
+            Self::Inline(own) => Some(own),
+            Self::Reference(_) => None,
+        }
+    }
 }
 
 impl Agent {
@@ -127,7 +139,7 @@ fn uses<T>(
             Value::Str(name) if !name.is_empty() => {
                 uses.push(Use::Reference(Located::new(name.clone(), decoder.position(item.span()))));
             }
-            Value::Map(_) => uses.extend(inline(decoder, index, item).map(|one| Use::Inline(Box::new(one)))),
+            Value::Map(_) => uses.extend(inline(decoder, index, item).map(|one| Use::Inline(Arc::new(one)))),
             other => {
                 let message = format!("`{}`: {otherwise}, found {}", item.path, other.kind());
                 decoder.error_with(item, message, Some("write a name, or a mapping that defines one".to_owned()));

@@ -89,12 +89,12 @@ pub(super) fn check(parameters: &[Parameter], arguments: &Value) -> Result<(), V
     let errors: Vec<ArgumentError> = parameters
         .iter()
         .filter_map(|parameter| match given.get(&parameter.name) {
-            None if parameter.required => {
-                Some(ArgumentError::Missing { name: parameter.name.clone(), wanted: parameter.kind })
+            None if *parameter.required => {
+                Some(ArgumentError::Missing { name: parameter.name.clone(), wanted: *parameter.kind })
             }
             Some(value) if json_type(value) != parameter.kind.word() => Some(ArgumentError::WrongType {
                 name: parameter.name.clone(),
-                wanted: parameter.kind,
+                wanted: *parameter.kind,
                 found: json_type(value),
             }),
             _ => None,
@@ -119,7 +119,7 @@ pub(super) fn read<S: AsRef<str>>(
             errors.push(ArgumentError::Twice { name: name.to_owned() });
             continue;
         }
-        let wanted = parameters.iter().find(|p| p.name == name).map_or(ParameterType::String, |p| p.kind);
+        let wanted = parameters.iter().find(|p| p.name == name).map_or(ParameterType::String, |p| *p.kind);
         let value = if wanted == ParameterType::String {
             Some(Value::from(text))
         } else {
@@ -149,6 +149,7 @@ pub fn json_type(value: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::super::diagnostic::Position;
+    use super::super::located::Located;
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
@@ -163,6 +164,7 @@ mod tests {
         ]
         .map(|(name, kind, required)| {
             let position = Position { file: "f".into(), line: 1, column: 1, length: 1 };
+            let (kind, required) = (Located::new(kind, position.clone()), Located::new(required, position.clone()));
             Parameter { name: name.to_owned(), kind, description: None, required, position }
         })
         .to_vec()

@@ -26,7 +26,7 @@ pub struct Hook {
     /// Its implementation. Without one it does nothing.
     pub script: Option<Script>,
     /// Lower ones are called first. 0 where the file says nothing.
-    pub priority: i64,
+    pub priority: Located<i64>,
     /// The `capabilities:` it restricts itself to: one more layer of its grant.
     pub capabilities: Option<Layer>,
     /// Its `tests:`, in the order of the file.
@@ -121,7 +121,7 @@ impl Hook {
             }
         };
         let when = fields.optional("when").and_then(|f| decoder.script(&f));
-        let priority = fields.optional("priority").and_then(|f| priority(decoder, &f)).unwrap_or(0);
+        let priority = fields.optional("priority").and_then(|f| priority(decoder, &f));
         let script = fields.optional("script").and_then(|f| decoder.script(&f));
         let origin = Origin { file: site.source.file.to_string(), scope: Scope::Artifact };
         let capabilities = fields.take("capabilities").and_then(|f| layer::decode(decoder, &f, origin));
@@ -132,7 +132,7 @@ impl Hook {
             filter: when.as_ref().and_then(|when| Filter::parse(&when.text)),
             when,
             script,
-            priority,
+            priority: priority.unwrap_or_else(|| Located::new(0, site.source.clone())),
             capabilities,
             cases,
             prose: String::new(),
@@ -167,13 +167,13 @@ fn event(decoder: &mut Decoder, hook: &str, index: usize, field: &Field<'_>) -> 
     event.map(|event| Located::new(event, decoder.position(field.span())))
 }
 
-fn priority(decoder: &mut Decoder, field: &Field<'_>) -> Option<i64> {
+fn priority(decoder: &mut Decoder, field: &Field<'_>) -> Option<Located<i64>> {
     let value = decoder.integer(field)?;
     let priority = i64::try_from(value).ok();
     if priority.is_none() {
         decoder.error(field, "`priority` is too far from 0".to_owned());
     }
-    priority
+    Some(Located::new(priority?, decoder.position(field.span())))
 }
 
 #[cfg(test)]
@@ -209,7 +209,7 @@ mod tests {
                 indent: 2,
                 last_line: 7,
             }),
-            priority: -10,
+            priority: Located::new(-10, Position { file: FILE.into(), line: 3, column: 11, length: 3 }),
             capabilities: None,
             cases: Vec::new(),
             prose: "# guard".to_owned(),
@@ -223,7 +223,7 @@ mod tests {
     fn the_least_hook() {
         let (hook, _) = Hook::parse(FILE, "guard", 0, "---\nevent: error\n---\n");
         let hook = hook.unwrap();
-        assert_eq!((hook.event.value, hook.priority, hook.script, hook.when), (Event::Error, 0, None, None));
+        assert_eq!((hook.event.value, hook.priority.value, hook.script, hook.when), (Event::Error, 0, None, None));
     }
 
     #[test]

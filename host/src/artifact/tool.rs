@@ -27,8 +27,8 @@ pub struct Tool {
     pub script: Option<Script>,
     /// Most time a call may take, in milliseconds. None where the file says 0 or nothing: the policy's limit counts.
     pub timeout_ms: Option<Located<u64>>,
-    /// Declared with `async: true`; without effect so far.
-    pub asynchronous: bool,
+    /// Whether it is declared with `async: true`; without effect so far.
+    pub asynchronous: Located<bool>,
     /// The `capabilities:` it restricts itself to: one more layer of its grant.
     pub capabilities: Option<Layer>,
     /// Its `tests:`, in the order of the file.
@@ -45,11 +45,11 @@ pub struct Parameter {
     /// The key in the arguments.
     pub name: String,
     /// What its value must be.
-    pub kind: ParameterType,
+    pub kind: Located<ParameterType>,
     /// For the model.
-    pub description: Option<String>,
+    pub description: Option<Located<String>>,
     /// Whether a call without it is refused.
-    pub required: bool,
+    pub required: Located<bool>,
     /// Where its name stands.
     pub position: Position,
 }
@@ -158,7 +158,7 @@ impl Tool {
         let parameters = fields.optional("parameters").and_then(|f| parameters(decoder, name, &f));
         let script = fields.optional("script").and_then(|f| decoder.script(&f));
         let timeout_ms = fields.optional("timeout_ms").and_then(|f| timeout_ms(decoder, name, &f));
-        let asynchronous = fields.optional("async").and_then(|f| decoder.boolean(&f)).unwrap_or(false);
+        let asynchronous = flag(decoder, fields.optional("async"), &source);
         let origin = Origin { file: source.file.to_string(), scope: Scope::Artifact };
         let capabilities = fields.take("capabilities").and_then(|f| layer::decode(decoder, &f, origin));
         let cases = fields.optional("tests").map(|f| cases::decode(decoder, &f, Subject::Tool)).unwrap_or_default();
@@ -183,11 +183,11 @@ impl Tool {
             let mut property = Map::new();
             property.insert("type".to_owned(), parameter.kind.word().into());
             if let Some(description) = &parameter.description {
-                property.insert("description".to_owned(), description.as_str().into());
+                property.insert("description".to_owned(), description.value.as_str().into());
             }
             properties.insert(parameter.name.clone(), property.into());
         }
-        let required: Vec<&str> = self.parameters.iter().filter(|p| p.required).map(|p| p.name.as_str()).collect();
+        let required: Vec<&str> = self.parameters.iter().filter(|p| *p.required).map(|p| p.name.as_str()).collect();
         json!({ "type": "object", "properties": properties, "required": required })
     }
 
@@ -240,10 +240,13 @@ fn parameter(decoder: &mut Decoder, tool: &str, name: &str, field: &Field<'_>) -
     }
     let mut fields = decoder.mapping(field)?;
     let kind = kind(decoder, tool, name, field, &mut fields);
-    let description = fields.optional("description").and_then(|f| decoder.string(&f)).map(str::to_owned);
-    let required = fields.optional("required").and_then(|f| decoder.boolean(&f)).unwrap_or(false);
-    decoder.finish(fields, Unknown::Warn);
+    let description = fields.optional("description").and_then(|f| {
+        let text = decoder.string(&f)?.to_owned();
+        Some(Located::new(text, decoder.position(f.span())))
+    });
     let position = decoder.position(field.key.map_or(field.node.span, |key| key.span));
+    let required = flag(decoder, fields.optional("required"), &position);
+    decoder.finish(fields, Unknown::Warn);
     Some(Parameter { name: name.to_owned(), kind: kind?, description, required, position })
 }
 
@@ -253,7 +256,7 @@ fn kind(
     name: &str,
     parameter: &Field<'_>,
     fields: &mut Fields<'_>,
-) -> Option<ParameterType> {
+) -> Option<Located<ParameterType>> {
     let words = ParameterType::ALL.map(ParameterType::word).join(", ");
     let Some(field) = fields.optional("type") else {
         let message = format!("tool {tool:?} parameter {} has no type", quoted(name));
@@ -268,7 +271,13 @@ fn kind(
         let hint = ParameterType::suggest(word).map(|word| format!("did you mean `{word}`?"));
         decoder.error_with(&field, message, hint);
     }
-    kind
+    Some(Located::new(kind?, decoder.position(field.span())))
+}
+
+/// True or false; where nothing is said, false, at the place of what says nothing.
+fn flag(decoder: &mut Decoder, field: Option<Field<'_>>, otherwise: &Position) -> Located<bool> {
+    let said = field.and_then(|f| Some(Located::new(decoder.boolean(&f)?, decoder.position(f.span()))));
+    said.unwrap_or_else(|| Located::new(false, otherwise.clone()))
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ fn tell(report: &CallReport, project: &Project, command: &Call, printer: Printer
 
 /// Where the hook is that blocked.
 fn blocked_by(report: &CallReport) -> Option<String> {
-    let hooks = report.dispatches.iter().flat_map(|dispatch| &dispatch.hooks);
+    let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks);
     let hook =
         hooks.rev().find(|hook| hook.reason.is_some() && matches!(hook.verdict, Verdict::Block | Verdict::Error))?;
     Some(format!("the hook is `{}`; `--explain` tells what each hook decided", hook.file))
@@ -156,7 +156,7 @@ fn as_json(report: &CallReport) -> Json {
         },
         "log": log,
     });
-    let hooks = report.dispatches.iter().flat_map(|dispatch| dispatch.hooks.iter().map(|hook| (&dispatch.event, hook)));
+    let hooks = report.dispatches().flat_map(|dispatch| dispatch.hooks.iter().map(|hook| (&dispatch.event, hook)));
     let hooks: Vec<Json> = hooks
         .map(|(event, hook)| {
             let mut object = json!({"event": event.to_string()});

@@ -30,7 +30,7 @@ pub(crate) fn run(command: &Listing, root: &Option<PathBuf>, printer: &Printer) 
                 let none = if hook.script.is_none() { "  (no script: does nothing)" } else { "" };
                 text.push_str(&format!(
                     "  {:>4}  {}  {}{}{none}\n",
-                    hook.priority,
+                    *hook.priority,
                     escape::line(&hook.name),
                     escape::line(&hook.source.file),
                     when.unwrap_or_default()
@@ -62,7 +62,7 @@ pub(crate) fn as_json(hook: &Hook) -> Json {
     json!({
         "name": hook.name,
         "event": hook.event.to_string(),
-        "priority": hook.priority,
+        "priority": *hook.priority,
         "when": hook.when.as_ref().map(|when| when.text.trim()),
         "file": &*hook.source.file,
         "line": hook.source.line,

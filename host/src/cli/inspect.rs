@@ -85,7 +85,7 @@ fn tool_lines(tool: &Tool, policy: &ProjectPolicy) -> String {
     if tool.script.is_none() {
         text.push_str("  no script: nothing to run\n");
     }
-    if tool.asynchronous {
+    if *tool.asynchronous {
         text.push_str("  async: kept, without effect so far\n");
     }
     if let Some(timeout) = &tool.timeout_ms {
@@ -97,7 +97,7 @@ fn tool_lines(tool: &Tool, policy: &ProjectPolicy) -> String {
 fn hook_lines(hook: &Hook, registry: &Registry) -> String {
     let chain = registry.chain(&hook.event);
     let place = chain.iter().position(|other| other.name == hook.name).unwrap_or_default().saturating_add(1);
-    let mut text = format!("  on {}, priority {}, {place} of {}\n", *hook.event, hook.priority, chain.len());
+    let mut text = format!("  on {}, priority {}, {place} of {}\n", *hook.event, *hook.priority, chain.len());
     if let Some(when) = &hook.when {
         let how = if hook.filter.is_some() { "decided without an instance" } else { "evaluated in its instance" };
         text.push_str(&format!("  when {} ({how})\n", escape::line(when.text.trim())));
@@ -127,7 +127,7 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
             "line": tool.source.line,
             "source": tool.source_name,
             "script": tool.script.is_some(),
-            "async": tool.asynchronous,
+            "async": *tool.asynchronous,
             "timeout_ms": tool.timeout_ms.as_ref().map(|timeout| timeout.value),
             "allowed": policy.tools.decide(&tool.name).is_ok(),
             "parameters": tool.json_schema(),

@@ -120,7 +120,7 @@ fn usage(name: &str, registry: &Registry) -> String {
     let parameters = registry.tool(name).map(|tool| tool.parameters.as_slice()).unwrap_or_default();
     let words = parameters.iter().map(|parameter| {
         let pair = format!("{}={}", parameter.name, parameter.kind.word().to_uppercase());
-        if parameter.required { pair } else { format!("[{pair}]") }
+        if *parameter.required { pair } else { format!("[{pair}]") }
     });
     std::iter::once(format!("harness call {name}")).chain(words).collect::<Vec<_>>().join(" ")
 }

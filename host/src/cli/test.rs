@@ -1,11 +1,11 @@
 //! `harness test`: the cases that artifacts carry, run in the sandbox.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::artifact::cases::Case;
+use harness::artifact::diagnostic::Position;
 use harness::artifact::escape;
 use harness::artifact::suggest;
 use harness::capability::coverage::Coverage;
@@ -25,7 +25,8 @@ mod watch;
 /// How one case went.
 pub(crate) struct Ran {
     subject: Subject,
-    case: Case,
+    name: String,
+    position: Position,
     /// An error is why it could not be run at all.
     report: Result<CaseReport, String>,
 }
@@ -63,14 +64,23 @@ pub(crate) fn run(command: &Test, root: &Option<PathBuf>, printer: &Printer) -> 
         }
     };
     project::report(project.loaded().registry(), *printer);
-    if command.watch { watch::run(command, &folder, &project, *printer) } else { once(command, &project, *printer) }
+    if command.watch {
+        watch::run(command, &folder, &project, *printer)
+    } else {
+        once(command, &project, None, *printer)
+    }
 }
 
-/// Runs the cases and tells how they went.
-fn once(command: &Test, project: &Project, printer: Printer) -> Exit {
+/// Runs the cases and tells how they went; of these files alone, where some are given.
+fn once(command: &Test, project: &Project, files: Option<&BTreeSet<String>>, printer: Printer) -> Exit {
     let loaded = project.loaded();
     let subjects = match wanted(&command.names, &loaded) {
-        Ok(subjects) => subjects,
+        Ok(mut subjects) => {
+            if let Some(files) = files {
+                subjects.retain(|subject| touched(subject, files));
+            }
+            subjects
+        }
         Err(unknown) => {
             let all = testing::subjects(&loaded);
             let close = suggest::closest(&unknown, all.iter().map(Subject::name));
@@ -84,7 +94,7 @@ fn once(command: &Test, project: &Project, printer: Printer) -> Exit {
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
-    let results = runtime.block_on(all(&loaded, &subjects));
+    let results = runtime.block_on(all(&subjects));
     if let Some(path) = &command.junit
         && let Err(error) = junit::write(path, &results)
     {
@@ -100,7 +110,7 @@ fn once(command: &Test, project: &Project, printer: Printer) -> Exit {
 }
 
 /// The artifacts of these names, or all; an error is a name that none has.
-fn wanted(names: &[String], loaded: &Loaded) -> Result<Vec<Subject>, String> {
+fn wanted(names: &[String], loaded: &Arc<Loaded>) -> Result<Vec<Subject>, String> {
     let all = testing::subjects(loaded);
     if let Some(unknown) = names.iter().find(|name| !all.iter().any(|subject| subject.name() == name.as_str())) {
         return Err(unknown.clone());
@@ -109,16 +119,30 @@ fn wanted(names: &[String], loaded: &Loaded) -> Result<Vec<Subject>, String> {
     Ok(all.into_iter().filter(asked).collect())
 }
 
-async fn all(loaded: &Arc<Loaded>, subjects: &[Subject]) -> Results {
+/// Whether a change of these files can change how an artifact's cases go: it is in one of them, or a case of it runs
+/// hooks that could be.
+fn touched(subject: &Subject, files: &BTreeSet<String>) -> bool {
+    files.contains(&*subject.position().file) || subject.cases().iter().any(|case| case.given.hooks)
+}
+
+async fn all(subjects: &[Subject]) -> Results {
     let started = Instant::now();
     let mut results = Results { cases: Vec::new(), coverage: BTreeMap::new(), took: Duration::ZERO };
     for subject in subjects {
+        // What has no case could be broken, and nothing would tell.
+        if subject.cases().is_empty()
+            && let Err(why) = subject.load()
+        {
+            let (name, position) = ("its script is loaded".to_owned(), subject.position().clone());
+            results.cases.push(Ran { subject: subject.clone(), name, position, report: Err(why) });
+        }
         for case in subject.cases() {
-            let report = testing::run(loaded, subject, case).await;
+            let report = testing::run(subject, case).await;
             for (of, reached) in report.iter().flat_map(|report| &report.coverage) {
                 results.coverage.entry(of.clone()).or_default().add(reached.clone());
             }
-            results.cases.push(Ran { subject: subject.clone(), case: case.clone(), report });
+            let (name, position) = (case.name.clone(), case.position.clone());
+            results.cases.push(Ran { subject: subject.clone(), name, position, report });
         }
     }
     results.took = started.elapsed();
@@ -127,14 +151,14 @@ async fn all(loaded: &Arc<Loaded>, subjects: &[Subject]) -> Results {
 
 fn tell(results: &Results, subjects: &[Subject], printer: Printer) {
     for ran in &results.cases {
-        let name = format!("{} {}: {}", ran.subject.kind(), ran.subject.name(), ran.case.name);
+        let name = format!("{} {}: {}", ran.subject.kind(), ran.subject.name(), ran.name);
         let name = escape::line(&name);
         if ran.passed() {
             printer.data(&format!("{} {name}", printer.paint("ok  ", "32")));
             continue;
         }
         printer.data(&format!("{} {name}", printer.paint("FAIL", "1;31")));
-        printer.data(&format!("     at {}", escape::line(&ran.case.position.to_string())));
+        printer.data(&format!("     at {}", escape::line(&ran.position.to_string())));
         match &ran.report {
             Err(why) => printer.data(&format!("     {}", escape::text(why))),
             Ok(report) => {
@@ -203,9 +227,9 @@ fn as_json(results: &Results) -> Json {
         json!({
             "kind": ran.subject.kind(),
             "artifact": ran.subject.name(),
-            "case": ran.case.name,
-            "file": &*ran.case.position.file,
-            "line": ran.case.position.line,
+            "case": ran.name,
+            "file": &*ran.position.file,
+            "line": ran.position.line,
             "passed": ran.passed(),
             "differences": differences,
             "error": error,

@@ -25,7 +25,7 @@ pub(crate) fn run(command: &Tools, root: &Option<PathBuf>, printer: &Printer) ->
         let mut text = String::new();
         for tool in tools {
             let parameters = tool.parameters.iter().map(|parameter| {
-                let mark = if parameter.required { "" } else { "?" };
+                let mark = if *parameter.required { "" } else { "?" };
                 format!("{}{mark}: {}", parameter.name, parameter.kind.word())
             });
             let parameters: Vec<String> = parameters.collect();

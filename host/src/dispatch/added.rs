@@ -58,7 +58,7 @@ pub(crate) fn add_tool(place: &Place, grant: &Arc<Grant>, new: NewTool, payload:
         parameters: parameters(&given, &position)?,
         script: script(&new.script),
         timeout_ms: None,
-        asynchronous: false,
+        asynchronous: Located::new(false, position.clone()),
         capabilities: None,
         cases: Vec::new(),
         source: position,
@@ -122,7 +122,7 @@ pub(crate) fn add_hook(
         filter: when.as_ref().and_then(|when| Filter::parse(&when.text)),
         when,
         script: script(&new.script),
-        priority,
+        priority: Located::new(priority, position.clone()),
         capabilities: None,
         cases: Vec::new(),
         prose: String::new(),
@@ -191,8 +191,15 @@ fn parameters(given: &Json, position: &Position) -> Result<Vec<Parameter>, Error
             Some(Json::Bool(required)) => *required,
             Some(_) => return Err(invalid(format!("parameter {shown}: `required` must be True or False"))),
         };
-        let description = given.get("description").and_then(Json::as_str).map(str::to_owned);
-        Ok(Parameter { name: name.clone(), kind, description, required, position: position.clone() })
+        let description = given.get("description").and_then(Json::as_str);
+        let here = position;
+        Ok(Parameter {
+            name: name.clone(),
+            kind: Located::new(kind, here.clone()),
+            description: description.map(|text| Located::new(text.to_owned(), here.clone())),
+            required: Located::new(required, here.clone()),
+            position: here.clone(),
+        })
     };
     given.iter().map(one).collect()
 }

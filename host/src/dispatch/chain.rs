@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::loaded::Loaded;
+use super::loaded::{Callable, Loaded};
 use super::payload;
 use super::reentry::{Inner, Nested};
 use super::run::{Added, Run};
@@ -136,7 +136,7 @@ impl HookRun {
         Self {
             name: hook.name.clone(),
             file: hook.source.file.to_string(),
-            priority: hook.priority,
+            priority: *hook.priority,
             verdict,
             reason: None,
             warnings: Vec::new(),
@@ -188,11 +188,17 @@ impl Place {
 
     /// Dispatches an event to its hooks.
     pub(crate) async fn fire(&self, event: &Event, payload: Json) -> Dispatch {
-        let mut dispatch = Dispatch { event: event.clone(), hooks: Vec::new(), decision: Decision::Allow, payload };
+        self.through(self.chain(event), event, payload).await
+    }
+
+    /// The same where there are hooks; without them nobody would see the payload, and it is not made.
+    pub(crate) async fn fire_if_heard(&self, event: &Event, payload: impl FnOnce() -> Json) -> Option<Dispatch> {
         let chain = self.chain(event);
-        if chain.is_empty() {
-            return dispatch;
-        }
+        if chain.is_empty() { None } else { Some(self.through(chain, event, payload()).await) }
+    }
+
+    async fn through(&self, chain: Vec<Link<'_>>, event: &Event, payload: Json) -> Dispatch {
+        let mut dispatch = Dispatch { event: event.clone(), hooks: Vec::new(), decision: Decision::Allow, payload };
         let name = event.to_string();
         // Told anew only after it was changed.
         let mut text = None;
@@ -231,7 +237,7 @@ impl Place {
             links.extend(
                 self.added.hooks_of(event).map(|one| Link { hook: &one.hook, added: Some((&one.grant, &one.image)) }),
             );
-            links.sort_by_key(|link| link.hook.priority);
+            links.sort_by_key(|link| *link.hook.priority);
         }
         if let Some(only) = &self.only {
             links.retain(|link| *link.hook.name == **only);
@@ -251,9 +257,9 @@ impl Place {
     ) -> (HookRun, bool) {
         let hook = link.hook;
         let mut run = HookRun::new(hook, Verdict::Allow);
-        let image = match link.added {
-            Some((_, image)) => Some(Ok(image.clone())),
-            None => self.loaded.hook_image(hook),
+        let Callable { image, grant } = match link.added {
+            Some((grant, image)) => Callable { image: Some(Ok(image.clone())), grant: grant.clone() },
+            None => self.loaded.hook(hook),
         };
         let image = match image {
             // Without a script it has nothing to say.
@@ -263,10 +269,6 @@ impl Place {
                 return (run, false);
             }
             Some(Ok(image)) => image,
-        };
-        let grant = match link.added {
-            Some((grant, _)) => grant.clone(),
-            None => Arc::new(self.loaded.hook_grant(hook)),
         };
         let mut limits = self.loaded.measured(grant.limits());
         within(&mut limits, left);

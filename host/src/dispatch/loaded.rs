@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::chain::told;
 use super::native::NativeTool;
+use crate::artifact::agent::{Agent, Use};
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
 use crate::artifact::tool::Tool;
@@ -28,13 +29,37 @@ pub struct Loaded {
     /// Whether scripts tell which of their lines they reach.
     pub(crate) coverage: bool,
     images: Images,
-    /// The same by the artifact they are of, which is where it lies in the registry: the text of a script need not be
-    /// looked at for each call.
-    by_artifact: Mutex<HashMap<usize, Result<Image, Unloadable>>>,
+    tools: Known<Tool>,
+    hooks: Known<Hook>,
 }
 
 /// Images by the script they are of.
 type Images = Mutex<HashMap<Source, Result<Image, Unloadable>>>;
+
+/// What is needed to call an artifact, made when it is first called.
+#[derive(Debug, Clone)]
+pub(crate) struct Callable {
+    /// Its script, loaded, or what is wrong with that. None where it has none.
+    pub(crate) image: Option<Result<Image, Unloadable>>,
+    /// What it may do.
+    pub(crate) grant: Arc<Grant>,
+}
+
+/// Artifacts that have been called: neither the text of a script nor the policy is looked at for each call. They are
+/// found by where they are, and kept, so that no other comes to be in the same place.
+type Known<A> = Mutex<HashMap<usize, (Arc<A>, Callable)>>;
+
+fn known<A>(all: &Known<A>, artifact: &Arc<A>, make: impl FnOnce() -> Callable) -> Callable {
+    let place = Arc::as_ptr(artifact).addr();
+    let all = || all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, callable)) = all().get(&place) {
+        return callable.clone();
+    }
+    // Not under the lock: loading takes milliseconds, and doing it twice does no harm.
+    let callable = make();
+    all().insert(place, (artifact.clone(), callable.clone()));
+    callable
+}
 
 /// Why a script has no image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +97,8 @@ impl Loaded {
             natives,
             coverage,
             images: Images::default(),
-            by_artifact: Mutex::default(),
+            tools: Known::default(),
+            hooks: Known::default(),
         }
     }
 
@@ -83,6 +109,19 @@ impl Loaded {
         let kept = wanted.into_iter().filter_map(|source| known.get(&source).cloned().map(|image| (source, image)));
         *self.images.lock().unwrap_or_else(PoisonError::into_inner) = kept.collect();
         self
+    }
+
+    /// The same project as an agent has it: see [`Registry::of_agent`].
+    pub(crate) fn of_agent(&self, agent: &Agent) -> Self {
+        Self::new(
+            self.registry.of_agent(agent),
+            self.policy.clone(),
+            self.workspace.clone(),
+            self.sandbox.clone(),
+            self.natives.clone(),
+            self.coverage,
+        )
+        .with_images_of(self)
     }
 
     /// The artifacts.
@@ -131,38 +170,20 @@ impl Loaded {
         Limits { fuel: limits.fuel.saturating_mul(times), ..limits }
     }
 
-    /// A tool's script, loaded: done once, when it is first wanted. None where it has none.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the script, each time it is asked for.
-    pub(crate) fn tool_image(&self, tool: &Arc<Tool>) -> Option<Result<Image, Unloadable>> {
-        tool.script.as_ref()?;
-        Some(self.image_of(Arc::as_ptr(tool).addr(), || self.tool_source(tool)))
+    /// What is needed to call a tool.
+    pub(crate) fn tool(&self, tool: &Arc<Tool>) -> Callable {
+        known(&self.tools, tool, || Callable {
+            image: self.tool_source(tool).map(|source| self.image(source)),
+            grant: Arc::new(self.grant(tool)),
+        })
     }
 
-    /// A hook's script and `when`, loaded: done once, when it is first wanted. None where it has neither.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the script, each time it is asked for.
-    pub(crate) fn hook_image(&self, hook: &Arc<Hook>) -> Option<Result<Image, Unloadable>> {
-        if hook.script.is_none() && hook.when.is_none() {
-            return None;
-        }
-        Some(self.image_of(Arc::as_ptr(hook).addr(), || self.hook_source(hook)))
-    }
-
-    /// The image of an artifact of the registry, which keeps it where it is for as long as this lives.
-    fn image_of(&self, artifact: usize, source: impl FnOnce() -> Option<Source>) -> Result<Image, Unloadable> {
-        let known = || self.by_artifact.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(image) = known().get(&artifact) {
-            return image.clone();
-        }
-        let source = source().ok_or_else(|| Unloadable::Host("there is no script".to_owned()))?;
-        let image = self.image(source);
-        known().insert(artifact, image.clone());
-        image
+    /// What is needed to call a hook.
+    pub(crate) fn hook(&self, hook: &Arc<Hook>) -> Callable {
+        known(&self.hooks, hook, || Callable {
+            image: self.hook_source(hook).map(|source| self.image(source)),
+            grant: Arc::new(self.hook_grant(hook)),
+        })
     }
 
     /// The image of a script.
@@ -212,16 +233,11 @@ impl Loaded {
 
     /// All scripts, those of agents' own tools and hooks too.
     fn sources(&self) -> impl Iterator<Item = Source> {
-        use crate::artifact::agent::Use;
         let agents = self.registry.agents();
-        let own_tools = agents.iter().flat_map(|agent| &agent.tools).filter_map(|one| match one {
-            Use::Inline(tool) => self.tool_source(tool),
-            Use::Reference(_) => None,
-        });
-        let own_hooks = agents.iter().flat_map(|agent| &agent.hooks).filter_map(|one| match one {
-            Use::Inline(hook) => self.hook_source(hook),
-            Use::Reference(_) => None,
-        });
+        let own_tools = agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
+        let own_tools = own_tools.filter_map(|tool| self.tool_source(tool));
+        let own_hooks = agents.iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
+        let own_hooks = own_hooks.filter_map(|hook| self.hook_source(hook));
         let tools = self.registry.tools().iter().filter_map(|tool| self.tool_source(tool));
         tools
             .chain(self.registry.hooks().iter().filter_map(|hook| self.hook_source(hook)))

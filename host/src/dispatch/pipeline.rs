@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use super::chain::{Dispatch, Place, Verdict, told, within};
 use super::content::{self, ToolOutput};
-use super::loaded::Unloadable;
+use super::loaded::{Callable, Unloadable};
 use super::native::NativeTool;
 use super::payload::{self, ToolPost, ToolPre};
 use super::reentry::{Inner, Nested};
@@ -100,8 +100,10 @@ pub struct CallReport {
     pub calls: Vec<HostCall>,
     /// Which of its lines were reached, where scripts tell.
     pub coverage: Option<Coverage>,
-    /// What its hooks decided: `tool.pre`, then `tool.post`.
-    pub dispatches: Vec<Dispatch>,
+    /// What the hooks on `tool.pre` decided, where there are any.
+    pub pre: Option<Dispatch>,
+    /// What the hooks on `tool.post` decided, where there are any and it came to that.
+    pub post: Option<Dispatch>,
     /// What it started in turn.
     pub nested: Vec<Nested>,
 }
@@ -109,15 +111,20 @@ pub struct CallReport {
 impl CallReport {
     /// What the tool, its hooks and what they started used together.
     pub fn total(&self) -> Usage {
-        let hooks = self.dispatches.iter().map(Dispatch::usage);
+        let hooks = self.dispatches().map(Dispatch::usage);
         self.nested.iter().map(Nested::usage).chain(hooks).fold(self.usage, Usage::and)
+    }
+
+    /// What its hooks decided, before it and after.
+    pub fn dispatches(&self) -> impl DoubleEndedIterator<Item = &Dispatch> {
+        self.pre.iter().chain(&self.post)
     }
 }
 
 /// What is called.
 struct Callee {
     tool: Arc<Tool>,
-    grant: Grant,
+    grant: Arc<Grant>,
     body: Body,
 }
 
@@ -133,20 +140,19 @@ pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Grant>) -> R
     let callee = resolve(place, &call.name, caller)?;
     check(&callee.tool, &call.arguments, None)?;
 
-    let name = callee.tool.name.clone();
-    let pre = ToolPre {
-        id: id.clone(),
-        name: name.clone(),
-        arguments: call.arguments.to_string(),
-        args: call.arguments.clone(),
+    let pre = || {
+        payload::of(&ToolPre {
+            id: id.clone(),
+            name: callee.tool.name.clone(),
+            arguments: call.arguments.to_string(),
+            args: call.arguments.clone(),
+        })
     };
-    let pre = place.fire(&Event::ToolPre, payload::of(&pre)).await;
-    let blocked = pre.decision.blocked();
-    let arguments = pre.payload.get("args").cloned().unwrap_or_default();
-    let changed = arguments != call.arguments;
+    let pre = place.fire_if_heard(&Event::ToolPre, pre).await;
+    let blocked = pre.as_ref().and_then(|pre| pre.decision.blocked());
     let mut report = CallReport {
         id,
-        tool: name,
+        tool: callee.tool.name.clone(),
         outcome: Outcome::Completed(ToolOutput::default()),
         content: String::new(),
         result: Json::Null,
@@ -155,29 +161,38 @@ pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Grant>) -> R
         log: Log::default(),
         calls: Vec::new(),
         coverage: None,
-        dispatches: vec![pre],
+        pre,
+        post: None,
         nested: Vec::new(),
     };
     if let Some(reason) = blocked {
         report.block("tool blocked", &reason);
         return Ok(report);
     }
-    if changed {
-        check(&callee.tool, &arguments, report.dispatches.first())?;
-    }
+    let arguments = match report.pre.as_ref().filter(|pre| !changed_by(pre).is_empty()) {
+        Some(pre) => {
+            let arguments = pre.payload.get("args").cloned().unwrap_or_default();
+            check(&callee.tool, &arguments, Some(pre))?;
+            arguments
+        }
+        None => call.arguments,
+    };
 
     let limits = execute(place, &callee, &arguments, &mut report).await;
 
-    let post = ToolPost {
-        call_id: report.id.clone(),
-        name: report.tool.clone(),
-        content: report.content.clone(),
-        is_error: report.is_error,
-        result: report.result.clone(),
+    let post = || {
+        payload::of(&ToolPost {
+            call_id: report.id.clone(),
+            name: report.tool.clone(),
+            content: report.content.clone(),
+            is_error: report.is_error,
+            result: report.result.clone(),
+        })
     };
-    let post = place.fire(&Event::ToolPost, payload::of(&post)).await;
-    report.settle(&post);
-    report.dispatches.push(post);
+    if let Some(post) = place.fire_if_heard(&Event::ToolPost, post).await {
+        report.settle(&post);
+        report.post = Some(post);
+    }
     report.cut(limits.output_bytes);
     Ok(report)
 }
@@ -185,21 +200,22 @@ pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Grant>) -> R
 /// Step 1. The tool, what it may do and what runs.
 fn resolve(place: &Place, name: &str, caller: Option<&Grant>) -> Result<Callee, CallError> {
     let loaded = &place.loaded;
-    let narrowed = |grant: Grant| {
-        let grant = caller.map_or_else(|| grant.clone(), |caller| grant.meet(caller));
+    let narrowed = |grant: Arc<Grant>| {
+        let grant = caller.map_or_else(|| grant.clone(), |caller| Arc::new(grant.meet(caller)));
         match place.run.layers() {
             [] => grant,
-            layers => grant.meet(&Grant::new(layers.to_vec())),
+            layers => Arc::new(grant.meet(&Grant::new(layers.to_vec()))),
         }
     };
     if let Some(added) = place.added.tool(name) {
         loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
-        let grant = narrowed(Grant::clone(&added.grant));
+        let grant = narrowed(added.grant.clone());
         return Ok(Callee { tool: added.tool.clone(), grant, body: Body::Script(added.image.clone()) });
     }
     let tool = loaded.registry.tool(name)?.clone();
     loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
-    let body = match loaded.tool_image(&tool) {
+    let Callable { image, grant } = loaded.tool(&tool);
+    let body = match image {
         Some(Ok(image)) => Body::Script(image),
         Some(Err(Unloadable::Script(failure))) => return Err(CallError::Script(failure)),
         Some(Err(Unloadable::Host(message))) => return Err(CallError::Host(message)),
@@ -208,17 +224,21 @@ fn resolve(place: &Place, name: &str, caller: Option<&Grant>) -> Result<Callee, 
             Body::Native(native.map(|(_, native)| native.clone()).ok_or_else(|| CallError::NoScript(name.to_owned()))?)
         }
     };
-    let grant = narrowed(loaded.grant(&tool));
-    Ok(Callee { tool, grant, body })
+    Ok(Callee { tool, grant: narrowed(grant), body })
 }
 
 /// Step 2, and once more after hooks changed the arguments.
 fn check(tool: &Tool, arguments: &Json, pre: Option<&Dispatch>) -> Result<(), CallError> {
     tool.check_arguments(arguments).map_err(|errors| {
-        let hooks = pre.into_iter().flat_map(|pre| &pre.hooks);
-        let changed_by = hooks.filter(|hook| hook.verdict == Verdict::Modify).map(|hook| hook.name.clone()).collect();
+        let changed_by = pre.map(changed_by).unwrap_or_default();
         CallError::Arguments { tool: tool.name.clone(), errors, changed_by, pre: pre.cloned().map(Box::new) }
     })
+}
+
+/// The hooks that changed a payload.
+fn changed_by(dispatch: &Dispatch) -> Vec<String> {
+    let modified = dispatch.hooks.iter().filter(|hook| hook.verdict == Verdict::Modify);
+    modified.map(|hook| hook.name.clone()).collect()
 }
 
 /// Step 4. Gives back the limits that held.
@@ -227,10 +247,9 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
     within(&mut limits, place.left);
     let ran = match &callee.body {
         Body::Script(image) => {
-            let grant = Arc::new(callee.grant.clone());
-            let inner = Arc::new(Inner::new(place, grant.clone()));
+            let inner = Arc::new(Inner::new(place, callee.grant.clone()));
             let context = Context {
-                grant,
+                grant: callee.grant.clone(),
                 workspace: place.workspace.clone(),
                 session: place.run.session().clone(),
                 reentry: Some(inner.clone()),

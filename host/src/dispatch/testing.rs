@@ -18,7 +18,9 @@ use super::pipeline::{self, Call, CallError, CallReport};
 use super::reentry::Nested;
 use super::run::Run;
 use crate::ambient::Scratch;
+use crate::artifact::agent::{Agent, Use};
 use crate::artifact::cases::{Aspect, Case, Expectation, Given};
+use crate::artifact::diagnostic::Position;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::tool::Tool;
@@ -33,53 +35,81 @@ use crate::capability::random::Random;
 use crate::sandbox::outcome::Outcome;
 use crate::sandbox::state::Session;
 
-/// An artifact with cases.
+/// An artifact that can have cases.
 #[derive(Debug, Clone)]
-pub enum Subject {
-    /// A tool.
+pub struct Subject {
+    name: String,
+    artifact: Artifact,
+    /// The project as this artifact sees it.
+    loaded: Arc<Loaded>,
+}
+
+#[derive(Debug, Clone)]
+enum Artifact {
     Tool(Arc<Tool>),
-    /// A hook.
     Hook(Arc<Hook>),
 }
 
 impl Subject {
-    /// Its name.
+    fn new(artifact: Artifact, agent: Option<&Agent>, loaded: &Arc<Loaded>) -> Self {
+        let own = match &artifact {
+            Artifact::Tool(tool) => &tool.name,
+            Artifact::Hook(hook) => &hook.name,
+        };
+        let name = agent.map_or_else(|| own.clone(), |agent| format!("{}/{own}", agent.name));
+        Self { name, artifact, loaded: loaded.clone() }
+    }
+
+    /// Its name; of one that is an agent's own, `AGENT/NAME`.
     pub fn name(&self) -> &str {
-        match self {
-            Self::Tool(tool) => &tool.name,
-            Self::Hook(hook) => &hook.name,
-        }
+        &self.name
     }
 
     /// `tool` or `hook`.
     pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Tool(_) => "tool",
-            Self::Hook(_) => "hook",
+        match self.artifact {
+            Artifact::Tool(_) => "tool",
+            Artifact::Hook(_) => "hook",
         }
     }
 
     /// Its cases.
     pub fn cases(&self) -> &[Case] {
-        match self {
-            Self::Tool(tool) => &tool.cases,
-            Self::Hook(hook) => &hook.cases,
+        match &self.artifact {
+            Artifact::Tool(tool) => &tool.cases,
+            Artifact::Hook(hook) => &hook.cases,
         }
     }
 
-    /// Its file.
-    pub fn file(&self) -> &str {
-        match self {
-            Self::Tool(tool) => &tool.source.file,
-            Self::Hook(hook) => &hook.source.file,
+    /// Where it is.
+    pub fn position(&self) -> &Position {
+        match &self.artifact {
+            Artifact::Tool(tool) => &tool.source,
+            Artifact::Hook(hook) => &hook.source,
         }
     }
 
     /// Whether it has a script.
     pub fn has_script(&self) -> bool {
-        match self {
-            Self::Tool(tool) => tool.script.is_some(),
-            Self::Hook(hook) => hook.script.is_some(),
+        match &self.artifact {
+            Artifact::Tool(tool) => tool.script.is_some(),
+            Artifact::Hook(hook) => hook.script.is_some(),
+        }
+    }
+
+    /// Loads its script, where it has one.
+    ///
+    /// # Errors
+    ///
+    /// Why that cannot be loaded.
+    pub fn load(&self) -> Result<(), String> {
+        let source = match &self.artifact {
+            Artifact::Tool(tool) => self.loaded.tool_source(tool),
+            Artifact::Hook(hook) => self.loaded.hook_source(hook),
+        };
+        match source.map(|source| self.loaded.image(source)) {
+            Some(Err(unloadable)) => Err(format!("its script cannot be loaded: {}", unloadable.told())),
+            _ => Ok(()),
         }
     }
 }
@@ -104,46 +134,53 @@ pub struct Difference {
     pub found: Json,
 }
 
-/// All artifacts of a project that can have cases, tools first, each in the order of the registry.
-pub fn subjects(loaded: &Loaded) -> Vec<Subject> {
-    let tools = loaded.registry().tools().iter().cloned().map(Subject::Tool);
-    tools.chain(loaded.registry().hooks().iter().cloned().map(Subject::Hook)).collect()
+/// All artifacts of a project that can have cases: tools, hooks, and those that are agents' own, each in the order of
+/// the registry.
+pub fn subjects(loaded: &Arc<Loaded>) -> Vec<Subject> {
+    let registry = loaded.registry();
+    let mut all: Vec<Subject> = Vec::new();
+    all.extend(registry.tools().iter().map(|tool| Subject::new(Artifact::Tool(tool.clone()), None, loaded)));
+    all.extend(registry.hooks().iter().map(|hook| Subject::new(Artifact::Hook(hook.clone()), None, loaded)));
+    for agent in registry.agents() {
+        let tools = agent.tools.iter().filter_map(Use::inline).map(|tool| Artifact::Tool(tool.clone()));
+        let hooks = agent.hooks.iter().filter_map(Use::inline).map(|hook| Artifact::Hook(hook.clone()));
+        let mut own = tools.chain(hooks).peekable();
+        if own.peek().is_some() {
+            let loaded = Arc::new(loaded.of_agent(agent));
+            all.extend(own.map(|artifact| Subject::new(artifact, Some(agent), &loaded)));
+        }
+    }
+    all
 }
 
-/// Runs one case.
+/// Runs one case of an artifact.
 ///
 /// # Errors
 ///
 /// Where its script cannot be loaded, or its world cannot be made: a path that is none, or what the system says.
-pub async fn run(loaded: &Arc<Loaded>, subject: &Subject, case: &Case) -> Result<CaseReport, String> {
+pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
     let started = Instant::now();
-    let image = match subject {
-        Subject::Tool(tool) => loaded.tool_source(tool),
-        Subject::Hook(hook) => loaded.hook_source(hook),
-    }
-    .map(|source| loaded.image(source));
     // Else a case that expects a failure would be content with this one.
-    if let Some(Err(unloadable)) = image {
-        return Err(format!("its script cannot be loaded: {}", unloadable.told()));
-    }
+    subject.load()?;
     let scratch =
         Scratch::new(&case.given.files).map_err(|error| format!("cannot make the files of the case: {error}"))?;
     let workspace = Workspace::open(scratch.path()).map_err(|error| format!("cannot open its workspace: {error}"))?;
     let run = Run::with_session(session(&case.given)?);
-    let only = (!case.given.hooks).then(|| match subject {
+    let only = (!case.given.hooks).then(|| match &subject.artifact {
         // No hook at all: none has an empty name.
-        Subject::Tool(_) => Arc::from(""),
-        Subject::Hook(hook) => Arc::from(hook.name.as_str()),
+        Artifact::Tool(_) => Arc::from(""),
+        Artifact::Hook(hook) => Arc::from(hook.name.as_str()),
     });
-    let place = Place { only, workspace: Arc::new(workspace), ..Place::outermost(loaded.clone(), run.clone()) };
+    let outermost = Place::outermost(subject.loaded.clone(), run.clone());
+    let place = Place { only, workspace: Arc::new(workspace), ..outermost };
     let mut seen = Seen::default();
-    let mut found = match subject {
-        Subject::Tool(tool) => {
+    let mut found = match &subject.artifact {
+        Artifact::Tool(tool) => {
             let call =
                 Call { id: Some("call_test".to_owned()), name: tool.name.clone(), arguments: case.input.clone() };
             of_call(&pipeline::call(&place, call, None).await, &mut seen)
         }
-        Subject::Hook(hook) => {
+        Artifact::Hook(hook) => {
             let event = case.event.clone().unwrap_or_else(|| hook.event.value.clone());
             let dispatch = place.fire(&event, filled(&event, case.input.clone())).await;
             of_dispatch(&dispatch, &hook.name, &mut seen)
@@ -167,7 +204,16 @@ pub async fn run(loaded: &Arc<Loaded>, subject: &Subject, case: &Case) -> Result
         (!fits).then(|| Difference { expected: expected.clone(), found })
     };
     let differences = case.expect.iter().filter_map(difference).collect();
-    Ok(CaseReport { differences, took: started.elapsed(), coverage: seen.coverage })
+    let mut coverage = seen.coverage;
+    // In its own project an agent's artifact has a shorter name.
+    let own = match &subject.artifact {
+        Artifact::Tool(tool) => &tool.name,
+        Artifact::Hook(hook) => &hook.name,
+    };
+    if let Some(reached) = coverage.remove(&(subject.kind(), own.clone())) {
+        coverage.insert((subject.kind(), subject.name.clone()), reached);
+    }
+    Ok(CaseReport { differences, took: started.elapsed(), coverage })
 }
 
 /// The host's side of a case.
@@ -281,12 +327,11 @@ impl Seen {
     }
 
     fn report(&mut self, report: &CallReport) {
-        let (pre, post) = report.dispatches.split_at(report.dispatches.len().min(1));
-        pre.iter().for_each(|dispatch| self.dispatch(dispatch));
+        report.pre.iter().for_each(|dispatch| self.dispatch(dispatch));
         self.log(&report.log);
         self.coverage("tool", &report.tool, report.coverage.as_ref());
         self.nested(&report.nested);
-        post.iter().for_each(|dispatch| self.dispatch(dispatch));
+        report.post.iter().for_each(|dispatch| self.dispatch(dispatch));
     }
 
     fn nested(&mut self, nested: &[Nested]) {
@@ -317,8 +362,7 @@ fn of_call(called: &Result<CallReport, CallError>, seen: &mut Seen) -> Found {
                 Outcome::Fault(message) => Some(message.clone()),
             };
             found.insert(Aspect::Error.word(), json!(error));
-            let reason =
-                report.dispatches.iter().flat_map(|dispatch| &dispatch.hooks).find_map(|hook| hook.reason.clone());
+            let reason = report.dispatches().flat_map(|dispatch| &dispatch.hooks).find_map(|hook| hook.reason.clone());
             found.insert(Aspect::Reason.word(), json!(reason));
         }
         Err(error) => {

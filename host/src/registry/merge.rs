@@ -50,6 +50,11 @@ pub(super) fn into(registry: &mut Registry, base: Level, overrides: Level) {
     registry.tools = merged(base.tools, overrides.tools, diagnostics, replaced);
     registry.hooks = merged(base.hooks, overrides.hooks, diagnostics, replaced);
     registry.agents = merged(base.agents, overrides.agents, diagnostics, replaced);
+    index(registry);
+}
+
+/// Finds tools by name and hooks by event.
+pub(super) fn index(registry: &mut Registry) {
     registry.tools_by_name =
         registry.tools.iter().enumerate().map(|(index, tool)| (tool.name.clone(), index)).collect();
     let mut chains: HashMap<Event, Vec<Arc<Hook>>> = HashMap::new();
@@ -57,7 +62,7 @@ pub(super) fn into(registry: &mut Registry, base: Level, overrides: Level) {
         chains.entry(hook.event.value.clone()).or_default().push(hook.clone());
     }
     // Stable: equal priorities stay in the order of their sources.
-    chains.values_mut().for_each(|chain| chain.sort_by_key(|hook| hook.priority));
+    chains.values_mut().for_each(|chain| chain.sort_by_key(|hook| *hook.priority));
     registry.chains = chains;
 }
 

@@ -20,10 +20,10 @@ pub(crate) fn tell(project: &Project, tool: &str, report: &CallReport, printer: 
     printer.say(&format!("used: {}", used(usage)));
     host_calls(&report.calls, usage, "  ", printer);
     nested(&report.nested, "  ", printer);
-    for one in &report.dispatches {
+    for one in report.dispatches() {
         dispatch(one, "", printer);
     }
-    if report.dispatches.iter().any(|dispatch| dispatch.hooks.iter().any(|hook| hook.verdict.ran())) {
+    if report.dispatches().any(|dispatch| dispatch.hooks.iter().any(|hook| hook.verdict.ran())) {
         printer.say(&format!("together: {}", used(&report.total())));
     }
 }
@@ -93,7 +93,7 @@ fn nested(nested: &[Nested], indent: &str, printer: Printer) {
             Nested::Call(report) => {
                 let (tool, outcome) = (escape::line(&report.tool), report.outcome.name());
                 printer.say(&format!("{indent}called {tool}: {outcome}, {}", used(&report.usage)));
-                for event in &report.dispatches {
+                for event in report.dispatches() {
                     dispatch(event, &format!("{indent}  "), printer);
                 }
             }

@@ -8,11 +8,10 @@ use super::super::printer::Printer;
 
 /// The lines of a call, in the order of its steps.
 pub(crate) fn call(report: &CallReport, printer: Printer) {
-    let (pre, post) = report.dispatches.split_at(report.dispatches.len().min(1));
-    pre.iter().for_each(|one| dispatch(one, printer));
+    report.pre.iter().for_each(|one| dispatch(one, printer));
     log(None, &report.log, printer);
     nested(&report.nested, printer);
-    post.iter().for_each(|one| dispatch(one, printer));
+    report.post.iter().for_each(|one| dispatch(one, printer));
 }
 
 /// The lines and warnings of the hooks of an event.

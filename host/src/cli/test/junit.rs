@@ -21,7 +21,7 @@ pub(super) fn write(path: &Path, results: &Results) -> Result<(), String> {
             Ok(report) => {
                 let text: String = report.differences.iter().map(|one| difference::shown(one, plain)).collect();
                 let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-                status.set_message(format!("at {}", ran.case.position)).set_description(text);
+                status.set_message(format!("at {}", ran.position)).set_description(text);
                 status
             }
             Err(why) => {
@@ -30,7 +30,7 @@ pub(super) fn write(path: &Path, results: &Results) -> Result<(), String> {
                 status
             }
         };
-        let mut case = TestCase::new(ran.case.name.as_str(), status);
+        let mut case = TestCase::new(ran.name.as_str(), status);
         case.set_classname(name.as_str());
         if let Ok(report) = &ran.report {
             case.set_time(report.took);

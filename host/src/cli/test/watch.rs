@@ -1,10 +1,11 @@
 //! `--watch`: the cases again, whenever an artifact has changed.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use harness::dispatch::{Options, Project};
+use harness::dispatch::{Loaded, Options, Project};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::super::args::Test;
@@ -26,8 +27,9 @@ pub(super) fn run(command: &Test, folder: &Path, project: &Project, printer: Pri
 
 /// The same, with changes that are watched already: one that comes while the cases run is not missed.
 fn again(command: &Test, project: &Project, changes: &Changes, printer: Printer) -> Exit {
-    once(command, project, printer);
+    once(command, project, None, printer);
     printer.say("watching for changes");
+    let mut before = project.loaded();
     while changes.wait() {
         match project.reload() {
             // What was in force stays in force, and is not what was just written: there is nothing to run.
@@ -35,11 +37,25 @@ fn again(command: &Test, project: &Project, changes: &Changes, printer: Printer)
                 project::unopened(&error, printer);
             }
             Ok(()) => {
-                once(command, project, printer);
+                let now = project.loaded();
+                once(command, project, changed(&before, &now).as_ref(), printer);
+                before = now;
             }
         }
     }
     Exit::Fault
+}
+
+/// The files that were written anew. None where the change can touch every artifact: another policy, or an artifact that
+/// is gone.
+fn changed(before: &Loaded, now: &Loaded) -> Option<BTreeSet<String>> {
+    let (before, now) = (before.registry().sources(), now.registry().sources());
+    if before.keys().any(|file| !now.contains_key(file)) {
+        return None;
+    }
+    let files: BTreeSet<String> =
+        now.iter().filter(|(file, text)| before.get(*file) != Some(*text)).map(|(file, _)| file.clone()).collect();
+    (!files.is_empty() && !files.iter().any(|file| file.ends_with("/harness.md"))).then_some(files)
 }
 
 /// Waits until a project that could not be opened can be.
