@@ -17,6 +17,7 @@
 //! - `hooks_failing`: hooks that fail
 //! - `hooks_guards`: what hooks may use to decide, and guards as a project would write them
 //! - `hooks_pipeline`: hooks around the call of a tool
+//! - `audit`: the record of what was called and decided
 //! - `testing`: the cases that artifacts carry, and `harness test`
 //! - `pages`: the examples of the format's own pages, as they are
 
@@ -32,6 +33,8 @@
 mod arguments;
 #[path = "cli/artifacts.rs"]
 mod artifacts;
+#[path = "cli/audit.rs"]
+mod audit;
 #[path = "cli/call.rs"]
 mod call;
 #[path = "cli/commands.rs"]

@@ -58,6 +58,7 @@ fn main() {
     let (_d, matching) = project(&[("guard", "tool.pre", 10, evaluated, GUARD)]);
     let (_e, decided) = project(&[("guard", "tool.pre", 10, OURS, GUARD)]);
     let (_f, not_matching) = project(&[("guard", "tool.pre", 10, "when: len(payload[\"name\"]) > 200\n", GUARD)]);
+    let (_h, recorded) = recorded();
     let (_g, not_decided) = project(&[("guard", "tool.pre", 10, OTHERS, GUARD)]);
 
     let floor = floor();
@@ -67,6 +68,7 @@ fn main() {
             ("call of a tool without hooks", &mut || call(&alone)),
             ("call through six hooks and the tool", &mut || call(&six_hooks)),
             ("call past six hooks for another tool", &mut || call(&others)),
+            ("call of a tool without hooks, recorded", &mut || call(&recorded)),
             ("hook: `when` evaluated, then `handle`", &mut || fire(&matching)),
             ("hook: `when` decided, then `handle`", &mut || fire(&decided)),
             ("hook: `when` evaluated, no match", &mut || fire(&not_matching)),
@@ -92,6 +94,15 @@ type HookOf<'a> = (&'a str, &'a str, i32, &'a str, &'a str);
 
 /// A project with the tool and these hooks: name, event, priority, `when` as a line, script.
 fn project(hooks: &[HookOf<'_>]) -> (TempDir, Project) {
+    opened(hooks, false)
+}
+
+/// The tool alone, with a record of its calls.
+fn recorded() -> (TempDir, Project) {
+    opened(&[], true)
+}
+
+fn opened(hooks: &[HookOf<'_>], audit: bool) -> (TempDir, Project) {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "tools/small.md", "", TOOL);
     for (name, event, priority, when, script) in hooks {
@@ -102,7 +113,7 @@ fn project(hooks: &[HookOf<'_>]) -> (TempDir, Project) {
             script,
         );
     }
-    let project = Project::open(folder.path(), Options::default()).unwrap();
+    let project = Project::open(folder.path(), Options { audit, ..Options::default() }).unwrap();
     assert_eq!(project.loaded().load_all().len(), 0);
     (folder, project)
 }

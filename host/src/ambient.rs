@@ -20,6 +20,11 @@ pub(crate) fn fill_random(mut buffer: &mut [u8]) {
     }
 }
 
+/// The user that the process runs as, by number.
+pub(crate) fn user() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
 /// A variable of the host's environment, if it is set to text.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
@@ -44,6 +49,14 @@ pub(crate) fn read_text(path: &std::path::Path) -> std::io::Result<String> {
         return Err(Error::new(ErrorKind::FileTooLarge, format!("larger than {MAX_TEXT_BYTES} bytes")));
     }
     String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "not UTF-8 text"))
+}
+
+/// A file of the project's own, to be read. Errors: what the system says, not a regular file.
+pub(crate) fn open_file(path: &std::path::Path) -> std::io::Result<std::fs::File> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    std::fs::File::open(path)
 }
 
 /// The names in a folder of the project's own configuration, sorted. Errors: what the system says, over

@@ -2,6 +2,7 @@
 
 mod agents;
 mod args;
+mod audit;
 mod call;
 mod completions;
 mod doctor;
@@ -55,6 +56,7 @@ fn run(arguments: Arguments, printer: &Printer) -> Exit {
         Command::Schema(command) => schema::run(&command, printer),
         Command::Tools(command) => tools::run(&command, &project, printer),
         Command::Validate(command) => validate::run(&command, &project, printer),
+        Command::Audit(command) => audit::run(&command, &project, printer),
         Command::Doctor(command) => doctor::run(&command, &project, printer),
         Command::Init(command) => init::run(&command, printer),
         Command::Completions(command) => completions::run(&command, printer),

@@ -38,6 +38,7 @@ mod loaded;
 pub mod native;
 pub mod payload;
 pub mod pipeline;
+mod recorder;
 mod reentry;
 mod run;
 pub mod testing;
@@ -56,6 +57,7 @@ pub use reentry::Nested;
 pub use run::Run;
 
 use self::chain::Place;
+use self::recorder::Recorder;
 use crate::ambient;
 use crate::artifact::event::Event;
 use crate::artifact::policy::ProjectPolicy;
@@ -77,12 +79,14 @@ pub struct Options {
     pub natives: Vec<(String, Arc<dyn NativeTool>)>,
     /// Whether scripts tell which of their lines they reach. They are slower then.
     pub coverage: bool,
+    /// Whether calls and decisions are recorded in `.harness/audit/`, unless the policy says `sandbox.audit: false`.
+    pub audit: bool,
 }
 
 impl Default for Options {
-    /// The project's own folder, and 16 calls at one time.
+    /// The project's own folder, 16 calls at one time, and a record.
     fn default() -> Self {
-        Self { workspace: None, concurrency: 16, natives: Vec::new(), coverage: false }
+        Self { workspace: None, concurrency: 16, natives: Vec::new(), coverage: false, audit: true }
     }
 }
 
@@ -210,7 +214,9 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         }
     };
     let (natives, coverage) = (options.natives.clone(), options.coverage);
-    let loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
+    let recorder = (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root)));
+    let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
+    loaded.recorder = recorder;
     Ok(match kept {
         Some(before) => loaded.with_images_of(before),
         None => loaded,

@@ -13,6 +13,7 @@
 
 pub mod ambient;
 pub mod artifact;
+pub mod audit;
 pub mod capability;
 pub mod dispatch;
 pub mod policy;

@@ -63,6 +63,8 @@ pub struct ProjectPolicy {
     pub tools: ToolsPolicy,
     /// `sandbox.hooks`.
     pub hooks: HookFailure,
+    /// `sandbox.audit`: whether calls and decisions are recorded. True where the file says nothing.
+    pub audit: bool,
     /// `sandbox.secrets`, in the order of the file.
     pub secrets: Vec<Secret>,
     /// `meta`.
@@ -99,6 +101,7 @@ impl ProjectPolicy {
             sources: Vec::new(),
             tools: ToolsPolicy::default(),
             hooks: HookFailure::default(),
+            audit: true,
             secrets: Vec::new(),
             meta: MetaPolicy::default(),
             delegation: DelegationPolicy::default(),
@@ -155,6 +158,9 @@ impl ProjectPolicy {
 
     fn sandbox(&mut self, decoder: &mut Decoder, file: &str, project: &mut Layer, mut fields: Fields<'_>) {
         layer::rules(decoder, &mut fields, project);
+        if let Some(field) = fields.take("audit") {
+            self.audit = decoder.boolean(&field).unwrap_or(true);
+        }
         if let Some(field) = fields.take("secrets") {
             self.secrets = secrets::decode(decoder, &field).unwrap_or_default();
         }

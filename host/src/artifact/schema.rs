@@ -245,7 +245,12 @@ fn harness_keys() -> Keys {
         closed(vec![("on_error", answer.clone()), ("strict", json!({"type": "boolean"})), ("named", names(answer))]);
     let secret = closed(vec![("env", json!({"type": "string"})), ("hosts", hosts())]);
     let mut sandbox = layer_rules();
-    sandbox.extend([("secrets", names(secret)), ("hooks", hooks), ("sources", names(layer_schema()))]);
+    sandbox.extend([
+        ("audit", json!({"type": "boolean", "default": true})),
+        ("secrets", names(secret)),
+        ("hooks", hooks),
+        ("sources", names(layer_schema())),
+    ]);
     let tools_policy = closed(vec![
         ("mode", json!({"enum": ["allowlist", "denylist"]})),
         ("allow", list(json!({"type": "string", "minLength": 1}))),

@@ -53,6 +53,9 @@ pub(crate) enum Command {
     Schema(Schema),
     /// Parse and compile everything, and tell all that is wrong.
     Validate(Validate),
+    /// Look at the record of what was called and decided.
+    #[command(subcommand)]
+    Audit(Audit),
     /// Say what this machine offers to the sandbox, and what would be refused on it.
     Doctor(Doctor),
     /// Write a small working project.
@@ -171,6 +174,25 @@ pub(crate) struct Validate {
     pub(crate) strict: bool,
 
     /// Print what was found as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Audit {
+    /// Check that no line of the record was cut out, changed or moved.
+    Verify(Listing),
+    /// Print the last lines of the record.
+    Show(Show),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// How many.
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    pub(crate) last: usize,
+
+    /// Print the lines as they are: JSON, one a line.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -52,7 +52,7 @@ impl Results {
 }
 
 pub(crate) fn run(command: &Test, root: &Option<PathBuf>, printer: &Printer) -> Exit {
-    let options = Options { concurrency: 1, coverage: true, ..Options::default() };
+    let options = Options { concurrency: 1, coverage: true, audit: false, ..Options::default() };
     let folder = project::root(root.as_deref());
     let project = match Project::open(&folder, options) {
         Ok(project) => project,

@@ -170,6 +170,8 @@ pub(crate) struct Place {
     pub(crate) left: Option<Allowance>,
     /// Only these hooks are called, where there are such.
     pub(crate) only: Option<Arc<str>>,
+    /// The script that this is for, such as `tool deploy`; none for the program itself.
+    pub(crate) caller: Option<Arc<str>>,
 }
 
 /// A hook of this dispatch.
@@ -183,12 +185,23 @@ impl Place {
     /// A place that nothing waits for.
     pub(crate) fn outermost(loaded: Arc<Loaded>, run: Arc<Run>) -> Self {
         let (added, workspace) = (run.added(), loaded.workspace.clone());
-        Self { loaded, run, added, workspace, depth: 0, calls: 0, left: None, only: None }
+        Self { loaded, run, added, workspace, depth: 0, calls: 0, left: None, only: None, caller: None }
     }
 
-    /// Dispatches an event to its hooks.
+    /// Dispatches an event to its hooks, and records what they decided.
     pub(crate) async fn fire(&self, event: &Event, payload: Json) -> Dispatch {
-        self.through(self.chain(event), event, payload).await
+        let chain = self.chain(event);
+        let Some(recorder) = self.loaded.recorder.as_ref().filter(|_| !chain.is_empty()) else {
+            return self.through(chain, event, payload).await;
+        };
+        let dispatch = match recorder.ready() {
+            Ok(()) => self.through(chain, event, payload).await,
+            Err(why) => return unrecorded(event, payload, why),
+        };
+        match recorder.event(self, &dispatch) {
+            Ok(()) => dispatch,
+            Err(why) => unrecorded(event, dispatch.payload, why),
+        }
     }
 
     /// The same where there are hooks; without them nobody would see the payload, and it is not made.
@@ -272,7 +285,7 @@ impl Place {
         };
         let mut limits = self.loaded.measured(grant.limits());
         within(&mut limits, left);
-        let inner = Arc::new(Inner::new(self, grant.clone()));
+        let inner = Arc::new(Inner::new(self, format!("hook {}", hook.name), grant.clone()));
         let context = Context {
             grant,
             workspace: self.workspace.clone(),
@@ -393,6 +406,12 @@ impl Place {
             run.warnings.push(format!("the hook failed: {why}"));
         }
     }
+}
+
+/// What cannot be recorded does not pass.
+fn unrecorded(event: &Event, payload: Json, why: String) -> Dispatch {
+    let decision = Decision::Block { hook: "the record".to_owned(), reason: why };
+    Dispatch { event: event.clone(), hooks: Vec::new(), decision, payload }
 }
 
 /// A script's error in one line.

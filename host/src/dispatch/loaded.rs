@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::chain::told;
 use super::native::NativeTool;
+use super::recorder::Recorder;
 use crate::artifact::agent::{Agent, Use};
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
@@ -28,6 +29,8 @@ pub struct Loaded {
     pub(crate) natives: Vec<(String, Arc<dyn NativeTool>)>,
     /// Whether scripts tell which of their lines they reach.
     pub(crate) coverage: bool,
+    /// Where calls and decisions are recorded, where they are.
+    pub(crate) recorder: Option<Arc<Recorder>>,
     images: Images,
     tools: Known<Tool>,
     hooks: Known<Hook>,
@@ -96,6 +99,7 @@ impl Loaded {
             sandbox,
             natives,
             coverage,
+            recorder: None,
             images: Images::default(),
             tools: Known::default(),
             hooks: Known::default(),

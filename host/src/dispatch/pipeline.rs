@@ -20,6 +20,7 @@ use super::reentry::{Inner, Nested};
 use crate::artifact::arguments::ArgumentError;
 use crate::artifact::event::Event;
 use crate::artifact::tool::Tool;
+use crate::audit;
 use crate::capability::coverage::Coverage;
 use crate::capability::log::Log;
 use crate::policy::grant::Grant;
@@ -84,6 +85,8 @@ pub struct CallReport {
     pub id: String,
     /// The tool.
     pub tool: String,
+    /// What it was granted.
+    pub grant: Arc<Grant>,
     /// How it ended. Of one that completed, what its caller gets, after the hooks.
     pub outcome: Outcome<ToolOutput>,
     /// The text that a model gets, of an error too.
@@ -134,8 +137,20 @@ enum Body {
     Native(Arc<dyn NativeTool>),
 }
 
-/// Makes a call. `caller` is the grant of the script that makes it, where one does: no call gets more than that.
+/// Makes a call, and records it. `caller` is the grant of the script that makes it, where one does: no call gets more
+/// than that.
 pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Grant>) -> Result<CallReport, CallError> {
+    let Some(recorder) = &place.loaded.recorder else { return steps(place, call, caller).await };
+    recorder.ready().map_err(CallError::Host)?;
+    let (name, arguments) = (call.name.clone(), audit::digest(&call.arguments.to_string()));
+    let called = steps(place, call, caller).await;
+    // What a call gave is not handed out where nobody could see later that it was made.
+    recorder.call(place, &name, arguments, &called).map_err(CallError::Host)?;
+    called
+}
+
+/// The six steps.
+async fn steps(place: &Place, call: Call, caller: Option<&Grant>) -> Result<CallReport, CallError> {
     let id = call.id.unwrap_or_else(|| place.run.next_id());
     let callee = resolve(place, &call.name, caller)?;
     check(&callee.tool, &call.arguments, None)?;
@@ -153,6 +168,7 @@ pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Grant>) -> R
     let mut report = CallReport {
         id,
         tool: callee.tool.name.clone(),
+        grant: callee.grant.clone(),
         outcome: Outcome::Completed(ToolOutput::default()),
         content: String::new(),
         result: Json::Null,
@@ -247,7 +263,7 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
     within(&mut limits, place.left);
     let ran = match &callee.body {
         Body::Script(image) => {
-            let inner = Arc::new(Inner::new(place, callee.grant.clone()));
+            let inner = Arc::new(Inner::new(place, format!("tool {}", callee.tool.name), callee.grant.clone()));
             let context = Context {
                 grant: callee.grant.clone(),
                 workspace: place.workspace.clone(),

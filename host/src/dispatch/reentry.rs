@@ -54,8 +54,9 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// For a script that is called at a place, with its grant.
-    pub(crate) fn new(place: &Place, grant: Arc<Grant>) -> Self {
-        let deeper = Place { depth: place.depth.saturating_add(1), ..place.clone() };
+    pub(crate) fn new(place: &Place, script: String, grant: Arc<Grant>) -> Self {
+        let depth = place.depth.saturating_add(1);
+        let deeper = Place { depth, caller: Some(script.into()), ..place.clone() };
         Self { place: deeper, grant, calls: place.calls, nested: Mutex::default() }
     }
 

@@ -66,7 +66,7 @@ pub(super) fn mended(command: &Test, folder: &Path, printer: Printer) -> Exit {
     };
     printer.say("watching for changes");
     while changes.wait() {
-        let options = Options { concurrency: 1, coverage: true, ..Options::default() };
+        let options = Options { concurrency: 1, coverage: true, audit: false, ..Options::default() };
         match Project::open(folder, options) {
             Ok(project) => {
                 return again(command, &project, &changes, printer);

@@ -33,6 +33,11 @@ const CLOSED_AT_TOP: &str = "agents";
 /// and hooks make it run programs.
 const READ_ONLY: [&str; 2] = [".harness", ".git"];
 
+/// Closed to reading too, wherever it is: the record of what other calls did.
+const RECORD: [&str; 2] = [".harness", "audit"];
+/// Its name in a refusal.
+const RECORD_FOLDER: &str = ".harness/audit";
+
 /// Sensitive names, as patterns with one `*` at the most, at their beginning or end.
 pub const SENSITIVE: [&str; 16] = [
     ".env*",
@@ -59,6 +64,9 @@ pub fn rule_against(path: &WorkspacePath, access: Access) -> Option<Rule> {
     let top = names.first().map(String::as_str);
     if top == Some(CLOSED_AT_TOP) {
         return Some(Rule::Folder(CLOSED_AT_TOP));
+    }
+    if names.windows(RECORD.len()).any(|pair| pair.iter().zip(RECORD).all(|(name, part)| name == part)) {
+        return Some(Rule::Folder(RECORD_FOLDER));
     }
     if access == Access::Write
         && let Some(folder) = READ_ONLY.into_iter().find(|folder| names.iter().any(|name| name == folder))

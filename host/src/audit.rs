@@ -1,0 +1,29 @@
+//! The record of what was called and what was decided: JSON Lines in `.harness/audit/`, each with the hash of the one
+//! before, so that a line that was cut out, changed or moved is found.
+//!
+//! - `chain`: a line, its hash, and whether it follows another
+//! - `log`: appending, by any number of processes
+//! - `verify`: reading it all back
+//!
+//! ```text
+//! .harness/audit/head           the number and hash of the last line, and where it ends
+//! .harness/audit/000001.jsonl   the lines from the first on
+//! .harness/audit/000002.jsonl   the next, after a file has grown over 16 MiB
+//! ```
+//!
+//! Who can write the folder can forge a whole new record; no script can. To have what such a person cannot change,
+//! keep the hash that `harness audit verify` prints somewhere else.
+
+mod chain;
+mod log;
+mod verify;
+
+pub(crate) use chain::digest;
+pub use log::Log;
+pub use verify::{Broken, Summary, lines, verify};
+
+/// The folder, below the one that holds `.harness/`.
+pub const FOLDER: &str = ".harness/audit";
+
+#[cfg(test)]
+mod tests;

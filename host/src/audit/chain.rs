@@ -1,0 +1,116 @@
+//! One line: an entry with its number, the hash of the line before, and its own.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::{Map, Value as Json};
+use sha2::{Digest, Sha256};
+
+/// What ends a line: its hash is that of all before this.
+const HASH: &str = ",\"hash\":\"";
+/// Hexadecimal digits of a hash.
+const DIGITS: usize = 64;
+
+/// Where the chain is: the number of the last line, from 1, and its hash. Before the first line both are zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) number: u64,
+    pub(super) hash: String,
+}
+
+impl Link {
+    /// Before the first line.
+    pub(super) fn start() -> Self {
+        Self { number: 0, hash: "0".repeat(DIGITS) }
+    }
+
+    /// The line of the next entry, without its end, and where the chain is then.
+    pub(super) fn line(&self, entry: Map<String, Json>) -> (String, Self) {
+        let number = self.number.saturating_add(1);
+        let mut fields = Map::new();
+        fields.insert("seq".to_owned(), number.into());
+        fields.insert("prev".to_owned(), self.hash.as_str().into());
+        fields.extend(entry);
+        let mut line = Json::Object(fields).to_string();
+        // The brace at its end comes after the hash.
+        line.pop();
+        let hash = hash_of(&line);
+        line.push_str(HASH);
+        line.push_str(&hash);
+        line.push_str("\"}");
+        (line, Self { number, hash })
+    }
+
+    /// Where the chain is after a line that was read, which has to follow this.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the line.
+    pub(super) fn follow(&self, line: &str) -> Result<Self, String> {
+        let (said, hash) = line.rsplit_once(HASH).ok_or("it has no hash")?;
+        let hash = hash.strip_suffix("\"}").filter(|hash| hash.len() == DIGITS).ok_or("it has no hash")?;
+        if hash_of(said) != hash {
+            return Err("its text is not what its hash was made of".to_owned());
+        }
+        let fields: Json = serde_json::from_str(line).map_err(|_| "it is no JSON")?;
+        let number = fields.get("seq").and_then(Json::as_u64).ok_or("it has no number")?;
+        if fields.get("prev").and_then(Json::as_str) != Some(&self.hash) || number != self.number.saturating_add(1) {
+            return Err(format!("it is line {number} and does not follow line {}", self.number));
+        }
+        Ok(Self { number, hash: hash.to_owned() })
+    }
+}
+
+fn hash_of(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes()))
+}
+
+/// The digest of a text, as the record has them: `sha256:` and hexadecimal digits.
+pub(crate) fn digest(text: &str) -> String {
+    format!("sha256:{}", hash_of(text))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digit = |n: u8| HEX.get(usize::from(n)).copied().unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// What `head` says: where the chain is, in which file, and how long that is up to there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) link: Link,
+    pub(super) file: u32,
+    pub(super) length: u64,
+}
+
+impl Head {
+    pub(super) fn start() -> Self {
+        Self { link: Link::start(), file: 1, length: 0 }
+    }
+}
+
+/// Always as long, so that it is written over in one go.
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { link: Link { number, hash }, file, length } = self;
+        writeln!(f, "{number:020} {hash} {file:06} {length:020}")
+    }
+}
+
+impl FromStr for Head {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut words = text.split_ascii_whitespace();
+        let mut word = || words.next().ok_or(());
+        let number = word()?.parse().map_err(|_| ())?;
+        let hash = word()?.to_owned();
+        let head = Self {
+            link: Link { number, hash },
+            file: word()?.parse().map_err(|_| ())?,
+            length: word()?.parse().map_err(|_| ())?,
+        };
+        if head.to_string() == text { Ok(head) } else { Err(()) }
+    }
+}

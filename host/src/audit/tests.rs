@@ -1,0 +1,144 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Map, json};
+use tempfile::TempDir;
+
+use super::*;
+
+fn entry(n: usize) -> Map<String, serde_json::Value> {
+    json!({"call": format!("tool {n}"), "text": "a \"line\"\n"}).as_object().cloned().unwrap()
+}
+
+/// A record of so many lines, in files of some three.
+fn record(lines: usize) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let audit = folder.path().join("audit");
+    let log = Log::with_files_of(&audit, 600).unwrap();
+    (0..lines).for_each(|n| log.append(entry(n)).unwrap());
+    (folder, audit)
+}
+
+fn files(audit: &std::path::Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(audit).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.retain(|file| file.extension().is_some());
+    files
+}
+
+#[test]
+fn what_is_appended_is_read_back() {
+    let (_folder, audit) = record(10);
+    let summary = verify(&audit).unwrap();
+    assert_eq!(summary.lines, 10);
+    assert_eq!(summary.files as usize, files(&audit).len());
+    assert!(summary.files > 1);
+    let lines = lines(&audit).unwrap();
+    assert_eq!(lines.len(), 10);
+    let last: serde_json::Value = serde_json::from_str(lines.last().unwrap()).unwrap();
+    assert_eq!((&last["seq"], &last["call"], &last["hash"]), (&json!(10), &json!("tool 9"), &json!(summary.hash)));
+    assert_eq!(verify(&audit.join("none")).map(|summary| summary.lines), Ok(0));
+}
+
+#[test]
+fn it_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_folder, audit) = record(1);
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&audit), mode(&audit.join("head")), mode(&audit.join("000001.jsonl"))), (0o700, 0o600, 0o600));
+}
+
+#[test]
+fn links_are_not_followed() {
+    let (folder, audit) = record(1);
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::write(&elsewhere, "").unwrap();
+    let file = audit.join("000001.jsonl");
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+    assert!(Log::open(&audit).unwrap().append(entry(1)).is_err());
+    assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "");
+    let linked = folder.path().join("linked");
+    std::os::unix::fs::symlink(&audit, &linked).unwrap();
+    assert!(Log::open(&linked).is_err());
+}
+
+#[test]
+fn many_append_at_one_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let audit = folder.path().join("audit");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            // As processes do: each has the record open for itself.
+            let log = Arc::new(Log::with_files_of(&audit, 5000).unwrap());
+            for _ in 0..2 {
+                let log = log.clone();
+                scope.spawn(move || (0..50).for_each(|n| log.append(entry(n)).unwrap()));
+            }
+        }
+    });
+    assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(400));
+}
+
+#[test]
+fn a_process_that_was_ended_half_way_leaves_a_record_that_goes_on() {
+    let (_folder, audit) = record(2);
+    let head = std::fs::read(audit.join("head")).unwrap();
+    let log = Log::with_files_of(&audit, 60_000).unwrap();
+    // The line is there and `head` is not yet.
+    log.append(entry(2)).unwrap();
+    std::fs::write(audit.join("head"), head).unwrap();
+    assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(3));
+    log.append(entry(3)).unwrap();
+    // Half a line.
+    let file = audit.join("000001.jsonl");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{whole}{{\"seq\":5,")).unwrap();
+    assert_eq!(verify(&audit).unwrap_err().why, "it is cut short");
+    log.append(entry(4)).unwrap();
+    assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(5));
+    // A line that nobody appended.
+    let whole = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{whole}{{}}\n")).unwrap();
+    let error = log.append(entry(5)).unwrap_err();
+    assert_eq!(error.to_string(), "`000001.jsonl` is not as long as it was");
+}
+
+proptest! {
+    /// Whatever is done to it but adding nothing: a byte changed, lines cut out, swapped or given twice, a file gone.
+    #[test]
+    fn what_was_changed_is_found(lines in 2..12_usize, what in 0..6_usize, a in any::<usize>(), b in any::<usize>()) {
+        let (_folder, audit) = record(lines);
+        let files = files(&audit);
+        let file = &files[a % files.len()];
+        let text = std::fs::read_to_string(file).unwrap();
+        let mut rows: Vec<String> = text.lines().map(str::to_owned).collect();
+        let (from, to) = (b % rows.len(), a % rows.len());
+        match what {
+            0 => {
+                let at = b % text.len();
+                let mut bytes = text.clone().into_bytes();
+                bytes[at] = if bytes[at] == b'x' { b'y' } else { b'x' };
+                std::fs::write(file, bytes).unwrap();
+            }
+            1 => {
+                rows.remove(from);
+                std::fs::write(file, rows.iter().map(|row| format!("{row}\n")).collect::<String>()).unwrap();
+            }
+            2 if from != to => {
+                rows.swap(from, to);
+                std::fs::write(file, rows.iter().map(|row| format!("{row}\n")).collect::<String>()).unwrap();
+            }
+            3 => {
+                rows.insert(to, rows[from].clone());
+                std::fs::write(file, rows.iter().map(|row| format!("{row}\n")).collect::<String>()).unwrap();
+            }
+            4 => std::fs::remove_file(file).unwrap(),
+            _ => std::fs::remove_file(audit.join("head")).unwrap(),
+        }
+        if what != 2 || from != to {
+            prop_assert!(verify(&audit).is_err());
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Reading a record back, and finding what is not as it was written.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+
+use super::chain::Link;
+use super::log::{head_of, name};
+use crate::ambient;
+
+/// A record that is whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Its lines.
+    pub lines: u64,
+    /// Its files.
+    pub files: u32,
+    /// The hash of its last line, which stands for all of it.
+    pub hash: String,
+}
+
+/// What is wrong with a record, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}{}: {why}", .line.map(|line| format!(":{line}")).unwrap_or_default())]
+pub struct Broken {
+    /// The file, by its name in the folder.
+    pub file: String,
+    /// The line in it, from 1.
+    pub line: Option<u64>,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// Reads the whole record in a folder.
+///
+/// # Errors
+///
+/// The first thing that is wrong. A line after the one that `head` names is not: a process may have been ended between
+/// the two.
+pub fn verify(folder: &Path) -> Result<Summary, Broken> {
+    let (mut link, mut last) = (Link::start(), None);
+    let head = head(folder)?;
+    let mut seen = head.is_none() || head.as_ref() == Some(&link);
+    let files = each(folder, |file, number, line| {
+        link = link.follow(line).map_err(|why| Broken { file: file.to_owned(), line: Some(number), why })?;
+        seen |= head.as_ref() == Some(&link);
+        last = Some((file.to_owned(), number));
+        Ok(())
+    })?;
+    match head {
+        Some(head) if !seen => Err(Broken {
+            file: last.map_or_else(|| name(1), |(file, _)| file),
+            line: None,
+            why: format!("it ends at line {} of the record, and there were {}", link.number, head.number),
+        }),
+        None if link.number > 0 => Err(Broken { file: "head".to_owned(), line: None, why: "it is gone".to_owned() }),
+        _ => Ok(Summary { lines: link.number, files, hash: link.hash }),
+    }
+}
+
+/// All lines of the record in a folder, from the first on, not looked into.
+///
+/// # Errors
+///
+/// Where a file cannot be read.
+pub fn lines(folder: &Path) -> Result<Vec<String>, Broken> {
+    let mut all = Vec::new();
+    each(folder, |_, _, line| {
+        all.push(line.to_owned());
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+fn head(folder: &Path) -> Result<Option<Link>, Broken> {
+    let broken = |why: String| Broken { file: "head".to_owned(), line: None, why };
+    match ambient::read_text(&folder.join("head")) {
+        Ok(text) if text.is_empty() => Ok(Some(Link::start())),
+        Ok(text) => head_of(&text).map(Some).ok_or_else(|| broken("it is not what was written".to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(broken(error.to_string())),
+    }
+}
+
+/// Goes through the lines; gives back how many files there are.
+fn each(folder: &Path, mut line: impl FnMut(&str, u64, &str) -> Result<(), Broken>) -> Result<u32, Broken> {
+    for number in 1..=u32::MAX {
+        let file = name(number);
+        let broken = |line, why: String| Broken { file: file.clone(), line, why };
+        let opened = match ambient::open_file(&folder.join(&file)) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(number.saturating_sub(1)),
+            Err(error) => return Err(broken(None, error.to_string())),
+        };
+        let mut reader = BufReader::new(opened);
+        for at in 1.. {
+            let mut text = String::new();
+            match reader.read_line(&mut text) {
+                Ok(0) => break,
+                Ok(_) => match text.strip_suffix('\n') {
+                    Some(text) => line(&file, at, text)?,
+                    None => return Err(broken(Some(at), "it is cut short".to_owned())),
+                },
+                Err(error) => return Err(broken(Some(at), error.to_string())),
+            }
+        }
+    }
+    Ok(u32::MAX)
+}

@@ -1,0 +1,180 @@
+//! The record of what was called and decided, through the binary.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use insta::assert_snapshot;
+use serde_json::{Value as Json, json};
+
+use crate::project::{FINE, Project};
+
+const READ: &str = "def run(args):\n    return fs.read(args['path'])\n";
+
+/// The lines of the record.
+fn record(project: &Project) -> Vec<Json> {
+    let ran = project.run(&["audit", "show", "--json"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn reading() -> Project {
+    Project::new()
+        .tool("read", "parameters:\n  path: { type: string, required: true }\n", READ)
+        .with_handle(
+            "guard",
+            "tool.pre",
+            "when: payload['name'] == 'read'\n",
+            "return block('no') if payload['args']['path'] == 'b' else allow()",
+        )
+        .file("a", "text")
+}
+
+#[test]
+fn each_call_is_a_line() {
+    let project = reading();
+    for (path, code) in [("a", 0), ("b", 3), ("/etc/passwd", 3), ("none", 1)] {
+        let ran = project.run(&["call", "read", &format!("path={path}")]);
+        assert_eq!(ran.code, code, "{ran}");
+    }
+    let lines = record(&project);
+    let told: Vec<Json> = lines
+        .iter()
+        .map(|line| {
+            json!([
+                line["seq"],
+                line["kind"],
+                line["tool"],
+                line["outcome"],
+                line["why"],
+                line["hooks"][0]["verdict"],
+                line["refusals"]
+            ])
+        })
+        .collect();
+    let refused =
+        json!([{"call": "fs.read", "subject": "/etc/passwd", "why": "`/etc/passwd` is outside the workspace"}]);
+    let blocked = "blocked by hook \"guard\": no";
+    assert_eq!(
+        told,
+        [
+            json!([1, "call", "read", "completed", null, "allow", null]),
+            json!([2, "call", "read", "denied", blocked, "block", null]),
+            json!([3, "call", "read", "denied", "`/etc/passwd` is outside the workspace", "allow", refused]),
+            json!([4, "call", "read", "failed", null, "allow", null]),
+        ]
+    );
+    // Of arguments only the digest: the same for the same.
+    project.run(&["call", "read", "path=a"]);
+    let again = record(&project);
+    assert_eq!(again[4]["arguments"], lines[0]["arguments"]);
+    assert_ne!(again[4]["arguments"], lines[1]["arguments"]);
+    assert_eq!((&again[4]["digest"], &again[4]["grant"]), (&lines[0]["digest"], &lines[0]["grant"]));
+    assert!(!lines[3].to_string().contains("none"), "{}", lines[3]);
+    let usage = &lines[0]["usage"];
+    assert!(usage["fuel"].as_u64().unwrap() > 0 && usage["host_calls"] == 1 && usage["bytes_out"] == 4, "{usage}");
+}
+
+#[test]
+fn what_a_script_starts_is_recorded_with_who_started_it() {
+    let project = Project::new()
+        .file(".harness/harness.md", "---\nmeta: { enabled: true }\n---\n")
+        .tool("inner", "", "def run(args):\n    emit('custom.done', {})\n    return 1\n")
+        .tool("outer", "", "def run(args):\n    return meta.call_tool('inner', {})\n")
+        .with_handle("sees", "custom.done", "", "return allow()");
+    let ran = project.run(&["call", "outer"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let told: Vec<Json> = record(&project)
+        .iter()
+        .map(|line| json!([line["kind"], line["caller"], line["tool"], line["event"], line["outcome"]]))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            json!(["event", "tool inner", null, "custom.done", "completed"]),
+            json!(["call", "tool outer", "inner", null, "completed"]),
+            json!(["call", "program", "outer", null, "completed"]),
+        ]
+    );
+}
+
+#[test]
+fn a_person_reads_it_and_checks_it() {
+    let project = reading();
+    project.run(&["call", "read", "path=b"]);
+    let ran = project.run(&["fire", "tool.pre", "--payload", r#"{"name": "read", "args": {"path": "a"}}"#]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let ran = project.run(&["audit", "show"]);
+    let shown: Vec<String> =
+        ran.out.lines().map(|line| line.split_once("Z  ").map_or(line, |(_, rest)| rest).to_owned()).collect();
+    let shown: Vec<&str> = shown.iter().map(|line| line.split(", fuel").next().unwrap()).collect();
+    assert_eq!(
+        shown,
+        [
+            "call read: denied, blocked by hook \"guard\": no",
+            "    tool.pre hook guard: block, no",
+            "event tool.pre: completed",
+            "    tool.pre hook guard: allow",
+        ]
+    );
+    let ran = project.run(&["audit", "show", "--last", "1"]);
+    assert_eq!(ran.out.lines().count(), 2, "{ran}");
+    let ran = project.run(&["audit", "verify"]);
+    assert!(ran.code == 0 && ran.out.starts_with("whole: 2 lines, the last has the hash "), "{ran}");
+
+    let file = project.root().join(".harness/audit/000001.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replacen("\"denied\"", "\"completed\"", 1)).unwrap();
+    let ran = project.run(&["audit", "verify"]);
+    assert_snapshot!(ran.to_string(), @"
+    exit 1
+    --- stdout
+    --- stderr
+    error: the record is not as it was written: .harness/audit/000001.jsonl:1: its text is not what its hash was made of
+
+    hint: what comes before that place is as it was written
+    ");
+    let ran = project.run(&["audit", "verify", "--json"]);
+    assert_eq!((ran.code, &ran.json()["whole"], &ran.json()["line"]), (1, &json!(false), &json!(1)));
+    // The last line cut off.
+    std::fs::write(&file, text.lines().take(1).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    project.run(&["audit", "verify"]).says(1, "it ends at line 1 of the record, and there were 2");
+}
+
+#[test]
+fn no_script_reads_or_writes_it() {
+    let project = reading();
+    project.run(&["call", "read", "path=a"]).says(0, "");
+    for path in [".harness/audit/head", ".harness/audit/000001.jsonl", ".HARNESS/Audit/head"] {
+        project.run(&["call", "read", &format!("path={path}")]).says(3, "the folder `.harness/audit/` is protected");
+    }
+    // What is beside it can be read.
+    project.run(&["call", "read", "path=.harness/tools/read.md"]).says(0, "");
+}
+
+#[test]
+fn what_cannot_be_recorded_does_not_happen() {
+    let project = Project::with_script("def run(args):\n    fs.write('done', 'x')\n    return 1\n");
+    // In its place is something else.
+    let project = project.file(".harness/audit", "");
+    let ran = project.run(&["call", "it"]);
+    ran.says(5, "nothing can be recorded in `.harness/audit`");
+    ran.says(5, "write `sandbox: { audit: false }` in `.harness/harness.md`");
+    assert!(!project.root().join("done").exists());
+    let project = project.file(".harness/harness.md", "---\nsandbox: { audit: false }\n---\n");
+    let ran = project.run(&["call", "it"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "1\n"), "{ran}");
+}
+
+#[test]
+fn it_is_off_where_the_policy_says_so_and_for_cases() {
+    let project = Project::with_script(FINE).file(".harness/harness.md", "---\nsandbox: { audit: false }\n---\n");
+    assert_eq!(project.run(&["call", "it"]).code, 0);
+    assert!(!project.root().join(".harness/audit").exists());
+    let project = Project::with_script(FINE);
+    for command in ["test", "validate", "tools", "inspect"] {
+        assert_eq!(project.run(&[command]).code, 0);
+    }
+    assert!(!project.root().join(".harness/audit").exists());
+    assert_eq!(project.run(&["call", "it"]).code, 0);
+    let mode = std::fs::metadata(project.root().join(".harness/audit")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
