@@ -1,12 +1,13 @@
 //! The interface `exec`: child processes.
 //!
 //! A command is checked, decided by the grant, looked up outside of the workspace, and run in a process group of its
-//! own, which is killed whole when the child ends, when its time is up and when the call ends. A child that leaves its
-//! group (`setsid`) outlives this; to hold it is up to what confines children in the kernel.
+//! own, which is killed whole when the child ends, when its time is up and when the call ends. Around it stands a
+//! [`wall`] of the kernel's. A child that leaves its group (`setsid`) outlives this.
 
 mod capture;
 mod child;
 mod search;
+mod wall;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use crate::policy::refusal::Refusal;
 use capture::{Capture, Flood};
 use child::{Running, Start};
 use search::SearchPath;
+use wall::Wall;
 
 /// Time for a child whose command does not say: what people wait for a tool.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(30_000);
@@ -164,6 +166,11 @@ pub async fn run(grant: &Grant, place: Place<'_>, deadline_left: Duration, comma
         env,
         dir: place.dir,
         stdin: command.stdin.is_some(),
+        wall: if grant.exec_unconfined() {
+            None
+        } else {
+            Some(Wall::new(grant.exec_network()).map_err(|why| Error::Start(format!("it cannot be confined: {why}")))?)
+        },
     };
     let started = Instant::now();
     // The texts of these errors hold a number and its meaning, and no path.
@@ -333,3 +340,5 @@ impl From<fs::Error> for Error {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wall_tests;

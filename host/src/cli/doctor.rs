@@ -55,7 +55,7 @@ pub(crate) fn run(command: &Doctor, root: &Option<PathBuf>, printer: &Printer) -
     if let Some(policy) = registry.policy() {
         let exec = policy.project.exec.as_ref().is_some_and(|exec| !exec.allow.is_empty());
         let what = match exec {
-            true => "granted to the project's own tools; children are held by the policy's rules, not by the kernel",
+            true => "granted to the project's own tools",
             false => "not granted: nothing runs",
         };
         findings.push(Finding { name: "commands", good: true, what: what.to_owned() });
@@ -76,8 +76,8 @@ pub(crate) fn run(command: &Doctor, root: &Option<PathBuf>, printer: &Printer) -
 /// Whether the kernel could hold children to a grant.
 fn wall() -> Finding {
     let what = match ambient::landlock_version() {
-        Some(version) => format!("Landlock {version} is there; commands do not use it yet"),
-        None => "no Landlock".to_owned(),
+        Some(version) => format!("seccomp holds commands; Landlock {version} is there, and they do not use it yet"),
+        None => "seccomp holds commands; no Landlock, so their files are not held".to_owned(),
     };
     Finding { name: "second wall", good: false, what }
 }

@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
+use super::wall::Wall;
+
 /// What a child is started with; all of it is decided already.
 #[derive(Debug)]
 pub(super) struct Start<'a> {
@@ -26,14 +28,15 @@ pub(super) struct Start<'a> {
     pub(super) dir: &'a Dir,
     /// Whether there is something for standard input.
     pub(super) stdin: bool,
+    /// What the kernel holds it to; nothing where the policy says that it is not confined.
+    pub(super) wall: Option<Wall>,
 }
 
 /// Prepares a child. This is the one place where a child is made what it is: whatever confines it belongs here.
 ///
 /// What it has: exactly the given variables, three pipes (or an empty standard input), and a process group of its own.
 /// The folder is reached through its open handle, so that a link put in its place after the check changes nothing. All
-/// files that the host opens are closed on exec. Dying with the host when the host is killed (`PR_SET_PDEATHSIG`) would
-/// have to be asked for between fork and exec, which takes unsafe code.
+/// files that the host opens are closed on exec. Around it is its [`Wall`].
 fn prepare(start: &Start<'_>) -> Command {
     let mut command = Command::new(&start.program);
     command
@@ -47,6 +50,13 @@ fn prepare(start: &Start<'_>) -> Command {
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
+    if let Some(wall) = start.wall.clone() {
+        // SAFETY: between fork and exec it makes system calls only: it allocates nothing and takes no lock.
+        #[expect(unsafe_code, reason = "the one way to have something done between fork and exec")]
+        unsafe {
+            command.pre_exec(move || wall.raise());
+        }
+    }
     command
 }
 

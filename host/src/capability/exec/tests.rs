@@ -20,6 +20,10 @@ fn grant(allow: &[&str], env: &[&str]) -> Grant {
         network: false,
         unconfined: false,
     };
+    granted(exec)
+}
+
+pub(super) fn granted(exec: ExecRules) -> Grant {
     let layer = Layer {
         origin: Origin { file: ".harness/harness.md".to_owned(), scope: Scope::Project },
         fs: None,
@@ -32,7 +36,7 @@ fn grant(allow: &[&str], env: &[&str]) -> Grant {
     Grant::new(vec![layer])
 }
 
-fn command(program: &str, args: &[&str]) -> Command {
+pub(super) fn command(program: &str, args: &[&str]) -> Command {
     Command {
         program: program.to_owned(),
         args: args.iter().map(|&arg| arg.to_owned()).collect(),
@@ -43,7 +47,7 @@ fn command(program: &str, args: &[&str]) -> Command {
     }
 }
 
-fn sh(script: &str) -> Command {
+pub(super) fn sh(script: &str) -> Command {
     command("sh", &["-c", script])
 }
 
@@ -77,7 +81,7 @@ impl Workspace {
     }
 }
 
-async fn ran(grant: &Grant, command: Command) -> Result<Output, Error> {
+pub(super) async fn ran(grant: &Grant, command: Command) -> Result<Output, Error> {
     // The time it took is no fact to compare.
     Workspace::new().run_in(grant, LONG, command).await.map(|output| Output { duration_ms: 0, ..output })
 }
