@@ -634,6 +634,12 @@ fn a_guard_without_cases_is_warned_of() {
     assert_eq!(guard(&format!("tests:\n{}", case("block")), blocks), warned("no case that it lets pass"));
     assert_eq!(guard(&format!("tests:\n{}", case("allow")), blocks), warned("no case that it blocks"));
     assert_eq!(guard(&format!("tests:\n{}{}", case("allow"), case("block")), blocks), "");
+    // One that is written out in an agent's file as well.
+    let own = "---\nhooks:\n  - handler: stops\n    event: tool.pre\n    script: |\n      def handle(event, payload):\n          return block('no')\n---\nYou.\n";
+    Project::new()
+        .file(".harness/agents/a.md", own)
+        .run(&["validate", "--strict"])
+        .says(2, "warning: hook \"stops\" has neither a case that it blocks nor one that it lets pass");
     // One that only looks on need not.
     assert_eq!(guard("", "log(event)\nreturn allow()"), "");
 }

@@ -137,7 +137,6 @@ fn as_json(report: &CallReport) -> Json {
         Outcome::Completed(output) => (output.result.clone(), json!(output.content), json!(output.truncated)),
         _ => (Json::Null, Json::Null, json!(false)),
     };
-    let usage = &report.usage;
     let log: Vec<Json> =
         report.log.lines.iter().map(|line| json!({"level": line.level.name(), "message": line.message})).collect();
     let mut object = json!({
@@ -146,14 +145,7 @@ fn as_json(report: &CallReport) -> Json {
         "content": content,
         "truncated": truncated,
         "is_error": report.is_error,
-        "usage": {
-            "fuel": usage.fuel,
-            "wall_us": u64::try_from(usage.wall.as_micros()).unwrap_or(u64::MAX),
-            "peak_memory": usage.peak_memory,
-            "host_calls": usage.host_calls,
-            "bytes_in": usage.bytes_in,
-            "bytes_out": usage.bytes_out,
-        },
+        "usage": report.usage.as_json(),
         "log": log,
     });
     let hooks = report.dispatches().flat_map(|dispatch| dispatch.hooks.iter().map(|hook| (&dispatch.event, hook)));

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use harness::artifact::agent::Use;
 use harness::artifact::diagnostic::{Diagnostic, Position, Severity};
 use harness::artifact::yaml::Value;
 use harness::artifact::{escape, lint};
@@ -34,7 +35,8 @@ pub(crate) fn run(command: &Validate, root: &Option<PathBuf>, printer: &Printer)
             }
         }
     }
-    for hook in registry.hooks() {
+    let own = registry.agents().iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
+    for hook in registry.hooks().iter().chain(own) {
         found.extend(lint::payload_keys(hook));
         if command.strict {
             found.extend(lint::untested(hook));

@@ -15,7 +15,7 @@ use crate::ambient;
 use crate::audit::{self, Log};
 use crate::policy::grant::Grant;
 use crate::policy::layer::Scope;
-use crate::sandbox::outcome::{HostCall, Outcome, Usage};
+use crate::sandbox::outcome::{HostCall, Outcome};
 
 /// Refusals of one call that are told one by one; the others are counted.
 const MAX_REFUSALS: usize = 100;
@@ -101,7 +101,7 @@ impl Recorder {
                     // What a script said may hold anything.
                     Outcome::Completed(_) | Outcome::Failed(_) => {}
                 }
-                entry.insert("usage".to_owned(), usage(&report.usage));
+                entry.insert("usage".to_owned(), report.usage.as_json());
                 entry.insert("hooks".to_owned(), report.dispatches().flat_map(hooks).collect());
                 refusals(&mut entry, &report.calls);
             }
@@ -130,7 +130,7 @@ impl Recorder {
         entry.insert("event".to_owned(), dispatch.event.to_string().into());
         let outcome = if dispatch.decision.blocked().is_some() { "denied" } else { "completed" };
         entry.insert("outcome".to_owned(), outcome.into());
-        entry.insert("usage".to_owned(), usage(&dispatch.usage()));
+        entry.insert("usage".to_owned(), dispatch.usage().as_json());
         entry.insert("hooks".to_owned(), hooks(dispatch).collect());
         let calls: Vec<HostCall> = dispatch.hooks.iter().flat_map(|hook| hook.calls.iter().cloned()).collect();
         refusals(&mut entry, &calls);
@@ -176,17 +176,6 @@ fn begun(kind: &str, place: &Place) -> Map<String, Json> {
     entry.insert("process".to_owned(), std::process::id().into());
     entry.insert("caller".to_owned(), place.caller.as_deref().unwrap_or("program").into());
     entry
-}
-
-fn usage(usage: &Usage) -> Json {
-    json!({
-        "fuel": usage.fuel,
-        "wall_us": u64::try_from(usage.wall.as_micros()).unwrap_or(u64::MAX),
-        "peak_memory": usage.peak_memory,
-        "host_calls": usage.host_calls,
-        "bytes_in": usage.bytes_in,
-        "bytes_out": usage.bytes_out,
-    })
 }
 
 /// Those that were called.

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde_json::{Value as Json, json};
 use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::price::Import;
@@ -213,6 +214,18 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// The form of it in JSON, wall time in microseconds.
+    pub fn as_json(&self) -> Json {
+        json!({
+            "fuel": self.fuel,
+            "wall_us": u64::try_from(self.wall.as_micros()).unwrap_or(u64::MAX),
+            "peak_memory": self.peak_memory,
+            "host_calls": self.host_calls,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+        })
+    }
+
     /// What two calls used together. The peak is the larger one: each has its own memory.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

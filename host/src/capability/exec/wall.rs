@@ -3,9 +3,11 @@
 //! - It gains no privileges from what it runs (`no_new_privs`), and so do its children.
 //! - Without `exec.network` it makes no socket of any kind, of this machine's own (`AF_UNIX`) neither.
 //! - It does not trace or read other processes, mount, load modules, enter or make namespaces, or type on a terminal.
-//! - It dies with the thread that started it, and leaves no core files.
+//! - It leaves no core files.
 //!
-//! A filter on system calls sees numbers and not what pointers lead to: files are not held by it.
+//! A filter on system calls sees numbers and not what pointers lead to: files are not held by it. Nor does a child end
+//! with a host that is killed: the kernel would end it with the *thread* that started it, and a runtime's threads come
+//! and go.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -107,7 +109,6 @@ impl Wall {
     ///
     /// Where the kernel does not do it: the process must not go on then.
     pub(super) fn raise(&self) -> io::Result<()> {
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         rustix::process::setrlimit(rustix::process::Resource::Core, none)?;
         // Sets `no_new_privs` too.
