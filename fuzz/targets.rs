@@ -51,13 +51,14 @@ pub fn artifact(bytes: &[u8]) {
     pointing(bundle.is_some(), &wrong, text);
 }
 
-/// The text of `harness.md`: what it grants, a plugin gets no more of.
+/// The text of `harness.md`: a plugin gets no more than the project's own keys grant.
 pub fn policy(bytes: &[u8]) {
     let text = &*String::from_utf8_lossy(bytes);
     let (policy, wrong) = ProjectPolicy::parse("harness.md", text);
     pointing(policy.is_some(), &wrong, text);
     let Some(policy) = policy else { return };
-    let (project, plugin) = (policy.grant_for("tools/x", None), policy.grant_for("plugins/acme/tools/x", None));
+    let project = Grant::new(vec![policy.project.clone()]);
+    let plugin = policy.grant_for("plugins/acme/tools/x", None);
     assert!(plugin.limits().fuel <= project.limits().fuel);
     for path in ["a", "docs/a", ".env", ".harness/harness.md", "src/main.rs"] {
         let Ok(path) = WorkspacePath::parse(path, "/w") else { continue };
@@ -156,8 +157,7 @@ pub fn arguments(bytes: &[u8]) {
     }
 }
 
-/// A `when`, an event and a payload, a line each: what is decided here does not depend on what the expression does not
-/// name, and is the same each time.
+/// A `when`, an event and a payload, a line each: what is decided here is the same each time.
 pub fn when(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.splitn(3, '\n');

@@ -11,8 +11,8 @@
 //! .harness/audit/000002.jsonl   the next, after a file has grown over 16 MiB
 //! ```
 //!
-//! Who can write the folder can forge a whole new record; no script can. To have what such a person cannot change,
-//! keep the hash that `harness audit verify` prints somewhere else.
+//! Who can write the folder can forge a whole new record. No built-in of a script can; a command that a policy grants
+//! to scripts may. To have what such a one cannot change, keep the hash that `harness audit verify` prints elsewhere.
 
 mod chain;
 mod log;

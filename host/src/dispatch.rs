@@ -68,6 +68,9 @@ use crate::policy::path::{PathPattern, WorkspacePath};
 use crate::registry::Registry;
 use crate::sandbox::engine::{Sandbox, Settings};
 
+/// The folder of a project's own artifacts.
+const HOME: &str = ".harness";
+
 /// How to open a project.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -191,14 +194,17 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
     let workspace =
         Workspace::open(folder).map_err(|source| OpenError::Workspace { path: folder.to_owned(), source })?;
     // Nor may a script work in the middle of them.
-    let artifacts = registry.roots().iter().cloned().chain(ambient::real_path(&root.join(".harness")));
+    let artifacts = registry.roots().iter().cloned().chain(ambient::real_path(&root.join(HOME)));
     if artifacts.into_iter().any(|artifacts| Path::new(workspace.absolute()).starts_with(artifacts)) {
         let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is inside the project's artifacts");
         return Err(OpenError::Workspace { path: folder.to_owned(), source });
     }
     // What scripts may write must not become an artifact. Where a folder is, and not how it was written, counts.
-    for root in registry.roots() {
+    let home = ambient::real_path(&root.join(HOME)).into_iter();
+    for root in registry.roots().iter().cloned().chain(home) {
         let below = root.to_str().and_then(|root| WorkspacePath::parse(root, workspace.absolute()).ok());
+        // One that is called so is protected by its name, and may be read.
+        let below = below.filter(|path| path.parts().iter().all(|part| part != HOME));
         if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
             fs.protect.extend(PathPattern::parse(&PathPattern::text_for(&path)));
         }

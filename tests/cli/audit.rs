@@ -129,8 +129,6 @@ fn a_person_reads_it_and_checks_it() {
     --- stdout
     --- stderr
     error: the record is not as it was written: .harness/audit/000001.jsonl:1: its text is not what its hash was made of
-
-    hint: what comes before that place is as it was written
     ");
     let ran = project.run(&["audit", "verify", "--json"]);
     assert_eq!((ran.code, &ran.json()["whole"], &ran.json()["line"]), (1, &json!(false), &json!(1)));
@@ -162,6 +160,60 @@ fn what_cannot_be_recorded_does_not_happen() {
     let project = project.file(".harness/harness.md", "---\nsandbox: { audit: false }\n---\n");
     let ran = project.run(&["call", "it"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "1\n"), "{ran}");
+}
+
+/// Nor where it can be opened, and is not what was written.
+#[test]
+fn nothing_is_done_on_a_record_that_was_cut() {
+    let project = Project::with_script("def run(args):\n    fs.append('done', 'x')\n    return 1\n");
+    for _ in 0..2 {
+        assert_eq!(project.run(&["call", "it"]).code, 0);
+    }
+    let file = project.root().join(".harness/audit/000001.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.lines().take(1).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    project.run(&["call", "it"]).says(5, "`000001.jsonl` is not as long as it was");
+    assert_eq!(std::fs::read_to_string(project.root().join("done")).unwrap(), "xx");
+    // Moved away, it is begun anew.
+    std::fs::rename(project.root().join(".harness/audit"), project.root().join("old")).unwrap();
+    assert_eq!(project.run(&["call", "it"]).code, 0);
+    assert_eq!(record(&project).len(), 1);
+}
+
+#[test]
+fn what_hooks_are_refused_is_recorded_with_the_call() {
+    let project = Project::with_script(FINE)
+        .file(".env", "SECRET=1")
+        .file(".harness/harness.md", "---\nsandbox: { hooks: { on_error: allow } }\n---\n")
+        .with_handle("curious", "tool.pre", "", "fs.read('.env')");
+    assert_eq!(project.run(&["call", "it"]).code, 0);
+    let refusals = record(&project)[0]["refusals"].clone();
+    assert_eq!((&refusals[0]["call"], &refusals[0]["subject"]), (&json!("fs.read"), &json!(".env")));
+}
+
+/// The folder of artifacts may be a link: where it leads is closed to scripts as well, under its own name.
+#[test]
+fn a_linked_folder_of_artifacts_is_closed_too() {
+    let project = Project::new()
+        .tool("read", "parameters:\n  path: { type: string, required: true }\n", READ)
+        .tool(
+            "write",
+            "parameters:\n  path: { type: string, required: true }\n",
+            "def run(args):\n    fs.write(args['path'], 'x')\n",
+        )
+        .file("config/a", "text");
+    std::fs::rename(project.root().join(".harness"), project.root().join("config/harness")).unwrap();
+    std::os::unix::fs::symlink("config/harness", project.root().join(".harness")).unwrap();
+    project.run(&["call", "read", "path=config/a"]).says(0, "");
+    for (tool, path) in [
+        ("read", "config/harness/audit/head"),
+        ("write", "config/harness/harness.md"),
+        ("write", ".harness/harness.md"),
+    ] {
+        let ran = project.run(&["call", tool, &format!("path={path}")]);
+        assert_eq!(ran.code, 3, "{tool} {path}: {ran}");
+    }
+    assert_eq!(project.run(&["call", "write", "path=config/b"]).code, 0);
 }
 
 #[test]

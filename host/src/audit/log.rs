@@ -1,32 +1,43 @@
 //! Appending to the record.
 
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read as _, Result, Seek as _, SeekFrom, Write as _};
+use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdirat, open, openat};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, lstat, mkdirat, open, openat};
+use rustix::io::Errno;
 use serde_json::{Map, Value as Json};
 
 use super::chain::{Head, Link};
 
 /// A file of this many bytes is followed by another.
 const ROTATE: u64 = 16 << 20;
-/// The longest that a record's head can be.
-const MAX_HEAD: u64 = 256;
-/// The longest line that is taken for one: more than any entry has.
+/// The file that says where the record ends, and the lock of all of it.
+pub(super) const HEAD: &str = "head";
+/// The longest that this can be, in bytes.
+const MAX_HEAD: usize = 256;
+/// The longest line, in bytes.
 const MAX_LINE: u64 = 1 << 20;
 
 /// A record that is open for appending. Threads and processes may append at one time: each line follows the one that is
 /// last then.
 #[derive(Debug)]
 pub struct Log {
+    folder: PathBuf,
+    rotate: u64,
+    /// One thread at a time.
+    files: Mutex<Files>,
+}
+
+/// The open files of a record.
+#[derive(Debug)]
+struct Files {
     folder: OwnedFd,
     head: File,
-    current: Mutex<Option<(u32, File)>>,
-    rotate: u64,
+    lines: Option<(u32, File)>,
 }
 
 impl Log {
@@ -40,92 +51,145 @@ impl Log {
     }
 
     pub(super) fn with_files_of(folder: &Path, rotate: u64) -> Result<Self> {
+        Ok(Self { folder: folder.to_owned(), rotate, files: Mutex::new(Files::open(folder)?) })
+    }
+
+    /// Whether a line could be appended now, but for room on the disk.
+    ///
+    /// # Errors
+    ///
+    /// As for [`append`](Self::append).
+    pub fn check(&self) -> Result<()> {
+        self.alone(|files, rotate| files.end(rotate).map(|_| ()))
+    }
+
+    /// Appends an entry, as one line of at most 1 MiB.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, that the entry is too long, or that the record was changed by somebody else; nothing is
+    /// appended then.
+    pub fn append(&self, entry: Map<String, Json>) -> Result<()> {
+        self.alone(|files, rotate| files.append(rotate, entry))
+    }
+
+    /// Does something that no other thread or process does at the same time.
+    fn alone<T>(&self, work: impl FnOnce(&mut Files, u64) -> Result<T>) -> Result<T> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        flock(&files.head, FlockOperation::LockExclusive)?;
+        // The folder may have been moved away, to begin a new record.
+        if !files.are_those_of(&self.folder) {
+            *files = Files::open(&self.folder)?;
+            flock(&files.head, FlockOperation::LockExclusive)?;
+        }
+        let done = work(&mut files, self.rotate);
+        flock(&files.head, FlockOperation::Unlock)?;
+        done
+    }
+}
+
+impl Files {
+    fn open(folder: &Path) -> Result<Self> {
         let name = folder.file_name().ok_or(ErrorKind::InvalidInput)?;
         let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = open(parent, flags, Mode::empty())?;
-        let made = match mkdirat(&parent, name, Mode::RWXU) {
-            Ok(()) => true,
-            Err(rustix::io::Errno::EXIST) => false,
+        match mkdirat(&parent, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
-        };
+        }
         let folder = openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
-        if made {
-            // What happened on one machine is not for a repository.
-            file(&folder, ".gitignore", OFlags::WRONLY)?.write_all(b"*\n")?;
+        // One that came with somebody's project may have been open to all.
+        fchmod(&folder, Mode::RWXU)?;
+        let head = file(&folder, HEAD)?;
+        // What happened on one machine is not for a repository.
+        let ignored = file(&folder, ".gitignore")?;
+        if ignored.metadata()?.len() == 0 {
+            ignored.write_all_at(b"*\n", 0)?;
         }
-        let head = file(&folder, "head", OFlags::RDWR)?;
-        Ok(Self { folder, head, current: Mutex::new(None), rotate })
+        Ok(Self { folder, head, lines: None })
     }
 
-    /// Appends an entry, as one line.
-    ///
-    /// # Errors
-    ///
-    /// What the system says, or that the record was changed by somebody else; nothing is appended then.
-    pub fn append(&self, entry: Map<String, Json>) -> Result<()> {
-        // One thread at a time; and one process.
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        flock(&self.head, FlockOperation::LockExclusive)?;
-        let appended = self.append_alone(&mut current, entry);
-        flock(&self.head, FlockOperation::Unlock)?;
-        appended
+    /// Whether these are the files that are there now.
+    fn are_those_of(&self, folder: &Path) -> bool {
+        let there = lstat(folder.join(HEAD)).map(|there| (there.st_dev, there.st_ino));
+        let open = fstat(&self.head).map(|open| (open.st_dev, open.st_ino));
+        matches!((there, open), (Ok(there), Ok(open)) if there == open)
     }
 
-    fn append_alone(&self, current: &mut Option<(u32, File)>, entry: Map<String, Json>) -> Result<()> {
-        let mut head = self.read_head()?;
-        if head.length >= self.rotate {
-            head = Head { file: head.file.saturating_add(1), length: 0, ..head };
-        }
-        let lines = match current {
-            Some((number, lines)) if *number == head.file => lines,
-            _ => &mut current.insert((head.file, file(&self.folder, &name(head.file), OFlags::RDWR)?)).1,
-        };
-        let length = lines.metadata()?.len();
-        if length != head.length {
-            head = recovered(lines, head, length)?;
-        }
+    fn append(&mut self, rotate: u64, entry: Map<String, Json>) -> Result<()> {
+        let (head, lines) = self.end(rotate)?;
         let (mut line, link) = head.link.line(entry);
         line.push('\n');
+        if line.len() as u64 > MAX_LINE {
+            return Err(Error::new(ErrorKind::InvalidInput, "an entry is over 1 MiB"));
+        }
         lines.write_all_at(line.as_bytes(), head.length)?;
         let length = head.length.saturating_add(line.len() as u64);
         self.head.write_all_at(Head { link, length, ..head }.to_string().as_bytes(), 0)
     }
 
+    /// Where the next line goes.
+    fn end(&mut self, rotate: u64) -> Result<(Head, &File)> {
+        let mut head = self.read_head()?;
+        if head.length >= rotate {
+            head = Head { file: head.file.saturating_add(1), length: 0, ..head };
+        }
+        let open = match self.lines.take().filter(|(number, _)| *number == head.file) {
+            Some(open) => open,
+            None => (head.file, file(&self.folder, &name(head.file))?),
+        };
+        let (_, lines) = self.lines.insert(open);
+        let length = lines.metadata()?.len();
+        if length != head.length {
+            head = recovered(lines, head, length)?;
+        }
+        Ok((head, lines))
+    }
+
     fn read_head(&self) -> Result<Head> {
-        let mut text = [0_u8; MAX_HEAD as usize];
+        let mut text = [0_u8; MAX_HEAD];
         let length = self.head.read_at(&mut text, 0)?;
         let text = text.get(..length).unwrap_or_default();
         if text.is_empty() {
             return Ok(Head::start());
         }
         let head = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        head.ok_or_else(|| Error::new(ErrorKind::InvalidData, "`head` is not what was written"))
+        head.ok_or_else(|| Error::new(ErrorKind::InvalidData, format!("`{HEAD}` is not what was written")))
     }
 }
 
 /// A process may have been ended between a line and `head`: a whole line that follows counts, and half a line was never
 /// one.
-fn recovered(lines: &mut File, head: Head, length: u64) -> Result<Head> {
+fn recovered(lines: &File, head: Head, length: u64) -> Result<Head> {
     let broken = || Error::new(ErrorKind::InvalidData, format!("`{}` is not as long as it was", name(head.file)));
-    if length < head.length || length.saturating_sub(head.length) > MAX_LINE {
-        return Err(broken());
-    }
-    let mut rest = String::new();
-    lines.seek(SeekFrom::Start(head.length))?;
-    lines.take(MAX_LINE).read_to_string(&mut rest)?;
-    match rest.split_once('\n') {
-        Some((line, "")) => {
+    let more = length.checked_sub(head.length).filter(|more| *more <= MAX_LINE).ok_or_else(broken)?;
+    let mut rest = vec![0; usize::try_from(more).unwrap_or_default()];
+    lines.read_exact_at(&mut rest, head.length)?;
+    match rest.iter().position(|byte| *byte == b'\n') {
+        None => {
+            lines.set_len(head.length)?;
+            Ok(head)
+        }
+        Some(end) if end.saturating_add(1) == rest.len() => {
+            let line = rest.get(..end).and_then(|line| std::str::from_utf8(line).ok()).ok_or_else(broken)?;
             let link = head.link.follow(line).map_err(|_| broken())?;
             Ok(Head { link, length, ..head })
         }
         Some(_) => Err(broken()),
-        None => {
-            lines.set_len(head.length)?;
-            lines.flush()?;
-            Ok(head)
-        }
     }
+}
+
+/// Keeps a record as it is while it is read.
+pub(super) fn locked<T>(folder: &Path, read: impl FnOnce() -> T) -> T {
+    let lock = open(folder.join(HEAD), OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty());
+    let held = lock.as_ref().is_ok_and(|lock| flock(lock, FlockOperation::LockShared).is_ok());
+    let done = read();
+    if let (true, Ok(lock)) = (held, &lock) {
+        // Closing it would do too.
+        let _ = flock(lock, FlockOperation::Unlock);
+    }
+    done
 }
 
 /// The name of a file of lines.
@@ -133,12 +197,14 @@ pub(super) fn name(file: u32) -> String {
     format!("{file:06}.jsonl")
 }
 
-fn file(folder: &OwnedFd, name: &str, flags: OFlags) -> Result<File> {
-    let flags = flags | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = File::from(openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?);
+fn file(folder: &OwnedFd, name: &str) -> Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = File::from(openat(folder, name, flags, mode)?);
     if !file.metadata()?.is_file() {
         return Err(Error::new(ErrorKind::InvalidInput, format!("`{name}` is not a regular file")));
     }
+    fchmod(&file, mode)?;
     Ok(file)
 }
 

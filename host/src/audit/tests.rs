@@ -98,17 +98,56 @@ fn a_process_that_was_ended_half_way_leaves_a_record_that_goes_on() {
     assert_eq!(verify(&audit).unwrap_err().why, "it is cut short");
     log.append(entry(4)).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(5));
+    // Half a line that ends within a character.
+    let mut whole = std::fs::read(&file).unwrap();
+    whole.extend_from_slice(b"{\"seq\":6,\"tool\":\"\xc3");
+    std::fs::write(&file, whole).unwrap();
+    log.check().unwrap();
+    assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(5));
     // A line that nobody appended.
     let whole = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{whole}{{}}\n")).unwrap();
     let error = log.append(entry(5)).unwrap_err();
     assert_eq!(error.to_string(), "`000001.jsonl` is not as long as it was");
+    assert!(log.check().is_err() && verify(&audit).is_err());
+}
+
+/// One line may come after the end that `head` tells, and no more: that would be an end from before.
+#[test]
+fn an_end_from_before_is_found() {
+    let (_folder, audit) = record(2);
+    let head = std::fs::read(audit.join("head")).unwrap();
+    let log = Log::with_files_of(&audit, 60_000).unwrap();
+    (2..4).for_each(|n| log.append(entry(n)).unwrap());
+    std::fs::write(audit.join("head"), head).unwrap();
+    assert_eq!(verify(&audit).unwrap_err().why, "`head` ends the record at line 2, and there are more");
+    assert!(log.append(entry(4)).is_err());
+}
+
+#[test]
+fn a_record_that_was_moved_away_is_begun_anew() {
+    let (folder, audit) = record(3);
+    let log = Log::open(&audit).unwrap();
+    std::fs::rename(&audit, folder.path().join("old")).unwrap();
+    log.append(entry(0)).unwrap();
+    assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
+    assert_eq!(verify(&folder.path().join("old")).map(|summary| summary.lines), Ok(3));
+}
+
+#[test]
+fn an_entry_that_is_too_long_is_refused_and_the_next_is_not() {
+    let (_folder, audit) = record(1);
+    let log = Log::open(&audit).unwrap();
+    let long = json!({"text": "x".repeat(2 << 20)}).as_object().cloned().unwrap();
+    assert_eq!(log.append(long).unwrap_err().to_string(), "an entry is over 1 MiB");
+    log.append(entry(1)).unwrap();
+    assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(2));
 }
 
 proptest! {
     /// Whatever is done to it but adding nothing: a byte changed, lines cut out, swapped or given twice, a file gone.
     #[test]
-    fn what_was_changed_is_found(lines in 2..12_usize, what in 0..6_usize, a in any::<usize>(), b in any::<usize>()) {
+    fn what_was_changed_is_found(lines in 2..12_usize, what in 0..7_usize, a in any::<usize>(), b in any::<usize>()) {
         let (_folder, audit) = record(lines);
         let files = files(&audit);
         let file = &files[a % files.len()];
@@ -135,7 +174,8 @@ proptest! {
                 std::fs::write(file, rows.iter().map(|row| format!("{row}\n")).collect::<String>()).unwrap();
             }
             4 => std::fs::remove_file(file).unwrap(),
-            _ => std::fs::remove_file(audit.join("head")).unwrap(),
+            5 => std::fs::remove_file(audit.join("head")).unwrap(),
+            _ => std::fs::write(audit.join("head"), "").unwrap(),
         }
         if what != 2 || from != to {
             prop_assert!(verify(&audit).is_err());

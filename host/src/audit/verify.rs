@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use super::chain::Link;
-use super::log::{head_of, name};
+use super::log::{HEAD, head_of, locked, name};
 use crate::ambient;
 
 /// A record that is whole.
@@ -34,27 +34,32 @@ pub struct Broken {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong. A line after the one that `head` names is not: a process may have been ended between
+/// The first thing that is wrong. One line after the one that `head` names is not: a process may have been ended between
 /// the two.
 pub fn verify(folder: &Path) -> Result<Summary, Broken> {
-    let (mut link, mut last) = (Link::start(), None);
+    locked(folder, || verify_alone(folder))
+}
+
+fn verify_alone(folder: &Path) -> Result<Summary, Broken> {
     let head = head(folder)?;
-    let mut seen = head.is_none() || head.as_ref() == Some(&link);
+    let (mut link, mut place) = (Link::start(), (name(1), None));
+    let mut seen = head == link;
     let files = each(folder, |file, number, line| {
-        link = link.follow(line).map_err(|why| Broken { file: file.to_owned(), line: Some(number), why })?;
-        seen |= head.as_ref() == Some(&link);
-        last = Some((file.to_owned(), number));
+        let broken = |why| Broken { file: file.to_owned(), line: Some(number), why };
+        link = link.follow(line).map_err(broken)?;
+        seen |= head == link;
+        if link.number > head.number.saturating_add(1) {
+            return Err(broken(format!("`{HEAD}` ends the record at line {}, and there are more", head.number)));
+        }
+        place = (file.to_owned(), Some(number));
         Ok(())
     })?;
-    match head {
-        Some(head) if !seen => Err(Broken {
-            file: last.map_or_else(|| name(1), |(file, _)| file),
-            line: None,
-            why: format!("it ends at line {} of the record, and there were {}", link.number, head.number),
-        }),
-        None if link.number > 0 => Err(Broken { file: "head".to_owned(), line: None, why: "it is gone".to_owned() }),
-        _ => Ok(Summary { lines: link.number, files, hash: link.hash }),
+    if !seen {
+        let (file, line) = place;
+        let why = format!("it ends at line {} of the record, and there were {}", link.number, head.number);
+        return Err(Broken { file, line, why });
     }
+    Ok(Summary { lines: link.number, files, hash: link.hash })
 }
 
 /// All lines of the record in a folder, from the first on, not looked into.
@@ -64,19 +69,21 @@ pub fn verify(folder: &Path) -> Result<Summary, Broken> {
 /// Where a file cannot be read.
 pub fn lines(folder: &Path) -> Result<Vec<String>, Broken> {
     let mut all = Vec::new();
-    each(folder, |_, _, line| {
+    let line = |_: &str, _, line: &str| {
         all.push(line.to_owned());
         Ok(())
-    })?;
+    };
+    locked(folder, || each(folder, line))?;
     Ok(all)
 }
 
-fn head(folder: &Path) -> Result<Option<Link>, Broken> {
-    let broken = |why: String| Broken { file: "head".to_owned(), line: None, why };
-    match ambient::read_text(&folder.join("head")) {
-        Ok(text) if text.is_empty() => Ok(Some(Link::start())),
-        Ok(text) => head_of(&text).map(Some).ok_or_else(|| broken("it is not what was written".to_owned())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+/// Where the record ends. Where there is no file, before its first line.
+fn head(folder: &Path) -> Result<Link, Broken> {
+    let broken = |why: String| Broken { file: HEAD.to_owned(), line: None, why };
+    match ambient::read_text(&folder.join(HEAD)) {
+        Ok(text) if text.is_empty() => Ok(Link::start()),
+        Ok(text) => head_of(&text).ok_or_else(|| broken("it is not what was written".to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Link::start()),
         Err(error) => Err(broken(error.to_string())),
     }
 }

@@ -47,8 +47,7 @@ fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Exit {
 }
 
 fn told(broken: &Broken, printer: Printer) {
-    let message = format!("the record is not as it was written: {}/{broken}", audit::FOLDER);
-    printer.error(&message, &[], Some("what comes before that place is as it was written"));
+    printer.error(&format!("the record is not as it was written: {}/{broken}", audit::FOLDER), &[], None);
 }
 
 fn show(folder: &std::path::Path, command: &Show, printer: Printer) -> Exit {

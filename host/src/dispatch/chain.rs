@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::loaded::{Callable, Loaded};
 use super::payload;
+use super::recorder::Unfinished;
 use super::reentry::{Inner, Nested};
 use super::run::{Added, Run};
 use crate::artifact::event::Event;
@@ -194,10 +195,12 @@ impl Place {
         let Some(recorder) = self.loaded.recorder.as_ref().filter(|_| !chain.is_empty()) else {
             return self.through(chain, event, payload).await;
         };
-        let dispatch = match recorder.ready() {
-            Ok(()) => self.through(chain, event, payload).await,
-            Err(why) => return unrecorded(event, payload, why),
-        };
+        if let Err(why) = recorder.ready() {
+            return unrecorded(event, payload, why);
+        }
+        let unfinished = Unfinished::new(recorder, recorder.fired(self, event));
+        let dispatch = self.through(chain, event, payload).await;
+        unfinished.ended();
         match recorder.event(self, &dispatch) {
             Ok(()) => dispatch,
             Err(why) => unrecorded(event, dispatch.payload, why),

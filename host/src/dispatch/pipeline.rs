@@ -16,6 +16,7 @@ use super::content::{self, ToolOutput};
 use super::loaded::{Callable, Unloadable};
 use super::native::NativeTool;
 use super::payload::{self, ToolPost, ToolPre};
+use super::recorder::Unfinished;
 use super::reentry::{Inner, Nested};
 use crate::artifact::arguments::ArgumentError;
 use crate::artifact::event::Event;
@@ -143,7 +144,9 @@ pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Grant>) -> R
     let Some(recorder) = &place.loaded.recorder else { return steps(place, call, caller).await };
     recorder.ready().map_err(CallError::Host)?;
     let (name, arguments) = (call.name.clone(), audit::digest(&call.arguments.to_string()));
+    let unfinished = Unfinished::new(recorder, recorder.called(place, &name, arguments.clone()));
     let called = steps(place, call, caller).await;
+    unfinished.ended();
     // What a call gave is not handed out where nobody could see later that it was made.
     recorder.call(place, &name, arguments, &called).map_err(CallError::Host)?;
     called

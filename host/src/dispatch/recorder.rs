@@ -12,6 +12,7 @@ use time::format_description::well_known::Rfc3339;
 use super::chain::{Dispatch, HookRun, Place};
 use super::pipeline::{CallError, CallReport};
 use crate::ambient;
+use crate::artifact::event::Event;
 use crate::audit::{self, Log};
 use crate::policy::grant::Grant;
 use crate::policy::layer::Scope;
@@ -19,6 +20,8 @@ use crate::sandbox::outcome::{HostCall, Outcome};
 
 /// Refusals of one call that are told one by one; the others are counted.
 const MAX_REFUSALS: usize = 100;
+/// Bytes of each text that is recorded.
+const MAX_TEXT: usize = 1000;
 
 /// Writes a project's record.
 #[derive(Debug)]
@@ -41,7 +44,7 @@ impl Recorder {
     ///
     /// Why nothing can be recorded, and what to do.
     pub(crate) fn ready(&self) -> Result<(), String> {
-        self.log().map(|_| ())
+        self.log()?.check().map_err(|error| self.told(&error))
     }
 
     fn log(&self) -> Result<&Log, String> {
@@ -75,8 +78,53 @@ impl Recorder {
         arguments: String,
         called: &Result<CallReport, CallError>,
     ) -> Result<(), String> {
+        let mut entry = self.called(place, name, arguments);
+        match called {
+            Ok(report) => {
+                entry.insert("id".to_owned(), report.id.as_str().into());
+                entry.insert("grant".to_owned(), self.grant(place, &report.grant));
+                entry.insert("outcome".to_owned(), report.outcome.name().into());
+                match &report.outcome {
+                    Outcome::Denied { refusal, .. } => {
+                        drop(entry.insert("why".to_owned(), refusal.reason.as_str().into()))
+                    }
+                    Outcome::Limited(limit) => drop(entry.insert("why".to_owned(), cut(&limit.to_string()))),
+                    Outcome::Fault(why) => drop(entry.insert("why".to_owned(), cut(why))),
+                    // What a script said may hold anything.
+                    Outcome::Completed(_) | Outcome::Failed(_) => {}
+                }
+                entry.insert("usage".to_owned(), report.usage.as_json());
+                entry.insert("hooks".to_owned(), report.dispatches().flat_map(hooks).collect());
+                let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks).flat_map(|hook| &hook.calls);
+                refusals(&mut entry, report.calls.iter().chain(hooks));
+            }
+            Err(error) => {
+                let outcome = if matches!(error, CallError::NotAllowed(_)) { "denied" } else { "rejected" };
+                entry.insert("outcome".to_owned(), outcome.into());
+                // What is wrong with arguments may say what is in them.
+                if !matches!(error, CallError::Arguments { .. }) {
+                    entry.insert("why".to_owned(), cut(&error.to_string()));
+                }
+                if let CallError::Arguments { pre: Some(pre), .. } = error {
+                    entry.insert("hooks".to_owned(), hooks(pre).collect());
+                    refusals(&mut entry, pre.hooks.iter().flat_map(|hook| &hook.calls));
+                }
+            }
+        }
+        self.append(entry)
+    }
+
+    /// Records a call or an event that came to no end: its caller was ended, or did not wait.
+    pub(crate) fn abandoned(&self, mut entry: Map<String, Json>) {
+        entry.insert("outcome".to_owned(), "abandoned".into());
+        // Nobody is left to be told.
+        let _ = self.append(entry);
+    }
+
+    /// What is known of a call before it is made. `arguments` is their digest.
+    pub(crate) fn called(&self, place: &Place, name: &str, arguments: String) -> Map<String, Json> {
         let mut entry = begun("call", place);
-        entry.insert("tool".to_owned(), name.into());
+        entry.insert("tool".to_owned(), cut(name));
         let registry = &place.loaded.registry;
         let tool = place.added.tool(name).map(|added| &added.tool).or_else(|| registry.tool(name).ok());
         if let Some(tool) = tool {
@@ -87,37 +135,14 @@ impl Recorder {
             );
         }
         entry.insert("arguments".to_owned(), arguments.into());
-        match called {
-            Ok(report) => {
-                entry.insert("id".to_owned(), report.id.as_str().into());
-                entry.insert("grant".to_owned(), self.grant(place, &report.grant));
-                entry.insert("outcome".to_owned(), report.outcome.name().into());
-                match &report.outcome {
-                    Outcome::Denied { refusal, .. } => {
-                        drop(entry.insert("why".to_owned(), refusal.reason.as_str().into()))
-                    }
-                    Outcome::Limited(limit) => drop(entry.insert("why".to_owned(), limit.to_string().into())),
-                    Outcome::Fault(why) => drop(entry.insert("why".to_owned(), why.as_str().into())),
-                    // What a script said may hold anything.
-                    Outcome::Completed(_) | Outcome::Failed(_) => {}
-                }
-                entry.insert("usage".to_owned(), report.usage.as_json());
-                entry.insert("hooks".to_owned(), report.dispatches().flat_map(hooks).collect());
-                refusals(&mut entry, &report.calls);
-            }
-            Err(error) => {
-                let outcome = if matches!(error, CallError::NotAllowed(_)) { "denied" } else { "rejected" };
-                entry.insert("outcome".to_owned(), outcome.into());
-                // What is wrong with arguments may say what is in them.
-                if !matches!(error, CallError::Arguments { .. }) {
-                    entry.insert("why".to_owned(), error.to_string().into());
-                }
-                if let CallError::Arguments { pre: Some(pre), .. } = error {
-                    entry.insert("hooks".to_owned(), hooks(pre).collect());
-                }
-            }
-        }
-        self.append(entry)
+        entry
+    }
+
+    /// What is known of an event before its hooks are asked.
+    pub(crate) fn fired(&self, place: &Place, event: &Event) -> Map<String, Json> {
+        let mut entry = begun("event", place);
+        entry.insert("event".to_owned(), cut(&event.to_string()));
+        entry
     }
 
     /// Records what the hooks of an event decided.
@@ -126,14 +151,12 @@ impl Recorder {
     ///
     /// As for [`ready`](Self::ready).
     pub(crate) fn event(&self, place: &Place, dispatch: &Dispatch) -> Result<(), String> {
-        let mut entry = begun("event", place);
-        entry.insert("event".to_owned(), dispatch.event.to_string().into());
+        let mut entry = self.fired(place, &dispatch.event);
         let outcome = if dispatch.decision.blocked().is_some() { "denied" } else { "completed" };
         entry.insert("outcome".to_owned(), outcome.into());
         entry.insert("usage".to_owned(), dispatch.usage().as_json());
         entry.insert("hooks".to_owned(), hooks(dispatch).collect());
-        let calls: Vec<HostCall> = dispatch.hooks.iter().flat_map(|hook| hook.calls.iter().cloned()).collect();
-        refusals(&mut entry, &calls);
+        refusals(&mut entry, dispatch.hooks.iter().flat_map(|hook| &hook.calls));
         self.append(entry)
     }
 
@@ -166,6 +189,11 @@ impl Recorder {
     }
 }
 
+/// A text that a script may have a say in, as far as it is recorded.
+fn cut(text: &str) -> Json {
+    text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default().into()
+}
+
 fn begun(kind: &str, place: &Place) -> Map<String, Json> {
     let now = ambient::since_epoch();
     let now = OffsetDateTime::UNIX_EPOCH + now;
@@ -186,24 +214,48 @@ fn hooks(dispatch: &Dispatch) -> impl Iterator<Item = Json> {
         let mut told =
             json!({"event": event, "hook": name, "file": file, "verdict": verdict.name(), "fuel": usage.fuel});
         if let (Some(told), Some(reason)) = (told.as_object_mut(), reason) {
-            told.insert("reason".to_owned(), reason.as_str().into());
+            told.insert("reason".to_owned(), cut(reason));
         }
         told
     })
 }
 
 /// The host calls that were refused.
-fn refusals(entry: &mut Map<String, Json>, calls: &[HostCall]) {
-    let refused: Vec<&HostCall> = calls.iter().filter(|call| call.refused.is_some()).collect();
+fn refusals<'a>(entry: &mut Map<String, Json>, calls: impl Iterator<Item = &'a HostCall>) {
+    let refused: Vec<&HostCall> = calls.filter(|call| call.refused.is_some()).collect();
     if refused.is_empty() {
         return;
     }
     let told = refused.iter().take(MAX_REFUSALS).map(|call| {
         let (interface, function) = call.import.path();
-        json!({"call": format!("{interface}.{function}"), "subject": call.subject, "why": call.refused})
+        json!({"call": format!("{interface}.{function}"), "subject": call.subject, "why": call.refused.as_deref().map(cut)})
     });
     entry.insert("refusals".to_owned(), told.collect());
     if refused.len() > MAX_REFUSALS {
         entry.insert("more_refusals".to_owned(), refused.len().saturating_sub(MAX_REFUSALS).into());
+    }
+}
+
+/// Something that has begun: recorded as abandoned, unless it is told to have ended.
+pub(crate) struct Unfinished<'a> {
+    recorder: &'a Recorder,
+    entry: Option<Map<String, Json>>,
+}
+
+impl<'a> Unfinished<'a> {
+    pub(crate) fn new(recorder: &'a Recorder, entry: Map<String, Json>) -> Self {
+        Self { recorder, entry: Some(entry) }
+    }
+
+    pub(crate) fn ended(mut self) {
+        self.entry = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            self.recorder.abandoned(entry);
+        }
     }
 }

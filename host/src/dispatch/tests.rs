@@ -30,6 +30,20 @@ fn open(root: &TempDir) -> Project {
     Project::open(root.path(), Options { audit: false, ..Options::default() }).unwrap()
 }
 
+/// A caller that does not wait leaves a line all the same.
+#[tokio::test]
+async fn a_call_that_is_given_up_is_recorded() {
+    let root = tempfile::tempdir().unwrap();
+    write(&root, "tools/slow.md", &artifact("", "def run(args):\n    sleep(60000)\n"));
+    let project = Project::open(root.path(), Options::default()).unwrap();
+    let run = Run::new();
+    let call = project.call("slow", json!({}), &run);
+    assert!(tokio::time::timeout(std::time::Duration::from_millis(200), call).await.is_err());
+    let lines = crate::audit::lines(&root.path().join(crate::audit::FOLDER)).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
+    assert_eq!((lines.len(), &line["tool"], &line["outcome"]), (1, &json!("slow"), &json!("abandoned")));
+}
+
 /// Front matter with a script.
 fn artifact(front: &str, script: &str) -> String {
     let script: String = script.lines().map(|line| format!("  {line}\n")).collect();

@@ -21,7 +21,7 @@ pub struct ExecRules {
     pub env: Vec<String>,
     /// Whether a command may use the network.
     pub network: bool,
-    /// Whether a command may run without the kernel's wall where the machine has none.
+    /// Whether a command runs without the kernel's wall.
     pub unconfined: bool,
 }
 
@@ -50,8 +50,7 @@ impl Grant {
         self.every_exec(|rules| rules.network)
     }
 
-    /// Whether a command may run without the kernel's wall where there is none: every layer that speaks of commands
-    /// says so.
+    /// Whether a command runs without the kernel's wall: every layer that speaks of commands says so.
     pub fn exec_unconfined(&self) -> bool {
         self.every_exec(|rules| rules.unconfined)
     }

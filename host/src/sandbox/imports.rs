@@ -14,7 +14,7 @@ use super::loader::{MEMORY, keep_last_words};
 use super::measure::{Answer, Measure, Subject};
 use super::outcome::HostCall;
 use super::price::Import;
-use super::state::{MAX_CALLS, State};
+use super::state::{MAX_CALLS, MAX_REFUSED, State};
 use super::stop::Stop;
 use super::wasi;
 use crate::capability::coverage::Coverage;
@@ -375,7 +375,7 @@ impl Meter {
         let price = import.price();
         let bytes_in = params.bytes();
         let cap = price.max_in.bytes(store.data().limits.file_bytes);
-        let subject = if store.data().calls.len() < MAX_CALLS { params.subject() } else { String::new() };
+        let subject = if store.data().calls.len() < MAX_CALLS + MAX_REFUSED { params.subject() } else { String::new() };
         let fuel = price.call.saturating_add(price.byte.saturating_mul(bytes_in));
         pay(store, fuel)?;
         let usage = &mut store.data_mut().usage;
@@ -397,7 +397,8 @@ impl Meter {
         if let Some(denial) = answer.denial() {
             state.refusal = Some(Refusal { reason: denial.reason.clone(), hint: denial.hint.clone() });
         }
-        if state.calls.len() < MAX_CALLS {
+        // Nobody floods the list to have a refusal left out of it.
+        if state.calls.len() < MAX_CALLS || (refused.is_some() && state.calls.len() < MAX_CALLS + MAX_REFUSED) {
             let wall: Duration = self.started.elapsed();
             let bytes = (self.bytes_in, bytes_out);
             let fuel = self.fuel.saturating_add(fuel);

@@ -26,6 +26,8 @@ use crate::policy::refusal::Refusal;
 
 /// Host calls that are recorded of a call; the others are only counted.
 pub const MAX_CALLS: usize = 1000;
+/// Refused ones that are recorded beyond that.
+pub const MAX_REFUSED: usize = 1000;
 /// Instances, memories and tables of a component instance: the interpreter has three, one and two.
 const MAX_PARTS: usize = 16;
 /// Elements of a table. The interpreter's own has some ten thousand.

@@ -1,8 +1,9 @@
 //! What the kernel holds a child to, beside the rules that decided on its command.
 //!
 //! - It gains no privileges from what it runs (`no_new_privs`), and so do its children.
-//! - Without `exec.network` it makes no socket of any kind, of this machine's own (`AF_UNIX`) neither.
-//! - It does not trace or read other processes, mount, load modules, enter or make namespaces, or type on a terminal.
+//! - Without `exec.network` it makes no socket that leads anywhere, to this machine's own (`AF_UNIX`) neither: only
+//!   pairs that are connected to each other for good.
+//! - It does not trace other processes, mount, load modules, enter or make namespaces, or type on a terminal.
 //! - It leaves no core files.
 //!
 //! A filter on system calls sees numbers and not what pointers lead to: files are not held by it. Nor does a child end
@@ -73,8 +74,20 @@ const NAMESPACES: [i32; 7] = [
 /// Requests of `ioctl` that type on a terminal as if its person had.
 const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
-/// The second calling convention of x86-64 kernels, where they have it: the same numbers with this bit.
+/// What of the second argument of `socketpair` is the kind of socket.
+const KIND: u64 = 0xf;
+
+/// The second calling convention of x86-64 kernels, where they have it: the same numbers with this bit, but for some
+/// calls that have another one there.
 const X32: i64 = 0x4000_0000;
+/// Those of them that are refused, with their other numbers (`arch/x86/entry/syscalls/syscall_64.tbl`).
+const X32_NUMBERS: [(i64, i64); 5] = [
+    (libc::SYS_ioctl, 514),
+    (libc::SYS_ptrace, 521),
+    (libc::SYS_kexec_load, 528),
+    (libc::SYS_process_vm_readv, 539),
+    (libc::SYS_process_vm_writev, 540),
+];
 
 /// Filters, ready to be applied between fork and exec, where nothing may be allocated.
 #[derive(Debug, Clone)]
@@ -98,7 +111,14 @@ impl Wall {
         let not_there = NOT_THERE.iter().map(|call| (*call, Vec::new())).collect();
         let mut programs = vec![program(never, libc::EPERM)?, program(not_there, libc::ENOSYS)?];
         if !network {
-            programs.push(program(Rules::from([(libc::SYS_socket, Vec::new())]), libc::EACCES)?);
+            // The kind of a pair is its second argument, beside flags. One that is not a stream can be pointed elsewhere.
+            let elsewhere = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
+                let kind = u64::from(kind.cast_unsigned());
+                rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(KIND), kind)
+            });
+            let pairs = elsewhere.into_iter().collect::<Result<_, _>>()?;
+            let rules = Rules::from([(libc::SYS_socket, Vec::new()), (libc::SYS_socketpair, pairs)]);
+            programs.push(program(rules, libc::EACCES)?);
         }
         Ok(Self(programs))
     }
@@ -128,7 +148,8 @@ fn rule(argument: u8, length: SeccompCmpArgLen, op: SeccompCmpOp, value: u64) ->
 
 fn program(mut rules: Rules, errno: i32) -> Result<BpfProgram, String> {
     if cfg!(target_arch = "x86_64") {
-        rules.extend(rules.clone().into_iter().map(|(call, rules)| (call | X32, rules)));
+        let other = |call| X32_NUMBERS.iter().find(|(usual, _)| *usual == call).map_or(call, |(_, other)| *other);
+        rules.extend(rules.clone().into_iter().map(|(call, rules)| (other(call) | X32, rules)));
     }
     let refused = SeccompAction::Errno(errno.cast_unsigned());
     let machine = std::env::consts::ARCH.try_into().map_err(|_| "no filters for this machine".to_owned())?;

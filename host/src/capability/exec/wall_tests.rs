@@ -67,6 +67,19 @@ async fn nor_datagrams_or_the_machines_own_sockets() {
     assert_eq!(told(&with_network(), unix()).await.0, "open");
 }
 
+/// A pair of datagram sockets could be pointed at any other; a pair of streams is only for the two.
+#[tokio::test]
+async fn pairs_of_sockets_lead_nowhere() {
+    let pair = |kind: &str| {
+        let script = format!("socketpair(A, B, AF_UNIX, {kind}, 0) or die \"$!\\n\"; print 'open'");
+        command("perl", &["-MSocket", "-e", &script])
+    };
+    assert_eq!(told(&confined(), pair("SOCK_DGRAM")).await.1, "Permission denied");
+    assert_eq!(told(&confined(), pair("SOCK_RAW")).await.1, "Permission denied");
+    assert_eq!(told(&with_network(), pair("SOCK_DGRAM")).await.0, "open");
+    assert_eq!(told(&confined(), pair("SOCK_STREAM")).await.0, "open");
+}
+
 #[tokio::test]
 async fn it_gains_no_privileges_and_leaves_no_core() {
     let status = || sh("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\\t'; ulimit -c");

@@ -46,9 +46,12 @@ fn again(command: &Test, project: &Project, changes: &Changes, printer: Printer)
     Exit::Fault
 }
 
-/// The files that were written anew. None where the change can touch every artifact: another policy, or an artifact that
-/// is gone.
+/// The files that were written anew. None where the change can touch every artifact: another policy, an artifact that is
+/// gone, or tools that may call each other.
 fn changed(before: &Loaded, now: &Loaded) -> Option<BTreeSet<String>> {
+    if now.policy().meta.enabled {
+        return None;
+    }
     let (before, now) = (before.registry().sources(), now.registry().sources());
     if before.keys().any(|file| !now.contains_key(file)) {
         return None;
