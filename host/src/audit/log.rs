@@ -60,6 +60,12 @@ impl Log {
     ///
     /// As for [`append`](Self::append).
     pub fn check(&self) -> Result<()> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without the lock, another process may be between a line and `head`; then it is looked at again with it.
+        if files.are_those_of(&self.folder) && files.seem_whole() {
+            return Ok(());
+        }
+        drop(files);
         self.alone(|files, rotate| files.end(rotate).map(|_| ()))
     }
 
@@ -115,6 +121,13 @@ impl Files {
         let there = lstat(folder.join(HEAD)).map(|there| (there.st_dev, there.st_ino));
         let open = fstat(&self.head).map(|open| (open.st_dev, open.st_ino));
         matches!((there, open), (Ok(there), Ok(open)) if there == open)
+    }
+
+    /// Whether `head` and the lines that are open fit each other.
+    fn seem_whole(&self) -> bool {
+        let Some((number, lines)) = &self.lines else { return false };
+        let length = lines.metadata().map(|lines| lines.len()).ok();
+        self.read_head().is_ok_and(|head| head.file == *number && Some(head.length) == length)
     }
 
     fn append(&mut self, rotate: u64, entry: Map<String, Json>) -> Result<()> {

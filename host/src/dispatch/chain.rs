@@ -200,8 +200,7 @@ impl Place {
         }
         let unfinished = Unfinished::new(recorder, recorder.fired(self, event));
         let dispatch = self.through(chain, event, payload).await;
-        unfinished.ended();
-        match recorder.event(self, &dispatch) {
+        match recorder.event(unfinished.ended(), &dispatch) {
             Ok(()) => dispatch,
             Err(why) => unrecorded(event, dispatch.payload, why),
         }

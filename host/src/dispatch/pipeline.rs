@@ -143,12 +143,11 @@ enum Body {
 pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Grant>) -> Result<CallReport, CallError> {
     let Some(recorder) = &place.loaded.recorder else { return steps(place, call, caller).await };
     recorder.ready().map_err(CallError::Host)?;
-    let (name, arguments) = (call.name.clone(), audit::digest(&call.arguments.to_string()));
-    let unfinished = Unfinished::new(recorder, recorder.called(place, &name, arguments.clone()));
+    let arguments = audit::digest(&call.arguments.to_string());
+    let unfinished = Unfinished::new(recorder, recorder.called(place, &call.name, arguments));
     let called = steps(place, call, caller).await;
-    unfinished.ended();
     // What a call gave is not handed out where nobody could see later that it was made.
-    recorder.call(place, &name, arguments, &called).map_err(CallError::Host)?;
+    recorder.call(place, unfinished.ended(), &called).map_err(CallError::Host)?;
     called
 }
 

@@ -66,7 +66,7 @@ impl Recorder {
         self.log()?.append(entry).map_err(|error| self.told(&error))
     }
 
-    /// Records a call. `arguments` is their digest.
+    /// Records a call of which this is known already.
     ///
     /// # Errors
     ///
@@ -74,11 +74,9 @@ impl Recorder {
     pub(crate) fn call(
         &self,
         place: &Place,
-        name: &str,
-        arguments: String,
+        mut entry: Map<String, Json>,
         called: &Result<CallReport, CallError>,
     ) -> Result<(), String> {
-        let mut entry = self.called(place, name, arguments);
         match called {
             Ok(report) => {
                 entry.insert("id".to_owned(), report.id.as_str().into());
@@ -145,13 +143,12 @@ impl Recorder {
         entry
     }
 
-    /// Records what the hooks of an event decided.
+    /// Records what the hooks of an event decided, of which this is known already.
     ///
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub(crate) fn event(&self, place: &Place, dispatch: &Dispatch) -> Result<(), String> {
-        let mut entry = self.fired(place, &dispatch.event);
+    pub(crate) fn event(&self, mut entry: Map<String, Json>, dispatch: &Dispatch) -> Result<(), String> {
         let outcome = if dispatch.decision.blocked().is_some() { "denied" } else { "completed" };
         entry.insert("outcome".to_owned(), outcome.into());
         entry.insert("usage".to_owned(), dispatch.usage().as_json());
@@ -247,8 +244,9 @@ impl<'a> Unfinished<'a> {
         Self { recorder, entry: Some(entry) }
     }
 
-    pub(crate) fn ended(mut self) {
-        self.entry = None;
+    /// What was known of it.
+    pub(crate) fn ended(mut self) -> Map<String, Json> {
+        self.entry.take().unwrap_or_default()
     }
 }
 
