@@ -2,7 +2,7 @@
 //!
 //! A command is checked, decided by the grant, looked up outside of the workspace, and run in a process group of its
 //! own, which is killed whole when the child ends, when its time is up and when the call ends. Around it stands a
-//! [`wall`] of the kernel's. A child that leaves its group (`setsid`) outlives this.
+//! wall of the kernel's. A child that leaves its group (`setsid`) outlives this.
 
 mod capture;
 mod child;
