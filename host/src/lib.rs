@@ -17,5 +17,6 @@ pub mod audit;
 pub mod capability;
 pub mod dispatch;
 pub mod policy;
+pub mod provider;
 pub mod registry;
 pub mod sandbox;
