@@ -3,6 +3,7 @@
 //! Pure ones compute; the others call an import, which the host decides on. The functions of a namespace that work on
 //! the text of a file (`fs.replace`, `fs.find`, ...) are built from the imports that read and write one.
 
+mod agents;
 mod argument;
 mod assert_that;
 mod base64;
@@ -57,6 +58,7 @@ fn builder() -> GlobalsBuilder {
 }
 
 const ALL: &[fn(&mut GlobalsBuilder)] = &[
+    agents::register,
     assert_that::register,
     base64::register,
     cache::register,

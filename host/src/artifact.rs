@@ -25,6 +25,7 @@ mod json;
 pub mod lint;
 pub mod located;
 pub mod policy;
+pub mod replies;
 pub mod schema;
 pub mod script;
 pub mod suggest;

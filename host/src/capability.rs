@@ -1,6 +1,7 @@
 //! What a script can reach, one file for each WIT interface. Each file has the types of its interface and functions
 //! that do the work under a grant; none knows the store or the linker.
 
+pub mod agents;
 pub mod cache;
 pub mod clock;
 pub mod coverage;

@@ -32,6 +32,7 @@
 //! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and tells what is wrong.
 
 mod added;
+pub(crate) mod builtin;
 pub mod chain;
 mod content;
 mod loaded;
@@ -39,7 +40,7 @@ pub mod native;
 pub mod payload;
 pub mod pipeline;
 mod recorder;
-mod reentry;
+pub(crate) mod reentry;
 mod run;
 pub mod testing;
 

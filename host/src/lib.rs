@@ -11,6 +11,7 @@
     )
 )]
 
+pub mod agent;
 pub mod ambient;
 pub mod artifact;
 pub mod audit;

@@ -4,6 +4,7 @@
 //! future of [`Provider::complete`] gives the request up.
 
 pub mod message;
+pub mod script;
 
 use std::fmt::Debug;
 use std::future::Future;

@@ -125,6 +125,17 @@ impl Registry {
         registry
     }
 
+    /// The artifacts without the tools that are written out in an agent's file: they are its own.
+    #[must_use]
+    pub fn without_tools_of(&self, agent: &Agent) -> Self {
+        let mut registry = self.clone();
+        for tool in agent.tools.iter().filter_map(Use::inline) {
+            registry.tools.retain(|other| !Arc::ptr_eq(other, tool));
+        }
+        merge::index(&mut registry);
+        registry
+    }
+
     /// The agents without an error, in the order of their files.
     pub fn agents(&self) -> &[Arc<Agent>] {
         &self.agents

@@ -20,7 +20,9 @@
 //! In the keys of a policy (`network`, `sandbox`, `tools_policy`, `meta`, `delegation`) whatever is not understood is
 //! an error, as is a key that seems to be one of these misspelled, and a policy with an error is no policy: [`ProjectPolicy::parse`] gives none, and nothing can run.
 
+pub mod context;
 pub mod delegation;
+pub mod exit;
 pub mod hooks;
 pub mod layer;
 pub mod meta;
@@ -29,7 +31,9 @@ pub mod secrets;
 pub mod sources;
 pub mod tools;
 
+use self::context::ContextPolicy;
 use self::delegation::DelegationPolicy;
+use self::exit::ExitPolicy;
 use self::hooks::HookFailure;
 use self::meta::MetaPolicy;
 use self::secrets::Secret;
@@ -48,8 +52,7 @@ use crate::policy::path::{FsRules, PathPattern};
 const POLICY_KEYS: [&str; 5] = ["network", "sandbox", "tools_policy", "meta", "delegation"];
 
 /// Keys of `harness.md` that are no policy. They are kept as they are for the rooms that read them.
-pub(super) const OTHER_KEYS: [&str; 7] =
-    ["model", "models", "context", "exit_policy", "serve", "trusted_sources", "verify_policy"];
+pub(super) const OTHER_KEYS: [&str; 5] = ["model", "models", "serve", "trusted_sources", "verify_policy"];
 
 /// What a project allows.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +74,10 @@ pub struct ProjectPolicy {
     pub meta: MetaPolicy,
     /// `delegation`.
     pub delegation: DelegationPolicy,
+    /// `context`.
+    pub context: ContextPolicy,
+    /// `exit_policy`.
+    pub exit: ExitPolicy,
     /// `tools`, `hooks` and `agents`: artifacts that are written in this file.
     pub lists: Lists,
     /// `artifact_sources`: further folders with artifacts, relative to the project.
@@ -105,6 +112,8 @@ impl ProjectPolicy {
             secrets: Vec::new(),
             meta: MetaPolicy::default(),
             delegation: DelegationPolicy::default(),
+            context: ContextPolicy::default(),
+            exit: ExitPolicy::default(),
             lists: Lists::default(),
             roots: Vec::new(),
             rest: Vec::new(),
@@ -144,6 +153,12 @@ impl ProjectPolicy {
         }
         if let Some(field) = fields.take("delegation") {
             policy.delegation = DelegationPolicy::decode(decoder, &field).unwrap_or_default();
+        }
+        if let Some(field) = fields.optional("context") {
+            policy.context = ContextPolicy::decode(decoder, &field).unwrap_or_default();
+        }
+        if let Some(field) = fields.optional("exit_policy") {
+            policy.exit = ExitPolicy::decode(decoder, &field).unwrap_or_default();
         }
         policy.lists = Lists::take(decoder, &mut fields, "");
         for name in OTHER_KEYS {

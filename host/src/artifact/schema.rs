@@ -284,6 +284,18 @@ fn harness_keys() -> Keys {
         ("artifact_sources", list(source)),
     ];
     keys.extend(lists());
+    let bounded = |low, high| json!({"type": "integer", "minimum": low, "maximum": high});
+    let context = vec![
+        ("max_history", bounded(1, 100_000)),
+        ("max_tokens", bounded(256, 100_000_000)),
+        ("system_prompt", json!({"type": "string"})),
+    ];
+    let exit = vec![
+        ("mode", json!({"enum": ["natural", "done_tool", "hook", "hybrid"]})),
+        ("max_iterations", bounded(0, 1000)),
+        ("on_max_iterations", json!({"enum": ["error", "warn_and_exit", "continue_with_warning"]})),
+    ];
+    keys.extend([("context", or_nothing(open(context, &[]))), ("exit_policy", or_nothing(open(exit, &[])))]);
     keys.extend(super::policy::OTHER_KEYS.map(|key| (key, json!(true))));
     keys
 }

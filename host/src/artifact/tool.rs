@@ -14,6 +14,9 @@ use super::script::Script;
 use super::suggest::{closest, quoted};
 use crate::policy::layer::{Layer, Origin, Scope};
 
+/// Names that tools of the host have, and no artifact.
+pub const RESERVED: [&str; 1] = ["delegate"];
+
 /// A tool as its file declares it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {

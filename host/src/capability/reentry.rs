@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::{events, meta};
+use super::{agents, events, meta};
 
 /// What is left of the caller's own limits. What a nested call uses is taken from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub trait Reentry: Send + Sync + fmt::Debug {
     fn register_hook(&self, hook: meta::NewHook, left: Allowance) -> Answering<'_, (), meta::Error>;
     /// `meta.call-tool`: the content that a model would get.
     fn call_tool(&self, name: String, arguments: String, left: Allowance) -> Answering<'_, String, meta::Error>;
+    /// `agents.delegate`: the result of the agent, as JSON.
+    fn delegate(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error>;
     /// `meta.list-tools`.
     fn list_tools(&self, pattern: Option<String>) -> Result<Vec<meta::ToolSummary>, meta::Error>;
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
+use super::builtin::BuiltIns;
 use super::loaded::{Callable, Loaded};
 use super::payload;
 use super::recorder::Unfinished;
@@ -173,6 +174,8 @@ pub(crate) struct Place {
     pub(crate) only: Option<Arc<str>>,
     /// The script that this is for, such as `tool deploy`; none for the program itself.
     pub(crate) caller: Option<Arc<str>>,
+    /// The tools of the agent that calls are made for, where agents run.
+    pub(crate) built_ins: Option<Arc<dyn BuiltIns>>,
 }
 
 /// A hook of this dispatch.
@@ -185,8 +188,8 @@ struct Link<'a> {
 impl Place {
     /// A place that nothing waits for.
     pub(crate) fn outermost(loaded: Arc<Loaded>, run: Arc<Run>) -> Self {
-        let (added, workspace) = (run.added(), loaded.workspace.clone());
-        Self { loaded, run, added, workspace, depth: 0, calls: 0, left: None, only: None, caller: None }
+        let (added, workspace, built_ins) = (run.added(), loaded.workspace.clone(), run.built_ins());
+        Self { loaded, run, added, workspace, depth: 0, calls: 0, left: None, only: None, caller: None, built_ins }
     }
 
     /// Dispatches an event to its hooks, and records what they decided.
@@ -204,6 +207,16 @@ impl Place {
             Ok(()) => dispatch,
             Err(why) => unrecorded(event, dispatch.payload, why),
         }
+    }
+
+    /// Whether an event has hooks.
+    pub(crate) fn hears(&self, event: &Event) -> bool {
+        !self.chain(event).is_empty()
+    }
+
+    /// Dispatches an event that nobody may hear: without hooks the payload is not made. Records what was decided.
+    pub(crate) async fn fire_recorded(&self, event: &Event, payload: impl FnOnce() -> Json) -> Option<Dispatch> {
+        if self.chain(event).is_empty() { None } else { Some(self.fire(event, payload()).await) }
     }
 
     /// The same where there are hooks; without them nobody would see the payload, and it is not made.

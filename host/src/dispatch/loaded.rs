@@ -115,17 +115,21 @@ impl Loaded {
         self
     }
 
-    /// The same project as an agent has it: see [`Registry::of_agent`].
-    pub(crate) fn of_agent(&self, agent: &Agent) -> Self {
-        Self::new(
-            self.registry.of_agent(agent),
+    /// The same project as an agent has it: see [`Registry::of_agent`]. Where another agent has set it to work, without
+    /// that one's own tools; all its hooks stay.
+    pub(crate) fn of_agent(&self, agent: &Agent, by: Option<&Agent>) -> Self {
+        let registry = by.map(|by| self.registry.without_tools_of(by));
+        let mut loaded = Self::new(
+            registry.as_ref().unwrap_or(&self.registry).of_agent(agent),
             self.policy.clone(),
             self.workspace.clone(),
             self.sandbox.clone(),
             self.natives.clone(),
             self.coverage,
         )
-        .with_images_of(self)
+        .with_images_of(self);
+        loaded.recorder.clone_from(&self.recorder);
+        loaded
     }
 
     /// The artifacts.

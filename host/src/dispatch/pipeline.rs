@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
+use super::builtin::{Answered, BuiltInCall, BuiltIns};
 use super::chain::{Dispatch, Place, Verdict, told, within};
 use super::content::{self, ToolOutput};
 use super::loaded::{Callable, Unloadable};
@@ -25,6 +26,7 @@ use crate::audit;
 use crate::capability::coverage::Coverage;
 use crate::capability::log::Log;
 use crate::policy::grant::Grant;
+use crate::policy::layer::Service;
 use crate::policy::limits::Limits;
 use crate::policy::refusal::Refusal;
 use crate::registry::UnknownTool;
@@ -130,17 +132,20 @@ struct Callee {
     tool: Arc<Tool>,
     grant: Arc<Grant>,
     body: Body,
+    /// What the script is granted that calls it, where one does.
+    caller: Option<Arc<Grant>>,
 }
 
 /// Its implementation.
 enum Body {
     Script(Image),
     Native(Arc<dyn NativeTool>),
+    BuiltIn(Arc<dyn BuiltIns>),
 }
 
 /// Makes a call, and records it. `caller` is the grant of the script that makes it, where one does: no call gets more
 /// than that.
-pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Grant>) -> Result<CallReport, CallError> {
+pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
     let Some(recorder) = &place.loaded.recorder else { return steps(place, call, caller).await };
     recorder.ready().map_err(CallError::Host)?;
     let arguments = audit::digest(&call.arguments.to_string());
@@ -152,7 +157,7 @@ pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Grant>) -> R
 }
 
 /// The six steps.
-async fn steps(place: &Place, call: Call, caller: Option<&Grant>) -> Result<CallReport, CallError> {
+async fn steps(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
     let id = call.id.unwrap_or_else(|| place.run.next_id());
     let callee = resolve(place, &call.name, caller)?;
     check(&callee.tool, &call.arguments, None)?;
@@ -216,7 +221,7 @@ async fn steps(place: &Place, call: Call, caller: Option<&Grant>) -> Result<Call
 }
 
 /// Step 1. The tool, what it may do and what runs.
-fn resolve(place: &Place, name: &str, caller: Option<&Grant>) -> Result<Callee, CallError> {
+fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Result<Callee, CallError> {
     let loaded = &place.loaded;
     let narrowed = |grant: Arc<Grant>| {
         let grant = caller.map_or_else(|| grant.clone(), |caller| Arc::new(grant.meet(caller)));
@@ -228,7 +233,20 @@ fn resolve(place: &Place, name: &str, caller: Option<&Grant>) -> Result<Callee, 
     if let Some(added) = place.added.tool(name) {
         loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         let grant = narrowed(added.grant.clone());
-        return Ok(Callee { tool: added.tool.clone(), grant, body: Body::Script(added.image.clone()) });
+        let body = Body::Script(added.image.clone());
+        return Ok(Callee { tool: added.tool.clone(), grant, body, caller: caller.cloned() });
+    }
+    let built_in = |built_ins: &Arc<dyn BuiltIns>| {
+        let tool = built_ins.tools().iter().find(|tool| tool.name == name)?;
+        Some((tool.clone(), built_ins.clone()))
+    };
+    if let Some((tool, built_ins)) = place.built_ins.as_ref().and_then(built_in) {
+        loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
+        if let Some(caller) = caller {
+            caller.decide_service(Service::Delegate).map_err(CallError::NotAllowed)?;
+        }
+        let grant = narrowed(Arc::new(loaded.policy.grant_for("", None)));
+        return Ok(Callee { tool, grant, body: Body::BuiltIn(built_ins), caller: caller.cloned() });
     }
     let tool = loaded.registry.tool(name)?.clone();
     loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
@@ -242,7 +260,7 @@ fn resolve(place: &Place, name: &str, caller: Option<&Grant>) -> Result<Callee, 
             Body::Native(native.map(|(_, native)| native.clone()).ok_or_else(|| CallError::NoScript(name.to_owned()))?)
         }
     };
-    Ok(Callee { tool, grant: narrowed(grant), body })
+    Ok(Callee { tool, grant: narrowed(grant), body, caller: caller.cloned() })
 }
 
 /// Step 2, and once more after hooks changed the arguments.
@@ -275,6 +293,12 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
             let ran = place.loaded.sandbox.run(image, context, limits, &arguments.to_string()).await;
             report.nested = inner.take();
             ran
+        }
+        Body::BuiltIn(built_ins) => {
+            let call = BuiltInCall { name: &callee.tool.name, arguments, caller: callee.caller.as_ref() };
+            let Answered { outcome, nested } = built_ins.call(place, call).await;
+            report.nested = nested;
+            Report { outcome, usage: Usage::default(), log: Log::default(), calls: Vec::new(), coverage: None }
         }
         Body::Native(native) => {
             let outcome = native_outcome(native.as_ref(), arguments, &limits).await;

@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
+use super::builtin::DELEGATE;
 use super::chain::{Dispatch, Place};
 use super::pipeline::{self, Call, CallError, CallReport};
 use super::{added, payload};
@@ -12,11 +13,11 @@ use crate::artifact::event::Event;
 use crate::artifact::policy::tools::NamePattern;
 use crate::artifact::suggest::quoted;
 use crate::capability::reentry::{Allowance, Answering, Reentry};
-use crate::capability::{events, meta};
+use crate::capability::{agents, events, meta};
 use crate::policy::grant::Grant;
 use crate::policy::refusal::Refusal;
 use crate::sandbox::engine::NESTING;
-use crate::sandbox::outcome::Usage;
+use crate::sandbox::outcome::{Outcome, Usage};
 
 /// How deep tools may call tools, where the policy does not say.
 const MAX_CALL_DEPTH: u64 = 5;
@@ -28,6 +29,13 @@ pub enum Nested {
     Event(Dispatch),
     /// A call of a tool.
     Call(Box<CallReport>),
+    /// The work of a sub-agent.
+    Agent {
+        /// Which.
+        name: String,
+        /// What it started.
+        nested: Vec<Nested>,
+    },
 }
 
 impl Nested {
@@ -36,6 +44,7 @@ impl Nested {
         match self {
             Self::Event(dispatch) => dispatch.usage(),
             Self::Call(report) => report.total(),
+            Self::Agent { nested, .. } => nested.iter().map(Self::usage).fold(Usage::default(), Usage::and),
         }
     }
 }
@@ -224,6 +233,44 @@ impl Reentry for Inner {
         })
     }
 
+    fn delegate(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error> {
+        Box::pin(async move {
+            if self.place.built_ins.is_none() {
+                let why = "no agents run here: `harness run` and `harness call` run them".to_owned();
+                return (Err(agents::Error::Invalid(why)), 0);
+            }
+            if self.place.depth > NESTING {
+                return (Err(agents::Error::TooDeep(NESTING)), 0);
+            }
+            let arguments = json!({ "agent": agent, "task": task });
+            let call = Call { id: None, name: DELEGATE.to_owned(), arguments };
+            match pipeline::call(&self.place(left), call, Some(&self.grant)).await {
+                Ok(report) => {
+                    let used = report.total().fuel;
+                    let answer = match &report.outcome {
+                        Outcome::Completed(_) if !report.is_error => Ok(report.result.to_string()),
+                        Outcome::Denied { .. } => {
+                            Err(agents::Error::AccessDenied(Refusal::always(report.content.clone()).into()))
+                        }
+                        _ => Err(agents::Error::Failed(report.content.clone())),
+                    };
+                    self.record(Nested::Call(Box::new(report)));
+                    (answer, used)
+                }
+                Err(CallError::NotAllowed(refusal)) => (Err(agents::Error::AccessDenied(refusal.into())), 0),
+                Err(error) => {
+                    let why = told(&error);
+                    let mut used = 0;
+                    if let CallError::Arguments { pre: Some(pre), .. } = error {
+                        used = pre.usage().fuel;
+                        self.record(Nested::Event(*pre));
+                    }
+                    (Err(agents::Error::Invalid(why)), used)
+                }
+            }
+        })
+    }
+
     fn list_tools(&self, pattern: Option<String>) -> Result<Vec<meta::ToolSummary>, meta::Error> {
         self.meta_enabled()?;
         let pattern = pattern.as_deref().map(NamePattern::parse).transpose().map_err(meta::Error::Invalid)?;
@@ -243,7 +290,7 @@ impl Reentry for Inner {
 }
 
 /// Why a call was not made, in one line.
-fn told(error: &CallError) -> String {
+pub(crate) fn told(error: &CallError) -> String {
     match error {
         CallError::Arguments { errors, .. } => {
             let all: Vec<String> = errors.iter().map(ToString::to_string).collect();

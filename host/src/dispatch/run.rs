@@ -1,8 +1,9 @@
 //! A run: what its calls share, and what they have added to it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use super::builtin::BuiltIns;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::tool::Tool;
@@ -19,6 +20,8 @@ pub struct Run {
     /// What narrows every call of this run.
     layers: Vec<Layer>,
     added: RwLock<Arc<Added>>,
+    /// The tools of the agent that its calls are for, where agents run.
+    built_ins: OnceLock<Arc<dyn BuiltIns>>,
     calls: AtomicU64,
 }
 
@@ -89,6 +92,16 @@ impl Run {
         change(&mut next)?;
         *current = Arc::new(next);
         Ok(())
+    }
+
+    /// The built-in tools of calls that are made for no agent in particular.
+    pub(crate) fn built_ins(&self) -> Option<Arc<dyn BuiltIns>> {
+        self.built_ins.get().cloned()
+    }
+
+    /// Gives the run its agents; the first time counts.
+    pub(crate) fn set_built_ins(&self, built_ins: Arc<dyn BuiltIns>) {
+        let _ = self.built_ins.set(built_ins);
     }
 
     /// The identifier of a call that its caller gave none.

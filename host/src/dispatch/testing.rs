@@ -146,7 +146,7 @@ pub fn subjects(loaded: &Arc<Loaded>) -> Vec<Subject> {
         let hooks = agent.hooks.iter().filter_map(Use::inline).map(|hook| Artifact::Hook(hook.clone()));
         let mut own = tools.chain(hooks).peekable();
         if own.peek().is_some() {
-            let loaded = Arc::new(loaded.of_agent(agent));
+            let loaded = Arc::new(loaded.of_agent(agent, None));
             all.extend(own.map(|artifact| Subject::new(artifact, Some(agent), &loaded)));
         }
     }
@@ -339,6 +339,7 @@ impl Seen {
             match one {
                 Nested::Event(dispatch) => self.dispatch(dispatch),
                 Nested::Call(report) => self.report(report),
+                Nested::Agent { nested, .. } => self.nested(nested),
             }
         }
     }

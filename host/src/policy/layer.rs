@@ -55,11 +55,13 @@ pub enum Service {
     Random,
     Events,
     Meta,
+    Delegate,
 }
 
 impl Service {
     /// All of them, in the order of listings.
-    pub const ALL: [Self; 6] = [Self::Cache, Self::Metrics, Self::Clock, Self::Random, Self::Events, Self::Meta];
+    pub const ALL: [Self; 7] =
+        [Self::Cache, Self::Metrics, Self::Clock, Self::Random, Self::Events, Self::Meta, Self::Delegate];
 
     /// The word in a policy and in a script.
     pub fn name(self) -> &'static str {
@@ -70,6 +72,7 @@ impl Service {
             Self::Random => "random",
             Self::Events => "events",
             Self::Meta => "meta",
+            Self::Delegate => "delegate",
         }
     }
 }

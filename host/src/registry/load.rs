@@ -231,6 +231,7 @@ impl Load {
         merge::into(&mut self.registry, std::mem::take(&mut self.base), std::mem::take(&mut self.overrides));
         // Two of one name: which of them is meant cannot be known.
         self.guard_lost |= self.registry.diagnostics.errors() > before && !self.registry.hooks.is_empty();
+        resolve::reserved(&mut self.registry);
         resolve::references(&mut self.registry);
         resolve::rules(&mut self.registry, &self.found);
         if self.guard_lost {

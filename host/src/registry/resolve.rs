@@ -5,6 +5,20 @@ use crate::artifact::agent::Use;
 use crate::artifact::diagnostic::Diagnostic;
 use crate::artifact::located::Located;
 use crate::artifact::suggest::{closest, quoted};
+use crate::artifact::tool::RESERVED;
+
+/// Names that the host's own tools have.
+pub(super) fn reserved(registry: &mut Registry) {
+    let own = registry.agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
+    let tools = registry.tools.iter().chain(own).filter(|tool| RESERVED.contains(&tool.name.as_str()));
+    let found: Vec<Diagnostic> = tools
+        .map(|tool| {
+            let message = format!("tool {:?} has the name of a built-in tool", tool.name);
+            Diagnostic::error(message).at(tool.source.clone()).hint("give it another name")
+        })
+        .collect();
+    found.into_iter().for_each(|diagnostic| registry.diagnostics.push(diagnostic));
+}
 
 /// Resolves the references of agents. Done when everything is loaded, so that the order of files does not matter.
 pub(super) fn references(registry: &mut Registry) {

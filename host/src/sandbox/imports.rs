@@ -19,7 +19,7 @@ use super::stop::Stop;
 use super::wasi;
 use crate::capability::coverage::Coverage;
 use crate::capability::reentry::{Allowance, Reentry};
-use crate::capability::{cache, clock, events, exec, fs, http, log, meta, metrics, random};
+use crate::capability::{agents, cache, clock, events, exec, fs, http, log, meta, metrics, random};
 use crate::policy::layer::Service;
 use crate::policy::refusal::Refusal;
 
@@ -63,6 +63,7 @@ impl Role {
                     | Import::FsMove
                     | Import::MetaRegisterTool
                     | Import::MetaRegisterHook
+                    | Import::AgentsDelegate
             ),
             Self::Predicate => {
                 matches!(import, Import::LastWordsWrite | Import::MonotonicNow | Import::InsecureSeed)
@@ -239,6 +240,13 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
             let (granted, reentry) = s.meta();
             granted?;
             reentry?.list_tools(pattern)
+        }),
+        Import::AgentsDelegate => nested(it, import, |s, (agent, task): (String, String), left| {
+            let granted = s.granted(Service::Delegate).map_err(|refusal| agents::Error::AccessDenied(refusal.into()));
+            let none = || agents::Error::Invalid("nothing in this run runs agents".to_owned());
+            (granted, s.context.reentry.clone().ok_or_else(none), move |r: Arc<dyn Reentry>| async move {
+                r.delegate(agent, task, left).await
+            })
         }),
         Import::CoverageRecord => sync(it, import, |s, (statements, reached): (Vec<u32>, Vec<u32>)| {
             s.coverage = Some(Coverage::of(statements, reached));

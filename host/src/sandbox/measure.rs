@@ -1,7 +1,7 @@
 //! How many bytes go through a host call, and what it is about.
 
 use crate::capability::denial::Denial;
-use crate::capability::{cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
+use crate::capability::{agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
 
 /// Bytes that the price counts: those of strings and lists. Numbers and flags are in the price of the call.
 pub(crate) trait Measure {
@@ -157,7 +157,7 @@ macro_rules! may_deny {
         })*
     };
 }
-may_deny!(cache, events, exec, fs, http, meta, metrics);
+may_deny!(agents, cache, events, exec, fs, http, meta, metrics);
 
 /// The refusal of an error that is nothing else.
 macro_rules! only_denies {

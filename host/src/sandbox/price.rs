@@ -108,6 +108,7 @@ imports! {
     MetaRegisterHook = "meta"    "register-hook", 20_000_000 + 20, Bytes(2 << 20) => Bytes(0);
     MetaCallTool     = "meta"    "call-tool",  500_000 + 4,       Bytes(EXCHANGE) => Bytes(EXCHANGE);
     MetaListTools    = "meta"    "list-tools", 200_000 + 4,       Bytes(1 << 10) => Bytes(NAMES);
+    AgentsDelegate   = "agents"  "delegate", 1_000_000 + 4,       Bytes(1 << 20) => Bytes(8 << 20);
     CoverageRecord   = "coverage" "record",      5_000 + 1,       Bytes(1 << 20) => Bytes(0);
     EnvGet           = "env"     "get",          5_000 + 4,       Bytes(1 << 10) => Bytes(1 << 20);
 }

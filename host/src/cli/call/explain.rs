@@ -90,12 +90,17 @@ fn nested(nested: &[Nested], indent: &str, printer: Printer) {
                 printer.say(&format!("{indent}fired {}: no hook", event.event))
             }
             Nested::Event(event) => dispatch(event, indent, printer),
+            Nested::Agent { name, nested: started } => {
+                printer.say(&format!("{indent}agent {}", escape::line(name)));
+                self::nested(started, &format!("{indent}  "), printer);
+            }
             Nested::Call(report) => {
                 let (tool, outcome) = (escape::line(&report.tool), report.outcome.name());
                 printer.say(&format!("{indent}called {tool}: {outcome}, {}", used(&report.usage)));
                 for event in report.dispatches() {
                     dispatch(event, &format!("{indent}  "), printer);
                 }
+                self::nested(&report.nested, &format!("{indent}  "), printer);
             }
         }
     }

@@ -30,6 +30,7 @@ fn nested(nested: &[Nested], printer: Printer) {
         match one {
             Nested::Event(event) => dispatch(event, printer),
             Nested::Call(report) => call(report, printer),
+            Nested::Agent { nested, .. } => self::nested(nested, printer),
         }
     }
 }

@@ -1,0 +1,114 @@
+//! The agent loop: a model, the tools that it calls, the hooks around everything, and sub-agents.
+//!
+//! A [`Session`] is a conversation with a project's agent. Each turn asks the model, makes the calls that it wants
+//! through [`dispatch`](crate::dispatch) as any other caller would, gives their results back, and goes on until the
+//! model has nothing more to call. What one agent sets another to do is a turn of that one, one level deeper.
+//!
+//! - `turn`: one turn, round by round
+//! - `runtime`: an agent at work: its artifacts, its model, its depth
+//! - `delegation`: the tool `delegate`, and what judges its result
+//! - `window`: how much of a conversation a model gets
+//! - `models`: which model answers whom
+
+mod delegation;
+mod error;
+mod listener;
+mod models;
+mod runtime;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod turn;
+mod window;
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+pub use error::TurnError;
+pub use listener::{Listener, Silent, Told};
+pub use models::{Model, Models};
+pub use turn::Turn;
+
+use self::runtime::{Crew, Runtime};
+use self::settings::Settings;
+use crate::artifact::event::Event;
+use crate::dispatch::{Dispatch, Project, Run};
+use crate::provider::{Message, Usage};
+
+/// A conversation with a project's agent. It keeps to the artifacts and the policy that were in force when it began.
+#[derive(Debug)]
+pub struct Session {
+    runtime: Arc<Runtime>,
+    history: Vec<Message>,
+    usage: Usage,
+    turns: u32,
+}
+
+impl Session {
+    /// Begins a session: fires `session.start`. A run has one.
+    ///
+    /// # Errors
+    ///
+    /// Where a hook blocks it.
+    pub async fn start(
+        project: &Project,
+        run: &Arc<Run>,
+        models: Arc<dyn Models>,
+        listener: Arc<dyn Listener>,
+    ) -> Result<Self, TurnError> {
+        let runtime = root(project, run, models, listener);
+        let dispatch = runtime.place().fire(&Event::SessionStart, Json::Null).await;
+        runtime.crew.listener.told(&Told::Event { agent: "", dispatch: &dispatch });
+        match dispatch.decision.blocked() {
+            Some(reason) => Err(TurnError::Blocked { what: "session", reason }),
+            None => Ok(Self { runtime, history: Vec::new(), usage: Usage::default(), turns: 0 }),
+        }
+    }
+
+    /// Says something to the agent and waits for its answer. A turn that is given up (its future dropped) or fails
+    /// leaves a conversation that can go on.
+    ///
+    /// # Errors
+    ///
+    /// What ended the turn without an answer. Hooks on `error` have been told.
+    pub async fn turn(&mut self, text: &str) -> Result<Turn, TurnError> {
+        self.turns = self.turns.saturating_add(1);
+        let turn = turn::turn(&self.runtime, &self.runtime.place(), &mut self.history, text).await?;
+        self.usage.input_tokens = self.usage.input_tokens.saturating_add(turn.usage.input_tokens);
+        self.usage.output_tokens = self.usage.output_tokens.saturating_add(turn.usage.output_tokens);
+        Ok(turn)
+    }
+
+    /// Ends the session: fires `session.end`, which nothing can block.
+    pub async fn end(self) -> Dispatch {
+        let dispatch = self.runtime.place().fire(&Event::SessionEnd, Json::Null).await;
+        self.runtime.crew.listener.told(&Told::Event { agent: "", dispatch: &dispatch });
+        dispatch
+    }
+
+    /// The conversation so far, without the system prompt.
+    pub fn history(&self) -> &[Message] {
+        &self.history
+    }
+
+    /// What the model's service counted in all turns that came to an end.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+}
+
+/// Gives the calls of a run the sub-agents of its project, without a conversation: a script's `delegate(...)` works
+/// then.
+pub fn attach(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>) {
+    root(project, run, models, Arc::new(Silent));
+}
+
+fn root(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>, listener: Arc<dyn Listener>) -> Arc<Runtime> {
+    let loaded = project.loaded();
+    let settings = Settings::of(loaded.policy());
+    let crew = Arc::new(Crew::new(run.clone(), models, listener, settings));
+    let runtime = Arc::new(Runtime::root(crew, loaded));
+    run.set_built_ins(runtime.clone());
+    runtime
+}

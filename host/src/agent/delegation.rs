@@ -1,0 +1,374 @@
+//! The tool `delegate`: a sub-agent's turn, one level deeper, with the hooks of whoever set it to work around it, and
+//! what judges its result.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::listener::Told;
+use super::runtime::Runtime;
+use super::turn::{Turn, turn_with_nested};
+use crate::artifact::agent::{Agent, Use};
+use crate::artifact::event::Event;
+use crate::artifact::script::Script;
+use crate::artifact::suggest;
+use crate::artifact::tool::Tool;
+use crate::capability::reentry::Allowance;
+use crate::dispatch::builtin::{Answered, BuiltInCall, BuiltIns, DELEGATE};
+use crate::dispatch::chain::{Place, told, within};
+use crate::dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
+use crate::dispatch::{Nested, Unloadable};
+use crate::policy::refusal::Refusal;
+use crate::provider::Message;
+use crate::sandbox::outcome::{Entry, Failure, FailureKind, Outcome, Source, Usage};
+use crate::sandbox::state::Context;
+
+impl BuiltIns for Runtime {
+    fn tools(&self) -> &[Arc<Tool>] {
+        &self.built_ins
+    }
+
+    fn call<'a>(
+        &'a self,
+        place: &'a Place,
+        call: BuiltInCall<'a>,
+    ) -> Pin<Box<dyn Future<Output = Answered> + Send + 'a>> {
+        Box::pin(async move {
+            if call.name != DELEGATE {
+                return Answered { outcome: Outcome::Completed(json!("ok").to_string()), nested: Vec::new() };
+            }
+            let text = |key: &str| call.arguments.get(key).and_then(Json::as_str).unwrap_or_default();
+            let mut delegation = Delegation { by: self, place, left: place.left, nested: Vec::new() };
+            let limit = self.crew.settings.delegation_timeout;
+            let work = delegation.run(text("agent"), text("task"), &call);
+            let outcome = match tokio::time::timeout(limit, work).await {
+                Ok(Ok(result)) => Outcome::Completed(result.to_string()),
+                Ok(Err(ended)) => ended.outcome(),
+                Err(_) => {
+                    let took = limit.as_millis();
+                    Ended::Failed(format!(
+                        "the delegation took longer than {took} ms; `delegation.timeout_ms` in `harness.md` raises it"
+                    ))
+                    .outcome()
+                }
+            };
+            Answered { outcome, nested: delegation.nested }
+        })
+    }
+}
+
+/// A delegation under way.
+struct Delegation<'a> {
+    by: &'a Runtime,
+    /// Where the one that delegates is: its hooks are asked.
+    place: &'a Place,
+    left: Option<Allowance>,
+    nested: Vec<Nested>,
+}
+
+/// Why there is no result.
+enum Ended {
+    /// A hook said no.
+    Blocked(String),
+    /// It could not be done.
+    Failed(String),
+}
+
+impl Ended {
+    fn outcome(self) -> Outcome<String> {
+        match self {
+            Self::Blocked(reason) => {
+                let reason = format!("delegation blocked: {reason}");
+                let failure = Failure::without_place(FailureKind::Denied, "", reason.clone());
+                Outcome::Denied { failure, refusal: Refusal::always(reason) }
+            }
+            Self::Failed(why) => Outcome::Failed(Failure::without_place(FailureKind::Script, "", why)),
+        }
+    }
+}
+
+impl Delegation<'_> {
+    fn here(&self) -> Place {
+        Place { left: self.left, added: self.by.crew.run.added(), ..self.place.clone() }
+    }
+
+    fn spend(&mut self, usage: Usage) {
+        if let Some(left) = &mut self.left {
+            left.fuel = left.fuel.saturating_sub(usage.fuel);
+        }
+    }
+
+    /// Fires an event to the hooks of the one that delegates. Gives back the payload as they left it.
+    async fn fire(&mut self, event: &Event, payload: Json) -> Result<Json, String> {
+        let mut dispatch = self.here().fire(event, payload).await;
+        self.by.crew.listener.told(&Told::Event { agent: self.by.name(), dispatch: &dispatch });
+        self.spend(dispatch.usage());
+        let payload = std::mem::take(&mut dispatch.payload);
+        let blocked = dispatch.decision.blocked();
+        if !dispatch.hooks.is_empty() {
+            self.nested.push(Nested::Event(dispatch));
+        }
+        blocked.map_or(Ok(payload), Err)
+    }
+
+    async fn run(&mut self, name: &str, task: &str, call: &BuiltInCall<'_>) -> Result<Json, Ended> {
+        let by = self.by;
+        let agent = self.find(name)?;
+        let depth = by.depth().saturating_add(1);
+        let id = by.crew.next_id();
+        let (model, task) = self.permitted(&id, &agent, depth, task).await?;
+        let caller = match (call.caller, &by.caller) {
+            (Some(caller), Some(outer)) => Some(Arc::new(caller.meet(outer))),
+            (Some(one), None) | (None, Some(one)) => Some(one.clone()),
+            (None, None) => None,
+        };
+        let child = Arc::new(by.child(id.clone(), &agent, model, caller));
+        let mut history = Vec::new();
+        let mut said = task;
+        let attempts = by.crew.settings.verify_retries.saturating_add(1);
+        for attempt in 1..=attempts {
+            let (agent, to) = (by.name(), child.name());
+            by.crew.listener.told(&Told::Delegated { agent, to, depth, attempt, task: &said });
+            let result = self.attempt(&child, &mut history, &said, attempt).await?;
+            let post = DelegationPost {
+                id: id.clone(),
+                parent_id: Some(by.id.clone()),
+                agent: child.name().to_owned(),
+                result,
+                depth,
+            };
+            let payload = self.fire(&Event::DelegationPost, payload::of(&post)).await.map_err(Ended::Blocked)?;
+            let result = payload.get("result").cloned().unwrap_or_default();
+            let post = DelegationPost { result, ..post };
+            match self.verify(post, attempt).await? {
+                Ok(result) => {
+                    by.crew.listener.told(&Told::Returned { agent, from: to, result: Ok(&result) });
+                    return Ok(result);
+                }
+                Err(reason) if attempt == attempts => {
+                    let why = format!("delegation verification failed after {attempts} attempt(s): {reason}");
+                    by.crew.listener.told(&Told::Returned { agent, from: to, result: Err(&why) });
+                    return Err(Ended::Failed(why));
+                }
+                Err(reason) => said = again(&reason),
+            }
+        }
+        Err(Ended::Failed("the delegation allows no attempt".to_owned()))
+    }
+
+    /// The agent of a name, where it may be set to work from here.
+    fn find(&self, name: &str) -> Result<Arc<Agent>, Ended> {
+        let agents = self.by.loaded.registry().agents();
+        let Some(agent) = agents.iter().find(|agent| agent.name == name) else {
+            let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+            let known = names.join(", ");
+            let like = suggest::several(name, names.into_iter(), 1);
+            let hint = like.first().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default();
+            return Err(Ended::Failed(format!("agent {name:?} not found (available: {known}){hint}")));
+        };
+        let settings = &self.by.crew.settings;
+        if self.by.depth() >= settings.max_depth {
+            let (depth, most) = (self.by.depth(), settings.max_depth);
+            return Err(Ended::Failed(format!("delegation depth limit reached ({depth}/{most})")));
+        }
+        if !settings.allow_recursive && self.by.lineage.iter().any(|above| above == name) {
+            let why = format!(
+                "agent {name:?} is at work already, and `delegation.allow_recursive` in `harness.md` is not set"
+            );
+            return Err(Ended::Failed(why));
+        }
+        Ok(agent.clone())
+    }
+
+    /// Asks the hooks on `delegation.pre`. Gives back the model and the task, as they left them.
+    async fn permitted(
+        &mut self,
+        id: &str,
+        agent: &Agent,
+        depth: u32,
+        task: &str,
+    ) -> Result<(super::Model, String), Ended> {
+        let by = self.by;
+        let own = agent.model.as_ref().map(|model| model.value.clone());
+        let pre = DelegationPre {
+            id: id.to_owned(),
+            parent_id: Some(by.id.clone()),
+            agent: agent.name.clone(),
+            prompt: task.to_owned(),
+            depth,
+            model: own,
+            tools: agent.tools.iter().map(|one| named(one, |tool| &tool.name)).collect(),
+            hooks: agent.hooks.iter().map(|one| named(one, |hook| &hook.name)).collect(),
+        };
+        let payload = self.fire(&Event::DelegationPre, payload::of(&pre)).await.map_err(Ended::Blocked)?;
+        if payload.get("agent").and_then(Json::as_str) != Some(&agent.name) {
+            // What `tool.pre` has allowed to be called is this agent.
+            return Err(Ended::Failed("delegation.pre modify payload: `agent` cannot be changed".to_owned()));
+        }
+        let Some(Json::String(task)) = payload.get("prompt") else {
+            return Err(Ended::Failed("delegation.pre modify payload: `prompt` must be a string".to_owned()));
+        };
+        let parent = by.model().map_err(Ended::Failed)?;
+        let model = match payload.get("model") {
+            None | Some(Json::Null) => parent,
+            Some(Json::String(name)) => parent.named(name, by.crew.models.as_ref()).map_err(Ended::Failed)?,
+            Some(_) => {
+                return Err(Ended::Failed("delegation.pre modify payload: `model` must be a string".to_owned()));
+            }
+        };
+        Ok((model, task.clone()))
+    }
+
+    /// The child's turn. It goes on with its own conversation, of which nobody else sees anything.
+    async fn attempt(
+        &mut self,
+        child: &Arc<Runtime>,
+        history: &mut Vec<Message>,
+        task: &str,
+        attempt: u32,
+    ) -> Result<Json, Ended> {
+        let place = child.place_within(&self.here());
+        let (turn, nested) = turn_with_nested(child, &place, history, task).await;
+        let nested = Nested::Agent { name: child.name().to_owned(), nested };
+        self.spend(nested.usage());
+        self.nested.push(nested);
+        match turn {
+            Ok(Turn { text, calls, usage, rounds, warning, .. }) => {
+                let mut result = json!({
+                    "agent": child.name(),
+                    "response": text,
+                    "calls": calls.len(),
+                    "rounds": rounds,
+                    "attempts": attempt,
+                    "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens},
+                });
+                if let (Some(object), Some(warning)) = (result.as_object_mut(), warning) {
+                    object.insert("warning".to_owned(), warning.into());
+                }
+                Ok(result)
+            }
+            Err(error) => {
+                let why = format!("agent {:?}: {error}", child.name());
+                let (agent, from) = (self.by.name(), child.name());
+                self.by.crew.listener.told(&Told::Returned { agent, from, result: Err(&why) });
+                Err(Ended::Failed(why))
+            }
+        }
+    }
+
+    /// Judges a result, where the policy asks for that: first its script, then the hooks. Gives back the result, or why
+    /// it is refused.
+    async fn verify(&mut self, mut post: DelegationPost, attempt: u32) -> Result<Result<Json, String>, Ended> {
+        let Some(script) = self.by.crew.settings.verify.clone() else { return Ok(Ok(post.result)) };
+        let mut reasons = Vec::new();
+        if let Err(reason) = self.judged(&script, &post.result).await? {
+            reasons.push(reason);
+        }
+        let payload = payload::of(&DelegationPostVerify { post: post.clone(), attempt });
+        match self.fire(&Event::DelegationPostVerify, payload).await {
+            Ok(payload) => post.result = payload.get("result").cloned().unwrap_or_default(),
+            Err(reason) => reasons.push(reason),
+        }
+        Ok(if reasons.is_empty() { Ok(post.result) } else { Err(reasons.join("; ")) })
+    }
+
+    /// Runs the policy's script on a result. What it cannot judge is no matter for another attempt.
+    async fn judged(&mut self, script: &Script, result: &Json) -> Result<Result<(), String>, Ended> {
+        let failed = |why: String| Ended::Failed(format!("verify: {why}"));
+        let loaded = &self.by.loaded;
+        let source = Source {
+            file: loaded.policy().project.origin.file.clone(),
+            text: script.text.clone(),
+            first_line: script.first_line,
+            indent: script.indent,
+            entry: Entry::Tool,
+            predicate: None,
+            coverage: false,
+        };
+        let image = loaded.image(source).map_err(|error| match error {
+            Unloadable::Script(failure) => failed(told(&failure)),
+            Unloadable::Host(why) => failed(why),
+        })?;
+        let grant = Arc::new(loaded.policy().grant_for("", None));
+        let mut limits = grant.limits();
+        within(&mut limits, self.left);
+        let session = self.by.crew.run.session().clone();
+        let context = Context { grant, workspace: self.place.workspace.clone(), session, reentry: None };
+        let report = loaded.sandbox().run(&image, context, limits, &result.to_string()).await;
+        self.spend(report.usage);
+        let verdict = match report.outcome {
+            Outcome::Completed(text) => serde_json::from_str(&text).unwrap_or_default(),
+            Outcome::Failed(failure) | Outcome::Denied { failure, .. } => return Err(failed(told(&failure))),
+            Outcome::Limited(limit) => return Err(failed(limit.to_string())),
+            Outcome::Fault(_) => return Err(failed("the host failed".to_owned())),
+        };
+        verdict_of(&verdict).map_err(failed)
+    }
+}
+
+/// What a script says of a result: `True`, `False`, or `{"verified": ..., "reason": ...}`, also as JSON text.
+fn verdict_of(verdict: &Json) -> Result<Result<(), String>, String> {
+    match verdict {
+        Json::Bool(true) => Ok(Ok(())),
+        Json::Bool(false) => Ok(Err("the verifier returned False".to_owned())),
+        Json::Object(object) => {
+            let reason = object.get("reason").and_then(Json::as_str).filter(|reason| !reason.is_empty());
+            match object.get("verified") {
+                Some(Json::Bool(true)) => Ok(Ok(())),
+                Some(Json::Bool(false)) => {
+                    Ok(Err(reason.unwrap_or("the verifier returned verified=False with no reason").to_owned()))
+                }
+                _ => Err("its result must have `verified`, True or False".to_owned()),
+            }
+        }
+        Json::String(text) => match serde_json::from_str::<Json>(text) {
+            Ok(inner @ (Json::Bool(_) | Json::Object(_))) => verdict_of(&inner),
+            _ => Err("its result must be True, False or a dict with `verified`".to_owned()),
+        },
+        _ => Err("its result must be True, False or a dict with `verified`".to_owned()),
+    }
+}
+
+/// What a child is told whose result was refused.
+fn again(reason: &str) -> String {
+    format!(
+        "Your result was checked and not accepted: {reason}\n\nThe task is not complete. Find out what is wrong, correct \
+         it, make sure of it with your tools, and answer again."
+    )
+}
+
+/// The name of what an agent uses.
+fn named<T>(one: &Use<T>, own: impl Fn(&T) -> &String) -> String {
+    match one {
+        Use::Reference(name) => name.value.clone(),
+        Use::Inline(inline) => own(inline).clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts() {
+        let cases = [
+            (json!(true), Ok(Ok(()))),
+            (json!({"verified": true, "reason": "fine"}), Ok(Ok(()))),
+            (json!("{\"verified\": true}"), Ok(Ok(()))),
+            (json!(false), Ok(Err("the verifier returned False".to_owned()))),
+            (json!({"verified": false, "reason": "no sources"}), Ok(Err("no sources".to_owned()))),
+            (
+                json!({"verified": false, "reason": ""}),
+                Ok(Err("the verifier returned verified=False with no reason".to_owned())),
+            ),
+            (json!({"verified": 1}), Err("its result must have `verified`, True or False".to_owned())),
+            (json!("yes"), Err("its result must be True, False or a dict with `verified`".to_owned())),
+            (json!(null), Err("its result must be True, False or a dict with `verified`".to_owned())),
+        ];
+        for (verdict, expected) in cases {
+            assert_eq!(verdict_of(&verdict), expected, "{verdict}");
+        }
+    }
+}

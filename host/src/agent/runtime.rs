@@ -1,0 +1,208 @@
+//! An agent at work: its artifacts, its model, its place in the tree of those that set each other to work.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::listener::Listener;
+use super::models::{Model, Models};
+use super::settings::Settings;
+use crate::artifact::agent::Agent;
+use crate::artifact::diagnostic::Position;
+use crate::artifact::located::Located;
+use crate::artifact::tool::{Parameter, ParameterType, Tool};
+use crate::dispatch::builtin::{DELEGATE, DONE};
+use crate::dispatch::chain::Place;
+use crate::dispatch::{Loaded, Run};
+use crate::policy::grant::Grant;
+use crate::provider::ToolSchema;
+
+/// What all agents of a session share.
+#[derive(Debug)]
+pub(super) struct Crew {
+    pub(super) run: Arc<Run>,
+    pub(super) models: Arc<dyn Models>,
+    pub(super) listener: Arc<dyn Listener>,
+    pub(super) settings: Settings,
+    delegations: AtomicU64,
+}
+
+impl Crew {
+    pub(super) fn new(run: Arc<Run>, models: Arc<dyn Models>, listener: Arc<dyn Listener>, settings: Settings) -> Self {
+        Self { run, models, listener, settings, delegations: AtomicU64::new(0) }
+    }
+
+    /// The identifier of a delegation, from `delegation_1`.
+    pub(super) fn next_id(&self) -> String {
+        format!("delegation_{}", self.delegations.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+    }
+}
+
+/// An agent at work.
+#[derive(Debug)]
+pub(super) struct Runtime {
+    pub(super) crew: Arc<Crew>,
+    /// Of the delegation that it works for; `root` at the root.
+    pub(super) id: String,
+    /// The one that set it to work.
+    pub(super) parent: Option<String>,
+    /// The names from the root's first sub-agent to its own; none at the root.
+    pub(super) lineage: Vec<String>,
+    /// The artifacts as it has them.
+    pub(super) loaded: Arc<Loaded>,
+    /// Its file; none at the root.
+    pub(super) agent: Option<Arc<Agent>>,
+    pub(super) prompt: String,
+    /// Its own; none where the root's is not chosen yet.
+    pub(super) model: Option<Model>,
+    /// The grant of the script that set it to work, where one did: none of its calls gets more.
+    pub(super) caller: Option<Arc<Grant>>,
+    pub(super) built_ins: Vec<Arc<Tool>>,
+    /// The artifacts as its sub-agents have them, by their names.
+    children: Mutex<HashMap<String, Arc<Loaded>>>,
+}
+
+impl Runtime {
+    /// The agent of `harness.md`.
+    pub(super) fn root(crew: Arc<Crew>, loaded: Arc<Loaded>) -> Self {
+        let policy = loaded.policy();
+        let own = policy.context.system_prompt.as_deref().unwrap_or_default();
+        let prompt = if policy.body.is_empty() { own } else { &policy.body }.to_owned();
+        let built_ins = built_ins(&crew.settings, &loaded, 0);
+        Self {
+            crew,
+            id: "root".to_owned(),
+            parent: None,
+            lineage: Vec::new(),
+            loaded,
+            agent: None,
+            prompt,
+            model: None,
+            caller: None,
+            built_ins,
+            children: Mutex::default(),
+        }
+    }
+
+    /// A sub-agent, one level deeper.
+    pub(super) fn child(&self, id: String, agent: &Arc<Agent>, model: Model, caller: Option<Arc<Grant>>) -> Self {
+        let loaded = self.artifacts_of(agent);
+        let lineage: Vec<String> = self.lineage.iter().chain([&agent.name]).cloned().collect();
+        Self {
+            crew: self.crew.clone(),
+            id,
+            parent: Some(self.id.clone()),
+            built_ins: built_ins(&self.crew.settings, &loaded, lineage.len()),
+            lineage,
+            loaded,
+            agent: Some(agent.clone()),
+            prompt: agent.system_prompt.clone(),
+            model: Some(model),
+            caller,
+            children: Mutex::default(),
+        }
+    }
+
+    fn artifacts_of(&self, agent: &Arc<Agent>) -> Arc<Loaded> {
+        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = children.entry(agent.name.clone());
+        known.or_insert_with(|| Arc::new(self.loaded.of_agent(agent, self.agent.as_deref()))).clone()
+    }
+
+    /// The name of the sub-agent; empty at the root.
+    pub(super) fn name(&self) -> &str {
+        self.lineage.last().map(String::as_str).unwrap_or_default()
+    }
+
+    /// 0 at the root.
+    pub(super) fn depth(&self) -> u32 {
+        u32::try_from(self.lineage.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Where the root's events are fired and its calls made.
+    pub(super) fn place(self: &Arc<Self>) -> Place {
+        let outermost = Place::outermost(self.loaded.clone(), self.crew.run.clone());
+        Place { built_ins: Some(self.clone()), caller: Some("agent".into()), ..outermost }
+    }
+
+    /// The same for a sub-agent that is set to work at a place.
+    pub(super) fn place_within(self: &Arc<Self>, place: &Place) -> Place {
+        Place {
+            loaded: self.loaded.clone(),
+            built_ins: Some(self.clone()),
+            caller: Some(format!("agent {}", self.name()).into()),
+            ..place.clone()
+        }
+    }
+
+    /// The model that it runs on.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub(super) fn model(&self) -> Result<Model, String> {
+        self.model.clone().map_or_else(|| self.crew.models.main(), Ok)
+    }
+
+    /// The tools that a model gets to see: those of the project in the order of their files, those that the run has
+    /// added, the host's own; without those that the policy does not let be called.
+    pub(super) fn tools(&self, place: &Place) -> Vec<ToolSchema> {
+        let added = place.added.tools.iter().map(|added| &added.tool);
+        let all = self.loaded.registry().tools().iter().chain(added).chain(&self.built_ins);
+        all.filter(|tool| self.loaded.policy().tools.decide(&tool.name).is_ok())
+            .map(|tool| ToolSchema {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                parameters: tool.json_schema(),
+            })
+            .collect()
+    }
+}
+
+/// The host's own tools of an agent at a depth.
+fn built_ins(settings: &Settings, loaded: &Loaded, depth: usize) -> Vec<Arc<Tool>> {
+    let mut tools = Vec::new();
+    let agents = loaded.registry().agents();
+    if !agents.is_empty() && depth < settings.max_depth as usize {
+        let listed = agents.iter().map(|agent| {
+            let what = agent.description.as_ref().map_or("", |text| text.value.trim());
+            if what.is_empty() { format!("- {}", agent.name) } else { format!("- {}: {what}", agent.name) }
+        });
+        let listed: Vec<String> = listed.collect();
+        let description = format!(
+            "Sets a sub-agent a task and gives back its result. It sees nothing of this conversation: the task must \
+             say all that it needs.\n\nAgents:\n{}",
+            listed.join("\n")
+        );
+        let parameters = [("agent", "Name of the agent."), ("task", "What it is to do.")];
+        tools.push(Arc::new(tool(DELEGATE, description, &parameters)));
+    }
+    if settings.exit.wants_done() && loaded.registry().tool(DONE).is_err() {
+        tools.push(Arc::new(tool(DONE, "Says that the task is complete.".to_owned(), &[])));
+    }
+    tools
+}
+
+/// A tool that has no file. Its parameters are texts and required.
+fn tool(name: &str, description: String, parameters: &[(&str, &str)]) -> Tool {
+    let here = Position { file: format!("built-in:{name}").into(), line: 1, column: 1, length: 1 };
+    let parameter = |(name, description): &(&str, &str)| Parameter {
+        name: (*name).to_owned(),
+        kind: Located::new(ParameterType::String, here.clone()),
+        description: Some(Located::new((*description).to_owned(), here.clone())),
+        required: Located::new(true, here.clone()),
+        position: here.clone(),
+    };
+    Tool {
+        name: name.to_owned(),
+        description,
+        parameters: parameters.iter().map(parameter).collect(),
+        script: None,
+        timeout_ms: None,
+        asynchronous: Located::new(false, here.clone()),
+        capabilities: None,
+        cases: Vec::new(),
+        source: here.clone(),
+        source_name: format!("built-in/{name}"),
+    }
+}

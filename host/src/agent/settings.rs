@@ -1,0 +1,103 @@
+//! The limits of the loop: what the policy says, and what holds where it says nothing.
+
+use std::time::Duration;
+
+use crate::artifact::policy::ProjectPolicy;
+use crate::artifact::policy::exit::{ExitMode, OnMaxIterations};
+use crate::artifact::script::Script;
+
+/// Rounds with tools of one turn at the root.
+const ROOT_ROUNDS: u64 = 10;
+/// Rounds with tools by depth; the last holds for all that are deeper.
+const ROUNDS_PER_DEPTH: [u64; 4] = [20, 10, 5, 3];
+/// How deep agents call agents.
+const MAX_DEPTH: u64 = 3;
+/// How often a result that was refused is asked for again.
+const VERIFY_RETRIES: u64 = 2;
+/// Most time of one delegation. Long: models are slow, and each call has its own deadline.
+const DELEGATION_TIMEOUT: Duration = Duration::from_secs(600);
+/// Messages of a conversation that a model gets.
+const MAX_HISTORY: u64 = 50;
+/// Tokens of a request.
+const MAX_TOKENS: u64 = 128_000;
+
+/// The limits of the loop.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    rounds: Vec<u64>,
+    pub(super) max_depth: u32,
+    pub(super) allow_recursive: bool,
+    pub(super) verify: Option<Script>,
+    pub(super) verify_retries: u32,
+    pub(super) delegation_timeout: Duration,
+    pub(super) exit: ExitMode,
+    pub(super) on_max: OnMaxIterations,
+    pub(super) max_history: usize,
+    pub(super) max_tokens: u64,
+}
+
+impl Settings {
+    pub(super) fn of(policy: &ProjectPolicy) -> Self {
+        let delegation = &policy.delegation;
+        let mut rounds = ROUNDS_PER_DEPTH.to_vec();
+        // The root is bounded by the turn's own default, unless the policy speaks of it.
+        if let Some(root) = rounds.first_mut() {
+            *root = ROOT_ROUNDS;
+        }
+        if let Some(own) = &delegation.iterations_per_depth {
+            rounds.clone_from(own);
+        }
+        if let (Some(most), Some(root)) = (policy.exit.max_iterations, rounds.first().copied()) {
+            // It is the root's alone: the list says what holds deeper.
+            if rounds.len() == 1 {
+                rounds.push(root);
+            }
+            if let Some(first) = rounds.first_mut() {
+                *first = most;
+            }
+        }
+        let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        Self {
+            rounds,
+            max_depth: small(delegation.max_depth.unwrap_or(MAX_DEPTH)),
+            allow_recursive: delegation.allow_recursive.unwrap_or(false),
+            verify: delegation.verify.clone(),
+            verify_retries: small(delegation.max_verify_retries.unwrap_or(VERIFY_RETRIES)),
+            delegation_timeout: delegation.timeout_ms.map_or(DELEGATION_TIMEOUT, Duration::from_millis),
+            exit: policy.exit.mode,
+            on_max: policy.exit.on_max_iterations,
+            max_history: usize::try_from(policy.context.max_history.unwrap_or(MAX_HISTORY)).unwrap_or(usize::MAX),
+            max_tokens: policy.context.max_tokens.unwrap_or(MAX_TOKENS),
+        }
+    }
+
+    /// Most rounds with tools of a turn at a depth; the root has 0.
+    pub(super) fn rounds(&self, depth: u32) -> u64 {
+        let at = usize::try_from(depth).unwrap_or(usize::MAX);
+        self.rounds.get(at).or_else(|| self.rounds.last()).copied().unwrap_or(ROOT_ROUNDS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+    use super::*;
+
+    fn rounds(keys: &str) -> Vec<u64> {
+        let (policy, diagnostics) = ProjectPolicy::parse("harness.md", &format!("---\n{keys}\n---\n"));
+        assert_eq!(diagnostics.iter().count(), 0, "{keys}");
+        let settings = Settings::of(&policy.unwrap());
+        (0..6).map(|depth| settings.rounds(depth)).collect()
+    }
+
+    #[test]
+    fn rounds_by_depth() {
+        assert_eq!(rounds(""), [10, 10, 5, 3, 3, 3]);
+        assert_eq!(rounds("delegation: { iterations_per_depth: [7, 2] }"), [7, 2, 2, 2, 2, 2]);
+        assert_eq!(rounds("exit_policy: { max_iterations: 4 }"), [4, 10, 5, 3, 3, 3]);
+        assert_eq!(rounds("exit_policy: { max_iterations: 0 }"), [10, 10, 5, 3, 3, 3]);
+        let both = "delegation: { iterations_per_depth: [7] }\nexit_policy: { max_iterations: 4 }";
+        assert_eq!(rounds(both), [4, 7, 7, 7, 7, 7]);
+    }
+}

@@ -1,0 +1,53 @@
+//! Tools that are the host's own: those by which an agent sets others to work and says that it is done. They are found
+//! like any other and go through the same six steps.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::chain::Place;
+use super::reentry::Nested;
+use crate::artifact::tool::Tool;
+use crate::policy::grant::Grant;
+use crate::sandbox::outcome::Outcome;
+
+/// The name of the tool that sets a sub-agent a task. A script's `delegate(...)` is a call of it.
+pub(crate) const DELEGATE: &str = "delegate";
+/// The name of the tool by which a model says that its task is complete, where the policy asks for that.
+pub(crate) const DONE: &str = "done";
+
+/// A call of one of them.
+#[derive(Debug)]
+pub(crate) struct BuiltInCall<'a> {
+    /// Which.
+    pub(crate) name: &'a str,
+    /// They fit its parameters.
+    pub(crate) arguments: &'a Json,
+    /// The grant of the script that calls it, where one does: nothing that it starts gets more.
+    pub(crate) caller: Option<&'a Arc<Grant>>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// Of one that completed, its result as JSON text.
+    pub(crate) outcome: Outcome<String>,
+    /// What it started.
+    pub(crate) nested: Vec<Nested>,
+}
+
+/// The built-in tools of one agent at work.
+pub(crate) trait BuiltIns: fmt::Debug + Send + Sync {
+    /// Those that it has.
+    fn tools(&self) -> &[Arc<Tool>];
+
+    /// Runs one of them at a place.
+    fn call<'a>(
+        &'a self,
+        place: &'a Place,
+        call: BuiltInCall<'a>,
+    ) -> Pin<Box<dyn Future<Output = Answered> + Send + 'a>>;
+}
