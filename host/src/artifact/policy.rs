@@ -39,6 +39,7 @@ use super::bundle::Lists;
 use super::decode::{Decoder, Fields, Unknown};
 use super::diagnostic::{Diagnostics, Position};
 use super::located::Located;
+use super::model::Models;
 use super::yaml::Node;
 use crate::policy::grant::Grant;
 use crate::policy::layer::{Layer, Origin, Scope, Service};
@@ -48,8 +49,7 @@ use crate::policy::path::{FsRules, PathPattern};
 const POLICY_KEYS: [&str; 5] = ["network", "sandbox", "tools_policy", "meta", "delegation"];
 
 /// Keys of `harness.md` that are no policy. They are kept as they are for the rooms that read them.
-pub(super) const OTHER_KEYS: [&str; 7] =
-    ["model", "models", "context", "exit_policy", "serve", "trusted_sources", "verify_policy"];
+pub(super) const OTHER_KEYS: [&str; 5] = ["context", "exit_policy", "serve", "trusted_sources", "verify_policy"];
 
 /// What a project allows.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +71,8 @@ pub struct ProjectPolicy {
     pub meta: MetaPolicy,
     /// `delegation`.
     pub delegation: DelegationPolicy,
+    /// `model` and `models`.
+    pub models: Models,
     /// `tools`, `hooks` and `agents`: artifacts that are written in this file.
     pub lists: Lists,
     /// `artifact_sources`: further folders with artifacts, relative to the project.
@@ -105,6 +107,7 @@ impl ProjectPolicy {
             secrets: Vec::new(),
             meta: MetaPolicy::default(),
             delegation: DelegationPolicy::default(),
+            models: Models::default(),
             lists: Lists::default(),
             roots: Vec::new(),
             rest: Vec::new(),
@@ -145,6 +148,7 @@ impl ProjectPolicy {
         if let Some(field) = fields.take("delegation") {
             policy.delegation = DelegationPolicy::decode(decoder, &field).unwrap_or_default();
         }
+        policy.models = Models::take(decoder, &mut fields);
         policy.lists = Lists::take(decoder, &mut fields, "");
         for name in OTHER_KEYS {
             if let Some(field) = fields.take(name) {
