@@ -10,6 +10,7 @@
 //! - `window`: how much of a conversation a model gets
 //! - `models`: which model answers whom
 
+mod configured;
 mod delegation;
 mod error;
 mod listener;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+pub use configured::Configured;
 pub use error::TurnError;
 pub use listener::{Listener, Silent, Told};
 pub use models::{Model, Models};

@@ -7,7 +7,8 @@
 //! 2. [`yaml`] makes a tree of the YAML in which every value knows its line and column;
 //! 3. `decode` turns nodes into typed values and collects a [`diagnostic`] for each that does not fit, so that a
 //!    file's errors come all at once;
-//! 4. [`tool`], [`hook`], [`agent`], [`bundle`] and [`policy`] say which keys there are; [`cases`] those of `tests:`.
+//! 4. [`tool`], [`hook`], [`agent`], [`bundle`], [`policy`] and [`model`] say which keys there are; [`cases`] those of
+//!    `tests:`.
 //!
 //! [`arguments`] checks a call against what a tool declares. [`escape`] makes any text fit for a terminal.
 
@@ -24,6 +25,7 @@ pub mod hook;
 mod json;
 pub mod lint;
 pub mod located;
+pub mod model;
 pub mod policy;
 pub mod replies;
 pub mod schema;

@@ -6,6 +6,7 @@ use super::decode::{Decoder, Field, Fields, Unknown};
 use super::diagnostic::{Diagnostics, Position};
 use super::hook::Hook;
 use super::located::Located;
+use super::model;
 use super::policy::sources;
 use super::tool::{Tool, check_name};
 use super::yaml::Value;
@@ -17,7 +18,8 @@ pub struct Agent {
     pub name: String,
     /// One sentence for the planner that chooses among agents.
     pub description: Option<Located<String>>,
-    /// The model it runs on; none: that of the agent that calls it.
+    /// The name of the model it runs on, see [`Models::named`](model::Models::named); none: that of the agent that
+    /// calls it.
     pub model: Option<Located<String>>,
     /// Its tools, in the order of the file.
     pub tools: Vec<Use<Tool>>,
@@ -94,13 +96,11 @@ impl Agent {
     }
 
     fn keys(decoder: &mut Decoder, fields: &mut Fields<'_>, name: &str, source: Position, source_name: &str) -> Self {
-        let text = |decoder: &mut Decoder, field: Option<Field<'_>>| {
-            let field = field?;
-            let text = decoder.string(&field)?.to_owned();
-            Some(Located::new(text, decoder.position(field.span())))
-        };
-        let description = text(decoder, fields.optional("description"));
-        let model = text(decoder, fields.optional("model"));
+        let description = fields.optional("description").and_then(|f| {
+            let text = decoder.string(&f)?.to_owned();
+            Some(Located::new(text, decoder.position(f.span())))
+        });
+        let model = fields.optional("model").and_then(|f| model::reference(decoder, &f));
         let place = format!("{source_name}/");
         let tools = fields.optional("tools").map(|f| {
             uses(decoder, &f, "agent tool must be a string reference or inline tool config", |decoder, index, item| {

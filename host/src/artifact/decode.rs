@@ -146,7 +146,7 @@ impl Decoder {
         self.diagnostics.push(diagnostic);
     }
 
-    fn wrong_type(&mut self, field: &Field<'_>, wanted: &str, hint: Option<&str>) {
+    pub(super) fn wrong_type(&mut self, field: &Field<'_>, wanted: &str, hint: Option<&str>) {
         let message = format!("{} must be {wanted}, found {}", quoted(&field.path), field.node.value.kind());
         self.malformed(field.span(), &message, hint);
     }
@@ -250,6 +250,27 @@ impl Decoder {
                 None
             }
         }
+    }
+
+    /// A number within bounds, whole or not.
+    pub(crate) fn number_in(&mut self, field: &Field<'_>, bounds: RangeInclusive<f64>) -> Option<f64> {
+        let value = match &field.node.value {
+            // More digits than a number holds are far out of any bounds.
+            Value::Int(text) => yaml::integer(text).to_string().parse().ok(),
+            // `.inf` and `.nan` are none.
+            Value::Float(text) => text.parse().ok(),
+            _ => {
+                self.wrong_type(field, "a number", None);
+                return None;
+            }
+        };
+        let inside = value.filter(|value| bounds.contains(value));
+        if inside.is_none() {
+            let (least, most) = bounds.into_inner();
+            let message = format!("{} must be between {least} and {most}", quoted(&field.path));
+            self.malformed(field.span(), &message, None);
+        }
+        inside
     }
 
     /// Source text; nothing where it is empty.

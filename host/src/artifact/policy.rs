@@ -43,6 +43,7 @@ use super::bundle::Lists;
 use super::decode::{Decoder, Fields, Unknown};
 use super::diagnostic::{Diagnostics, Position};
 use super::located::Located;
+use super::model::Models;
 use super::yaml::Node;
 use crate::policy::grant::Grant;
 use crate::policy::layer::{Layer, Origin, Scope, Service};
@@ -52,7 +53,7 @@ use crate::policy::path::{FsRules, PathPattern};
 const POLICY_KEYS: [&str; 5] = ["network", "sandbox", "tools_policy", "meta", "delegation"];
 
 /// Keys of `harness.md` that are no policy. They are kept as they are for the rooms that read them.
-pub(super) const OTHER_KEYS: [&str; 5] = ["model", "models", "serve", "trusted_sources", "verify_policy"];
+pub(super) const OTHER_KEYS: [&str; 3] = ["serve", "trusted_sources", "verify_policy"];
 
 /// What a project allows.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,6 +79,8 @@ pub struct ProjectPolicy {
     pub context: ContextPolicy,
     /// `exit_policy`.
     pub exit: ExitPolicy,
+    /// `model` and `models`.
+    pub models: Models,
     /// `tools`, `hooks` and `agents`: artifacts that are written in this file.
     pub lists: Lists,
     /// `artifact_sources`: further folders with artifacts, relative to the project.
@@ -114,6 +117,7 @@ impl ProjectPolicy {
             delegation: DelegationPolicy::default(),
             context: ContextPolicy::default(),
             exit: ExitPolicy::default(),
+            models: Models::default(),
             lists: Lists::default(),
             roots: Vec::new(),
             rest: Vec::new(),
@@ -160,6 +164,7 @@ impl ProjectPolicy {
         if let Some(field) = fields.optional("exit_policy") {
             policy.exit = ExitPolicy::decode(decoder, &field).unwrap_or_default();
         }
+        policy.models = Models::take(decoder, &mut fields);
         policy.lists = Lists::take(decoder, &mut fields, "");
         for name in OTHER_KEYS {
             if let Some(field) = fields.take(name) {

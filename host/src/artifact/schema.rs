@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::cases::{Aspect, Subject};
 use super::event::Event;
+use super::model::{Provider, ToolForm};
 use super::policy::layer;
 use super::tool::ParameterType;
 use crate::policy::layer::Service;
@@ -177,7 +178,12 @@ fn agent_keys() -> Keys {
         |definition: Json| or_nothing(list(json!({"anyOf": [{"type": "string", "minLength": 1}, definition]})));
     vec![
         ("description", or_nothing(text("One sentence for the planner that chooses among agents."))),
-        ("model", or_nothing(text("The model it runs on; without one, its caller's."))),
+        (
+            "model",
+            or_nothing(
+                json!({"type": "string", "minLength": 1, "description": "The model it runs on; without one, its caller's."}),
+            ),
+        ),
         ("tools", or_name(tool_entry())),
         ("hooks", or_name(hook_entry())),
     ]
@@ -283,6 +289,13 @@ fn harness_keys() -> Keys {
         ("delegation", delegation),
         ("artifact_sources", list(source)),
     ];
+    let (mut main, mut further) = (model(), model());
+    if let (Some(main), Some(further)) = (main.as_object_mut(), further.as_object_mut()) {
+        let scripted = json!({"required": ["provider"], "properties": {"provider": {"const": "script"}}});
+        main.insert("anyOf".to_owned(), json!([{"required": ["name"]}, scripted]));
+        further.insert("required".to_owned(), json!(["name"]));
+    }
+    keys.extend([("model", or_nothing(main)), ("models", or_nothing(list(further)))]);
     keys.extend(lists());
     let bounded = |low, high| json!({"type": "integer", "minimum": low, "maximum": high});
     let context = vec![
@@ -298,6 +311,45 @@ fn harness_keys() -> Keys {
     keys.extend([("context", or_nothing(open(context, &[]))), ("exit_policy", or_nothing(open(exit, &[])))]);
     keys.extend(super::policy::OTHER_KEYS.map(|key| (key, json!(true))));
     keys
+}
+
+fn model() -> Json {
+    let within = |least: f64, most: f64| json!({"type": ["number", "null"], "minimum": least, "maximum": most});
+    let count = |least: u64, most: u64| or_nothing(between(&(least..=most)));
+    let retry = open(
+        vec![
+            ("max_retries", count(0, 100)),
+            ("initial_backoff_ms", count(0, 3_600_000)),
+            ("max_backoff_ms", count(0, 3_600_000)),
+            ("multiplier", within(1.0, 100.0)),
+        ],
+        &[],
+    );
+    let words =
+        |words: Vec<&str>| json!({"enum": words.into_iter().map(Json::from).chain([Json::Null]).collect::<Vec<_>>()});
+    let keys = vec![
+        ("name", json!({"type": "string", "minLength": 1, "description": "What its provider calls it."})),
+        ("provider", words(Provider::ALL.map(Provider::word).to_vec())),
+        ("base_url", or_nothing(json!({"type": "string", "pattern": "^https?://"}))),
+        ("api_key_env", or_nothing(json!({"type": "string"}))),
+        ("max_tokens", count(1, 10_000_000)),
+        ("context_tokens", count(1, 1_000_000_000)),
+        ("temperature", within(0.0, 2.0)),
+        ("retry", or_nothing(retry)),
+        ("tools", words(ToolForm::ALL.map(ToolForm::word).to_vec())),
+        ("script", or_nothing(json!({"type": "string", "minLength": 1}))),
+    ];
+    let mut schema = open(keys, &[]);
+    if let Some(object) = schema.as_object_mut() {
+        let needs = |word: &str, key: &str| {
+            json!({
+                "if": {"required": ["provider"], "properties": {"provider": {"const": word}}},
+                "then": {"required": [key]},
+            })
+        };
+        object.insert("allOf".to_owned(), json!([needs("azure", "base_url"), needs("script", "script")]));
+    }
+    schema
 }
 
 fn case(subject: Subject) -> Json {

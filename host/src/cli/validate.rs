@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use harness::artifact::agent::Use;
-use harness::artifact::diagnostic::{Diagnostic, Position, Severity};
-use harness::artifact::yaml::Value;
+use harness::artifact::diagnostic::{Diagnostic, Severity};
 use harness::artifact::{escape, lint};
 use harness::dispatch::{self, Unloadable};
 use harness::registry::{Registry, Replaced};
@@ -42,7 +41,7 @@ pub(crate) fn run(command: &Validate, root: &Option<PathBuf>, printer: &Printer)
             found.extend(lint::untested(hook));
         }
     }
-    found.extend(api_key(&registry));
+    found.extend(api_keys(&registry));
     let all: Vec<&Diagnostic> = registry.diagnostics().into_iter().chain(&found).collect();
     let count = |severity| all.iter().filter(|diagnostic| diagnostic.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
@@ -91,19 +90,22 @@ fn replaced(one: &Replaced) -> Json {
     json!({"kind": one.kind, "name": one.name, "by": one.by.to_string(), "what": one.what.to_string()})
 }
 
-/// A model's key that is not in the environment: no fault of the artifacts, but no model will answer.
-fn api_key(registry: &Registry) -> Option<Diagnostic> {
-    let model = registry.policy()?.rest.iter().find(|other| other.name == "model")?;
-    let Value::Map(entries) = &model.value.value else { return None };
-    let (_, node) = entries.iter().find(|(key, _)| key.text == "api_key_env")?;
-    let Value::Str(name) = &node.value else { return None };
-    if harness::ambient::variable(name).is_some_and(|value| !value.is_empty()) {
-        return None;
+/// The keys of models that are not in the environment: no fault of the artifacts, but no model will answer.
+fn api_keys(registry: &Registry) -> Vec<Diagnostic> {
+    let models = registry.policy().into_iter().flat_map(|policy| policy.models.all());
+    let mut asked: Vec<&str> = Vec::new();
+    let mut missing = Vec::new();
+    for model in models {
+        let Some(name) = model.key_variable().filter(|name| !asked.contains(name)) else { continue };
+        asked.push(name);
+        if harness::ambient::variable(name).is_some_and(|value| !value.is_empty()) {
+            continue;
+        }
+        let position = model.api_key_env.as_ref().map_or(&model.position, |named| &named.position);
+        let warning = Diagnostic::warning(format!("API key env {name:?} is not set")).at(position.clone());
+        missing.push(warning.hint("set it where the agent is run; it is never written into a file"));
     }
-    let warning = Diagnostic::warning(format!("API key env {name:?} is not set"));
-    let (start, length) = (node.span.start, node.span.length());
-    let position = Position { file: model.position.file.clone(), line: start.line, column: start.column, length };
-    Some(warning.at(position).hint("set it where the agent is run; it is never written into a file"))
+    missing
 }
 
 fn as_json(diagnostic: &Diagnostic) -> Json {

@@ -151,7 +151,7 @@ fn limits(decoder: &mut Decoder, field: &Field<'_>) -> Option<LimitRules> {
 }
 
 /// The name of a variable of the environment. There are no patterns: each is named.
-pub(super) fn variable(text: &str) -> Result<String, String> {
+pub(in crate::artifact) fn variable(text: &str) -> Result<String, String> {
     let mut characters = text.chars();
     let first = characters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     if first && text.len() <= 256 && characters.all(|c| c.is_ascii_alphanumeric() || c == '_') {

@@ -45,6 +45,7 @@ tools_policy: { mode: allowlist, allow: [\"read_*\", run_command], deny: [] }
 meta: { enabled: true, max_tools: 5 }
 delegation: { max_depth: 2, iterations_per_depth: [12, 6] }
 model: { name: x }
+context: { max_history: 5 }
 ";
 
 #[test]
@@ -75,7 +76,8 @@ fn a_whole_policy() {
     assert!(policy.tools.decide("read_file").is_ok() && policy.tools.decide("write_file").is_err());
     assert_eq!(policy.meta, MetaPolicy { enabled: true, max_tools: Some(5), ..MetaPolicy::default() });
     assert_eq!(policy.delegation.iterations_per_depth, Some(vec![12, 6]));
-    assert_eq!(policy.rest.iter().map(|o| o.name).collect::<Vec<_>>(), ["model"]);
+    assert_eq!(policy.models.main.map(|model| model.name.value), Some("x".to_owned()));
+    assert_eq!(policy.rest.iter().map(|o| o.name).collect::<Vec<_>>(), ["context"]);
     assert_eq!(policy.body, "prose");
 }
 

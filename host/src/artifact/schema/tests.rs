@@ -50,7 +50,7 @@ fn agree(kind: Kind, yaml: &str, good: bool) {
 
 const TOOL: &str = "parameters:\n  a: { type: string, description: x, required: true }\nscript: |\n  def run(args):\n    return 1\ntimeout_ms: 5\nasync: true\ncapabilities: { fs: { read: [docs] }, network: [a.com, { host: b.org, private: true }], limits: { fuel: 5 }, services: [cache] }\ntests:\n  - name: t\n    args: { a: x }\n    given: { files: { a: b }, http: [{ url: \"https://a.com\" }], commands: [{ cmd: ls }], now: 5, hooks: true }\n    expect: { result: 1 }\n    contains: { log: [x] }";
 const HOOK: &str = "event: tool.pre\npriority: -3\nwhen: 'True'\nscript: x\ntests: [{ name: t, event: custom.x, payload: [1], expect: { decision: allow } }]";
-const HARNESS: &str = "network: { allowed_domains: [a.com] }\nsandbox:\n  fs: { read: [.], protect: [x] }\n  exec: { allow: [git], env: [PATH], network: true, unconfined: false }\n  limits: { memory_mb: 64 }\n  hooks: { on_error: allow, strict: true, named: { g: block } }\n  secrets: { A: { env: A, hosts: [a.com] } }\n  sources: { plugins/x: { env: [A] } }\ntools_policy: { mode: allowlist, allow: [x], deny: [] }\nmeta: { enabled: true, max_tools: 3 }\ndelegation: { max_depth: 2, iterations_per_depth: [1] }\nartifact_sources: [{ type: local, path: more }]\nmodel: { name: x }\ntools: [{ name: t }]\nhooks: [{ event: error }]\nagents: [{ name: a, system_prompt: x, tools: [t, { name: own }], hooks: [g, { event: error }] }]";
+const HARNESS: &str = "network: { allowed_domains: [a.com] }\nsandbox:\n  fs: { read: [.], protect: [x] }\n  exec: { allow: [git], env: [PATH], network: true, unconfined: false }\n  limits: { memory_mb: 64 }\n  hooks: { on_error: allow, strict: true, named: { g: block } }\n  secrets: { A: { env: A, hosts: [a.com] } }\n  sources: { plugins/x: { env: [A] } }\ntools_policy: { mode: allowlist, allow: [x], deny: [] }\nmeta: { enabled: true, max_tools: 3 }\ndelegation: { max_depth: 2, iterations_per_depth: [1] }\nartifact_sources: [{ type: local, path: more }]\nmodel: { name: x, provider: ollama, base_url: \"http://127.0.0.1:1\", max_tokens: 5, temperature: 0.5, retry: { max_retries: 0 }, tools: prose }\nmodels: [{ name: y }, { name: z, provider: script, script: r.yaml }]\ntools: [{ name: t }]\nhooks: [{ event: error }]\nagents: [{ name: a, system_prompt: x, tools: [t, { name: own }], hooks: [g, { event: error }] }]";
 
 #[test]
 fn what_loads_fits() {
@@ -109,6 +109,17 @@ fn what_does_not_load_does_not_fit() {
         (Kind::Harness, "tools_policy: { mode: some }"),
         (Kind::Harness, "meta: { enabled: 1 }"),
         (Kind::Harness, "network: { allowed_domains: a.com }"),
+        (Kind::Harness, "model: gpt-4o"),
+        (Kind::Harness, "model: { provider: openai }"),
+        (Kind::Harness, "model: { name: m, provider: closedai }"),
+        (Kind::Harness, "model: { name: m, provider: azure }"),
+        (Kind::Harness, "model: { provider: script }"),
+        (Kind::Harness, "model: { name: m, base_url: x.example }"),
+        (Kind::Harness, "model: { name: m, temperature: 3 }"),
+        (Kind::Harness, "model: { name: m, retry: { multiplier: 0.5 } }"),
+        (Kind::Harness, "model: { name: m, tools: some }"),
+        (Kind::Harness, "models: [{ provider: script, script: r.yaml }]"),
+        (Kind::Agent, "model: ''"),
         (Kind::Harness, "artifact_sources: [{ type: git, url: x }]"),
     ] {
         agree(kind, yaml, false);
@@ -140,7 +151,7 @@ proptest! {
     /// Values of the wrong type at any place: loading and the schema agree on each.
     #[test]
     fn loading_and_schema_agree(
-        key in proptest::sample::select(vec!["parameters", "script", "timeout_ms", "async", "capabilities", "event", "when", "priority", "tests", "tools", "hooks", "agents", "description", "model", "sandbox", "network", "meta", "delegation", "tools_policy"]),
+        key in proptest::sample::select(vec!["parameters", "script", "timeout_ms", "async", "capabilities", "event", "when", "priority", "tests", "tools", "hooks", "agents", "description", "model", "models", "sandbox", "network", "meta", "delegation", "tools_policy"]),
         value in proptest::sample::select(vec!["5", "-1", "1.5", "text", "true", "[]", "{}", "[1]", "[a]", "{ a: 1 }", "{ a: {} }", "[{}]", "[{ name: a }]", "[{ event: error }]"]),
         kind in proptest::sample::select(Kind::ALL.to_vec()),
     ) {
