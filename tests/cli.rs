@@ -1,6 +1,8 @@
 //! The command line from outside: the binary on projects that each test writes for itself.
 //!
 //! - `project`: writes a project and runs the binary on it
+//! - `agent_turns`: turns of an agent, and the events around them
+//! - `agent_delegation`: sub-agents
 //! - `call`: how a call ends, and what it prints
 //! - `arguments`: how it is given arguments, project and workspace
 //! - `commands`: the other commands, and help
@@ -29,6 +31,10 @@
     reason = "a test ends where something is not as expected"
 )]
 
+#[path = "cli/agent_delegation.rs"]
+mod agent_delegation;
+#[path = "cli/agent_turns.rs"]
+mod agent_turns;
 #[path = "cli/arguments.rs"]
 mod arguments;
 #[path = "cli/artifacts.rs"]

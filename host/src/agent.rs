@@ -7,18 +7,19 @@
 //! - `turn`: one turn, round by round
 //! - `runtime`: an agent at work: its artifacts, its model, its depth
 //! - `delegation`: the tool `delegate`, and what judges its result
+//! - `exchange`: what hooks see of a request and a reply, and may change
 //! - `window`: how much of a conversation a model gets
 //! - `models`: which model answers whom
 
 mod configured;
 mod delegation;
 mod error;
+mod exchange;
 mod listener;
+mod logged;
 mod models;
 mod runtime;
 mod settings;
-#[cfg(test)]
-mod tests;
 mod turn;
 mod window;
 

@@ -16,6 +16,7 @@ mod inspect;
 mod printer;
 mod progress;
 mod project;
+mod run;
 mod schema;
 mod test;
 mod tools;
@@ -41,13 +42,15 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     let printer = Printer::new(arguments.color);
-    run(arguments, &printer).into()
+    dispatch(arguments, &printer).into()
 }
 
-fn run(arguments: Arguments, printer: &Printer) -> Exit {
+fn dispatch(arguments: Arguments, printer: &Printer) -> Exit {
     let Arguments { project, command, .. } = arguments;
     match command {
         Command::Call(command) => call::run(&command, &project, printer),
+        Command::Run(command) => run::talk(&command, &project, printer),
+        Command::Deploy(command) => run::deploy(&command, &project, printer),
         Command::Fire(command) => fire::run(&command, &project, printer),
         Command::Test(command) => test::run(&command, &project, printer),
         Command::Hooks(command) => hooks::run(&command, &project, printer),

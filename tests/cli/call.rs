@@ -323,7 +323,7 @@ fn explain_tells_grant_limits_and_what_each_host_call_cost() {
         commands: cat *
         their variables: LANG
         variables: HOME
-        services: cache, metrics, clock, random, events, meta
+        services: cache, metrics, clock, random, events, meta, delegate
       .harness/tools/it.md, its capabilities:
         read: a.txt
         write: nothing

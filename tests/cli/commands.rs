@@ -358,6 +358,8 @@ fn help() {
 
     Commands:
       call         Call a tool and print its result as a model would get it
+      run          Talk to the project's agent: one prompt, or a conversation at the terminal
+      deploy       Give the project's agent one task from a file or standard input and print its answer
       fire         Dispatch an event to its hooks and print what they decided
       test         Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for
                    what they would reach

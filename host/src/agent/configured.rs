@@ -54,7 +54,8 @@ impl Configured {
 
 impl Models for Configured {
     fn main(&self) -> Result<Model, String> {
-        let none = "`.harness/harness.md` names no model: write `model: { name: ..., provider: ... }` in its front matter";
+        let none =
+            "`.harness/harness.md` names no model: write `model: { name: ..., provider: ... }` in its front matter";
         self.models.main.as_ref().map_or_else(|| Err(none.to_owned()), |config| self.model(config))
     }
 

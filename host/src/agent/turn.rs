@@ -5,26 +5,25 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::Value as Json;
 
 use super::error::TurnError;
+use super::exchange::{answer, change, completion_post, completion_pre, tokens};
 use super::listener::Told;
+use super::logged;
 use super::models::Model;
 use super::runtime::Runtime;
 use super::window::{self, Room};
 use crate::artifact::event::Event;
 use crate::artifact::policy::exit::OnMaxIterations;
-use crate::capability::log::Log;
 use crate::capability::reentry::Allowance;
 use crate::dispatch::builtin::DONE;
 use crate::dispatch::chain::Place;
-use crate::dispatch::payload::{
-    self, AgentStop, CompletionPost, CompletionPre, ErrorEnvelope, LogLine, Tokens, ToolUse, TurnEnd,
-};
-use crate::dispatch::{Call, CallError, CallReport, Dispatch, Nested, pipeline, reentry};
+use crate::dispatch::payload::{self, AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
+use crate::dispatch::{Call, CallError, CallReport, Nested, pipeline, reentry};
 use crate::policy::limits::Limits;
 use crate::provider::message::without_orphans;
-use crate::provider::{Delta, Finish, Message, Reply, Request, ToolCall, ToolSchema, Usage};
+use crate::provider::{Delta, Finish, Message, Reply, Request, ToolCall, Usage};
 
 /// How often in a row a reply that is cut at its length is continued.
 const MAX_CONTINUED: u32 = 2;
@@ -272,8 +271,12 @@ impl<'a> Work<'a> {
         let agent = self.runtime.name();
         self.tell(&Told::Asked { agent, round: self.asked, request: &request });
         let listener = &self.runtime.crew.listener;
+        // What a hook may still change or keep back is not shown before it has.
+        let open =
+            ![Event::CompletionPost, Event::AgentStop, Event::TurnEnd].iter().any(|event| self.here_heard(event));
         let mut heard = |delta: Delta<'_>| match delta {
-            Delta::Text(text) => listener.told(&Told::Text { agent, text }),
+            Delta::Text(text) if open => listener.told(&Told::Text { agent, text }),
+            Delta::Text(_) => {}
             Delta::Retry { error, pause } => {
                 listener.told(&Told::Retry { agent, error: &error.to_string(), pause });
             }
@@ -460,41 +463,8 @@ impl<'a> Work<'a> {
 
     /// What the turn's scripts logged, in order.
     fn log(&self) -> Vec<LogLine> {
-        let mut lines = Vec::new();
-        logged(&self.nested, &mut lines);
-        lines
+        logged::lines(&self.nested)
     }
-}
-
-fn logged(nested: &[Nested], lines: &mut Vec<LogLine>) {
-    for one in nested {
-        match one {
-            Nested::Event(dispatch) => logged_by_hooks(dispatch, lines),
-            Nested::Call(report) => {
-                report.pre.iter().for_each(|pre| logged_by_hooks(pre, lines));
-                lines.extend(told(&report.tool, &report.log));
-                logged(&report.nested, lines);
-                report.post.iter().for_each(|post| logged_by_hooks(post, lines));
-            }
-            Nested::Agent { nested, .. } => logged(nested, lines),
-        }
-    }
-}
-
-fn logged_by_hooks(dispatch: &Dispatch, lines: &mut Vec<LogLine>) {
-    for hook in &dispatch.hooks {
-        lines.extend(told(&hook.name, &hook.log));
-        logged(&hook.nested, lines);
-    }
-}
-
-fn told(source: &str, log: &Log) -> impl Iterator<Item = LogLine> {
-    let line = move |line: &crate::capability::log::Line| LogLine {
-        source: source.to_owned(),
-        level: line.level.name().to_owned(),
-        message: line.message.clone(),
-    };
-    log.lines.iter().map(line).collect::<Vec<_>>().into_iter()
 }
 
 /// What a model gets for a call that was not made.
@@ -511,88 +481,4 @@ fn refused(error: &CallError) -> String {
 
 fn modified(event: Event, why: &str) -> TurnError {
     TurnError::Modified { event, why: why.to_owned() }
-}
-
-fn tokens(usage: Usage) -> Tokens {
-    Tokens { input_tokens: usage.input_tokens, output_tokens: usage.output_tokens }
-}
-
-fn completion_pre(request: &Request) -> CompletionPre {
-    let tool = |tool: &ToolSchema| {
-        let ToolSchema { name, description, parameters } = tool;
-        json!({"type": "function", "function": {"name": name, "description": description, "parameters": parameters}})
-    };
-    CompletionPre {
-        model: request.model.clone(),
-        messages: request.messages.iter().map(Message::to_json).collect(),
-        tools: request.tools.iter().map(tool).collect(),
-        max_tokens: request.max_tokens,
-        temperature: request.temperature,
-    }
-}
-
-/// Makes of a request what hooks made of it.
-fn change(request: &mut Request, payload: &Json) -> Result<(), String> {
-    let list = |key: &str| match payload.get(key) {
-        Some(Json::Array(items)) => Ok(items),
-        _ => Err(format!("`{key}` must be a list")),
-    };
-    request.model = match payload.get("model") {
-        Some(Json::String(model)) if !model.is_empty() => model.clone(),
-        _ => return Err("`model` must be a string".to_owned()),
-    };
-    request.messages = without_orphans(list("messages")?.iter().map(Message::from_json).collect::<Result<_, _>>()?);
-    request.tools = list("tools")?.iter().map(schema).collect::<Result<_, _>>()?;
-    request.max_tokens = match payload.get("max_tokens") {
-        None | Some(Json::Null) => None,
-        Some(number) => Some(number.as_u64().filter(|n| *n > 0).ok_or("`max_tokens` must be a number above 0")?),
-    };
-    request.temperature = match payload.get("temperature") {
-        None | Some(Json::Null) => None,
-        Some(number) => {
-            let between = number.as_f64().filter(|t| (0.0..=2.0).contains(t));
-            Some(between.ok_or("`temperature` must be a number from 0 to 2")?)
-        }
-    };
-    Ok(())
-}
-
-/// A tool of a request as hooks see it.
-fn schema(tool: &Json) -> Result<ToolSchema, String> {
-    let function = tool.get("function").and_then(Json::as_object).ok_or("a tool has a `function`")?;
-    let text = |key: &str| function.get(key).and_then(Json::as_str).map(str::to_owned);
-    Ok(ToolSchema {
-        name: text("name").filter(|name| !name.is_empty()).ok_or("a tool has a `name`")?,
-        description: text("description").unwrap_or_default(),
-        parameters: function.get("parameters").cloned().unwrap_or_else(|| Map::new().into()),
-    })
-}
-
-fn completion_post(reply: &Reply) -> CompletionPost {
-    let message = Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() }.to_json();
-    let finish_reason = reply.finish.as_str().to_owned();
-    CompletionPost {
-        id: reply.id.clone(),
-        model: reply.model.clone(),
-        choices: vec![json!({"index": 0, "message": message, "finish_reason": finish_reason})],
-        usage: tokens(reply.usage.unwrap_or_default()),
-        finish_reason,
-    }
-}
-
-/// Makes of a reply what hooks made of it.
-fn answer(reply: &mut Reply, before: &Json, payload: &Json) -> Result<(), String> {
-    let choice = payload.get("choices").and_then(|choices| choices.get(0)).ok_or("there is no choice left")?;
-    match Message::from_json(choice.get("message").ok_or("a choice has a `message`")?)? {
-        Message::Assistant { text, calls } => (reply.text, reply.calls) = (text, calls),
-        _ => return Err("the message of a choice is the assistant's".to_owned()),
-    }
-    // It is said twice; the one that was changed counts.
-    let whole = payload.get("finish_reason");
-    let reason = if whole == before.get("finish_reason") { choice.get("finish_reason") } else { whole };
-    match reason {
-        Some(Json::String(reason)) => reply.finish = Finish::of(reason),
-        _ => return Err("`finish_reason` must be a string".to_owned()),
-    }
-    Ok(())
 }

@@ -132,7 +132,12 @@ mod tests {
         let (_, wrong) = parse("replies.yaml", text);
         let shown: Vec<String> =
             wrong.iter().map(|d| format!("{}: {}", d.position.as_ref().unwrap(), d.message)).collect();
-        assert_eq!(shown, ["replies.yaml:3:11: `replies[1].expect` must be text, found an integer"]);
+        assert_eq!(
+            shown,
+            [
+                "replies.yaml:3:11: parse replies.yaml: yaml: line 3: `replies[1].expect` must be a string, found an integer"
+            ]
+        );
         let (replies, diagnostics) = parse("replies.yaml", &text.replace("8080", "'8080'"));
         assert_eq!(diagnostics.iter().count(), 0);
         let seen: Vec<_> = replies.unwrap().into_iter().map(|r| (r.agent, r.expect, r.does)).collect();
@@ -161,6 +166,13 @@ mod tests {
         assert_eq!(replies, None);
         let shown: Vec<String> =
             wrong.iter().map(|d| format!("{}: {}", d.position.as_ref().unwrap(), d.message)).collect();
-        insta::assert_snapshot!(shown.join("\n"), @"");
+        insta::assert_snapshot!(shown.join("\n"), @"
+        replies.yaml:1:3: a reply has neither `text`, `tool_calls` nor `error`
+        replies.yaml:2:3: a reply has `error`, or `text` and `tool_calls`, not both
+        replies.yaml:3:16: `replies[2].tool_calls[0]` has no `name`
+        replies.yaml:4:33: `replies[3].tool_calls[0].args` must be a mapping
+        replies.yaml:5:5: unknown key `replies[4].txt`
+        replies.yaml:6:3: parse replies.yaml: yaml: line 6: `replies[5]` must be a mapping, found an integer
+        ");
     }
 }

@@ -37,6 +37,10 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     /// Call a tool and print its result as a model would get it.
     Call(Call),
+    /// Talk to the project's agent: one prompt, or a conversation at the terminal.
+    Run(Talk),
+    /// Give the project's agent one task from a file or standard input and print its answer.
+    Deploy(Deploy),
     /// Dispatch an event to its hooks and print what they decided.
     Fire(Fire),
     /// Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for what they would reach.
@@ -91,6 +95,35 @@ pub(crate) struct Call {
     /// Say on standard error what was granted, what was used, and what each host call cost.
     #[arg(long)]
     pub(crate) explain: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Talk {
+    /// What to say; without it, standard input, or a conversation where that is a terminal.
+    pub(crate) prompt: Option<String>,
+
+    /// Folder that tools work in; without it, the folder that holds `.harness`.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+
+    /// Print answer, calls, usage and error as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Deploy {
+    /// The task: the text itself, `@FILE`, or `-` for standard input, which is where it is read without this.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) input: Option<String>,
+
+    /// Folder that tools work in; without it, the folder that holds `.harness`.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+
+    /// Print answer, calls, usage and error as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

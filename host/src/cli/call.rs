@@ -34,8 +34,10 @@ pub(crate) fn run(command: &Call, root: &Option<PathBuf>, printer: &Printer) -> 
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
+    let run = Run::new();
+    harness::agent::attach(&project, &run, super::run::models(&project, root.as_deref()));
     let progress = Progress::start(format!("running {}", command.tool));
-    let called = runtime.block_on(project.call(&command.tool, arguments, &Run::new()));
+    let called = runtime.block_on(project.call(&command.tool, arguments, &run));
     drop(progress);
     let report = match called {
         Ok(report) => report,

@@ -41,6 +41,13 @@ impl Printer {
         let _ = out.flush();
     }
 
+    /// More of a text that is shown on a terminal as it comes.
+    pub(crate) fn piece(self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(escape::text(text).as_bytes());
+        let _ = out.flush();
+    }
+
     /// JSON on standard output, which escapes by itself.
     pub(crate) fn json(self, value: &serde_json::Value) {
         self.data(&format!("{value:#}"));

@@ -77,7 +77,7 @@ fn a_whole_policy() {
     assert_eq!(policy.meta, MetaPolicy { enabled: true, max_tools: Some(5), ..MetaPolicy::default() });
     assert_eq!(policy.delegation.iterations_per_depth, Some(vec![12, 6]));
     assert_eq!(policy.models.main.map(|model| model.name.value), Some("x".to_owned()));
-    assert_eq!(policy.rest.iter().map(|o| o.name).collect::<Vec<_>>(), ["context"]);
+    assert_eq!((policy.context.max_history, policy.rest.len()), (Some(5), 0));
     assert_eq!(policy.body, "prose");
 }
 

@@ -8,9 +8,21 @@ use super::super::printer::Printer;
 
 /// The lines of a call, in the order of its steps.
 pub(crate) fn call(report: &CallReport, printer: Printer) {
+    steps(report, true, printer);
+}
+
+/// The same without what agents did that it set to work, where that was told as it happened.
+pub(crate) fn call_apart_from_agents(report: &CallReport, printer: Printer) {
+    steps(report, false, printer);
+}
+
+fn steps(report: &CallReport, agents: bool, printer: Printer) {
     report.pre.iter().for_each(|one| dispatch(one, printer));
     log(None, &report.log, printer);
-    nested(&report.nested, printer);
+    let told = report.nested.iter().any(|one| matches!(one, Nested::Agent { .. }));
+    if agents || !told {
+        nested(&report.nested, agents, printer);
+    }
     report.post.iter().for_each(|one| dispatch(one, printer));
 }
 
@@ -21,16 +33,16 @@ pub(crate) fn dispatch(dispatch: &Dispatch, printer: Printer) {
         for warning in &hook.warnings {
             printer.warning(&format!("hook `{}`: {warning}", hook.name));
         }
-        nested(&hook.nested, printer);
+        nested(&hook.nested, true, printer);
     }
 }
 
-fn nested(nested: &[Nested], printer: Printer) {
+fn nested(nested: &[Nested], agents: bool, printer: Printer) {
     for one in nested {
         match one {
             Nested::Event(event) => dispatch(event, printer),
-            Nested::Call(report) => call(report, printer),
-            Nested::Agent { nested, .. } => self::nested(nested, printer),
+            Nested::Call(report) => steps(report, agents, printer),
+            Nested::Agent { nested, .. } => self::nested(nested, agents, printer),
         }
     }
 }

@@ -1,0 +1,160 @@
+//! `harness run` and `harness deploy`: a conversation with the project's agent.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use harness::agent::{Configured, Models, Session, Turn, TurnError};
+use harness::dispatch::{Options, Project, Run};
+use serde_json::{Value as Json, json};
+
+use super::args::{Deploy, Talk};
+use super::exit::Exit;
+use super::printer::Printer;
+use super::{input, project};
+
+mod conversation;
+mod watch;
+
+use watch::Watch;
+
+/// Calls at one time: an agent makes one after another, and each may wait for others.
+const CONCURRENCY: u32 = 4;
+
+pub(crate) fn talk(command: &Talk, root: &Option<PathBuf>, printer: &Printer) -> Exit {
+    let prompt = match &command.prompt {
+        Some(prompt) => Some(prompt.clone()),
+        None if std::io::stdin().is_terminal() => None,
+        None => match input::text("-") {
+            Ok(text) => Some(text),
+            Err(message) => return unreadable(&message, *printer),
+        },
+    };
+    let opened = match Opened::new(command.workspace.clone(), root.as_deref(), *printer) {
+        Ok(opened) => opened,
+        Err(exit) => return exit,
+    };
+    match prompt {
+        Some(prompt) => opened.once(&prompt, command.json, *printer),
+        None => conversation::run(&opened, *printer),
+    }
+}
+
+pub(crate) fn deploy(command: &Deploy, root: &Option<PathBuf>, printer: &Printer) -> Exit {
+    let prompt = match input::text(command.input.as_deref().unwrap_or("-")) {
+        Ok(text) => text,
+        Err(message) => return unreadable(&message, *printer),
+    };
+    match Opened::new(command.workspace.clone(), root.as_deref(), *printer) {
+        Ok(opened) => opened.once(&prompt, command.json, *printer),
+        Err(exit) => exit,
+    }
+}
+
+fn unreadable(message: &str, printer: Printer) -> Exit {
+    printer.error(message, &[], Some("give the text itself, `@FILE`, or `-` for standard input"));
+    Exit::Usage
+}
+
+/// A project whose agent can be talked to.
+struct Opened {
+    project: Project,
+    models: Arc<dyn Models>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Opened {
+    fn new(workspace: Option<PathBuf>, root: Option<&Path>, printer: Printer) -> Result<Self, Exit> {
+        let options = Options { workspace, concurrency: CONCURRENCY, ..Options::default() };
+        let project = project::open(root, options, printer)?;
+        let models = models(&project, root);
+        Ok(Self { project, models, runtime: project::runtime(printer)? })
+    }
+
+    /// One turn and no more.
+    fn once(&self, prompt: &str, json: bool, printer: Printer) -> Exit {
+        if prompt.trim().is_empty() {
+            printer.error("there is nothing to say to the agent", &[], Some("give a prompt: `harness run \"...\"`"));
+            return Exit::Usage;
+        }
+        let watch = Arc::new(Watch::new(printer, !json));
+        self.runtime.block_on(async {
+            let started = Session::start(&self.project, &Run::new(), self.models.clone(), watch.clone()).await;
+            let mut session = match started {
+                Ok(session) => session,
+                Err(error) => return failed(&error, json, printer),
+            };
+            let turn = interruptible(session.turn(prompt)).await;
+            let seen = watch.end();
+            session.end().await;
+            match turn {
+                Some(Ok(turn)) => answered(&turn, seen, json, printer),
+                Some(Err(error)) => failed(&error, json, printer),
+                None => {
+                    printer.error("interrupted", &[], None);
+                    Exit::Failed
+                }
+            }
+        })
+    }
+}
+
+/// The models that a project names.
+pub(crate) fn models(project: &Project, root: Option<&Path>) -> Arc<dyn Models> {
+    Arc::new(Configured::new(&project::root(root), &project.loaded().policy().models))
+}
+
+/// What it waits for, unless the person presses Ctrl-C first.
+async fn interruptible<T>(work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        ended = work => Some(ended),
+        _ = tokio::signal::ctrl_c() => None,
+    }
+}
+
+/// Prints the answer, which a person at a terminal has seen as it came.
+fn answered(turn: &Turn, seen: bool, json: bool, printer: Printer) -> Exit {
+    if let Some(warning) = &turn.warning {
+        printer.warning(warning);
+    }
+    if json {
+        printer.json(&as_json(turn));
+    } else if !seen {
+        printer.data(&turn.text);
+    }
+    Exit::Completed
+}
+
+fn as_json(turn: &Turn) -> Json {
+    let calls: Vec<Json> = turn.calls.iter().map(|call| json!({"name": call.name, "args": call.args})).collect();
+    let log: Vec<Json> = turn
+        .log
+        .iter()
+        .map(|line| json!({"source": line.source, "level": line.level, "message": line.message}))
+        .collect();
+    json!({
+        "outcome": "completed",
+        "answer": turn.text,
+        "rounds": turn.rounds,
+        "calls": calls,
+        "usage": {"input_tokens": turn.usage.input_tokens, "output_tokens": turn.usage.output_tokens},
+        "log": log,
+        "warning": turn.warning,
+    })
+}
+
+/// Says why there is no answer.
+fn failed(error: &TurnError, json: bool, printer: Printer) -> Exit {
+    let (exit, outcome) = match error {
+        TurnError::Blocked { .. } => (Exit::Denied, "denied"),
+        TurnError::Config(_) => (Exit::Usage, "rejected"),
+        TurnError::Limit { .. } | TurnError::NeverStops(..) | TurnError::Length(_) => (Exit::Limited, "limited"),
+        TurnError::Modified { .. } => (Exit::Failed, "failed"),
+        TurnError::Completion(_) | TurnError::ContentFilter | TurnError::Finish(_) => (Exit::Fault, "fault"),
+    };
+    if json {
+        printer.json(&json!({"outcome": outcome, "error": {"kind": error.kind(), "message": error.to_string()}}));
+    }
+    printer.error(&error.to_string(), &[], None);
+    exit
+}

@@ -1,0 +1,86 @@
+//! A conversation at a terminal: lines are edited and remembered, Ctrl-C stops a turn, `/quit` or the end of input the
+//! session.
+
+use std::sync::Arc;
+
+use harness::agent::Session;
+use harness::artifact::escape;
+use harness::dispatch::Run;
+use rustyline::error::ReadlineError;
+
+use super::super::exit::Exit;
+use super::super::printer::Printer;
+use super::{Opened, Watch, answered, failed, interruptible};
+
+const HELP: &str = "/tools   what the agent may call\n\
+                    /hooks   what looks at each step\n\
+                    /agents  what it may set to work\n\
+                    /usage   what the model's service has counted\n\
+                    /quit    end the session\n\
+                    Ctrl-C stops a turn; the conversation goes on.";
+
+pub(super) fn run(opened: &Opened, printer: Printer) -> Exit {
+    let mut editor = match rustyline::DefaultEditor::new() {
+        Ok(editor) => editor,
+        Err(error) => {
+            printer.error(&format!("cannot read from the terminal: {error}"), &[], None);
+            return Exit::Fault;
+        }
+    };
+    let watch = Arc::new(Watch::new(printer, true));
+    let own = Run::new();
+    let started = Session::start(&opened.project, &own, opened.models.clone(), watch.clone());
+    let mut session = match opened.runtime.block_on(started) {
+        Ok(session) => session,
+        Err(error) => return failed(&error, false, printer),
+    };
+    printer.say("Say what is to be done; /help lists the commands.");
+    loop {
+        let line = match editor.readline("> ") {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => continue,
+            Err(_) => break,
+        };
+        let line = line.trim();
+        if line.is_empty() {
+            continue;
+        }
+        let _ = editor.add_history_entry(line);
+        match line.strip_prefix('/') {
+            None => {
+                let ended = opened.runtime.block_on(interruptible(session.turn(line)));
+                let seen = watch.end();
+                match ended {
+                    Some(Ok(turn)) => drop(answered(&turn, seen, false, printer)),
+                    Some(Err(error)) => drop(failed(&error, false, printer)),
+                    None => printer.say("stopped"),
+                }
+            }
+            Some("quit" | "exit") => break,
+            Some(command) => tell(command, opened, &session, printer),
+        }
+    }
+    opened.runtime.block_on(session.end());
+    Exit::Completed
+}
+
+fn tell(command: &str, opened: &Opened, session: &Session, printer: Printer) {
+    let loaded = opened.project.loaded();
+    let registry = loaded.registry();
+    let list = |names: Vec<&str>| match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.iter().map(|name| escape::line(name).into_owned()).collect::<Vec<_>>().join("\n"),
+    };
+    let text = match command {
+        "tools" => list(registry.tools().iter().map(|tool| tool.name.as_str()).collect()),
+        "hooks" => list(registry.hooks().iter().map(|hook| hook.name.as_str()).collect()),
+        "agents" => list(registry.agents().iter().map(|agent| agent.name.as_str()).collect()),
+        "usage" => {
+            let usage = session.usage();
+            format!("{} tokens asked, {} answered", usage.input_tokens, usage.output_tokens)
+        }
+        "help" => HELP.to_owned(),
+        other => format!("there is no command /{}; /help lists them", escape::line(other)),
+    };
+    printer.say(&text);
+}

@@ -1,0 +1,86 @@
+//! What a person sees of an agent at work, on standard error: what it calls, what it says between the calls, and what
+//! scripts logged.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use harness::agent::{Listener, Told};
+use harness::artifact::escape;
+
+use super::super::call::report;
+use super::super::printer::Printer;
+
+/// Characters of arguments that are shown.
+const SHOWN: usize = 100;
+
+/// Tells a person what happens.
+#[derive(Debug)]
+pub(super) struct Watch {
+    printer: Printer,
+    /// Whether calls are told: to a person, not to a pipe.
+    calls: bool,
+    /// Whether what the agent says is shown as it comes.
+    live: bool,
+    /// Whether some of the last reply was shown.
+    shown: AtomicBool,
+}
+
+impl Watch {
+    pub(super) fn new(printer: Printer, talk: bool) -> Self {
+        let calls = talk && std::io::stderr().is_terminal();
+        Self { printer, calls, live: talk && std::io::stdout().is_terminal(), shown: AtomicBool::new(false) }
+    }
+
+    /// The turn is over. Gives back whether its answer was shown as it came.
+    pub(super) fn end(&self) -> bool {
+        let shown = self.shown.swap(false, Ordering::Relaxed);
+        if shown {
+            self.printer.piece("\n");
+        }
+        shown
+    }
+
+    fn line(&self, agent: &str, text: &str) {
+        let who = if agent.is_empty() { String::new() } else { format!("{}: ", escape::line(agent)) };
+        self.printer.say(&self.printer.paint(&format!("{who}{}", escape::line(text)), "2"));
+    }
+}
+
+impl Listener for Watch {
+    fn told(&self, what: &Told<'_>) {
+        match what {
+            Told::Text { agent: "", text } if self.live => {
+                self.shown.store(true, Ordering::Relaxed);
+                self.printer.piece(text);
+            }
+            // What comes next is another text.
+            Told::Answered { agent: "", reply, .. } if !reply.calls.is_empty() => drop(self.end()),
+            Told::Calls { agent, call } if self.calls => {
+                let arguments: String = call.arguments.chars().take(SHOWN).collect();
+                self.line(agent, &format!("calls {} {arguments}", call.name));
+            }
+            Told::Called { agent, call, report: called, content, took } => {
+                if let Ok(called) = called {
+                    report::call_apart_from_agents(called, self.printer);
+                }
+                if self.calls {
+                    let failed = called.as_ref().map_or(true, |called| called.is_error);
+                    let first = content.lines().next().unwrap_or_default();
+                    let shown: String = first.chars().take(SHOWN).collect();
+                    let said = if failed { format!(": {shown}") } else { String::new() };
+                    let word = called.as_ref().map_or("rejected", |called| called.outcome.name());
+                    self.line(agent, &format!("{} {word} in {} ms{said}", call.name, took.as_millis()));
+                }
+            }
+            Told::Event { dispatch, .. } => report::dispatch(dispatch, self.printer),
+            Told::Delegated { agent, to, attempt, .. } if self.calls => {
+                self.line(agent, &format!("{to} begins, attempt {attempt}"));
+            }
+            Told::Retry { agent, error, pause } => {
+                self.end();
+                self.line(agent, &format!("{error}; once more in {} ms", pause.as_millis()));
+            }
+            _ => {}
+        }
+    }
+}

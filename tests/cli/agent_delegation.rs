@@ -1,0 +1,369 @@
+//! Sub-agents: who may set whom to work, what each sees, whose hooks are asked, and what judges a result.
+
+use serde_json::{Value as Json, json};
+
+use crate::agent_turns::{SCRIPTED, agent, order, spied, told};
+use crate::project::{Project, Ran};
+
+/// The root's replies: it sets `researcher` a task and tells what it gets.
+const ASKS: &str = "- tool_calls: [{ name: delegate, args: { agent: researcher, task: Find it. } }]\n- text: Thanks.\n";
+
+const RESEARCHER: &str = "---\ndescription: Finds things.\ntools:\n  - name: secret_source\n    description: Its own.\n    script: |\n      def run(args):\n          return 'the answer is 42'\n---\n\n# Researcher\n\nYou research.\n";
+
+/// A project whose root asks a researcher, who answers as these replies say.
+fn delegating(policy: &str, replies: &str) -> Project {
+    agent(policy, &format!("{ASKS}{replies}")).file(".harness/agents/researcher.md", RESEARCHER)
+}
+
+/// The researcher uses its own tool and answers.
+const FOUND: &str = "- { agent: researcher, tool_calls: [{ name: secret_source }] }\n\
+                     - { agent: researcher, expect: the answer is 42, text: It is 42. }\n";
+
+/// What the root's model got for its calls.
+fn results(ran: &Ran) -> Vec<String> {
+    let asked = told(ran, "completion.pre");
+    let of_root = asked.iter().rfind(|request| request["messages"][0]["content"] == "You help.").unwrap();
+    let messages = of_root["messages"].as_array().unwrap();
+    let tool = messages.iter().filter(|message| message["role"] == "tool");
+    tool.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn an_agent_sets_another_a_task_and_gets_its_result() {
+    let ran = spied(delegating("", FOUND), &["completion.pre", "turn.start"]).run(&["run", "What is it?"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "Thanks.\n"), "{ran}");
+    let result: Json = serde_json::from_str(&results(&ran)[0]).unwrap();
+    assert_eq!(
+        result,
+        json!({"agent": "researcher", "response": "It is 42.", "calls": 1, "rounds": 1, "attempts": 1, "usage": result["usage"]})
+    );
+    let asked = told(&ran, "completion.pre");
+    assert_eq!(asked.len(), 4);
+    // The root is told whom it may ask, and what for.
+    let delegate = &asked[0]["tools"][0]["function"];
+    assert_eq!(delegate["name"], "delegate");
+    assert!(delegate["description"].as_str().unwrap().contains("- researcher: Finds things."), "{delegate}");
+    assert_eq!(delegate["parameters"]["required"], json!(["agent", "task"]));
+    // The child's prompt is its file's prose, every character; its conversation begins with the task.
+    assert_eq!(asked[1]["messages"][0], json!({"role": "system", "content": "\n# Researcher\n\nYou research.\n"}));
+    assert_eq!(asked[1]["messages"][2], json!({"role": "user", "content": "Find it."}));
+    assert_eq!(told(&ran, "turn.start"), [json!("What is it?"), json!("Find it.")]);
+    // Of the child's own calls the root sees nothing.
+    let root = asked[3]["messages"].to_string();
+    assert!(root.contains("It is 42.") && !root.contains("secret_source"), "{root}");
+}
+
+/// A child has what its parent has, and its own beside; what is its own nobody else has.
+#[test]
+fn an_agent_s_own_tools_are_its_own() {
+    let tools = |request: &Json| -> Vec<String> {
+        let names = request["tools"].as_array().unwrap().iter();
+        names.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let policy = "tools_policy: { deny: [denied] }\n";
+    let replies = format!("{FOUND}- tool_calls: []\n  text: unused\n");
+    let project = delegating(policy, &replies).tool("shared", "", "def run(args):\n    return 1\n").tool(
+        "denied",
+        "",
+        "def run(args):\n    return 1\n",
+    );
+    let ran = spied(project, &["completion.pre"]).run(&["run", "What is it?"]);
+    let asked = told(&ran, "completion.pre");
+    assert_eq!(tools(&asked[0]), ["shared", "delegate"]);
+    assert_eq!(tools(&asked[1]), ["shared", "secret_source", "delegate"]);
+    // The root cannot call what it cannot see.
+    let replies = "- tool_calls: [{ name: secret_source }]\n- { expect: there is no tool, text: no }\n";
+    agent("", replies).file(".harness/agents/researcher.md", RESEARCHER).run(&["run", "Try"]).gives("no");
+    // Nor can an agent that the researcher sets to work.
+    let helper = "---\ndescription: Helps.\n---\nYou help.";
+    let replies = "- { agent: researcher, tool_calls: [{ name: delegate, args: { agent: helper, task: Do. } }] }\n\
+                   - { agent: researcher, expect: helped, text: Done. }\n\
+                   - { agent: helper, tool_calls: [{ name: secret_source }] }\n\
+                   - { agent: helper, expect: there is no tool, text: helped }\n";
+    delegating("", replies).file(".harness/agents/helper.md", helper).run(&["run", "Try"]).gives("Thanks.");
+}
+
+/// The model of a child is its file's, or the parent's; nobody else's changes.
+#[test]
+fn an_agent_may_have_a_model_of_its_own() {
+    let models = |front: &str| -> Vec<Json> {
+        let project = agent("", &format!("{ASKS}- {{ agent: researcher, text: Fine. }}\n"))
+            .file(".harness/agents/researcher.md", &format!("---\n{front}---\nYou research.\n"));
+        let ran = spied(project, &["completion.pre"]).run(&["run", "What?"]);
+        told(&ran, "completion.pre").iter().map(|request| request["model"].clone()).collect()
+    };
+    assert_eq!(models(""), ["script", "script", "script"]);
+    assert_eq!(models("model: small\n"), ["script", "small", "script"]);
+}
+
+/// The parent's hooks are asked before and after, and see what the pages say; they can stop and change it.
+#[test]
+fn hooks_govern_a_delegation() {
+    let events = ["delegation.pre", "delegation.post", "turn.start", "tool.pre", "tool.post"];
+    let ran = spied(delegating("", FOUND), &events).run(&["run", "What is it?"]);
+    let wanted = [
+        "turn.start",
+        "tool.pre",
+        "delegation.pre",
+        "turn.start",
+        "tool.pre",
+        "tool.post",
+        "delegation.post",
+        "tool.post",
+    ];
+    // The lines of a call come when it has ended; those of the loop at once.
+    let mut seen = order(&ran);
+    let mut all: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+    seen.sort();
+    all.sort();
+    assert_eq!(seen, all);
+    assert_eq!(
+        told(&ran, "delegation.pre"),
+        [json!({
+            "id": "delegation_1", "parent_id": "root", "agent": "researcher", "prompt": "Find it.", "depth": 1,
+            "model": null, "tools": ["secret_source"], "hooks": [],
+        })]
+    );
+    let post = &told(&ran, "delegation.post")[0];
+    assert_eq!(post["result"]["response"], "It is 42.");
+    assert_eq!(
+        *post,
+        json!({"id": "delegation_1", "parent_id": "root", "agent": "researcher", "result": post["result"], "depth": 1})
+    );
+
+    let with = |event: &str, decision: &str| {
+        let project = spied(delegating("", FOUND), &["completion.pre"]);
+        let ran = project.with_handle("h", event, "", &format!("return {decision}")).run(&["run", "What?"]);
+        assert_eq!(ran.out, "Thanks.\n", "{ran}");
+        (results(&ran)[0].clone(), told(&ran, "completion.pre"))
+    };
+    let (result, asked) = with("delegation.pre", "block('no help')");
+    assert_eq!(result, "tool denied: delegation blocked: blocked by hook \"h\": no help");
+    assert_eq!(asked.len(), 2);
+    let (result, asked) = with("delegation.post", "block('not that')");
+    assert_eq!(result, "tool denied: delegation blocked: blocked by hook \"h\": not that");
+    assert_eq!(asked.len(), 4);
+    assert_eq!(with("delegation.post", "modify({'result': {'short': True}})").0, "{\"short\":true}");
+    let (_, asked) = with("delegation.pre", "modify({'prompt': 'Find less.', 'model': 'tiny'})");
+    assert_eq!((&asked[1]["messages"][2]["content"], &asked[1]["model"]), (&json!("Find less."), &json!("tiny")));
+    let (result, _) = with("delegation.pre", "modify({'agent': 'other'})");
+    assert_eq!(result, "tool error: delegation.pre modify payload: `agent` cannot be changed");
+    // It is a tool like any other.
+    let (result, _) = with("tool.pre", "block('no') if payload['name'] == 'delegate' else allow()");
+    assert_eq!(result, "tool blocked: blocked by hook \"h\": no");
+}
+
+/// A child's chain is its parent's and its own, which acts while it works and no longer.
+#[test]
+fn a_child_inherits_hooks_and_has_its_own() {
+    let own = "---\nhooks:\n  - event: tool.pre\n    priority: 50\n    script: |\n      def handle(event, payload):\n          return block('by its own') if payload['name'] == 'shared' else allow()\n---\nYou research.\n";
+    let calls = |agent: &str| format!("- {{ {agent}tool_calls: [{{ name: shared }}, {{ name: guarded }}] }}\n");
+    let replies = format!(
+        "- tool_calls: [{{ name: delegate, args: {{ agent: researcher, task: Go. }} }}]\n{}- text: Thanks.\n{}- {{ agent: researcher, text: Fine. }}\n",
+        calls(""),
+        calls("agent: researcher, "),
+    );
+    let body = "return block('by its parent') if payload['name'] == 'guarded' else allow()";
+    let project = agent("", &replies)
+        .file(".harness/agents/researcher.md", own)
+        .tool("shared", "", "def run(args):\n    return 'ran'\n")
+        .tool("guarded", "", "def run(args):\n    return 'ran'\n")
+        .with_handle("guard", "tool.pre", "priority: 10\n", body);
+    let ran = spied(project, &["completion.pre"]).run(&["run", "Go"]);
+    let asked = told(&ran, "completion.pre");
+    let contents = |request: &Json| -> Vec<String> {
+        let messages = request["messages"].as_array().unwrap().iter();
+        messages.filter(|m| m["role"] == "tool").map(|m| m["content"].as_str().unwrap().to_owned()).collect()
+    };
+    let child = asked.iter().rfind(|request| request["messages"][0]["content"] == "You research.\n").unwrap();
+    assert_eq!(
+        contents(child),
+        [
+            "tool blocked: blocked by hook \"researcher.hooks[0]\": by its own",
+            "tool blocked: blocked by hook \"guard\": by its parent",
+        ]
+    );
+    assert_eq!(contents(asked.last().unwrap())[1..], ["ran", "tool blocked: blocked by hook \"guard\": by its parent"]);
+}
+
+#[test]
+fn how_deep_and_who() {
+    let first = |policy: &str, replies: &str| {
+        let project = agent(policy, replies).file(".harness/agents/researcher.md", RESEARCHER);
+        let ran = spied(project, &["completion.pre"]).run(&["run", "Go"]);
+        assert_eq!(ran.code, 0, "{ran}");
+        results(&ran)[0].clone()
+    };
+    let asks = |who: &str, whom: &str| {
+        format!("- {{ {who}tool_calls: [{{ name: delegate, args: {{ agent: {whom}, task: Go. }} }}] }}\n")
+    };
+    let unknown = format!("{}- text: no\n", asks("", "reasercher"));
+    assert_eq!(
+        first("", &unknown),
+        "tool error: agent \"reasercher\" not found (available: researcher); did you mean \"researcher\"?"
+    );
+    // An agent does not call itself, unless the policy lets it; then depth is what ends it.
+    let child = "agent: researcher, ";
+    let again =
+        format!("{}- text: ok\n{}- {{ {child}text: stopped }}\n", asks("", "researcher"), asks(child, "researcher"));
+    assert!(first("", &again).contains("\"response\":\"stopped\""));
+    let deep = format!(
+        "{}- text: ok\n{}{}- {{ {child}expect: 'there is no tool', text: deepest }}\n- {{ {child}expect: deepest, text: upper }}\n",
+        asks("", "researcher"),
+        asks(child, "researcher"),
+        asks(child, "researcher"),
+    );
+    let policy = "delegation: { allow_recursive: true, max_depth: 2 }\n";
+    assert!(first(policy, &deep).contains("\"response\":\"upper\""));
+    // With none allowed, nobody is offered.
+    let project =
+        agent("delegation: { max_depth: 0 }\n", "- text: alone\n").file(".harness/agents/researcher.md", RESEARCHER);
+    let ran = spied(project, &["completion.pre"]).run(&["run", "Go"]);
+    assert_eq!(told(&ran, "completion.pre")[0]["tools"], json!([]));
+    // Missing arguments are refused before anything is asked.
+    let missing = "- tool_calls: [{ name: delegate, args: { agent: researcher } }]\n- text: no\n";
+    assert_eq!(
+        first("", missing),
+        "error: the arguments of `delegate` do not fit its parameters: the argument `task` (string) is missing"
+    );
+}
+
+/// Rounds are counted for each agent, by its depth.
+#[test]
+fn rounds_of_a_child_are_limited_by_its_depth() {
+    let calls = "- { agent: researcher, tool_calls: [{ name: secret_source }] }\n";
+    let limited = |policy: &str, rounds: usize| {
+        let project = delegating(policy, &format!("{}- {{ agent: researcher, text: Fine. }}\n", calls.repeat(rounds)));
+        let ran = spied(project, &["completion.pre"]).run(&["run", "Go"]);
+        results(&ran)[0].clone()
+    };
+    let limit = |most: u32| {
+        format!(
+            "tool error: agent \"researcher\": max tool rounds reached ({most}); `delegation.iterations_per_depth` in `harness.md` raises it"
+        )
+    };
+    assert_eq!(limited("", 11), limit(10));
+    assert!(limited("", 10).contains("Fine."));
+    assert_eq!(limited("delegation: { iterations_per_depth: [20, 2] }\n", 3), limit(2));
+    assert!(limited("delegation: { iterations_per_depth: [20, 2] }\n", 2).contains("Fine."));
+}
+
+const VERIFY: &str = "delegation:\n  verify: |\n    def run(result):\n        ok = 'source' in result['response']\n        return {'verified': ok, 'reason': '' if ok else 'no source'}\n";
+
+/// A result is judged after `delegation.post`, where the policy says how; one that is refused is asked for again.
+#[test]
+fn a_result_that_is_not_accepted_is_asked_for_again() {
+    let replies = "- { agent: researcher, text: It is 42. }\n\
+                   - { agent: researcher, expect: no source, text: It is really 42. }\n\
+                   - { agent: researcher, expect: no source, text: It is 42 (source). }\n";
+    let events = ["delegation.post", "delegation.post_verify", "completion.pre"];
+    let ran = spied(delegating(VERIFY, replies), &events).run(&["run", "What?"]);
+    let result: Json = serde_json::from_str(&results(&ran)[0]).unwrap();
+    assert_eq!((&result["response"], &result["attempts"]), (&json!("It is 42 (source)."), &json!(3)));
+    let judged = told(&ran, "delegation.post_verify");
+    let attempts: Vec<&Json> = judged.iter().map(|payload| &payload["attempt"]).collect();
+    assert_eq!(attempts, [1, 2, 3]);
+    let mut like_post = told(&ran, "delegation.post")[2].clone();
+    like_post["attempt"] = json!(3);
+    assert_eq!(judged[2], like_post);
+    let order: Vec<String> = order(&ran).into_iter().filter(|event| event.starts_with("delegation")).collect();
+    assert_eq!(order, ["delegation.post", "delegation.post_verify"].repeat(3));
+
+    // Twice again is the most, unless the policy says otherwise.
+    let never = "- { agent: researcher, text: It is 42. }\n".repeat(4);
+    let ended = |policy: &str| {
+        results(&spied(delegating(policy, &never), &["completion.pre"]).run(&["run", "What?"]))[0].clone()
+    };
+    assert_eq!(ended(VERIFY), "tool error: delegation verification failed after 3 attempt(s): no source");
+    let once = format!("{VERIFY}  max_verify_retries: 0\n");
+    assert_eq!(ended(&once), "tool error: delegation verification failed after 1 attempt(s): no source");
+}
+
+/// Hooks judge too, and only where the policy declares `verify`.
+#[test]
+fn hooks_judge_a_result() {
+    let replies =
+        "- { agent: researcher, text: one (source) }\n- { agent: researcher, expect: once more, text: two (source) }\n";
+    let body = "return block('once more') if payload['attempt'] == 1 else allow()";
+    let ended = |policy: &str| {
+        let project = delegating(policy, replies).with_handle("judge", "delegation.post_verify", "", body);
+        results(&spied(project, &["completion.pre"]).run(&["run", "What?"]))[0].clone()
+    };
+    assert!(ended(VERIFY).contains("two (source)"));
+    assert!(ended("").contains("one (source)"));
+}
+
+/// A verifier that cannot judge ends the delegation: another attempt would not help.
+#[test]
+fn a_verifier_that_fails() {
+    let ended = |body: &str| {
+        let policy = format!("delegation:\n  verify: |\n    def run(result):\n        {body}\n");
+        let project = delegating(&policy, "- { agent: researcher, text: Fine. }\n");
+        results(&spied(project, &["completion.pre"]).run(&["run", "What?"]))[0].clone()
+    };
+    assert_eq!(ended("return 7"), "tool error: verify: its result must be True, False or a dict with `verified`");
+    assert_eq!(ended("fail('broken')"), "tool error: verify: broken (.harness/harness.md:6:9)");
+    assert!(ended("return True").contains("Fine."));
+}
+
+/// A script sets an agent to work as a model does, with no more than it is granted itself.
+#[test]
+fn a_script_delegates() {
+    let script = "def run(args):\n    return delegate('researcher', 'Find it.')\n";
+    let replies = "- { agent: researcher, tool_calls: [{ name: read_it }] }\n- { agent: researcher, text: Read. }\n";
+    let read = "def run(args):\n    return fs.read('data.txt')\n";
+    let project = |front: &str| {
+        let project = agent("", replies)
+            .file(".harness/agents/researcher.md", RESEARCHER)
+            .file("data.txt", "the data")
+            .tool("read_it", "", read)
+            .tool("ask", front, script);
+        spied(project, &["tool.post"])
+    };
+    let ran = project("").run(&["call", "ask", "--json"]);
+    assert_eq!(ran.json()["result"]["response"], "Read.", "{ran}");
+    let contents =
+        |ran: &Ran| -> Vec<Json> { told(ran, "tool.post").iter().map(|post| post["content"].clone()).collect() };
+    assert_eq!(contents(&ran)[0], "the data");
+    // The agent's tool could read; for a script that may not, it cannot.
+    let ran = project("capabilities: { fs: { read: [] }, services: [delegate] }\n").run(&["call", "ask", "--json"]);
+    assert!(contents(&ran)[0].as_str().unwrap().starts_with("tool denied: "), "{ran}");
+    // What may not delegate does not.
+    let ran = project("capabilities: { services: [cache] }\n").run(&["call", "ask"]);
+    assert_eq!(ran.code, 3, "{ran}");
+    assert!(ran.err.contains("delegate"), "{ran}");
+    // Nor by the tool's name.
+    let by_name = "def run(args):\n    return meta.call_tool('delegate', {'agent': 'researcher', 'task': 'Go.'})\n";
+    let project = agent("meta: { enabled: true }\n", replies).file(".harness/agents/researcher.md", RESEARCHER).tool(
+        "ask",
+        "capabilities: { services: [meta] }\n",
+        by_name,
+    );
+    assert!(project.run(&["call", "ask"]).out.starts_with("error: "), "no grant, no agent");
+    // Hooks that govern `delegate` govern this as well.
+    let guarded = agent("", replies)
+        .file(".harness/agents/researcher.md", RESEARCHER)
+        .tool("ask", "", script)
+        .with_handle("guard", "tool.pre", "when: payload['name'] == 'delegate'\n", "return block('no agents')");
+    guarded.run(&["call", "ask"]).says(3, "no agents");
+}
+
+/// The name is the host's.
+#[test]
+fn no_artifact_is_called_delegate() {
+    let ran = Project::new().tool("delegate", "", "def run(args):\n    return 1\n").run(&["validate"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("tool \"delegate\" has the name of a built-in tool"), "{ran}");
+}
+
+/// An agent that is written in `harness.md` is one like any other.
+#[test]
+fn an_inline_agent_works_as_one_in_a_file_does() {
+    let policy = format!(
+        "---\n{SCRIPTED}agents:\n  - name: researcher\n    description: Finds things.\n    system_prompt: You research.\n---\nYou help.\n"
+    );
+    let replies = format!("{ASKS}- {{ agent: researcher, text: Inline. }}\n");
+    let project = Project::new().file(".harness/harness.md", &policy).file("replies.yaml", &replies);
+    let ran = spied(project, &["completion.pre"]).run(&["run", "Go"]);
+    assert!(results(&ran)[0].contains("Inline."), "{ran}");
+}
