@@ -17,6 +17,7 @@
 //! - `hooks_failing`: hooks that fail
 //! - `hooks_guards`: what hooks may use to decide, and guards as a project would write them
 //! - `hooks_pipeline`: hooks around the call of a tool
+//! - `secrets`: what scripts use by name and never see
 //! - `audit`: the record of what was called and decided
 //! - `testing`: the cases that artifacts carry, and `harness test`
 //! - `pages`: the examples of the format's own pages, as they are
@@ -63,6 +64,8 @@ mod pages;
 mod project;
 #[path = "cli/requests.rs"]
 mod requests;
+#[path = "cli/secrets.rs"]
+mod secrets;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/testing.rs"]
