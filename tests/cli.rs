@@ -17,6 +17,7 @@
 //! - `hooks_failing`: hooks that fail
 //! - `hooks_guards`: what hooks may use to decide, and guards as a project would write them
 //! - `hooks_pipeline`: hooks around the call of a tool
+//! - `lock`: artifacts stay what they were when somebody looked at them
 //! - `secrets`: what scripts use by name and never see
 //! - `audit`: the record of what was called and decided
 //! - `testing`: the cases that artifacts carry, and `harness test`
@@ -56,6 +57,8 @@ mod hooks_pipeline;
 mod limits;
 #[path = "cli/listings.rs"]
 mod listings;
+#[path = "cli/lock.rs"]
+mod lock;
 #[path = "cli/meta.rs"]
 mod meta;
 #[path = "cli/pages.rs"]

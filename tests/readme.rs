@@ -36,7 +36,7 @@ fn the_tour_is_true() {
         }
         blocks += 1;
     }
-    assert_eq!(blocks, 6);
+    assert_eq!(blocks, 7);
 }
 
 /// A command without its first word, and below it what it prints.
