@@ -22,7 +22,6 @@ use super::reentry::{Inner, Nested};
 use crate::artifact::arguments::ArgumentError;
 use crate::artifact::event::Event;
 use crate::artifact::tool::Tool;
-use crate::audit;
 use crate::capability::coverage::Coverage;
 use crate::capability::log::Log;
 use crate::capability::secrets::Vault;
@@ -154,8 +153,8 @@ pub(crate) async fn call(place: &Place, mut call: Call, caller: Option<&Arc<Gran
     vault.redact_json(&mut call.arguments);
     let Some(recorder) = &place.loaded.recorder else { return steps(place, call, caller).await };
     recorder.ready().map_err(CallError::Host)?;
-    let arguments = audit::digest(&call.arguments.to_string());
-    let unfinished = Unfinished::new(recorder, recorder.called(place, &call.name, arguments));
+    let known = recorder.called(place, &call.name, &call.arguments).map_err(CallError::Host)?;
+    let unfinished = Unfinished::new(recorder, known);
     let called = steps(place, call, caller).await;
     // What a call gave is not handed out where nobody could see later that it was made.
     recorder.call(place, unfinished.ended(), &called).map_err(CallError::Host)?;
