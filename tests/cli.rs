@@ -19,6 +19,8 @@
 //! - `hooks_failing`: hooks that fail
 //! - `hooks_guards`: what hooks may use to decide, and guards as a project would write them
 //! - `hooks_pipeline`: hooks around the call of a tool
+//! - `lock`: artifacts stay what they were when somebody looked at them
+//! - `secrets`: what scripts use by name and never see
 //! - `audit`: the record of what was called and decided
 //! - `testing`: the cases that artifacts carry, and `harness test`
 //! - `pages`: the examples of the format's own pages, as they are
@@ -61,6 +63,8 @@ mod hooks_pipeline;
 mod limits;
 #[path = "cli/listings.rs"]
 mod listings;
+#[path = "cli/lock.rs"]
+mod lock;
 #[path = "cli/meta.rs"]
 mod meta;
 #[path = "cli/pages.rs"]
@@ -69,6 +73,8 @@ mod pages;
 mod project;
 #[path = "cli/requests.rs"]
 mod requests;
+#[path = "cli/secrets.rs"]
+mod secrets;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/testing.rs"]

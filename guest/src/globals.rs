@@ -23,6 +23,7 @@ mod meta;
 mod metrics;
 mod random;
 mod re;
+mod secret;
 mod set;
 mod string;
 mod template;
@@ -77,6 +78,7 @@ const ALL: &[fn(&mut GlobalsBuilder)] = &[
     metrics::register,
     random::register,
     re::register,
+    secret::register,
     set::register,
     string::register,
     template::register,

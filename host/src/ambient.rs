@@ -38,17 +38,41 @@ pub(crate) const MAX_ENTRIES: usize = 10_000;
 /// A file of the project's own configuration, as text. Errors: what the system says, not a regular file, over
 /// [`MAX_TEXT_BYTES`], not UTF-8.
 pub(crate) fn read_text(path: &std::path::Path) -> std::io::Result<String> {
+    read_at_most(path, MAX_TEXT_BYTES)
+}
+
+/// A file that holds a secret, as text. Errors: what the system says, not a regular file, over `max` bytes, not UTF-8.
+pub(crate) fn read_secret(path: &std::path::Path, max: usize) -> std::io::Result<String> {
+    // Room for the end of its line.
+    read_at_most(path, u64::try_from(max).unwrap_or(u64::MAX).saturating_add(2))
+}
+
+/// A file as text. Errors: what the system says, not a regular file, over `max` bytes, not UTF-8.
+pub(crate) fn read_at_most(path: &std::path::Path, max: u64) -> std::io::Result<String> {
     use std::io::{Error, ErrorKind, Read as _};
     // Asked before opening: a FIFO would keep the open waiting.
     if !std::fs::metadata(path)?.is_file() {
         return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MAX_TEXT_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_TEXT_BYTES {
-        return Err(Error::new(ErrorKind::FileTooLarge, format!("larger than {MAX_TEXT_BYTES} bytes")));
+    std::fs::File::open(path)?.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > max {
+        return Err(Error::new(ErrorKind::FileTooLarge, format!("larger than {max} bytes")));
     }
     String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "not UTF-8 text"))
+}
+
+/// Writes a file as a whole: whoever reads it sees the old text or the new one. Errors: what the system says.
+pub fn write_whole(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(std::path::Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    // For all to read, as files of a project are; a temporary one is for its owner alone.
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    file.persist(path)?;
+    Ok(())
 }
 
 /// A file of the project's own, to be read. Errors: what the system says, not a regular file.

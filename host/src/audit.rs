@@ -1,12 +1,15 @@
 //! The record of what was called and what was decided: JSON Lines in `.harness/audit/`, each with the hash of the one
 //! before, so that a line that was cut out, changed or moved is found.
 //!
+//! - `entry`: what is said of something that happened
 //! - `chain`: a line, its hash, and whether it follows another
+//! - `key`: what digests of arguments are made with
 //! - `log`: appending, by any number of processes
 //! - `verify`: reading it all back
 //!
 //! ```text
 //! .harness/audit/head           the number and hash of the last line, and where it ends
+//! .harness/audit/key            what the digests of arguments are made with
 //! .harness/audit/000001.jsonl   the lines from the first on
 //! .harness/audit/000002.jsonl   the next, after a file has grown over 16 MiB
 //! ```
@@ -15,10 +18,14 @@
 //! to scripts may. To have what such a one cannot change, keep the hash that `harness audit verify` prints elsewhere.
 
 mod chain;
+mod entry;
+mod key;
 mod log;
 mod verify;
 
 pub(crate) use chain::digest;
+pub use entry::Entry;
+pub use key::Key;
 pub use log::Log;
 pub use verify::{Broken, Summary, lines, verify};
 

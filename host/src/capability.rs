@@ -16,3 +16,4 @@ pub mod meta;
 pub mod metrics;
 pub mod random;
 pub mod reentry;
+pub mod secrets;

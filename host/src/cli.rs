@@ -13,6 +13,7 @@ mod hooks;
 mod init;
 mod input;
 mod inspect;
+mod lock;
 mod printer;
 mod progress;
 mod project;
@@ -60,6 +61,7 @@ fn dispatch(arguments: Arguments, printer: &Printer) -> Exit {
         Command::Tools(command) => tools::run(&command, &project, printer),
         Command::Validate(command) => validate::run(&command, &project, printer),
         Command::Audit(command) => audit::run(&command, &project, printer),
+        Command::Lock(command) => lock::run(&command, &project, printer),
         Command::Doctor(command) => doctor::run(&command, &project, printer),
         Command::Init(command) => init::run(&command, printer),
         Command::Completions(command) => completions::run(&command, printer),

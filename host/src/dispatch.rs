@@ -64,6 +64,7 @@ use crate::artifact::event::Event;
 use crate::artifact::policy::ProjectPolicy;
 use crate::artifact::tool::Tool;
 use crate::capability::fs::Workspace;
+use crate::capability::secrets::Vault;
 use crate::policy::grant::Grant;
 use crate::policy::path::{PathPattern, WorkspacePath};
 use crate::registry::Registry;
@@ -156,7 +157,9 @@ impl Project {
     /// Where there is none of this name or it may not be called.
     pub fn tool(&self, name: &str) -> Result<Arc<Tool>, CallError> {
         let loaded = self.loaded();
-        let tool = loaded.registry.tool(name)?.clone();
+        let mut shown = name.to_owned();
+        loaded.secrets.redact(&mut shown);
+        let tool = loaded.registry.tool(&shown)?.clone();
         loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         Ok(tool)
     }
@@ -210,6 +213,14 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
             fs.protect.extend(PathPattern::parse(&PathPattern::text_for(&path)));
         }
     }
+    let secrets = Vault::open(policy.secrets.iter().map(|secret| &secret.value), root);
+    // Whatever else the policy opens: a file that holds a secret is for the host alone.
+    for file in secrets.files(root) {
+        let below = file.to_str().and_then(|file| WorkspacePath::parse(file, workspace.absolute()).ok());
+        if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
+            fs.protect.extend(PathPattern::parse(&PathPattern::text_for(&path)));
+        }
+    }
     let max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
     // The pools of an engine cannot grow; images belong to their engine.
     let kept = before.filter(|before| before.sandbox.settings().max_memory >= max_memory);
@@ -224,6 +235,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
     let recorder = (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root)));
     let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
     loaded.recorder = recorder;
+    loaded.secrets = Arc::new(secrets);
     Ok(match kept {
         Some(before) => loaded.with_images_of(before),
         None => loaded,

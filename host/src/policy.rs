@@ -11,3 +11,4 @@ pub mod limits;
 pub mod network;
 pub mod path;
 pub mod refusal;
+pub mod secret;

@@ -6,20 +6,25 @@
 //! [`Registry::policy`], and without a policy nothing can run.
 //!
 //! - `load`: the walk, and what is read on it
+//! - `lock`: what they were when somebody looked at them
 //! - `merge`: names that are defined twice, `overrides/`, the order
 //! - `resolve`: what artifacts and the policy name, found or not
 
 mod load;
+pub mod lock;
 mod merge;
 mod resolve;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::lock::{Drift, Lock};
+use crate::ambient;
 use crate::artifact::agent::{Agent, Use};
-use crate::artifact::diagnostic::{Diagnostic, Diagnostics, Position};
+use crate::artifact::diagnostic::{Diagnostic, Diagnostics, Position, Severity};
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
@@ -78,7 +83,53 @@ impl Registry {
     /// Reads the project in a folder: the one that holds `.harness/`. Never fails as a whole; see
     /// [`diagnostics`](Self::diagnostics).
     pub fn load(root: &Path) -> Self {
+        let mut registry = Self::load_unlocked(root);
+        registry.keep_to_lock(root);
+        registry
+    }
+
+    /// The same, whatever `harness.lock` says: to look at what changed.
+    pub fn load_unlocked(root: &Path) -> Self {
         load::project(root)
+    }
+
+    /// What `harness.lock` in a folder says, where it is there.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be read.
+    pub fn read_lock(root: &Path) -> Result<Option<Lock>, Diagnostic> {
+        let path = root.join(lock::FILE);
+        match ambient::read_at_most(&path, lock::MAX_BYTES) {
+            Ok(text) => Lock::parse(&text).map(Some),
+            // A link that leads nowhere is there.
+            Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => Ok(None),
+            Err(error) => Err(Diagnostic::error(format!("cannot read `{}`: {error}", lock::FILE))),
+        }
+    }
+
+    /// Refuses what is not as it was locked.
+    fn keep_to_lock(&mut self, root: &Path) {
+        let wrong: Vec<Diagnostic> = match Self::read_lock(root) {
+            Ok(None) => return,
+            Ok(Some(lock)) => {
+                // Of a file with an error it is said already that nothing in it can be used.
+                let broken = |drift: &Drift| {
+                    let mut errors = self.diagnostics.iter().filter(|one| one.severity == Severity::Error);
+                    errors.any(|one| one.position.as_ref().is_some_and(|at| *at.file == *drift.entry().path))
+                };
+                let drifts = lock.drifts(&Lock::of(self)).into_iter();
+                drifts
+                    .filter(|drift| !(matches!(drift, Drift::Removed(_)) && broken(drift)))
+                    .map(|d| d.diagnostic())
+                    .collect()
+            }
+            Err(wrong) => vec![wrong],
+        };
+        if !wrong.is_empty() {
+            self.policy = None;
+        }
+        wrong.into_iter().for_each(|one| self.diagnostics.push(one));
     }
 
     /// The tools without an error, in the order of their files and within a file as it has them.

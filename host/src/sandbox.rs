@@ -22,5 +22,6 @@ pub mod outcome;
 pub mod price;
 pub mod state;
 mod stop;
+mod texts;
 mod ticker;
 pub mod wasi;

@@ -369,6 +369,8 @@ fn help() {
       inspect      Say of each artifact where it is from, what it may do, and what it replaced
       schema       Print the JSON Schema of an artifact's front matter
       validate     Parse and compile everything, and tell all that is wrong
+      lock         Keep what all artifacts are now in `harness.lock`; from then on, one that is another
+                   is refused
       audit        Look at the record of what was called and decided
       doctor       Say what this machine offers to the sandbox, and what would be refused on it
       init         Write a small working project

@@ -71,6 +71,7 @@ impl Kit {
             grant: Arc::new(grant(policy)),
             workspace: self.workspace.clone(),
             session: self.session.clone(),
+            secrets: Arc::default(),
             reentry: None,
         }
     }

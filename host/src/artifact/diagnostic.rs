@@ -52,6 +52,8 @@ pub struct Diagnostic {
     pub message: String,
     /// Where; none where the thing is about no place in a file, such as a missing folder.
     pub position: Option<Position>,
+    /// What there is to see, on lines of its own.
+    pub note: Option<String>,
     /// What to do about it.
     pub hint: Option<String>,
 }
@@ -59,7 +61,7 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// An error without a place or a hint.
     pub fn error(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, message: message.into(), position: None, hint: None }
+        Self { severity: Severity::Error, message: message.into(), position: None, note: None, hint: None }
     }
 
     /// A warning without a place or a hint.
@@ -71,6 +73,13 @@ impl Diagnostic {
     #[must_use]
     pub fn at(mut self, position: Position) -> Self {
         self.position = Some(position);
+        self
+    }
+
+    /// The same, with lines to look at.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
         self
     }
 
@@ -111,6 +120,10 @@ impl Diagnostic {
                         .char_column(usize::try_from(position.column).unwrap_or(usize::MAX)),
                 ),
             };
+        }
+        if let Some(note) = &self.note {
+            let lines: Vec<_> = note.lines().map(escape::line).collect();
+            group = group.element(Level::NOTE.message(lines.join("\n")));
         }
         if let Some(hint) = &self.hint {
             group = group.element(Level::HELP.with_name("hint").message(escape::line(hint)));

@@ -6,7 +6,7 @@ use super::decode::{Decoder, Field};
 use super::yaml::{self, Node, Value};
 
 /// The value of a field. Whole numbers keep all their digits; `.inf` and `.nan` are no JSON and are errors.
-pub(super) fn value(decoder: &mut Decoder, field: &Field<'_>) -> Option<Json> {
+pub(crate) fn value(decoder: &mut Decoder, field: &Field<'_>) -> Option<Json> {
     of(decoder, field, field.node)
 }
 

@@ -13,7 +13,8 @@
 //! 3. `capabilities` in the front matter of the artifact itself. A missing key says nothing.
 //!
 //! A key that is there grants what it lists and nothing else: `fs: { read: [docs] }` grants no writing, and
-//! `exec: { allow: [git] }` no variable and no network for commands.
+//! `exec: { allow: [git] }` no variable and no network for commands. The project's own artifacts may use the secrets that
+//! `sandbox.secrets` defines; in the other layers `secrets` is a list of their names.
 //!
 //! # Strictness
 //!
@@ -36,7 +37,6 @@ use self::delegation::DelegationPolicy;
 use self::exit::ExitPolicy;
 use self::hooks::HookFailure;
 use self::meta::MetaPolicy;
-use self::secrets::Secret;
 use self::sources::SourceRules;
 use self::tools::ToolsPolicy;
 use super::bundle::Lists;
@@ -44,10 +44,12 @@ use super::decode::{Decoder, Fields, Unknown};
 use super::diagnostic::{Diagnostics, Position};
 use super::located::Located;
 use super::model::Models;
+use super::suggest::quoted;
 use super::yaml::Node;
 use crate::policy::grant::Grant;
 use crate::policy::layer::{Layer, Origin, Scope, Service};
 use crate::policy::path::{FsRules, PathPattern};
+use crate::policy::secret::Secret;
 
 /// Keys of `harness.md` that are the policy.
 const POLICY_KEYS: [&str; 5] = ["network", "sandbox", "tools_policy", "meta", "delegation"];
@@ -70,7 +72,7 @@ pub struct ProjectPolicy {
     /// `sandbox.audit`: whether calls and decisions are recorded. True where the file says nothing.
     pub audit: bool,
     /// `sandbox.secrets`, in the order of the file.
-    pub secrets: Vec<Secret>,
+    pub secrets: Vec<Located<Secret>>,
     /// `meta`.
     pub meta: MetaPolicy,
     /// `delegation`.
@@ -182,13 +184,21 @@ impl ProjectPolicy {
             self.audit = decoder.boolean(&field).unwrap_or(true);
         }
         if let Some(field) = fields.take("secrets") {
-            self.secrets = secrets::decode(decoder, &field).unwrap_or_default();
+            self.secrets = secrets::decode(decoder, &field, &project.origin).unwrap_or_default();
         }
         if let Some(field) = fields.take("hooks") {
             self.hooks = HookFailure::decode(decoder, &field).unwrap_or_default();
         }
+        project.secrets = Some(self.secrets.iter().map(|secret| secret.name.clone()).collect());
         if let Some(field) = fields.take("sources") {
             self.sources = sources::decode(decoder, &field, file).unwrap_or_default();
+            for source in &self.sources {
+                for name in secrets::unknown(&self.secrets, &source.layer) {
+                    let message = format!("{} names no secret {}", quoted(&field.path), quoted(name));
+                    let hint = "secrets are named in `sandbox.secrets`".to_owned();
+                    decoder.error_with(&field, message, Some(hint));
+                }
+            }
         }
         decoder.finish(fields, Unknown::Refuse);
     }
@@ -218,6 +228,7 @@ fn with_defaults(layer: Layer) -> Layer {
         exec: Some(layer.exec.unwrap_or_default()),
         env: Some(layer.env.unwrap_or_default()),
         services: Some(layer.services.unwrap_or_else(|| Service::ALL.to_vec())),
+        secrets: Some(layer.secrets.unwrap_or_default()),
         ..layer
     }
 }

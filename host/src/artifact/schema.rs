@@ -240,7 +240,7 @@ fn hosts() -> Json {
 }
 
 fn layer_schema() -> Json {
-    let mut keys = vec![("network", hosts())];
+    let mut keys = vec![("network", hosts()), ("secrets", list(json!({"type": "string"})))];
     keys.extend(layer_rules());
     closed(keys)
 }
@@ -249,7 +249,9 @@ fn harness_keys() -> Keys {
     let answer = json!({"enum": ["block", "allow"]});
     let hooks =
         closed(vec![("on_error", answer.clone()), ("strict", json!({"type": "boolean"})), ("named", names(answer))]);
-    let secret = closed(vec![("env", json!({"type": "string"})), ("hosts", hosts())]);
+    let text = || json!({"type": "string"});
+    let secret =
+        closed(vec![("env", text()), ("file", text()), ("hosts", hosts()), ("exec", list(json!({"type": "string"})))]);
     let mut sandbox = layer_rules();
     sandbox.extend([
         ("audit", json!({"type": "boolean", "default": true})),

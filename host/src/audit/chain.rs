@@ -3,8 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
+
+use super::entry::Entry;
 
 /// What ends a line: its hash is that of all before this.
 const HASH: &str = ",\"hash\":\"";
@@ -25,19 +27,15 @@ impl Link {
     }
 
     /// The line of the next entry, without its end, and where the chain is then.
-    pub(super) fn line(&self, entry: Map<String, Json>) -> (String, Self) {
+    pub(super) fn line(&self, entry: &Entry) -> (Vec<u8>, Self) {
         let number = self.number.saturating_add(1);
-        let mut fields = Map::new();
-        fields.insert("seq".to_owned(), number.into());
-        fields.insert("prev".to_owned(), self.hash.as_str().into());
-        fields.extend(entry);
-        let mut line = Json::Object(fields).to_string();
-        // The brace at its end comes after the hash.
-        line.pop();
-        let hash = hash_of(&line);
-        line.push_str(HASH);
-        line.push_str(&hash);
-        line.push_str("\"}");
+        let mut line = format!("{{\"seq\":{number},\"prev\":\"{}\"", self.hash).into_bytes();
+        line.reserve(entry.fields().len().saturating_add(HASH.len() + DIGITS + 3));
+        line.extend_from_slice(entry.fields());
+        let hash = hex(&Sha256::digest(&line));
+        line.extend_from_slice(HASH.as_bytes());
+        line.extend_from_slice(hash.as_bytes());
+        line.extend_from_slice(b"\"}");
         (line, Self { number, hash })
     }
 
@@ -70,10 +68,15 @@ pub(crate) fn digest(text: &str) -> String {
     format!("sha256:{}", hash_of(text))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let digit = |n: u8| HEX.get(usize::from(n)).copied().unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+pub(super) fn hex(bytes: &[u8]) -> String {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let digit = |n: u8| char::from(HEX.get(usize::from(n)).copied().unwrap_or_default());
+    let mut text = String::with_capacity(bytes.len().saturating_mul(2));
+    for byte in bytes {
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 15));
+    }
+    text
 }
 
 /// What `head` says: where the chain is, in which file, and how long that is up to there.

@@ -9,9 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, lstat, mkdirat, open, openat};
 use rustix::io::Errno;
-use serde_json::{Map, Value as Json};
 
 use super::chain::{Head, Link};
+use super::entry::Entry;
+use super::key::{self, Key};
 
 /// A file of this many bytes is followed by another.
 const ROTATE: u64 = 16 << 20;
@@ -37,6 +38,11 @@ pub struct Log {
 struct Files {
     folder: OwnedFd,
     head: File,
+    /// Device and number of `head`.
+    identity: (u64, u64),
+    key: Key,
+    /// What `head` said when it was last looked at or written, as text and as what it means.
+    said: (String, Head),
     lines: Option<(u32, File)>,
 }
 
@@ -60,7 +66,7 @@ impl Log {
     ///
     /// As for [`append`](Self::append).
     pub fn check(&self) -> Result<()> {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         // Without the lock, another process may be between a line and `head`; then it is looked at again with it.
         if files.are_those_of(&self.folder) && files.seem_whole() {
             return Ok(());
@@ -69,13 +75,18 @@ impl Log {
         self.alone(|files, rotate| files.end(rotate).map(|_| ()))
     }
 
+    /// What the digests of arguments in this record are made with.
+    pub fn key(&self) -> Key {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).key.clone()
+    }
+
     /// Appends an entry, as one line of at most 1 MiB.
     ///
     /// # Errors
     ///
     /// What the system says, that the entry is too long, or that the record was changed by somebody else; nothing is
     /// appended then.
-    pub fn append(&self, entry: Map<String, Json>) -> Result<()> {
+    pub fn append(&self, entry: &Entry) -> Result<()> {
         self.alone(|files, rotate| files.append(rotate, entry))
     }
 
@@ -113,33 +124,39 @@ impl Files {
         if ignored.metadata()?.len() == 0 {
             ignored.write_all_at(b"*\n", 0)?;
         }
-        Ok(Self { folder, head, lines: None })
+        let open = fstat(&head)?;
+        let key = key::of(&folder)?;
+        let said = (String::new(), Head::start());
+        Ok(Self { folder, identity: (open.st_dev, open.st_ino), head, key, said, lines: None })
     }
 
     /// Whether these are the files that are there now.
     fn are_those_of(&self, folder: &Path) -> bool {
-        let there = lstat(folder.join(HEAD)).map(|there| (there.st_dev, there.st_ino));
-        let open = fstat(&self.head).map(|open| (open.st_dev, open.st_ino));
-        matches!((there, open), (Ok(there), Ok(open)) if there == open)
+        // While it is open, no other file gets its number.
+        lstat(folder.join(HEAD)).is_ok_and(|there| (there.st_dev, there.st_ino) == self.identity)
     }
 
     /// Whether `head` and the lines that are open fit each other.
-    fn seem_whole(&self) -> bool {
+    fn seem_whole(&mut self) -> bool {
+        let Ok(head) = self.read_head() else { return false };
         let Some((number, lines)) = &self.lines else { return false };
-        let length = lines.metadata().map(|lines| lines.len()).ok();
-        self.read_head().is_ok_and(|head| head.file == *number && Some(head.length) == length)
+        head.file == *number && fstat(lines).is_ok_and(|lines| u64::try_from(lines.st_size) == Ok(head.length))
     }
 
-    fn append(&mut self, rotate: u64, entry: Map<String, Json>) -> Result<()> {
+    fn append(&mut self, rotate: u64, entry: &Entry) -> Result<()> {
         let (head, lines) = self.end(rotate)?;
         let (mut line, link) = head.link.line(entry);
-        line.push('\n');
+        line.push(b'\n');
         if line.len() as u64 > MAX_LINE {
             return Err(Error::new(ErrorKind::InvalidInput, "an entry is over 1 MiB"));
         }
-        lines.write_all_at(line.as_bytes(), head.length)?;
+        lines.write_all_at(&line, head.length)?;
         let length = head.length.saturating_add(line.len() as u64);
-        self.head.write_all_at(Head { link, length, ..head }.to_string().as_bytes(), 0)
+        let head = Head { link, length, ..head };
+        let text = head.to_string();
+        self.head.write_all_at(text.as_bytes(), 0)?;
+        self.said = (text, head);
+        Ok(())
     }
 
     /// Where the next line goes.
@@ -153,22 +170,26 @@ impl Files {
             None => (head.file, file(&self.folder, &name(head.file))?),
         };
         let (_, lines) = self.lines.insert(open);
-        let length = lines.metadata()?.len();
+        let length = u64::try_from(fstat(&*lines)?.st_size).unwrap_or_default();
         if length != head.length {
             head = recovered(lines, head, length)?;
         }
         Ok((head, lines))
     }
 
-    fn read_head(&self) -> Result<Head> {
+    fn read_head(&mut self) -> Result<Head> {
         let mut text = [0_u8; MAX_HEAD];
         let length = self.head.read_at(&mut text, 0)?;
         let text = text.get(..length).unwrap_or_default();
         if text.is_empty() {
             return Ok(Head::start());
         }
-        let head = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        head.ok_or_else(|| Error::new(ErrorKind::InvalidData, format!("`{HEAD}` is not what was written")))
+        if text != self.said.0.as_bytes() {
+            let wrong = || Error::new(ErrorKind::InvalidData, format!("`{HEAD}` is not what was written"));
+            let text = std::str::from_utf8(text).map_err(|_| wrong())?;
+            self.said = (text.to_owned(), text.parse().map_err(|()| wrong())?);
+        }
+        Ok(self.said.1.clone())
     }
 }
 
@@ -210,7 +231,7 @@ pub(super) fn name(file: u32) -> String {
     format!("{file:06}.jsonl")
 }
 
-fn file(folder: &OwnedFd, name: &str) -> Result<File> {
+pub(super) fn file(folder: &OwnedFd, name: &str) -> Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mode = Mode::RUSR | Mode::WUSR;
     let file = File::from(openat(folder, name, flags, mode)?);

@@ -2,13 +2,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use serde_json::{Map, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
 
-fn entry(n: usize) -> Map<String, serde_json::Value> {
-    json!({"call": format!("tool {n}"), "text": "a \"line\"\n"}).as_object().cloned().unwrap()
+fn entry(n: usize) -> Entry {
+    let mut entry = Entry::new();
+    entry.put("call", &format!("tool {n}"));
+    entry.put("text", "a \"line\"\n");
+    entry
 }
 
 /// A record of so many lines, in files of some three.
@@ -16,7 +19,7 @@ fn record(lines: usize) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let audit = folder.path().join("audit");
     let log = Log::with_files_of(&audit, 600).unwrap();
-    (0..lines).for_each(|n| log.append(entry(n)).unwrap());
+    (0..lines).for_each(|n| log.append(&entry(n)).unwrap());
     (folder, audit)
 }
 
@@ -47,6 +50,7 @@ fn it_is_for_its_owner_alone() {
     let (_folder, audit) = record(1);
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&audit), mode(&audit.join("head")), mode(&audit.join("000001.jsonl"))), (0o700, 0o600, 0o600));
+    assert_eq!(mode(&audit.join("key")), 0o600);
 }
 
 #[test]
@@ -57,7 +61,7 @@ fn links_are_not_followed() {
     let file = audit.join("000001.jsonl");
     std::fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
-    assert!(Log::open(&audit).unwrap().append(entry(1)).is_err());
+    assert!(Log::open(&audit).unwrap().append(&entry(1)).is_err());
     assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "");
     let linked = folder.path().join("linked");
     std::os::unix::fs::symlink(&audit, &linked).unwrap();
@@ -74,7 +78,7 @@ fn many_append_at_one_time() {
             let log = Arc::new(Log::with_files_of(&audit, 5000).unwrap());
             for _ in 0..2 {
                 let log = log.clone();
-                scope.spawn(move || (0..50).for_each(|n| log.append(entry(n)).unwrap()));
+                scope.spawn(move || (0..50).for_each(|n| log.append(&entry(n)).unwrap()));
             }
         }
     });
@@ -87,16 +91,17 @@ fn a_process_that_was_ended_half_way_leaves_a_record_that_goes_on() {
     let head = std::fs::read(audit.join("head")).unwrap();
     let log = Log::with_files_of(&audit, 60_000).unwrap();
     // The line is there and `head` is not yet.
-    log.append(entry(2)).unwrap();
+    log.append(&entry(2)).unwrap();
     std::fs::write(audit.join("head"), head).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(3));
-    log.append(entry(3)).unwrap();
+    log.append(&entry(3)).unwrap();
     // Half a line.
     let file = audit.join("000001.jsonl");
     let whole = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{whole}{{\"seq\":5,")).unwrap();
-    assert_eq!(verify(&audit).unwrap_err().why, "it is cut short");
-    log.append(entry(4)).unwrap();
+    let summary = verify(&audit).unwrap();
+    assert_eq!((summary.lines, summary.half_a_line), (4, true));
+    log.append(&entry(4)).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(5));
     // Half a line that ends within a character.
     let mut whole = std::fs::read(&file).unwrap();
@@ -107,7 +112,7 @@ fn a_process_that_was_ended_half_way_leaves_a_record_that_goes_on() {
     // A line that nobody appended.
     let whole = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{whole}{{}}\n")).unwrap();
-    let error = log.append(entry(5)).unwrap_err();
+    let error = log.append(&entry(5)).unwrap_err();
     assert_eq!(error.to_string(), "`000001.jsonl` is not as long as it was");
     assert!(log.check().is_err() && verify(&audit).is_err());
 }
@@ -118,10 +123,10 @@ fn an_end_from_before_is_found() {
     let (_folder, audit) = record(2);
     let head = std::fs::read(audit.join("head")).unwrap();
     let log = Log::with_files_of(&audit, 60_000).unwrap();
-    (2..4).for_each(|n| log.append(entry(n)).unwrap());
+    (2..4).for_each(|n| log.append(&entry(n)).unwrap());
     std::fs::write(audit.join("head"), head).unwrap();
     assert_eq!(verify(&audit).unwrap_err().why, "`head` ends the record at line 2, and there are more");
-    assert!(log.append(entry(4)).is_err());
+    assert!(log.append(&entry(4)).is_err());
 }
 
 #[test]
@@ -129,7 +134,7 @@ fn a_record_that_was_moved_away_is_begun_anew() {
     let (folder, audit) = record(3);
     let log = Log::open(&audit).unwrap();
     std::fs::rename(&audit, folder.path().join("old")).unwrap();
-    log.append(entry(0)).unwrap();
+    log.append(&entry(0)).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
     assert_eq!(verify(&folder.path().join("old")).map(|summary| summary.lines), Ok(3));
 }
@@ -138,9 +143,10 @@ fn a_record_that_was_moved_away_is_begun_anew() {
 fn an_entry_that_is_too_long_is_refused_and_the_next_is_not() {
     let (_folder, audit) = record(1);
     let log = Log::open(&audit).unwrap();
-    let long = json!({"text": "x".repeat(2 << 20)}).as_object().cloned().unwrap();
-    assert_eq!(log.append(long).unwrap_err().to_string(), "an entry is over 1 MiB");
-    log.append(entry(1)).unwrap();
+    let mut long = Entry::new();
+    long.put("text", &"x".repeat(2 << 20));
+    assert_eq!(log.append(&long).unwrap_err().to_string(), "an entry is over 1 MiB");
+    log.append(&entry(1)).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(2));
 }
 

@@ -16,6 +16,9 @@ pub struct Summary {
     pub files: u32,
     /// The hash of its last line, which stands for all of it.
     pub hash: String,
+    /// Whether half a line comes after it: of a process that was ended while it wrote. It was never part of the record,
+    /// and the next line takes its place.
+    pub half_a_line: bool,
 }
 
 /// What is wrong with a record, and where.
@@ -44,7 +47,7 @@ fn verify_alone(folder: &Path) -> Result<Summary, Broken> {
     let head = head(folder)?;
     let (mut link, mut place) = (Link::start(), (name(1), None));
     let mut seen = head == link;
-    let files = each(folder, |file, number, line| {
+    let (files, half_a_line) = each(folder, |file, number, line| {
         let broken = |why| Broken { file: file.to_owned(), line: Some(number), why };
         link = link.follow(line).map_err(broken)?;
         seen |= head == link;
@@ -56,10 +59,11 @@ fn verify_alone(folder: &Path) -> Result<Summary, Broken> {
     })?;
     if !seen {
         let (file, line) = place;
-        let why = format!("it ends at line {} of the record, and there were {}", link.number, head.number);
+        let half = if half_a_line { ", and half a one" } else { "" };
+        let why = format!("it ends at line {} of the record{half}, and there were {}", link.number, head.number);
         return Err(Broken { file, line, why });
     }
-    Ok(Summary { lines: link.number, files, hash: link.hash })
+    Ok(Summary { lines: link.number, files, hash: link.hash, half_a_line })
 }
 
 /// All lines of the record in a folder, from the first on, not looked into.
@@ -88,28 +92,36 @@ fn head(folder: &Path) -> Result<Link, Broken> {
     }
 }
 
-/// Goes through the lines; gives back how many files there are.
-fn each(folder: &Path, mut line: impl FnMut(&str, u64, &str) -> Result<(), Broken>) -> Result<u32, Broken> {
+/// Goes through the lines; gives back how many files there are, and whether there is half a line at the end of the last.
+fn each(folder: &Path, mut line: impl FnMut(&str, u64, &str) -> Result<(), Broken>) -> Result<(u32, bool), Broken> {
+    let mut half = None;
     for number in 1..=u32::MAX {
         let file = name(number);
         let broken = |line, why: String| Broken { file: file.clone(), line, why };
         let opened = match ambient::open_file(&folder.join(&file)) {
             Ok(opened) => opened,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(number.saturating_sub(1)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok((number.saturating_sub(1), half.is_some()));
+            }
             Err(error) => return Err(broken(None, error.to_string())),
         };
+        // Nothing comes after the end, in whichever file.
+        if let Some(before) = half {
+            return Err(before);
+        }
         let mut reader = BufReader::new(opened);
         for at in 1.. {
-            let mut text = String::new();
-            match reader.read_line(&mut text) {
+            let mut bytes = Vec::new();
+            match reader.read_until(b'\n', &mut bytes) {
                 Ok(0) => break,
-                Ok(_) => match text.strip_suffix('\n') {
-                    Some(text) => line(&file, at, text)?,
-                    None => return Err(broken(Some(at), "it is cut short".to_owned())),
+                Ok(_) => match bytes.strip_suffix(b"\n").map(std::str::from_utf8) {
+                    Some(Ok(text)) => line(&file, at, text)?,
+                    Some(Err(_)) => return Err(broken(Some(at), "it is not UTF-8 text".to_owned())),
+                    None => half = Some(broken(Some(at), "it is cut short".to_owned())),
                 },
                 Err(error) => return Err(broken(Some(at), error.to_string())),
             }
         }
     }
-    Ok(u32::MAX)
+    Ok((u32::MAX, half.is_some()))
 }

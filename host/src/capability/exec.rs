@@ -20,6 +20,7 @@ use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::denial::Denial;
 use super::fs;
+use super::secrets::{CommandLoan, Handles, Vault};
 use crate::ambient;
 use crate::policy::grant::Grant;
 use crate::policy::refusal::Refusal;
@@ -107,6 +108,8 @@ pub struct Place<'a> {
     pub dir: &'a Dir,
     /// The workspace, absolute: no program is looked up in it.
     pub workspace: &'a Path,
+    /// What stands for secrets in the call that runs it.
+    pub handles: &'a Handles,
 }
 
 /// Who runs commands.
@@ -137,10 +140,11 @@ impl Runner {
         grant: &Grant,
         place: Place<'_>,
         deadline_left: Duration,
-        command: Command,
+        mut command: Command,
     ) -> Result<Output, Error> {
         let Self::Canned(canned) = self else { return run(grant, place, deadline_left, command).await };
         decide(grant, &command)?;
+        lend(place.handles, &mut command)?;
         let fits = |one: &&Canned| {
             one.program == command.program && one.args.as_ref().is_none_or(|args| *args == command.args)
         };
@@ -151,13 +155,19 @@ impl Runner {
     }
 }
 
-/// Runs a command to its end. Everything but the folder is decided by `grant`. The child's time is what it asks for, and
-/// at most `deadline_left`.
+/// Runs a command to its end. Everything but the folder is decided by `grant`; handles of secrets in the values of
+/// variables are exchanged for what they stand for. The child's time is what it asks for, and at most `deadline_left`.
 ///
 /// To be called in a tokio runtime with I/O and time. Dropping the future kills the child's group.
-pub async fn run(grant: &Grant, place: Place<'_>, deadline_left: Duration, command: Command) -> Result<Output, Error> {
+pub async fn run(
+    grant: &Grant,
+    place: Place<'_>,
+    deadline_left: Duration,
+    mut command: Command,
+) -> Result<Output, Error> {
     decide(grant, &command)?;
-    let (path, env) = environment(grant, place.workspace, &command.env);
+    lend(place.handles, &mut command)?.fill()?;
+    let (path, env) = environment(grant, place, &command.env);
     let program = look_up(&command.program, &path).ok_or_else(|| Error::NotFound(command.program.clone()))?;
     let start = Start {
         program,
@@ -179,7 +189,8 @@ pub async fn run(grant: &Grant, place: Place<'_>, deadline_left: Duration, comma
         0 => DEFAULT_TIMEOUT,
         millis => Duration::from_millis(u64::from(millis)),
     };
-    Ok(supervise(running, command.stdin.unwrap_or_default(), started, limit.min(deadline_left)).await)
+    let stdin = command.stdin.unwrap_or_default();
+    Ok(supervise(running, stdin, started, limit.min(deadline_left), place.handles.vault()).await)
 }
 
 /// Whether the grant covers a command that can be started at all.
@@ -190,6 +201,12 @@ fn decide(grant: &Grant, command: &Command) -> Result<(), Error> {
         grant.decide_child_env(name)?;
     }
     Ok(())
+}
+
+/// The secrets that a command is given in its variables.
+fn lend<'c>(handles: &'c Handles, command: &'c mut Command) -> Result<CommandLoan<'c>, Refusal> {
+    let Command { program, args, dir, env, stdin, .. } = command;
+    handles.lend_to_command(program, args, dir, stdin.as_deref(), env)
 }
 
 /// Everything that can be said of a command without knowing the grant.
@@ -223,13 +240,14 @@ fn check(command: &Command) -> Result<(), Error> {
     Err(Error::InvalidCommand(wrong.to_owned()))
 }
 
-/// The search path, and the variables of the child: those of the host that the grant names, a `PATH`, and those that the
-/// script gives.
-fn environment(grant: &Grant, workspace: &Path, given: &[(String, String)]) -> (SearchPath, BTreeMap<String, String>) {
-    let granted = grant.exec_env();
+/// The search path, and the variables of the child: those of the host that the grant names and that hold no secret, a
+/// `PATH`, and those that the script gives.
+fn environment(grant: &Grant, place: Place<'_>, given: &[(String, String)]) -> (SearchPath, BTreeMap<String, String>) {
+    let vault = place.handles.vault();
+    let granted = grant.exec_env().into_iter().filter(|name| vault.in_variable(name).is_none());
     let mut env: BTreeMap<String, String> =
-        granted.into_iter().filter_map(|name| ambient::variable(&name).map(|value| (name, value))).collect();
-    let path = SearchPath::new(env.get("PATH").map(String::as_str), workspace);
+        granted.filter_map(|name| ambient::variable(&name).map(|value| (name, value))).collect();
+    let path = SearchPath::new(env.get("PATH").map(String::as_str), place.workspace);
     env.insert("PATH".to_owned(), path.value());
     env.extend(given.iter().cloned());
     (path, env)
@@ -251,8 +269,8 @@ enum Ending {
     Flood,
 }
 
-async fn supervise(mut running: Running, stdin: String, started: Instant, limit: Duration) -> Output {
-    let (mut stdout, mut stderr) = (Capture::default(), Capture::default());
+async fn supervise(mut running: Running, stdin: String, started: Instant, limit: Duration, vault: &Vault) -> Output {
+    let (mut stdout, mut stderr) = (Capture::with_room_for(vault.longest()), Capture::with_room_for(vault.longest()));
     let pipes = (running.child.stdin.take(), running.child.stdout.take(), running.child.stderr.take());
     let ending;
     {
@@ -282,8 +300,8 @@ async fn supervise(mut running: Running, stdin: String, started: Instant, limit:
         }
     }
     let status = running.reap().await;
-    let (stdout, more_stdout) = stdout.text();
-    let (stderr, more_stderr) = stderr.text();
+    let (stdout, more_stdout) = stdout.text(vault);
+    let (stderr, more_stderr) = stderr.text(vault);
     Output {
         stdout,
         stderr,

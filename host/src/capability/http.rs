@@ -12,9 +12,11 @@ mod redirect;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use reqwest::header::HeaderValue;
 use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::denial::Denial;
+use super::secrets::Handles;
 use crate::policy::grant::Grant;
 use crate::policy::network::{NoTarget, Target};
 use crate::policy::refusal::Refusal;
@@ -117,23 +119,32 @@ impl Client {
         Self { inner: OnceLock::new(), canned: Some(canned) }
     }
 
-    /// Sends a request and reads the whole answer, following redirects. Everything is decided by `grant`.
+    /// Sends a request and reads the whole answer, following redirects. Everything is decided by `grant`; handles of
+    /// secrets in the values of headers are exchanged for what they stand for.
     ///
     /// To be called in a tokio runtime with I/O and time. Dropping the future breaks the connection.
-    pub async fn send(&self, grant: &Grant, request: Request) -> Result<Response, Error> {
+    pub async fn send(&self, grant: &Grant, handles: &Handles, request: Request) -> Result<Response, Error> {
         let limit = Duration::from_millis(u64::from(request.timeout_ms)).clamp(Duration::from_millis(1), MAX_TIMEOUT);
         let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        tokio::time::timeout(limit, self.exchange(grant, request)).await.unwrap_or(Err(Error::Timeout(millis)))
+        tokio::time::timeout(limit, self.exchange(grant, handles, request)).await.unwrap_or(Err(Error::Timeout(millis)))
     }
 
-    async fn exchange(&self, grant: &Grant, request: Request) -> Result<Response, Error> {
+    async fn exchange(&self, grant: &Grant, handles: &Handles, request: Request) -> Result<Response, Error> {
+        let loan = handles.lend_to_request(&request.url, &request.headers, request.body.as_deref())?;
         let mut request = outgoing::checked(request)?;
         let mut followed = 0;
         loop {
             let target = Target::of(request.url())?;
             grant.decide_target(&target)?;
+            // A redirect to another origin has left them behind.
+            if followed == 0 || request.headers().values().any(HeaderValue::is_sensitive) {
+                loan.decide(&target)?;
+            }
             if let Some(canned) = &self.canned {
                 return from_canned(canned, &request);
+            }
+            if followed == 0 {
+                loan.fill(request.headers_mut())?;
             }
             let vetted = lookup::vetted(grant, &target, request.url()).await?;
             // Cheap: the body is shared, not copied.
@@ -147,6 +158,7 @@ impl Client {
                 return Err(Error::TooManyRedirects);
             }
             followed += 1;
+            handles.none_revealed("the address that a redirect names", request.url().as_str())?;
         }
     }
 

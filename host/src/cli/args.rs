@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Schema(Schema),
     /// Parse and compile everything, and tell all that is wrong.
     Validate(Validate),
+    /// Keep what all artifacts are now in `harness.lock`; from then on, one that is another is refused.
+    Lock(Lock),
     /// Look at the record of what was called and decided.
     #[command(subcommand)]
     Audit(Audit),
@@ -207,6 +209,17 @@ pub(crate) struct Validate {
     pub(crate) strict: bool,
 
     /// Print what was found as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Lock {
+    /// Write nothing, and tell what is not as it was kept.
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    /// Print what changed as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -24,13 +24,21 @@ fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Exit {
     if as_json {
         printer.json(&match &found {
             Ok(summary) => {
-                json!({"whole": true, "lines": summary.lines, "files": summary.files, "hash": summary.hash})
+                json!({
+                    "whole": true, "lines": summary.lines, "files": summary.files, "hash": summary.hash,
+                    "half_a_line": summary.half_a_line,
+                })
             }
             Err(Broken { file, line, why }) => json!({"whole": false, "file": file, "line": line, "why": why}),
         });
     }
     match found {
         Ok(summary) => {
+            if summary.half_a_line {
+                printer.say(
+                    "note: half a line follows: a process was ended while it wrote; the next line takes its place",
+                );
+            }
             if !as_json {
                 let plural = if summary.lines == 1 { "" } else { "s" };
                 printer.data(&format!("whole: {} line{plural}, the last has the hash {}", summary.lines, summary.hash));

@@ -1,9 +1,11 @@
 //! `harness doctor`: what this machine offers, and what would be refused on it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use harness::ambient;
 use harness::artifact::escape;
+use harness::artifact::policy::ProjectPolicy;
+use harness::capability::secrets::Vault;
 use harness::dispatch::Options;
 use harness::registry::Registry;
 use harness::sandbox::engine::{INTERPRETER, Sandbox, Settings, WASMTIME};
@@ -51,7 +53,8 @@ pub(crate) fn run(command: &Doctor, root: &Option<PathBuf>, printer: &Printer) -
     };
     findings.push(Finding { name: "memory reset", good: scan, what: what.to_owned() });
     findings.push(wall());
-    let registry = Registry::load(&project::root(root.as_deref()));
+    let root = project::root(root.as_deref());
+    let registry = Registry::load(&root);
     if let Some(policy) = registry.policy() {
         let exec = policy.project.exec.as_ref().is_some_and(|exec| !exec.allow.is_empty());
         let what = match exec {
@@ -59,6 +62,7 @@ pub(crate) fn run(command: &Doctor, root: &Option<PathBuf>, printer: &Printer) -
             false => "not granted: nothing runs",
         };
         findings.push(Finding { name: "commands", good: true, what: what.to_owned() });
+        findings.extend(secrets(policy, &root));
     }
     if command.json {
         let rows = findings.iter().map(|f| json!({"name": f.name, "ok": f.good, "what": f.what}));
@@ -71,6 +75,18 @@ pub(crate) fn run(command: &Doctor, root: &Option<PathBuf>, printer: &Printer) -
         printer.data(&lines.collect::<String>());
     }
     if works { Exit::Completed } else { Exit::Fault }
+}
+
+/// Whether the secrets of the policy have values. Nothing where it names none.
+fn secrets(policy: &ProjectPolicy, root: &Path) -> Vec<Finding> {
+    let name = "secrets";
+    let vault = Vault::open(policy.secrets.iter().map(|secret| &secret.value), root);
+    let missing: Vec<_> = vault.missing().map(|(secret, why)| format!("{secret} has no value: {why}")).collect();
+    if missing.is_empty() {
+        let what = format!("{} with a value", policy.secrets.len());
+        return (!policy.secrets.is_empty()).then_some(Finding { name, good: true, what }).into_iter().collect();
+    }
+    missing.into_iter().map(|what| Finding { name, good: false, what }).collect()
 }
 
 /// Whether the kernel could hold children to a grant.

@@ -65,6 +65,11 @@ fn rules(layer: &Layer) -> Vec<(&'static str, Vec<String>)> {
     if let Some(services) = &layer.services {
         rules.push(("services", services.iter().map(|service| service.name().to_owned()).collect()));
     }
+    // A project without secrets is the usual one.
+    let silent = matches!(layer.origin.scope, Scope::Project | Scope::Default);
+    if let Some(secrets) = layer.secrets.as_ref().filter(|secrets| !(silent && secrets.is_empty())) {
+        rules.push(("secrets", secrets.clone()));
+    }
     rules
 }
 

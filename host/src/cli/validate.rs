@@ -1,10 +1,11 @@
 //! `harness validate`: everything is parsed and compiled, and all that is wrong is told.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use harness::artifact::agent::Use;
 use harness::artifact::diagnostic::{Diagnostic, Severity};
 use harness::artifact::{escape, lint};
+use harness::capability::secrets::Vault;
 use harness::dispatch::{self, Unloadable};
 use harness::registry::{Registry, Replaced};
 use serde_json::{Value as Json, json};
@@ -42,6 +43,7 @@ pub(crate) fn run(command: &Validate, root: &Option<PathBuf>, printer: &Printer)
         }
     }
     found.extend(api_keys(&registry));
+    found.extend(secrets(&registry, &root));
     let all: Vec<&Diagnostic> = registry.diagnostics().into_iter().chain(&found).collect();
     let count = |severity| all.iter().filter(|diagnostic| diagnostic.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
@@ -90,6 +92,18 @@ fn replaced(one: &Replaced) -> Json {
     json!({"kind": one.kind, "name": one.name, "by": one.by.to_string(), "what": one.what.to_string()})
 }
 
+/// Secrets without a value on this machine: no fault of the artifacts, but who uses one is refused.
+fn secrets(registry: &Registry, root: &Path) -> Vec<Diagnostic> {
+    let Some(policy) = registry.policy() else { return Vec::new() };
+    let vault = Vault::open(policy.secrets.iter().map(|secret| &secret.value), root);
+    let missing = vault.missing().filter_map(|(name, why)| {
+        let secret = policy.secrets.iter().find(|secret| secret.name == name)?;
+        let warning = Diagnostic::warning(format!("the secret `{name}` has no value: {why}"));
+        Some(warning.at(secret.position.clone()).hint("what uses it is refused until it has one"))
+    });
+    missing.collect()
+}
+
 /// The keys of models that are not in the environment: no fault of the artifacts, but no model will answer.
 fn api_keys(registry: &Registry) -> Vec<Diagnostic> {
     let models = registry.policy().into_iter().flat_map(|policy| policy.models.all());
@@ -110,12 +124,16 @@ fn api_keys(registry: &Registry) -> Vec<Diagnostic> {
 
 fn as_json(diagnostic: &Diagnostic) -> Json {
     let position = diagnostic.position.as_ref();
-    json!({
+    let mut told = json!({
         "severity": if diagnostic.severity == Severity::Error { "error" } else { "warning" },
         "message": diagnostic.message,
         "file": position.map(|position| &*position.file),
         "line": position.map(|position| position.line),
         "column": position.map(|position| position.column),
         "hint": diagnostic.hint,
-    })
+    });
+    if let (Some(told), Some(note)) = (told.as_object_mut(), &diagnostic.note) {
+        told.insert("note".to_owned(), note.as_str().into());
+    }
+    told
 }

@@ -193,7 +193,8 @@ impl Place {
     }
 
     /// Dispatches an event to its hooks, and records what they decided.
-    pub(crate) async fn fire(&self, event: &Event, payload: Json) -> Dispatch {
+    pub(crate) async fn fire(&self, event: &Event, mut payload: Json) -> Dispatch {
+        self.loaded.secrets.redact_json(&mut payload);
         let chain = self.chain(event);
         let Some(recorder) = self.loaded.recorder.as_ref().filter(|_| !chain.is_empty()) else {
             return self.through(chain, event, payload).await;
@@ -305,6 +306,7 @@ impl Place {
             grant,
             workspace: self.workspace.clone(),
             session: self.run.session().clone(),
+            secrets: self.loaded.secrets.clone(),
             reentry: Some(inner.clone()),
         };
         let sandbox = &self.loaded.sandbox;
@@ -360,7 +362,8 @@ impl Place {
     /// Takes what `handle` returned: a decision as the interpreter tells it, with a warning in the place of anything
     /// else.
     fn decided(&self, run: &mut HookRun, event: &Event, decision: &str, payload: &mut Json, added: bool) -> bool {
-        let decision: Json = serde_json::from_str(decision).unwrap_or_default();
+        let mut decision: Json = serde_json::from_str(decision).unwrap_or_default();
+        self.loaded.secrets.redact_json(&mut decision);
         if let Some(warning) = decision.get("warning").and_then(Json::as_str) {
             return self.wrong_return(run, event, warning);
         }

@@ -12,6 +12,7 @@ use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
 use crate::artifact::tool::Tool;
 use crate::capability::fs::Workspace;
+use crate::capability::secrets::Vault;
 use crate::policy::grant::Grant;
 use crate::policy::limits::Limits;
 use crate::registry::Registry;
@@ -29,6 +30,8 @@ pub struct Loaded {
     pub(crate) natives: Vec<(String, Arc<dyn NativeTool>)>,
     /// Whether scripts tell which of their lines they reach.
     pub(crate) coverage: bool,
+    /// The secrets of the policy with their values.
+    pub(crate) secrets: Arc<Vault>,
     /// Where calls and decisions are recorded, where they are.
     pub(crate) recorder: Option<Arc<Recorder>>,
     images: Images,
@@ -99,6 +102,7 @@ impl Loaded {
             sandbox,
             natives,
             coverage,
+            secrets: Arc::default(),
             recorder: None,
             images: Images::default(),
             tools: Known::default(),
@@ -129,6 +133,7 @@ impl Loaded {
         )
         .with_images_of(self);
         loaded.recorder.clone_from(&self.recorder);
+        loaded.secrets = self.secrets.clone();
         loaded
     }
 
@@ -140,6 +145,11 @@ impl Loaded {
     /// The policy.
     pub fn policy(&self) -> &ProjectPolicy {
         &self.policy
+    }
+
+    /// The secrets of the policy.
+    pub fn secrets(&self) -> &Vault {
+        &self.secrets
     }
 
     /// The sandbox that scripts run in.

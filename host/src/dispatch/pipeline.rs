@@ -22,9 +22,9 @@ use super::reentry::{Inner, Nested};
 use crate::artifact::arguments::ArgumentError;
 use crate::artifact::event::Event;
 use crate::artifact::tool::Tool;
-use crate::audit;
 use crate::capability::coverage::Coverage;
 use crate::capability::log::Log;
+use crate::capability::secrets::Vault;
 use crate::policy::grant::Grant;
 use crate::policy::layer::Service;
 use crate::policy::limits::Limits;
@@ -145,11 +145,16 @@ enum Body {
 
 /// Makes a call, and records it. `caller` is the grant of the script that makes it, where one does: no call gets more
 /// than that.
-pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
+pub(crate) async fn call(place: &Place, mut call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
+    let vault = &place.loaded.secrets;
+    for text in call.id.iter_mut().chain([&mut call.name]) {
+        vault.redact(text);
+    }
+    vault.redact_json(&mut call.arguments);
     let Some(recorder) = &place.loaded.recorder else { return steps(place, call, caller).await };
     recorder.ready().map_err(CallError::Host)?;
-    let arguments = audit::digest(&call.arguments.to_string());
-    let unfinished = Unfinished::new(recorder, recorder.called(place, &call.name, arguments));
+    let known = recorder.called(place, &call.name, &call.arguments).map_err(CallError::Host)?;
+    let unfinished = Unfinished::new(recorder, known);
     let called = steps(place, call, caller).await;
     // What a call gave is not handed out where nobody could see later that it was made.
     recorder.call(place, unfinished.ended(), &called).map_err(CallError::Host)?;
@@ -288,6 +293,7 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
                 grant: callee.grant.clone(),
                 workspace: place.workspace.clone(),
                 session: place.run.session().clone(),
+                secrets: place.loaded.secrets.clone(),
                 reentry: Some(inner.clone()),
             };
             let ran = place.loaded.sandbox.run(image, context, limits, &arguments.to_string()).await;
@@ -305,11 +311,12 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
             Report { outcome, usage: Usage::default(), log: Log::default(), calls: Vec::new(), coverage: None }
         }
     };
-    let Report { outcome, usage, log, calls, coverage } = ran;
+    let Report { mut outcome, usage, log, calls, coverage } = ran;
+    outcome.redact(&place.loaded.secrets);
     (report.usage, report.log, report.calls, report.coverage) = (usage, log, calls, coverage);
     match outcome {
         Outcome::Completed(text) => match serde_json::from_str::<Json>(&text) {
-            Ok(result) => report.complete(result),
+            Ok(result) => report.complete(result, &place.loaded.secrets),
             Err(error) => report.end(Outcome::Fault(format!("the interpreter gave no JSON: {error}"))),
         },
         other => report.end(other.map(|_| ToolOutput::default())),
@@ -330,7 +337,8 @@ async fn native_outcome(native: &dyn NativeTool, arguments: &Json, limits: &Limi
 
 impl CallReport {
     /// The tool gave a value.
-    fn complete(&mut self, result: Json) {
+    fn complete(&mut self, mut result: Json, vault: &Vault) {
+        vault.redact_json(&mut result);
         self.content = payload::text_of(&result);
         self.result = result;
         self.outcome = Outcome::Completed(ToolOutput::default());

@@ -1,11 +1,13 @@
 //! What the record says of calls and events: who, which artifact, which grant, what came of it. No arguments and no
 //! results: of arguments their digest, of results whether there was one.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use serde_json::{Map, Value as Json, json};
+use serde::Serialize;
+use serde_json::Value as Json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -13,10 +15,10 @@ use super::chain::{Dispatch, HookRun, Place};
 use super::pipeline::{CallError, CallReport};
 use crate::ambient;
 use crate::artifact::event::Event;
-use crate::audit::{self, Log};
+use crate::audit::{self, Entry, Log};
 use crate::policy::grant::Grant;
 use crate::policy::layer::Scope;
-use crate::sandbox::outcome::{HostCall, Outcome};
+use crate::sandbox::outcome::{HostCall, Outcome, Usage};
 
 /// Refusals of one call that are told one by one; the others are counted.
 const MAX_REFUSALS: usize = 100;
@@ -27,6 +29,9 @@ const MAX_TEXT: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct Recorder {
     folder: PathBuf,
+    /// Who runs this process, and which it is.
+    user: u32,
+    process: u32,
     log: OnceLock<Log>,
     /// Of the files of artifacts, by name: they do not change while they are in force.
     digests: Mutex<HashMap<String, Arc<str>>>,
@@ -35,7 +40,13 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// For the project in a folder. Nothing is written yet.
     pub(crate) fn new(root: &Path) -> Self {
-        Self { folder: root.join(audit::FOLDER), log: OnceLock::new(), digests: Mutex::default() }
+        Self {
+            folder: root.join(audit::FOLDER),
+            user: ambient::user(),
+            process: std::process::id(),
+            log: OnceLock::new(),
+            digests: Mutex::default(),
+        }
     }
 
     /// Opens the record, where it is not open.
@@ -62,8 +73,8 @@ impl Recorder {
         )
     }
 
-    fn append(&self, entry: Map<String, Json>) -> Result<(), String> {
-        self.log()?.append(entry).map_err(|error| self.told(&error))
+    fn append(&self, entry: Entry) -> Result<(), String> {
+        self.log()?.append(&entry).map_err(|error| self.told(&error))
     }
 
     /// Records a call of which this is known already.
@@ -74,37 +85,35 @@ impl Recorder {
     pub(crate) fn call(
         &self,
         place: &Place,
-        mut entry: Map<String, Json>,
+        mut entry: Entry,
         called: &Result<CallReport, CallError>,
     ) -> Result<(), String> {
         match called {
             Ok(report) => {
-                entry.insert("id".to_owned(), report.id.as_str().into());
-                entry.insert("grant".to_owned(), self.grant(place, &report.grant));
-                entry.insert("outcome".to_owned(), report.outcome.name().into());
+                entry.put("id", &report.id);
+                entry.put("grant", &self.grant(place, &report.grant));
+                entry.put("outcome", report.outcome.name());
                 match &report.outcome {
-                    Outcome::Denied { refusal, .. } => {
-                        drop(entry.insert("why".to_owned(), refusal.reason.as_str().into()))
-                    }
-                    Outcome::Limited(limit) => drop(entry.insert("why".to_owned(), cut(&limit.to_string()))),
-                    Outcome::Fault(why) => drop(entry.insert("why".to_owned(), cut(why))),
+                    Outcome::Denied { refusal, .. } => entry.put("why", &refusal.reason),
+                    Outcome::Limited(limit) => entry.put("why", cut(&limit.to_string())),
+                    Outcome::Fault(why) => entry.put("why", cut(why)),
                     // What a script said may hold anything.
                     Outcome::Completed(_) | Outcome::Failed(_) => {}
                 }
-                entry.insert("usage".to_owned(), report.usage.as_json());
-                entry.insert("hooks".to_owned(), report.dispatches().flat_map(hooks).collect());
+                entry.put("usage", &told(&report.usage));
+                entry.put("hooks", &report.dispatches().flat_map(hooks).collect::<Vec<_>>());
                 let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks).flat_map(|hook| &hook.calls);
                 refusals(&mut entry, report.calls.iter().chain(hooks));
             }
             Err(error) => {
                 let outcome = if matches!(error, CallError::NotAllowed(_)) { "denied" } else { "rejected" };
-                entry.insert("outcome".to_owned(), outcome.into());
+                entry.put("outcome", outcome);
                 // What is wrong with arguments may say what is in them.
                 if !matches!(error, CallError::Arguments { .. }) {
-                    entry.insert("why".to_owned(), cut(&error.to_string()));
+                    entry.put("why", cut(&error.to_string()));
                 }
                 if let CallError::Arguments { pre: Some(pre), .. } = error {
-                    entry.insert("hooks".to_owned(), hooks(pre).collect());
+                    entry.put("hooks", &hooks(pre).collect::<Vec<_>>());
                     refusals(&mut entry, pre.hooks.iter().flat_map(|hook| &hook.calls));
                 }
             }
@@ -113,33 +122,35 @@ impl Recorder {
     }
 
     /// Records a call or an event that came to no end: its caller was ended, or did not wait.
-    pub(crate) fn abandoned(&self, mut entry: Map<String, Json>) {
-        entry.insert("outcome".to_owned(), "abandoned".into());
+    pub(crate) fn abandoned(&self, mut entry: Entry) {
+        entry.put("outcome", "abandoned");
         // Nobody is left to be told.
         let _ = self.append(entry);
     }
 
-    /// What is known of a call before it is made. `arguments` is their digest.
-    pub(crate) fn called(&self, place: &Place, name: &str, arguments: String) -> Map<String, Json> {
-        let mut entry = begun("call", place);
-        entry.insert("tool".to_owned(), cut(name));
+    /// What is known of a call before it is made.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ready`](Self::ready).
+    pub(crate) fn called(&self, place: &Place, name: &str, arguments: &Json) -> Result<Entry, String> {
+        let mut entry = self.begun("call", place);
+        entry.put("tool", cut(name));
         let registry = &place.loaded.registry;
         let tool = place.added.tool(name).map(|added| &added.tool).or_else(|| registry.tool(name).ok());
         if let Some(tool) = tool {
-            entry.insert("file".to_owned(), (*tool.source.file).into());
-            entry.insert(
-                "digest".to_owned(),
-                self.digest(place, &tool.source.file, tool.script.as_ref().map(|s| &*s.text)),
-            );
+            entry.put("file", &*tool.source.file);
+            entry.put("digest", &*self.digest(place, &tool.source.file, tool.script.as_ref().map(|s| &*s.text)));
         }
-        entry.insert("arguments".to_owned(), arguments.into());
-        entry
+        let arguments = serde_json::to_vec(arguments).unwrap_or_default();
+        entry.put("arguments", &self.log()?.key().digest(&arguments));
+        Ok(entry)
     }
 
     /// What is known of an event before its hooks are asked.
-    pub(crate) fn fired(&self, place: &Place, event: &Event) -> Map<String, Json> {
-        let mut entry = begun("event", place);
-        entry.insert("event".to_owned(), cut(&event.to_string()));
+    pub(crate) fn fired(&self, place: &Place, event: &Event) -> Entry {
+        let mut entry = self.begun("event", place);
+        entry.put("event", cut(&event.to_string()));
         entry
     }
 
@@ -148,104 +159,150 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub(crate) fn event(&self, mut entry: Map<String, Json>, dispatch: &Dispatch) -> Result<(), String> {
+    pub(crate) fn event(&self, mut entry: Entry, dispatch: &Dispatch) -> Result<(), String> {
         let outcome = if dispatch.decision.blocked().is_some() { "denied" } else { "completed" };
-        entry.insert("outcome".to_owned(), outcome.into());
-        entry.insert("usage".to_owned(), dispatch.usage().as_json());
-        entry.insert("hooks".to_owned(), hooks(dispatch).collect());
+        entry.put("outcome", outcome);
+        entry.put("usage", &told(&dispatch.usage()));
+        entry.put("hooks", &hooks(dispatch).collect::<Vec<_>>());
         refusals(&mut entry, dispatch.hooks.iter().flat_map(|hook| &hook.calls));
         self.append(entry)
     }
 
     /// The digest of the file that an artifact is in; of one that a script has added, of its text.
-    fn digest(&self, place: &Place, file: &str, text: Option<&str>) -> Json {
+    fn digest(&self, place: &Place, file: &str, text: Option<&str>) -> Arc<str> {
         let mut known = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(digest) = known.get(file) {
-            return (**digest).into();
+            return digest.clone();
         }
         match place.loaded.registry.sources().get(file) {
             Some(text) => {
-                let digest = audit::digest(text);
-                known.insert(file.to_owned(), digest.as_str().into());
-                digest.into()
+                let digest: Arc<str> = audit::digest(text).into();
+                known.insert(file.to_owned(), digest.clone());
+                digest
             }
             None => audit::digest(text.unwrap_or_default()).into(),
         }
     }
 
     /// What made the grant: the policy's text, and of that and of others the places that each narrowed it.
-    fn grant(&self, place: &Place, grant: &Grant) -> Json {
+    fn grant(&self, place: &Place, grant: &Grant) -> GrantTold {
         let policy = &place.loaded.policy.project.origin.file;
         let layers = grant.layers().iter().map(|layer| match &layer.origin.scope {
-            Scope::Default => "default".to_owned(),
-            Scope::Project => "sandbox".to_owned(),
-            Scope::Source(name) => format!("sandbox.sources.{name}"),
-            Scope::Artifact => format!("capabilities of {}", layer.origin.file),
+            Scope::Default => Cow::Borrowed("default"),
+            Scope::Project => Cow::Borrowed("sandbox"),
+            Scope::Source(name) => format!("sandbox.sources.{name}").into(),
+            Scope::Artifact => format!("capabilities of {}", layer.origin.file).into(),
         });
-        json!({"policy": self.digest(place, policy, None), "layers": layers.collect::<Vec<_>>()})
+        GrantTold { policy: self.digest(place, policy, None), layers: layers.collect() }
+    }
+
+    /// What is known of anything.
+    fn begun(&self, kind: &str, place: &Place) -> Entry {
+        let now = OffsetDateTime::UNIX_EPOCH + ambient::since_epoch();
+        let mut entry = Entry::new();
+        entry.put("time", &now.format(&Rfc3339).unwrap_or_default());
+        entry.put("kind", kind);
+        entry.put("user", &self.user);
+        entry.put("process", &self.process);
+        entry.put("caller", place.caller.as_deref().unwrap_or("program"));
+        entry
     }
 }
 
-/// A text that a script may have a say in, as far as it is recorded.
-fn cut(text: &str) -> Json {
-    text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default().into()
+/// What made a grant.
+#[derive(Serialize)]
+struct GrantTold {
+    #[serde(serialize_with = "text")]
+    policy: Arc<str>,
+    layers: Vec<Cow<'static, str>>,
 }
 
-fn begun(kind: &str, place: &Place) -> Map<String, Json> {
-    let now = ambient::since_epoch();
-    let now = OffsetDateTime::UNIX_EPOCH + now;
-    let mut entry = Map::new();
-    entry.insert("time".to_owned(), now.format(&Rfc3339).unwrap_or_default().into());
-    entry.insert("kind".to_owned(), kind.into());
-    entry.insert("user".to_owned(), ambient::user().into());
-    entry.insert("process".to_owned(), std::process::id().into());
-    entry.insert("caller".to_owned(), place.caller.as_deref().unwrap_or("program").into());
-    entry
+fn text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
+}
+
+/// What was used, wall time in microseconds.
+#[derive(Serialize)]
+struct UsageTold {
+    fuel: u64,
+    wall_us: u64,
+    peak_memory: u64,
+    host_calls: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+fn told(usage: &Usage) -> UsageTold {
+    let Usage { fuel, wall, peak_memory, host_calls, bytes_in, bytes_out } = *usage;
+    let wall_us = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
+    UsageTold { fuel, wall_us, peak_memory, host_calls, bytes_in, bytes_out }
+}
+
+/// What a hook decided.
+#[derive(Serialize)]
+struct HookTold<'a> {
+    event: String,
+    hook: &'a str,
+    file: &'a str,
+    verdict: &'static str,
+    fuel: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+/// A host call that was refused.
+#[derive(Serialize)]
+struct RefusalTold<'a> {
+    call: String,
+    subject: &'a str,
+    why: Option<&'a str>,
+}
+
+/// A text that a script may have a say in, as far as it is recorded.
+fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default()
 }
 
 /// Those that were called.
-fn hooks(dispatch: &Dispatch) -> impl Iterator<Item = Json> {
+fn hooks(dispatch: &Dispatch) -> impl Iterator<Item = HookTold<'_>> {
     let event = dispatch.event.to_string();
     dispatch.hooks.iter().filter(|hook| hook.verdict.ran()).map(move |hook| {
-        let HookRun { name, file, verdict, reason, usage, .. } = hook;
-        let mut told =
-            json!({"event": event, "hook": name, "file": file, "verdict": verdict.name(), "fuel": usage.fuel});
-        if let (Some(told), Some(reason)) = (told.as_object_mut(), reason) {
-            told.insert("reason".to_owned(), cut(reason));
-        }
-        told
+        let HookRun { name: hook, file, verdict, reason, usage, .. } = hook;
+        let (event, reason) = (event.clone(), reason.as_deref().map(cut));
+        HookTold { event, hook, file, verdict: verdict.name(), fuel: usage.fuel, reason }
     })
 }
 
 /// The host calls that were refused.
-fn refusals<'a>(entry: &mut Map<String, Json>, calls: impl Iterator<Item = &'a HostCall>) {
+fn refusals<'a>(entry: &mut Entry, calls: impl Iterator<Item = &'a HostCall>) {
     let refused: Vec<&HostCall> = calls.filter(|call| call.refused.is_some()).collect();
     if refused.is_empty() {
         return;
     }
     let told = refused.iter().take(MAX_REFUSALS).map(|call| {
         let (interface, function) = call.import.path();
-        json!({"call": format!("{interface}.{function}"), "subject": call.subject, "why": call.refused.as_deref().map(cut)})
+        let why = call.refused.as_deref().map(cut);
+        RefusalTold { call: format!("{interface}.{function}"), subject: &call.subject, why }
     });
-    entry.insert("refusals".to_owned(), told.collect());
+    entry.put("refusals", &told.collect::<Vec<_>>());
     if refused.len() > MAX_REFUSALS {
-        entry.insert("more_refusals".to_owned(), refused.len().saturating_sub(MAX_REFUSALS).into());
+        entry.put("more_refusals", &refused.len().saturating_sub(MAX_REFUSALS));
     }
 }
 
 /// Something that has begun: recorded as abandoned, unless it is told to have ended.
 pub(crate) struct Unfinished<'a> {
     recorder: &'a Recorder,
-    entry: Option<Map<String, Json>>,
+    entry: Option<Entry>,
 }
 
 impl<'a> Unfinished<'a> {
-    pub(crate) fn new(recorder: &'a Recorder, entry: Map<String, Json>) -> Self {
+    pub(crate) fn new(recorder: &'a Recorder, entry: Entry) -> Self {
         Self { recorder, entry: Some(entry) }
     }
 
     /// What was known of it.
-    pub(crate) fn ended(mut self) -> Map<String, Json> {
+    pub(crate) fn ended(mut self) -> Entry {
         self.entry.take().unwrap_or_default()
     }
 }

@@ -323,6 +323,7 @@ fn a_filter_agrees_with_the_interpreter() {
                 grant: Arc::new(grant),
                 workspace: loaded.workspace().clone(),
                 session: Arc::default(),
+                secrets: Arc::default(),
                 reentry: None,
             };
             let text = payload.to_string();

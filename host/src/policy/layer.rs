@@ -93,6 +93,8 @@ pub struct Layer {
     pub env: Option<Vec<String>>,
     /// Built-ins that need no further rule.
     pub services: Option<Vec<Service>>,
+    /// Secrets, by name.
+    pub secrets: Option<Vec<String>>,
     /// Limits.
     pub limits: LimitRules,
 }

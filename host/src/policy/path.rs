@@ -122,7 +122,7 @@ mod tests {
     fn layer(scope: Scope, fs: Option<FsRules>) -> Layer {
         let origin = Origin { file: ".harness/harness.md".to_owned(), scope };
         let limits = LimitRules::default();
-        Layer { origin, fs, network: None, exec: None, env: None, services: None, limits }
+        Layer { origin, fs, network: None, exec: None, env: None, services: None, secrets: None, limits }
     }
 
     fn rules(read: &[&str], write: &[&str], protect: &[&str]) -> FsRules {

@@ -143,11 +143,16 @@ impl Sandbox {
         let left = store.get_fuel().unwrap_or(0);
         let state = store.data_mut();
         state.usage.fuel = limits.fuel.saturating_sub(left);
-        let outcome = match result {
+        let mut outcome = match result {
             Ok(Ok(value)) => Outcome::Completed(value),
             Ok(Err(failure)) => failed(failure, state),
             Err(error) => ended(&error, state, image.file()),
         };
+        let vault = &state.context.secrets;
+        outcome.redact(vault);
+        if let Outcome::Completed(Ran::WhenFailed(failure)) = &mut outcome {
+            failure.redact(vault);
+        }
         let mut usage = state.usage;
         let (log, calls) = (std::mem::take(&mut state.log), std::mem::take(&mut state.calls));
         let coverage = state.coverage.take();

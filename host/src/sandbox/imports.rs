@@ -16,10 +16,12 @@ use super::outcome::HostCall;
 use super::price::Import;
 use super::state::{MAX_CALLS, MAX_REFUSED, State};
 use super::stop::Stop;
+use super::texts::Texts;
 use super::wasi;
 use crate::capability::coverage::Coverage;
 use crate::capability::reentry::{Allowance, Reentry};
-use crate::capability::{agents, cache, clock, events, exec, fs, http, log, meta, metrics, random};
+use crate::capability::secrets::Vault;
+use crate::capability::{agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
 use crate::policy::layer::Service;
 use crate::policy::refusal::Refusal;
 
@@ -123,9 +125,10 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
         }),
 
         Import::FsRead => sync(it, import, |s, (path,): (String,)| s.workspace().read(s.grant(), &path)),
-        Import::FsWrite => {
-            sync(it, import, |s, (path, text): (String, String)| s.workspace().write(s.grant(), &path, &text))
-        }
+        Import::FsWrite => sync(it, import, |s, (path, text): (String, String)| {
+            s.keeps_secrets(&path, &text)?;
+            s.workspace().write(s.grant(), &path, &text)
+        }),
         Import::FsAppend => {
             sync(it, import, |s, (path, text): (String, String)| s.workspace().append(s.grant(), &path, &text))
         }
@@ -141,17 +144,18 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
         }
 
         Import::HttpSend => waiting(it, import, |state, (request,): (http::Request,)| {
-            let context = state.context.clone();
-            async move { context.session.http.send(&context.grant, request).await }
+            let (context, handles) = (state.context.clone(), state.handles.clone());
+            async move { context.session.http.send(&context.grant, &handles, request).await }
         }),
         Import::ExecRun => waiting(it, import, |state, (command,): (exec::Command,)| {
-            let context = state.context.clone();
+            let (context, handles) = (state.context.clone(), state.handles.clone());
             let left = state.deadline.saturating_duration_since(Instant::now());
             async move {
                 // Before the folder is looked at: without a command there is nothing to learn from it.
                 context.grant.decide_command(&command.program, &command.args)?;
                 let dir = context.workspace.open_dir(&context.grant, &command.dir)?;
-                let place = exec::Place { dir: &dir, workspace: context.workspace.absolute().as_ref() };
+                let workspace = context.workspace.absolute().as_ref();
+                let place = exec::Place { dir: &dir, workspace, handles: &handles };
                 context.session.exec.run(&context.grant, place, left, command).await
             }
         }),
@@ -251,7 +255,12 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
         Import::CoverageRecord => sync(it, import, |s, (statements, reached): (Vec<u32>, Vec<u32>)| {
             s.coverage = Some(Coverage::of(statements, reached));
         }),
-        Import::EnvGet => sync(it, import, |s, (name,): (String,)| s.context.session.env.get(s.grant(), &name)),
+        Import::EnvGet => sync(it, import, |s, (name,): (String,)| {
+            let holds_none = s.context.secrets.decide_variable(&name);
+            holds_none.map_err(|refusal| env::Error::AccessDenied(refusal.into()))?;
+            s.context.session.env.get(s.grant(), &name)
+        }),
+        Import::SecretsHandle => sync(it, import, |s, (name,): (String,)| s.handles.handle(&s.context.grant, &name)),
     }
 }
 
@@ -262,6 +271,19 @@ impl State {
 
     fn workspace(&self) -> &fs::Workspace {
         &self.context.workspace
+    }
+
+    /// Whether a file still holds what a script, which read it, has only seen a note of: written back, it would be lost.
+    fn keeps_secrets(&self, path: &str, text: &str) -> Result<(), fs::Error> {
+        let vault = &self.context.secrets;
+        let Some(name) = vault.noted(text) else { return Ok(()) };
+        match self.workspace().read(self.grant(), path) {
+            Ok(old) if vault.find(&old).is_some() => {
+                let reason = format!("the file holds the secret `{name}`, and the new text a note in its place");
+                Err(fs::Error::AccessDenied(Refusal::always(reason).into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn granted(&self, service: Service) -> Result<(), Refusal> {
@@ -291,15 +313,17 @@ fn sync<P, A>(
     function: impl Fn(&mut State, P) -> A + Send + Sync + 'static,
 ) -> Result<()>
 where
-    P: ComponentNamedList + Lift + Measure + Subject + 'static,
+    P: ComponentNamedList + Lift + Measure + Subject + Texts + 'static,
     A: Answer + 'static,
     A::Returned: ComponentNamedList + Lower + 'static,
 {
     instance.func_wrap(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
-        let meter = Meter::start(&mut store, import, &params)?;
-        let answer = function(store.data_mut(), params);
-        meter.finish(&mut store, &answer)?;
-        Ok(answer.returned())
+        let (meter, params) = Meter::start(&mut store, import, params)?;
+        let answer = match params {
+            Ok(params) => function(store.data_mut(), params),
+            Err(refused) => refused,
+        };
+        Ok(meter.finish(&mut store, answer)?.returned())
     })
 }
 
@@ -310,19 +334,21 @@ fn waiting<P, A, F>(
     function: impl Fn(&mut State, P) -> F + Send + Sync + 'static,
 ) -> Result<()>
 where
-    P: ComponentNamedList + Lift + Measure + Subject + Send + 'static,
+    P: ComponentNamedList + Lift + Measure + Subject + Texts + Send + 'static,
     A: Answer + Send + 'static,
     A::Returned: ComponentNamedList + Lower + 'static,
     F: Future<Output = A> + Send + 'static,
 {
     instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
-        let started =
-            Meter::start(&mut store, import, &params).map(|meter| (meter, function(store.data_mut(), params)));
+        let started = Meter::start(&mut store, import, params);
+        let started = started.map(|(meter, params)| (meter, params.map(|params| function(store.data_mut(), params))));
         Box::new(async move {
             let (meter, future) = started?;
-            let answer = future.await;
-            meter.finish(&mut store, &answer)?;
-            Ok(answer.returned())
+            let answer = match future {
+                Ok(future) => future.await,
+                Err(refused) => refused,
+            };
+            Ok(meter.finish(&mut store, answer)?.returned())
         })
     })
 }
@@ -335,7 +361,7 @@ fn nested<P, T, E, B, F>(
     function: impl Fn(&mut State, P, Allowance) -> (Result<(), E>, Result<Arc<dyn Reentry>, E>, B) + Send + Sync + 'static,
 ) -> Result<()>
 where
-    P: ComponentNamedList + Lift + Measure + Subject + Send + 'static,
+    P: ComponentNamedList + Lift + Measure + Subject + Texts + Send + 'static,
     Result<T, E>: Answer<Returned: ComponentNamedList + Lower + 'static> + Send + 'static,
     T: Send + 'static,
     E: Send + 'static,
@@ -343,26 +369,28 @@ where
     F: Future<Output = (Result<T, E>, u64)> + Send + 'static,
 {
     instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
-        let started = Meter::start(&mut store, import, &params).and_then(|meter| {
+        let started = Meter::start(&mut store, import, params).and_then(|(meter, params)| {
             let fuel = store.get_fuel()?;
             let state = store.data_mut();
             let left = Allowance { fuel, time: state.deadline.saturating_duration_since(Instant::now()) };
-            Ok((meter, function(state, params, left)))
+            Ok((meter, params.map(|params| function(state, params, left))))
         });
         Box::new(async move {
-            let (meter, (granted, reentry, begin)) = started?;
-            let (answer, used) = match granted.and(reentry) {
-                Ok(reentry) => begin(reentry).await,
-                Err(error) => (Err(error), 0),
+            let (meter, begun) = started?;
+            let (answer, used) = match begun {
+                Ok((granted, reentry, begin)) => match granted.and(reentry) {
+                    Ok(reentry) => begin(reentry).await,
+                    Err(error) => (Err(error), 0),
+                },
+                Err(refused) => (refused, 0),
             };
             pay(&mut store, used)?;
-            meter.finish(&mut store, &answer)?;
-            Ok(answer.returned())
+            Ok(meter.finish(&mut store, answer)?.returned())
         })
     })
 }
 
-/// Counts one host call: takes its price, keeps to its caps, records it.
+/// Counts one host call: takes its price, keeps to its caps, looks for secrets, records it.
 struct Meter {
     import: Import,
     started: Instant,
@@ -372,31 +400,42 @@ struct Meter {
 }
 
 impl Meter {
-    fn start(
+    /// Gives back the parameters, or the answer where they are refused.
+    fn start<P: Measure + Subject + Texts, A: Answer>(
         store: &mut StoreContextMut<'_, State>,
         import: Import,
-        params: &(impl Measure + Subject),
-    ) -> Result<Self> {
+        mut params: P,
+    ) -> Result<(Self, std::result::Result<P, A>)> {
         if store.data().closed && !Role::Predicate.may(import) {
             return Err(Stop::NotLinked { import, role: Role::Predicate }.into());
         }
         let price = import.price();
         let bytes_in = params.bytes();
         let cap = price.max_in.bytes(store.data().limits.file_bytes);
-        let subject = if store.data().calls.len() < MAX_CALLS + MAX_REFUSED { params.subject() } else { String::new() };
         let fuel = price.call.saturating_add(price.byte.saturating_mul(bytes_in));
         pay(store, fuel)?;
+        let held = redacted(&store.data().context.secrets, &mut params).filter(|_| import.leaves());
+        let subject = if store.data().calls.len() < MAX_CALLS + MAX_REFUSED { params.subject() } else { String::new() };
         let usage = &mut store.data_mut().usage;
         usage.host_calls += 1;
         usage.bytes_in += bytes_in;
         if bytes_in > cap {
             return Err(Stop::TooMuchGiven { import, cap }.into());
         }
-        Ok(Self { import, started: Instant::now(), subject, bytes_in, fuel })
+        let refused = held.and_then(|name| {
+            let reason = format!("what would go out holds the value of the secret `{name}`");
+            let hint = format!("use `secret(\"{name}\")` in the value of a header or a variable of a command");
+            A::refused(Refusal::new(reason, hint).into())
+        });
+        let meter = Self { import, started: Instant::now(), subject, bytes_in, fuel };
+        Ok((meter, refused.map_or(Ok(params), Err)))
     }
 
-    fn finish(self, store: &mut StoreContextMut<'_, State>, answer: &impl Answer) -> Result<()> {
+    /// Gives back the answer as the script may see it.
+    fn finish<A: Answer>(self, store: &mut StoreContextMut<'_, State>, mut answer: A) -> Result<A> {
+        // Counted before: notes may be longer than what they stand for, which is not the function's doing.
         let bytes_out = answer.bytes();
+        redacted(&store.data().context.secrets, &mut answer);
         let fuel = self.import.price().byte.saturating_mul(bytes_out);
         let state = store.data_mut();
         state.usage.bytes_out += bytes_out;
@@ -412,8 +451,24 @@ impl Meter {
             let fuel = self.fuel.saturating_add(fuel);
             state.calls.push(HostCall { import: self.import, subject: self.subject, fuel, wall, bytes, refused });
         }
-        pay(store, fuel)
+        pay(store, fuel)?;
+        Ok(answer)
     }
+}
+
+/// Puts notes in the place of secrets. Gives back the name of one, where there were any.
+fn redacted(vault: &Vault, texts: &mut impl Texts) -> Option<String> {
+    if !vault.scans() {
+        return None;
+    }
+    let mut held = None;
+    texts.texts(&mut |text| {
+        if let Some(name) = vault.find(text).map(str::to_owned) {
+            vault.redact(text);
+            held.get_or_insert(name);
+        }
+    });
+    held
 }
 
 /// Each function keeps to its own cap, with an error that a script understands. This is for the one that does not.

@@ -1,7 +1,8 @@
 //! How many bytes go through a host call, and what it is about.
 
+use super::texts::Texts;
 use crate::capability::denial::Denial;
-use crate::capability::{agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
+use crate::capability::{agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random, secrets};
 
 /// Bytes that the price counts: those of strings and lists. Numbers and flags are in the price of the call.
 pub(crate) trait Measure {
@@ -95,11 +96,15 @@ impl Measure for exec::Output {
 }
 
 /// What a host function answers: a value, or an error of which one case is a refusal.
-pub(crate) trait Answer: Measure {
+pub(crate) trait Answer: Measure + Texts + Sized {
     /// The result as the component model has it: a list of at most one value.
     type Returned;
     fn returned(self) -> Self::Returned;
     fn denial(&self) -> Option<&Denial>;
+    /// A refusal in its place, where it can be one.
+    fn refused(_: Denial) -> Option<Self> {
+        None
+    }
 }
 
 impl Answer for () {
@@ -132,7 +137,7 @@ impl<T: Measure, E: MayDeny> Measure for Result<T, E> {
     }
 }
 
-impl<T: Measure, E: MayDeny> Answer for Result<T, E> {
+impl<T: Measure + Texts, E: MayDeny + Texts> Answer for Result<T, E> {
     type Returned = (Self,);
     fn returned(self) -> (Self,) {
         (self,)
@@ -140,11 +145,15 @@ impl<T: Measure, E: MayDeny> Answer for Result<T, E> {
     fn denial(&self) -> Option<&Denial> {
         self.as_ref().err().and_then(MayDeny::denial)
     }
+    fn refused(denial: Denial) -> Option<Self> {
+        Some(Err(E::refused(denial)))
+    }
 }
 
 /// The error of an interface.
 pub(crate) trait MayDeny {
     fn denial(&self) -> Option<&Denial>;
+    fn refused(denial: Denial) -> Self;
 }
 
 /// The refusal of an error, where it is one.
@@ -153,6 +162,9 @@ macro_rules! may_deny {
         $(impl MayDeny for $interface::Error {
             fn denial(&self) -> Option<&Denial> {
                 if let Self::AccessDenied(denial) = self { Some(denial) } else { None }
+            }
+            fn refused(denial: Denial) -> Self {
+                Self::AccessDenied(denial)
             }
         })*
     };
@@ -167,10 +179,13 @@ macro_rules! only_denies {
                 let Self::AccessDenied(denial) = self;
                 Some(denial)
             }
+            fn refused(denial: Denial) -> Self {
+                Self::AccessDenied(denial)
+            }
         })*
     };
 }
-only_denies!(clock, env, random);
+only_denies!(clock, env, random, secrets);
 
 /// What a call is about, in a few words, for the record.
 pub(crate) trait Subject {

@@ -12,6 +12,7 @@ use wasmtime::component::{ComponentType, Lift, Lower};
 use super::price::Import;
 use crate::capability::coverage::Coverage;
 use crate::capability::log::Log;
+use crate::capability::secrets::Vault;
 use crate::policy::refusal::Refusal;
 
 /// How a call ended.
@@ -43,6 +44,20 @@ impl<T> Outcome<T> {
             Self::Denied { failure, refusal } => Outcome::Denied { failure, refusal },
             Self::Limited(limit) => Outcome::Limited(limit),
             Self::Fault(message) => Outcome::Fault(message),
+        }
+    }
+
+    /// Puts notes in the place of secrets in what is told of this ending. A value that it completed with is not looked at.
+    pub(crate) fn redact(&mut self, vault: &Vault) {
+        match self {
+            Self::Completed(_) | Self::Limited(_) => {}
+            Self::Failed(failure) => failure.redact(vault),
+            Self::Denied { failure, refusal } => {
+                failure.redact(vault);
+                vault.redact(&mut refusal.reason);
+                vault.redact(&mut refusal.hint);
+            }
+            Self::Fault(message) => vault.redact(message),
         }
     }
 
@@ -190,6 +205,12 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// Puts notes in the place of secrets.
+    pub(crate) fn redact(&mut self, vault: &Vault) {
+        let names = self.stack.iter_mut().map(|frame| &mut frame.name);
+        names.chain([&mut self.message]).for_each(|text| vault.redact(text));
+    }
+
     /// An error without a place in the script.
     pub(crate) fn without_place(kind: FailureKind, file: &str, message: String) -> Self {
         Self { kind, message, file: file.to_owned(), line: 0, column: 0, stack: Vec::new() }

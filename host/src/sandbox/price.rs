@@ -59,6 +59,20 @@ macro_rules! imports {
                 match self { $(Self::$variant => ($interface, $function),)* }
             }
 
+            /// Whether what it is given leaves the host's memory: for a file, a server or a command.
+            pub fn leaves(self) -> bool {
+                matches!(
+                    self,
+                    Self::FsWrite
+                        | Self::FsAppend
+                        | Self::FsMkdir
+                        | Self::FsCopy
+                        | Self::FsMove
+                        | Self::HttpSend
+                        | Self::ExecRun
+                )
+            }
+
             /// What it costs, and its caps.
             pub fn price(self) -> Price {
                 match self {
@@ -111,6 +125,7 @@ imports! {
     AgentsDelegate   = "agents"  "delegate", 1_000_000 + 4,       Bytes(1 << 20) => Bytes(8 << 20);
     CoverageRecord   = "coverage" "record",      5_000 + 1,       Bytes(1 << 20) => Bytes(0);
     EnvGet           = "env"     "get",          5_000 + 4,       Bytes(1 << 10) => Bytes(1 << 20);
+    SecretsHandle    = "secrets" "handle",       5_000 + 4,       Bytes(1 << 10) => Bytes(2 << 10);
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use crate::capability::log::Log;
 use crate::capability::metrics::Metrics;
 use crate::capability::random::Random;
 use crate::capability::reentry::Reentry;
+use crate::capability::secrets::{Handles, Vault};
 use crate::policy::grant::Grant;
 use crate::policy::limits::Limits;
 use crate::policy::refusal::Refusal;
@@ -61,6 +62,8 @@ pub struct Context {
     pub workspace: Arc<Workspace>,
     /// What it shares with other calls of its run.
     pub session: Arc<Session>,
+    /// The secrets of the project: what may be used by name, and is looked for in all that goes in and out.
+    pub secrets: Arc<Vault>,
     /// The way back into dispatch. Without it, a script fires nothing and calls no tool.
     pub reentry: Option<Arc<dyn Reentry>>,
 }
@@ -73,6 +76,8 @@ pub(crate) struct State {
     pub(crate) usage: Usage,
     pub(crate) log: Log,
     pub(crate) calls: Vec<HostCall>,
+    /// What stands for secrets in this call.
+    pub(crate) handles: Handles,
     /// The last refusal: an interpreter that says it was denied is believed only where this is set.
     pub(crate) refusal: Option<Refusal>,
     /// Whether a `when` is running: every import but the interpreter's own ends the instance then.
@@ -95,8 +100,10 @@ struct Wasi {
 
 impl State {
     pub(crate) fn new(context: Context, limits: Limits, deadline: Instant) -> Self {
+        let handles = Handles::new(context.secrets.clone());
         Self {
             context,
+            handles,
             limits,
             deadline,
             usage: Usage::default(),

@@ -38,7 +38,16 @@ pub(crate) const LIMITS: [(&str, RangeInclusive<u64>); 6] = [
 
 /// A layer that says nothing.
 pub(crate) fn silent(origin: Origin) -> Layer {
-    Layer { origin, fs: None, network: None, exec: None, env: None, services: None, limits: LimitRules::default() }
+    Layer {
+        origin,
+        fs: None,
+        network: None,
+        exec: None,
+        env: None,
+        services: None,
+        secrets: None,
+        limits: LimitRules::default(),
+    }
 }
 
 /// A layer from its YAML alone, such as `fs: { read: [docs] }`: what an embedder grants a caller. `name` is what hints
@@ -52,6 +61,7 @@ pub fn parse(name: &str, yaml: &str) -> (Option<Layer>, Diagnostics) {
         let mut fields = decoder.root(root)?;
         let mut layer = silent(origin);
         layer.network = fields.take("network").and_then(|f| network(&mut decoder, &f));
+        layer.secrets = fields.take("secrets").and_then(|f| decoder.parsed(&f, variable));
         rules(&mut decoder, &mut fields, &mut layer);
         decoder.finish(fields, Unknown::Refuse);
         Some(layer)
@@ -60,18 +70,19 @@ pub fn parse(name: &str, yaml: &str) -> (Option<Layer>, Diagnostics) {
     (layer.filter(|_| !diagnostics.has_errors()), diagnostics)
 }
 
-/// A layer that has a mapping of its own, with `network` as a list in it. What is wrong is an error; the layer must
+/// A layer that has a mapping of its own, with `network` and `secrets` as lists in it. What is wrong is an error; the layer must
 /// not be used then.
 pub(crate) fn decode(decoder: &mut Decoder, field: &Field<'_>, origin: Origin) -> Option<Layer> {
     let mut fields = decoder.mapping(field)?;
     let mut layer = silent(origin);
     layer.network = fields.take("network").and_then(|f| network(decoder, &f));
+    layer.secrets = fields.take("secrets").and_then(|f| decoder.parsed(&f, variable));
     rules(decoder, &mut fields, &mut layer);
     decoder.finish(fields, Unknown::Refuse);
     Some(layer)
 }
 
-/// All of a layer but `network`.
+/// All of a layer but `network` and `secrets`.
 pub(super) fn rules(decoder: &mut Decoder, fields: &mut Fields<'_>, layer: &mut Layer) {
     layer.fs = fields.take("fs").and_then(|f| fs(decoder, &f));
     layer.exec = fields.take("exec").and_then(|f| exec(decoder, &f));

@@ -69,8 +69,8 @@ fn a_whole_policy() {
         (OnError::Allow, OnError::Block, true)
     );
     assert_eq!(
-        policy.secrets.iter().map(|s| format!("{} {}", s.name, s.env)).collect::<Vec<_>>(),
-        ["GITHUB GITHUB_TOKEN"]
+        policy.secrets.iter().map(|s| format!("{} {:?} {:?}", s.name, s.holder, s.position.line)).collect::<Vec<_>>(),
+        ["GITHUB Variable(\"GITHUB_TOKEN\") 9"]
     );
     assert_eq!(policy.sources.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["plugins/acme", "tools/deploy"]);
     assert!(policy.tools.decide("read_file").is_ok() && policy.tools.decide("write_file").is_err());
@@ -130,7 +130,7 @@ fn whatever_is_not_understood_is_an_error() {
     "#);
     insta::assert_snapshot!(wrong("sandbox: { sources: { tool/x: {}, tools/y: { allowed_domains: [] } } }\n"), @r#"
     Error 2:31+2 `tool/x` is not the name of a source (did you mean `tools`?)
-    Error 2:46+15 unknown key `sandbox.sources.tools/y.allowed_domains` (known here: network, fs, exec, env, services, limits)
+    Error 2:46+15 unknown key `sandbox.sources.tools/y.allowed_domains` (known here: network, secrets, fs, exec, env, services, limits)
     "#);
     insta::assert_snapshot!(wrong("tools_policy: { mode: alowlist, allow: [\"\", \"[x]\"], dny: [] }\n"), @r#"
     Error 2:23+8 tools_policy.mode "alowlist" must be allowlist|denylist (-)
@@ -147,7 +147,7 @@ fn whatever_is_not_understood_is_an_error() {
     insta::assert_snapshot!(wrong("sandbox: { hooks: { on_error: ignore }, secrets: { a-b: { hosts: [x] } } }\n"), @r#"
     Error 2:31+6 `sandbox.hooks.on_error`: write `block` or `allow` (-)
     Error 2:57+15 a secret is named like a variable: `a-b` is not the name of a variable (-)
-    Error 2:57+15 `sandbox.secrets.a-b` has no `env` (-)
+    Error 2:57+15 `sandbox.secrets.a-b` has neither `env` nor `file` (-)
     "#);
 }
 

@@ -2,6 +2,8 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
+use crate::capability::secrets::Vault;
+
 /// Bytes of text that are given from each of the two streams.
 pub(super) const MAX_TEXT: usize = 1 << 20;
 
@@ -14,6 +16,8 @@ pub(super) const MAX_READ: usize = 256 << 20;
 pub(super) struct Capture {
     kept: Vec<u8>,
     read: usize,
+    /// Bytes that are kept beyond the cap, to see whether a secret begins before it.
+    room: usize,
 }
 
 /// More than [`MAX_READ`] bytes came.
@@ -21,6 +25,11 @@ pub(super) struct Capture {
 pub(super) struct Flood;
 
 impl Capture {
+    /// A stream in which secrets may be this long, in bytes.
+    pub(super) fn with_room_for(room: usize) -> Self {
+        Self { room, ..Self::default() }
+    }
+
     /// Reads to the end. What was read stays here when the future is dropped.
     pub(super) async fn fill(&mut self, mut from: impl AsyncRead + Unpin) -> Result<(), Flood> {
         let mut buffer = vec![0; 64 << 10];
@@ -31,7 +40,7 @@ impl Capture {
                 return Ok(());
             }
             self.read += count;
-            let room = MAX_TEXT.saturating_sub(self.kept.len());
+            let room = MAX_TEXT.saturating_add(self.room).saturating_sub(self.kept.len());
             self.kept.extend(buffer.iter().take(count.min(room)));
             if self.read > MAX_READ {
                 return Err(Flood);
@@ -40,8 +49,8 @@ impl Capture {
     }
 
     /// The text, at most [`MAX_TEXT`] bytes, and whether there was more. Bytes that are not UTF-8 become U+FFFD; a
-    /// character that the cap cuts in two is left out.
-    pub(super) fn text(self) -> (String, bool) {
+    /// character that the cap cuts in two is left out, and in the place of secrets are notes.
+    pub(super) fn text(self, vault: &Vault) -> (String, bool) {
         let cut = self.read > self.kept.len();
         let mut text = String::with_capacity(self.kept.len());
         let mut chunks = self.kept.utf8_chunks().peekable();
@@ -53,7 +62,10 @@ impl Capture {
             }
         }
         // U+FFFD takes three bytes where there was one.
-        let fits = text.len() <= MAX_TEXT;
+        let mut fits = text.len() <= MAX_TEXT;
+        vault.redact_within(&mut text, MAX_TEXT);
+        // A note may be longer than what it stands for.
+        fits &= text.len() <= MAX_TEXT;
         text.truncate(text.floor_char_boundary(MAX_TEXT));
         (text, cut || !fits)
     }
@@ -67,7 +79,7 @@ mod tests {
     async fn captured(bytes: &[u8]) -> (String, bool) {
         let mut capture = Capture::default();
         capture.fill(bytes).await.unwrap();
-        capture.text()
+        capture.text(&Vault::default())
     }
 
     #[tokio::test]
@@ -91,14 +103,14 @@ mod tests {
     async fn a_flood_is_told() {
         let mut capture = Capture::default();
         assert!(capture.fill(tokio::io::repeat(b'x')).await.is_err());
-        assert_eq!(capture.text(), ("x".repeat(MAX_TEXT), true));
+        assert_eq!(capture.text(&Vault::default()), ("x".repeat(MAX_TEXT), true));
     }
 
     proptest! {
         #[test]
         fn short_output_is_what_the_standard_library_makes_of_it(bytes: Vec<u8>) {
-            let capture = Capture { read: bytes.len(), kept: bytes.clone() };
-            prop_assert_eq!(capture.text(), (String::from_utf8_lossy(&bytes).into_owned(), false));
+            let capture = Capture { read: bytes.len(), kept: bytes.clone(), room: 0 };
+            prop_assert_eq!(capture.text(&Vault::default()), (String::from_utf8_lossy(&bytes).into_owned(), false));
         }
     }
 }

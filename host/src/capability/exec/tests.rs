@@ -31,6 +31,7 @@ pub(super) fn granted(exec: ExecRules) -> Grant {
         exec: Some(exec),
         env: None,
         services: None,
+        secrets: None,
         limits: LimitRules::default(),
     };
     Grant::new(vec![layer])
@@ -65,7 +66,8 @@ impl Workspace {
     }
 
     async fn run_in(&self, grant: &Grant, left: Duration, command: Command) -> Result<Output, Error> {
-        run(grant, Place { dir: &self.dir, workspace: self.root.path() }, left, command).await
+        let place = Place { dir: &self.dir, workspace: self.root.path(), handles: &Handles::default() };
+        run(grant, place, left, command).await
     }
 
     /// The numbers in a file that a script writes, once there are this many.
@@ -264,7 +266,7 @@ async fn it_starts_in_the_open_folder_and_finds_nothing_in_the_workspace() {
     std::fs::copy("/bin/echo", moved.join("mytool")).unwrap();
 
     let grant = grant(&["sh", "mytool"], &[]);
-    let place = Place { dir: &dir, workspace: workspace.root.path() };
+    let place = Place { dir: &dir, workspace: workspace.root.path(), handles: &Handles::default() };
     let output = run(&grant, place, LONG, sh("pwd -P")).await.unwrap();
     assert_eq!(output.stdout.trim_end(), moved.canonicalize().unwrap().display().to_string());
     assert_eq!(run(&grant, place, LONG, command("mytool", &[])).await, Err(Error::NotFound("mytool".to_owned())));

@@ -81,6 +81,7 @@ pub(super) fn grant(read: &[&str], write: &[&str], protect: &[&str], file_bytes:
         exec: None,
         env: None,
         services: None,
+        secrets: None,
         limits: LimitRules { file_bytes, ..LimitRules::default() },
     }])
 }

@@ -1,6 +1,6 @@
 //! What a redirect makes of a request. Whether it may be followed is decided like any request.
 
-use reqwest::header::{HeaderMap, LOCATION};
+use reqwest::header::{HeaderMap, HeaderValue, LOCATION};
 use reqwest::{Method, Request, StatusCode};
 
 use super::Error;
@@ -37,17 +37,19 @@ pub(super) fn turn(request: &mut Request, status: StatusCode, headers: &HeaderMa
     if to_get {
         *request.method_mut() = Method::GET;
         *request.body_mut() = None;
-        keep(request.headers_mut(), |name| !name.starts_with("content-"));
+        keep(request.headers_mut(), |name, _| !name.starts_with("content-"));
     }
+    // A secret in a header that is for anybody stays behind too.
     if request.url().origin() != url.origin() {
-        keep(request.headers_mut(), |name| FOR_ANYBODY.contains(&name));
+        keep(request.headers_mut(), |name, value| FOR_ANYBODY.contains(&name) && !value.is_sensitive());
     }
     *request.url_mut() = url;
     Ok(true)
 }
 
-fn keep(headers: &mut HeaderMap, keeps: impl Fn(&str) -> bool) {
-    let dropped: Vec<_> = headers.keys().filter(|name| !keeps(name.as_str())).cloned().collect();
+fn keep(headers: &mut HeaderMap, keeps: impl Fn(&str, &HeaderValue) -> bool) {
+    let dropped = headers.iter().filter(|(name, value)| !keeps(name.as_str(), value));
+    let dropped: Vec<_> = dropped.map(|(name, _)| name.clone()).collect();
     for name in dropped {
         headers.remove(name);
     }
@@ -56,7 +58,6 @@ fn keep(headers: &mut HeaderMap, keeps: impl Fn(&str) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reqwest::header::HeaderValue;
 
     const HEADERS: [&str; 5] = ["accept", "authorization", "content-type", "cookie", "x-api-key"];
 

@@ -22,6 +22,7 @@ fn layer(scope: Scope, exec: Option<ExecRules>) -> Layer {
         exec,
         env: None,
         services: None,
+        secrets: None,
         limits: LimitRules::default(),
     }
 }

@@ -73,7 +73,7 @@ impl HostRule {
     }
 
     /// Whether this rule is about the target. What a name leads to is another question: [`Self::permits`].
-    pub(super) fn covers(&self, target: &Target) -> bool {
+    pub(in crate::policy) fn covers(&self, target: &Target) -> bool {
         let host = match (&self.hosts, target.host()) {
             (Hosts::Any, Host::Domain(_)) => true,
             (Hosts::Name(rule), Host::Domain(name)) => rule == name,
@@ -86,6 +86,15 @@ impl HostRule {
             _ => false,
         };
         host && self.port.map_or_else(|| target.has_usual_port(), |port| port.get() == target.port())
+    }
+
+    /// Whether what it covers is inside by the operator's word: an address that is not public, or a name that may lead to
+    /// one.
+    pub(in crate::policy) fn stays_inside(&self) -> bool {
+        match &self.hosts {
+            Hosts::Address(address) => AddressKind::of(*address) != AddressKind::Public,
+            Hosts::Any | Hosts::Name(_) | Hosts::Below(_) => self.private,
+        }
     }
 
     /// Whether the target may be reached at this address.

@@ -22,6 +22,7 @@ fn layer(scope: Scope, allow: Option<Vec<HostRule>>) -> Layer {
         exec: None,
         env: None,
         services: None,
+        secrets: None,
         limits: LimitRules::default(),
     }
 }

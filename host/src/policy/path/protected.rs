@@ -14,6 +14,8 @@ use super::{Access, WorkspacePath};
 pub enum Rule {
     /// In a protected folder, or the folder itself. Holds the folder's name.
     Folder(&'static str),
+    /// A file that says what may run. Holds its name.
+    File(&'static str),
     /// A name that promises secrets. Holds the pattern it fits.
     Sensitive(&'static str),
 }
@@ -22,6 +24,7 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(name) => write!(f, "the folder `{name}/` is protected"),
+            Self::File(name) => write!(f, "the file `{name}` is protected"),
             Self::Sensitive(pattern) => write!(f, "`{pattern}` is a sensitive name"),
         }
     }
@@ -32,6 +35,9 @@ const CLOSED_AT_TOP: &str = "agents";
 /// Closed to writing anywhere: the host's own artifacts, of a project further down too; and git's, whose configuration
 /// and hooks make it run programs.
 const READ_ONLY: [&str; 2] = [".harness", ".git"];
+
+/// Closed to writing anywhere: what keeps artifacts as they were looked at.
+const LOCK: &str = "harness.lock";
 
 /// Closed to reading too, wherever it is: the record of what other calls did.
 const RECORD: [&str; 2] = [".harness", "audit"];
@@ -72,6 +78,9 @@ pub fn rule_against(path: &WorkspacePath, access: Access) -> Option<Rule> {
         && let Some(folder) = READ_ONLY.into_iter().find(|folder| names.iter().any(|name| name == folder))
     {
         return Some(Rule::Folder(folder));
+    }
+    if access == Access::Write && names.iter().any(|name| name == LOCK) {
+        return Some(Rule::File(LOCK));
     }
     names.iter().find_map(|name| sensitive(name)).map(Rule::Sensitive)
 }

@@ -1,0 +1,204 @@
+//! The values of a project's secrets, read once, and the scan for them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use super::scanner::{self, Scanner};
+use crate::ambient;
+use crate::policy::refusal::Refusal;
+use crate::policy::secret::{Holder, Secret};
+
+/// Bytes of a value at least: shorter ones would be found in what has nothing to do with them, and guessed.
+pub const MIN_VALUE: usize = 8;
+/// Bytes of a value at most.
+pub const MAX_VALUE: usize = 64 << 10;
+
+/// The secrets of a project with their values. They are read when it is made, and not again.
+#[derive(Debug, Default)]
+pub struct Vault {
+    known: Vec<Known>,
+    scanner: Option<Scanner>,
+}
+
+#[derive(Debug)]
+struct Known {
+    secret: Secret,
+    value: Given,
+}
+
+/// The value of a secret, or why there is none, in words that hold nothing of it.
+#[derive(Clone)]
+pub struct Given(Result<Box<str>, String>);
+
+/// Without the value.
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Ok(_) => "a value",
+            Err(why) => why,
+        })
+    }
+}
+
+impl Given {
+    /// A text as a holder has it: one line's end after it is not part of the value.
+    pub fn text(text: &str) -> Self {
+        let value = text.strip_suffix('\n').map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
+        Self(match value.len() {
+            0 => Err("it is empty".to_owned()),
+            length @ 1..MIN_VALUE => Err(format!("it has {length} bytes, and a secret has at least {MIN_VALUE}")),
+            MIN_VALUE..=MAX_VALUE if value.contains('\0') => Err("there is a NUL in it".to_owned()),
+            MIN_VALUE..=MAX_VALUE => Ok(value.into()),
+            _ => Err(format!("it has over {MAX_VALUE} bytes")),
+        })
+    }
+
+    fn named(self, holder: impl Fn() -> String) -> Self {
+        Self(self.0.map_err(|why| format!("{} holds no secret: {why}", holder())))
+    }
+}
+
+/// The value of a secret of a project in a folder.
+pub(super) fn read(holder: &Holder, root: &Path) -> Given {
+    match holder {
+        Holder::Variable(name) => match ambient::variable(name) {
+            Some(text) => Given::text(&text).named(|| format!("the variable `{name}`")),
+            None => Given(Err(format!("the variable `{name}` is not set"))),
+        },
+        Holder::File(path) => match ambient::read_secret(&place(path, root), MAX_VALUE) {
+            Ok(text) => Given::text(&text).named(|| format!("the file `{path}`")),
+            Err(error) => Given(Err(format!("the file `{path}` cannot be read: {error}"))),
+        },
+    }
+}
+
+/// Where a file of a secret is.
+fn place(path: &str, root: &Path) -> PathBuf {
+    match (path.strip_prefix("~/"), ambient::variable("HOME")) {
+        (Some(below), Some(home)) => Path::new(&home).join(below),
+        _ => root.join(path),
+    }
+}
+
+impl Vault {
+    /// Reads the values of secrets, those of files from the folder that holds `.harness/`. One that cannot be read is an
+    /// error of who uses it.
+    pub fn open<'a>(secrets: impl IntoIterator<Item = &'a Secret>, root: &Path) -> Self {
+        Self::of(secrets.into_iter().map(|secret| (secret.clone(), read(&secret.holder, root))).collect())
+    }
+
+    /// Secrets with their values, from wherever a program has them.
+    pub fn of(secrets: Vec<(Secret, Given)>) -> Self {
+        let mut known: Vec<Known> = secrets.into_iter().map(|(secret, value)| Known { secret, value }).collect();
+        let values = known.iter().filter_map(|known| Some((&*known.secret.name, &**known.value.0.as_ref().ok()?)));
+        match Scanner::new(values) {
+            Ok(scanner) => Self { known, scanner },
+            // What cannot be looked for is not used either.
+            Err(error) => {
+                for one in &mut known {
+                    one.value = Given(Err(format!("it cannot be looked for: {error}")));
+                }
+                Self { known, scanner: None }
+            }
+        }
+    }
+
+    /// The secrets without a value, by name, and why.
+    pub fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.known.iter().filter_map(|one| Some((&*one.secret.name, one.value.0.as_ref().err()?.as_str())))
+    }
+
+    /// Where the files are that hold values, as they really are, where they are there.
+    pub fn files(&self, root: &Path) -> Vec<PathBuf> {
+        let files = self.known.iter().filter_map(|one| match &one.secret.holder {
+            Holder::File(path) => Some(path),
+            Holder::Variable(_) => None,
+        });
+        files
+            .flat_map(|path| {
+                let place = place(path, root);
+                ambient::real_path(&place).into_iter().chain([place])
+            })
+            .collect()
+    }
+
+    /// The secret that a variable of the host's environment holds: no script and no command gets that one by its name.
+    pub fn in_variable(&self, variable: &str) -> Option<&str> {
+        let holds = |one: &&Known| matches!(&one.secret.holder, Holder::Variable(name) if name == variable);
+        self.known.iter().find(holds).map(|one| one.secret.name.as_str())
+    }
+
+    /// Why a variable is not read like others, where it holds a secret.
+    pub(crate) fn decide_variable(&self, variable: &str) -> Result<(), Refusal> {
+        self.in_variable(variable).map_or(Ok(()), |name| {
+            let reason = format!("the variable `{variable}` holds the secret `{name}`, which no script sees");
+            Err(Refusal::new(
+                reason,
+                format!("use `secret(\"{name}\")` in the value of a header or a variable of a command"),
+            ))
+        })
+    }
+
+    pub(super) fn secret(&self, name: &str) -> Option<&Secret> {
+        self.known.iter().map(|one| &one.secret).find(|secret| secret.name == name)
+    }
+
+    /// The value of a secret.
+    pub(super) fn value(&self, name: &str) -> Result<&str, Refusal> {
+        let value = self.known.iter().find(|one| one.secret.name == name).map(|one| &one.value.0);
+        match value {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(why)) => {
+                let hint = "`harness doctor` tells of all secrets";
+                Err(Refusal::new(format!("the secret `{name}` has no value: {why}"), hint))
+            }
+            // The grant names it, and so does the policy that the grant is from.
+            None => Err(Refusal::always(format!("there is no secret `{name}`"))),
+        }
+    }
+
+    /// Whether there is anything to look for.
+    pub fn scans(&self) -> bool {
+        self.scanner.is_some()
+    }
+
+    /// Bytes of the longest form of a value.
+    pub(crate) fn longest(&self) -> usize {
+        self.scanner.as_ref().map_or(0, Scanner::longest)
+    }
+
+    /// The name of a secret whose value a text holds, in any of its forms.
+    pub fn find(&self, text: &str) -> Option<&str> {
+        self.scanner.as_ref()?.find(text)
+    }
+
+    /// Puts `[redacted:NAME]` in the place of each value in a text, in any of its forms.
+    pub fn redact(&self, text: &mut String) {
+        self.redact_within(text, usize::MAX);
+    }
+
+    /// The same, and cuts the text to `cap` bytes at least where there is more: what is after them is only there to see
+    /// whether a value begins before.
+    pub(crate) fn redact_within(&self, text: &mut String, cap: usize) {
+        match &self.scanner {
+            Some(scanner) => scanner.redact_within(text, cap),
+            None => text.truncate(text.floor_char_boundary(cap)),
+        }
+    }
+
+    /// The same in every text, key and number of a JSON value.
+    pub fn redact_json(&self, value: &mut Json) {
+        if let Some(scanner) = &self.scanner {
+            scanner.redact_json(value);
+        }
+    }
+
+    /// The name of a secret in whose place a note stands in a text.
+    pub(crate) fn noted(&self, text: &str) -> Option<&str> {
+        let names = self.known.iter().map(|one| one.secret.name.as_str());
+        self.scanner.as_ref()?;
+        names.into_iter().find(|name| text.contains(&scanner::note(name)))
+    }
+}

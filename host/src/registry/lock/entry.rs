@@ -1,0 +1,198 @@
+//! What a lock keeps of an artifact.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::Registry;
+use super::FILE;
+use crate::artifact::agent::Agent;
+use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::diagnostic::Position;
+use crate::artifact::hook::Hook;
+use crate::artifact::script::Script;
+use crate::artifact::tool::Tool;
+use crate::artifact::yaml::{Node, Span, Value};
+use crate::artifact::{frontmatter, json, yaml};
+use crate::audit;
+
+/// The file of the policy. Artifacts may be written in it, and it may change without them.
+const POLICY_FILE: &str = ".harness/harness.md";
+
+/// What an artifact is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names are those of artifacts")]
+pub enum Kind {
+    Tool,
+    Hook,
+    Agent,
+    Bundle,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tool => "tool",
+            Self::Hook => "hook",
+            Self::Agent => "agent",
+            Self::Bundle => "bundle",
+        })
+    }
+}
+
+/// An artifact. Digests are `sha256:` and hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// The file that it is written in, as messages name it.
+    pub path: String,
+    /// Of all that it is written as: its file, or its entry in `harness.md`, which holds more than it.
+    pub sha256: String,
+    /// Of its script, with a hook's `when`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// Of the JSON Schema of a tool's parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    /// Of the description.
+    pub description: String,
+    /// The two as texts, to tell a change by. What they are worth is said by the digests.
+    pub shown: Shown,
+}
+
+/// What a model is shown of an artifact.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shown {
+    /// The JSON Schema of each parameter, one a line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<String>,
+    /// The description; of a hook or bundle its prose, of an agent its prompt as well.
+    pub description: String,
+}
+
+impl Entry {
+    /// The part of it that holds what it says. Where a digest is of another text, the text is not shown.
+    pub(super) fn description(&self) -> Option<&str> {
+        Some(self.shown.description.as_str()).filter(|text| audit::digest(text) == self.description)
+    }
+}
+
+/// All artifacts of a registry.
+pub(super) fn all(registry: &Registry) -> Vec<Entry> {
+    let tools = registry.tools().iter().map(|one| tool(registry, one));
+    let hooks = registry.hooks().iter().map(|one| hook(registry, one));
+    let agents = registry.agents().iter().map(|one| agent(registry, one));
+    let bundles = registry.bundles().iter().map(|bundle| Entry {
+        kind: Kind::Bundle,
+        name: bundle.name.clone(),
+        path: format!(".harness/{}", bundle.name),
+        sha256: audit::digest(&bundle.prose),
+        script: None,
+        schema: None,
+        description: audit::digest(&bundle.prose),
+        shown: Shown { parameters: Vec::new(), description: bundle.prose.clone() },
+    });
+    tools.chain(hooks).chain(agents).chain(bundles).collect()
+}
+
+fn tool(registry: &Registry, tool: &Tool) -> Entry {
+    let schema = tool.json_schema();
+    let parameters = schema.get("properties").and_then(serde_json::Value::as_object).into_iter().flatten();
+    let required = |name: &str| tool.parameters.iter().any(|one| one.name == name && *one.required);
+    let parameters = parameters.map(|(name, kind)| {
+        let word = if required(name) { "required" } else { "optional" };
+        format!("{name}, {word}: {kind}")
+    });
+    let shown = Shown { parameters: parameters.collect(), description: tool.description.clone() };
+    let script = tool.script.iter().collect::<Vec<_>>();
+    entry(registry, Kind::Tool, &tool.name, &tool.source, &script, shown, Some(schema.to_string()))
+}
+
+fn hook(registry: &Registry, hook: &Hook) -> Entry {
+    let shown = Shown { parameters: Vec::new(), description: hook.prose.clone() };
+    let scripts = hook.script.iter().chain(&hook.when).collect::<Vec<_>>();
+    entry(registry, Kind::Hook, &hook.name, &hook.source, &scripts, shown, None)
+}
+
+fn agent(registry: &Registry, agent: &Agent) -> Entry {
+    let description = agent.description.as_ref().map(|text| text.value.as_str()).unwrap_or_default();
+    let description = format!("{description}\n\n{}", agent.system_prompt).trim().to_owned();
+    let shown = Shown { parameters: Vec::new(), description };
+    entry(registry, Kind::Agent, &agent.name, &agent.source, &[], shown, None)
+}
+
+fn entry(
+    registry: &Registry,
+    kind: Kind,
+    name: &str,
+    source: &Position,
+    scripts: &[&Script],
+    shown: Shown,
+    schema: Option<String>,
+) -> Entry {
+    // Two texts are told apart from one that holds both.
+    let scripts: Vec<&str> = scripts.iter().map(|script| script.text.as_str()).collect();
+    let script = (!scripts.is_empty()).then(|| audit::digest(&serde_json::Value::from(scripts).to_string()));
+    Entry {
+        kind,
+        name: name.to_owned(),
+        path: source.file.to_string(),
+        sha256: audit::digest(&written(registry, source)),
+        script,
+        schema: schema.map(|schema| audit::digest(&schema)),
+        description: audit::digest(&shown.description),
+        shown,
+    }
+}
+
+/// The text that an artifact is written as. A file that holds the policy too would change with that: there it is the
+/// artifact's own entry, as data.
+fn written(registry: &Registry, source: &Position) -> String {
+    let text = registry.sources().get(&*source.file).map(String::as_str).unwrap_or_default();
+    if &*source.file != POLICY_FILE {
+        return text.to_owned();
+    }
+    let Ok(front) = frontmatter::split(text) else { return text.to_owned() };
+    let (root, _) = yaml::parse(front.yaml, front.first_line);
+    let node = root.as_ref().and_then(|root| within(root, source));
+    let value = node.and_then(|node| {
+        let mut decoder = Decoder::new(&source.file, String::new());
+        json::value(&mut decoder, &Field { path: String::new(), key: None, node })
+    });
+    value.map_or_else(|| text.to_owned(), |value| value.to_string())
+}
+
+/// The mapping in one of the lists of a file that begins at a place, or has its name there.
+fn within<'n>(root: &'n Node, source: &Position) -> Option<&'n Node> {
+    let Value::Map(entries) = &root.value else { return None };
+    let lists = entries.iter().filter_map(|(_, node)| match &node.value {
+        Value::Seq(items) => Some(items),
+        _ => None,
+    });
+    let there = |span: Span| (span.start.line, span.start.column) == (source.line, source.column);
+    let holds = |node: &Node| match &node.value {
+        Value::Map(entries) => entries.iter().any(|(key, node)| there(key.span) || there(node.span)),
+        _ => false,
+    };
+    lists.flatten().find(|node| there(node.span) || holds(node))
+}
+
+/// The place of some bytes of the lock file.
+pub(super) fn position(text: &str, bytes: Option<Range<usize>>) -> Position {
+    let before = text.get(..bytes.map_or(0, |bytes| bytes.start)).unwrap_or_default();
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1);
+    Position {
+        file: FILE.into(),
+        line: count(before.matches('\n').count()),
+        column: count(line.chars().count()),
+        length: 1,
+    }
+}
