@@ -410,7 +410,7 @@ fn what_a_script_knows_otherwise_stays_in() {
     for (call, code, out) in [
         ("v", 0, "[redacted:KEY]\n"),
         ("{v: [v]}", 0, "[redacted:KEY]\\\": [\\\"[redacted:KEY]"),
-        ("fail(v)", 1, "fail: [redacted:KEY]"),
+        ("fail(v)", 1, "failed: [redacted:KEY]"),
         ("fs.read(v)", 1, "[redacted:KEY]"),
         ("metrics.incr(v)", 0, "None\n"),
         ("metrics.incr(v) or metrics.snapshot()", 0, "[redacted:KEY]"),

@@ -295,7 +295,8 @@ impl Delegation<'_> {
         let mut limits = grant.limits();
         within(&mut limits, self.left);
         let session = self.by.crew.run.session().clone();
-        let context = Context { grant, workspace: self.place.workspace.clone(), session, reentry: None };
+        let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets.clone());
+        let context = Context { grant, workspace, session, secrets, reentry: None };
         let report = loaded.sandbox().run(&image, context, limits, &result.to_string()).await;
         self.spend(report.usage);
         let verdict = match report.outcome {
