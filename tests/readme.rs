@@ -18,7 +18,9 @@ fn run(folder: &Path, command: &str) -> String {
     // The secret that the policy names is there.
     command.args(&words[1..]).current_dir(folder).env("GITHUB_TOKEN", "of-the-operator");
     let output = command.output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
+    // An agent tells what it does before it answers.
+    let talk_first = words.contains(&"run");
+    let text = if talk_first { [output.stderr, output.stdout] } else { [output.stdout, output.stderr] }.concat();
     String::from_utf8(text).unwrap()
 }
 
@@ -28,6 +30,7 @@ fn the_tour_is_true() {
     let folder = tempfile::tempdir().unwrap();
     run(folder.path(), "harness init");
     std::fs::write(folder.path().join(".harness/tools/forever.md"), FOREVER).unwrap();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples"), &folder.path().join("examples"));
     let mut blocks = 0;
     for block in README.split("```\n$ harness ").skip(1) {
         // One block may hold several.
@@ -36,7 +39,7 @@ fn the_tour_is_true() {
         }
         blocks += 1;
     }
-    assert_eq!(blocks, 7);
+    assert_eq!(blocks, 8);
 }
 
 /// A command without its first word, and below it what it prints.
@@ -66,10 +69,24 @@ fn the_page_on_secrets_is_true() {
     blocks.iter().for_each(|block| shows(folder.path(), block.split("\n```").next().unwrap()));
 }
 
+/// A folder with all that is in it, but for what an earlier run has recorded.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true if entry.file_name() == "audit" => {}
+            true => copy(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
 /// A text without how long cases took and when calls were made, which differ from run to run.
 fn without_times(text: &str) -> String {
     let line = |line: &str| match line.split_once(" failed, ") {
         Some((before, time)) if time.ends_with(" s") => format!("{before} failed\n"),
+        _ if line.ends_with(" ms)") => format!("{} (TIME)\n", line.rsplit_once(" (").unwrap().0),
         _ => match line.split_once("Z  ") {
             Some((time, rest)) if time.starts_with("20") => format!("TIME  {rest}\n"),
             _ => format!("{line}\n"),
@@ -124,4 +141,15 @@ fn the_first_command_works() {
     assert!(output.status.success());
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["bytes"], README.len(), "{result}");
+}
+
+/// The agent that the tour shows: its artifacts are valid, and its own cases pass.
+#[test]
+fn the_agent_that_is_shown_is_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agent"), folder.path());
+    let said = run(folder.path(), "harness validate --strict");
+    assert!(said.ends_with("valid: 1 tool, 1 hook, 2 agents; 0 errors, 0 warnings\n"), "{said}");
+    let said = run(folder.path(), "harness test");
+    assert!(said.contains("3 cases, 3 passed, 0 failed"), "{said}");
 }

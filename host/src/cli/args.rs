@@ -111,6 +111,10 @@ pub(crate) struct Talk {
     /// Print answer, calls, usage and error as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Say on standard error what is called and what comes of it; at a terminal that is done anyway.
+    #[arg(long)]
+    pub(crate) explain: bool,
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +130,10 @@ pub(crate) struct Deploy {
     /// Print answer, calls, usage and error as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Say on standard error what is called and what comes of it; at a terminal that is done anyway.
+    #[arg(long)]
+    pub(crate) explain: bool,
 }
 
 #[derive(Debug, Args)]

@@ -35,7 +35,7 @@ pub(crate) fn talk(command: &Talk, root: &Option<PathBuf>, printer: &Printer) ->
         Err(exit) => return exit,
     };
     match prompt {
-        Some(prompt) => opened.once(&prompt, command.json, *printer),
+        Some(prompt) => opened.once(&prompt, command.json, command.explain, *printer),
         None => conversation::run(&opened, *printer),
     }
 }
@@ -46,7 +46,7 @@ pub(crate) fn deploy(command: &Deploy, root: &Option<PathBuf>, printer: &Printer
         Err(message) => return unreadable(&message, *printer),
     };
     match Opened::new(command.workspace.clone(), root.as_deref(), *printer) {
-        Ok(opened) => opened.once(&prompt, command.json, *printer),
+        Ok(opened) => opened.once(&prompt, command.json, command.explain, *printer),
         Err(exit) => exit,
     }
 }
@@ -72,12 +72,12 @@ impl Opened {
     }
 
     /// One turn and no more.
-    fn once(&self, prompt: &str, json: bool, printer: Printer) -> Exit {
+    fn once(&self, prompt: &str, json: bool, explain: bool, printer: Printer) -> Exit {
         if prompt.trim().is_empty() {
             printer.error("there is nothing to say to the agent", &[], Some("give a prompt: `harness run \"...\"`"));
             return Exit::Usage;
         }
-        let watch = Arc::new(Watch::new(printer, !json));
+        let watch = Arc::new(Watch::new(printer, !json, explain));
         self.runtime.block_on(async {
             let started = Session::start(&self.project, &Run::new(), self.models.clone(), watch.clone()).await;
             let mut session = match started {

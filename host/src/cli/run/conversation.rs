@@ -27,7 +27,7 @@ pub(super) fn run(opened: &Opened, printer: Printer) -> Exit {
             return Exit::Fault;
         }
     };
-    let watch = Arc::new(Watch::new(printer, true));
+    let watch = Arc::new(Watch::new(printer, true, false));
     let own = Run::new();
     let started = Session::start(&opened.project, &own, opened.models.clone(), watch.clone());
     let mut session = match opened.runtime.block_on(started) {

@@ -26,8 +26,9 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(printer: Printer, talk: bool) -> Self {
-        let calls = talk && std::io::stderr().is_terminal();
+    /// `talk` is whether a person reads the answer, `explain` whether somebody has asked to be told.
+    pub(super) fn new(printer: Printer, talk: bool, explain: bool) -> Self {
+        let calls = explain || (talk && std::io::stderr().is_terminal());
         Self { printer, calls, live: talk && std::io::stdout().is_terminal(), shown: AtomicBool::new(false) }
     }
 
@@ -69,12 +70,13 @@ impl Listener for Watch {
                     let shown: String = first.chars().take(SHOWN).collect();
                     let said = if failed { format!(": {shown}") } else { String::new() };
                     let word = called.as_ref().map_or("rejected", |called| called.outcome.name());
-                    self.line(agent, &format!("{} {word} in {} ms{said}", call.name, took.as_millis()));
+                    self.line(agent, &format!("{} {word}{said} ({} ms)", call.name, took.as_millis()));
                 }
             }
             Told::Event { dispatch, .. } => report::dispatch(dispatch, self.printer),
             Told::Delegated { agent, to, attempt, .. } if self.calls => {
-                self.line(agent, &format!("{to} begins, attempt {attempt}"));
+                let again = if *attempt > 1 { format!(" again, attempt {attempt}") } else { String::new() };
+                self.line(agent, &format!("{to} begins{again}"));
             }
             Told::Retry { agent, error, pause } => {
                 self.end();
