@@ -12,9 +12,10 @@ use super::openai::OpenAi;
 use super::prose::Prose;
 use super::retry::Retrying;
 use super::service::{Login, Service};
-use super::settings::{Kind, Settings, ToolMode};
+use super::settings::Settings;
 use super::{Abilities, Delta, Message, Pending, Provider, ProviderError, Reply, Request};
 use crate::ambient;
+use crate::artifact::model::{Provider as Kind, ToolForm};
 
 pub use super::service::Variables;
 
@@ -37,10 +38,7 @@ pub fn connect(settings: &Settings) -> Result<Box<dyn Provider>, ProviderError> 
 /// As [`connect()`].
 pub fn connect_with(settings: &Settings, variables: Variables) -> Result<Box<dyn Provider>, ProviderError> {
     let url = base_url(settings)?;
-    // The key of a service is for that service: a URL of another one needs it to be named.
-    let default_key = settings.base_url.is_none() || settings.kind == Kind::Azure;
-    let default_key = settings.kind.default_key().filter(|_| default_key).map(str::to_owned);
-    let variable = settings.api_key_env.clone().or(default_key);
+    let variable = settings.key_variable.clone();
     let service = |login, headers| Service::new(&url, login, variable, variables, headers, settings.idle());
     match settings.kind {
         Kind::OpenAi | Kind::Copilot | Kind::Azure => {
@@ -60,19 +58,17 @@ pub fn connect_with(settings: &Settings, variables: Variables) -> Result<Box<dyn
     }
 }
 
+/// Where the service is. What a file says was checked when it was read; what a program says is checked here.
 fn base_url(settings: &Settings) -> Result<Url, ProviderError> {
-    let kind = settings.kind.as_str();
-    let Some(text) = settings.base_url.as_deref().or(settings.kind.default_url()) else {
+    let kind = settings.kind.word();
+    let known = || settings.kind.base_url().and_then(|url| Url::parse(url).ok());
+    let Some(mut url) = settings.base_url.clone().or_else(known) else {
         return Err(ProviderError::Unusable(format!("the provider `{kind}` needs a `base_url`")));
     };
-    // The text may hold what should not be shown, so that it is not.
-    let wrong = |why: &str| ProviderError::Unusable(format!("`base_url` of the provider `{kind}` {why}"));
-    let mut url = Url::parse(text.trim()).map_err(|error| wrong(&format!("is no URL: {error}")))?;
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(wrong("begins with `http://` or `https://` and a host"));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("may not hold a name or a password: `api_key_env` names the variable with the key"));
+    let plain = url.username().is_empty() && url.password().is_none();
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() || !plain {
+        let why = "is no `http` or `https` URL without user and password";
+        return Err(ProviderError::Unusable(format!("the `base_url` of the provider `{kind}` {why}")));
     }
     url.set_fragment(None);
     Ok(url)
@@ -105,14 +101,14 @@ impl<P: Provider> Provider for Model<P> {
             let mut request = self.filled(request);
             let prose = Prose::new(&self.inner);
             match self.settings.tools {
-                ToolMode::Structured => self.inner.complete(&request, heard).await,
-                ToolMode::Prose => prose.complete(&request, heard).await,
-                ToolMode::None => {
+                ToolForm::Structured => self.inner.complete(&request, heard).await,
+                ToolForm::Prose => prose.complete(&request, heard).await,
+                ToolForm::None => {
                     request.tools.clear();
                     prose.complete(&request, heard).await
                 }
-                ToolMode::Auto if !has_tools(&request) => self.inner.complete(&request, heard).await,
-                ToolMode::Auto => {
+                ToolForm::Auto if !has_tools(&request) => self.inner.complete(&request, heard).await,
+                ToolForm::Auto => {
                     if self.known.of(&self.inner, &request.model).await.tools == Some(false) {
                         return prose.complete(&request, heard).await;
                     }
@@ -130,16 +126,16 @@ impl<P: Provider> Provider for Model<P> {
 
     fn abilities<'a>(&'a self, model: &'a str) -> Pending<'a, Abilities> {
         Box::pin(async move {
-            let model = if model.is_empty() { &self.settings.name } else { model };
-            let context = self.settings.context_tokens;
+            let model = if model.is_empty() { self.settings.name.as_str() } else { model };
+            let context = self.settings.context_tokens.filter(|_| model == self.settings.name);
             let said = match (self.settings.tools, context) {
-                (ToolMode::Auto, _) | (_, None) => self.known.of(&self.inner, model).await,
+                (ToolForm::Auto, _) | (_, None) => self.known.of(&self.inner, model).await,
                 _ => Abilities::default(),
             };
             // In prose every model has tools.
             let tools = match self.settings.tools {
-                ToolMode::None => Some(false),
-                ToolMode::Auto if said.tools.is_none() => None,
+                ToolForm::None => Some(false),
+                ToolForm::Auto if said.tools.is_none() => None,
                 _ => Some(true),
             };
             Abilities { tools, context_tokens: context.or(said.context_tokens) }

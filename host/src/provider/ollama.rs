@@ -8,7 +8,7 @@ use url::Url;
 use super::anthropic::object;
 use super::client::Format;
 use super::lines::Lines;
-use super::openai::{join, tool};
+use super::openai::{join, messages, tool};
 use super::reading::{Frames, Parts};
 use super::service::Service;
 use super::{Abilities, Message, Pending, Request, ToolCall};
@@ -55,7 +55,7 @@ impl Format for Ollama {
     fn body(&self, request: &Request, stream: bool) -> Json {
         let mut body = Map::new();
         body.insert("model".to_owned(), json!(request.model));
-        body.insert("messages".to_owned(), request.messages.iter().map(message).collect());
+        body.insert("messages".to_owned(), messages(&request.messages, message));
         if !request.tools.is_empty() {
             body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
         }

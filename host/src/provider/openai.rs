@@ -4,7 +4,7 @@ mod abilities;
 mod body;
 mod parts;
 
-pub(super) use body::tool;
+pub(super) use body::{messages, tool};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

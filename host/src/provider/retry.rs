@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Abilities, Delta, Pending, Provider, ProviderError, Reply, Request};
 use crate::ambient;
+use crate::artifact::model::Retry;
 
 /// The longest pause that a service is granted. One that asks for more is not asked again: who waits for the reply
 /// should know.
@@ -12,65 +13,39 @@ pub const LONGEST_ASKED: Duration = Duration::from_secs(120);
 /// How much shorter than planned a pause may be, so that what failed together does not come back together.
 const SPREAD: f64 = 0.25;
 
-/// When a request is made again.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Backoff {
-    /// How often, after the first time. Zero: never.
-    pub max_retries: u32,
-    /// The first pause.
-    pub initial: Duration,
-    /// The longest pause.
-    pub longest: Duration,
-    /// How many times as long each pause is as the one before. Below 1 it is taken for 2.
-    pub multiplier: f64,
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self {
-            max_retries: 3,
-            initial: Duration::from_millis(1000),
-            longest: Duration::from_millis(30_000),
-            multiplier: 2.0,
-        }
-    }
-}
-
-impl Backoff {
-    /// The pause after so many failures, before it is spread.
-    fn planned(&self, failures: u32) -> Duration {
-        let multiplier = if self.multiplier >= 1.0 { self.multiplier } else { 2.0 };
-        let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
-        let seconds = self.initial.as_secs_f64() * multiplier.powi(exponent);
-        Duration::try_from_secs_f64(seconds).map_or(self.longest, |pause| pause.min(self.longest))
-    }
+/// The pause after so many failures, before it is spread.
+fn planned(retry: &Retry, failures: u32) -> Duration {
+    let multiplier = if retry.multiplier >= 1.0 { retry.multiplier } else { 2.0 };
+    let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
+    let seconds = retry.initial_backoff.as_secs_f64() * multiplier.powi(exponent);
+    Duration::try_from_secs_f64(seconds).map_or(retry.max_backoff, |pause| pause.min(retry.max_backoff))
 }
 
 /// A provider that asks again.
 #[derive(Debug)]
 pub struct Retrying<P> {
     inner: P,
-    backoff: Backoff,
+    retry: Retry,
     /// From 0 to 1.
     chance: fn() -> f64,
 }
 
 impl<P> Retrying<P> {
     /// Asks this provider, again if it has to.
-    pub fn new(inner: P, backoff: Backoff) -> Self {
-        Self { inner, backoff, chance: ambient_chance }
+    pub fn new(inner: P, retry: Retry) -> Self {
+        Self { inner, retry, chance: ambient_chance }
     }
 
     /// How long until the next attempt, if there is to be one.
     fn pause(&self, failures: u32, error: &ProviderError) -> Option<Duration> {
-        if !error.is_retryable() || failures > self.backoff.max_retries {
+        if !error.is_retryable() || failures > self.retry.max_retries {
             return None;
         }
         let asked = match error {
             ProviderError::Refused { retry_after, .. } => retry_after.unwrap_or_default(),
             _ => Duration::ZERO,
         };
-        let planned = self.backoff.planned(failures).mul_f64(1.0 - SPREAD * (self.chance)().clamp(0.0, 1.0));
+        let planned = planned(&self.retry, failures).mul_f64(1.0 - SPREAD * (self.chance)().clamp(0.0, 1.0));
         (asked <= LONGEST_ASKED).then(|| planned.max(asked))
     }
 }
@@ -153,8 +128,8 @@ mod tests {
     }
 
     /// How it ended, the pauses that were told in milliseconds, and the time that passed.
-    async fn run(errors: Vec<ProviderError>, backoff: Backoff, chance: fn() -> f64) -> (bool, Vec<u128>, u128) {
-        let provider = Retrying { chance, ..Retrying::new(Failing(Mutex::new(errors)), backoff) };
+    async fn run(errors: Vec<ProviderError>, retry: Retry, chance: fn() -> f64) -> (bool, Vec<u128>, u128) {
+        let provider = Retrying { chance, ..Retrying::new(Failing(Mutex::new(errors)), retry) };
         let request = Request {
             model: "m".to_owned(),
             messages: Vec::new(),
@@ -178,47 +153,47 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_up_to_the_longest() {
         let errors = vec![refused(500, None), cut(), refused(429, None)];
-        let backoff = Backoff { longest: Duration::from_millis(3000), ..Backoff::default() };
-        assert_eq!(run(errors, backoff, || 0.0).await, (true, vec![1000, 2000, 3000], 6000));
+        let retry = Retry { max_backoff: Duration::from_millis(3000), ..Retry::default() };
+        assert_eq!(run(errors, retry, || 0.0).await, (true, vec![1000, 2000, 3000], 6000));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_last_error_is_told_when_all_attempts_failed() {
         let errors = vec![refused(503, None); 9];
-        assert_eq!(run(errors.clone(), Backoff::default(), || 0.0).await, (false, vec![1000, 2000, 4000], 7000));
-        let none = Backoff { max_retries: 0, ..Backoff::default() };
+        assert_eq!(run(errors.clone(), Retry::default(), || 0.0).await, (false, vec![1000, 2000, 4000], 7000));
+        let none = Retry { max_retries: 0, ..Retry::default() };
         assert_eq!(run(errors, none, || 0.0).await, (false, vec![], 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_will_not_change_is_not_asked_again() {
         for status in [400, 401, 403, 404, 422] {
-            assert_eq!(run(vec![refused(status, None)], Backoff::default(), || 0.0).await, (false, vec![], 0));
+            assert_eq!(run(vec![refused(status, None)], Retry::default(), || 0.0).await, (false, vec![], 0));
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_service_says_how_long_to_wait() {
         let errors = vec![refused(429, Some(17)), refused(503, Some(0)), refused(429, Some(120))];
-        assert_eq!(run(errors, Backoff::default(), || 0.0).await, (true, vec![17_000, 2000, 120_000], 139_000));
-        assert_eq!(run(vec![refused(429, Some(121))], Backoff::default(), || 0.0).await, (false, vec![], 0));
+        assert_eq!(run(errors, Retry::default(), || 0.0).await, (true, vec![17_000, 2000, 120_000], 139_000));
+        assert_eq!(run(vec![refused(429, Some(121))], Retry::default(), || 0.0).await, (false, vec![], 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn pauses_are_spread_but_never_below_what_was_asked_for() {
         let errors = vec![cut(), refused(429, Some(2)), cut()];
-        assert_eq!(run(errors, Backoff::default(), || 1.0).await, (true, vec![750, 2000, 3000], 5750));
+        assert_eq!(run(errors, Retry::default(), || 1.0).await, (true, vec![750, 2000, 3000], 5750));
     }
 
     #[test]
     fn no_setting_makes_a_pause_that_is_none() {
         for multiplier in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
-            let backoff = Backoff { multiplier, ..Backoff::default() };
+            let retry = Retry { multiplier, ..Retry::default() };
             for failures in [1, 2, 3, u32::MAX] {
-                assert!(backoff.planned(failures) <= backoff.longest);
+                assert!(planned(&retry, failures) <= retry.max_backoff);
             }
         }
-        let even = Backoff { multiplier: 1.0, ..Backoff::default() };
-        assert_eq!(even.planned(u32::MAX), Duration::from_secs(1));
+        let even = Retry { multiplier: 1.0, ..Retry::default() };
+        assert_eq!(planned(&even, u32::MAX), Duration::from_secs(1));
     }
 }

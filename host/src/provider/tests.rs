@@ -10,11 +10,13 @@ mod toolless;
 use std::sync::Arc;
 
 use serde_json::json;
+use url::Url;
 
 use super::connect::{Variables, connect_with};
-use super::retry::Backoff;
-use super::settings::{Kind, Settings};
+
+use super::settings::Settings;
 use super::*;
+use crate::artifact::model::{Provider as Kind, Retry, ToolForm};
 
 const KEY: &str = "sk-test-Zq3v8LmT0xYw5RkB";
 
@@ -26,8 +28,9 @@ fn keys() -> Variables {
 /// Settings for a service of a test: no second attempt, and no patience.
 fn settings(kind: Kind, url: &str) -> Settings {
     Settings {
-        base_url: Some(url.to_owned()),
-        retry: Backoff { max_retries: 0, ..Backoff::default() },
+        base_url: Some(Url::parse(url).unwrap()),
+        key_variable: None,
+        retry: Retry { max_retries: 0, ..Retry::default() },
         idle: Some(Duration::from_secs(20)),
         ..Settings::new(kind, "m-1")
     }
@@ -39,7 +42,7 @@ fn provider(settings: &Settings) -> Box<dyn Provider> {
 
 /// A provider that is asked with the tools that a request has, and nothing else first.
 fn structured(kind: Kind, url: &str) -> Box<dyn Provider> {
-    provider(&Settings { tools: settings::ToolMode::Structured, ..settings(kind, url) })
+    provider(&Settings { tools: ToolForm::Structured, ..settings(kind, url) })
 }
 
 fn request(messages: Vec<Message>) -> Request {

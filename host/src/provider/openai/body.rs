@@ -8,7 +8,7 @@ use crate::provider::{Message, Request, ToolSchema};
 pub(super) fn of(request: &Request, tokens: &str, stream: bool, usage: bool) -> Json {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
-    body.insert("messages".to_owned(), request.messages.iter().map(message).collect());
+    body.insert("messages".to_owned(), messages(&request.messages, message));
     if !request.tools.is_empty() {
         body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
     }
@@ -23,6 +23,27 @@ pub(super) fn of(request: &Request, tokens: &str, stream: bool, usage: bool) -> 
         body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
     }
     Json::Object(body)
+}
+
+/// Messages in a format's form, those of the operator that stand side by side as one: many chat templates have room for
+/// no more than one, at the start.
+pub(in crate::provider) fn messages(messages: &[Message], form: impl Fn(&Message) -> Json) -> Json {
+    let both_system = |one: &Message, other: &Message| matches!((one, other), (Message::System(_), Message::System(_)));
+    let runs = messages.chunk_by(both_system).map(|run| match run {
+        [] => Json::Null,
+        [one] => form(one),
+        several => {
+            let texts: Vec<&str> = several
+                .iter()
+                .filter_map(|message| match message {
+                    Message::System(text) => Some(text.as_str()),
+                    _ => None,
+                })
+                .collect();
+            form(&Message::System(texts.join("\n\n")))
+        }
+    });
+    runs.collect()
 }
 
 fn message(message: &Message) -> Json {

@@ -38,9 +38,10 @@ pub(super) fn plain(request: &Request) -> Request {
                 Message::Assistant { text, calls: Vec::new() }
             }
         };
-        // Many templates of such models refuse two messages of the user in a row.
+        // Many templates of such models refuse two messages of one side in a row.
         match (messages.last_mut(), plain) {
             (Some(Message::User(before)), Message::User(text)) => *before = joined(before, &text),
+            (Some(Message::System(before)), Message::System(text)) => *before = joined(before, &text),
             (_, plain) => messages.push(plain),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::server::{Server, events, json as answer};
 use super::*;
+use crate::artifact::policy::ProjectPolicy;
 
 const SAID: &str =
     "data: {\"choices\":[{\"delta\":{\"content\":\"ok\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -37,13 +38,12 @@ async fn requests_go_where_the_settings_say_with_the_key_where_the_service_wants
         (Kind::OpenAi, "/v1/chat/completions", named, "/v1/chat/completions", bearer.clone()),
         (Kind::OpenAi, "", named, "/chat/completions", bearer.clone()),
         (Kind::OpenAi, "/v1?a=b#c", named, "/v1/chat/completions?a=b", bearer.clone()),
-        // The key of OpenAI is not for others.
         (Kind::OpenAi, "/v1", None, "/v1/chat/completions", None),
         (Kind::Copilot, "", named, "/chat/completions", bearer.clone()),
         (
             Kind::Azure,
             "/openai/deployments/d?api-version=2024-10-21",
-            None,
+            named,
             "/openai/deployments/d/chat/completions?api-version=2024-10-21",
             own("api-key"),
         ),
@@ -56,8 +56,8 @@ async fn requests_go_where_the_settings_say_with_the_key_where_the_service_wants
     ] {
         let server = service().await;
         says_ok(&Settings {
-            api_key_env: variable.map(str::to_owned),
-            tools: settings::ToolMode::Structured,
+            key_variable: variable.map(str::to_owned),
+            tools: ToolForm::Structured,
             ..settings(kind, &format!("{}{base}", server.url()))
         })
         .await;
@@ -71,22 +71,6 @@ async fn requests_go_where_the_settings_say_with_the_key_where_the_service_wants
     }
 }
 
-#[test]
-fn each_kind_has_its_place_and_its_key() {
-    let known = [Kind::OpenAi, Kind::Copilot, Kind::Azure, Kind::Anthropic, Kind::Ollama]
-        .map(|kind| (kind.as_str(), kind.default_url(), kind.default_key()));
-    assert_eq!(
-        known,
-        [
-            ("openai", Some("https://api.openai.com/v1"), Some("OPENAI_API_KEY")),
-            ("copilot", Some("https://api.githubcopilot.com"), Some("GITHUB_TOKEN")),
-            ("azure", None, Some("AZURE_OPENAI_API_KEY")),
-            ("anthropic", Some("https://api.anthropic.com"), Some("ANTHROPIC_API_KEY")),
-            ("ollama", Some("http://127.0.0.1:11434"), None),
-        ]
-    );
-}
-
 #[tokio::test]
 async fn a_key_that_is_missing_is_named_when_it_is_needed() {
     let why = |settings: Settings, value: Option<&'static str>| async move {
@@ -95,13 +79,13 @@ async fn a_key_that_is_missing_is_named_when_it_is_needed() {
         let (reply, _) = ask(&*provider, &request(user("hi"))).await;
         reply.unwrap_err().to_string()
     };
-    let structured = |settings| Settings { tools: settings::ToolMode::Structured, ..settings };
+    let structured = |settings| Settings { tools: ToolForm::Structured, ..settings };
     assert_eq!(
         why(structured(Settings::new(Kind::OpenAi, "m-1")), None).await,
         "the variable `OPENAI_API_KEY` is not set: it holds the key for https://api.openai.com; `api_key_env` names another"
     );
     let server = service().await;
-    let named = Settings { api_key_env: Some("MINE".to_owned()), ..settings(Kind::OpenAi, &server.url()) };
+    let named = Settings { key_variable: Some("MINE".to_owned()), ..settings(Kind::OpenAi, &server.url()) };
     for (value, why_not) in [(" \n", "is empty"), ("a b", "holds characters that no key has")] {
         let said = why(structured(named.clone()), Some(value)).await;
         assert_eq!(said, format!("the variable `MINE`, with the key for {}, {why_not}", server.url()));
@@ -112,20 +96,50 @@ async fn a_key_that_is_missing_is_named_when_it_is_needed() {
 #[test]
 fn settings_that_cannot_be_meant_are_refused() {
     let why = |kind, url: Option<&str>| {
-        let settings = Settings { base_url: url.map(str::to_owned), ..Settings::new(kind, "m") };
+        let settings = Settings { base_url: url.map(|url| Url::parse(url).unwrap()), ..Settings::new(kind, "m") };
         connect_with(&settings, keys()).unwrap_err().to_string()
     };
     assert_eq!(why(Kind::Azure, None), "the provider `azure` needs a `base_url`");
-    assert_eq!(
-        why(Kind::OpenAi, Some("localhost")),
-        "`base_url` of the provider `openai` is no URL: relative URL without a base"
-    );
-    let scheme = "`base_url` of the provider `ollama` begins with `http://` or `https://` and a host";
-    assert_eq!(why(Kind::Ollama, Some("localhost:11434")), scheme);
-    assert_eq!(why(Kind::Ollama, Some("file:///etc")), scheme);
-    let password = why(Kind::OpenAi, Some("https://me:hunter2@example.com"));
-    assert!(password.contains("may not hold a name or a password") && !password.contains("hunter2"), "{password}");
+    let url = "the `base_url` of the provider `ollama` is no `http` or `https` URL without user and password";
+    for wrong in ["localhost:11434", "file:///etc", "https://me:hunter2@example.com", "https://me@example.com"] {
+        assert_eq!(why(Kind::Ollama, Some(wrong)), url);
+    }
     assert_eq!(why(Kind::Script, Some("http://x")), "a scripted provider has no service to connect to");
+}
+
+/// All keys of `model` in `harness.md` reach the connection, and the key of a service goes to that service alone.
+#[test]
+fn settings_come_from_harness_md() {
+    let read = |keys: &str| {
+        let (policy, wrong) = ProjectPolicy::parse("harness.md", &format!("---\nmodel: {{ {keys} }}\n---\n"));
+        let models = policy.unwrap_or_else(|| panic!("{wrong:?}")).models;
+        Settings::from(models.main.as_ref().unwrap())
+    };
+    assert_eq!(read("name: m"), Settings::new(Kind::OpenAi, "m"));
+    assert_eq!(read("name: m").key_variable.as_deref(), Some("OPENAI_API_KEY"));
+    assert_eq!(read("name: m, provider: anthropic").key_variable.as_deref(), Some("ANTHROPIC_API_KEY"));
+    let url = || Some(Url::parse("http://127.0.0.1:8080/v1").unwrap());
+    let elsewhere = Settings { base_url: url(), key_variable: None, ..Settings::new(Kind::OpenAi, "m") };
+    assert_eq!(read("name: m, base_url: \"http://127.0.0.1:8080/v1\""), elsewhere);
+    let all = "name: m, provider: ollama, base_url: \"http://127.0.0.1:8080/v1\", api_key_env: MINE, max_tokens: 7, \
+               temperature: 0.5, context_tokens: 9, tools: prose, retry: { max_retries: 1, initial_backoff_ms: 2, \
+               max_backoff_ms: 3, multiplier: 4.0 }";
+    let wanted = Settings {
+        base_url: url(),
+        key_variable: Some("MINE".to_owned()),
+        max_tokens: Some(7),
+        temperature: Some(0.5),
+        context_tokens: Some(9),
+        tools: ToolForm::Prose,
+        retry: Retry {
+            max_retries: 1,
+            initial_backoff: Duration::from_millis(2),
+            max_backoff: Duration::from_millis(3),
+            multiplier: 4.0,
+        },
+        ..Settings::new(Kind::Ollama, "m")
+    };
+    assert_eq!(read(all), wanted);
 }
 
 #[tokio::test]

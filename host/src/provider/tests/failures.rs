@@ -19,7 +19,7 @@ async fn error_of(server: &Server, settings: Settings) -> String {
 }
 
 fn plain(server: &Server) -> Settings {
-    Settings { tools: settings::ToolMode::Structured, ..settings(Kind::OpenAi, &server.url()) }
+    Settings { tools: ToolForm::Structured, ..settings(Kind::OpenAi, &server.url()) }
 }
 
 async fn answered(status: &'static str, headers: &'static str, body: &'static str) -> (String, bool) {
@@ -55,7 +55,7 @@ async fn a_redirect_is_not_followed() {
     for status in ["302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let to = to.clone();
         let server = Server::new(move |_, _| vec![head(status, "x/y", &to)]).await;
-        let settings = Settings { api_key_env: Some("A_KEY".to_owned()), ..plain(&server) };
+        let settings = Settings { key_variable: Some("A_KEY".to_owned()), ..plain(&server) };
         let said = error_of(&server, settings).await;
         let code = &status[..3];
         assert_eq!(
@@ -68,7 +68,7 @@ async fn a_redirect_is_not_followed() {
 
 #[tokio::test]
 async fn a_key_that_a_service_says_back_is_hidden_everywhere() {
-    let keyed = |server: &Server| Settings { api_key_env: Some("A_KEY".to_owned()), ..plain(server) };
+    let keyed = |server: &Server| Settings { key_variable: Some("A_KEY".to_owned()), ..plain(server) };
     for body in [
         format!("{{\"error\":{{\"message\":\"wrong key {KEY}\"}}}}"),
         format!("wrong key {KEY}"),
@@ -235,7 +235,7 @@ async fn a_service_that_fails_for_a_moment_is_asked_again() {
         _ => events(&format!("{HALF}{END}")),
     })
     .await;
-    let retry = Backoff { max_retries: 2, initial: Duration::from_millis(1), ..Backoff::default() };
+    let retry = Retry { max_retries: 2, initial_backoff: Duration::from_millis(1), ..Retry::default() };
     let provider = provider(&Settings { retry, ..plain(&server) });
     let mut told = Vec::new();
     let asked = request(user("hi"));
@@ -278,7 +278,7 @@ async fn a_request_that_is_given_up_closes_its_connection_and_leaves_the_provide
     assert_eq!(ask(&*provider, &request(user("hi"))).await.0.unwrap().text, "half");
     // A pause before another attempt is given up as well.
     let down = Server::new(|_, _| answer("503 Down", &json!({}))).await;
-    let slow = Backoff { initial: Duration::from_secs(30), ..Backoff::default() };
+    let slow = Retry { initial_backoff: Duration::from_secs(30), ..Retry::default() };
     let provider = super::provider(&Settings { retry: slow, ..plain(&down) });
     let start = Instant::now();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();

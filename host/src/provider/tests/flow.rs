@@ -93,8 +93,7 @@ async fn converse(kind: Kind, stream: bool) -> Vec<Asked> {
         vec![head("200 OK", kind_of(kind, stream), ""), Do::Split(answer.into_bytes())]
     })
     .await;
-    let provider =
-        provider(&Settings { stream, tools: settings::ToolMode::Structured, ..settings(kind, &server.url()) });
+    let provider = provider(&Settings { stream, tools: ToolForm::Structured, ..settings(kind, &server.url()) });
     let mut messages = vec![Message::System("Be short.".to_owned()), Message::User(ASKED.to_owned())];
 
     let (reply, told) = ask(&*provider, &request(messages.clone())).await;

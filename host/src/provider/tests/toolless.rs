@@ -4,7 +4,6 @@ use serde_json::Value as Json;
 
 use super::server::{Asked, Do, Server, events, json as answer};
 use super::*;
-use crate::provider::settings::ToolMode;
 
 /// A server in the way of Ollama: what it shows of a model, and what the model says in turn.
 async fn ollama(shown: Json, said: &'static [&'static str]) -> Server {
@@ -31,7 +30,7 @@ const CALLS: &str = "I look.\n\n```json\n{\"name\": \"read_file\", \"arguments\"
 const ANSWER: &str = "It uses port 8080.";
 
 /// The flow of a model without tools, whatever says that it has none.
-async fn flow(server: &Server, tools: ToolMode) {
+async fn flow(server: &Server, tools: ToolForm) {
     let provider = provider(&Settings { tools, ..settings(Kind::Ollama, &server.url()) });
     let mut messages = vec![Message::System("Be short.".to_owned()), Message::User("What port?".to_owned())];
     let (reply, told) = ask(&*provider, &request(messages.clone())).await;
@@ -67,14 +66,14 @@ async fn flow(server: &Server, tools: ToolMode) {
 #[tokio::test]
 async fn a_model_that_is_known_to_have_no_tools_gets_them_in_prose() {
     let server = ollama(json!({ "capabilities": ["completion"] }), &[CALLS, ANSWER]).await;
-    flow(&server, ToolMode::Auto).await;
+    flow(&server, ToolForm::Auto).await;
     assert_eq!(server.seen().len() - chats(&server).len(), 1, "asked once");
 }
 
 #[tokio::test]
 async fn a_model_whose_service_refuses_its_tools_gets_them_in_prose() {
     let server = ollama(json!({ "refuses": true }), &[CALLS, ANSWER]).await;
-    flow(&server, ToolMode::Auto).await;
+    flow(&server, ToolForm::Auto).await;
     let with_tools: Vec<bool> = chats(&server).iter().map(|asked| asked.json().get("tools").is_some()).collect();
     assert_eq!(with_tools, [true, false, false], "refused once");
 }
@@ -83,7 +82,7 @@ async fn a_model_whose_service_refuses_its_tools_gets_them_in_prose() {
 async fn settings_say_more_than_the_service() {
     let capable = || ollama(json!({ "capabilities": ["tools"] }), &[CALLS, ANSWER]);
     let server = capable().await;
-    flow(&server, ToolMode::Prose).await;
+    flow(&server, ToolForm::Prose).await;
     assert_eq!(chats(&server).len(), server.seen().len(), "nobody asks");
 
     let server = capable().await;
@@ -101,7 +100,7 @@ async fn settings_say_more_than_the_service() {
 #[tokio::test]
 async fn a_model_with_no_tools_at_all_is_told_of_none() {
     let server = ollama(json!({}), &[CALLS]).await;
-    let none = provider(&Settings { tools: ToolMode::None, ..settings(Kind::Ollama, &server.url()) });
+    let none = provider(&Settings { tools: ToolForm::None, ..settings(Kind::Ollama, &server.url()) });
     let gave = Message::Tool { call_id: "a".to_owned(), name: "read_file".to_owned(), content: "x".to_owned() };
     let calls = vec![call("a", "read_file", "{}")];
     let messages = vec![Message::User("hi".to_owned()), Message::Assistant { text: String::new(), calls }, gave];
@@ -123,8 +122,8 @@ async fn a_call_that_is_streamed_is_not_shown_and_another_attempt_begins_anew() 
     let call = ["So:\n``", "`json\n{\"name\":\"read_file\",", "\"arguments\":{}}\n```", "\nDone."].map(delta).concat();
     let half = ["So:\n```json\n{\"name\":\"read", "_file\""].map(delta).concat();
     let server = Server::new(move |_, at| events(&if at == 0 { half.clone() } else { format!("{call}{end}") })).await;
-    let retry = Backoff { max_retries: 1, initial: Duration::from_millis(1), ..Backoff::default() };
-    let provider = provider(&Settings { tools: ToolMode::Prose, retry, ..settings(Kind::OpenAi, &server.url()) });
+    let retry = Retry { max_retries: 1, initial_backoff: Duration::from_millis(1), ..Retry::default() };
+    let provider = provider(&Settings { tools: ToolForm::Prose, retry, ..settings(Kind::OpenAi, &server.url()) });
     let (reply, told) = ask(&*provider, &request(user("hi"))).await;
     let reply = reply.unwrap();
     assert_eq!((reply.text.as_str(), reply.calls.len(), reply.finish), ("So:\nDone.", 1, Finish::ToolCalls));
@@ -144,7 +143,7 @@ async fn abilities_come_from_the_service_once_and_from_settings_first() {
     assert_eq!(server.seen()[0].json(), json!({ "model": "m-1" }));
     let set = provider(&Settings {
         context_tokens: Some(1000),
-        tools: ToolMode::Prose,
+        tools: ToolForm::Prose,
         ..settings(Kind::Ollama, &server.url())
     });
     assert_eq!(set.abilities("m-1").await, Abilities { tools: Some(true), context_tokens: Some(1000) });
