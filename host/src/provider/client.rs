@@ -3,7 +3,6 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use reqwest::header::CONTENT_TYPE;
 use serde_json::Value as Json;
 use tokio::time::timeout;
 use url::Url;
@@ -94,10 +93,7 @@ impl<F: Format> Client<F> {
             _ => "application/json",
         };
         let mut answer = self.service.post(self.format.url(), key, body.to_string().into_bytes(), accept).await?;
-        let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        // Some services answer in one piece whatever is asked.
-        let in_one_piece = !self.stream || kind.trim_start().to_ascii_lowercase().starts_with("application/json");
-        let mut reading = if in_one_piece { Reading::whole(parts) } else { Reading::streamed(frames, parts) };
+        let mut reading = if self.stream { Reading::streamed(frames, parts) } else { Reading::whole(parts) };
         let mut progress = Progress::Begun;
         let wrong = |wrong| self.service.error(wrong, key);
         while progress != Progress::Done {

@@ -57,6 +57,9 @@ pub(super) trait Parts: Send {
     /// Takes a reply that came in one piece.
     fn take_whole(&mut self, document: &str, heard: &mut Heard<'_>) -> Result<(), Wrong>;
 
+    /// Whether a stream of this format is one of events.
+    fn is_events(&self) -> bool;
+
     /// How far the reply has come.
     fn progress(&self) -> Progress;
 
@@ -68,6 +71,8 @@ pub(super) trait Parts: Send {
 pub(super) struct Reading {
     /// None where the reply comes in one piece.
     frames: Option<Frames>,
+    /// Something came, and what it is was seen.
+    seen: bool,
     whole: Vec<u8>,
     parts: Box<dyn Parts>,
     bytes: u64,
@@ -76,16 +81,17 @@ pub(super) struct Reading {
 impl Reading {
     /// A reply that is streamed.
     pub(super) fn streamed(frames: Frames, parts: Box<dyn Parts>) -> Self {
-        Self { frames: Some(frames), whole: Vec::new(), parts, bytes: 0 }
+        Self { frames: Some(frames), seen: false, whole: Vec::new(), parts, bytes: 0 }
     }
 
     /// A reply in one piece.
     pub(super) fn whole(parts: Box<dyn Parts>) -> Self {
-        Self { frames: None, whole: Vec::new(), parts, bytes: 0 }
+        Self { frames: None, seen: false, whole: Vec::new(), parts, bytes: 0 }
     }
 
     /// Takes the next bytes, and says how far the reply has come.
     pub(super) fn feed(&mut self, bytes: &[u8], heard: &mut Heard<'_>) -> Result<Progress, Wrong> {
+        self.see(bytes)?;
         self.bytes = self.bytes.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         let most = if self.frames.is_some() { MAX_STREAM_BYTES } else { super::draft::MAX_REPLY_BYTES as u64 };
         if self.bytes > most {
@@ -103,6 +109,23 @@ impl Reading {
             None => self.whole.extend_from_slice(bytes),
         }
         Ok(self.parts.progress())
+    }
+
+    /// Services answer in one piece where a stream was asked for, and the other way round, whatever their answer says of
+    /// its type. What they begin with tells: no event begins as a value of JSON does.
+    fn see(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+        let Some(first) = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(()) };
+        if std::mem::replace(&mut self.seen, true) {
+            return Ok(());
+        }
+        match (first, &self.frames) {
+            (b'<', _) => return Err(Wrong::Malformed("it is a page and no reply: is `base_url` right?".to_owned())),
+            (b'{' | b'[', Some(Frames::Events(_))) => self.frames = None,
+            (b'{' | b'[', _) => {}
+            (_, None) if self.parts.is_events() => self.frames = Some(Frames::Events(Events::default())),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// The reply, where nothing more comes.

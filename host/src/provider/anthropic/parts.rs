@@ -120,6 +120,10 @@ impl Parts for AnthropicParts {
         Ok(())
     }
 
+    fn is_events(&self) -> bool {
+        true
+    }
+
     fn progress(&self) -> Progress {
         match self.draft.finish {
             _ if self.done => Progress::Done,

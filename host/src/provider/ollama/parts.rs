@@ -58,6 +58,10 @@ impl Parts for OllamaParts {
         Ok(())
     }
 
+    fn is_events(&self) -> bool {
+        false
+    }
+
     fn progress(&self) -> Progress {
         if self.done { Progress::Done } else { Progress::Begun }
     }

@@ -72,6 +72,10 @@ impl Parts for OpenAiParts {
         Ok(())
     }
 
+    fn is_events(&self) -> bool {
+        true
+    }
+
     fn progress(&self) -> Progress {
         match self.draft.finish {
             _ if self.done => Progress::Done,

@@ -2,6 +2,7 @@
 
 use super::server::{Server, events, json as answer};
 use super::*;
+use crate::agent::{Configured, Models as _};
 use crate::artifact::policy::ProjectPolicy;
 
 const SAID: &str =
@@ -191,4 +192,54 @@ async fn a_service_may_teach_what_it_does_not_take() {
     let refused = ask(&*structured(Kind::OpenAi, &other.url()), &request(user("hi"))).await.0.unwrap_err();
     assert!(refused.to_string().ends_with("answers 400: max_tokens is too large"), "{refused}");
     assert_eq!(other.seen().len(), 1);
+}
+
+/// From the file to the wire: everything that it says of a model is sent.
+#[tokio::test]
+async fn a_model_of_harness_md_is_asked_as_the_file_says() {
+    let server = service().await;
+    let model = |name: &str, more: &str| format!("{{ name: {name}, base_url: \"{}\", {more} }}", server.url());
+    let text = format!(
+        "---\nmodel: {}\nmodels: [{}, {}]\n---\n",
+        model("first", "provider: openai, max_tokens: 7, temperature: 0.5, tools: structured"),
+        model("second", "provider: anthropic, max_tokens: 8, temperature: 0.25"),
+        model("third", "provider: ollama, max_tokens: 9, context_tokens: 100, tools: none"),
+    );
+    let (policy, wrong) = ProjectPolicy::parse("harness.md", &text);
+    let models = policy.unwrap_or_else(|| panic!("{wrong:?}")).models;
+    let configured = Configured::new(std::path::Path::new("."), &models);
+    for model in [configured.main(), configured.profile("second").unwrap(), configured.profile("third").unwrap()] {
+        let model = model.unwrap();
+        let asked = Request {
+            model: model.name.clone(),
+            max_tokens: model.max_tokens,
+            temperature: model.temperature,
+            ..request(user("hi"))
+        };
+        assert_eq!(ask(&*model.provider, &asked).await.0.unwrap().text, "ok");
+    }
+    let sent: Vec<_> = server
+        .seen()
+        .into_iter()
+        .filter(|asked| asked.head.starts_with("POST"))
+        .map(|asked| {
+            let body = asked.json();
+            let tools = body.get("tools").is_some();
+            let of = |names: &[&str]| names.iter().map(|name| body[*name].clone()).collect::<Vec<_>>();
+            (asked.path().to_owned(), of(&["model", "max_tokens", "temperature", "options"]), tools)
+        })
+        .collect();
+    let null = serde_json::Value::Null;
+    assert_eq!(
+        sent,
+        [
+            ("/chat/completions".to_owned(), vec![json!("first"), json!(7), json!(0.5), null.clone()], true),
+            ("/v1/messages".to_owned(), vec![json!("second"), json!(8), json!(0.25), null.clone()], true),
+            (
+                "/api/chat".to_owned(),
+                vec![json!("third"), null.clone(), null, json!({ "num_predict": 9, "num_ctx": 100 })],
+                false,
+            ),
+        ]
+    );
 }

@@ -94,7 +94,8 @@ async fn converse(kind: Kind, stream: bool) -> Vec<Asked> {
     })
     .await;
     let provider = provider(&Settings { stream, tools: ToolForm::Structured, ..settings(kind, &server.url()) });
-    let mut messages = vec![Message::System("Be short.".to_owned()), Message::User(ASKED.to_owned())];
+    let system = ["Be short.", "Be kind."].map(|text| Message::System(text.to_owned()));
+    let mut messages = [&system[..], &user(ASKED)].concat();
 
     let (reply, told) = ask(&*provider, &request(messages.clone())).await;
     let reply = reply.unwrap();
@@ -122,7 +123,7 @@ async fn a_call_and_its_result_go_through_chat_completions() {
         let mut wanted = json!({
             "model": "m-1",
             "messages": [
-                { "role": "system", "content": "Be short." },
+                { "role": "system", "content": "Be short.\n\nBe kind." },
                 { "role": "user", "content": ASKED },
                 { "role": "assistant", "content": null, "tool_calls": [
                     { "id": "call_123", "type": "function", "function": { "name": "read_file", "arguments": "{\"path\": \"config.yaml\"}" } },
@@ -156,7 +157,7 @@ async fn a_call_and_its_result_go_through_messages() {
         let mut wanted = json!({
             "model": "m-1",
             "max_tokens": 100,
-            "system": "Be short.",
+            "system": "Be short.\n\nBe kind.",
             "messages": [
                 { "role": "user", "content": [{ "type": "text", "text": ASKED }] },
                 { "role": "assistant", "content": [
@@ -186,7 +187,7 @@ async fn a_call_and_its_result_go_through_ollamas_chat() {
         let mut wanted = json!({
             "model": "m-1",
             "messages": [
-                { "role": "system", "content": "Be short." },
+                { "role": "system", "content": "Be short.\n\nBe kind." },
                 { "role": "user", "content": ASKED },
                 { "role": "assistant", "content": "", "tool_calls": [
                     { "function": { "name": "read_file", "arguments": { "path": "config.yaml" } } },
@@ -275,7 +276,7 @@ fn messages_are_put_into_the_order_that_anthropic_wants() {
 async fn an_answer_in_one_piece_is_taken_where_a_stream_was_asked_for() {
     for kind in [Kind::OpenAi, Kind::Anthropic, Kind::Ollama] {
         let server = Server::new(move |_, _| {
-            vec![head("200 OK", "application/json", ""), Do::Send(answers(kind, false)[1].clone().into_bytes())]
+            vec![head("200 OK", kind_of(kind, false), ""), Do::Send(answers(kind, false)[1].clone().into_bytes())]
         })
         .await;
         let (reply, told) = ask(&*structured(kind, &server.url()), &request(user("hi"))).await;

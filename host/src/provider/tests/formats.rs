@@ -316,11 +316,11 @@ fn what_is_no_reply_says_so() {
     for wire in Wire::ALL {
         assert_eq!(read(wire, ""), cut("it ended without saying why"));
         assert_eq!(whole(wire, &json!([])).map_err(|wrong| matches!(wrong, Wrong::Malformed(_))), Err(true));
-        let stream = if wire == Wire::Ollama { "<html>\n" } else { "data: <html>\n\n" };
+        assert_eq!(read(wire, "\n<html>\n"), malformed("it is a page and no reply: is `base_url` right?"));
+        let stream = if wire == Wire::Ollama { "x\n" } else { "data: x\n\n" };
         let why = "it is not as the format has it: expected value at line 1 column 1";
         assert_eq!(read(wire, stream), malformed(why));
     }
-    assert_eq!(read(Wire::Chat, "<html>\n"), cut("it ended without saying why"));
     assert_eq!(whole(Wire::Chat, &json!({})), malformed("it has no `choices`"));
     assert_eq!(whole(Wire::Messages, &json!({})), malformed("it has no `content`"));
     assert_eq!(whole(Wire::Ollama, &json!({})), cut("it ended without saying why"));
@@ -355,6 +355,20 @@ fn a_reply_without_end_is_given_up() {
     let pieces = std::iter::repeat_n(piece.as_slice(), 17);
     let reply = Wire::Messages.read(&request(user("hi")), false, pieces, &mut |_| {});
     assert_eq!(reply, malformed("it is longer than 16777216 bytes"));
+}
+
+/// Not every service does as it is asked.
+#[test]
+fn a_stream_and_a_reply_in_one_piece_are_told_apart_by_themselves() {
+    for (wire, stream) in STREAMS {
+        let reply = wire.read(&request(user("hi")), false, stream.as_bytes().chunks(7), &mut |_| {});
+        assert_eq!(reply, Ok(expected(wire)));
+    }
+    let body = json!({ "model": "m", "choices": [{ "message": { "content": "x" }, "finish_reason": "stop" }] });
+    assert_eq!(read(Wire::Chat, &format!("\n {body:#}")).unwrap().text, "x");
+    let body = json!({ "content": [{ "type": "text", "text": "x" }], "stop_reason": "end_turn" });
+    assert_eq!(read(Wire::Messages, &body.to_string()).unwrap().text, "x");
+    assert_eq!(read(Wire::Ollama, "{\"message\":{\"content\":\"x\"},\"done\":true}").unwrap().text, "x");
 }
 
 #[test]
