@@ -3,6 +3,7 @@
 //! Each takes any bytes, and fails by a panic where something that always holds does not. Bytes that are no text are
 //! read with replacement characters, so that none are wasted.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use harness::artifact::agent::Agent;
@@ -18,6 +19,8 @@ use harness::policy::command::CommandRule;
 use harness::policy::grant::Grant;
 use harness::policy::network::{HostRule, Target};
 use harness::policy::path::{Access, PathPattern, WorkspacePath};
+use harness::provider::wire::Wire;
+use harness::provider::{Delta, Finish, Message, Request};
 use serde_json::Value as Json;
 use url::Url;
 
@@ -25,7 +28,7 @@ use url::Url;
 pub type Named = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Named; 7] = [
+pub const TARGETS: [Named; 8] = [
     ("artifact", artifact),
     ("policy", policy),
     ("path", path),
@@ -33,6 +36,7 @@ pub const TARGETS: [Named; 7] = [
     ("command", command),
     ("arguments", arguments),
     ("when", when),
+    ("provider_stream", provider_stream),
 ];
 
 /// The text of an artifact, of each kind: it is there or something is wrong with it, and every message points into it.
@@ -166,4 +170,54 @@ pub fn when(bytes: &[u8]) {
     let _ = Event::parse(event);
     let Ok(payload) = serde_json::from_str::<Json>(lines.next().unwrap_or("{}")) else { return };
     assert_eq!(filter.decide(event, &payload), filter.clone().decide(event, &payload));
+}
+
+/// What a model's service sends: a byte for the format, one for where it is cut, and the rest. The reply is the same
+/// however it is cut, was told as it came, and can be sent back.
+pub fn provider_stream(bytes: &[u8]) {
+    let [kind, size, sent @ ..] = bytes else { return };
+    let wire = match kind % 3 {
+        0 => Wire::Chat,
+        1 => Wire::Messages,
+        _ => Wire::Ollama,
+    };
+    let streamed = kind & 0x80 == 0;
+    let mut request = Request {
+        model: "m".to_owned(),
+        messages: Vec::new(),
+        tools: Vec::new(),
+        max_tokens: None,
+        temperature: None,
+        agent: String::new(),
+    };
+    let read = |size: usize| {
+        let mut told = String::new();
+        let reply = wire.read(&request, streamed, sent.chunks(size), &mut |delta| {
+            if let Delta::Text(text) = delta {
+                told.push_str(text);
+            }
+        });
+        (reply, told)
+    };
+    let (whole, told) = read(sent.len().max(1));
+    let (cut, told_cut) = read(usize::from(*size).max(1));
+    assert_eq!(told, told_cut);
+    let (reply, cut) = match (whole, cut) {
+        (Ok(whole), Ok(cut)) => (whole, cut),
+        (whole, cut) => return assert_eq!(whole.err(), cut.err()),
+    };
+    assert_eq!(reply.text, told);
+    assert!(reply.finish != Finish::ToolCalls || !reply.calls.is_empty());
+    assert_eq!(reply.calls.len(), cut.calls.len());
+    let mut ids = HashSet::new();
+    for (call, same) in reply.calls.iter().zip(&cut.calls) {
+        // The ids that the host makes are made by chance.
+        assert_eq!((&call.name, &call.arguments), (&same.name, &same.arguments));
+        assert!(!call.name.is_empty() && !call.arguments.trim().is_empty());
+        assert!(ids.insert(call.id.clone()), "{} is there twice", call.id);
+    }
+    request.messages.push(Message::Assistant { text: reply.text, calls: reply.calls });
+    for wire in Wire::ALL {
+        assert!(wire.body(&request, streamed).is_object());
+    }
 }

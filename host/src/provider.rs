@@ -2,9 +2,31 @@
 //!
 //! A [`Provider`] speaks one wire format. It keeps no conversation: each [`Request`] carries all of it. Dropping the
 //! future of [`Provider::complete`] gives the request up.
+//!
+//! [`connect()`](connect::connect) makes one of settings. Below it each wire format is two pure things, what is sent and
+//! how bytes become a reply, and all share one client. The formats are written here: a library for them would have to
+//! bound what a service may send, tell a cut stream from a whole one and keep a key out of every error.
 
+mod abilities;
+mod anthropic;
+mod client;
+pub mod connect;
+mod draft;
+mod key;
+mod lines;
 pub mod message;
+mod ollama;
+mod openai;
+pub mod prose;
+mod reading;
+pub mod retry;
 pub mod script;
+mod service;
+pub mod settings;
+mod sse;
+#[cfg(test)]
+mod tests;
+pub mod wire;
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -33,6 +55,20 @@ pub trait Provider: Debug + Send + Sync {
 
     /// What a model can do, as far as the service tells.
     fn abilities<'a>(&'a self, model: &'a str) -> Pending<'a, Abilities>;
+}
+
+impl<P: Provider + ?Sized> Provider for &P {
+    fn complete<'a>(
+        &'a self,
+        request: &'a Request,
+        heard: &'a mut (dyn FnMut(Delta<'_>) + Send),
+    ) -> Pending<'a, Result<Reply, ProviderError>> {
+        (**self).complete(request, heard)
+    }
+
+    fn abilities<'a>(&'a self, model: &'a str) -> Pending<'a, Abilities> {
+        (**self).abilities(model)
+    }
 }
 
 /// What is asked of a model.
@@ -163,7 +199,7 @@ pub enum ProviderError {
         reason: String,
     },
     /// The service refuses, with its status and what it says.
-    #[error("{service} answers {status}: {message}")]
+    #[error("{service} answers {status}: {message}{}", come_back(*retry_after))]
     Refused {
         /// The address, without its path.
         service: String,
@@ -201,6 +237,11 @@ pub enum ProviderError {
     /// The request cannot be made: configuration.
     #[error("{0}")]
     Unusable(String),
+}
+
+fn come_back(retry_after: Option<Duration>) -> String {
+    retry_after
+        .map_or_else(String::new, |wait| format!("; it wants to be asked again in {} s", wait.as_secs_f64().ceil()))
 }
 
 impl ProviderError {

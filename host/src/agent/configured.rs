@@ -10,7 +10,9 @@ use crate::artifact::diagnostic::Diagnostics;
 use crate::artifact::model::{self, ModelConfig};
 use crate::artifact::replies;
 use crate::provider::Provider;
+use crate::provider::connect::connect;
 use crate::provider::script::Scripted;
+use crate::provider::settings::Settings;
 
 /// The models of a project, each connected when it is first asked for.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ impl Configured {
         }
         let provider: Arc<dyn Provider> = match &config.script {
             Some(file) => Arc::new(scripted(&self.root, &file.value)?),
-            None => return Err(format!("no client speaks the format of `{}`", config.provider.word())),
+            None => Arc::from(connect(&Settings::from(config)).map_err(|error| error.to_string())?),
         };
         connected.insert(key, provider.clone());
         Ok(provider)

@@ -147,8 +147,6 @@ pub fn without_orphans(messages: Vec<Message>) -> Vec<Message> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
-
     use proptest::prelude::*;
 
     use super::*;

@@ -1,0 +1,74 @@
+//! What is sent.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::provider::{Message, Request, ToolSchema};
+
+/// The body of a request. `tokens` is what the most tokens are called; `usage` asks for what a stream used.
+pub(super) fn of(request: &Request, tokens: &str, stream: bool, usage: bool) -> Json {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), json!(request.model));
+    body.insert("messages".to_owned(), messages(&request.messages, message));
+    if !request.tools.is_empty() {
+        body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
+    }
+    if let Some(most) = request.max_tokens {
+        body.insert(tokens.to_owned(), json!(most));
+    }
+    if let Some(temperature) = request.temperature {
+        body.insert("temperature".to_owned(), json!(temperature));
+    }
+    body.insert("stream".to_owned(), json!(stream));
+    if usage {
+        body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
+    }
+    Json::Object(body)
+}
+
+/// Messages in a format's form, those of the operator that stand side by side as one: many chat templates have room for
+/// no more than one, at the start.
+pub(in crate::provider) fn messages(messages: &[Message], form: impl Fn(&Message) -> Json) -> Json {
+    let both_system = |one: &Message, other: &Message| matches!((one, other), (Message::System(_), Message::System(_)));
+    let runs = messages.chunk_by(both_system).map(|run| match run {
+        [] => Json::Null,
+        [one] => form(one),
+        several => {
+            let texts: Vec<&str> = several
+                .iter()
+                .filter_map(|message| match message {
+                    Message::System(text) => Some(text.as_str()),
+                    _ => None,
+                })
+                .collect();
+            form(&Message::System(texts.join("\n\n")))
+        }
+    });
+    runs.collect()
+}
+
+fn message(message: &Message) -> Json {
+    match message {
+        Message::Assistant { text, calls } if text.is_empty() && !calls.is_empty() => {
+            // Some services take an empty text for something that was said.
+            let nothing = ("content".to_owned(), Json::Null);
+            match message.to_json() {
+                Json::Object(object) => object.into_iter().chain([nothing]).collect(),
+                other => other,
+            }
+        }
+        // The name is in the call already.
+        Message::Tool { call_id, content, .. } => {
+            json!({ "role": "tool", "tool_call_id": call_id, "content": content })
+        }
+        other => other.to_json(),
+    }
+}
+
+/// A tool, in the form that Ollama has taken over.
+pub(in crate::provider) fn tool(tool: &ToolSchema) -> Json {
+    let ToolSchema { name, description, parameters } = tool;
+    json!({
+        "type": "function",
+        "function": { "name": name, "description": description, "parameters": parameters },
+    })
+}
