@@ -7,8 +7,8 @@
 //! 2. [`yaml`] makes a tree of the YAML in which every value knows its line and column;
 //! 3. `decode` turns nodes into typed values and collects a [`diagnostic`] for each that does not fit, so that a
 //!    file's errors come all at once;
-//! 4. [`tool`], [`hook`], [`agent`], [`bundle`], [`policy`] and [`model`] say which keys there are; [`cases`] those of
-//!    `tests:`.
+//! 4. [`tool`], [`hook`], [`agent`], [`bundle`], [`policy`] and [`model`] declare which keys there are, and [`cases`] those
+//!    of `tests:`; `keys` and `shape` make of a declaration both what is read and the [`schema`] that editors get.
 //!
 //! [`arguments`] checks a call against what a tool declares. [`escape`] makes any text fit for a terminal.
 
@@ -16,6 +16,7 @@ pub mod agent;
 pub mod arguments;
 pub mod bundle;
 pub mod cases;
+mod data;
 pub(crate) mod decode;
 pub mod diagnostic;
 pub mod escape;
@@ -23,6 +24,7 @@ pub mod event;
 pub mod frontmatter;
 pub mod hook;
 pub(crate) mod json;
+mod keys;
 pub mod lint;
 pub mod located;
 pub mod model;
@@ -30,6 +32,7 @@ pub mod policy;
 pub mod replies;
 pub mod schema;
 pub mod script;
+mod shape;
 pub mod suggest;
 pub mod tool;
 pub mod when;

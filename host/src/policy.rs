@@ -10,5 +10,6 @@ pub mod layer;
 pub mod limits;
 pub mod network;
 pub mod path;
+pub mod places;
 pub mod refusal;
 pub mod secret;

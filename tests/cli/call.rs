@@ -134,7 +134,7 @@ fn a_denial_is_3() {
     --- stderr
     error: the tool `it` is denied by `i*`
 
-    hint: remove `i*` from `tools_policy.deny` in `.harness/harness.md`
+    hint: remove `i*` from `tools_policy.deny` in `.harness/harness.md:2:24`
     ");
 }
 
@@ -317,27 +317,27 @@ fn explain_tells_grant_limits_and_what_each_host_call_cost() {
     assert_snapshot!(rest.join("\n"), @"
     granted, where all of these agree:
       .harness/harness.md:
-        read: .
-        write: nothing
-        hosts: example.com
-        commands: cat *
-        their variables: LANG
-        variables: HOME
+        read: . (.harness/harness.md:3:24)
+        write: nothing (.harness/harness.md:3:16)
+        hosts: example.com (.harness/harness.md:2:29)
+        commands: cat * (.harness/harness.md:3:48)
+        their variables: LANG (.harness/harness.md:3:64)
+        variables: HOME (.harness/harness.md:3:79)
         services: cache, metrics, clock, random, events, meta, delegate
-      .harness/tools/it.md, its capabilities:
-        read: a.txt
-        write: nothing
+      .harness/tools/it.md:3:1, its capabilities:
+        read: a.txt (.harness/tools/it.md:3:29)
+        write: nothing (.harness/tools/it.md:3:21)
     limits: fuel 10000000000, 9000 ms, memory 64 MiB, output 65536 bytes, files 16777216 bytes
       fs.read a.txt: fuel 100034, _ ms, 5 bytes in, 12 bytes out
       cache.set k: fuel 5016, _ ms, 4 bytes in, 0 bytes out
-      fs.write a.txt: fuel 1000024, _ ms, 6 bytes in, 0 bytes out refused: writing `a.txt` is not granted: nothing in `sandbox.fs.write` in `.harness/harness.md` covers it
-    error: tool `it` was denied: fs.write: writing `a.txt` is not granted: nothing in `sandbox.fs.write` in `.harness/harness.md` covers it
+      fs.write a.txt: fuel 1000024, _ ms, 6 bytes in, 0 bytes out refused: writing `a.txt` is not granted: nothing in `sandbox.fs.write` in `.harness/harness.md:3:16` covers it
+    error: tool `it` was denied: fs.write: writing `a.txt` is not granted: nothing in `sandbox.fs.write` in `.harness/harness.md:3:16` covers it
      --> .harness/tools/it.md:8:7
       |
     8 |       fs.write('a.txt', 'x')
       |       ^
       |
-      = hint: add `a.txt` to `sandbox.fs.write` in `.harness/harness.md`
+      = hint: add `a.txt` to `sandbox.fs.write` in `.harness/harness.md:3:16`
 
     calls, outermost first:
       .harness/tools/it.md:8:7 in run

@@ -18,13 +18,20 @@ struct Case<'a> {
     /// What a denial says.
     reasons: [&'a str; 2],
     hint: &'a str,
+    /// Where in the policy's one line of JSON the list is, or what holds it.
+    columns: [usize; 2],
     /// What is printed where it is granted.
     result: &'a str,
 }
 
 #[track_caller]
 fn check(case: &Case<'_>) {
-    for (without, reason) in case.without.iter().zip(case.reasons) {
+    for ((without, reason), column) in case.without.iter().zip(case.reasons).zip(case.columns) {
+        // The line of the policy that the rule is missing in: the one that the hint asks for is to be put there.
+        let at = format!("harness.md:2:{column}`");
+        let (reason, hint) = (&reason.replace("harness.md`", &at), &case.hint.replace("harness.md`", &at));
+        let there = without.to_string().chars().nth(column - 1);
+        assert!(matches!(there, Some('[' | '{')), "{there:?}");
         let project = Project::with_script(&format!("def run(args):\n    return {}\n", case.expression))
             .file("notes/a.txt", "a note\n")
             .policy(&format!("{without}\n"));
@@ -33,11 +40,11 @@ fn check(case: &Case<'_>) {
         let message = error["message"].as_str().unwrap_or_default();
         assert_eq!((ran.code, error["kind"].as_str()), (3, Some("denied")), "{ran}");
         assert!(message.ends_with(reason), "wanted `{reason}`, got `{message}`");
-        assert_eq!((error["hint"].as_str(), error["line"].as_u64()), (Some(case.hint), Some(4)));
+        assert_eq!((error["hint"].as_str(), error["line"].as_u64()), (Some(hint.as_str()), Some(4)));
         // A person is told the same.
         let told = project.run(&["call", "it"]);
         told.says(3, reason);
-        told.says(3, &format!("= hint: {}", case.hint));
+        told.says(3, &format!("= hint: {hint}"));
         assert_eq!(told.out, "");
 
         let mut with = without.clone();
@@ -75,6 +82,7 @@ fn fs_read() {
         ],
         reasons: [missing; 2],
         hint: "add `notes/a.txt` to `sandbox.fs.read` in `.harness/harness.md`",
+        columns: [26; 2],
         result: "a note",
     });
 }
@@ -88,6 +96,7 @@ fn fs_write() {
         without: [json!({"sandbox": {"fs": {"read": ["."]}}}), json!({"sandbox": {"fs": {"write": ["notes/a.txt"]}}})],
         reasons: [missing; 2],
         hint: "add `notes/b.txt` to `sandbox.fs.write` in `.harness/harness.md`",
+        columns: [18, 27],
         result: "string",
     });
 }
@@ -117,6 +126,7 @@ fn exec_run() {
         ],
         reasons: ["the command `cat notes/a.txt` is not allowed"; 2],
         hint: "add `cat notes/a.txt` to `sandbox.exec.allow` in `.harness/harness.md`",
+        columns: [29; 2],
         result: "a note",
     });
 }
@@ -157,6 +167,7 @@ fn http() {
         ],
         reasons: [&reason; 2],
         hint: &format!("add `{address}` to `network.allowed_domains` in `.harness/harness.md`"),
+        columns: [31; 2],
         result: "pong",
     });
     // One for each policy that allowed it; the four refused calls never got here.
@@ -170,6 +181,7 @@ fn env() {
         without: [json!({"sandbox": {"env": []}}), json!({"sandbox": {"env": ["HARNESS_TEST", "HOME"]}})],
         reasons: ["the variable `HARNESS_TEST_VARIABLE` is not granted"; 2],
         hint: "add `HARNESS_TEST_VARIABLE` to `sandbox.env` in `.harness/harness.md`",
+        columns: [19; 2],
         result: "a value",
     });
 }
@@ -181,6 +193,7 @@ fn service(name: &str, other: &str, expression: &str, result: &str) {
         without: [json!({"sandbox": {"services": []}}), json!({"sandbox": {"services": [other]}})],
         reasons: [&reason; 2],
         hint: &format!("add `{name}` to `sandbox.services` in `.harness/harness.md`"),
+        columns: [24; 2],
         result,
     });
 }

@@ -396,8 +396,8 @@ fn inspect() {
     for part in [
         "tool it\n  from .harness/tools/it.md:1:1, source `tools/it`\n",
         "  timeout_ms: 70\n",
-        "hosts: a.example",
-        "read: docs",
+        "hosts: a.example (.harness/harness.md:2:29)",
+        "read: docs (.harness/tools/it.md:3:29)",
     ] {
         assert!(it.out.contains(part), "{part}: {it}");
     }
@@ -414,8 +414,14 @@ fn inspect() {
     let found = project.run(&["inspect", "it", "h", "--json"]).json();
     assert_eq!(["tools", "hooks", "agents"].map(|kind| each(&found[kind], "name")), [vec!["it"], vec!["h"], vec![]]);
     let layers = each(&found["tools"][0]["grant"], "from");
-    assert_eq!(layers, [".harness/harness.md", ".harness/tools/it.md, its capabilities"]);
-    assert_eq!(found["tools"][0]["grant"][1]["allows"]["read"], json!(["docs"]));
+    assert_eq!(layers, [".harness/harness.md", ".harness/tools/it.md:3:1, its capabilities"]);
+    let own = &found["tools"][0]["grant"][1];
+    assert_eq!(own["allows"]["read"], json!(["docs"]));
+    assert_eq!((&own["file"], &own["line"], &own["column"]), (&json!(".harness/tools/it.md"), &json!(3), &json!(1)));
+    let read = json!({"line": 3, "column": 29, "rules": [{"line": 3, "column": 30}]});
+    assert_eq!(own["places"], json!({"fs": {"line": 3, "column": 21}, "fs.read": read}));
+    let whole = &found["tools"][0]["grant"][0];
+    assert_eq!((&whole["line"], &whole["places"]["network"]["column"]), (&json!(null), &json!(29)));
     for arguments in [&["inspect", "nobody"][..], &["inspect", "it", "nobody", "--json"]] {
         let ran = project.run(arguments);
         ran.says(2, "error: there is no tool, hook or agent `nobody`");

@@ -87,10 +87,10 @@ fn what_may_not_be_written_stays_as_it_is() {
     assert_eq!(
         project.call("write_file", json!({"path": "docs/a.txt", "content": "new\n"})).denied(),
         (
-            "fs.write: writing `docs/a.txt` is not granted: nothing in `sandbox.fs.write` in `.harness/harness.md` \
+            "fs.write: writing `docs/a.txt` is not granted: nothing in `sandbox.fs.write` in `.harness/harness.md:2:38` \
              covers it"
                 .to_owned(),
-            "add `docs/a.txt` to `sandbox.fs.write` in `.harness/harness.md`".to_owned()
+            "add `docs/a.txt` to `sandbox.fs.write` in `.harness/harness.md:2:38`".to_owned()
         )
     );
     project.call("edit_file", json!({"path": "src/a.txt", "old": "old", "new": "new"})).result();

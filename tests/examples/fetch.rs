@@ -140,12 +140,12 @@ fn long_and_odd_answers() {
 fn other_hosts_are_not_asked() {
     let server = Server::start();
     let url = server.url("/page");
-    for policy in ["{}", "network: { allowed_domains: [\"*\", \"127.0.0.1\"] }"] {
+    for (policy, place) in [("{}", ""), ("network: { allowed_domains: [\"*\", \"127.0.0.1\"] }", ":2:29")] {
         let (message, hint) = Project::with_policy(policy).call("fetch_url", json!({"url": &url})).denied();
         assert!(message.starts_with("http.get: "), "{message}");
         assert_eq!(
             hint,
-            format!("add `{}` to `network.allowed_domains` in `.harness/harness.md`", server.address),
+            format!("add `{}` to `network.allowed_domains` in `.harness/harness.md{place}`", server.address),
             "{policy}"
         );
     }
@@ -153,7 +153,7 @@ fn other_hosts_are_not_asked() {
     let project = granted(&server);
     // A redirect is decided on like the first address.
     let (_, hint) = project.call("fetch_url", json!({"url": server.url("/away")})).denied();
-    assert_eq!(hint, "add `127.0.0.2:1` to `network.allowed_domains` in `.harness/harness.md`");
+    assert_eq!(hint, "add `127.0.0.2:1` to `network.allowed_domains` in `.harness/harness.md:2:29`");
     assert_eq!(project.call("fetch_url", json!({"url": url})).result()["status"], 200);
     assert_eq!(server.requests(), 2);
 }

@@ -104,7 +104,7 @@ fn what_may_not_be_read_is_not_read() {
         (
             "src/private/a.txt",
             "reading `src/private/a.txt` is not allowed: `src/private` is in `sandbox.fs.protect` in \
-             `.harness/harness.md`",
+             `.harness/harness.md:2:41`",
         ),
         ("../a.txt", "`../a.txt` is outside the workspace"),
     ] {
@@ -138,7 +138,7 @@ fn what_is_not_granted_is_not_read() {
         ("search_files", json!({"path": "docs", "pattern": "needle"}), "docs"),
     ] {
         let (_, hint) = project.call(tool, arguments).denied();
-        assert_eq!(hint, format!("add `{path}` to `sandbox.fs.read` in `.harness/harness.md`"), "{tool}");
+        assert_eq!(hint, format!("add `{path}` to `sandbox.fs.read` in `.harness/harness.md:2:24`"), "{tool}");
     }
     assert_eq!(
         project.call("search_files", json!({"path": "src", "pattern": "needle"})).result(),

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use super::decode::{Decoder, Field, Fields, Unknown};
+use serde_json::json;
+
+use super::decode::{Decoder, Field};
 use super::diagnostic::{Diagnostics, Position};
 use super::hook::Hook;
+use super::keys::{self, Unknown, keys};
 use super::located::Located;
-use super::model;
+use super::model::{self, ModelName};
 use super::policy::sources;
+use super::shape::{self, Name, Schema, Shape};
 use super::tool::{Tool, check_name};
 use super::yaml::Value;
 
@@ -52,6 +56,41 @@ impl<T> Use<T> {
     }
 }
 
+keys! {
+    /// What an agent has wherever it is written.
+    pub(super) AgentKeys: Unknown::Warn;
+    /// One sentence for the planner that chooses among agents.
+    optional description: String;
+    /// The name of the model it runs on; without one, its caller's.
+    optional model: ModelName;
+    /// Its tools: names of those that are defined elsewhere, and its own, written out.
+    optional tools: Vec<Use<Tool>>;
+    /// Its hooks: names of those that are defined elsewhere, and its own, written out.
+    optional hooks: Vec<Use<Hook>>;
+}
+
+keys! {
+    /// What an agent in a list has in the place of a file's name and prose.
+    EntryKeys: Unknown::Warn;
+    /// The name that it is called by.
+    required name: Name;
+    /// What it is told.
+    optional system_prompt: String;
+}
+
+/// One of a list of agents.
+impl Shape for Agent {
+    fn schema() -> Schema {
+        keys::schema::<(EntryKeys<'_>, AgentKeys<'_>)>()
+    }
+}
+
+impl<T: Shape> Shape for Use<T> {
+    fn schema() -> Schema {
+        shape::schema(json!({"anyOf": [Name::schema(), T::schema()]}))
+    }
+}
+
 impl Agent {
     /// Reads an agent. `file` is for messages, such as `.harness/agents/researcher.md`; `stem` becomes its name. The
     /// agent is there only if nothing is wrong with it; the diagnostics hold everything that is, and warnings.
@@ -70,45 +109,40 @@ impl Agent {
     fn decode(decoder: &mut Decoder, source_name: &str, stem: &str, text: &str) -> Option<Self> {
         check_name(decoder, "agent", stem, &decoder.top());
         let document = decoder.document(text)?;
-        let mut fields = decoder.root(&document.root)?;
-        let mut agent = Self::keys(decoder, &mut fields, stem, decoder.top(), source_name);
+        let keys = decoder.root(&document.root)?;
+        let mut agent = Self::of(decoder, &keys, stem, decoder.top(), source_name);
         agent.system_prompt = document.verbatim.to_owned();
-        decoder.finish(fields, Unknown::Warn);
         Some(agent)
     }
 
     /// Reads one of a list of agents: the same keys, and a `name` and a `system_prompt`.
     pub(crate) fn entry(decoder: &mut Decoder, index: usize, field: &Field<'_>, place: &str) -> Option<Self> {
-        let mut fields = decoder.mapping(field)?;
-        let name = fields.optional("name").and_then(|f| decoder.string(&f).map(|name| (name.to_owned(), f)));
-        let Some((name, named)) = name.filter(|(name, _)| !name.is_empty()) else {
+        let (entry, keys): (EntryKeys<'_>, AgentKeys<'_>) = decoder.keys(field)?;
+        let Some(Located { value: Name(name), position: source }) =
+            entry.name.located(decoder).filter(|name| !name.value.0.is_empty())
+        else {
             let hint = "give it a line such as `name: researcher`".to_owned();
             decoder.error_with(field, format!("agents[{index}].name cannot be empty"), Some(hint));
             return None;
         };
-        let source = decoder.position(named.span());
         check_name(decoder, "agent", &name, &source);
-        let prompt = fields.optional("system_prompt").and_then(|f| decoder.string(&f)).map(str::to_owned);
-        let mut agent = Self::keys(decoder, &mut fields, &name, source, &format!("{place}agents/{name}"));
-        agent.system_prompt = prompt.unwrap_or_default();
-        decoder.finish(fields, Unknown::Warn);
+        let mut agent = Self::of(decoder, &keys, &name, source, &format!("{place}agents/{name}"));
+        agent.system_prompt = entry.system_prompt.read(decoder).unwrap_or_default();
         Some(agent)
     }
 
-    fn keys(decoder: &mut Decoder, fields: &mut Fields<'_>, name: &str, source: Position, source_name: &str) -> Self {
-        let description = fields.optional("description").and_then(|f| {
-            let text = decoder.string(&f)?.to_owned();
-            Some(Located::new(text, decoder.position(f.span())))
-        });
-        let model = fields.optional("model").and_then(|f| model::reference(decoder, &f));
+    /// An agent of the keys that it has wherever it is written.
+    fn of(decoder: &mut Decoder, keys: &AgentKeys<'_>, name: &str, source: Position, source_name: &str) -> Self {
+        let description = keys.description.located(decoder);
+        let model = keys.model.field().and_then(|f| model::reference(decoder, f));
         let place = format!("{source_name}/");
-        let tools = fields.optional("tools").map(|f| {
-            uses(decoder, &f, "agent tool must be a string reference or inline tool config", |decoder, index, item| {
+        let tools = keys.tools.field().map(|f| {
+            uses(decoder, f, "agent tool must be a string reference or inline tool config", |decoder, index, item| {
                 Tool::entry(decoder, index, item, &place)
             })
         });
-        let hooks = fields.optional("hooks").map(|f| {
-            uses(decoder, &f, "agent hook must be a string reference or inline hook config", |decoder, index, item| {
+        let hooks = keys.hooks.field().map(|f| {
+            uses(decoder, f, "agent hook must be a string reference or inline hook config", |decoder, index, item| {
                 Hook::entry(decoder, index, item, &place, Some(name))
             })
         });

@@ -1,9 +1,11 @@
 //! A bundle: tools, hooks and agents in one file, each an entry of a list.
 
 use super::agent::Agent;
-use super::decode::{Decoder, Field, Fields, Unknown};
+use super::decode::{Decoder, Field};
 use super::diagnostic::Diagnostics;
 use super::hook::Hook;
+use super::keys::{self, Slot, Unknown, keys};
+use super::shape::{Anything, Schema, Shape};
 use super::tool::Tool;
 
 /// What lists hold: those of a bundle, and those of `harness.md`.
@@ -26,8 +28,44 @@ pub struct Bundle {
     pub prose: String,
 }
 
-/// Keys that say something of a bundle to people, and nothing to the host.
-const LABELS: [&str; 8] = ["name", "type", "version", "description", "author", "license", "homepage", "tags"];
+keys! {
+    /// The lists of a bundle, and of `harness.md`.
+    pub(super) ListKeys: Unknown::Warn;
+    /// Tools, each as in a file of its own, with its name.
+    optional tools: Vec<Tool>;
+    /// Hooks, each as in a file of its own, with its name.
+    optional hooks: Vec<Hook>;
+    /// Agents, each as in a file of its own, with its name.
+    optional agents: Vec<Agent>;
+}
+
+keys! {
+    /// What is said of a bundle to people, and nothing to the host.
+    #[expect(dead_code, reason = "known, and not looked into")]
+    LabelKeys: Unknown::Warn;
+    /// The bundle's name, for people: the host takes that of the file.
+    given name: Anything;
+    /// What kind of bundle it is, for people: the host goes by the folder.
+    given kind("type"): Anything;
+    /// Its version.
+    given version: Anything;
+    /// What it is for.
+    given description: Anything;
+    /// Who wrote it.
+    given author: Anything;
+    /// Under which licence.
+    given license: Anything;
+    /// Where more is to be read.
+    given homepage: Anything;
+    /// Words to find it by.
+    given tags: Anything;
+}
+
+impl Shape for Bundle {
+    fn schema() -> Schema {
+        keys::schema::<(ListKeys<'_>, LabelKeys<'_>)>()
+    }
+}
 
 impl Bundle {
     /// Reads a bundle. `file` is for messages, such as `.harness/plugins/acme.md`; `place` is what the names of its
@@ -43,35 +81,31 @@ impl Bundle {
 
     fn decode(decoder: &mut Decoder, place: &str, text: &str) -> Option<Self> {
         let document = decoder.document(text)?;
-        let mut fields = decoder.root(&document.root)?;
-        let lists = Lists::take(decoder, &mut fields, &format!("{place}/"));
-        for label in LABELS {
-            let _ = fields.take(label);
-        }
-        decoder.finish(fields, Unknown::Warn);
+        let (lists, _): (ListKeys<'_>, LabelKeys<'_>) = decoder.root(&document.root)?;
+        let lists = Lists::decode(decoder, &lists, &format!("{place}/"));
         Some(Self { lists, prose: document.body.to_owned() })
     }
 }
 
 impl Lists {
-    /// The three lists of a mapping. `place` is what the names of their sources begin with.
-    pub(crate) fn take(decoder: &mut Decoder, fields: &mut Fields<'_>, place: &str) -> Self {
+    /// The three lists. `place` is what the names of their sources begin with.
+    pub(super) fn decode(decoder: &mut Decoder, keys: &ListKeys<'_>, place: &str) -> Self {
         Self {
-            tools: entries(decoder, fields.optional("tools"), |d, index, item| Tool::entry(d, index, item, place)),
-            hooks: entries(decoder, fields.optional("hooks"), |d, index, item| {
+            tools: entries(decoder, &keys.tools, |d, index, item| Tool::entry(d, index, item, place)),
+            hooks: entries(decoder, &keys.hooks, |d, index, item| {
                 Hook::entry(d, index, item, place, place.strip_suffix('/'))
             }),
-            agents: entries(decoder, fields.optional("agents"), |d, index, item| Agent::entry(d, index, item, place)),
+            agents: entries(decoder, &keys.agents, |d, index, item| Agent::entry(d, index, item, place)),
         }
     }
 }
 
 fn entries<T>(
     decoder: &mut Decoder,
-    field: Option<Field<'_>>,
+    slot: &Slot<'_, Vec<T>>,
     entry: impl Fn(&mut Decoder, usize, &Field<'_>) -> Option<T>,
 ) -> Vec<T> {
-    let items = field.and_then(|field| decoder.list(&field)).unwrap_or_default();
+    let items = slot.field().and_then(|field| decoder.list(field)).unwrap_or_default();
     items.iter().enumerate().filter_map(|(index, item)| entry(decoder, index, item)).collect()
 }
 

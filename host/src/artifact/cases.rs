@@ -2,16 +2,14 @@
 //!
 //! A misspelled key in a case would be a check that is never made, so here unknown keys are errors.
 
-use serde_json::{Map, Value as Json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
+mod read;
 
-use super::decode::{Decoder, Field, Fields, Unknown};
+pub(super) use read::{HookCases, ToolCases, decode};
+
+use serde_json::Value as Json;
+
 use super::diagnostic::Position;
 use super::event::Event;
-use super::json;
-use super::suggest::quoted;
-use super::yaml::Value;
 
 /// What a case is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,10 +98,10 @@ pub struct Expectation {
 }
 
 macro_rules! aspects {
-    ($($(#[$doc:meta])* $variant:ident = $word:literal;)*) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $word:literal;)*) => {
         /// What a case can look at.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Aspect { $($(#[$doc])* $variant,)* }
+        pub enum Aspect { $($(#[doc = $doc])+ $variant,)* }
 
         impl Aspect {
             /// All, in the order of messages.
@@ -112,6 +110,11 @@ macro_rules! aspects {
             /// The key in a case.
             pub fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
+            }
+
+            /// What it is, for editors.
+            fn about(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+).trim_ascii(),)* }
             }
         }
     };
@@ -155,180 +158,6 @@ impl Aspect {
             Self::Reason | Self::Log | Self::Hooks | Self::Files | Self::Metrics | Self::Cache => true,
         }
     }
-}
-
-/// Reads `tests:`.
-pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, subject: Subject) -> Vec<Case> {
-    let items = decoder.list(field).unwrap_or_default();
-    let mut cases: Vec<Case> = Vec::new();
-    for item in &items {
-        let Some(case) = case(decoder, item, subject) else { continue };
-        if let Some(first) = cases.iter().find(|other| other.name == case.name) {
-            let hint = format!("it is first used on line {}", first.position.line);
-            decoder.error_with(item, format!("two cases are named {}", quoted(&case.name)), Some(hint));
-        }
-        cases.push(case);
-    }
-    cases
-}
-
-fn case(decoder: &mut Decoder, item: &Field<'_>, subject: Subject) -> Option<Case> {
-    let mut fields = decoder.mapping(item)?;
-    let name_field = fields.optional("name");
-    let name = name_field.as_ref().and_then(|f| decoder.string(f)).filter(|name| !name.trim().is_empty());
-    if name.is_none() {
-        let hint = "say in a few words what it shows: `name: blocks rm -rf /`".to_owned();
-        decoder.error_with(item, format!("{} has no name", quoted(&item.path)), Some(hint));
-    }
-    let (event, input) = match subject {
-        Subject::Tool => (None, fields.optional("args").and_then(|f| object(decoder, &f))),
-        Subject::Hook => {
-            let event = fields.optional("event").and_then(|f| {
-                decoder.parse_one(&f, |name| Event::parse(name).ok_or_else(|| format!("{} is no event", quoted(name))))
-            });
-            (event, fields.take("payload").and_then(|f| json::value(decoder, &f)))
-        }
-    };
-    let given = fields.optional("given").and_then(|f| given(decoder, &f)).unwrap_or_default();
-    let mut expect = Vec::new();
-    let mut said = false;
-    for (key, whole) in [("expect", true), ("contains", false)] {
-        if let Some(field) = fields.optional(key) {
-            said |= !matches!(&field.node.value, Value::Map(entries) if entries.is_empty());
-            expect.extend(expectations(decoder, &field, whole, subject));
-        }
-    }
-    decoder.finish(fields, Unknown::Refuse);
-    if !said {
-        let hint = "say what must come out: `expect: { ... }`, or `contains: { ... }` for a part of it".to_owned();
-        decoder.error_with(item, format!("{} expects nothing", quoted(&item.path)), Some(hint));
-    }
-    let position = decoder.position(name_field.as_ref().map_or(item.node.span, Field::span));
-    let input = input.unwrap_or_else(|| if subject == Subject::Tool { Json::Object(Map::new()) } else { Json::Null });
-    Some(Case { name: name.unwrap_or_default().to_owned(), event, input, given, expect, position })
-}
-
-fn expectations(decoder: &mut Decoder, field: &Field<'_>, whole: bool, subject: Subject) -> Vec<Expectation> {
-    let Some(mut fields) = decoder.mapping(field) else { return Vec::new() };
-    let mut found = Vec::new();
-    for aspect in Aspect::ALL.iter().copied().filter(|aspect| aspect.is_of(subject)) {
-        let Some(field) = fields.take(aspect.word()) else { continue };
-        if let Some(value) = json::value(decoder, &field) {
-            let position = decoder.position(field.span());
-            found.push(Expectation { aspect, whole, value, position });
-        }
-    }
-    decoder.finish(fields, Unknown::Refuse);
-    found
-}
-
-fn given(decoder: &mut Decoder, field: &Field<'_>) -> Option<Given> {
-    let mut fields = decoder.mapping(field)?;
-    let texts = |decoder: &mut Decoder, field: Option<Field<'_>>| texts(decoder, field);
-    let files = texts(decoder, fields.optional("files"));
-    let env = texts(decoder, fields.optional("env"));
-    let http = list(decoder, fields.optional("http"), http);
-    let commands = list(decoder, fields.optional("commands"), command);
-    let now = fields.optional("now").and_then(|f| moment(decoder, &f)).unwrap_or_default();
-    let random = fields.optional("random").and_then(|f| decoder.integer_in(&f, 0..=u64::MAX)).unwrap_or_default();
-    let cache = pairs(decoder, fields.optional("cache"), json::value);
-    let metrics = pairs(decoder, fields.optional("metrics"), |decoder, field| match json::value(decoder, field)? {
-        Json::Number(number) => number.as_f64(),
-        _ => {
-            decoder.error(field, format!("{} must be a number", quoted(&field.path)));
-            None
-        }
-    });
-    let hooks = fields.optional("hooks").and_then(|f| decoder.boolean(&f)).unwrap_or(false);
-    decoder.finish(fields, Unknown::Refuse);
-    Some(Given { files, http, commands, now, random, env, cache, metrics, hooks })
-}
-
-fn list<T>(
-    decoder: &mut Decoder,
-    field: Option<Field<'_>>,
-    one: impl Fn(&mut Decoder, &Field<'_>) -> Option<T>,
-) -> Vec<T> {
-    let items = field.and_then(|field| decoder.list(&field)).unwrap_or_default();
-    items.iter().filter_map(|item| one(decoder, item)).collect()
-}
-
-fn pairs<T>(
-    decoder: &mut Decoder,
-    field: Option<Field<'_>>,
-    one: impl Fn(&mut Decoder, &Field<'_>) -> Option<T>,
-) -> Vec<(String, T)> {
-    let entries = field.and_then(|field| decoder.mapping(&field)).map(|fields| fields.all()).unwrap_or_default();
-    entries.into_iter().filter_map(|(key, field)| Some((key.text.clone(), one(decoder, &field)?))).collect()
-}
-
-fn texts(decoder: &mut Decoder, field: Option<Field<'_>>) -> Vec<(String, String)> {
-    pairs(decoder, field, |decoder, field| decoder.string(field).map(str::to_owned))
-}
-
-fn text(decoder: &mut Decoder, fields: &mut Fields<'_>, key: &'static str) -> String {
-    fields.optional(key).and_then(|f| decoder.string(&f)).unwrap_or_default().to_owned()
-}
-
-fn required(decoder: &mut Decoder, fields: &mut Fields<'_>, item: &Field<'_>, key: &'static str) -> Option<String> {
-    match fields.optional(key) {
-        Some(field) => decoder.string(&field).map(str::to_owned),
-        None => {
-            decoder.error(item, format!("{} has no `{key}`", quoted(&item.path)));
-            None
-        }
-    }
-}
-
-fn http(decoder: &mut Decoder, item: &Field<'_>) -> Option<HttpAnswer> {
-    let mut fields = decoder.mapping(item)?;
-    let url = required(decoder, &mut fields, item, "url");
-    let method = text(decoder, &mut fields, "method");
-    let status = fields.optional("status").map(|f| decoder.integer_in(&f, 100..=599));
-    let headers = texts(decoder, fields.optional("headers"));
-    let body = text(decoder, &mut fields, "body");
-    decoder.finish(fields, Unknown::Refuse);
-    Some(HttpAnswer {
-        method: if method.is_empty() { "GET".to_owned() } else { method.to_ascii_uppercase() },
-        url: url?,
-        status: status.unwrap_or(Some(200)).and_then(|status| u16::try_from(status).ok())?,
-        headers,
-        body,
-    })
-}
-
-fn command(decoder: &mut Decoder, item: &Field<'_>) -> Option<CommandResult> {
-    let mut fields = decoder.mapping(item)?;
-    let cmd = required(decoder, &mut fields, item, "cmd");
-    let args = fields.optional("args").map(|f| decoder.parsed(&f, |text| Ok(text.to_owned())));
-    let stdout = text(decoder, &mut fields, "stdout");
-    let stderr = text(decoder, &mut fields, "stderr");
-    let exit_code = fields.optional("exit_code").and_then(|f| decoder.integer(&f));
-    let timed_out = fields.optional("timed_out").and_then(|f| decoder.boolean(&f)).unwrap_or(false);
-    decoder.finish(fields, Unknown::Refuse);
-    let args = match args {
-        Some(None) => return None,
-        Some(args) => args,
-        None => None,
-    };
-    let exit_code = exit_code.and_then(|code| i32::try_from(code).ok()).unwrap_or(if timed_out { -1 } else { 0 });
-    Some(CommandResult { cmd: cmd?, args, stdout, stderr, exit_code, timed_out })
-}
-
-fn moment(decoder: &mut Decoder, field: &Field<'_>) -> Option<(i64, u32)> {
-    if let Value::Int(_) = field.node.value {
-        return decoder.integer(field).and_then(|seconds| i64::try_from(seconds).ok()).map(|seconds| (seconds, 0));
-    }
-    decoder.parse_one(field, |text| {
-        let moment = OffsetDateTime::parse(text, &Rfc3339)
-            .map_err(|_| format!("{} is no moment such as `2026-01-02T03:04:05Z`", quoted(text)))?;
-        Ok((moment.unix_timestamp(), moment.nanosecond()))
-    })
-}
-
-fn object(decoder: &mut Decoder, field: &Field<'_>) -> Option<Json> {
-    decoder.mapping(field)?;
-    json::value(decoder, field)
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! Nodes into values, with a message for each that does not fit.
 //!
 //! Every function answers `None` after it has said what is wrong, and the caller goes on with the next key, so that
-//! one pass finds everything. [`Fields`] knows which keys were asked for; what is left over at the end is unknown.
+//! one pass finds everything. Which keys a mapping has is declared with [`keys!`](super::keys).
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::frontmatter;
+use super::keys::Fields;
 use super::script::Script;
-use super::suggest::{closest, quoted};
+use super::suggest::quoted;
 use super::yaml::{self, Key, Node, Place, Span, Style, Value};
 
 /// Collects what is wrong with one file.
@@ -27,30 +28,12 @@ pub(crate) struct Document<'t> {
     pub(crate) verbatim: &'t str,
 }
 
-/// What to do with keys that nobody asked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unknown {
-    /// The format ignores them; a warning says so.
-    Warn,
-    /// In a policy, a rule that is not understood must not be skipped.
-    Refuse,
-    /// As `Warn`, but a key that seems to mean one of these is an error: `sandbx` must not leave the defaults standing.
-    RefuseLike(&'static [&'static str]),
-}
-
 /// A value with its name, such as `parameters.path.required`.
 #[derive(Clone)]
 pub(crate) struct Field<'n> {
     pub(crate) path: String,
     pub(crate) key: Option<&'n Key>,
     pub(crate) node: &'n Node,
-}
-
-/// The entries of a mapping.
-pub(crate) struct Fields<'n> {
-    prefix: String,
-    entries: Vec<(&'n Key, &'n Node)>,
-    asked: Vec<&'static str>,
 }
 
 impl Decoder {
@@ -93,19 +76,6 @@ impl Decoder {
         }
     }
 
-    /// The outermost mapping; nothing at all is an empty one.
-    pub(crate) fn root<'n>(&mut self, root: &'n Node) -> Option<Fields<'n>> {
-        match &root.value {
-            Value::Null => Some(Fields::new("", &[])),
-            Value::Map(entries) => Some(Fields::new("", entries)),
-            other => {
-                let message = format!("the front matter must be a mapping, found {}", other.kind());
-                self.malformed(root.span, &message, None);
-                None
-            }
-        }
-    }
-
     pub(crate) fn position(&self, span: Span) -> Position {
         self.position_at(span.start, span.length())
     }
@@ -139,7 +109,7 @@ impl Decoder {
     }
 
     /// An error about the form of the file: a type, a range.
-    fn malformed(&mut self, span: Span, message: &str, hint: Option<&str>) {
+    pub(super) fn malformed(&mut self, span: Span, message: &str, hint: Option<&str>) {
         let message = format!("{}: yaml: line {}: {message}", self.task, span.start.line);
         let mut diagnostic = Diagnostic::error(message).at(self.position(span));
         diagnostic.hint = hint.map(str::to_owned);
@@ -151,7 +121,7 @@ impl Decoder {
         self.malformed(field.span(), &message, hint);
     }
 
-    pub(crate) fn mapping<'n>(&mut self, field: &Field<'n>) -> Option<Fields<'n>> {
+    pub(super) fn mapping<'n>(&mut self, field: &Field<'n>) -> Option<Fields<'n>> {
         match &field.node.value {
             Value::Map(entries) => Some(Fields::new(&field.path, entries)),
             _ => {
@@ -187,13 +157,6 @@ impl Decoder {
                 None
             }
         }
-    }
-
-    /// A list of strings, each turned into `T`. A list with a bad item is no list.
-    pub(crate) fn parsed<T>(&mut self, field: &Field<'_>, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
-        let items = self.list(field)?;
-        let parsed: Vec<Option<T>> = items.iter().map(|item| self.parse_one(item, &parse)).collect();
-        parsed.into_iter().collect()
     }
 
     /// A string turned into `T`; the error of `parse` follows the name of the value.
@@ -283,30 +246,6 @@ impl Decoder {
         }
         Some(script)
     }
-
-    /// Says something of every key that was not asked for.
-    pub(crate) fn finish(&mut self, fields: Fields<'_>, unknown: Unknown) {
-        let Fields { prefix, entries, asked } = fields;
-        for (key, _) in entries.iter().filter(|(key, _)| !asked.contains(&key.text.as_str())) {
-            let name = if prefix.is_empty() { quoted(&key.text) } else { quoted(&format!("{prefix}.{}", key.text)) };
-            let position = self.position(key.span);
-            let meant = closest(&key.text, asked.iter().copied());
-            let refuse = match unknown {
-                Unknown::Warn => false,
-                Unknown::Refuse => true,
-                Unknown::RefuseLike(words) => meant.is_some_and(|word| words.contains(&word)),
-            };
-            let diagnostic = match refuse {
-                false => Diagnostic::warning(format!("unknown key {name}, it has no effect")),
-                true => Diagnostic::error(format!("unknown key {name}")),
-            };
-            let hint = match meant {
-                Some(word) => format!("did you mean `{word}`?"),
-                None => format!("known here: {}", asked.join(", ")),
-            };
-            self.diagnostics.push(diagnostic.at(position).hint(hint));
-        }
-    }
 }
 
 impl Field<'_> {
@@ -321,33 +260,5 @@ impl Field<'_> {
             Some(key) if !visible => key.span,
             _ => here,
         }
-    }
-}
-
-impl<'n> Fields<'n> {
-    fn new(prefix: &str, entries: &'n [(Key, Node)]) -> Self {
-        Self { prefix: prefix.to_owned(), entries: entries.iter().map(|(k, n)| (k, n)).collect(), asked: Vec::new() }
-    }
-
-    /// The value of a key, nothing where it is missing. A key without a value is there, and [`Value::Null`].
-    pub(crate) fn take(&mut self, name: &'static str) -> Option<Field<'n>> {
-        self.asked.push(name);
-        let (key, node) = *self.entries.iter().find(|(key, _)| key.text == name)?;
-        Some(self.field(key, node))
-    }
-
-    /// Like [`take`](Self::take), but a key without a value counts as missing.
-    pub(crate) fn optional(&mut self, name: &'static str) -> Option<Field<'n>> {
-        self.take(name).filter(|field| field.node.value != Value::Null)
-    }
-
-    /// All entries, for mappings whose keys are names.
-    pub(crate) fn all(&self) -> Vec<(&'n Key, Field<'n>)> {
-        self.entries.iter().map(|(key, node)| (*key, self.field(key, node))).collect()
-    }
-
-    fn field(&self, key: &'n Key, node: &'n Node) -> Field<'n> {
-        let path = if self.prefix.is_empty() { key.text.clone() } else { format!("{}.{}", self.prefix, key.text) };
-        Field { path, key: Some(key), node }
     }
 }

@@ -1,12 +1,16 @@
 //! A hook: a function in Starlark that sees an event and decides on it.
 
-use super::cases::{self, Case, Subject};
-use super::decode::{Decoder, Field, Fields, Unknown};
+use serde_json::{Value as Json, json};
+
+use super::cases::{self, Case, HookCases, Subject};
+use super::decode::{Decoder, Field};
 use super::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::event::Event;
+use super::keys::{self, Unknown, keys};
 use super::located::Located;
 use super::policy::{layer, sources};
 use super::script::Script;
+use super::shape::{self, Read, Schema, Shape, Shown};
 use super::suggest::closest;
 use super::tool::check_name;
 use super::when::Filter;
@@ -37,6 +41,71 @@ pub struct Hook {
     pub source: Position,
     /// The name by which a policy knows where it comes from, such as `hooks/guard` or `plugins/acme/hooks/x`.
     pub source_name: String,
+}
+
+keys! {
+    /// What a hook has wherever it is written.
+    pub(super) HookKeys: Unknown::Warn;
+    /// What the hook is called for.
+    required event: Event;
+    /// An expression over `payload` and `event`: the hook is called where it is true.
+    optional when: Script;
+    /// Lower ones are called first.
+    optional priority: Priority = Priority(0);
+    /// Starlark that defines `handle(event, payload)`.
+    optional script: Script;
+    /// What the hook restricts itself to: one more layer of its grant.
+    given capabilities: Layer;
+    /// Cases that `harness test` runs.
+    optional tests: HookCases;
+}
+
+keys! {
+    /// What a hook in a list has in the place of a file's name.
+    EntryKeys: Unknown::Warn;
+    /// The hook's name; without one it is called by its place.
+    optional handler: String;
+    /// The same as `handler`.
+    optional name: String;
+}
+
+/// One of a list of hooks.
+impl Shape for Hook {
+    fn schema() -> Schema {
+        keys::schema::<(EntryKeys<'_>, HookKeys<'_>)>()
+    }
+}
+
+impl Shape for Event {
+    fn schema() -> Schema {
+        let open = json!({"type": "string", "pattern": "^(custom|meta)\\.[a-z0-9_]+$"});
+        shape::schema(json!({"anyOf": [shape::words(Self::FIXED.iter().map(ToString::to_string)), open]}))
+    }
+}
+
+/// Where a hook stands among others.
+struct Priority(i64);
+
+impl Shape for Priority {
+    fn schema() -> Schema {
+        shape::schema(json!({"type": "integer"}))
+    }
+}
+
+impl Read for Priority {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let priority = i64::try_from(decoder.integer(field)?).ok();
+        if priority.is_none() {
+            decoder.error(field, "`priority` is too far from 0".to_owned());
+        }
+        priority.map(Self)
+    }
+}
+
+impl Shown for Priority {
+    fn shown(&self) -> Json {
+        json!(self.0)
+    }
 }
 
 /// What a hook is called, and where that was said.
@@ -72,10 +141,9 @@ impl Hook {
     fn decode(decoder: &mut Decoder, source_name: &str, stem: &str, index: usize, text: &str) -> Option<Self> {
         check_name(decoder, "hook", stem, &decoder.top());
         let document = decoder.document(text)?;
-        let mut fields = decoder.root(&document.root)?;
+        let keys = decoder.root(&document.root)?;
         let source_name = source_name.to_owned();
-        let hook = Self::keys(decoder, &mut fields, Site { name: stem, index, source: decoder.top(), source_name });
-        decoder.finish(fields, Unknown::Warn);
+        let hook = Self::of(decoder, keys, Site { name: stem, index, source: decoder.top(), source_name });
         Some(Self { prose: document.body.to_owned(), ..hook? })
     }
 
@@ -88,12 +156,10 @@ impl Hook {
         place: &str,
         owner: Option<&str>,
     ) -> Option<Self> {
-        let mut fields = decoder.mapping(field)?;
-        let (handler, name) = (fields.optional("handler"), fields.optional("name"));
-        let given = handler.or(name).and_then(|f| decoder.string(&f).map(|name| (name.to_owned(), f)));
-        let (name, own, source) = match given {
-            Some((name, f)) if !name.is_empty() => {
-                let at = decoder.position(f.span());
+        let (entry, keys): (EntryKeys<'_>, HookKeys<'_>) = decoder.keys(field)?;
+        let given = if entry.handler.field().is_some() { entry.handler } else { entry.name };
+        let (name, own, source) = match given.located(decoder) {
+            Some(Located { value: name, position: at }) if !name.is_empty() => {
                 check_name(decoder, "hook", &name, &at);
                 (name.clone(), name, at)
             }
@@ -105,34 +171,32 @@ impl Hook {
             }
         };
         let source_name = format!("{place}hooks/{own}");
-        let hook = Self::keys(decoder, &mut fields, Site { name: &name, index, source, source_name });
-        decoder.finish(fields, Unknown::Warn);
-        hook
+        Self::of(decoder, keys, Site { name: &name, index, source, source_name })
     }
 
-    /// The keys that a hook has wherever it is written.
-    fn keys(decoder: &mut Decoder, fields: &mut Fields<'_>, site: Site<'_>) -> Option<Self> {
-        let event = match fields.optional("event") {
-            Some(field) => event(decoder, site.name, site.index, &field),
+    /// A hook of the keys that it has wherever it is written.
+    fn of(decoder: &mut Decoder, keys: HookKeys<'_>, site: Site<'_>) -> Option<Self> {
+        let event = match keys.event.field() {
+            Some(field) => event(decoder, site.name, site.index, field),
             None => {
                 let missing = Diagnostic::error(required(site.name)).at(site.source.clone());
                 decoder.diagnostics.push(missing.hint("add a line such as `event: tool.pre`"));
                 None
             }
         };
-        let when = fields.optional("when").and_then(|f| decoder.script(&f));
-        let priority = fields.optional("priority").and_then(|f| priority(decoder, &f));
-        let script = fields.optional("script").and_then(|f| decoder.script(&f));
-        let origin = Origin { file: site.source.file.to_string(), scope: Scope::Artifact };
-        let capabilities = fields.take("capabilities").and_then(|f| layer::decode(decoder, &f, origin));
-        let cases = fields.optional("tests").map(|f| cases::decode(decoder, &f, Subject::Hook)).unwrap_or_default();
+        let when = keys.when.read(decoder);
+        let priority = keys.priority.located(decoder, &site.source);
+        let script = keys.script.read(decoder);
+        let origin = Origin::new(&*site.source.file, Scope::Artifact);
+        let capabilities = keys.capabilities.field().and_then(|f| layer::decode(decoder, f, origin));
+        let cases = keys.tests.field().map(|f| cases::decode(decoder, f, Subject::Hook)).unwrap_or_default();
         Some(Self {
             name: site.name.to_owned(),
             event: event?,
             filter: when.as_ref().and_then(|when| Filter::parse(&when.text)),
             when,
             script,
-            priority: priority.unwrap_or_else(|| Located::new(0, site.source.clone())),
+            priority: Located::new(priority.value.0, priority.position),
             capabilities,
             cases,
             prose: String::new(),
@@ -165,15 +229,6 @@ fn event(decoder: &mut Decoder, hook: &str, index: usize, field: &Field<'_>) -> 
         decoder.error_with(field, format!("hooks[{index}].event {name:?} is invalid"), Some(hint));
     }
     event.map(|event| Located::new(event, decoder.position(field.span())))
-}
-
-fn priority(decoder: &mut Decoder, field: &Field<'_>) -> Option<Located<i64>> {
-    let value = decoder.integer(field)?;
-    let priority = i64::try_from(value).ok();
-    if priority.is_none() {
-        decoder.error(field, "`priority` is too far from 0".to_owned());
-    }
-    Some(Located::new(priority?, decoder.position(field.span())))
 }
 
 #[cfg(test)]

@@ -18,6 +18,11 @@ impl<T> Located<T> {
     pub fn new(value: T, position: Position) -> Self {
         Self { value, position }
     }
+
+    /// What is made of the value, at the same place.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Located<U> {
+        Located { value: make(self.value), position: self.position }
+    }
 }
 
 impl<T> Deref for Located<T> {

@@ -36,14 +36,18 @@ use self::context::ContextPolicy;
 use self::delegation::DelegationPolicy;
 use self::exit::ExitPolicy;
 use self::hooks::HookFailure;
+use self::layer::{Builder, Hosts, RuleKeys};
 use self::meta::MetaPolicy;
+use self::roots::Root;
 use self::sources::SourceRules;
 use self::tools::ToolsPolicy;
-use super::bundle::Lists;
-use super::decode::{Decoder, Fields, Unknown};
+use super::bundle::{ListKeys, Lists};
+use super::decode::Decoder;
 use super::diagnostic::{Diagnostics, Position};
+use super::keys::{self, Slot, Unknown, keys};
 use super::located::Located;
-use super::model::Models;
+use super::model::{ModelKeys, Models};
+use super::shape::{Anything, Named, Schema, Shape};
 use super::suggest::quoted;
 use super::yaml::Node;
 use crate::policy::grant::Grant;
@@ -51,11 +55,79 @@ use crate::policy::layer::{Layer, Origin, Scope, Service};
 use crate::policy::path::{FsRules, PathPattern};
 use crate::policy::secret::Secret;
 
-/// Keys of `harness.md` that are the policy.
-const POLICY_KEYS: [&str; 5] = ["network", "sandbox", "tools_policy", "meta", "delegation"];
+keys! {
+    /// What of `harness.md` is the policy, and the folders that it names. A key that seems to be one of these is an
+    /// error: it must not leave the defaults standing.
+    PolicyKeys: Unknown::RefuseLike(&["network", "sandbox", "tools_policy", "meta", "delegation"]);
+    /// Further folders with artifacts.
+    given artifact_sources: Vec<Root>;
+    /// Which hosts scripts may reach.
+    given network: Network;
+    /// What scripts may do: files, commands, variables, limits.
+    given sandbox: Sandbox;
+    /// Which tools may be called, by name.
+    given tools_policy: ToolsPolicy;
+    /// What a run may add to itself. Without it nothing.
+    given meta: MetaPolicy;
+    /// How agents may call agents.
+    given delegation: DelegationPolicy;
+    /// How much of a conversation a model gets to see.
+    optional context: ContextPolicy;
+    /// When a turn is over.
+    optional exit_policy: ExitPolicy;
+}
 
-/// Keys of `harness.md` that are no policy. They are kept as they are for the rooms that read them.
-pub(super) const OTHER_KEYS: [&str; 3] = ["serve", "trusted_sources", "verify_policy"];
+keys! {
+    /// What of `harness.md` is for other rooms, which read it themselves.
+    OtherKeys: Unknown::Warn;
+    /// Where messages come from that an agent answers.
+    given serve: Anything;
+    /// Addresses that artifacts may be fetched from. Nothing is fetched.
+    given trusted_sources: Anything;
+    /// How results are verified.
+    given verify_policy: Anything;
+}
+
+/// All keys of `harness.md`.
+type HarnessKeys<'n> = (PolicyKeys<'n>, (ModelKeys<'n>, (ListKeys<'n>, OtherKeys<'n>)));
+
+keys! {
+    /// The keys of `network`.
+    NetworkKeys: Unknown::Refuse;
+    /// Hosts that may be reached, such as `api.github.com`, `*.docs.rs`, `127.0.0.1:8080`. Without it: none.
+    given allowed_domains: Hosts;
+}
+
+keys! {
+    /// The keys of `sandbox` beside those of every layer.
+    SandboxKeys: Unknown::Refuse;
+    /// Whether calls and decisions are recorded in `.harness/audit/`.
+    given audit: bool = true;
+    /// Secrets by name: where each is kept, and where it may be sent.
+    given secrets: Named<Secret>;
+    /// What becomes of an event whose hook fails.
+    given hooks: HookFailure;
+    /// Rules for one artifact, a folder of them, or a bundle, by name: `tools/deploy`, `plugins/acme`.
+    given sources: Named<Layer>;
+}
+
+/// `network`, for its schema.
+struct Network;
+
+impl Shape for Network {
+    fn schema() -> Schema {
+        keys::schema::<NetworkKeys<'_>>()
+    }
+}
+
+/// `sandbox`, for its schema.
+struct Sandbox;
+
+impl Shape for Sandbox {
+    fn schema() -> Schema {
+        keys::schema::<(RuleKeys<'_>, SandboxKeys<'_>)>()
+    }
+}
 
 /// What a project allows.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,7 +179,7 @@ pub struct Other {
 impl ProjectPolicy {
     /// What holds where there is no `harness.md`. `file` is the one that hints name: the one to write.
     pub fn absent(file: &str) -> Self {
-        let origin = Origin { file: file.to_owned(), scope: Scope::Default };
+        let origin = Origin::new(file, Scope::Default);
         Self {
             project: with_defaults(layer::silent(origin)),
             sources: Vec::new(),
@@ -139,68 +211,45 @@ impl ProjectPolicy {
 
     fn decode(decoder: &mut Decoder, file: &str, text: &str) -> Option<Self> {
         let document = decoder.document(text)?;
-        let mut fields = decoder.root(&document.root)?;
+        let (keys, (models, (lists, others))): HarnessKeys<'_> = decoder.root(&document.root)?;
         let mut policy = Self { body: document.body.to_owned(), ..Self::absent(file) };
-        policy.roots = fields.take("artifact_sources").map(|f| roots::decode(decoder, &f)).unwrap_or_default();
-        let mut project = layer::silent(Origin { file: file.to_owned(), scope: Scope::Project });
-        if let Some(mut network) = fields.take("network").and_then(|f| decoder.mapping(&f)) {
-            project.network = network.take("allowed_domains").and_then(|f| layer::network(decoder, &f));
-            decoder.finish(network, Unknown::Refuse);
+        let roots = keys.artifact_sources.read(decoder).unwrap_or_default();
+        policy.roots = roots.into_iter().map(|root| root.0).collect();
+        let mut project = Builder::new(Origin::new(file, Scope::Project));
+        if let Some(network) = keys.network.field().and_then(|f| decoder.keys::<NetworkKeys<'_>>(f)) {
+            project.network(decoder, &network.allowed_domains);
         }
-        if let Some(sandbox) = fields.take("sandbox").and_then(|f| decoder.mapping(&f)) {
-            policy.sandbox(decoder, file, &mut project, sandbox);
+        if let Some((rules, others)) = keys.sandbox.field().and_then(|f| decoder.keys(f)) {
+            project.rules(decoder, rules);
+            policy.sandbox(decoder, file, others);
+            project.secrets(policy.secrets.iter().map(|secret| secret.name.clone()).collect());
         }
-        policy.project = with_defaults(project);
-        if let Some(field) = fields.take("tools_policy") {
-            policy.tools = ToolsPolicy::decode(decoder, &field, file).unwrap_or_default();
-        }
-        if let Some(field) = fields.take("meta") {
-            policy.meta = MetaPolicy::decode(decoder, &field).unwrap_or_default();
-        }
-        if let Some(field) = fields.take("delegation") {
-            policy.delegation = DelegationPolicy::decode(decoder, &field).unwrap_or_default();
-        }
-        if let Some(field) = fields.optional("context") {
-            policy.context = ContextPolicy::decode(decoder, &field).unwrap_or_default();
-        }
-        if let Some(field) = fields.optional("exit_policy") {
-            policy.exit = ExitPolicy::decode(decoder, &field).unwrap_or_default();
-        }
-        policy.models = Models::take(decoder, &mut fields);
-        policy.lists = Lists::take(decoder, &mut fields, "");
-        for name in OTHER_KEYS {
-            if let Some(field) = fields.take(name) {
-                let position = decoder.position(field.key.map_or(field.node.span, |key| key.span));
-                policy.rest.push(Other { name, value: field.node.clone(), position });
-            }
-        }
-        decoder.finish(fields, Unknown::RefuseLike(&POLICY_KEYS));
+        policy.project = with_defaults(project.layer(None));
+        policy.tools = keys.tools_policy.read(decoder).unwrap_or_default();
+        policy.meta = keys.meta.read(decoder).unwrap_or_default();
+        policy.delegation = keys.delegation.read(decoder).unwrap_or_default();
+        policy.context = keys.context.read(decoder).unwrap_or_default();
+        policy.exit = keys.exit_policy.read(decoder).unwrap_or_default();
+        policy.models = Models::decode(decoder, &models);
+        policy.lists = Lists::decode(decoder, &lists, "");
+        policy.rest = others.kept(decoder);
         Some(policy)
     }
 
-    fn sandbox(&mut self, decoder: &mut Decoder, file: &str, project: &mut Layer, mut fields: Fields<'_>) {
-        layer::rules(decoder, &mut fields, project);
-        if let Some(field) = fields.take("audit") {
-            self.audit = decoder.boolean(&field).unwrap_or(true);
-        }
-        if let Some(field) = fields.take("secrets") {
-            self.secrets = secrets::decode(decoder, &field, &project.origin).unwrap_or_default();
-        }
-        if let Some(field) = fields.take("hooks") {
-            self.hooks = HookFailure::decode(decoder, &field).unwrap_or_default();
-        }
-        project.secrets = Some(self.secrets.iter().map(|secret| secret.name.clone()).collect());
-        if let Some(field) = fields.take("sources") {
-            self.sources = sources::decode(decoder, &field, file).unwrap_or_default();
-            for source in &self.sources {
-                for name in secrets::unknown(&self.secrets, &source.layer) {
-                    let message = format!("{} names no secret {}", quoted(&field.path), quoted(name));
-                    let hint = "secrets are named in `sandbox.secrets`".to_owned();
-                    decoder.error_with(&field, message, Some(hint));
-                }
+    fn sandbox(&mut self, decoder: &mut Decoder, file: &str, keys: SandboxKeys<'_>) {
+        self.audit = keys.audit.read(decoder);
+        let origin = Origin::new(file, Scope::Project);
+        self.secrets = keys.secrets.field().and_then(|f| secrets::decode(decoder, f, &origin)).unwrap_or_default();
+        self.hooks = keys.hooks.read(decoder).unwrap_or_default();
+        let Some(field) = keys.sources.field() else { return };
+        self.sources = sources::decode(decoder, field, file).unwrap_or_default();
+        for source in &self.sources {
+            for name in secrets::unknown(&self.secrets, &source.layer) {
+                let message = format!("{} names no secret {}", quoted(&field.path), quoted(name));
+                let hint = "secrets are named in `sandbox.secrets`".to_owned();
+                decoder.error_with(field, message, Some(hint));
             }
         }
-        decoder.finish(fields, Unknown::Refuse);
     }
 
     /// What an artifact may do. `source` is its place below `.harness/` without `.md`, such as `tools/deploy` or
@@ -216,6 +265,29 @@ impl ProjectPolicy {
         layers.extend(entries.into_iter().map(|entry| entry.layer.clone()));
         layers.extend(capabilities.cloned());
         Grant::new(layers)
+    }
+}
+
+impl Shape for ProjectPolicy {
+    fn schema() -> Schema {
+        keys::schema::<HarnessKeys<'_>>()
+    }
+}
+
+impl OtherKeys<'_> {
+    /// Those that are there, as they are.
+    fn kept(&self, decoder: &Decoder) -> Vec<Other> {
+        let other = |name, slot: &Slot<'_, Anything>| {
+            let field = slot.field()?;
+            let position = decoder.position(field.key.map_or(field.node.span, |key| key.span));
+            Some(Other { name, value: field.node.clone(), position })
+        };
+        let all = [
+            other("serve", &self.serve),
+            other("trusted_sources", &self.trusted_sources),
+            other("verify_policy", &self.verify_policy),
+        ];
+        all.into_iter().flatten().collect()
     }
 }
 

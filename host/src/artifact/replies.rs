@@ -11,9 +11,11 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::decode::{Decoder, Field, Unknown};
+use super::data::Data;
+use super::decode::{Decoder, Field};
 use super::diagnostic::{Diagnostics, Position};
-use super::json;
+use super::keys::{self, Unknown, keys};
+use super::shape::{Read, Schema, Shape};
 use super::yaml;
 
 /// One reply.
@@ -54,68 +56,105 @@ pub fn parse(file: &str, text: &str) -> (Option<Vec<ScriptedReply>>, Diagnostics
     decoder.yaml_errors(errors);
     let replies = root.and_then(|root| {
         let field = Field { path: "replies".to_owned(), key: None, node: &root };
-        let items = decoder.list(&field)?;
-        items.iter().map(|item| reply(&mut decoder, item)).collect::<Vec<_>>().into_iter().collect()
+        Vec::read(&mut decoder, &field)
     });
     let diagnostics = decoder.into_diagnostics();
     (replies.filter(|_| !diagnostics.has_errors()), diagnostics)
 }
 
-fn reply(decoder: &mut Decoder, item: &Field<'_>) -> Option<ScriptedReply> {
-    let position = decoder.position(item.span());
-    let mut fields = decoder.mapping(item)?;
-    let string = |decoder: &mut Decoder, field: Option<Field<'_>>| decoder.string(&field?).map(str::to_owned);
-    let agent = string(decoder, fields.optional("agent"));
-    let expect = string(decoder, fields.optional("expect"));
-    let error = string(decoder, fields.optional("error"));
-    let (text_field, calls_field) = (fields.optional("text"), fields.optional("tool_calls"));
-    let finish = string(decoder, fields.optional("finish_reason"));
-    let text = string(decoder, text_field.clone());
-    let calls = calls_field.clone().and_then(|field| calls(decoder, &field));
-    decoder.finish(fields, Unknown::Refuse);
-    let does = match (error, text_field.is_some() || calls_field.is_some()) {
-        (Some(message), false) => Does::Fail(message),
-        (None, true) => Does::Answer { text: text.unwrap_or_default(), calls: calls.unwrap_or_default(), finish },
-        (Some(_), true) => {
-            decoder.error(item, "a reply has `error`, or `text` and `tool_calls`, not both".to_owned());
-            return None;
-        }
-        (None, false) => {
-            let hint =
-                Some("write `text: ...`, `tool_calls: [{ name: ..., args: { ... } }]` or `error: ...`".to_owned());
-            decoder.error_with(item, "a reply has neither `text`, `tool_calls` nor `error`".to_owned(), hint);
-            return None;
-        }
-    };
-    Some(ScriptedReply { agent, expect, does, position })
+keys! {
+    /// The keys of one reply.
+    ReplyKeys: Unknown::Refuse;
+    /// The sub-agent that gets it; without one, the root.
+    optional agent: String;
+    /// What the last message must hold.
+    optional expect: String;
+    /// What the service says, where it fails.
+    optional error: String;
+    /// What the model says.
+    optional text: String;
+    /// What it calls, in order.
+    optional tool_calls: Vec<ScriptedCall>;
+    /// The word of chat completions for why it ends; what its parts say where there is none.
+    optional finish_reason: String;
 }
 
-fn calls(decoder: &mut Decoder, field: &Field<'_>) -> Option<Vec<(String, Map<String, Json>)>> {
-    let items = decoder.list(field)?;
-    let calls: Vec<Option<(String, Map<String, Json>)>> = items.iter().map(|item| call(decoder, item)).collect();
-    calls.into_iter().collect()
+keys! {
+    /// The keys of one call.
+    CallKeys: Unknown::Refuse;
+    /// The name of the tool.
+    required name: String;
+    /// The arguments.
+    optional args: Data;
 }
 
-fn call(decoder: &mut Decoder, item: &Field<'_>) -> Option<(String, Map<String, Json>)> {
-    let mut fields = decoder.mapping(item)?;
-    let name = fields.optional("name").and_then(|f| decoder.string(&f).map(str::to_owned));
-    let args = match fields.optional("args") {
-        None => Some(Map::new()),
-        Some(field) => match json::value(decoder, &field) {
-            Some(Json::Object(args)) => Some(args),
-            Some(_) => {
-                decoder.error(&field, format!("`{}` must be a mapping", field.path));
+impl Shape for ScriptedReply {
+    fn schema() -> Schema {
+        keys::schema::<ReplyKeys<'_>>()
+    }
+}
+
+impl Read for ScriptedReply {
+    fn read(decoder: &mut Decoder, item: &Field<'_>) -> Option<Self> {
+        let position = decoder.position(item.span());
+        let keys: ReplyKeys<'_> = decoder.keys(item)?;
+        let (agent, expect) = (keys.agent.read(decoder), keys.expect.read(decoder));
+        let (error, finish) = (keys.error.read(decoder), keys.finish_reason.read(decoder));
+        let (text, calls) = (keys.text.read(decoder), keys.tool_calls.read(decoder));
+        let answers = keys.text.field().is_some() || keys.tool_calls.field().is_some();
+        let does = match (error, answers) {
+            (Some(message), false) => Does::Fail(message),
+            (None, true) => {
+                let calls = calls.unwrap_or_default().into_iter().map(|call| (call.name, call.args)).collect();
+                Does::Answer { text: text.unwrap_or_default(), calls, finish }
+            }
+            (Some(_), true) => {
+                decoder.error(item, "a reply has `error`, or `text` and `tool_calls`, not both".to_owned());
+                return None;
+            }
+            (None, false) => {
+                let hint =
+                    Some("write `text: ...`, `tool_calls: [{ name: ..., args: { ... } }]` or `error: ...`".to_owned());
+                decoder.error_with(item, "a reply has neither `text`, `tool_calls` nor `error`".to_owned(), hint);
+                return None;
+            }
+        };
+        Some(Self { agent, expect, does, position })
+    }
+}
+
+/// A call that a reply makes.
+struct ScriptedCall {
+    name: String,
+    args: Map<String, Json>,
+}
+
+impl Shape for ScriptedCall {
+    fn schema() -> Schema {
+        keys::schema::<CallKeys<'_>>()
+    }
+}
+
+impl Read for ScriptedCall {
+    fn read(decoder: &mut Decoder, item: &Field<'_>) -> Option<Self> {
+        let keys: CallKeys<'_> = decoder.keys(item)?;
+        let args = match keys.args.field() {
+            None => Some(Map::new()),
+            Some(field) => match keys.args.read(decoder).map(|args| args.0) {
+                Some(Json::Object(args)) => Some(args),
+                Some(_) => {
+                    decoder.error(field, format!("`{}` must be a mapping", field.path));
+                    None
+                }
+                None => None,
+            },
+        };
+        match keys.name.read(decoder).filter(|name| !name.is_empty()) {
+            Some(name) => Some(Self { name, args: args? }),
+            None => {
+                decoder.error(item, format!("`{}` has no `name`", item.path));
                 None
             }
-            None => None,
-        },
-    };
-    decoder.finish(fields, Unknown::Refuse);
-    match name.filter(|name| !name.is_empty()) {
-        Some(name) => Some((name, args?)),
-        None => {
-            decoder.error(item, format!("`{}` has no `name`", item.path));
-            None
         }
     }
 }

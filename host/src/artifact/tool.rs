@@ -5,12 +5,14 @@ use std::fmt;
 use serde_json::{Map, Value as Json, json};
 
 use super::arguments::{self, ArgumentError};
-use super::cases::{self, Case, Subject};
-use super::decode::{Decoder, Field, Fields, Unknown};
+use super::cases::{self, Case, Subject, ToolCases};
+use super::decode::{Decoder, Field};
 use super::diagnostic::{Diagnostic, Diagnostics, Position};
+use super::keys::{self, Unknown, keys};
 use super::located::Located;
 use super::policy::{layer, sources};
 use super::script::Script;
+use super::shape::{self, Name, Named, Schema, Shape};
 use super::suggest::{closest, quoted};
 use crate::policy::layer::{Layer, Origin, Scope};
 
@@ -107,6 +109,71 @@ impl fmt::Display for ParameterType {
     }
 }
 
+keys! {
+    /// What a tool has wherever it is written.
+    pub(super) ToolKeys: Unknown::Warn;
+    /// What the tool takes, in the order that the model sees.
+    optional parameters: Named<Parameter>;
+    /// Starlark that defines `run(args)`.
+    optional script: Script;
+    /// Most time of a call, in milliseconds; 0: the policy's limit, which it never exceeds.
+    optional timeout_ms: Timeout;
+    /// Reserved: kept, without effect.
+    optional asynchronous("async"): bool = false;
+    /// What the tool restricts itself to: one more layer of its grant.
+    given capabilities: Layer;
+    /// Cases that `harness test` runs.
+    optional tests: ToolCases;
+}
+
+keys! {
+    /// What a tool in a list has in the place of a file's name and prose.
+    EntryKeys: Unknown::Warn;
+    /// The name that it is called by.
+    required name: Name;
+    /// What the model is told of it.
+    optional description: String;
+}
+
+keys! {
+    /// The keys of one parameter.
+    ParameterKeys: Unknown::Warn;
+    /// What the argument must be in JSON.
+    required kind("type"): ParameterType;
+    /// For the model: units, formats, bounds.
+    optional description: String;
+    /// Whether a call without it is refused.
+    optional required: bool = false;
+}
+
+/// One of a list of tools.
+impl Shape for Tool {
+    fn schema() -> Schema {
+        keys::schema::<(EntryKeys<'_>, ToolKeys<'_>)>()
+    }
+}
+
+impl Shape for Parameter {
+    fn schema() -> Schema {
+        keys::schema::<ParameterKeys<'_>>()
+    }
+}
+
+impl Shape for ParameterType {
+    fn schema() -> Schema {
+        shape::words(Self::ALL.map(Self::word))
+    }
+}
+
+/// Milliseconds that may be more than any limit.
+struct Timeout;
+
+impl Shape for Timeout {
+    fn schema() -> Schema {
+        shape::schema(json!({"type": "integer", "minimum": 0, "default": 0}))
+    }
+}
+
 impl Tool {
     /// Reads a tool. `file` is for messages, such as `.harness/tools/greet.md`; `stem` becomes its name. The tool is
     /// there only if nothing is wrong with it; the diagnostics hold everything that is, and warnings.
@@ -125,20 +192,18 @@ impl Tool {
     fn decode(decoder: &mut Decoder, source_name: &str, stem: &str, text: &str) -> Option<Self> {
         check_name(decoder, "tool", stem, &decoder.top());
         let document = decoder.document(text)?;
-        let mut fields = decoder.root(&document.root)?;
-        let mut tool = Self::keys(decoder, &mut fields, stem, decoder.top(), source_name);
+        let keys = decoder.root(&document.root)?;
+        let mut tool = Self::of(decoder, keys, stem, decoder.top(), source_name);
         tool.description = if document.body.is_empty() { stem } else { document.body }.to_owned();
-        decoder.finish(fields, Unknown::Warn);
         Some(tool)
     }
 
     /// Reads one of a list of tools: the same keys, and a `name` and a `description`. `place` is the list's own, as
     /// [`source_name`](Self::source_name) begins with.
     pub(crate) fn entry(decoder: &mut Decoder, index: usize, field: &Field<'_>, place: &str) -> Option<Self> {
-        let mut fields = decoder.mapping(field)?;
-        let name = fields.optional("name").and_then(|f| decoder.string(&f).map(|name| (name.to_owned(), f)));
-        let (name, at) = match name {
-            Some((name, f)) if !name.is_empty() => (name, decoder.position(f.span())),
+        let (entry, keys): (EntryKeys<'_>, ToolKeys<'_>) = decoder.keys(field)?;
+        let (name, at) = match entry.name.located(decoder) {
+            Some(Located { value: Name(name), position }) if !name.is_empty() => (name, position),
             _ => {
                 let hint = "give it a line such as `name: read_file`".to_owned();
                 decoder.error_with(field, format!("tools[{index}].name cannot be empty"), Some(hint));
@@ -148,32 +213,26 @@ impl Tool {
         if !name.is_empty() {
             check_name(decoder, "tool", &name, &at);
         }
-        let description = fields.optional("description").and_then(|f| decoder.string(&f)).map(str::to_owned);
-        let mut tool = Self::keys(decoder, &mut fields, &name, at, &format!("{place}tools/{name}"));
+        let description = entry.description.read(decoder);
+        let mut tool = Self::of(decoder, keys, &name, at, &format!("{place}tools/{name}"));
         tool.description =
             description.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).unwrap_or(name);
-        decoder.finish(fields, Unknown::Warn);
         Some(tool)
     }
 
-    /// The keys that a tool has wherever it is written.
-    fn keys(decoder: &mut Decoder, fields: &mut Fields<'_>, name: &str, source: Position, source_name: &str) -> Self {
-        let parameters = fields.optional("parameters").and_then(|f| parameters(decoder, name, &f));
-        let script = fields.optional("script").and_then(|f| decoder.script(&f));
-        let timeout_ms = fields.optional("timeout_ms").and_then(|f| timeout_ms(decoder, name, &f));
-        let asynchronous = flag(decoder, fields.optional("async"), &source);
-        let origin = Origin { file: source.file.to_string(), scope: Scope::Artifact };
-        let capabilities = fields.take("capabilities").and_then(|f| layer::decode(decoder, &f, origin));
-        let cases = fields.optional("tests").map(|f| cases::decode(decoder, &f, Subject::Tool)).unwrap_or_default();
+    /// A tool of the keys that it has wherever it is written.
+    fn of(decoder: &mut Decoder, keys: ToolKeys<'_>, name: &str, source: Position, source_name: &str) -> Self {
+        let parameters = keys.parameters.field().and_then(|f| parameters(decoder, name, f));
+        let origin = Origin::new(&*source.file, Scope::Artifact);
         Self {
             name: name.to_owned(),
             description: name.to_owned(),
             parameters: parameters.unwrap_or_default(),
-            script,
-            timeout_ms,
-            asynchronous,
-            capabilities,
-            cases,
+            script: keys.script.read(decoder),
+            timeout_ms: keys.timeout_ms.field().and_then(|f| timeout_ms(decoder, name, f)),
+            asynchronous: keys.asynchronous.located(decoder, &source),
+            capabilities: keys.capabilities.field().and_then(|f| layer::decode(decoder, f, origin)),
+            cases: keys.tests.field().map(|f| cases::decode(decoder, f, Subject::Tool)).unwrap_or_default(),
             source,
             source_name: source_name.to_owned(),
         }
@@ -232,7 +291,7 @@ fn timeout_ms(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<Lo
 }
 
 fn parameters(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<Vec<Parameter>> {
-    let entries = decoder.mapping(field)?.all();
+    let entries = decoder.entries(field)?;
     Some(entries.into_iter().filter_map(|(key, field)| parameter(decoder, tool, &key.text, &field)).collect())
 }
 
@@ -241,15 +300,11 @@ fn parameter(decoder: &mut Decoder, tool: &str, name: &str, field: &Field<'_>) -
         let what = "the name of a parameter must be text without control characters";
         decoder.error(field, format!("tool {tool:?}: {what}, found {}", quoted(name)));
     }
-    let mut fields = decoder.mapping(field)?;
-    let kind = kind(decoder, tool, name, field, &mut fields);
-    let description = fields.optional("description").and_then(|f| {
-        let text = decoder.string(&f)?.to_owned();
-        Some(Located::new(text, decoder.position(f.span())))
-    });
+    let keys: ParameterKeys<'_> = decoder.keys(field)?;
+    let kind = kind(decoder, tool, name, field, keys.kind.field());
+    let description = keys.description.located(decoder);
     let position = decoder.position(field.key.map_or(field.node.span, |key| key.span));
-    let required = flag(decoder, fields.optional("required"), &position);
-    decoder.finish(fields, Unknown::Warn);
+    let required = keys.required.located(decoder, &position);
     Some(Parameter { name: name.to_owned(), kind: kind?, description, required, position })
 }
 
@@ -258,29 +313,23 @@ fn kind(
     tool: &str,
     name: &str,
     parameter: &Field<'_>,
-    fields: &mut Fields<'_>,
+    field: Option<&Field<'_>>,
 ) -> Option<Located<ParameterType>> {
     let words = ParameterType::ALL.map(ParameterType::word).join(", ");
-    let Some(field) = fields.optional("type") else {
+    let Some(field) = field else {
         let message = format!("tool {tool:?} parameter {} has no type", quoted(name));
         decoder.error_with(parameter, message, Some(format!("add `type:` with one of {words}")));
         return None;
     };
-    let word = decoder.string(&field)?;
+    let word = decoder.string(field)?;
     let kind = ParameterType::parse(word);
     if kind.is_none() {
         let message =
             format!("tool {tool:?} parameter {} has the type {}, must be one of {words}", quoted(name), quoted(word));
         let hint = ParameterType::suggest(word).map(|word| format!("did you mean `{word}`?"));
-        decoder.error_with(&field, message, hint);
+        decoder.error_with(field, message, hint);
     }
     Some(Located::new(kind?, decoder.position(field.span())))
-}
-
-/// True or false; where nothing is said, false, at the place of what says nothing.
-fn flag(decoder: &mut Decoder, field: Option<Field<'_>>, otherwise: &Position) -> Located<bool> {
-    let said = field.and_then(|f| Some(Located::new(decoder.boolean(&f)?, decoder.position(f.span()))));
-    said.unwrap_or_else(|| Located::new(false, otherwise.clone()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::Instant;
 
 use super::{agents, events, meta};
 
@@ -15,8 +15,16 @@ use super::{agents, events, meta};
 pub struct Allowance {
     /// Units of fuel.
     pub fuel: u64,
-    /// Until the caller's deadline.
-    pub time: Duration,
+    /// The caller's deadline, which stays where it is however long what is started in turn takes to begin.
+    pub deadline: Instant,
+}
+
+impl Allowance {
+    /// What is left after some fuel was used.
+    #[must_use]
+    pub fn after(self, fuel: u64) -> Self {
+        Self { fuel: self.fuel.saturating_sub(fuel), ..self }
+    }
 }
 
 /// An answer, and the fuel that getting it took.

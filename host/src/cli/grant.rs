@@ -4,7 +4,8 @@ use harness::artifact::escape;
 use harness::policy::grant::Grant;
 use harness::policy::layer::{Layer, Scope};
 use harness::policy::limits::Limits;
-use serde_json::{Value as Json, json};
+use harness::policy::places::Place;
+use serde_json::{Map, Value as Json, json};
 
 /// The layers of a grant, a few lines each.
 pub(crate) fn lines(grant: &Grant) -> Vec<String> {
@@ -23,62 +24,97 @@ pub(crate) fn limits(limits: &Limits) -> String {
     )
 }
 
-/// What one layer allows, a line each.
+/// What one layer allows, a line each, with the place where that is written.
 fn layer(layer: &Layer) -> Vec<String> {
     let mut lines = vec![format!("{}:", escape::line(&place(layer)))];
-    for (what, values) in rules(layer) {
+    let origin = &layer.origin;
+    for Rules { what, key, values } in rules(layer) {
         let values =
             if values.is_empty() { "nothing".to_owned() } else { escape::line(&values.join(", ")).into_owned() };
-        lines.push(format!("  {what}: {values}"));
+        let place = origin.places.key(key).map(|place| origin.at(Some(place)));
+        let place = place.map(|place| format!(" ({})", escape::line(&place))).unwrap_or_default();
+        lines.push(format!("  {what}: {values}{place}"));
     }
     lines
 }
 
 fn place(layer: &Layer) -> String {
-    match &layer.origin.scope {
-        Scope::Project => layer.origin.file.clone(),
-        Scope::Source(name) => format!("{}, source `{name}`", layer.origin.file),
-        Scope::Artifact => format!("{}, its capabilities", layer.origin.file),
+    let origin = &layer.origin;
+    let file = origin.at(origin.places.own());
+    match &origin.scope {
+        Scope::Project => file,
+        Scope::Source(name) => format!("{file}, source `{name}`"),
+        Scope::Artifact => format!("{file}, its capabilities"),
         Scope::Default => "the defaults".to_owned(),
     }
 }
 
-fn rules(layer: &Layer) -> Vec<(&'static str, Vec<String>)> {
+/// What a layer says of one thing.
+struct Rules {
+    what: &'static str,
+    key: &'static str,
+    values: Vec<String>,
+}
+
+fn rules(layer: &Layer) -> Vec<Rules> {
+    fn texts<T: ToString>(values: &[T]) -> Vec<String> {
+        values.iter().map(ToString::to_string).collect()
+    }
     let mut rules = Vec::new();
+    let mut say = |what, key, values| rules.push(Rules { what, key, values });
     if let Some(fs) = &layer.fs {
-        rules.push(("read", fs.read.iter().map(ToString::to_string).collect()));
-        rules.push(("write", fs.write.iter().map(ToString::to_string).collect()));
+        say("read", "fs.read", texts(&fs.read));
+        say("write", "fs.write", texts(&fs.write));
         if !fs.protect.is_empty() {
-            rules.push(("protect", fs.protect.iter().map(ToString::to_string).collect()));
+            say("protect", "fs.protect", texts(&fs.protect));
         }
     }
     if let Some(network) = &layer.network {
-        rules.push(("hosts", network.allow.iter().map(ToString::to_string).collect()));
+        say("hosts", "network", texts(&network.allow));
     }
     if let Some(exec) = &layer.exec {
-        rules.push(("commands", exec.allow.iter().map(ToString::to_string).collect()));
-        rules.push(("their variables", exec.env.clone()));
+        say("commands", "exec.allow", texts(&exec.allow));
+        say("their variables", "exec.env", exec.env.clone());
     }
     if let Some(env) = &layer.env {
-        rules.push(("variables", env.clone()));
+        say("variables", "env", env.clone());
     }
     if let Some(services) = &layer.services {
-        rules.push(("services", services.iter().map(|service| service.name().to_owned()).collect()));
+        say("services", "services", services.iter().map(|service| service.name().to_owned()).collect());
     }
     // A project without secrets is the usual one.
     let silent = matches!(layer.origin.scope, Scope::Project | Scope::Default);
     if let Some(secrets) = layer.secrets.as_ref().filter(|secrets| !(silent && secrets.is_empty())) {
-        rules.push(("secrets", secrets.clone()));
+        say("secrets", "secrets", secrets.clone());
     }
     rules
 }
 
-/// The same as JSON: a list of layers, each with its place and what it allows.
+/// The same as JSON: a list of layers, each with its place, what it allows, and where each of its keys and rules is.
 pub(crate) fn as_json(grant: &Grant) -> Json {
+    let at = |place: Place| json!({"line": place.line, "column": place.column});
     let layer = |layer: &Layer| {
-        let rules: serde_json::Map<String, Json> =
-            rules(layer).into_iter().map(|(what, values)| (what.replace(' ', "_"), json!(values))).collect();
-        json!({"from": place(layer), "allows": rules})
+        let rules: Map<String, Json> =
+            rules(layer).into_iter().map(|rules| (rules.what.replace(' ', "_"), json!(rules.values))).collect();
+        let places = &layer.origin.places;
+        let keys: Map<String, Json> = places
+            .keys()
+            .map(|(key, spot)| {
+                let mut place = at(spot.value);
+                if let (Some(place), false) = (place.as_object_mut(), spot.rules.is_empty()) {
+                    place.insert("rules".to_owned(), spot.rules.iter().copied().map(at).collect());
+                }
+                (key.to_owned(), place)
+            })
+            .collect();
+        json!({
+            "from": place(layer),
+            "file": layer.origin.file,
+            "line": places.own().map(|own| own.line),
+            "column": places.own().map(|own| own.column),
+            "allows": rules,
+            "places": keys,
+        })
     };
     json!(grant.layers().iter().map(layer).collect::<Vec<_>>())
 }

@@ -3,7 +3,9 @@
 //! Filter by `when`, in order of priority call `handle`, apply a `modify` for all that come after, stop at the first
 //! block, give back decision and payload.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
@@ -192,6 +194,14 @@ impl Place {
         Self { loaded, run, added, workspace, depth: 0, calls: 0, left: None, only: None, caller: None, built_ins }
     }
 
+    /// The same after something was used of what is left.
+    pub(crate) fn after(&self, used: Usage) -> Cow<'_, Self> {
+        match self.left {
+            Some(left) => Cow::Owned(Self { left: Some(left.after(used.fuel)), ..self.clone() }),
+            None => Cow::Borrowed(self),
+        }
+    }
+
     /// Dispatches an event to its hooks, and records what they decided.
     pub(crate) async fn fire(&self, event: &Event, mut payload: Json) -> Dispatch {
         self.loaded.secrets.redact_json(&mut payload);
@@ -244,7 +254,7 @@ impl Place {
                 continue;
             }
             let text = text.get_or_insert_with(|| dispatch.payload.to_string());
-            let left = self.left.map(|left| Allowance { fuel: left.fuel.saturating_sub(fuel), ..left });
+            let left = self.left.map(|left| left.after(fuel));
             let (run, changed) = self.call(&link, event, &name, text, &mut dispatch.payload, left).await;
             fuel = fuel.saturating_add(run.total().fuel);
             if let (Verdict::Block | Verdict::Error, Some(reason)) = (run.verdict, &run.reason) {
@@ -440,10 +450,35 @@ pub(crate) fn told(failure: &Failure) -> String {
     }
 }
 
-/// Limits of a script that another one waits for: not more than is left to that.
+/// Limits of a script that another one waits for: not more than is left to that now.
 pub(crate) fn within(limits: &mut Limits, left: Option<Allowance>) {
     if let Some(left) = left {
         limits.fuel = limits.fuel.min(left.fuel);
-        limits.timeout = limits.timeout.min(left.time);
+        limits.timeout = limits.timeout.min(left.deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What a hook took of the time is gone for the tool behind it: the deadline does not move.
+    #[test]
+    fn what_is_left_ends_when_the_caller_does() {
+        let left = |deadline| {
+            let mut limits = Limits::default();
+            within(&mut limits, Some(Allowance { fuel: 7, deadline }));
+            (limits.fuel, limits.timeout)
+        };
+        let now = Instant::now();
+        assert_eq!(left(now), (7, Duration::ZERO));
+        assert!(left(now + Duration::from_secs(5)).1 <= Duration::from_secs(5));
+        // One that is further away than the limit changes nothing.
+        assert_eq!(left(now + Duration::from_secs(3600)), (7, Limits::default().timeout));
+        let mut alone = Limits::default();
+        within(&mut alone, None);
+        assert_eq!(alone, Limits::default());
     }
 }

@@ -206,7 +206,7 @@ async fn steps(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
         None => call.arguments,
     };
 
-    let limits = execute(place, &callee, &arguments, &mut report).await;
+    let limits = execute(&place.after(report.total()), &callee, &arguments, &mut report).await;
 
     let post = || {
         payload::of(&ToolPost {
@@ -217,7 +217,7 @@ async fn steps(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
             result: report.result.clone(),
         })
     };
-    if let Some(post) = place.fire_if_heard(&Event::ToolPost, post).await {
+    if let Some(post) = place.after(report.total()).fire_if_heard(&Event::ToolPost, post).await {
         report.settle(&post);
         report.post = Some(post);
     }

@@ -209,8 +209,7 @@ impl Reentry for Inner {
                 Err(meta::Error::AccessDenied(denial)) => return (Ok(format!("error: {}", denial.reason)), fuel),
                 Err(error) => return (Err(error), fuel),
             };
-            let left = Allowance { fuel: left.fuel.saturating_sub(fuel), ..left };
-            let place = Place { calls: self.calls.saturating_add(1), ..self.place(left) };
+            let place = Place { calls: self.calls.saturating_add(1), ..self.place(left.after(fuel)) };
             let call = Call { id: None, name, arguments: args };
             match pipeline::call(&place, call, Some(&self.grant)).await {
                 Ok(report) => {

@@ -230,6 +230,31 @@ async fn nested_work_is_paid_by_the_caller() {
     assert_eq!((limit.kind.name(), limit.allowed), ("fuel", 50_000_000));
 }
 
+/// What the hooks of a nested call take is not there a second time for its tool.
+#[tokio::test]
+async fn hooks_of_a_nested_call_take_from_its_fuel() {
+    const FUEL: u64 = 500_000_000;
+    let calls = artifact("", "def run(args):\n    return meta.call_tool('burns')\n");
+    let burns = artifact("", "def run(args):\n    for i in range(1000000000):\n        pass\n");
+    let works = artifact(
+        "event: tool.pre\nwhen: payload[\"name\"] == \"burns\"\n",
+        "def handle(event, payload):\n    x = 0\n    for i in range(20000):\n        x += i\n    return allow()\n",
+    );
+    let policy = format!("---\nmeta: {{ enabled: true }}\nsandbox: {{ limits: {{ fuel: {FUEL} }} }}\n---\n");
+    let root = folder(&[
+        ("tools/calls.md", &calls),
+        ("tools/burns.md", &burns),
+        ("hooks/works.md", &works),
+        ("harness.md", &policy),
+    ]);
+    let report = open(&root).call("calls", json!({}), &Run::new()).await.unwrap();
+    let [.., Nested::Call(inner)] = report.nested.as_slice() else { panic!("{:?}", report.nested) };
+    let Outcome::Limited(limit) = &inner.outcome else { panic!("{:?}", inner.outcome) };
+    let hook = inner.pre.as_ref().unwrap().usage().fuel;
+    assert!(hook > 1_000_000, "{hook}");
+    assert!(limit.allowed + hook <= FUEL, "{} and {hook}", limit.allowed);
+}
+
 /// The hooks of one dispatch are those that were there when it began, whatever a reload brings meanwhile.
 #[tokio::test]
 async fn a_dispatch_sees_one_registry() {

@@ -88,9 +88,8 @@ impl Grant {
 
     /// The place to name in a hint when no layer speaks of something: the first layer's, else the project's policy.
     pub(crate) fn nearest_origin(&self) -> Origin {
-        self.layers.first().map_or_else(
-            || Origin { file: ".harness/harness.md".to_owned(), scope: Scope::Default },
-            |layer| layer.origin.clone(),
-        )
+        self.layers
+            .first()
+            .map_or_else(|| Origin::new(".harness/harness.md", Scope::Default), |layer| layer.origin.clone())
     }
 }

@@ -4,6 +4,7 @@ use super::command::ExecRules;
 use super::limits::LimitRules;
 use super::network::NetworkRules;
 use super::path::FsRules;
+use super::places::{Place, Places};
 
 /// Which place of which file a layer came from, for hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct Origin {
     pub file: String,
     /// Where in it the layer's keys are.
     pub scope: Scope,
+    /// Line and column of each rule; empty where no file was read.
+    pub places: Places,
 }
 
 /// The place of a layer's keys in its file.
@@ -28,6 +31,11 @@ pub enum Scope {
 }
 
 impl Origin {
+    /// A place of a file of which no lines are known.
+    pub fn new(file: impl Into<String>, scope: Scope) -> Self {
+        Self { file: file.into(), scope, places: Places::default() }
+    }
+
     /// The full name of a key, such as `sandbox.fs.write` for `fs.write`. `network` is `network.allowed_domains` at
     /// the top level.
     pub fn key(&self, key: &str) -> String {
@@ -39,9 +47,22 @@ impl Origin {
         }
     }
 
-    /// The end of every hint that asks for a line: "add `src` to `sandbox.fs.write` in `.harness/harness.md`".
+    /// The end of every hint that asks for a line: "add `src` to `sandbox.fs.write` in `.harness/harness.md:5:9`".
     pub fn add(&self, value: &str, key: &str) -> String {
-        format!("add `{value}` to `{}` in `{}`", self.key(key), self.file)
+        format!("add `{value}` to `{}` in `{}`", self.key(key), self.of(key))
+    }
+
+    /// The file, and the line and column of a key where it is there: `.harness/harness.md:5:9`.
+    pub fn of(&self, key: &str) -> String {
+        self.at(self.places.key(key))
+    }
+
+    /// The file, and a place in it where that is known.
+    pub fn at(&self, place: Option<Place>) -> String {
+        match place {
+            Some(place) => format!("{}:{place}", self.file),
+            None => self.file.clone(),
+        }
     }
 }
 

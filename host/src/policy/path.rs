@@ -73,8 +73,10 @@ impl Grant {
         }
         for layer in self.layers() {
             let protect = layer.fs.iter().flat_map(|fs| &fs.protect);
-            if let Some(pattern) = protect.into_iter().find(|pattern| pattern.matches_in_any_case(path)) {
-                let (key, file) = (layer.origin.key("fs.protect"), &layer.origin.file);
+            let found = protect.enumerate().find(|(_, pattern)| pattern.matches_in_any_case(path));
+            if let Some((index, pattern)) = found {
+                let origin = &layer.origin;
+                let (key, file) = (origin.key("fs.protect"), origin.at(origin.places.rule("fs.protect", index)));
                 return Err(Refusal::always(format!(
                     "{doing} `{path}` is not allowed: `{pattern}` is in `{key}` in `{file}`"
                 )));
@@ -84,7 +86,7 @@ impl Grant {
             |layer| layer.fs.as_ref(),
             |fs| fs.patterns(access).iter().any(|pattern| pattern.matches(path)),
             |origin| {
-                let (key, file) = (origin.key(access.key()), &origin.file);
+                let (key, file) = (origin.key(access.key()), origin.of(access.key()));
                 Refusal::new(
                     format!("{doing} `{path}` is not granted: nothing in `{key}` in `{file}` covers it"),
                     origin.add(&PathPattern::text_for(path), access.key()),
@@ -120,7 +122,7 @@ mod tests {
     }
 
     fn layer(scope: Scope, fs: Option<FsRules>) -> Layer {
-        let origin = Origin { file: ".harness/harness.md".to_owned(), scope };
+        let origin = Origin::new(".harness/harness.md", scope);
         let limits = LimitRules::default();
         Layer { origin, fs, network: None, exec: None, env: None, services: None, secrets: None, limits }
     }

@@ -61,7 +61,9 @@ impl Secret {
     }
 
     fn add(&self, value: &str, key: &str) -> String {
-        self.origin.add(value, &format!("secrets.{}.{key}", self.name))
+        let list = self.origin.key(&format!("secrets.{}.{key}", self.name));
+        let places = &self.origin.places;
+        format!("add `{value}` to `{list}` in `{}`", self.origin.at(places.key(key).or(places.own())))
     }
 }
 

@@ -372,7 +372,7 @@ where
         let started = Meter::start(&mut store, import, params).and_then(|(meter, params)| {
             let fuel = store.get_fuel()?;
             let state = store.data_mut();
-            let left = Allowance { fuel, time: state.deadline.saturating_duration_since(Instant::now()) };
+            let left = Allowance { fuel, deadline: state.deadline };
             Ok((meter, params.map(|params| function(state, params, left))))
         });
         Box::new(async move {

@@ -1,7 +1,7 @@
 use super::super::agent::Agent;
 use super::super::policy::ProjectPolicy;
 use super::*;
-use crate::artifact::diagnostic::Diagnostics;
+use crate::artifact::diagnostic::{Diagnostic, Diagnostics};
 
 const FILE: &str = ".harness/harness.md";
 

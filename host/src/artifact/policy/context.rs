@@ -1,6 +1,8 @@
 //! `context`: how much of a conversation a model gets to see.
 
-use crate::artifact::decode::{Decoder, Field, Unknown};
+use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::keys::{self, Unknown, keys};
+use crate::artifact::shape::{Between, Read, Schema, Shape};
 
 /// How much of a conversation a model gets to see. What is not there has the default of the room that runs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,13 +15,30 @@ pub struct ContextPolicy {
     pub system_prompt: Option<String>,
 }
 
-impl ContextPolicy {
-    pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        let mut fields = decoder.mapping(field)?;
-        let max_history = fields.optional("max_history").and_then(|f| decoder.integer_in(&f, 1..=100_000));
-        let max_tokens = fields.optional("max_tokens").and_then(|f| decoder.integer_in(&f, 256..=100_000_000));
-        let system_prompt = fields.optional("system_prompt").and_then(|f| decoder.string(&f).map(str::to_owned));
-        decoder.finish(fields, Unknown::Warn);
-        Some(Self { max_history, max_tokens, system_prompt })
+keys! {
+    /// The keys of `context`.
+    ContextKeys: Unknown::Warn;
+    /// Most messages, the system prompt not counted.
+    optional max_history: Between<1, 100_000>;
+    /// Most tokens of a request.
+    optional max_tokens: Between<256, 100_000_000>;
+    /// The system prompt where the file has no prose.
+    optional system_prompt: String;
+}
+
+impl Shape for ContextPolicy {
+    fn schema() -> Schema {
+        keys::schema::<ContextKeys<'_>>()
+    }
+}
+
+impl Read for ContextPolicy {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: ContextKeys<'_> = decoder.keys(field)?;
+        Some(Self {
+            max_history: keys.max_history.read(decoder).map(|n| n.0),
+            max_tokens: keys.max_tokens.read(decoder).map(|n| n.0),
+            system_prompt: keys.system_prompt.read(decoder),
+        })
     }
 }

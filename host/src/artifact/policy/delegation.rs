@@ -1,7 +1,9 @@
 //! `delegation`: how agents may call agents.
 
-use crate::artifact::decode::{Decoder, Field, Unknown};
+use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::keys::{self, Unknown, keys};
 use crate::artifact::script::Script;
+use crate::artifact::shape::{Between, Read, Schema, Shape};
 
 /// How agents may call agents. What is not there has the default of the room that runs them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,37 +24,64 @@ pub struct DelegationPolicy {
     pub max_verify_retries: Option<u64>,
 }
 
-impl DelegationPolicy {
-    pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        let mut fields = decoder.mapping(field)?;
-        let mut take =
-            |decoder: &mut Decoder, key, bounds| fields.take(key).and_then(|f| decoder.integer_in(&f, bounds));
-        let max_depth = take(decoder, "max_depth", 0..=16);
-        let max_concurrent = take(decoder, "max_concurrent", 1..=256);
-        let timeout_ms = take(decoder, "timeout_ms", 1..=86_400_000);
-        let max_verify_retries = take(decoder, "max_verify_retries", 0..=100);
-        let iterations_per_depth = fields.take("iterations_per_depth").and_then(|f| iterations(decoder, &f));
-        let allow_recursive = fields.take("allow_recursive").and_then(|f| decoder.boolean(&f));
-        let verify = fields.take("verify").and_then(|f| decoder.script(&f));
-        decoder.finish(fields, Unknown::Refuse);
+keys! {
+    /// The keys of `delegation`.
+    DelegationKeys: Unknown::Refuse;
+    /// How deep agents may call agents; 0: not at all.
+    given max_depth: Between<0, 16>;
+    /// How many may run at one time.
+    given max_concurrent: Between<1, 256>;
+    /// Most time of one delegation, in milliseconds; at most a day.
+    given timeout_ms: Between<1, 86_400_000>;
+    /// How often a result that was refused is asked for again.
+    given max_verify_retries: Between<0, 100>;
+    /// Most rounds with tools, for each depth; the last one holds for all that are deeper.
+    given iterations_per_depth: Iterations;
+    /// Whether an agent may call itself.
+    given allow_recursive: bool;
+    /// A script that judges each result.
+    given verify: Script;
+}
+
+impl Shape for DelegationPolicy {
+    fn schema() -> Schema {
+        keys::schema::<DelegationKeys<'_>>()
+    }
+}
+
+impl Read for DelegationPolicy {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: DelegationKeys<'_> = decoder.keys(field)?;
         Some(Self {
-            max_depth,
-            max_concurrent,
-            iterations_per_depth,
-            timeout_ms,
-            allow_recursive,
-            verify,
-            max_verify_retries,
+            max_depth: keys.max_depth.read(decoder).map(|n| n.0),
+            max_concurrent: keys.max_concurrent.read(decoder).map(|n| n.0),
+            iterations_per_depth: keys.iterations_per_depth.read(decoder).map(|list| list.0),
+            timeout_ms: keys.timeout_ms.read(decoder).map(|n| n.0),
+            allow_recursive: keys.allow_recursive.read(decoder),
+            verify: keys.verify.read(decoder),
+            max_verify_retries: keys.max_verify_retries.read(decoder).map(|n| n.0),
         })
     }
 }
 
-fn iterations(decoder: &mut Decoder, field: &Field<'_>) -> Option<Vec<u64>> {
-    let items = decoder.list(field)?;
-    if items.is_empty() {
-        decoder.error(field, "`delegation.iterations_per_depth` is empty".to_owned());
-        return None;
+/// At least one number of rounds.
+struct Iterations(Vec<u64>);
+
+impl Shape for Iterations {
+    fn schema() -> Schema {
+        let mut schema = Vec::<Between<1, 1000>>::schema();
+        schema.insert("minItems".to_owned(), 1.into());
+        schema
     }
-    let numbers: Vec<Option<u64>> = items.iter().map(|item| decoder.integer_in(item, 1..=1000)).collect();
-    numbers.into_iter().collect()
+}
+
+impl Read for Iterations {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let numbers = Vec::<Between<1, 1000>>::read(decoder, field)?;
+        if numbers.is_empty() {
+            decoder.error(field, "`delegation.iterations_per_depth` is empty".to_owned());
+            return None;
+        }
+        Some(Self(numbers.into_iter().map(|n| n.0).collect()))
+    }
 }

@@ -1,6 +1,10 @@
 //! `exit_policy`: when a turn is over.
 
-use crate::artifact::decode::{Decoder, Field, Unknown};
+use serde_json::{Value as Json, json};
+
+use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::keys::{self, Unknown, keys};
+use crate::artifact::shape::{self, Between, Read, Schema, Shape, Shown};
 
 /// When a turn is over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,19 +61,72 @@ impl OnMaxIterations {
     ];
 }
 
-impl ExitPolicy {
-    pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        let mut fields = decoder.mapping(field)?;
-        let mode = fields.optional("mode").and_then(|f| word(decoder, &f, &ExitMode::WORDS));
-        let max_iterations = fields.optional("max_iterations").and_then(|f| decoder.integer_in(&f, 0..=1000));
-        let on_max = fields.optional("on_max_iterations").and_then(|f| word(decoder, &f, &OnMaxIterations::WORDS));
-        decoder.finish(fields, Unknown::Warn);
+keys! {
+    /// The keys of `exit_policy`.
+    ExitKeys: Unknown::Warn;
+    /// What ends a turn: a reply without calls, the tool `done`, hooks on `agent.stop`, or the last two together.
+    optional mode: ExitMode = ExitMode::default();
+    /// Most rounds with tools at the root; 0: as many as `delegation.iterations_per_depth` says.
+    optional max_iterations: Between<0, 1000>;
+    /// What becomes of a turn that reaches that. The last two mean the same.
+    optional on_max_iterations: OnMaxIterations = OnMaxIterations::default();
+}
+
+impl Shape for ExitPolicy {
+    fn schema() -> Schema {
+        keys::schema::<ExitKeys<'_>>()
+    }
+}
+
+impl Read for ExitPolicy {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: ExitKeys<'_> = decoder.keys(field)?;
         Some(Self {
-            mode: mode.unwrap_or_default(),
-            max_iterations: max_iterations.filter(|most| *most > 0),
-            on_max_iterations: on_max.unwrap_or_default(),
+            mode: keys.mode.read(decoder),
+            max_iterations: keys.max_iterations.read(decoder).map(|most| most.0).filter(|most| *most > 0),
+            on_max_iterations: keys.on_max_iterations.read(decoder),
         })
     }
+}
+
+impl Shape for ExitMode {
+    fn schema() -> Schema {
+        shape::words(Self::WORDS.map(|(word, _)| word))
+    }
+}
+
+impl Read for ExitMode {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        word(decoder, field, &Self::WORDS)
+    }
+}
+
+impl Shown for ExitMode {
+    fn shown(&self) -> Json {
+        shown(*self, &Self::WORDS)
+    }
+}
+
+impl Shape for OnMaxIterations {
+    fn schema() -> Schema {
+        shape::words(Self::WORDS.map(|(word, _)| word))
+    }
+}
+
+impl Read for OnMaxIterations {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        word(decoder, field, &Self::WORDS)
+    }
+}
+
+impl Shown for OnMaxIterations {
+    fn shown(&self) -> Json {
+        shown(*self, &Self::WORDS)
+    }
+}
+
+fn shown<T: PartialEq>(value: T, words: &[(&str, T)]) -> Json {
+    words.iter().find(|(_, other)| *other == value).map_or(Json::Null, |(word, _)| json!(word))
 }
 
 /// One of several words.

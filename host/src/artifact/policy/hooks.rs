@@ -1,7 +1,11 @@
 //! `sandbox.hooks`: what becomes of an event whose hook fails.
 
-use crate::artifact::decode::{Decoder, Field, Unknown};
+use serde_json::{Value as Json, json};
+
+use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::keys::{self, Unknown, keys};
 use crate::artifact::located::Located;
+use crate::artifact::shape::{self, Named, Read, Schema, Shape, Shown};
 
 /// What becomes of an event that can still be stopped when a hook on it fails: it throws, runs out of a limit, or has
 /// no `handle`.
@@ -25,32 +29,71 @@ pub enum OnError {
     Allow,
 }
 
+impl OnError {
+    /// Both, in the order of messages.
+    const ALL: [Self; 2] = [Self::Block, Self::Allow];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Allow => "allow",
+        }
+    }
+}
+
+keys! {
+    /// The keys of `sandbox.hooks`.
+    HookKeys: Unknown::Refuse;
+    /// What becomes of an event that can still be stopped when a hook on it fails.
+    given on_error: OnError = OnError::default();
+    /// Whether a wrong return value and a failing `when` are failures too, and not only warnings.
+    given strict: bool = false;
+    /// The same for single hooks, by name.
+    given named: Named<OnError>;
+}
+
 impl HookFailure {
     /// What holds for one hook.
     pub fn for_hook(&self, name: &str) -> OnError {
         self.named.iter().find(|(hook, _)| hook.value == name).map_or(self.on_error, |(_, answer)| *answer)
     }
+}
 
-    pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        let mut fields = decoder.mapping(field)?;
-        let on_error = fields.take("on_error").and_then(|f| answer(decoder, &f)).unwrap_or_default();
-        let strict = fields.take("strict").and_then(|f| decoder.boolean(&f)).unwrap_or(false);
-        let mut named = Vec::new();
-        if let Some(hooks) = fields.take("named").and_then(|f| decoder.mapping(&f)) {
-            for (key, field) in hooks.all() {
-                let hook = Located::new(key.text.clone(), decoder.position(key.span));
-                named.extend(answer(decoder, &field).map(|answer| (hook, answer)));
-            }
-        }
-        decoder.finish(fields, Unknown::Refuse);
-        Some(Self { on_error, named, strict })
+impl Shape for HookFailure {
+    fn schema() -> Schema {
+        keys::schema::<HookKeys<'_>>()
     }
 }
 
-fn answer(decoder: &mut Decoder, field: &Field<'_>) -> Option<OnError> {
-    decoder.parse_one(field, |word| match word {
-        "block" => Ok(OnError::Block),
-        "allow" => Ok(OnError::Allow),
-        _ => Err("write `block` or `allow`".to_owned()),
-    })
+impl Read for HookFailure {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: HookKeys<'_> = decoder.keys(field)?;
+        let named = keys.named.read(decoder).unwrap_or_default().0;
+        Some(Self {
+            on_error: keys.on_error.read(decoder),
+            named: named.into_iter().map(|hook| (Located::new(hook.name, hook.position), hook.value)).collect(),
+            strict: keys.strict.read(decoder),
+        })
+    }
+}
+
+impl Shape for OnError {
+    fn schema() -> Schema {
+        shape::words(Self::ALL.map(Self::word))
+    }
+}
+
+impl Read for OnError {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        decoder.parse_one(field, |text| {
+            let known = Self::ALL.into_iter().find(|answer| answer.word() == text);
+            known.ok_or_else(|| "write `block` or `allow`".to_owned())
+        })
+    }
+}
+
+impl Shown for OnError {
+    fn shown(&self) -> Json {
+        json!(self.word())
+    }
 }

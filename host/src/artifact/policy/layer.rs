@@ -1,10 +1,15 @@
 //! The keys that make a [`Layer`]: the same below `sandbox`, in an entry of `sandbox.sources`, and in `capabilities`.
 
-use std::ops::RangeInclusive;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::artifact::decode::{Decoder, Field, Fields, Unknown};
-use crate::artifact::diagnostic::Diagnostics;
+use serde_json::json;
+
+use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::diagnostic::{Diagnostics, Position};
+use crate::artifact::keys::{self, Defaulted, Slot, Unknown, keys};
+use crate::artifact::located::Located;
+use crate::artifact::shape::{self, Between, Read, Schema, Shape};
 use crate::artifact::suggest::{closest, quoted};
 use crate::artifact::yaml::{self, Value};
 use crate::policy::command::{CommandRule, ExecRules};
@@ -12,29 +17,85 @@ use crate::policy::layer::{Layer, Origin, Scope, Service};
 use crate::policy::limits::LimitRules;
 use crate::policy::network::{HostRule, NetworkRules};
 use crate::policy::path::{FsRules, PathPattern};
+use crate::policy::places::{Place, Places, Spot};
 
-/// Fuel: 10^15 is some three weeks of one core.
-const FUEL: RangeInclusive<u64> = 1..=1_000_000_000_000_000;
-/// Milliseconds: up to a day.
-const TIMEOUT_MS: RangeInclusive<u64> = 1..=86_400_000;
-/// MiB of memory: from what the interpreter itself needs to all that 32 bits can address.
-const MEMORY_MB: RangeInclusive<u64> = 16..=4096;
-/// Bytes of a result: at least room for a notice that it was cut, at most 16 MiB.
-const OUTPUT_BYTES: RangeInclusive<u64> = 256..=16 << 20;
-/// Processes at one time.
-const PROCESSES: RangeInclusive<u64> = 1..=4096;
-/// Bytes of a file: up to 1 GiB.
-const FILE_BYTES: RangeInclusive<u64> = 1..=1 << 30;
+keys! {
+    /// What a layer has as a list and the project's own elsewhere: hosts in `network.allowed_domains`, secrets where they
+    /// are defined.
+    ListKeys: Unknown::Refuse;
+    /// Hosts that may be reached, such as `api.github.com`, `*.docs.rs`, `127.0.0.1:8080`. An empty list: none.
+    given network: Hosts;
+    /// Secrets that may be used, by name. An empty list: none.
+    given secrets: Vec<Located<Variable>>;
+}
 
-/// The keys of `limits` with their bounds.
-pub(crate) const LIMITS: [(&str, RangeInclusive<u64>); 6] = [
-    ("fuel", FUEL),
-    ("timeout_ms", TIMEOUT_MS),
-    ("memory_mb", MEMORY_MB),
-    ("output_bytes", OUTPUT_BYTES),
-    ("processes", PROCESSES),
-    ("file_bytes", FILE_BYTES),
-];
+keys! {
+    /// All of a layer but its hosts and its secrets.
+    pub(super) RuleKeys: Unknown::Refuse;
+    /// Files of the workspace. Protected and sensitive names are never granted.
+    given fs: FsRules;
+    /// Commands that may be run.
+    given exec: ExecRules;
+    /// Variables of the host's environment that may be read, each by its name.
+    given env: Vec<Located<Variable>>;
+    /// Built-ins that need no further rule.
+    given services: Vec<Located<Service>>;
+    /// What one call may use at most. Of several layers the smallest counts.
+    given limits: LimitRules;
+}
+
+keys! {
+    /// A side that is not named is not granted.
+    FsKeys: Unknown::Refuse;
+    /// Patterns of what may be read, such as `.`, `docs`, `src/**/*.rs`.
+    given read: Vec<Located<PathPattern>>;
+    /// Patterns of what may be written.
+    given write: Vec<Located<PathPattern>>;
+    /// Patterns of what is neither read nor written, whatever grants it.
+    given protect: Vec<Located<PathPattern>>;
+}
+
+keys! {
+    /// What is not named is not granted.
+    ExecKeys: Unknown::Refuse;
+    /// Commands with patterns of their arguments, such as `git` or `cargo test *`.
+    given allow: Vec<Located<CommandRule>>;
+    /// Variables that commands get from the host's environment.
+    given env: Vec<Located<Variable>>;
+    /// Whether commands may use the network.
+    given network: bool = false;
+    /// Whether commands run without the kernel's wall around them.
+    given unconfined: bool = false;
+}
+
+keys! {
+    /// A host that is more than a text.
+    HostKeys: Unknown::Refuse;
+    /// Whether the name may stand for a private address.
+    given private: bool = false;
+    /// The host, such as `build.internal`.
+    required host: String;
+}
+
+keys! {
+    /// Each limit within its bounds.
+    LimitKeys: Unknown::Refuse;
+    /// WebAssembly work and host calls, about ten units a nanosecond; at most some three weeks of one core.
+    given fuel: Between<1, 1_000_000_000_000_000>;
+    /// Wall time of the whole call, in milliseconds; at most a day.
+    given timeout_ms: Between<1, 86_400_000>;
+    /// Memory of the instance in MiB: from what the interpreter itself needs to all that 32 bits can address.
+    given memory_mb: Between<16, 4096>;
+    /// Bytes of a result: at least room for a notice that it was cut, at most 16 MiB.
+    given output_bytes: Between<256, { 16 << 20 }>;
+    /// Processes that a command and its children may be at one time.
+    given processes: Between<1, 4096>;
+    /// Bytes of any file that is read or written; at most 1 GiB.
+    given file_bytes: Between<1, { 1 << 30 }>;
+}
+
+/// A list of hosts, each a text or `{ host: ..., private: true }`.
+pub(super) type Hosts = Vec<Located<HostRule>>;
 
 /// A layer that says nothing.
 pub(crate) fn silent(origin: Origin) -> Layer {
@@ -56,112 +117,251 @@ pub fn parse(name: &str, yaml: &str) -> (Option<Layer>, Diagnostics) {
     let mut decoder = Decoder::new(name, format!("parse {name}"));
     let (root, errors) = yaml::parse(yaml, 1);
     decoder.yaml_errors(errors);
-    let origin = Origin { file: name.to_owned(), scope: Scope::Artifact };
-    let layer = root.as_ref().and_then(|root| {
-        let mut fields = decoder.root(root)?;
-        let mut layer = silent(origin);
-        layer.network = fields.take("network").and_then(|f| network(&mut decoder, &f));
-        layer.secrets = fields.take("secrets").and_then(|f| decoder.parsed(&f, variable));
-        rules(&mut decoder, &mut fields, &mut layer);
-        decoder.finish(fields, Unknown::Refuse);
-        Some(layer)
-    });
+    let keys = root.as_ref().and_then(|root| decoder.root(root));
+    let layer = keys.map(|keys| layer(&mut decoder, keys, Origin::new(name, Scope::Artifact), None));
     let diagnostics = decoder.into_diagnostics();
     (layer.filter(|_| !diagnostics.has_errors()), diagnostics)
 }
 
-/// A layer that has a mapping of its own, with `network` and `secrets` as lists in it. What is wrong is an error; the layer must
-/// not be used then.
+/// A layer that has a mapping of its own, with `network` and `secrets` as lists in it. What is wrong is an error; the
+/// layer must not be used then.
 pub(crate) fn decode(decoder: &mut Decoder, field: &Field<'_>, origin: Origin) -> Option<Layer> {
-    let mut fields = decoder.mapping(field)?;
-    let mut layer = silent(origin);
-    layer.network = fields.take("network").and_then(|f| network(decoder, &f));
-    layer.secrets = fields.take("secrets").and_then(|f| decoder.parsed(&f, variable));
-    rules(decoder, &mut fields, &mut layer);
-    decoder.finish(fields, Unknown::Refuse);
-    Some(layer)
+    let keys = decoder.keys(field)?;
+    let own = decoder.position(field.key.map_or(field.node.span, |key| key.span));
+    Some(layer(decoder, keys, origin, Some(&own)))
 }
 
-/// All of a layer but `network` and `secrets`.
-pub(super) fn rules(decoder: &mut Decoder, fields: &mut Fields<'_>, layer: &mut Layer) {
-    layer.fs = fields.take("fs").and_then(|f| fs(decoder, &f));
-    layer.exec = fields.take("exec").and_then(|f| exec(decoder, &f));
-    layer.env = fields.take("env").and_then(|f| decoder.parsed(&f, variable));
-    layer.services = fields.take("services").and_then(|f| decoder.parsed(&f, service));
-    layer.limits = fields.take("limits").and_then(|f| limits(decoder, &f)).unwrap_or_default();
+fn layer(
+    decoder: &mut Decoder,
+    (lists, rules): (ListKeys<'_>, RuleKeys<'_>),
+    origin: Origin,
+    own: Option<&Position>,
+) -> Layer {
+    let mut builder = Builder::new(origin);
+    builder.network(decoder, &lists.network);
+    let secrets = builder.spots.list(decoder, "secrets", &lists.secrets);
+    builder.layer.secrets = secrets.map(|names| names.into_iter().map(|name| name.0).collect());
+    builder.rules(decoder, rules);
+    builder.layer(own)
 }
 
-/// A list of hosts, each a text or `{ host: ..., private: true }`.
-pub(super) fn network(decoder: &mut Decoder, field: &Field<'_>) -> Option<NetworkRules> {
-    let items = decoder.list(field)?;
-    let rules: Vec<Option<HostRule>> = items.iter().map(|item| host(decoder, item)).collect();
-    Some(NetworkRules { allow: rules.into_iter().collect::<Option<_>>()? })
-}
-
-fn host(decoder: &mut Decoder, item: &Field<'_>) -> Option<HostRule> {
-    if !matches!(item.node.value, Value::Map(_)) {
-        return decoder.parse_one(item, HostRule::parse);
+impl Shape for Layer {
+    fn schema() -> Schema {
+        keys::schema::<(ListKeys<'_>, RuleKeys<'_>)>()
     }
-    let mut fields = decoder.mapping(item)?;
-    let private = fields.take("private").map(|f| decoder.boolean(&f));
-    let rule = match fields.take("host") {
-        Some(host) => decoder.parse_one(&host, |text| {
-            // One that could not be read is an error of its own already.
-            HostRule::parse(text)?.private(private.flatten().unwrap_or(false))
-        }),
-        None => {
-            decoder.error(item, format!("{} has no `host`", quoted(&item.path)));
-            None
+}
+
+/// A layer in the making.
+pub(super) struct Builder {
+    layer: Layer,
+    spots: Spots,
+}
+
+/// Where each of some rules is.
+#[derive(Default)]
+pub(super) struct Spots(BTreeMap<&'static str, Spot>);
+
+impl Builder {
+    pub(super) fn new(origin: Origin) -> Self {
+        Self { layer: silent(origin), spots: Spots::default() }
+    }
+
+    /// The whole of it; `own` is where it is, if that is one place.
+    pub(super) fn layer(mut self, own: Option<&Position>) -> Layer {
+        self.layer.origin.places = self.spots.places(own);
+        self.layer
+    }
+
+    pub(super) fn network(&mut self, decoder: &mut Decoder, slot: &Slot<'_, Hosts>) {
+        self.layer.network = self.spots.list(decoder, "network", slot).map(|allow| NetworkRules { allow });
+    }
+
+    /// The names of the secrets that the project defines.
+    pub(super) fn secrets(&mut self, names: Vec<String>) {
+        self.layer.secrets = Some(names);
+    }
+
+    /// All of a layer but `network` and `secrets`.
+    pub(super) fn rules(&mut self, decoder: &mut Decoder, keys: RuleKeys<'_>) {
+        self.layer.fs = self.spots.inner(decoder, "fs", &keys.fs).map(|keys| self.fs(decoder, &keys));
+        self.layer.exec = self.spots.inner(decoder, "exec", &keys.exec).map(|keys| self.exec(decoder, keys));
+        let env = self.spots.list(decoder, "env", &keys.env);
+        self.layer.env = env.map(|names| names.into_iter().map(|name| name.0).collect());
+        self.layer.services = self.spots.list(decoder, "services", &keys.services);
+        let limits = self.spots.inner(decoder, "limits", &keys.limits).map(|keys| self.limits(decoder, &keys));
+        self.layer.limits = limits.unwrap_or_default();
+    }
+
+    fn fs(&mut self, decoder: &mut Decoder, keys: &FsKeys<'_>) -> FsRules {
+        FsRules {
+            read: self.spots.list(decoder, "fs.read", &keys.read).unwrap_or_default(),
+            write: self.spots.list(decoder, "fs.write", &keys.write).unwrap_or_default(),
+            protect: self.spots.list(decoder, "fs.protect", &keys.protect).unwrap_or_default(),
         }
-    };
-    decoder.finish(fields, Unknown::Refuse);
-    rule
+    }
+
+    fn exec(&mut self, decoder: &mut Decoder, keys: ExecKeys<'_>) -> ExecRules {
+        let env = self.spots.list(decoder, "exec.env", &keys.env).unwrap_or_default();
+        ExecRules {
+            allow: self.spots.list(decoder, "exec.allow", &keys.allow).unwrap_or_default(),
+            env: env.into_iter().map(|name| name.0).collect(),
+            network: self.spots.flag(decoder, "exec.network", keys.network),
+            unconfined: self.spots.flag(decoder, "exec.unconfined", keys.unconfined),
+        }
+    }
+
+    fn limits(&mut self, decoder: &mut Decoder, keys: &LimitKeys<'_>) -> LimitRules {
+        LimitRules {
+            fuel: self.spots.limit(decoder, "limits.fuel", &keys.fuel),
+            timeout: self.spots.limit(decoder, "limits.timeout_ms", &keys.timeout_ms).map(Duration::from_millis),
+            memory_bytes: self
+                .spots
+                .limit(decoder, "limits.memory_mb", &keys.memory_mb)
+                .map(|mb| mb.saturating_mul(1 << 20)),
+            output_bytes: self.spots.limit(decoder, "limits.output_bytes", &keys.output_bytes),
+            processes: self.spots.limit(decoder, "limits.processes", &keys.processes),
+            file_bytes: self.spots.limit(decoder, "limits.file_bytes", &keys.file_bytes),
+        }
+    }
 }
 
-fn fs(decoder: &mut Decoder, field: &Field<'_>) -> Option<FsRules> {
-    let mut fields = decoder.mapping(field)?;
-    let mut patterns = |decoder: &mut Decoder, key| match fields.take(key) {
-        Some(list) => decoder.parsed(&list, |text| PathPattern::parse(text).map_err(|e| e.to_string())),
-        // A side that is not named is not granted.
-        None => Some(Vec::new()),
-    };
-    let (read, write) = (patterns(decoder, "read"), patterns(decoder, "write"));
-    let protect = patterns(decoder, "protect");
-    decoder.finish(fields, Unknown::Refuse);
-    Some(FsRules { read: read?, write: write?, protect: protect? })
+impl Spots {
+    /// All of them; `own` is where what holds them is, if that is one place.
+    pub(super) fn places(self, own: Option<&Position>) -> Places {
+        Places::new(own.map(place), self.0)
+    }
+
+    /// The keys of a mapping in the layer.
+    fn inner<'n, K: keys::Keys<'n>, T>(
+        &mut self,
+        decoder: &mut Decoder,
+        key: &'static str,
+        slot: &Slot<'n, T>,
+    ) -> Option<K> {
+        let field = slot.field()?;
+        self.note(key, &decoder.position(field.span()), Vec::new());
+        decoder.keys(field)
+    }
+
+    /// A list of rules without their places, which are kept apart: what decides does not ask for them.
+    pub(super) fn list<T: Read>(
+        &mut self,
+        decoder: &mut Decoder,
+        key: &'static str,
+        slot: &Slot<'_, Vec<Located<T>>>,
+    ) -> Option<Vec<T>> {
+        let list = slot.located(decoder)?;
+        let rules = list.value.iter().map(|rule| place(&rule.position)).collect();
+        self.note(key, &list.position, rules);
+        Some(list.value.into_iter().map(|rule| rule.value).collect())
+    }
+
+    fn flag(&mut self, decoder: &mut Decoder, key: &'static str, slot: Defaulted<'_, bool>) -> bool {
+        if let Some(field) = slot.field() {
+            self.note(key, &decoder.position(field.span()), Vec::new());
+        }
+        slot.read(decoder)
+    }
+
+    fn limit<const LEAST: u64, const MOST: u64>(
+        &mut self,
+        decoder: &mut Decoder,
+        key: &'static str,
+        slot: &Slot<'_, Between<LEAST, MOST>>,
+    ) -> Option<u64> {
+        let limit = slot.located(decoder)?;
+        self.note(key, &limit.position, Vec::new());
+        Some(limit.value.0)
+    }
+
+    fn note(&mut self, key: &'static str, value: &Position, rules: Vec<Place>) {
+        self.0.insert(key, Spot { value: place(value), rules });
+    }
 }
 
-fn exec(decoder: &mut Decoder, field: &Field<'_>) -> Option<ExecRules> {
-    let mut fields = decoder.mapping(field)?;
-    let allow = fields.take("allow").map(|f| decoder.parsed(&f, CommandRule::parse));
-    let env = fields.take("env").map(|f| decoder.parsed(&f, variable));
-    let network = fields.take("network").map(|f| decoder.boolean(&f));
-    let unconfined = fields.take("unconfined").map(|f| decoder.boolean(&f));
-    decoder.finish(fields, Unknown::Refuse);
-    Some(ExecRules {
-        allow: allow.unwrap_or_else(|| Some(Vec::new()))?,
-        env: env.unwrap_or_else(|| Some(Vec::new()))?,
-        network: network.unwrap_or(Some(false))?,
-        unconfined: unconfined.unwrap_or(Some(false))?,
-    })
+fn place(position: &Position) -> Place {
+    Place { line: position.line, column: position.column }
 }
 
-fn limits(decoder: &mut Decoder, field: &Field<'_>) -> Option<LimitRules> {
-    let mut fields = decoder.mapping(field)?;
-    let mut take = |decoder: &mut Decoder, key, bounds| fields.take(key).and_then(|f| decoder.integer_in(&f, bounds));
-    let limits = LimitRules {
-        fuel: take(decoder, "fuel", FUEL),
-        timeout: take(decoder, "timeout_ms", TIMEOUT_MS).map(Duration::from_millis),
-        memory_bytes: take(decoder, "memory_mb", MEMORY_MB).map(|mb| mb.saturating_mul(1 << 20)),
-        output_bytes: take(decoder, "output_bytes", OUTPUT_BYTES),
-        processes: take(decoder, "processes", PROCESSES),
-        file_bytes: take(decoder, "file_bytes", FILE_BYTES),
-    };
-    decoder.finish(fields, Unknown::Refuse);
-    Some(limits)
+impl Shape for FsRules {
+    fn schema() -> Schema {
+        keys::schema::<FsKeys<'_>>()
+    }
+}
+
+impl Shape for ExecRules {
+    fn schema() -> Schema {
+        keys::schema::<ExecKeys<'_>>()
+    }
+}
+
+impl Shape for LimitRules {
+    fn schema() -> Schema {
+        keys::schema::<LimitKeys<'_>>()
+    }
+}
+
+impl Shape for PathPattern {
+    fn schema() -> Schema {
+        String::schema()
+    }
+}
+
+impl Read for PathPattern {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        decoder.parse_one(field, |text| Self::parse(text).map_err(|e| e.to_string()))
+    }
+}
+
+impl Shape for CommandRule {
+    fn schema() -> Schema {
+        String::schema()
+    }
+}
+
+impl Read for CommandRule {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        decoder.parse_one(field, Self::parse)
+    }
+}
+
+impl Shape for HostRule {
+    fn schema() -> Schema {
+        shape::schema(json!({"anyOf": [String::schema(), keys::schema::<HostKeys<'_>>()]}))
+    }
+}
+
+impl Read for HostRule {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        if !matches!(field.node.value, Value::Map(_)) {
+            return decoder.parse_one(field, Self::parse);
+        }
+        let keys: HostKeys<'_> = decoder.keys(field)?;
+        let private = keys.private.read(decoder);
+        let Some(host) = keys.host.field() else {
+            decoder.error(field, format!("{} has no `host`", quoted(&field.path)));
+            return None;
+        };
+        decoder.parse_one(host, |text| Self::parse(text)?.private(private))
+    }
 }
 
 /// The name of a variable of the environment. There are no patterns: each is named.
+pub(in crate::artifact) struct Variable(pub(in crate::artifact) String);
+
+impl Shape for Variable {
+    fn schema() -> Schema {
+        shape::schema(json!({"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": 256}))
+    }
+}
+
+impl Read for Variable {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        decoder.parse_one(field, variable).map(Self)
+    }
+}
+
+/// The text, if it can be the name of a variable.
 pub(in crate::artifact) fn variable(text: &str) -> Result<String, String> {
     let mut characters = text.chars();
     let first = characters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
@@ -169,6 +369,18 @@ pub(in crate::artifact) fn variable(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!("{} is not the name of a variable", quoted(text)))
+}
+
+impl Shape for Service {
+    fn schema() -> Schema {
+        shape::words(Self::ALL.map(Self::name))
+    }
+}
+
+impl Read for Service {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        decoder.parse_one(field, service)
+    }
 }
 
 fn service(text: &str) -> Result<Service, String> {

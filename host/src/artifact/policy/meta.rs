@@ -1,9 +1,11 @@
 //! `meta`: what an agent may add to itself while it runs.
 
-use crate::artifact::decode::{Decoder, Field, Unknown};
+use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::keys::{self, Unknown, keys};
+use crate::artifact::shape::{Between, Read, Schema, Shape};
 
-/// Most of anything that a run may add.
-const MOST: u64 = 1000;
+/// How many of something a run may add.
+type Count = Between<0, 1000>;
 
 /// What an agent may add to itself. By default nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,19 +22,36 @@ pub struct MetaPolicy {
     pub max_call_depth: Option<u64>,
 }
 
-impl MetaPolicy {
-    pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        let mut fields = decoder.mapping(field)?;
-        let enabled = fields.take("enabled").and_then(|f| decoder.boolean(&f)).unwrap_or(false);
-        let mut take = |key| fields.take(key).and_then(|f| decoder.integer_in(&f, 0..=MOST));
-        let policy = Self {
-            enabled,
-            max_tools: take("max_tools"),
-            max_hooks: take("max_hooks"),
-            max_agents: take("max_agents"),
-            max_call_depth: take("max_call_depth"),
-        };
-        decoder.finish(fields, Unknown::Refuse);
-        Some(policy)
+keys! {
+    /// The keys of `meta`.
+    MetaKeys: Unknown::Refuse;
+    /// Whether a run may add anything to itself at all.
+    given enabled: bool = false;
+    /// Most tools that a run may add.
+    given max_tools: Count;
+    /// Most hooks that a run may add.
+    given max_hooks: Count;
+    /// Most agents that a run may add.
+    given max_agents: Count;
+    /// How deep tools may call tools.
+    given max_call_depth: Count;
+}
+
+impl Shape for MetaPolicy {
+    fn schema() -> Schema {
+        keys::schema::<MetaKeys<'_>>()
+    }
+}
+
+impl Read for MetaPolicy {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: MetaKeys<'_> = decoder.keys(field)?;
+        Some(Self {
+            enabled: keys.enabled.read(decoder),
+            max_tools: keys.max_tools.read(decoder).map(|n| n.0),
+            max_hooks: keys.max_hooks.read(decoder).map(|n| n.0),
+            max_agents: keys.max_agents.read(decoder).map(|n| n.0),
+            max_call_depth: keys.max_call_depth.read(decoder).map(|n| n.0),
+        })
     }
 }

@@ -1,47 +1,73 @@
 //! `artifact_sources`: further folders with artifacts.
 
-use crate::artifact::decode::{Decoder, Field, Unknown};
+use serde_json::json;
+
+use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::keys::{self, Unknown, keys};
 use crate::artifact::located::Located;
+use crate::artifact::shape::{self, Read, Schema, Shape};
 use crate::artifact::suggest::quoted;
 
-/// A list of `{ type: local, path: ... }`, each a folder that is laid out as `.harness/` is, without `harness.md`.
-pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>) -> Vec<Located<String>> {
-    let items = decoder.list(field).unwrap_or_default();
-    items.iter().filter_map(|item| root(decoder, item)).collect()
+/// A folder that is laid out as `.harness/` is, without `harness.md`: `{ type: local, path: ... }`.
+pub(super) struct Root(pub(super) Located<String>);
+
+keys! {
+    /// The keys of one source.
+    RootKeys: Unknown::Refuse;
+    /// What it is: a folder. Nothing is fetched from elsewhere.
+    required kind("type"): Local;
+    /// The folder, relative to the project.
+    required path: String;
 }
 
-fn root(decoder: &mut Decoder, item: &Field<'_>) -> Option<Located<String>> {
-    let mut fields = decoder.mapping(item)?;
-    let kind = fields.optional("type").and_then(|f| Some((decoder.string(&f)?.to_owned(), f)));
-    match kind {
-        Some((kind, _)) if kind == "local" => {}
-        Some((kind, f)) => {
-            let hint = "clone it into `.harness/plugins/`, or name a folder with `type: local`".to_owned();
-            decoder.error_with(
-                &f,
-                format!("{}: sources of type {} are not fetched", quoted(&f.path), quoted(&kind)),
-                Some(hint),
-            );
-            return None;
-        }
-        None => decoder.error(item, format!("{} has no `type`", quoted(&item.path))),
+/// The one type that there is.
+struct Local;
+
+impl Shape for Local {
+    fn schema() -> Schema {
+        shape::schema(json!({"const": "local"}))
     }
-    let path = fields.optional("path");
-    let Some(field) = path else {
-        decoder.error(item, "artifact_sources local source requires path".to_owned());
-        return None;
-    };
-    let root = decoder.parse_one(&field, |text| {
-        let text = text.strip_suffix('/').unwrap_or(text);
-        match text {
-            "" | "." | ".." => Err("name a folder with artifacts".to_owned()),
-            ".harness" => Err("`.harness` is always read".to_owned()),
-            _ if text.starts_with('/') || text.chars().any(char::is_control) => {
-                Err("write a path that is relative to the project".to_owned())
+}
+
+impl Shape for Root {
+    fn schema() -> Schema {
+        keys::schema::<RootKeys<'_>>()
+    }
+}
+
+impl Read for Root {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let (keys, fields) = decoder.open::<RootKeys<'_>>(field)?;
+        let kind = keys.kind.field().and_then(|f| Some((decoder.string(f)?, f)));
+        match kind {
+            Some(("local", _)) => {}
+            // The other keys of such a source are of no interest then.
+            Some((kind, f)) => {
+                let message = format!("{}: sources of type {} are not fetched", quoted(&f.path), quoted(kind));
+                let hint = "clone it into `.harness/plugins/`, or name a folder with `type: local`".to_owned();
+                decoder.error_with(f, message, Some(hint));
+                return None;
             }
-            _ => Ok(text.to_owned()),
+            None => decoder.error(field, format!("{} has no `type`", quoted(&field.path))),
         }
-    });
-    decoder.finish(fields, Unknown::Refuse);
-    root.map(|root| Located::new(root, decoder.position(field.span())))
+        let Some(path) = keys.path.field() else {
+            decoder.error(field, "artifact_sources local source requires path".to_owned());
+            return None;
+        };
+        let folder = decoder.parse_one(path, folder);
+        decoder.finish(&fields, Unknown::Refuse);
+        folder.map(|folder| Self(Located::new(folder, decoder.position(path.span()))))
+    }
+}
+
+fn folder(text: &str) -> Result<String, String> {
+    let text = text.strip_suffix('/').unwrap_or(text);
+    match text {
+        "" | "." | ".." => Err("name a folder with artifacts".to_owned()),
+        ".harness" => Err("`.harness` is always read".to_owned()),
+        _ if text.starts_with('/') || text.chars().any(char::is_control) => {
+            Err("write a path that is relative to the project".to_owned())
+        }
+        _ => Ok(text.to_owned()),
+    }
 }

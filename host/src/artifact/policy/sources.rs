@@ -38,13 +38,13 @@ pub fn name_of(file: &str) -> &str {
 
 pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Option<Vec<SourceRules>> {
     let mut sources = Vec::new();
-    for (key, entry) in decoder.mapping(field)?.all() {
+    for (key, entry) in decoder.entries(field)? {
         let name = &key.text;
         let key_only = Field { key: None, ..entry.clone() };
         if let Err((message, hint)) = check(name) {
             decoder.error_with(&key_only, message, Some(hint));
         }
-        let origin = Origin { file: file.to_owned(), scope: Scope::Source(name.clone()) };
+        let origin = Origin::new(file, Scope::Source(name.clone()));
         if let Some(layer) = layer::decode(decoder, &entry, origin) {
             sources.push(SourceRules { name: name.clone(), layer, position: decoder.position(key.span) });
         }
@@ -84,7 +84,7 @@ pub(super) fn bundle_of(source: &str) -> Option<&str> {
 /// What a bundle under `plugins/` has before anything is granted to it: of what none of its entries speaks, nothing.
 pub(super) fn floor(bundle: &str, entries: &[&SourceRules], file: &str) -> Layer {
     let silent = |speaks: fn(&Layer) -> bool| !entries.iter().any(|entry| speaks(&entry.layer));
-    let origin = Origin { file: file.to_owned(), scope: Scope::Source(bundle.to_owned()) };
+    let origin = Origin::new(file, Scope::Source(bundle.to_owned()));
     Layer {
         fs: silent(|l| l.fs.is_some()).then(FsRules::default),
         network: silent(|l| l.network.is_some()).then(NetworkRules::default),

@@ -81,6 +81,56 @@ fn a_whole_policy() {
     assert_eq!(policy.body, "prose");
 }
 
+/// Each rule, each list and each layer knows its line and column.
+#[test]
+fn where_each_rule_is() {
+    let policy = parse(
+        "network:\n  allowed_domains:\n    - api.github.com\n    - { host: build.internal, private: true }\nsandbox:\n  fs:\n    read: [docs, src]\n  exec: { allow: [git], network: true }\n  services:\n    - cache\n  limits: { fuel: 5 }\n  sources:\n    tools/x:\n      env: [A]\n",
+    );
+    let shown = |places: &crate::policy::places::Places| {
+        let spot = |(key, spot): (&str, &crate::policy::places::Spot)| {
+            let rules: Vec<String> = spot.rules.iter().map(ToString::to_string).collect();
+            format!("{key} {} [{}]", spot.value, rules.join(" "))
+        };
+        places.keys().map(spot).collect::<Vec<_>>().join("\n")
+    };
+    let places = &policy.project.origin.places;
+    insta::assert_snapshot!(shown(places), @"
+    exec 9:9 []
+    exec.allow 9:18 [9:19]
+    exec.network 9:34 []
+    fs 7:3 []
+    fs.read 8:11 [8:12 8:18]
+    limits 12:11 []
+    limits.fuel 12:19 []
+    network 3:3 [4:7 5:7]
+    services 10:3 [11:7]
+    ");
+    assert_eq!(places.own(), None);
+    let text = |place: Option<crate::policy::places::Place>| place.map(|place| place.to_string());
+    assert_eq!(text(places.rule("fs.read", 1)), Some("8:18".to_owned()));
+    // A key that is not there is looked for in what would hold it.
+    assert_eq!((text(places.key("fs.write")), text(places.key("env"))), (Some("7:3".to_owned()), None));
+    let source = &policy.sources[0].layer.origin.places;
+    assert_eq!((text(source.own()), shown(source).as_str()), (Some("14:5".to_owned()), "env 15:12 [15:13]"));
+    assert_eq!(ProjectPolicy::absent(FILE).project.origin.places, Default::default());
+    // A refusal names the rule, or the list that lacks one.
+    let grant = parse("sandbox: { fs: { read: [docs], protect: [a, docs/x] } }\n").grant_for("tools/y", None);
+    let refused = |path: &str| {
+        let path = crate::policy::path::WorkspacePath::parse(path, "/w").unwrap();
+        grant.decide_path(&path, crate::policy::path::Access::Read).unwrap_err()
+    };
+    assert_eq!(
+        (refused("docs/x").reason.as_str(), refused("b").hint.as_str()),
+        (
+            "reading `docs/x` is not allowed: `docs/x` is in `sandbox.fs.protect` in `.harness/harness.md:2:45`",
+            "add `b` to `sandbox.fs.read` in `.harness/harness.md:2:24`"
+        )
+    );
+    let hint = |name: &str| policy.grant_for(name, None).decide_env("B").unwrap_err().hint;
+    assert_eq!(hint("tools/y"), "add `B` to `sandbox.env` in `.harness/harness.md`");
+}
+
 #[test]
 fn what_is_not_said_has_its_default() {
     let scope = |policy: &ProjectPolicy| policy.project.origin.scope.clone();
@@ -219,10 +269,8 @@ fn a_bundle_has_only_what_is_granted_to_it() {
 
 #[test]
 fn an_artifact_cannot_ask_for_more() {
-    let asks = Layer {
-        env: Some(vec!["A".to_owned()]),
-        ..layer::silent(Origin { file: ".harness/tools/x.md".to_owned(), scope: Scope::Artifact })
-    };
+    let asks =
+        Layer { env: Some(vec!["A".to_owned()]), ..layer::silent(Origin::new(".harness/tools/x.md", Scope::Artifact)) };
     assert!(ProjectPolicy::absent(FILE).grant_for("tools/x", Some(&asks)).decide_env("A").is_err());
     let policy = parse("sandbox: { env: [A, B] }\n");
     let grant = policy.grant_for("tools/x", Some(&asks));

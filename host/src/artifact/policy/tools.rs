@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use crate::artifact::decode::{Decoder, Field, Unknown};
+use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::keys::{self, Unknown, keys};
 use crate::artifact::located::Located;
+use crate::artifact::shape::{self, Read, Schema, Shape};
 use crate::artifact::suggest::quoted;
 use crate::policy::refusal::Refusal;
 
@@ -16,8 +18,8 @@ pub struct ToolsPolicy {
     mode: Mode,
     allow: Vec<Located<NamePattern>>,
     deny: Vec<Located<NamePattern>>,
-    /// The file that hints name.
-    file: String,
+    /// What hints say of where `allow` is or should be: the file, and line and column where it is there.
+    place: String,
 }
 
 /// What holds for a name that no pattern matches.
@@ -36,13 +38,13 @@ impl ToolsPolicy {
         if let Some(pattern) = self.deny.iter().find(|pattern| pattern.matches(name)) {
             return Err(Refusal::new(
                 format!("the tool {} is denied by `{}`", quoted(name), pattern.value),
-                format!("remove `{}` from `tools_policy.deny` in `{}`", pattern.value, self.file),
+                format!("remove `{}` from `tools_policy.deny` in `{}`", pattern.value, pattern.position),
             ));
         }
         match self.mode {
             Mode::Allowlist if !self.allow.iter().any(|pattern| pattern.matches(name)) => Err(Refusal::new(
                 format!("the tool {} is not allowed", quoted(name)),
-                format!("add {} to `tools_policy.allow` in `{}`", quoted(name), self.file),
+                format!("add {} to `tools_policy.allow` in `{}`", quoted(name), self.place),
             )),
             Mode::Allowlist | Mode::Denylist => Ok(()),
         }
@@ -52,49 +54,84 @@ impl ToolsPolicy {
     pub fn patterns(&self) -> impl Iterator<Item = &Located<NamePattern>> {
         self.allow.iter().chain(&self.deny)
     }
+}
 
-    pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Option<Self> {
-        let mut fields = decoder.mapping(field)?;
-        let named = fields.take("mode").and_then(|f| mode(decoder, &f));
-        let allow_field = fields.take("allow");
-        let allow = allow_field.as_ref().and_then(|f| patterns(decoder, f)).unwrap_or_default();
-        let deny = fields.take("deny").and_then(|f| patterns(decoder, &f)).unwrap_or_default();
-        decoder.finish(fields, Unknown::Refuse);
+keys! {
+    /// The keys of `tools_policy`.
+    ToolsKeys: Unknown::Refuse;
+    /// What holds for a tool that no pattern matches: `allowlist`, it may not be called; `denylist`, it may. Without it
+    /// the first where `allow` names any, else the second.
+    given mode: Mode;
+    /// Patterns of names that may be called: `*` is any run of characters, `?` is one.
+    given allow: Vec<Located<NamePattern>>;
+    /// Patterns of names that may not be called, whatever allows them.
+    given deny: Vec<Located<NamePattern>>;
+}
+
+impl Shape for ToolsPolicy {
+    fn schema() -> Schema {
+        keys::schema::<ToolsKeys<'_>>()
+    }
+}
+
+impl Read for ToolsPolicy {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: ToolsKeys<'_> = decoder.keys(field)?;
+        let named = keys.mode.read(decoder);
+        let allow = keys.allow.read(decoder).unwrap_or_default();
         let inferred = if allow.is_empty() { Mode::Denylist } else { Mode::Allowlist };
         let mode = named.unwrap_or(inferred);
-        if let (Mode::Denylist, false, Some(field)) = (mode, allow.is_empty(), &allow_field) {
+        if let (Mode::Denylist, false, Some(field)) = (mode, allow.is_empty(), keys.allow.field()) {
             let message = "`tools_policy.allow` has no effect with `mode: denylist`".to_owned();
             decoder.warn(field, message, "remove it, or write `mode: allowlist`");
         }
-        Some(Self { mode, allow, deny, file: file.to_owned() })
+        let place = decoder.position(keys.allow.field().unwrap_or(field).span()).to_string();
+        Some(Self { mode, allow, deny: keys.deny.read(decoder).unwrap_or_default(), place })
     }
 }
 
-fn mode(decoder: &mut Decoder, field: &Field<'_>) -> Option<Mode> {
-    match decoder.string(field)? {
-        "allowlist" => Some(Mode::Allowlist),
-        "denylist" => Some(Mode::Denylist),
-        other => {
-            decoder.error(field, format!("tools_policy.mode {other:?} must be allowlist|denylist"));
-            None
+impl Mode {
+    const ALL: [Self; 2] = [Self::Allowlist, Self::Denylist];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Allowlist => "allowlist",
+            Self::Denylist => "denylist",
         }
     }
 }
 
-fn patterns(decoder: &mut Decoder, field: &Field<'_>) -> Option<Vec<Located<NamePattern>>> {
-    let items = decoder.list(field)?;
-    let patterns: Vec<Option<Located<NamePattern>>> = items
-        .iter()
-        .map(|item| {
-            if decoder.string(item)?.is_empty() {
-                decoder.error(item, format!("{} is empty", item.path));
-                return None;
-            }
-            let pattern = decoder.parse_one(item, NamePattern::parse)?;
-            Some(Located::new(pattern, decoder.position(item.span())))
-        })
-        .collect();
-    patterns.into_iter().collect()
+impl Shape for Mode {
+    fn schema() -> Schema {
+        shape::words(Self::ALL.map(Self::word))
+    }
+}
+
+impl Read for Mode {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let word = decoder.string(field)?;
+        let mode = Self::ALL.into_iter().find(|mode| mode.word() == word);
+        if mode.is_none() {
+            decoder.error(field, format!("tools_policy.mode {word:?} must be allowlist|denylist"));
+        }
+        mode
+    }
+}
+
+impl Shape for NamePattern {
+    fn schema() -> Schema {
+        shape::Name::schema()
+    }
+}
+
+impl Read for NamePattern {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        if decoder.string(field)?.is_empty() {
+            decoder.error(field, format!("{} is empty", field.path));
+            return None;
+        }
+        decoder.parse_one(field, Self::parse)
+    }
 }
 
 /// A pattern for the name of a tool: `*` is any run of characters, also none; `?` is one. Letter case counts.
@@ -202,24 +239,24 @@ mod tests {
             mode: Mode::Allowlist,
             allow: vec![at(pattern("read_*")), at(pattern("run"))],
             deny: vec![at(pattern("*_secret"))],
-            file: file.clone(),
+            place: format!("{file}:5:3"),
         };
         assert_eq!(policy.decide("read_file"), Ok(()));
         assert_eq!(
             policy.decide("read_secret"),
             Err(Refusal {
                 reason: "the tool `read_secret` is denied by `*_secret`".to_owned(),
-                hint: "remove `*_secret` from `tools_policy.deny` in `.harness/harness.md`".to_owned(),
+                hint: "remove `*_secret` from `tools_policy.deny` in `f:1:1`".to_owned(),
             })
         );
         assert_eq!(
             policy.decide("write_file"),
             Err(Refusal {
                 reason: "the tool `write_file` is not allowed".to_owned(),
-                hint: "add `write_file` to `tools_policy.allow` in `.harness/harness.md`".to_owned(),
+                hint: "add `write_file` to `tools_policy.allow` in `.harness/harness.md:5:3`".to_owned(),
             })
         );
-        let nothing = ToolsPolicy { mode: Mode::Allowlist, file, ..ToolsPolicy::default() };
+        let nothing = ToolsPolicy { mode: Mode::Allowlist, place: file, ..ToolsPolicy::default() };
         assert!(nothing.decide("read_file").is_err());
         assert_eq!(ToolsPolicy::default().decide("read_file"), Ok(()));
     }

@@ -126,6 +126,95 @@ fn what_does_not_load_does_not_fit() {
     }
 }
 
+/// Everything below a schema, itself included, with its path.
+fn walk<'s>(path: &str, schema: &'s Json, see: &mut impl FnMut(&str, &'s serde_json::Map<String, Json>)) {
+    let Some(object) = schema.as_object() else { return };
+    see(path, object);
+    for (key, properties) in object.get("properties").and_then(Json::as_object).into_iter().flatten() {
+        walk(&format!("{path}.{key}"), properties, see);
+    }
+    for key in ["items", "additionalProperties", "if", "then"] {
+        walk(&format!("{path}.{key}"), object.get(key).unwrap_or(&Json::Null), see);
+    }
+    for key in ["anyOf", "allOf"] {
+        for way in object.get(key).and_then(Json::as_array).into_iter().flatten() {
+            walk(path, way, see);
+        }
+    }
+}
+
+/// An editor shows what a key is for, and knows every word that a schema is written in: those of draft 7, in which
+/// yaml-language-server is at home.
+#[test]
+fn an_editor_can_use_them() {
+    const WORDS: [&str; 20] = [
+        "$schema",
+        "title",
+        "description",
+        "type",
+        "enum",
+        "const",
+        "default",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "minItems",
+        "anyOf",
+        "allOf",
+        "if",
+        "then",
+        "minimum",
+        "maximum",
+        "pattern",
+        "minLength",
+    ];
+    for kind in Kind::ALL {
+        let schema = of(kind);
+        assert!(schema["title"].is_string() && schema["description"].is_string(), "{}", kind.name());
+        let mut told = 0;
+        walk("", &schema, &mut |path, object| {
+            for word in object.keys() {
+                assert!(WORDS.contains(&word.as_str()) || word == "maxLength", "{} {path}: {word}", kind.name());
+            }
+            // What narrows a key that is described elsewhere says nothing of it.
+            if object.contains_key("additionalProperties") || object.get("type") == Some(&json!("object")) {
+                for (key, property) in object.get("properties").and_then(Json::as_object).into_iter().flatten() {
+                    let about = property["description"].as_str().unwrap_or_default();
+                    assert!(about.ends_with('.') && about.len() > 10, "{} {path}.{key}: {about:?}", kind.name());
+                    told += 1;
+                }
+            }
+        });
+        assert!(told >= 11, "{}: {told}", kind.name());
+    }
+}
+
+/// What a schema shows as a default is what a file without the key comes to.
+#[test]
+fn defaults_are_those_of_loading() {
+    let default = |kind: Kind, path: &str| {
+        let schema = of(kind);
+        schema.pointer(&format!("/properties/{path}/default")).cloned().unwrap_or_else(|| panic!("{path}"))
+    };
+    let tool = Tool::parse("f.md", "f", "---\n---\n").0.unwrap();
+    assert_eq!(default(Kind::Tool, "async"), json!(tool.asynchronous.value));
+    let hook = Hook::parse("f.md", "f", 0, "---\nevent: error\n---\n").0.unwrap();
+    assert_eq!(default(Kind::Hook, "priority"), json!(hook.priority.value));
+    let policy = ProjectPolicy::parse("harness.md", "---\nmodel: { name: m, retry: {} }\n---\n").0.unwrap();
+    assert_eq!(default(Kind::Harness, "sandbox/properties/audit"), json!(policy.audit));
+    assert_eq!(default(Kind::Harness, "meta/properties/enabled"), json!(policy.meta.enabled));
+    assert_eq!(default(Kind::Harness, "sandbox/properties/hooks/properties/on_error"), json!("block"));
+    let model = policy.models.main.unwrap();
+    assert_eq!(model.retry, crate::artifact::model::Retry::default());
+    assert_eq!(default(Kind::Harness, "model/properties/tools"), json!(model.tools.word()));
+    let retry = |key: &str| default(Kind::Harness, &format!("model/properties/retry/properties/{key}"));
+    assert_eq!(retry("max_retries"), json!(model.retry.max_retries));
+    assert_eq!(retry("initial_backoff_ms"), json!(u64::try_from(model.retry.initial_backoff.as_millis()).unwrap()));
+    assert_eq!(retry("max_backoff_ms"), json!(u64::try_from(model.retry.max_backoff.as_millis()).unwrap()));
+    assert_eq!(retry("multiplier"), json!(model.retry.multiplier));
+}
+
 /// The keys of a schema are those that the decoder asks for: it warns of, or refuses, every other one.
 #[test]
 fn the_keys_are_the_decoder_s() {

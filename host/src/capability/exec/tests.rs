@@ -25,7 +25,7 @@ fn grant(allow: &[&str], env: &[&str]) -> Grant {
 
 pub(super) fn granted(exec: ExecRules) -> Grant {
     let layer = Layer {
-        origin: Origin { file: ".harness/harness.md".to_owned(), scope: Scope::Project },
+        origin: Origin::new(".harness/harness.md", Scope::Project),
         fs: None,
         network: None,
         exec: Some(exec),

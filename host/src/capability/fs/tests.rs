@@ -75,7 +75,7 @@ impl Bench {
 pub(super) fn grant(read: &[&str], write: &[&str], protect: &[&str], file_bytes: Option<u64>) -> Grant {
     let patterns = |texts: &[&str]| texts.iter().map(|text| PathPattern::parse(text).unwrap()).collect();
     Grant::new(vec![Layer {
-        origin: Origin { file: ".harness/harness.md".to_owned(), scope: Scope::Project },
+        origin: Origin::new(".harness/harness.md", Scope::Project),
         fs: Some(FsRules { read: patterns(read), write: patterns(write), protect: patterns(protect) }),
         network: None,
         exec: None,

@@ -33,7 +33,7 @@ fn redirect(status: u16, location: &str) -> Say {
 
 fn grant(rules: &[HostRule]) -> Grant {
     let layer = Layer {
-        origin: Origin { file: ".harness/harness.md".to_owned(), scope: Scope::Project },
+        origin: Origin::new(".harness/harness.md", Scope::Project),
         fs: None,
         network: Some(NetworkRules { allow: rules.to_vec() }),
         exec: None,

@@ -16,7 +16,7 @@ fn rules(allow: &[&str], env: &[&str]) -> ExecRules {
 
 fn layer(scope: Scope, exec: Option<ExecRules>) -> Layer {
     Layer {
-        origin: Origin { file: ".harness/harness.md".to_owned(), scope },
+        origin: Origin::new(".harness/harness.md", scope),
         fs: None,
         network: None,
         exec,

@@ -16,7 +16,7 @@ fn private(text: &str) -> HostRule {
 
 fn layer(scope: Scope, allow: Option<Vec<HostRule>>) -> Layer {
     Layer {
-        origin: Origin { file: ".harness/harness.md".to_owned(), scope },
+        origin: Origin::new(".harness/harness.md", scope),
         fs: None,
         network: allow.map(|allow| NetworkRules { allow }),
         exec: None,
