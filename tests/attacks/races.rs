@@ -74,7 +74,8 @@ pub(crate) const CASES: &[Coded] = &[
             let client = Client::resolving(|_| vec![IpAddr::from([127, 0, 0, 1])]);
             let granted =
                 grant(&format!("network: {{ allowed_domains: [{{ host: \"a.test:{port}\", private: true }}] }}"));
-            let answer = runtime.block_on(client.send(&granted, &Handles::default(), get(format!("http://a.test:{port}/ok"))));
+            let answer =
+                runtime.block_on(client.send(&granted, &Handles::default(), get(format!("http://a.test:{port}/ok"))));
             answer.map(|answer| answer.body).map_err(|error| format!("{error:?}"))
         },
     },
@@ -315,7 +316,11 @@ fn looked_up(runtime: &Runtime, servers: &Servers, granted: bool) -> Result<Stri
     });
     let host = if granted { "secret-data.evil.test" } else { "other.test" };
     let grant = grant(&format!("network: {{ allowed_domains: [{{ host: \"{host}:{port}\", private: true }}] }}"));
-    let answer = runtime.block_on(client.send(&grant, &Handles::default(), get(format!("http://secret-data.evil.test:{port}/ok"))));
+    let answer = runtime.block_on(client.send(
+        &grant,
+        &Handles::default(),
+        get(format!("http://secret-data.evil.test:{port}/ok")),
+    ));
     match (granted, answer, asked.load(Ordering::Relaxed)) {
         (false, Err(http::Error::AccessDenied(_)), 0) => Ok("denied".to_owned()),
         (true, Ok(answer), 1) => Ok(answer.body),
