@@ -20,6 +20,8 @@ mod loader;
 mod measure;
 pub mod outcome;
 pub mod price;
+#[cfg(test)]
+mod reset_tests;
 pub mod state;
 mod stop;
 mod texts;

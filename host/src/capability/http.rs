@@ -9,6 +9,7 @@ mod lookup;
 mod outgoing;
 mod redirect;
 
+use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -95,6 +96,7 @@ pub struct Client {
     inner: OnceLock<Result<reqwest::Client, String>>,
     /// Where requests are answered from, instead of by the network.
     canned: Option<Vec<Canned>>,
+    names: lookup::Names,
 }
 
 /// An answer for a test or a replay: what a server would say to this method and URL.
@@ -111,12 +113,18 @@ pub struct Canned {
 impl Client {
     /// A client. Cheap: the connector is made when the first request is sent.
     pub const fn new() -> Self {
-        Self { inner: OnceLock::new(), canned: None }
+        Self { inner: OnceLock::new(), canned: None, names: lookup::Names::System }
     }
 
     /// A client that never touches the network: what the grant allows is answered from these.
     pub fn answering(canned: Vec<Canned>) -> Self {
-        Self { inner: OnceLock::new(), canned: Some(canned) }
+        Self { canned: Some(canned), ..Self::new() }
+    }
+
+    /// A client that looks up names with this function, for an embedder with a resolver of its own. Each address that
+    /// it gives is decided like those of the system: it cannot lead a script to more than the grant allows.
+    pub fn resolving(names: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
+        Self { names: lookup::Names::Given(Box::new(names)), ..Self::new() }
     }
 
     /// Sends a request and reads the whole answer, following redirects. Everything is decided by `grant`; handles of
@@ -146,7 +154,7 @@ impl Client {
             if followed == 0 {
                 loan.fill(request.headers_mut())?;
             }
-            let vetted = lookup::vetted(grant, &target, request.url()).await?;
+            let vetted = lookup::vetted(&self.names, grant, &target, request.url()).await?;
             // Cheap: the body is shared, not copied.
             let copy =
                 request.try_clone().ok_or_else(|| Error::InvalidRequest("the body cannot be sent".to_owned()))?;

@@ -27,7 +27,7 @@ const MAX_HANDLES: usize = 0;
 impl Sandbox {
     /// Calls `run(args)` of a tool. `args` is a JSON object, and so is what comes back a JSON value.
     pub async fn run(&self, image: &Image, context: Context, limits: Limits, args: &str) -> Report<String> {
-        let work = Work { when: None, export: &self.exports().run, params: (args,) };
+        let work = Work { when: None, export: &image.exports().run, params: (args,) };
         let report = self.call(image, Role::Tool, work, context, limits).await.map(Outcome::whole);
         bounded(report, |result| result.len() as u64)
     }
@@ -41,7 +41,7 @@ impl Sandbox {
         event: &str,
         payload: &str,
     ) -> Report<String> {
-        let work = Work { when: None, export: &self.exports().handle, params: (event, payload) };
+        let work = Work { when: None, export: &image.exports().handle, params: (event, payload) };
         let report = self.call(image, Role::Hook, work, context, limits).await.map(Outcome::whole);
         bounded(report, |result| result.len() as u64)
     }
@@ -57,7 +57,7 @@ impl Sandbox {
         payload: &str,
     ) -> Report<Answer> {
         let params = (event, payload);
-        let work = Work { when: Some(params), export: &self.exports().handle, params };
+        let work = Work { when: Some(params), export: &image.exports().handle, params };
         let report = self.call(image, Role::Hook, work, context, limits).await;
         let report = bounded(report, |ran| if let Ran::Whole(result) = ran { String::len(result) as u64 } else { 0 });
         report.map(|outcome| {
@@ -78,7 +78,7 @@ impl Sandbox {
         event: &str,
         payload: &str,
     ) -> Report<bool> {
-        let work = Work { when: None, export: &self.exports().matches, params: (event, payload) };
+        let work = Work { when: None, export: &image.exports().matches, params: (event, payload) };
         self.call(image, Role::Predicate, work, context, limits).await.map(Outcome::whole)
     }
 
@@ -120,7 +120,7 @@ impl Sandbox {
                     if let Some(params) = work.when {
                         store.data_mut().closed = true;
                         let when = instance
-                            .get_typed_func::<_, (Result<bool, Failure>,)>(&mut store, &self.exports().matches)?;
+                            .get_typed_func::<_, (Result<bool, Failure>,)>(&mut store, &image.exports().matches)?;
                         let (matched,) = when.call_async(&mut store, params).await?;
                         match matched {
                             Ok(true) => store.data_mut().closed = false,
@@ -230,7 +230,8 @@ fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
         (Some(stop @ Stop::TooMuchGivenBack { .. }), _) => Outcome::Fault(stop.to_string()),
         (_, Some(Trap::OutOfFuel)) => limited(LimitKind::Fuel, limits.fuel),
         (_, Some(Trap::StackOverflow)) => limited(LimitKind::Stack, compile::MAX_STACK as u64),
-        (_, Some(_)) if state.memory_refused => limited(LimitKind::Memory, limits.memory_bytes),
+        // Without a trap where there was too little for it even to start.
+        _ if state.memory_refused => limited(LimitKind::Memory, limits.memory_bytes),
         (_, Some(trap)) => {
             let message = stopped(trap, &state.last_words);
             Outcome::Failed(Failure::without_place(FailureKind::Script, file, message))

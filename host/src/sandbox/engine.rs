@@ -109,6 +109,8 @@ struct ImageParts {
     role: Role,
     changes: Changes,
     ready: OnceLock<InstancePre<State>>,
+    /// Where its functions are.
+    exports: Exports,
     file: Arc<str>,
 }
 
@@ -122,6 +124,10 @@ impl Image {
     /// The artifact's file, for messages.
     pub fn file(&self) -> &str {
         &self.inner.file
+    }
+
+    pub(crate) fn exports(&self) -> &Exports {
+        &self.inner.exports
     }
 }
 
@@ -187,8 +193,30 @@ impl Sandbox {
             Entry::Hook => Role::Hook,
         };
         let changes = Changes::between(embedded::MEMORY, kept);
-        let parts = ImageParts { role, changes, ready: OnceLock::new(), file: source.file.as_str().into() };
-        Ok(Image { inner: Arc::new(parts) })
+        let (exports, file) = (self.inner.exports.clone(), source.file.as_str().into());
+        Ok(Image { inner: Arc::new(ImageParts { role, changes, ready: OnceLock::new(), exports, file }) })
+    }
+
+    /// Any component in the place of the interpreter, on the linker of a role: what a guest that is no interpreter could
+    /// do is to be tried on the very imports that scripts have. It gets no more than they do, so that this opens nothing;
+    /// it is for tests, because no policy, artifact or command leads here.
+    ///
+    /// # Errors
+    ///
+    /// Where the engine does not take it, it imports what the role has not got, or a function of `script` is missing.
+    #[doc(hidden)]
+    pub fn foreign(&self, component: &[u8], role: Role, file: &str) -> Result<Image> {
+        let component = Component::new(&self.inner.engine, component)?;
+        let linker = self.linker(role)?;
+        let ready = OnceLock::from(linker.instantiate_pre(&component)?);
+        let changes = Changes::between(&[], Kept { start: 0, bytes: &[] });
+        let exports = Exports::of(&component)?;
+        Ok(Image { inner: Arc::new(ImageParts { role, changes, ready, exports, file: file.into() }) })
+    }
+
+    fn linker(&self, role: Role) -> Result<&Linker<State>> {
+        let found = self.inner.linkers.iter().find(|(other, _)| *other == role);
+        found.map(|(_, linker)| linker).ok_or_else(|| format_err!("there is no linker for {role:?}"))
     }
 
     /// A script with its memory, linked for a role. Made when it is first called.
@@ -203,15 +231,11 @@ impl Sandbox {
             return Ok(ready);
         }
         // Two calls may do this at once, which does no harm: one of the two is kept.
-        let Inner { engine, shell, linkers, .. } = &*self.inner;
+        let Inner { engine, shell, .. } = &*self.inner;
         let memory = parts.changes.applied(embedded::MEMORY);
         let start = parts.changes.start();
         let memory = image::module(engine, TEMPLATES, Kept { start, bytes: &memory })?;
-        let (_, linker) = linkers
-            .iter()
-            .find(|(other, _)| *other == linked)
-            .ok_or_else(|| format_err!("there is no linker for {linked:?}"))?;
-        let mut linker = linker.clone();
+        let mut linker = self.linker(linked)?.clone();
         linker.root().module(MEMORY, &memory)?;
         let ready = linker.instantiate_pre(shell)?;
         Ok(parts.ready.get_or_init(|| ready))
@@ -242,10 +266,6 @@ impl Sandbox {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.inner.engine
-    }
-
-    pub(crate) fn exports(&self) -> &Exports {
-        &self.inner.exports
     }
 
     pub(crate) fn janitor(&self) -> &Janitor {

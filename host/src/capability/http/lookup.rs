@@ -3,8 +3,9 @@
 //! A name is looked up once for each hop, here, and the connector gets that answer and no other: a name that changes
 //! its mind between check and use changes nothing.
 
+use std::fmt;
 use std::future::{Future, ready};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
@@ -26,6 +27,40 @@ tokio::task_local! {
     static VETTED: Vetted;
 }
 
+/// From a name to its addresses.
+type LookUp = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
+
+/// Who knows names.
+#[derive(Default)]
+pub(super) enum Names {
+    /// The system.
+    #[default]
+    System,
+    /// This function.
+    Given(Box<LookUp>),
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::System => "System",
+            Self::Given(_) => "Given",
+        })
+    }
+}
+
+impl Names {
+    /// The addresses of a name; none where there is no answer.
+    async fn look_up(&self, name: String, port: u16) -> Vec<SocketAddr> {
+        match self {
+            Self::System => look_up(name, port).await,
+            Self::Given(names) => {
+                names(&name).into_iter().take(MAX_ADDRESSES).map(|address| (address, port).into()).collect()
+            }
+        }
+    }
+}
+
 /// A name and the addresses that the grant allows for it.
 #[derive(Debug, Clone)]
 pub(super) struct Vetted {
@@ -43,7 +78,7 @@ impl Vetted {
 
 /// Looks up the name of a target and decides each address. One address that is refused refuses the name: what is
 /// allowed should not depend on the order of the answers.
-pub(super) async fn vetted(grant: &Grant, target: &Target, url: &Url) -> Result<Vetted, Error> {
+pub(super) async fn vetted(names: &Names, grant: &Grant, target: &Target, url: &Url) -> Result<Vetted, Error> {
     let literal = |ip| {
         grant.decide_address(target, ip)?;
         // The connector does not ask for an address, so that there is nothing to hand out.
@@ -56,7 +91,7 @@ pub(super) async fn vetted(grant: &Grant, target: &Target, url: &Url) -> Result<
     }
     let name = url.host_str().unwrap_or_default().to_owned();
     let unknown = || Error::Connection(format!("the name `{}` was not found", target.host()));
-    let addresses = look_up(name.clone(), target.port()).await;
+    let addresses = names.look_up(name.clone(), target.port()).await;
     if addresses.is_empty() {
         return Err(unknown());
     }
@@ -66,7 +101,7 @@ pub(super) async fn vetted(grant: &Grant, target: &Target, url: &Url) -> Result<
     Ok(Vetted { name, addresses })
 }
 
-/// The addresses of a name; none where there is no answer.
+/// The same of the system.
 async fn look_up(name: String, port: u16) -> Vec<SocketAddr> {
     let Ok(permit) = LOOKUPS.acquire().await else { return Vec::new() };
     // A task of its own, which holds the permit for as long as the system really takes: its lookup cannot be broken off

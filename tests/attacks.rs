@@ -1,0 +1,132 @@
+//! The attack corpus: what the sandbox promises, tried by somebody who knows its code.
+//!
+//! A case says what is tried and what must come of it, and holds its own control: the same with the grant present, or its
+//! harmless twin, which must succeed. After each case the runner looks whether anything was touched or told that lies
+//! outside of the grant, whatever the verdict was, and at the end whether the host itself has grown.
+//!
+//! - `cases/*.toml`: the cases, one file for each area of `docs/security.md`
+//! - `guests/`: WebAssembly written by hand, in the place of the interpreter
+//! - `case`: a case as the files have it
+//! - `world`: the folder, the servers and the secrets that it is tried in
+//! - `attempt`: one call, and how it ended
+//! - `corpus`: a case with its control, from beginning to end
+//! - `guests`, `compose`: a guest that is no interpreter, and how a component is made of it
+//! - `races`, `state`: what no table can say
+//! - `page`: whether `docs/security.md` tells the true numbers
+//! - `process`: what the runner looks at in its own process
+//! - `soak`: very many calls
+//! - `mutants`: what of this fails when a check of the host is taken away
+//!
+//! It has a `main` of its own, for the table and because nothing else may run in the process:
+//!
+//! ```text
+//! cargo test --release --test attacks                      all but the long ones
+//! cargo test --release --test attacks -- paths network-01  those whose id begins so
+//! cargo test --release --test attacks -- --ignored soak    a million calls; ATTACKS_SOAK_CALLS sets how many
+//! cargo test --release --test attacks -- --ignored mutants the mutation score
+//! ```
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::exit,
+    reason = "a test ends where something is not as expected, and this one is a program too"
+)]
+
+use std::time::Instant;
+
+#[path = "attacks/attempt.rs"]
+mod attempt;
+#[path = "attacks/case.rs"]
+mod case;
+#[path = "attacks/compose.rs"]
+mod compose;
+#[path = "attacks/corpus.rs"]
+mod corpus;
+#[path = "attacks/guests.rs"]
+mod guests;
+#[path = "attacks/mutants.rs"]
+mod mutants;
+#[path = "attacks/page.rs"]
+mod page;
+#[path = "attacks/process.rs"]
+mod process;
+#[path = "attacks/races.rs"]
+mod races;
+#[path = "attacks/server.rs"]
+mod server;
+#[path = "attacks/soak.rs"]
+mod soak;
+#[path = "attacks/state.rs"]
+mod state;
+#[path = "attacks/world.rs"]
+mod world;
+
+/// Arguments of `cargo test`, as far as they mean something here.
+struct Arguments {
+    list: bool,
+    ignored: bool,
+    /// Only what begins so; all where there is none.
+    chosen: Vec<String>,
+    /// End at the first that fails.
+    fail_fast: bool,
+}
+
+impl Arguments {
+    fn read() -> Self {
+        let mut arguments = Self { list: false, ignored: false, chosen: Vec::new(), fail_fast: false };
+        for argument in std::env::args().skip(1) {
+            match argument.as_str() {
+                "--list" => arguments.list = true,
+                "--ignored" => arguments.ignored = true,
+                "--fail-fast" => arguments.fail_fast = true,
+                other if !other.starts_with('-') => arguments.chosen.push(other.to_owned()),
+                _ => {}
+            }
+        }
+        arguments
+    }
+
+    fn takes(&self, id: &str) -> bool {
+        self.chosen.is_empty() || self.chosen.iter().any(|chosen| id.starts_with(chosen.as_str()))
+    }
+}
+
+fn main() {
+    process::set_traps();
+    let arguments = Arguments::read();
+    let runtime = process::runtime();
+    if arguments.ignored {
+        let failed = match arguments.chosen.first().map(String::as_str) {
+            Some("soak") => !soak::run(&runtime),
+            Some("mutants") => !mutants::run(),
+            _ => return println!("long ones: `soak`, `mutants`"),
+        };
+        std::process::exit(i32::from(failed) * 101);
+    }
+
+    let started = Instant::now();
+    let mut cases = corpus::all();
+    let mut wrong = corpus::check(&cases);
+    wrong.extend(page::check(&cases));
+    wrong.extend(mutants::check());
+    cases.retain(|case| arguments.takes(case.id()));
+    if arguments.list {
+        cases.iter().for_each(|case| println!("{}: test", case.id()));
+        return;
+    }
+    let servers = runtime.block_on(world::Servers::start());
+    let mut failed = corpus::run(&runtime, &servers, &cases, arguments.fail_fast);
+    wrong.iter().for_each(|wrong| println!("\nFAILED the corpus: {wrong}"));
+    failed += wrong.len();
+    let known = cases.iter().filter(|case| case.known()).count();
+    println!(
+        "\n{} cases ({known} were found in others), {failed} failed, {:.1} s",
+        cases.len(),
+        started.elapsed().as_secs_f64()
+    );
+    std::process::exit(i32::from(failed > 0) * 101);
+}

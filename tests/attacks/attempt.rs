@@ -1,0 +1,149 @@
+//! One call, and how it ended.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use harness::artifact::event::Event;
+use harness::artifact::policy::layer;
+use harness::capability::http::Client;
+use harness::dispatch::{CallError, Decision, OpenError, Project, Run};
+use harness::sandbox::outcome::Outcome;
+use harness::sandbox::state::Session;
+use serde_json::Value as Json;
+use tokio::runtime::Runtime;
+
+use crate::case::{Setting, Verdict};
+use crate::world::World;
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) verdict: Verdict,
+    /// Everything that its caller was told.
+    pub(crate) told: String,
+    /// How long the call took, without what was set up for it.
+    pub(crate) took: Duration,
+    /// How long it may take.
+    pub(crate) deadline: Duration,
+}
+
+/// The time that a call has where no policy was read.
+const NO_POLICY: Duration = Duration::from_secs(30);
+
+/// Does what a setting says in a world that its artifacts were written to.
+pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setting: &Setting, each: &str) -> Seen {
+    let started = Instant::now();
+    if let Err(error) = project.reload() {
+        let says = match &error {
+            OpenError::Artifacts(registry) => {
+                registry.diagnostics().iter().map(|one| one.message.as_str()).collect::<Vec<_>>().join("; ")
+            }
+            other => other.to_string(),
+        };
+        let verdict = Verdict::new("refused", says);
+        return Seen { verdict, told: format!("{error:?}"), took: started.elapsed(), deadline: NO_POLICY };
+    }
+    let run = run(world, setting, each);
+    let args = setting.args.as_ref().map_or("{}".to_owned(), |args| world.filled(args, each));
+    let args: Json = serde_json::from_str(&args).unwrap_or_else(|error| panic!("{args}: {error}"));
+    let seen = if let Some(event) = &setting.fire {
+        let event = Event::parse(&world.filled(event, each)).unwrap();
+        let started = Instant::now();
+        let fired = runtime.block_on(project.fire(&event, args, &run));
+        let took = started.elapsed();
+        let verdict = match &fired.decision {
+            Decision::Allow => Verdict::new("gives", fired.payload.to_string()),
+            Decision::Block { reason, .. } => Verdict::new("denied", reason.clone()),
+        };
+        Seen { verdict, told: format!("{fired:?}"), took, deadline: NO_POLICY }
+    } else {
+        let name = setting.call.as_ref().map_or("it".to_owned(), |name| world.filled(name, each));
+        let started = Instant::now();
+        let called = runtime.block_on(project.call(&name, args, &run));
+        let took = started.elapsed();
+        let told = format!("{called:?}");
+        let (verdict, deadline) = match called {
+            Ok(report) => {
+                let verdict = match report.outcome {
+                    Outcome::Completed(output) => Verdict::new("gives", output.result.to_string()),
+                    Outcome::Failed(failure) => Verdict::new("failed", failure.message),
+                    Outcome::Denied { refusal, .. } => Verdict::new("denied", refusal.reason),
+                    Outcome::Limited(limit) => Verdict::new("limited", limit.kind.name()),
+                    Outcome::Fault(message) => Verdict::new("fault", message),
+                };
+                (verdict, report.grant.limits().timeout)
+            }
+            Err(CallError::Script(failure)) => (Verdict::new("refused", failure.message), NO_POLICY),
+            Err(CallError::Arguments { errors, .. }) => {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                (Verdict::new("rejected", errors.join("; ")), NO_POLICY)
+            }
+            Err(error) => (Verdict::new("rejected", error.to_string()), NO_POLICY),
+        };
+        Seen { verdict, told, took, deadline }
+    };
+    // What is recorded outlives the call, and is read by people.
+    let record = std::fs::read_dir(world.work().join(".harness/audit")).into_iter().flatten().filter_map(Result::ok);
+    let lines = record.filter(|file| file.file_name() != "old.jsonl");
+    let lines: String = lines.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect();
+    Seen { told: format!("{}\n{lines}", seen.told), ..seen }
+}
+
+/// Writes the artifacts.
+pub(crate) fn write(world: &World, setting: &Setting, each: &str) {
+    let home = world.work().join(".harness");
+    let put = |path: &str, text: &str| {
+        let path = home.join(path);
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).unwrap();
+        std::fs::write(path, world.filled(text, each)).unwrap();
+    };
+    if let Some(policy) = &setting.policy {
+        put("harness.md", &format!("---\n{}\n---\n", policy.trim_end()));
+    }
+    if let Some(script) = &setting.script {
+        let front = setting.front.as_ref().map_or(String::new(), |front| format!("{}\n", front.trim_end()));
+        put("tools/it.md", &format!("---\n{front}script: |\n{}---\n# it\n", indented(&whole(script), "  ")));
+    }
+    // What a control leaves out is empty.
+    for (path, text) in setting.artifacts.iter().filter(|(_, text)| !text.is_empty()) {
+        put(path, text);
+    }
+}
+
+/// The run that a call belongs to.
+fn run(world: &World, setting: &Setting, each: &str) -> Arc<Run> {
+    if let Some(caller) = &setting.caller {
+        let (layer, diagnostics) = layer::parse("caller", &world.filled(caller, each));
+        return Run::narrowed(vec![layer.unwrap_or_else(|| panic!("{diagnostics:?}"))]);
+    }
+    if setting.names.is_empty() {
+        return Run::new();
+    }
+    let names = setting.names.clone();
+    let asked = Mutex::new(HashMap::<String, usize>::new());
+    let http = Client::resolving(move |name| {
+        let mut asked = asked.lock().unwrap();
+        let count = asked.entry(name.to_owned()).or_default();
+        *count += 1;
+        let answers = names.get(name).map(Vec::as_slice).unwrap_or_default();
+        answers.get(*count - 1).or(answers.last()).cloned().unwrap_or_default()
+    });
+    Run::with_session(Session { http, ..Session::default() })
+}
+
+/// A script from the short forms: an expression, or the lines of `run`.
+fn whole(script: &str) -> String {
+    if script.lines().any(|line| line.starts_with("def run(")) {
+        script.to_owned()
+    } else if script.contains('\n') {
+        format!("def run(args):\n{}", indented(script, "    "))
+    } else {
+        format!("def run(args):\n    return {script}\n")
+    }
+}
+
+fn indented(text: &str, by: &str) -> String {
+    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("{by}{line}\n") }).collect()
+}

@@ -1,0 +1,185 @@
+//! The mutation score: which checks of the host can be taken away without a test that fails.
+//!
+//! `tests/mutants/list.toml` names checks, each an expression with what is there without it. All of them are built into
+//! one copy of the repository, each behind a switch (`if crate::mutant(7) { without } else { text }`), so that there is one
+//! build and not one for each. Then, for each, the corpus runs with that switch on: first its area, then all, then
+//! the library's own tests. The first that fails has killed it.
+//!
+//! ```text
+//! cargo test --release --test attacks -- --ignored mutants       all
+//! cargo test --release --test attacks -- --ignored mutants 7 12  these
+//! ```
+//!
+//! `MUTANTS_CARGO` names another program than `cargo`, `MUTANTS_FOLDER` where the copy is made.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use crate::corpus::{AREAS, folder};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    mutant: Vec<Mutant>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mutant {
+    id: u32,
+    file: String,
+    /// What is checked there, in words.
+    check: String,
+    /// The expression; it must be in the file once, or `nth` says which one is meant, from 1.
+    text: String,
+    without: String,
+    /// The area of the corpus that should notice.
+    area: String,
+    nth: Option<usize>,
+}
+
+/// Longest time for a run of tests: a check that is gone may leave something without end.
+const TIME: Duration = Duration::from_secs(240);
+
+fn list() -> List {
+    let text = fs::read_to_string(folder().join("../mutants/list.toml")).unwrap();
+    toml::from_str(&text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What is wrong with the list itself. Whether its texts are still there is found out when it is run.
+pub(crate) fn check() -> Vec<String> {
+    let mut ids = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for mutant in list().mutant {
+        if !ids.insert(mutant.id) {
+            wrong.push(format!("mutant {} is there twice", mutant.id));
+        }
+        if !AREAS.contains(&mutant.area.as_str()) {
+            wrong.push(format!("mutant {}: `{}` is no area", mutant.id, mutant.area));
+        }
+    }
+    wrong
+}
+
+/// Runs them and prints the score. Whether all were killed.
+pub(crate) fn run() -> bool {
+    let chosen: Vec<u32> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
+    let mutants: Vec<Mutant> = list().mutant;
+    let copy =
+        std::env::var_os("MUTANTS_FOLDER").map_or_else(|| std::env::temp_dir().join("harness-mutants"), PathBuf::from);
+    prepare(&copy, &mutants);
+    let Some((attacks, library)) = build(&copy) else { return false };
+    if !passes(&attacks, &[], 0) {
+        println!("FAILED the corpus fails without any mutant");
+        return false;
+    }
+    let (mut killed, mut tried) = (0, 0);
+    for mutant in mutants.iter().filter(|mutant| chosen.is_empty() || chosen.contains(&mutant.id)) {
+        let started = Instant::now();
+        let by = if !passes(&attacks, &[&mutant.area], mutant.id) {
+            mutant.area.clone()
+        } else if !passes(&attacks, &[], mutant.id) {
+            "the corpus".to_owned()
+        } else if !passes(&library, &["-q"], mutant.id) {
+            "the library's tests".to_owned()
+        } else {
+            String::new()
+        };
+        tried += 1;
+        killed += usize::from(!by.is_empty());
+        let verdict = if by.is_empty() { "SURVIVED".to_owned() } else { format!("killed by {by}") };
+        let took = started.elapsed().as_secs_f64();
+        println!("{:>3} {:<36} {:<52} {verdict}, {took:.1} s", mutant.id, mutant.file, mutant.check);
+    }
+    println!("{killed} of {tried} mutants killed");
+    killed == tried
+}
+
+/// A copy of what git knows and of what is new, with every mutant behind its switch.
+fn prepare(copy: &Path, mutants: &[Mutant]) {
+    let top = folder().join("../..").canonicalize().unwrap();
+    let files = Command::new("git").args(["ls-files", "-co", "--exclude-standard"]).current_dir(&top).output().unwrap();
+    for file in String::from_utf8(files.stdout).unwrap().lines().filter(|file| top.join(file).is_file()) {
+        let to = copy.join(file);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        // What has not changed keeps its time, so that it is not built again.
+        let new = fs::read(top.join(file)).unwrap();
+        if !mutants.iter().any(|mutant| mutant.file == file) && fs::read(&to).ok().as_ref() != Some(&new) {
+            fs::write(&to, new).unwrap();
+        }
+    }
+    let mut done = BTreeSet::new();
+    for mutant in mutants {
+        let first = done.insert(mutant.file.as_str());
+        let from = if first { top.join(&mutant.file) } else { copy.join(&mutant.file) };
+        let text = fs::read_to_string(from).unwrap();
+        // Tests at the end of a file are not what is to be mutated.
+        let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+        let places: Vec<usize> = text[..end].match_indices(&mutant.text).map(|(at, _)| at).collect();
+        let at = match (mutant.nth, places.as_slice()) {
+            (None, [at]) => *at,
+            (Some(nth), places) if nth <= places.len() => places[nth - 1],
+            _ => panic!("mutant {}: its text is {} times in {}", mutant.id, places.len(), mutant.file),
+        };
+        let Mutant { id, text: wanted, without, .. } = mutant;
+        let switched = format!("(if crate::mutant({id}) {{ {without} }} else {{ {wanted} }})");
+        let text = format!("{}{switched}{}", &text[..at], &text[at + wanted.len()..]);
+        fs::write(copy.join(&mutant.file), text).unwrap();
+    }
+    let library = copy.join("host/src/lib.rs");
+    let text = fs::read_to_string(&library).unwrap();
+    let switch = "\n/// Whether a mutant is on.\npub fn mutant(id: u32) -> bool {\n    \
+        static ON: std::sync::OnceLock<Option<u32>> = std::sync::OnceLock::new();\n    \
+        *ON.get_or_init(|| std::env::var(\"MUTANT\").ok()?.parse().ok()) == Some(id)\n}\n";
+    if !text.contains("pub fn mutant(") {
+        fs::write(library, text + switch).unwrap();
+    }
+}
+
+/// The two programs of tests.
+fn build(copy: &Path) -> Option<(PathBuf, PathBuf)> {
+    let cargo = std::env::var_os("MUTANTS_CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments =
+        ["test", "--release", "-p", "harness", "--lib", "--test", "attacks", "--no-run", "--message-format=json"];
+    let output = Command::new(cargo).args(arguments).current_dir(copy).output().unwrap();
+    let mut found = (None, None);
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Ok(message) = serde_json::from_str::<Json>(line) else { continue };
+        let Some(program) = message["executable"].as_str() else { continue };
+        match message["target"]["name"].as_str() {
+            Some("attacks") => found.0 = Some(PathBuf::from(program)),
+            Some("harness") if message["target"]["kind"][0] == "lib" => found.1 = Some(PathBuf::from(program)),
+            _ => {}
+        }
+    }
+    let both = found.0.zip(found.1);
+    if both.is_none() {
+        println!("FAILED the mutants cannot be built:\n{}", String::from_utf8_lossy(&output.stderr));
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let message: Json = serde_json::from_str(line).unwrap_or_default();
+            if message["message"]["level"] == "error" {
+                println!("{}", message["message"]["rendered"].as_str().unwrap_or_default());
+            }
+        }
+    }
+    both
+}
+
+/// Whether tests pass with a mutant on; 0 is none.
+fn passes(program: &Path, arguments: &[&str], mutant: u32) -> bool {
+    let mut command = Command::new("timeout");
+    command.arg(TIME.as_secs().to_string()).arg(program).args(arguments).arg("--fail-fast");
+    if arguments == ["-q"] {
+        // The library's tests are libtest's.
+        command = Command::new("timeout");
+        command.arg(TIME.as_secs().to_string()).arg(program).args(arguments);
+    }
+    let output: Output = command.env("MUTANT", mutant.to_string()).stdin(Stdio::null()).output().unwrap();
+    output.status.success()
+}

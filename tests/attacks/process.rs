@@ -1,0 +1,113 @@
+//! What the runner looks at in its own process, and what it sets before anything else runs in it.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+/// What nobody may learn: it is in every file and variable that a case is not granted.
+pub(crate) const CANARY: &str = "canary-7f3a91d2-never-to-be-seen";
+
+/// A variable of the host that holds it.
+pub(crate) const SECRET_VARIABLE: &str = "HARNESS_ATTACKS_SECRET";
+
+/// Sets up the environment of an unlucky host: a secret in it, and proxies that nobody is to ask.
+#[expect(unsafe_code, reason = "variables are set before there is a second thread")]
+pub(crate) fn set_traps() {
+    let proxy = "http://127.0.0.1:9/";
+    let variables = [
+        (SECRET_VARIABLE, CANARY),
+        ("HTTP_PROXY", proxy),
+        ("http_proxy", proxy),
+        ("HTTPS_PROXY", proxy),
+        ("ALL_PROXY", proxy),
+    ];
+    for (name, value) in variables {
+        // SAFETY: this is the first thing that `main` does; there is one thread.
+        unsafe { std::env::set_var(name, value) };
+    }
+    // SAFETY: as above.
+    unsafe { std::env::remove_var("NO_PROXY") };
+}
+
+/// Threads that have nothing to do end soon, so that they can be counted.
+pub(crate) fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).thread_keep_alive(Duration::from_millis(20)).enable_all().build().unwrap()
+}
+
+/// What the process holds of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Resident memory, in KiB.
+    pub(crate) memory: u64,
+    pub(crate) descriptors: usize,
+    pub(crate) threads: usize,
+    pub(crate) children: usize,
+}
+
+impl Held {
+    /// As it is now.
+    pub(crate) fn now() -> Self {
+        let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).map_or(0, Iterator::count);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+        Self {
+            memory: memory.unwrap().parse().unwrap(),
+            descriptors: count("fd"),
+            threads: count("task"),
+            children: children().len(),
+        }
+    }
+
+    /// As it is when nothing is under way any more, waited for up to a few seconds: what was killed takes a moment to be
+    /// reaped, and idle threads to end.
+    pub(crate) fn settled(runtime: &Runtime, before: Option<Self>) -> Self {
+        let fits = |now: &Self| {
+            before.is_none_or(|before| {
+                now.descriptors <= before.descriptors
+                    && now.threads <= before.threads
+                    && now.children <= before.children
+            })
+        };
+        let mut now = Self::now();
+        for _ in 0..if before.is_some() { 300 } else { 20 } {
+            if before.is_some() && fits(&now) {
+                break;
+            }
+            // In the runtime, which reaps what was given up when it wakes.
+            runtime.block_on(async { tokio::time::sleep(Duration::from_millis(10)).await });
+            now = Self::now();
+        }
+        now
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { memory, descriptors, threads, children } = self;
+        write!(f, "{} MiB resident, {descriptors} descriptors, {threads} threads, {children} children", memory >> 10)
+    }
+}
+
+/// The processes that this one has started and that are still there, each as the system tells of it.
+pub(crate) fn children() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let pids: Vec<String> =
+        lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
+    pids.iter().filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()).collect()
+}
+
+/// Waits until no child goes on; those that do, after a while. One that has ended and is not reaped yet does nothing any
+/// more: the runtime reaps it when it next has something to do.
+pub(crate) fn children_left() -> Vec<String> {
+    let going_on = || -> Vec<String> { children().into_iter().filter(|stat| !stat.contains(") Z ")).collect() };
+    for _ in 0..200 {
+        if going_on().is_empty() {
+            return Vec::new();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    going_on()
+}

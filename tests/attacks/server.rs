@@ -1,0 +1,163 @@
+//! A server whose answer is asked for by the path, most of them bad.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A server on the loopback interface, and how many have connected to it.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    connected: Arc<AtomicUsize>,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, connected) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+        let count = connected.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(serve(stream));
+            }
+        });
+        Self { address, connected }
+    }
+
+    pub(crate) fn connected(&self) -> usize {
+        self.connected.load(Ordering::SeqCst)
+    }
+}
+
+async fn serve(mut stream: TcpStream) {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|four| four == b"\r\n\r\n") {
+        let mut buffer = [0; 4096];
+        match stream.read(&mut buffer).await {
+            Ok(0) | Err(_) => return,
+            Ok(count) => head.extend_from_slice(&buffer[..count]),
+        }
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    // Whoever has enough hangs up.
+    let _ = answer(&mut stream, &head, &path).await;
+}
+
+fn ok(headers: &str, body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+        .into_bytes()
+}
+
+async fn answer(stream: &mut TcpStream, head: &str, path: &str) -> std::io::Result<()> {
+    let parts: Vec<&str> = path.splitn(4, '/').skip(1).collect();
+    match parts.as_slice() {
+        // What the server was asked, word for word.
+        ["echo"] => stream.write_all(&ok("", head)).await?,
+        // A redirect with this status to the rest of the path.
+        ["to", status, location] => {
+            let location = location.replace("%0d", "\r").replace("%09", "\t");
+            let text = format!(
+                "HTTP/1.1 {status} Go\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            stream.write_all(text.as_bytes()).await?;
+        }
+        // A redirect to itself with a number that grows.
+        ["bounce", count] => {
+            let next = count.parse::<u32>().unwrap_or(0) + 1;
+            let text = format!(
+                "HTTP/1.1 302 Go\r\nlocation: /bounce/{next}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            stream.write_all(text.as_bytes()).await?;
+        }
+        ["drip"] => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n").await?;
+            loop {
+                stream.write_all(b"x").await?;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        ["drip-head"] => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await?;
+            loop {
+                stream.write_all(b"x").await?;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        ["silence"] => tokio::time::sleep(Duration::from_secs(20)).await,
+        ["endless-head"] => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\n").await?;
+            for n in 0_u64.. {
+                stream.write_all(format!("x-{n}: {}\r\n", "y".repeat(1000)).as_bytes()).await?;
+            }
+        }
+        ["endless-line"] => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await?;
+            loop {
+                stream.write_all(&[b'y'; 4096]).await?;
+            }
+        }
+        ["endless-early"] => loop {
+            stream.write_all(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n").await?;
+        },
+        ["endless-body"] => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n").await?;
+            loop {
+                stream.write_all(&[b'z'; 16384]).await?;
+            }
+        }
+        ["endless-chunks"] => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await?;
+            loop {
+                stream.write_all(b"1;ext=aaaaaaaaaaaaaaaa\r\nz\r\n").await?;
+            }
+        }
+        ["bomb", megabytes] => {
+            let body = gzip_of_zeros(megabytes.parse::<usize>().unwrap_or(1) << 20);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(&body).await?;
+        }
+        ["body", bytes] => stream.write_all(&ok("", &"b".repeat(bytes.parse().unwrap_or(0)))).await?,
+        ["short"] => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\nconnection: close\r\n\r\nshort").await?
+        }
+        ["no-http"] => stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").await?,
+        ["two-lengths"] => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 9\r\n\r\nokokokoko").await?;
+        }
+        ["bad-text"] => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\na\xffb").await?;
+        }
+        ["bad-text", bytes] => {
+            let bytes: usize = bytes.parse().unwrap_or(0);
+            stream.write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n").as_bytes()).await?;
+            stream.write_all(&vec![0xff; bytes]).await?;
+        }
+        ["cookie"] => stream.write_all(&ok("set-cookie: session=stolen; path=/\r\n", "set")).await?,
+        _ => stream.write_all(&ok("", "pong")).await?,
+    }
+    stream.shutdown().await
+}
+
+/// A gzip file of this many zero bytes: one block of fixed codes (RFC 1951). Its check sum is not right, which nobody
+/// comes to see.
+fn gzip_of_zeros(length: usize) -> Vec<u8> {
+    let mut bits = vec![true, true, false];
+    let mut code = |value: u32, count: u32| bits.extend((0..count).rev().map(|bit| value >> bit & 1 == 1));
+    code(0x30, 8);
+    for _ in 0..(length - 1) / 258 {
+        // As far back as one byte, 258 times.
+        code(0b1100_0101, 8);
+        code(0, 5);
+    }
+    code(0, 7);
+    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    out.extend(bits.chunks(8).map(|bits| bits.iter().rev().fold(0, |byte, &bit| byte << 1 | u8::from(bit))));
+    out.extend([0; 8]);
+    out
+}

@@ -1,0 +1,204 @@
+//! What a call leaves, looked for by very many later ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness::capability::fs::Workspace;
+use harness::dispatch::{Options, Project, Run};
+use harness::policy::limits::Limits;
+use harness::sandbox::engine::{Image, Sandbox, Settings};
+use harness::sandbox::imports::Role;
+use harness::sandbox::outcome::Outcome;
+use harness::sandbox::state::{Context, Session};
+use serde_json::{Value as Json, json};
+use tokio::runtime::Runtime;
+
+use crate::compose::component;
+use crate::corpus::{Coded, folder};
+use crate::guests::grant;
+use crate::process::CANARY;
+use crate::races::project;
+use crate::world::{Servers, World};
+
+/// Calls that look for what those before them have left.
+const CALLS: usize = 1_000;
+
+pub(crate) const CASES: &[Coded] = &[
+    Coded {
+        id: "state-101",
+        tried: "leaves a canary in memory, globals and tables for 1,000 later calls",
+        run: |runtime, servers| {
+            let guest = Guest::new(servers);
+            for call in 0..CALLS {
+                let said = guest.call(runtime, Role::Tool);
+                if said != "passed" {
+                    return Err(format!("call {call}: {said}"));
+                }
+            }
+            Ok("clean".to_owned())
+        },
+        // The same guest finds what it has left itself, so that it would have found what another had.
+        control: |runtime, servers| match Guest::new(servers).call(runtime, Role::Hook).as_str() {
+            "errors" => Ok("seen".to_owned()),
+            other => Err(format!("it did not find its own canary: {other}")),
+        },
+    },
+    Coded {
+        id: "state-102",
+        tried: "leaves a canary in the cache and the metrics of a run for 1,000 later runs",
+        run: |runtime, servers| cached(runtime, servers, false),
+        control: |runtime, servers| cached(runtime, servers, true),
+    },
+    Coded {
+        id: "state-103",
+        tried: "leaves a canary in the interpreter's own memory, by scripts that take turns in one slot",
+        run: taking_turns,
+        control: |runtime, servers| {
+            let world = World::new(servers);
+            let project = project(&world, "sandbox: { audit: false }", "def run(args):\n    return args['x']\n");
+            let report = runtime.block_on(project.call("it", json!({"x": CANARY}), &Run::new())).unwrap();
+            if report.content == CANARY { Ok("seen".to_owned()) } else { Err(report.content) }
+        },
+    },
+    Coded {
+        id: "state-104",
+        tried: "gives up calls half-way, to have the next one find what they held",
+        run: |runtime, servers| given_up(runtime, servers, true),
+        control: |runtime, servers| given_up(runtime, servers, false),
+    },
+    Coded {
+        id: "state-105",
+        tried: "leaves tools, hooks and identifiers of its run to 200 later runs",
+        run: |runtime, servers| added(runtime, servers, false),
+        control: |runtime, servers| added(runtime, servers, true),
+    },
+];
+
+/// The guest that looks for what it leaves, in a sandbox with room for one call.
+pub(crate) struct Guest {
+    sandbox: Sandbox,
+    tool: Image,
+    hook: Image,
+    context: Context,
+    _world: World,
+}
+
+impl Guest {
+    pub(crate) fn new(servers: &Servers) -> Self {
+        let world = World::new(servers);
+        let sandbox = Sandbox::new(Settings { concurrency: 1, max_memory: 64 << 20 }).unwrap();
+        sandbox.pooling().unwrap();
+        let inside = std::fs::read_to_string(folder().join("guests/canary.wat")).unwrap();
+        let component = component(&[], &inside);
+        let image = |role| sandbox.foreign(&component, role, "canary.wasm").unwrap();
+        let context = Context {
+            grant: Arc::new(grant("")),
+            workspace: Arc::new(Workspace::open(&world.work()).unwrap()),
+            session: Arc::new(Session::default()),
+            reentry: None,
+            secrets: Arc::default(),
+        };
+        Self { tool: image(Role::Tool), hook: image(Role::Hook), sandbox, context, _world: world }
+    }
+
+    /// What it says; or how else it ended.
+    pub(crate) fn call(&self, runtime: &Runtime, role: Role) -> String {
+        let (context, limits) = (self.context.clone(), Limits::default());
+        let report = match role {
+            Role::Tool => runtime.block_on(self.sandbox.run(&self.tool, context, limits, "{}")),
+            _ => runtime.block_on(self.sandbox.handle(&self.hook, context, limits, "tool.pre", "{}")),
+        };
+        match report.outcome {
+            Outcome::Completed(said) => said,
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+fn result(runtime: &Runtime, project: &Project, name: &str, args: Json, run: &Arc<Run>) -> String {
+    runtime.block_on(project.call(name, args, run)).map_or_else(|error| error.to_string(), |report| report.content)
+}
+
+fn cached(runtime: &Runtime, servers: &Servers, same_run: bool) -> Result<String, String> {
+    let script = "def run(args):\n    if args['leave']:\n        cache.set('k', args['leave'])\n        metrics.set('m', 7)\n    return str(cache.get('k', '')) + str(metrics.get('m')) + str(len(metrics.snapshot()))\n";
+    let world = World::new(servers);
+    let project = project(&world, "sandbox: { audit: false }", script);
+    let first = Run::new();
+    result(runtime, &project, "it", json!({"leave": CANARY}), &first);
+    if same_run {
+        let seen = result(runtime, &project, "it", json!({"leave": ""}), &first);
+        return if seen.contains(CANARY) { Ok("seen".to_owned()) } else { Err(seen) };
+    }
+    for call in 0..CALLS {
+        let seen = result(runtime, &project, "it", json!({"leave": ""}), &Run::new());
+        if seen != "0.00" && seen != "00" {
+            return Err(format!("call {call}: {seen}"));
+        }
+    }
+    Ok("clean".to_owned())
+}
+
+/// A script that fills its memory, and one that uses as much fuel and memory each time as if nobody had been there.
+fn taking_turns(runtime: &Runtime, servers: &Servers) -> Result<String, String> {
+    let world = World::new(servers);
+    let fills = "def run(args):\n    x = args['x'] * 20000\n    return len(x) + len([x + str(i) for i in range(3)])\n";
+    drop(project(&world, "sandbox: { audit: false }", fills));
+    let looks =
+        "---\nscript: |\n  def run(args):\n      return len(dir(args)) + len([str(i) for i in range(200)])\n---\n";
+    std::fs::write(world.work().join(".harness/tools/looks.md"), looks).unwrap();
+    let project = Project::open(&world.work(), Options { concurrency: 1, ..Options::default() }).unwrap();
+    let run = Run::new();
+    let look = || runtime.block_on(project.call("looks", json!({}), &run)).unwrap();
+    let clean = look();
+    for call in 0..300 {
+        result(runtime, &project, "it", json!({"x": CANARY}), &run);
+        let again = look();
+        let differs = (again.usage.fuel, again.usage.peak_memory) != (clean.usage.fuel, clean.usage.peak_memory);
+        if differs || again.content != clean.content || format!("{again:?}").contains(CANARY) {
+            return Err(format!("call {call}: {again:?}"));
+        }
+    }
+    Ok("clean".to_owned())
+}
+
+fn given_up(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String, String> {
+    let guest = Guest::new(servers);
+    let script =
+        "def run(args):\n    x = args['x'] * 1000\n    sleep(60000 if args['wait'] else 1)\n    return 'done'\n";
+    let project = project(&guest._world, "sandbox: { audit: false }", script);
+    let run = Run::new();
+    for call in 0..100 {
+        let under_way = project.call("it", json!({"x": CANARY, "wait": attack}), &run);
+        let ended = runtime.block_on(async {
+            tokio::time::timeout(Duration::from_millis(if attack { 2 } else { 20_000 }), under_way).await
+        });
+        if ended.is_ok() == attack {
+            return Err(format!("call {call}: {ended:?}"));
+        }
+        let said = guest.call(runtime, Role::Tool);
+        if said != "passed" {
+            return Err(format!("call {call}: {said}"));
+        }
+    }
+    Ok("clean".to_owned())
+}
+
+fn added(runtime: &Runtime, servers: &Servers, same_run: bool) -> Result<String, String> {
+    let script = "def run(args):\n    if args['add']:\n        meta.register_tool('added', 'x', script = 'def run(args):\\n    return 1\\n')\n        meta.register_hook('hook', 'custom.x', 'def handle(event, payload):\\n    return modify({\"by\": \"hook\"})\\n')\n    return [len(meta.list_tools()), events.emit('custom.x', {})]\n";
+    let world = World::new(servers);
+    let project = project(&world, "meta: { enabled: true }\nsandbox: { audit: false }", script);
+    let first = Run::new();
+    result(runtime, &project, "it", json!({"add": true}), &first);
+    if same_run {
+        let seen = result(runtime, &project, "it", json!({"add": false}), &first);
+        return if seen == "[2,{\"by\":\"hook\"}]" { Ok("seen".to_owned()) } else { Err(seen) };
+    }
+    for call in 0..200 {
+        let run = Run::new();
+        let report = runtime.block_on(project.call("it", json!({"add": false}), &run)).unwrap();
+        if (report.content.as_str(), report.id.as_str()) != ("[1,{}]", "call_1") {
+            return Err(format!("call {call}: {report:?}"));
+        }
+    }
+    Ok("clean".to_owned())
+}
