@@ -206,6 +206,19 @@ fn services_that_take_the_format_lightly_are_understood() {
     assert_eq!(chat_calls(&object), ["a one {\"x\":1}", "b two {}", "c three {}"]);
 }
 
+/// A block that has its input already, and pieces of it all the same: the pieces count.
+#[test]
+fn pieces_count_more_than_what_a_block_began_with() {
+    let block = json!({ "type": "tool_use", "id": "a", "name": "one", "input": { "x": 1 } });
+    let start = json!({ "type": "content_block_start", "index": 0, "content_block": block });
+    let more = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": "{}" } });
+    let stop = json!({ "type": "content_block_stop", "index": 0 });
+    let end = json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" } });
+    let calls = |data: &[Json]| read(Wire::Messages, &events(data)).unwrap().calls;
+    assert_eq!(calls(&[start.clone(), more, stop.clone(), end.clone()]), [call("a", "one", "{}")]);
+    assert_eq!(calls(&[start, stop, end]), [call("a", "one", "{\"x\":1}")]);
+}
+
 #[test]
 fn ids_are_the_hosts_where_a_service_gives_none_or_one_that_is_taken() {
     let earlier = Message::Assistant { text: String::new(), calls: vec![call("call_0", "one", "{}")] };
