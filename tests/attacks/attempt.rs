@@ -21,8 +21,10 @@ use crate::world::World;
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) verdict: Verdict,
-    /// Everything that its caller was told.
+    /// Everything that its caller was told, and the record.
     pub(crate) told: String,
+    /// The record.
+    pub(crate) record: String,
     /// How long the call took, without what was set up for it.
     pub(crate) took: Duration,
     /// How long it may take.
@@ -43,7 +45,13 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
             other => other.to_string(),
         };
         let verdict = Verdict::new("refused", says);
-        return Seen { verdict, told: format!("{error:?}"), took: started.elapsed(), deadline: NO_POLICY };
+        return Seen {
+            verdict,
+            told: format!("{error:?}"),
+            took: started.elapsed(),
+            deadline: NO_POLICY,
+            record: String::new(),
+        };
     }
     let run = run(world, setting, each);
     let args = setting.args.as_ref().map_or("{}".to_owned(), |args| world.filled(args, each));
@@ -57,7 +65,7 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
             Decision::Allow => Verdict::new("gives", fired.payload.to_string()),
             Decision::Block { reason, .. } => Verdict::new("denied", reason.clone()),
         };
-        Seen { verdict, told: format!("{fired:?}"), took, deadline: NO_POLICY }
+        Seen { verdict, told: format!("{fired:?}"), took, deadline: NO_POLICY, record: String::new() }
     } else {
         let name = setting.call.as_ref().map_or("it".to_owned(), |name| world.filled(name, each));
         let started = Instant::now();
@@ -82,13 +90,13 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
             }
             Err(error) => (Verdict::new("rejected", error.to_string()), NO_POLICY),
         };
-        Seen { verdict, told, took, deadline }
+        Seen { verdict, told, took, deadline, record: String::new() }
     };
     // What is recorded outlives the call, and is read by people.
     let record = std::fs::read_dir(world.work().join(".harness/audit")).into_iter().flatten().filter_map(Result::ok);
     let lines = record.filter(|file| file.file_name() != "old.jsonl");
     let lines: String = lines.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect();
-    Seen { told: format!("{}\n{lines}", seen.told), ..seen }
+    Seen { told: format!("{}\n{lines}", seen.told), record: lines, ..seen }
 }
 
 /// Writes the artifacts.

@@ -14,7 +14,8 @@ struct Table {
 
 /// The keys of a case and of its control; serde cannot refuse others where a struct is spread over another.
 const OF_A_CASE: [&str; 5] = ["id", "tried", "known", "each", "control"];
-const OF_BOTH: [&str; 17] = [
+const OF_BOTH: [&str; 18] = [
+    "recorded",
     "world",
     "policy",
     "artifacts",
@@ -75,6 +76,8 @@ pub(crate) struct Setting {
     pub(crate) fire: Option<String>,
     /// The layer of the caller, which narrows the call.
     pub(crate) caller: Option<String>,
+    /// What the record of the call must hold.
+    pub(crate) recorded: Option<String>,
     /// What names resolve to, one list after the other; the last one stays. Without any, names are the system's.
     #[serde(default)]
     pub(crate) names: BTreeMap<String, Vec<Vec<IpAddr>>>,
@@ -175,6 +178,7 @@ impl Case {
             call: own.call.or(mine.call),
             fire: own.fire.or(mine.fire),
             caller: own.caller.or(mine.caller),
+            recorded: own.recorded.or(mine.recorded),
             names: if own.names.is_empty() { mine.names } else { own.names },
             ends: own.ends,
         }

@@ -275,6 +275,11 @@ fn judged(world: &World, setting: &Setting, seen: &Seen, each: &str, attack: boo
         let mark = if each.is_empty() { String::new() } else { format!("with {each:?} ") };
         wrong.push(format!("{mark}it must be {} {:?}\n        and was {word} {says:?}", wanted.word, wanted.says));
     }
+    if let Some(recorded) = setting.recorded.as_ref().map(|text| world.filled(text, each))
+        && !seen.record.contains(&recorded)
+    {
+        wrong.push(format!("{each}: the record must hold {recorded:?} and is {:?}", seen.record));
+    }
     if attack && seen.told.contains(CANARY) {
         wrong.push(format!("{each}: ESCAPE: the canary was told: {}", seen.told));
     }

@@ -184,7 +184,13 @@ fn call(runtime: &Runtime, world: &World, component: &[u8], role: &str, policy: 
         Ok(image) => image,
         Err(error) => {
             let verdict = Verdict::new("refused", format!("{error:#}"));
-            return Seen { verdict, told: format!("{error:?}"), took: Duration::ZERO, deadline: limits.timeout };
+            return Seen {
+                verdict,
+                told: format!("{error:?}"),
+                took: Duration::ZERO,
+                deadline: limits.timeout,
+                record: String::new(),
+            };
         }
     };
     let started = Instant::now();
@@ -215,5 +221,5 @@ fn seen<T: std::fmt::Debug + ToString>(report: Report<T>, started: Instant, dead
         Outcome::Limited(limit) => Verdict::new("limited", limit.kind.name()),
         Outcome::Fault(message) => Verdict::new("fault", message),
     };
-    Seen { verdict, told, took, deadline }
+    Seen { verdict, told, took, deadline, record: String::new() }
 }

@@ -25,7 +25,7 @@ use crate::world::{Servers, World};
 pub(crate) const CASES: &[Coded] = &[
     Coded {
         id: "links-101",
-        tried: "swaps a folder for a link to outside while the host writes below it, 100,000 times (CVE-2018-15664)",
+        tried: "swaps a folder for a link to outside while the host writes below it, 100,000 times (CVE-2018-15664; harvey A3)",
         run: |_, servers| swapped(servers, true),
         control: |_, servers| swapped(servers, false),
     },
