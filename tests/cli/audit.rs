@@ -230,3 +230,53 @@ fn it_is_off_where_the_policy_says_so_and_for_cases() {
     let mode = std::fs::metadata(project.root().join(".harness/audit")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 }
+
+/// Of arguments there is a digest that only who has the key can make: two projects have different ones of the same.
+#[test]
+fn arguments_cannot_be_tried_out_without_the_key() {
+    let digest = |project: &Project, arguments: &str| {
+        let ran = project.run(&["audit", "digest", arguments]);
+        assert_eq!(ran.code, 0, "{ran}");
+        ran.out.trim_end().to_owned()
+    };
+    let called = || {
+        let project = Project::with_script(FINE);
+        assert_eq!(project.run(&["call", "it", "pin=1234"]).code, 0);
+        project
+    };
+    let (one, other) = (called(), called());
+    let recorded = record(&one)[0]["arguments"].as_str().unwrap().to_owned();
+    assert!(recorded.starts_with("hmac-sha256:") && recorded.len() == "hmac-sha256:".len() + 64, "{recorded}");
+    assert_eq!(digest(&one, "{\"pin\": \"1234\"}"), recorded);
+    assert_ne!(digest(&one, "{\"pin\": \"1235\"}"), recorded);
+    assert_ne!(digest(&other, "{\"pin\": \"1234\"}"), recorded);
+    // Later calls have the same key; and it is closed to scripts, as the rest of the folder is.
+    assert_eq!(one.run(&["call", "it", "pin=1234"]).code, 0);
+    assert_eq!(record(&one)[1]["arguments"].as_str(), Some(recorded.as_str()));
+    let reading = reading();
+    assert_eq!(reading.run(&["call", "read", "path=a"]).code, 0);
+    reading.run(&["call", "read", "path=.harness/audit/key"]).says(3, "the folder `.harness/audit/` is protected");
+    // A key that somebody changed is no key.
+    one.write(".harness/audit/key", "short");
+    one.run(&["call", "it"]).says(5, "`key` is not what was written");
+}
+
+/// What a process that was ended has left is no damage, and is said to be what it is.
+#[test]
+fn half_a_line_is_told() {
+    let project = Project::with_script(FINE);
+    assert_eq!(project.run(&["call", "it"]).code, 0);
+    let file = project.root().join(".harness/audit/000001.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}{{\"seq\":2,\"prev\"")).unwrap();
+    let ran = project.run(&["audit", "verify"]);
+    assert!(ran.out.starts_with("whole: 1 line, "), "{ran}");
+    ran.says(0, "half a line follows: a process was ended while it wrote; the next line takes its place");
+    assert_eq!(project.run(&["call", "it"]).code, 0);
+    let ran = project.run(&["audit", "verify"]);
+    assert!(ran.out.starts_with("whole: 2 lines, ") && ran.err.is_empty(), "{ran}");
+    // The same of a line that was there is damage.
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, &text[..text.len() - 10]).unwrap();
+    project.run(&["audit", "verify"]).says(1, "it ends at line 1 of the record, and half a one, and there were 2");
+}

@@ -412,8 +412,8 @@ fn what_a_script_knows_otherwise_stays_in() {
         ("{v: [v]}", 0, "[redacted:KEY]\\\": [\\\"[redacted:KEY]"),
         ("fail(v)", 1, "failed: [redacted:KEY]"),
         ("fs.read(v)", 1, "[redacted:KEY]"),
-        ("metrics.incr(v)", 0, "None\n"),
-        ("metrics.incr(v) or metrics.snapshot()", 0, "[redacted:KEY]"),
+        ("metrics.incr(v)", 0, "1"),
+        ("[metrics.incr(v), metrics.snapshot()]", 0, "[redacted:KEY]"),
         ("events.emit('custom.x', {'a': v})", 0, "[redacted:KEY]"),
     ] {
         let project = bound(&server, &known.replace("CALL", call));
@@ -498,4 +498,21 @@ fn cases_need_no_value() {
     project.write(".harness/harness.md", &policy.replace(&hosts, "hosts: [a.test]"));
     assert_eq!(project.run(&["test", "asks"]).code, 1);
     assert_eq!(server.requests(), 0);
+}
+
+/// What a person types, or a file that an agent is told of, may hold it: a model's service does not get it.
+#[test]
+fn a_model_is_not_sent_it() {
+    let replies = |expected: &str| format!("- expect: 'with {expected} now'\n  text: Done.\n");
+    let policy =
+        |secrets: &str| format!("model: {{ provider: script, script: replies.yaml }}\nsandbox: {{ {secrets} }}\n");
+    let project = Project::new()
+        .file("keys/token", VALUE)
+        .file("replies.yaml", &replies("[redacted:KEY]"))
+        .policy(&policy("secrets: { KEY: { file: keys/token, hosts: [a.test] } }"));
+    let ask = format!("Do it with {VALUE} now");
+    ends(&project, &project.run(&["run", &ask]), 0, "Done.\n");
+    // Without a secret, it is sent as it is typed.
+    let project = project.policy(&policy("audit: false")).file("replies.yaml", &replies(VALUE));
+    project.run(&["run", &ask]).gives("Done.");
 }

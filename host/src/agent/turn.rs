@@ -268,6 +268,7 @@ impl<'a> Work<'a> {
                 request.model.clone_from(&model.name);
             }
         }
+        request.messages.iter_mut().for_each(|message| message.redact(self.runtime.loaded.secrets()));
         let agent = self.runtime.name();
         self.tell(&Told::Asked { agent, round: self.asked, request: &request });
         let listener = &self.runtime.crew.listener;

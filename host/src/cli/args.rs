@@ -238,6 +238,16 @@ pub(crate) enum Audit {
     Verify(Listing),
     /// Print the last lines of the record.
     Show(Show),
+    /// Print the digest that the record has of these arguments, to look for calls that were made with them.
+    Digest(Digest),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Digest {
+    /// Arguments as a JSON object, in the order in which they were given: the text itself, `@FILE`, or `-` for standard
+    /// input.
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) arguments: String,
 }
 
 #[derive(Debug, Args)]

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use harness::artifact::escape;
-use harness::audit::{self, Broken};
+use harness::audit::{self, Broken, Key};
 use serde_json::{Value as Json, json};
 
-use super::args::{Audit, Listing, Show};
+use super::args::{Audit, Digest, Listing, Show};
 use super::exit::Exit;
+use super::input;
 use super::printer::Printer;
 use super::project;
 
@@ -16,6 +17,7 @@ pub(crate) fn run(command: &Audit, root: &Option<PathBuf>, printer: &Printer) ->
     match command {
         Audit::Verify(Listing { json }) => verify(&folder, *json, *printer),
         Audit::Show(command) => show(&folder, command, *printer),
+        Audit::Digest(command) => digest(&folder, command, *printer),
     }
 }
 
@@ -74,6 +76,31 @@ fn show(folder: &std::path::Path, command: &Show, printer: Printer) -> Exit {
         }
     }
     Exit::Completed
+}
+
+fn digest(folder: &std::path::Path, command: &Digest, printer: Printer) -> Exit {
+    let text = input::text(&command.arguments);
+    let arguments = text.and_then(|text| {
+        serde_json::from_str::<Json>(&text).map_err(|error| format!("the arguments are not JSON: {error}"))
+    });
+    let arguments = match arguments {
+        Ok(arguments) => arguments.to_string(),
+        Err(why) => {
+            printer.error(&why, &[], None);
+            return Exit::Usage;
+        }
+    };
+    match Key::read(folder) {
+        Ok(key) => {
+            printer.data(&key.digest(arguments.as_bytes()));
+            Exit::Completed
+        }
+        Err(error) => {
+            let message = format!("the key of the record cannot be read: {error}");
+            printer.error(&message, &[], Some("it is made when the first call is recorded"));
+            Exit::Failed
+        }
+    }
 }
 
 /// A line of the record for a person.

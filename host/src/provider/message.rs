@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::capability::secrets::Vault;
+
 /// One message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
@@ -39,6 +41,17 @@ pub struct ToolCall {
 }
 
 impl Message {
+    /// Puts notes in the place of secrets: what a service is sent is out of the host's hands.
+    pub(crate) fn redact(&mut self, vault: &Vault) {
+        match self {
+            Self::System(text) | Self::User(text) | Self::Tool { content: text, .. } => vault.redact(text),
+            Self::Assistant { text, calls } => {
+                let arguments = calls.iter_mut().map(|call| &mut call.arguments);
+                arguments.chain([text]).for_each(|text| vault.redact(text));
+            }
+        }
+    }
+
     /// How a message is told to hooks and kept in records.
     pub fn to_json(&self) -> Json {
         match self {

@@ -89,7 +89,7 @@ fn values() {
     assert_eq!(one("\n"), "it is empty");
     assert_eq!(one("12345678\0"), "there is a NUL in it");
     assert_eq!(one(&"x".repeat(MAX_VALUE)), "a value");
-    assert_eq!(one(&"x".repeat(MAX_VALUE + 1)), "it has over 65536 bytes");
+    assert_eq!(one(&"x".repeat(MAX_VALUE + 1)), "it has over 16384 bytes");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn values_are_read_from_variables_and_files() {
     assert_eq!(file(root.path().join("token").to_str().unwrap()), "a value");
     insta::assert_snapshot!(file("none"), @"the file `none` cannot be read: No such file or directory (os error 2)");
     insta::assert_snapshot!(file("folder"), @"the file `folder` cannot be read: not a regular file");
-    insta::assert_snapshot!(file("large"), @"the file `large` cannot be read: larger than 65538 bytes");
+    insta::assert_snapshot!(file("large"), @"the file `large` cannot be read: larger than 16386 bytes");
     insta::assert_snapshot!(read(Holder::Variable("HARNESS_NO_SUCH_SECRET".to_owned())), @"the variable `HARNESS_NO_SUCH_SECRET` is not set");
     assert_eq!(read(Holder::Variable("PATH".to_owned())), "a value");
 }

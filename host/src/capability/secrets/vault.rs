@@ -12,8 +12,8 @@ use crate::policy::secret::{Holder, Secret};
 
 /// Bytes of a value at least: shorter ones would be found in what has nothing to do with them, and guessed.
 pub const MIN_VALUE: usize = 8;
-/// Bytes of a value at most.
-pub const MAX_VALUE: usize = 64 << 10;
+/// Bytes of a value at most: more than any key, and all its forms take some memory.
+pub const MAX_VALUE: usize = 16 << 10;
 
 /// The secrets of a project with their values. They are read when it is made, and not again.
 #[derive(Debug, Default)]
