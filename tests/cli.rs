@@ -22,6 +22,7 @@
 //! - `lock`: artifacts stay what they were when somebody looked at them
 //! - `secrets`: what scripts use by name and never see
 //! - `audit`: the record of what was called and decided
+//! - `walls`: what is told of the walls around commands and around the host
 //! - `testing`: the cases that artifacts carry, and `harness test`
 //! - `pages`: the examples of the format's own pages, as they are
 
@@ -79,5 +80,7 @@ mod secrets;
 mod terminal;
 #[path = "cli/testing.rs"]
 mod testing;
+#[path = "cli/walls.rs"]
+mod walls;
 #[path = "cli/wrong.rs"]
 mod wrong;

@@ -75,6 +75,26 @@ pub fn write_whole(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     Ok(())
 }
 
+/// A file that the kernel makes up as it is read, as text.
+pub(crate) fn read_text_whole(path: &std::path::Path) -> std::io::Result<String> {
+    std::fs::read_to_string(path)
+}
+
+/// How many tasks a user has, threads counted; those that end meanwhile may be in it or not.
+pub(crate) fn tasks_of(user: u32) -> std::io::Result<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut tasks: u64 = 0;
+    for entry in std::fs::read_dir("/proc")? {
+        let entry = entry?;
+        let is_process = entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        if is_process && entry.metadata().is_ok_and(|facts| facts.uid() == user) {
+            let count = std::fs::read_dir(entry.path().join("task")).map_or(0, |tasks| tasks.count());
+            tasks = tasks.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        }
+    }
+    Ok(tasks)
+}
+
 /// A file of the project's own, to be read. Errors: what the system says, not a regular file.
 pub(crate) fn open_file(path: &std::path::Path) -> std::io::Result<std::fs::File> {
     if !std::fs::metadata(path)?.is_file() {
@@ -97,6 +117,11 @@ pub(crate) fn list_folder(path: &std::path::Path) -> std::io::Result<Vec<std::ff
     Ok(names)
 }
 
+/// What is in a folder, as paths, in no order.
+pub(crate) fn entries(path: &std::path::Path) -> std::io::Result<Vec<std::path::PathBuf>> {
+    std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
+}
+
 /// Where a path of the project's own configuration really leads, after all links.
 pub(crate) fn real_path(path: &std::path::Path) -> std::io::Result<std::path::PathBuf> {
     std::fs::canonicalize(path)
@@ -105,6 +130,42 @@ pub(crate) fn real_path(path: &std::path::Path) -> std::io::Result<std::path::Pa
 /// Whether a path of the project's own configuration is a folder, links followed.
 pub(crate) fn is_folder(path: &std::path::Path) -> bool {
     std::fs::metadata(path).is_ok_and(|facts| facts.is_dir())
+}
+
+/// Where a link leads, as it says itself; nothing where there is no link.
+pub(crate) fn link_target(path: &std::path::Path) -> Option<std::path::PathBuf> {
+    std::fs::read_link(path).ok()
+}
+
+/// What is in a folder, at any depth, that not every user may read, and whether it is a folder, sorted; not what is in
+/// such a folder in turn. Links are not followed. Errors: what the system says, over `most` entries.
+pub(crate) fn closed_to_others(
+    folder: &std::path::Path,
+    most: usize,
+) -> std::io::Result<Vec<(std::path::PathBuf, bool)>> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (mut closed, mut folders, mut left) = (Vec::new(), vec![folder.to_owned()], most);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder)? {
+            left = left.checked_sub(1).ok_or_else(|| std::io::Error::other(format!("more than {most} entries")))?;
+            let entry = entry?;
+            let facts = match entry.metadata() {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                facts => facts?,
+            };
+            let needed = if facts.is_dir() { 0o005 } else { 0o004 };
+            if facts.is_symlink() {
+                continue;
+            }
+            if facts.permissions().mode() & needed != needed {
+                closed.push((entry.path(), facts.is_dir()));
+            } else if facts.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    closed.sort();
+    Ok(closed)
 }
 
 /// Whether a path, links followed, is a file that this process may execute.
@@ -126,9 +187,13 @@ pub fn system() -> String {
 
 /// The version of Landlock's interface, where the kernel has it and it is on.
 pub fn landlock_version() -> Option<u32> {
-    // What the kernel was started with says whether it is on.
-    let modules = std::fs::read_to_string("/sys/kernel/security/lsm").ok()?;
-    modules.split(',').any(|name| name.trim() == "landlock").then_some(1)
+    // Asked so, it makes nothing and gives the version.
+    const VERSION: u32 = 1;
+    // SAFETY: with this flag it takes no pointer and no size.
+    #[expect(unsafe_code, reason = "the one way to ask the kernel")]
+    let version =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0, VERSION) };
+    u32::try_from(version).ok().filter(|version| *version > 0)
 }
 
 /// A folder of its own that goes away with everything in it.

@@ -16,6 +16,7 @@ pub mod ambient;
 pub mod artifact;
 pub mod audit;
 pub mod capability;
+pub mod confine;
 pub mod dispatch;
 pub mod policy;
 pub mod provider;

@@ -145,8 +145,7 @@ fn prepare(copy: &Path, mutants: &[Mutant]) {
 /// The two programs of tests.
 fn build(copy: &Path) -> Option<(PathBuf, PathBuf)> {
     let cargo = std::env::var_os("MUTANTS_CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments =
-        ["test", "--release", "--lib", "--test", "attacks", "--no-run", "--message-format=json"];
+    let arguments = ["test", "--release", "--lib", "--test", "attacks", "--no-run", "--message-format=json"];
     let output = Command::new(cargo).args(arguments).current_dir(copy).output().unwrap();
     let mut found = (None, None);
     for line in String::from_utf8_lossy(&output.stdout).lines() {

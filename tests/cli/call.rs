@@ -327,7 +327,7 @@ fn explain_tells_grant_limits_and_what_each_host_call_cost() {
       .harness/tools/it.md:3:1, its capabilities:
         read: a.txt (.harness/tools/it.md:3:29)
         write: nothing (.harness/tools/it.md:3:21)
-    limits: fuel 10000000000, 9000 ms, memory 64 MiB, output 65536 bytes, files 16777216 bytes
+    limits: fuel 10000000000, 9000 ms, memory 64 MiB, output 65536 bytes, files 16777216 bytes, 64 processes
       fs.read a.txt: fuel 100034, _ ms, 5 bytes in, 12 bytes out
       cache.set k: fuel 5016, _ ms, 4 bytes in, 0 bytes out
       fs.write a.txt: fuel 1000024, _ ms, 6 bytes in, 0 bytes out refused: writing `a.txt` is not granted: nothing in `sandbox.fs.write` in `.harness/harness.md:3:16` covers it

@@ -265,7 +265,22 @@ fn doctor() {
     let found = ran.json();
     assert_eq!((ran.code, &found["works"]), (0, &json!(true)));
     let names: Vec<&str> = found["findings"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["engine", "interpreter", "system", "pooling", "memory reset", "second wall", "commands"]);
+    assert_eq!(
+        names,
+        [
+            "engine",
+            "interpreter",
+            "system",
+            "pooling",
+            "memory reset",
+            "namespaces",
+            "landlock",
+            "filters",
+            "second wall",
+            "host",
+            "commands"
+        ]
+    );
     // Room for instances, but not for the pools.
     let ran = project.shell("ulimit -v 30000000; exec \"$HARNESS\" doctor");
     assert!(ran.out.contains("\nnote  pooling       no pools, each instance is mapped anew: "), "{ran}");
@@ -389,34 +404,36 @@ fn help() {
     --- stderr
     ");
     assert_snapshot!(project.run(&["call", "--help"]), @r#"
-    exit 0
-    --- stdout
-    Call a tool and print its result as a model would get it
+exit 0
+--- stdout
+Call a tool and print its result as a model would get it
 
-    Usage: harness call [OPTIONS] <TOOL> [KEY=VALUE]...
+Usage: harness call [OPTIONS] <TOOL> [KEY=VALUE]...
 
-    Arguments:
-      <TOOL>          Name of the tool: the stem of its file
-      [KEY=VALUE]...  Arguments as `key=value`, each value read by the parameter's type
+Arguments:
+  <TOOL>          Name of the tool: the stem of its file
+  [KEY=VALUE]...  Arguments as `key=value`, each value read by the parameter's type
 
-    Options:
-          --args <JSON>      Arguments as a JSON object: the text itself, `@FILE`, or `-` for standard
-                             input
-      -C, --project <DIR>    Folder that holds `.harness`; without it, the current folder or the nearest
-                             one above that has it
-          --color <WHEN>     When to use color [default: auto] [possible values: auto, always, never]
-          --workspace <DIR>  Folder that the tool works in; without it, the folder that holds `.harness`
-          --json             Print outcome, result, content, usage and error as one JSON object
-          --explain          Say on standard error what was granted, what was used, and what each host
-                             call cost
-      -h, --help             Print help
+Options:
+      --args <JSON>      Arguments as a JSON object: the text itself, `@FILE`, or `-` for standard
+                         input
+  -C, --project <DIR>    Folder that holds `.harness`; without it, the current folder or the nearest
+                         one above that has it
+      --color <WHEN>     When to use color [default: auto] [possible values: auto, always, never]
+      --workspace <DIR>  Folder that the tool works in; without it, the folder that holds `.harness`
+      --json             Print outcome, result, content, usage and error as one JSON object
+      --explain          Say on standard error what was granted, what was used, and what each host
+                         call cost
+      --no-self-confine  Keep what this process needs no more once the project is loaded; for
+                         looking into it with a debugger
+  -h, --help             Print help
 
-    Examples:
-      harness call word_count path=README.md
-      harness call search_files --args '{"pattern": "fn main"}'
-      echo '{"path": "src"}' | harness call list_files --args -
-    --- stderr
-    "#);
+Examples:
+  harness call word_count path=README.md
+  harness call search_files --args '{"pattern": "fn main"}'
+  echo '{"path": "src"}' | harness call list_files --args -
+--- stderr
+"#);
     assert_snapshot!(project.run(&["frobnicate"]), @"
     exit 2
     --- stdout

@@ -132,10 +132,11 @@ impl Ran {
     #[track_caller]
     pub(crate) fn report(&self) -> Json {
         let mut report = self.json();
-        let usage = report["usage"].take();
+        let mut usage = report["usage"].take();
         let keys: Vec<&String> = usage.as_object().unwrap().keys().collect();
-        assert_eq!(keys, ["fuel", "wall_us", "peak_memory", "host_calls", "bytes_in", "bytes_out"]);
-        assert!(usage.as_object().unwrap().values().all(Json::is_u64), "{usage}");
+        assert_eq!(keys, ["fuel", "wall_us", "peak_memory", "host_calls", "bytes_in", "bytes_out", "tier"]);
+        assert!(usage["tier"].take().is_string(), "{usage}");
+        assert!(usage.as_object().unwrap().values().all(|value| value.is_u64() || value.is_null()), "{usage}");
         assert!(usage["fuel"].as_u64().unwrap() > 0 && usage["wall_us"].as_u64().unwrap() > 0, "{usage}");
         report["usage"] = json!("looked at");
         report

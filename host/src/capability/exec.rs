@@ -1,13 +1,13 @@
 //! The interface `exec`: child processes.
 //!
-//! A command is checked, decided by the grant, looked up outside of the workspace, and run in a process group of its
-//! own, which is killed whole when the child ends, when its time is up and when the call ends. Around it stands a
-//! wall of the kernel's. A child that leaves its group (`setsid`) outlives this.
+//! A command is checked, decided by the grant, looked up outside of the workspace, and run behind a [wall] of the
+//! kernel's. All its processes end with it, when its time is up, when the call ends and when the host does.
 
 mod capture;
 mod child;
+mod git;
 mod search;
-mod wall;
+pub mod wall;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::policy::refusal::Refusal;
 use capture::{Capture, Flood};
 use child::{Running, Start};
 use search::SearchPath;
-use wall::Wall;
+use wall::{For, Offers, Tier, Wall};
 
 /// Time for a child whose command does not say: what people wait for a tool.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(30_000);
@@ -39,8 +39,7 @@ const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLES_BYTES: usize = 1 << 20;
 const MAX_STDIN_BYTES: usize = 10 << 20;
 
-/// How long pipes are read after the whole group was killed. They are at their end then, unless somebody who left the
-/// group holds them open.
+/// How long pipes are read after all processes were ended. They are at their end then, unless one of them cannot be killed.
 const DRAIN: Duration = Duration::from_millis(200);
 
 /// The variant `error`.
@@ -134,6 +133,12 @@ pub struct Canned {
 }
 
 impl Runner {
+    /// The wall that a command is going to run behind, where it is one that runs.
+    pub fn tier(&self, grant: &Grant, command: &Command) -> Option<Tier> {
+        let runs = matches!(self, Self::System) && grant.decide_command(&command.program, &command.args).is_ok();
+        if runs { tier(grant).ok() } else { None }
+    }
+
     /// See [`run`].
     pub async fn run(
         &self,
@@ -158,7 +163,7 @@ impl Runner {
 /// Runs a command to its end. Everything but the folder is decided by `grant`; handles of secrets in the values of
 /// variables are exchanged for what they stand for. The child's time is what it asks for, and at most `deadline_left`.
 ///
-/// To be called in a tokio runtime with I/O and time. Dropping the future kills the child's group.
+/// To be called in a tokio runtime with I/O and time. Dropping the future ends all of the command's processes.
 pub async fn run(
     grant: &Grant,
     place: Place<'_>,
@@ -169,28 +174,58 @@ pub async fn run(
     lend(place.handles, &mut command)?.fill()?;
     let (path, env) = environment(grant, place, &command.env);
     let program = look_up(&command.program, &path).ok_or_else(|| Error::NotFound(command.program.clone()))?;
-    let start = Start {
-        program,
-        name: &command.program,
-        args: &command.args,
-        env,
-        dir: place.dir,
-        stdin: command.stdin.is_some(),
-        wall: if grant.exec_unconfined() {
-            None
-        } else {
-            Some(Wall::new(grant.exec_network()).map_err(|why| Error::Start(format!("it cannot be confined: {why}")))?)
-        },
-    };
-    let started = Instant::now();
-    // The texts of these errors hold a number and its meaning, and no path.
-    let running = Running::start(&start).map_err(|error| Error::Start(error.to_string()))?;
     let limit = match command.timeout_ms {
         0 => DEFAULT_TIMEOUT,
         millis => Duration::from_millis(u64::from(millis)),
     };
-    let stdin = command.stdin.unwrap_or_default();
-    Ok(supervise(running, stdin, started, limit.min(deadline_left), place.handles.vault()).await)
+    let limit = limit.min(deadline_left);
+    let is_git = git::is_git(&program);
+    let mut prepared = Prepared { grant, place, program, name: command.program, args: command.args, env };
+    let started = Instant::now();
+    if is_git {
+        prepared.env.extend(git::variables(""));
+        let given = std::mem::take(&mut prepared.args);
+        prepared.args = git::listing(&given);
+        // Where there is no repository there are no names.
+        let names = prepared.run(None, limit).await?;
+        if names.timed_out || names.truncated {
+            return Err(Error::Start("the repository's configuration cannot be read".to_owned()));
+        }
+        prepared.env.extend(git::variables(&names.stdout));
+        prepared.args = git::arguments(&given);
+    }
+    let left = limit.saturating_sub(started.elapsed());
+    let output = prepared.run(command.stdin, left).await?;
+    Ok(Output { duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX), ..output })
+}
+
+/// A command that is decided on.
+struct Prepared<'a> {
+    grant: &'a Grant,
+    place: Place<'a>,
+    program: PathBuf,
+    /// As the script named it.
+    name: String,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+}
+
+impl Prepared<'_> {
+    /// Runs it once, to its end.
+    async fn run(&self, stdin: Option<String>, limit: Duration) -> Result<Output, Error> {
+        let Self { grant, place, program, name, args, env } = self;
+        let wanted = For { grant, place: *place, program, name, time: limit };
+        let wall = Wall::new(&wanted).map_err(|why| Error::Start(format!("it cannot be confined: {why}")))?;
+        let mut env = env.clone();
+        if let Some(folder) = &wall.temporary {
+            env.insert("TMPDIR".to_owned(), folder.to_string_lossy().into_owned());
+        }
+        let start = Start { program: program.clone(), name, args, env, dir: place.dir, stdin: stdin.is_some(), wall };
+        let started = Instant::now();
+        // The texts of these errors hold a number and its meaning, and no path.
+        let running = Running::start(start).map_err(Error::Start)?;
+        Ok(supervise(running, stdin.unwrap_or_default(), started, limit, place.handles.vault()).await)
+    }
 }
 
 /// Whether the grant covers a command that can be started at all.
@@ -262,6 +297,15 @@ fn look_up(program: &str, path: &SearchPath) -> Option<PathBuf> {
     }
 }
 
+/// The wall around the commands of a grant.
+///
+/// # Errors
+///
+/// All that the kernel lacks for one; no command runs then.
+pub fn tier(grant: &Grant) -> Result<Tier, Vec<String>> {
+    wall::tier(grant, Offers::get())
+}
+
 /// Why a child is no longer waited for.
 enum Ending {
     Exited,
@@ -294,7 +338,7 @@ async fn supervise(mut running: Running, stdin: String, started: Instant, limit:
                 },
             }
         };
-        running.kill();
+        running.end();
         if talking {
             let _ = tokio::time::timeout(DRAIN, talk).await;
         }

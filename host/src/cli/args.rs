@@ -97,6 +97,10 @@ pub(crate) struct Call {
     /// Say on standard error what was granted, what was used, and what each host call cost.
     #[arg(long)]
     pub(crate) explain: bool,
+
+    /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
+    #[arg(long)]
+    pub(crate) no_self_confine: bool,
 }
 
 #[derive(Debug, Args)]
@@ -115,6 +119,10 @@ pub(crate) struct Talk {
     /// Say on standard error what is called and what comes of it; at a terminal that is done anyway.
     #[arg(long)]
     pub(crate) explain: bool,
+
+    /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
+    #[arg(long)]
+    pub(crate) no_self_confine: bool,
 }
 
 #[derive(Debug, Args)]
@@ -134,6 +142,10 @@ pub(crate) struct Deploy {
     /// Say on standard error what is called and what comes of it; at a terminal that is done anyway.
     #[arg(long)]
     pub(crate) explain: bool,
+
+    /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
+    #[arg(long)]
+    pub(crate) no_self_confine: bool,
 }
 
 #[derive(Debug, Args)]
@@ -154,6 +166,10 @@ pub(crate) struct Fire {
     /// Say on standard error of each hook whether it matched, what it decided, why, and what it used.
     #[arg(long)]
     pub(crate) explain: bool,
+
+    /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
+    #[arg(long)]
+    pub(crate) no_self_confine: bool,
 }
 
 #[derive(Debug, Args)]

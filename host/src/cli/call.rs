@@ -36,6 +36,9 @@ pub(crate) fn run(command: &Call, root: &Option<PathBuf>, printer: &Printer) -> 
     };
     let run = Run::new();
     harness::agent::attach(&project, &run, super::run::models(&project, root.as_deref()));
+    if !command.no_self_confine {
+        project::confine(&project, root.as_deref(), command.workspace.as_deref(), *printer);
+    }
     let progress = Progress::start(format!("running {}", command.tool));
     let called = runtime.block_on(project.call(&command.tool, arguments, &run));
     drop(progress);

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use harness::ambient;
 use harness::artifact::escape;
 use harness::artifact::policy::ProjectPolicy;
+use harness::capability::exec::wall::{Count, Namespaces, Offers, Tier};
 use harness::capability::secrets::Vault;
+use harness::confine;
 use harness::dispatch::Options;
 use harness::registry::Registry;
 use harness::sandbox::engine::{INTERPRETER, Sandbox, Settings, WASMTIME};
@@ -52,16 +54,19 @@ pub(crate) fn run(command: &Doctor, root: &Option<PathBuf>, printer: &Printer) -
         "no PAGEMAP_SCAN (Linux 6.7): memory is reset whole"
     };
     findings.push(Finding { name: "memory reset", good: scan, what: what.to_owned() });
-    findings.push(wall());
+    findings.extend(walls());
     let root = project::root(root.as_deref());
     let registry = Registry::load(&root);
+    findings.push(host(&registry, &root));
     if let Some(policy) = registry.policy() {
         let exec = policy.project.exec.as_ref().is_some_and(|exec| !exec.allow.is_empty());
+        let unconfined = policy.project.exec.as_ref().is_some_and(|exec| exec.unconfined);
         let what = match exec {
+            true if unconfined => "granted to the project's own tools, unconfined: no wall is around them",
             true => "granted to the project's own tools",
             false => "not granted: nothing runs",
         };
-        findings.push(Finding { name: "commands", good: true, what: what.to_owned() });
+        findings.push(Finding { name: "commands", good: !(exec && unconfined), what: what.to_owned() });
         findings.extend(secrets(policy, &root));
     }
     if command.json {
@@ -89,11 +94,48 @@ fn secrets(policy: &ProjectPolicy, root: &Path) -> Vec<Finding> {
     missing.into_iter().map(|what| Finding { name, good: false, what }).collect()
 }
 
-/// Whether the kernel could hold children to a grant.
-fn wall() -> Finding {
-    let what = match ambient::landlock_version() {
-        Some(version) => format!("seccomp holds commands; Landlock {version} is there, and they do not use it yet"),
-        None => "seccomp holds commands; no Landlock, so their files are not held".to_owned(),
+/// What the kernel offers to hold commands with, and the wall that stands.
+fn walls() -> Vec<Finding> {
+    let offers = Offers::get();
+    let (good, what) = match &offers.namespaces {
+        Ok(Namespaces::Own) => (true, "a command gets files and processes of its own".to_owned()),
+        Ok(Namespaces::User) => (true, "a command gets files and processes of its own, in a user namespace".to_owned()),
+        Err(why) => (false, format!("a command sees the names of all files and processes: {why}")),
     };
-    Finding { name: "second wall", good: false, what }
+    let namespaces = Finding { name: "namespaces", good, what };
+    let (good, what) = match offers.landlock {
+        Some(version) => (true, format!("version {version}: the kernel holds the files of commands")),
+        None => (false, "not there, or not turned on: namespaces have to hold files alone".to_owned()),
+    };
+    let landlock = Finding { name: "landlock", good, what };
+    let (good, what) = match &offers.filters {
+        Ok(()) => (true, "seccomp holds the system calls of commands".to_owned()),
+        Err(why) => (false, format!("no filters of system calls: {why}")),
+    };
+    let filters = Finding { name: "filters", good, what };
+    let (good, what) = match offers.wall() {
+        Ok(wall) => {
+            let count = match wall.count {
+                Count::Group => "counted in a control group",
+                Count::Namespace => "counted in their namespace",
+                Count::User => "counted with all of this user's, so that the limit is about right",
+            };
+            (true, format!("stands around commands: {}; their processes are {count}", Tier::Confined(wall.files)))
+        }
+        Err(missing) => {
+            let missing = missing.join(", and ");
+            (false, format!("no command runs, unless `exec.unconfined` is true: the kernel lacks {missing}"))
+        }
+    };
+    vec![namespaces, landlock, filters, Finding { name: "second wall", good, what }]
+}
+
+/// What of itself this process gives up before it runs a script of the project's.
+fn host(registry: &Registry, root: &Path) -> Finding {
+    let good = Offers::get().filters.is_ok();
+    let what = match good {
+        true => format!("gives up, before it runs scripts: {}", confine::Plan::of(registry, root, None)),
+        false => "gives up nothing: there are no filters for this machine".to_owned(),
+    };
+    Finding { name: "host", good, what }
 }

@@ -45,6 +45,9 @@ pub(crate) fn run(command: &Fire, root: &Option<PathBuf>, printer: &Printer) -> 
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
+    if !command.no_self_confine {
+        project::confine(&project, root.as_deref(), command.workspace.as_deref(), *printer);
+    }
     let dispatch = runtime.block_on(project.fire(&event, payload, &Run::new()));
     report::dispatch(&dispatch, *printer);
     if command.explain {

@@ -15,12 +15,13 @@ pub(crate) fn lines(grant: &Grant) -> Vec<String> {
 /// The limits in one line.
 pub(crate) fn limits(limits: &Limits) -> String {
     format!(
-        "limits: fuel {}, {} ms, memory {} MiB, output {} bytes, files {} bytes",
+        "limits: fuel {}, {} ms, memory {} MiB, output {} bytes, files {} bytes, {} processes",
         limits.fuel,
         limits.timeout.as_millis(),
         limits.memory_bytes >> 20,
         limits.output_bytes,
-        limits.file_bytes
+        limits.file_bytes,
+        limits.processes
     )
 }
 
@@ -75,6 +76,15 @@ fn rules(layer: &Layer) -> Vec<Rules> {
     if let Some(exec) = &layer.exec {
         say("commands", "exec.allow", texts(&exec.allow));
         say("their variables", "exec.env", exec.env.clone());
+        if !exec.folders.is_empty() {
+            say("their folders", "exec.folders", texts(&exec.folders));
+        }
+        if exec.network {
+            say("their network", "exec.network", vec!["all of it".to_owned()]);
+        }
+        if exec.unconfined {
+            say("their wall", "exec.unconfined", vec!["none".to_owned()]);
+        }
     }
     if let Some(env) = &layer.env {
         say("variables", "env", env.clone());

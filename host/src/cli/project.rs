@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use harness::artifact::diagnostic::{Diagnostic, Severity};
+use harness::confine;
 use harness::dispatch::{CallError, OpenError, Options, Project};
 use harness::registry::Registry;
 use harness::sandbox::outcome::Failure;
@@ -42,6 +43,15 @@ pub(crate) fn unopened(error: &OpenError, printer: Printer) -> Exit {
             printer.error(&error.to_string(), &[], Some("`harness doctor` says what this machine offers"));
             Exit::Fault
         }
+    }
+}
+
+/// Gives up what this process needs no more, where the machine lets it. To be called when everything is read that the
+/// arguments name.
+pub(crate) fn confine(project: &Project, named: Option<&Path>, workspace: Option<&Path>, printer: Printer) {
+    let plan = confine::Plan::of(project.loaded().registry(), &root(named), workspace);
+    if let Err(why) = plan.apply() {
+        printer.say(&format!("note: this process keeps what it needs no more: {why}"));
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn talk(command: &Talk, root: &Option<PathBuf>, printer: &Printer) ->
             Err(message) => return unreadable(&message, *printer),
         },
     };
-    let opened = match Opened::new(command.workspace.clone(), root.as_deref(), *printer) {
+    let opened = match Opened::new(command.workspace.as_deref(), root.as_deref(), !command.no_self_confine, *printer) {
         Ok(opened) => opened,
         Err(exit) => return exit,
     };
@@ -45,7 +45,7 @@ pub(crate) fn deploy(command: &Deploy, root: &Option<PathBuf>, printer: &Printer
         Ok(text) => text,
         Err(message) => return unreadable(&message, *printer),
     };
-    match Opened::new(command.workspace.clone(), root.as_deref(), *printer) {
+    match Opened::new(command.workspace.as_deref(), root.as_deref(), !command.no_self_confine, *printer) {
         Ok(opened) => opened.once(&prompt, command.json, command.explain, *printer),
         Err(exit) => exit,
     }
@@ -64,11 +64,16 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(workspace: Option<PathBuf>, root: Option<&Path>, printer: Printer) -> Result<Self, Exit> {
-        let options = Options { workspace, concurrency: CONCURRENCY, ..Options::default() };
+    fn new(workspace: Option<&Path>, root: Option<&Path>, confine: bool, printer: Printer) -> Result<Self, Exit> {
+        let options =
+            Options { workspace: workspace.map(Path::to_owned), concurrency: CONCURRENCY, ..Options::default() };
         let project = project::open(root, options, printer)?;
         let models = models(&project, root);
-        Ok(Self { project, models, runtime: project::runtime(printer)? })
+        let runtime = project::runtime(printer)?;
+        if confine {
+            project::confine(&project, root, workspace, printer);
+        }
+        Ok(Self { project, models, runtime })
     }
 
     /// One turn and no more.

@@ -44,6 +44,7 @@ pub(crate) fn run(command: &Validate, root: &Option<PathBuf>, printer: &Printer)
     }
     found.extend(api_keys(&registry));
     found.extend(secrets(&registry, &root));
+    found.extend(unconfined(&registry));
     let all: Vec<&Diagnostic> = registry.diagnostics().into_iter().chain(&found).collect();
     let count = |severity| all.iter().filter(|diagnostic| diagnostic.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
@@ -86,6 +87,19 @@ pub(crate) fn run(command: &Validate, root: &Option<PathBuf>, printer: &Printer)
         ));
     }
     if valid { Exit::Completed } else { Exit::Usage }
+}
+
+/// A warning where commands run without a wall.
+fn unconfined(registry: &Registry) -> Option<Diagnostic> {
+    let project = &registry.policy()?.project;
+    let exec = project.exec.as_ref().filter(|exec| exec.unconfined && !exec.allow.is_empty())?;
+    let commands = exec.allow.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (key, file) = (project.origin.key("exec.unconfined"), &project.origin.file);
+    let warning = Diagnostic::warning(format!("`{key}` in `{file}`: no wall of the kernel's is around {commands}"));
+    Some(
+        warning
+            .hint("`harness doctor` says which wall this machine has; `exec.folders` opens it for what is installed"),
+    )
 }
 
 fn replaced(one: &Replaced) -> Json {

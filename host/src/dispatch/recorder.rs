@@ -230,12 +230,13 @@ struct UsageTold {
     host_calls: u64,
     bytes_in: u64,
     bytes_out: u64,
+    tier: &'static str,
 }
 
 fn told(usage: &Usage) -> UsageTold {
-    let Usage { fuel, wall, peak_memory, host_calls, bytes_in, bytes_out } = *usage;
+    let Usage { fuel, wall, peak_memory, host_calls, bytes_in, bytes_out, tier } = *usage;
     let wall_us = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
-    UsageTold { fuel, wall_us, peak_memory, host_calls, bytes_in, bytes_out }
+    UsageTold { fuel, wall_us, peak_memory, host_calls, bytes_in, bytes_out, tier: tier.name() }
 }
 
 /// What a hook decided.

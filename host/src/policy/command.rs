@@ -3,6 +3,7 @@
 //! Rules see the program and each argument as the child will get them. There is no shell in between, so that nothing in
 //! an argument can start a second command.
 
+mod folder;
 mod rule;
 mod variable;
 
@@ -10,6 +11,7 @@ use super::grant::Grant;
 use super::network::shown;
 use super::refusal::Refusal;
 
+pub use folder::FolderRule;
 pub use rule::CommandRule;
 
 /// What a layer says of commands.
@@ -19,6 +21,8 @@ pub struct ExecRules {
     pub allow: Vec<CommandRule>,
     /// Variables, by exact name: a command gets them from the host's environment, and a script may set them.
     pub env: Vec<String>,
+    /// Folders outside of the workspace that a command may read and run programs from, beside the machine's own.
+    pub folders: Vec<FolderRule>,
     /// Whether a command may use the network.
     pub network: bool,
     /// Whether a command runs without the kernel's wall.
@@ -43,6 +47,20 @@ impl Grant {
                 }
             },
         )
+    }
+
+    /// Folders beside the workspace and the machine's own: those that a layer names and every layer that speaks of
+    /// commands covers.
+    pub fn exec_folders(&self) -> Vec<FolderRule> {
+        let layers: Vec<_> = self.layers().iter().filter_map(|layer| layer.exec.as_ref()).collect();
+        let covers = |rules: &&ExecRules, folder| rules.folders.iter().any(|one| one.covers(folder));
+        let mut folders: Vec<FolderRule> = Vec::new();
+        for folder in layers.iter().flat_map(|rules| &rules.folders) {
+            if !folders.contains(folder) && layers.iter().all(|rules| covers(rules, folder)) {
+                folders.push(folder.clone());
+            }
+        }
+        folders
     }
 
     /// Whether a command may use the network: every layer that speaks of commands says so.

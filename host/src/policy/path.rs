@@ -95,6 +95,18 @@ impl Grant {
         )
     }
 
+    /// Whether every layer that speaks of files, and one at the least, has a pattern that covers a path and so all that
+    /// is in it; what is protected there stays so.
+    pub(crate) fn covers(&self, path: &WorkspacePath, access: Access) -> bool {
+        let covers = |fs: &FsRules| fs.patterns(access).iter().any(|pattern| pattern.matches(path));
+        self.every(|layer| layer.fs.as_ref(), covers, |_| Refusal::always("not all of it is granted")).is_ok()
+    }
+
+    /// Whether any layer protects paths beside the [built-in names](protected).
+    pub(crate) fn protects_paths(&self) -> bool {
+        self.layers().iter().filter_map(|layer| layer.fs.as_ref()).any(|fs| !fs.protect.is_empty())
+    }
+
     /// Whether anything in a folder, at any depth, could be read: a walk need not go down where this is false.
     pub fn could_read_below(&self, folder: &WorkspacePath) -> bool {
         let protected = protected::rule_against(folder, Access::Read).is_some()

@@ -150,6 +150,9 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
         Import::ExecRun => waiting(it, import, |state, (command,): (exec::Command,)| {
             let (context, handles) = (state.context.clone(), state.handles.clone());
             let left = state.deadline.saturating_duration_since(Instant::now());
+            if let Some(tier) = context.session.exec.tier(&context.grant, &command) {
+                state.usage.tier = state.usage.tier.max(tier);
+            }
             async move {
                 // Before the folder is looked at: without a command there is nothing to learn from it.
                 context.grant.decide_command(&command.program, &command.args)?;

@@ -11,6 +11,7 @@ use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::price::Import;
 use crate::capability::coverage::Coverage;
+use crate::capability::exec::wall::Tier;
 use crate::capability::log::Log;
 use crate::capability::secrets::Vault;
 use crate::policy::refusal::Refusal;
@@ -232,6 +233,8 @@ pub struct Usage {
     pub bytes_in: u64,
     /// Bytes that host calls gave to the script.
     pub bytes_out: u64,
+    /// The weakest wall that something ran behind.
+    pub tier: Tier,
 }
 
 impl Usage {
@@ -244,6 +247,7 @@ impl Usage {
             "host_calls": self.host_calls,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
+            "tier": self.tier.name(),
         })
     }
 
@@ -257,6 +261,7 @@ impl Usage {
             host_calls: self.host_calls.saturating_add(other.host_calls),
             bytes_in: self.bytes_in.saturating_add(other.bytes_in),
             bytes_out: self.bytes_out.saturating_add(other.bytes_out),
+            tier: self.tier.max(other.tier),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::artifact::located::Located;
 use crate::artifact::shape::{self, Between, Read, Schema, Shape};
 use crate::artifact::suggest::{closest, quoted};
 use crate::artifact::yaml::{self, Value};
-use crate::policy::command::{CommandRule, ExecRules};
+use crate::policy::command::{CommandRule, ExecRules, FolderRule};
 use crate::policy::layer::{Layer, Origin, Scope, Service};
 use crate::policy::limits::LimitRules;
 use crate::policy::network::{HostRule, NetworkRules};
@@ -62,6 +62,8 @@ keys! {
     given allow: Vec<Located<CommandRule>>;
     /// Variables that commands get from the host's environment.
     given env: Vec<Located<Variable>>;
+    /// Folders outside of the workspace that commands may read and run programs from, such as `/opt/go` or `~/.cargo`.
+    given folders: Vec<Located<FolderRule>>;
     /// Whether commands may use the network.
     given network: bool = false;
     /// Whether commands run without the kernel's wall around them.
@@ -205,6 +207,7 @@ impl Builder {
         ExecRules {
             allow: self.spots.list(decoder, "exec.allow", &keys.allow).unwrap_or_default(),
             env: env.into_iter().map(|name| name.0).collect(),
+            folders: self.spots.list(decoder, "exec.folders", &keys.folders).unwrap_or_default(),
             network: self.spots.flag(decoder, "exec.network", keys.network),
             unconfined: self.spots.flag(decoder, "exec.unconfined", keys.unconfined),
         }
@@ -320,6 +323,18 @@ impl Shape for CommandRule {
 }
 
 impl Read for CommandRule {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        decoder.parse_one(field, Self::parse)
+    }
+}
+
+impl Shape for FolderRule {
+    fn schema() -> Schema {
+        String::schema()
+    }
+}
+
+impl Read for FolderRule {
     fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
         decoder.parse_one(field, Self::parse)
     }

@@ -32,7 +32,7 @@ network:
   allowed_domains: [api.github.com, \"*.docs.rs\", \"127.0.0.1:8080\", { host: build.internal, private: true }]
 sandbox:
   fs: { read: [\".\"], write: [src, out], protect: [\"secrets/**\"] }
-  exec: { allow: [git, \"cargo test *\"], env: [PATH, HOME], network: true, unconfined: false }
+  exec: { allow: [git, \"cargo test *\"], env: [PATH, HOME], folders: [~/.cargo], network: true, unconfined: false }
   env: [CI, LANG]
   services: [cache, clock]
   secrets: { GITHUB: { env: GITHUB_TOKEN, hosts: [api.github.com] } }

@@ -1,4 +1,4 @@
-//! One child process, from its start to the end of its group.
+//! One command, from its start to the end of all its processes.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd as _;
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use cap_std::fs::Dir;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use super::wall::Wall;
+use super::wall::{Held, Removed, Wall};
 
 /// What a child is started with; all of it is decided already.
 #[derive(Debug)]
@@ -28,16 +28,15 @@ pub(super) struct Start<'a> {
     pub(super) dir: &'a Dir,
     /// Whether there is something for standard input.
     pub(super) stdin: bool,
-    /// What the kernel holds it to; nothing where the policy says that it is not confined.
-    pub(super) wall: Option<Wall>,
+    /// What the kernel holds it to.
+    pub(super) wall: Wall,
 }
 
-/// Prepares a child. This is the one place where a child is made what it is: whatever confines it belongs here.
+/// Prepares a command. This is the one place where it is made what it is: whatever confines it belongs here.
 ///
-/// What it has: exactly the given variables, three pipes (or an empty standard input), and a process group of its own.
-/// The folder is reached through its open handle, so that a link put in its place after the check changes nothing. All
-/// files that the host opens are closed on exec. Around it is its [`Wall`].
-fn prepare(start: &Start<'_>) -> Command {
+/// What it has: exactly the given variables, three pipes (or an empty standard input), and what its [`Wall`] makes around
+/// it. The folder is reached through its open handle, so that a link put in its place after the check changes nothing.
+fn prepare(start: Start<'_>) -> (Command, Held, Removed) {
     let mut command = Command::new(&start.program);
     command
         .arg0(start.name)
@@ -47,79 +46,66 @@ fn prepare(start: &Start<'_>) -> Command {
         .current_dir(Path::new("/proc/self/fd").join(start.dir.as_raw_fd().to_string()))
         .stdin(if start.stdin { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true);
-    if let Some(wall) = start.wall.clone() {
-        // SAFETY: between fork and exec it makes system calls only: it allocates nothing and takes no lock.
-        #[expect(unsafe_code, reason = "the one way to have something done between fork and exec")]
-        unsafe {
-            command.pre_exec(move || wall.raise());
-        }
+        .stderr(Stdio::piped());
+    let Wall { family, held, removed, .. } = start.wall;
+    // SAFETY: between fork and exec it makes system calls only: it allocates nothing and takes no lock.
+    #[expect(unsafe_code, reason = "the one way to have something done between fork and exec")]
+    unsafe {
+        command.pre_exec(move || family.enter());
     }
-    command
+    (command, held, removed)
 }
 
-/// A child with its group. Dropping it kills the group, and then lets the runtime reap the child.
+/// A command with all its processes. Dropping it ends them; the runtime reaps the one that it started.
 #[derive(Debug)]
 pub(super) struct Running {
-    // Dropped first: as long as the child is not reaped, its group's number cannot belong to anybody else.
-    group: Group,
-    /// Done when the child has ended.
+    held: Held,
+    /// Done when the command and all that came of it has ended.
     ended: JoinHandle<()>,
-    /// For its pipes.
+    /// For its pipes. The process is the command's keeper, and ends as the command does.
     pub(super) child: Child,
 }
 
 impl Running {
-    /// Starts a child. Errors are the system's.
-    pub(super) fn start(start: &Start<'_>) -> std::io::Result<Self> {
-        let child = prepare(start).spawn()?;
+    /// Starts a command.
+    ///
+    /// # Errors
+    ///
+    /// The system's, with what could not be done.
+    pub(super) fn start(start: Start<'_>) -> Result<Self, String> {
+        let (mut command, held, removed) = prepare(start);
+        let child = command.spawn().map_err(|error| match held.failed() {
+            Some(step) => format!("it cannot be confined: {step}: {error}"),
+            None => error.to_string(),
+        })?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        Ok(Self { group: Group(pid), ended: tokio::task::spawn_blocking(move || wait_without_reaping(pid)), child })
+        let ended = tokio::task::spawn_blocking(move || {
+            wait_without_reaping(pid);
+            drop(removed);
+        });
+        Ok(Self { held, ended, child })
     }
 
-    /// Waits for the child to end; others of its group may go on. Only to be awaited to its end once.
+    /// Waits for the command to end, and for all its processes, which end with it. Only to be awaited to its end once.
     pub(super) async fn ended(&mut self) {
         let _ = (&mut self.ended).await;
     }
 
-    /// Kills the child and all of its group.
-    pub(super) fn kill(&self) {
-        self.group.kill();
+    /// Ends all of its processes. Somebody has to wait for it.
+    pub(super) fn end(&mut self) {
+        self.held.end();
     }
 
-    /// Kills what is left and reaps the child. `None` where it does not die, which only a broken disk or driver does.
+    /// Ends what is left and reaps the child. `None` where it does not end, which only a broken disk or driver does.
     pub(super) async fn reap(mut self) -> Option<ExitStatus> {
-        self.group.kill();
-        let status = tokio::time::timeout(Duration::from_secs(1), self.child.wait()).await.ok()?.ok();
-        self.group.0 = None;
-        status
+        self.held.end();
+        tokio::time::timeout(Duration::from_secs(1), self.child.wait()).await.ok()?.ok()
     }
 }
 
-/// Returns when the child has ended and leaves it to be reaped. The runtime's own wait would reap it, and the number of
-/// its group would be free for others before the group is killed.
+/// Returns when the child has ended and leaves it to be reaped, with its status, by the runtime.
 fn wait_without_reaping(pid: Option<Pid>) {
     if let Some(pid) = pid {
         while matches!(waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT), Err(Errno::INTR)) {}
-    }
-}
-
-#[derive(Debug)]
-struct Group(Option<Pid>);
-
-impl Group {
-    fn kill(&self) {
-        if let Some(group) = self.0 {
-            // Fails where nobody is left.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
     }
 }

@@ -1,5 +1,6 @@
 //! Whole runs of small programs that every system has.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cap_std::ambient_authority;
@@ -9,24 +10,32 @@ use super::*;
 use crate::policy::command::{CommandRule, ExecRules};
 use crate::policy::layer::{Layer, Origin, Scope};
 use crate::policy::limits::LimitRules;
+use crate::policy::path::{FsRules, PathPattern};
 
 /// Far more than anything here takes, so that a slow machine fails nothing.
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 fn grant(allow: &[&str], env: &[&str]) -> Grant {
     let exec = ExecRules {
         allow: allow.iter().map(|text| CommandRule::parse(text).unwrap()).collect(),
         env: env.iter().map(|&name| name.to_owned()).collect(),
         network: false,
+        folders: Vec::new(),
         unconfined: false,
     };
     granted(exec)
 }
 
+/// With a workspace that is open, as a project's is.
 pub(super) fn granted(exec: ExecRules) -> Grant {
+    let open = || vec![PathPattern::parse(".").unwrap()];
+    with_files(exec, FsRules { read: open(), write: open(), protect: Vec::new() })
+}
+
+pub(super) fn with_files(exec: ExecRules, fs: FsRules) -> Grant {
     let layer = Layer {
         origin: Origin::new(".harness/harness.md", Scope::Project),
-        fs: None,
+        fs: Some(fs),
         network: None,
         exec: Some(exec),
         env: None,
@@ -53,33 +62,21 @@ pub(super) fn sh(script: &str) -> Command {
 }
 
 /// A workspace with a folder open in it.
-struct Workspace {
-    root: TempDir,
+pub(super) struct Workspace {
+    pub(super) root: TempDir,
     dir: Dir,
 }
 
 impl Workspace {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
         Self { root, dir }
     }
 
-    async fn run_in(&self, grant: &Grant, left: Duration, command: Command) -> Result<Output, Error> {
+    pub(super) async fn run_in(&self, grant: &Grant, left: Duration, command: Command) -> Result<Output, Error> {
         let place = Place { dir: &self.dir, workspace: self.root.path(), handles: &Handles::default() };
         run(grant, place, left, command).await
-    }
-
-    /// The numbers in a file that a script writes, once there are this many.
-    async fn pids(&self, count: usize) -> Vec<u32> {
-        for _ in 0..600 {
-            let text = std::fs::read_to_string(self.root.path().join("pids")).unwrap_or_default();
-            if text.ends_with('\n') && text.lines().count() == count {
-                return text.lines().map(|line| line.parse().unwrap()).collect();
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("the script did not start");
     }
 }
 
@@ -99,22 +96,30 @@ fn output(stdout: &str, exit_code: i32) -> Output {
     }
 }
 
-/// Whether a process is there and has not ended. One that ended and was not reaped does not count: who reaps orphans
-/// differs between systems.
-fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(')').next().unwrap().trim().chars().next();
-    !matches!(state, None | Some('Z' | 'X'))
+/// A number of seconds that no other test sleeps: what is looked for among all processes. The numbers that a command
+/// knows its processes by are its own.
+pub(super) fn mark() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("300.{}{:03}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-async fn assert_gone(pid: u32) {
-    for _ in 0..200 {
-        if !is_running(pid) {
+/// How many processes have a mark among their arguments and have not ended. One that ended and was not reaped does not
+/// count: it has no arguments.
+pub(super) fn marked(mark: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
+    let is_marked = |text: Vec<u8>| String::from_utf8_lossy(&text).contains(mark);
+    processes.filter(|path| std::fs::read(path).is_ok_and(is_marked)).count()
+}
+
+/// Waits until so many processes have a mark.
+pub(super) async fn until_marked(mark: &str, count: usize) {
+    for _ in 0..600 {
+        if marked(mark) == count {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("the process {pid} is still there");
+    panic!("{} processes and not {count}", marked(mark));
 }
 
 #[tokio::test]
@@ -147,9 +152,11 @@ async fn exit_codes_and_signals() {
 async fn a_timeout_is_an_ending_with_what_was_printed() {
     let grant = grant(&["sh"], &[]);
     let workspace = Workspace::new();
-    let script = sh("echo $$ > pids; sleep 300 & echo $! >> pids; echo out; echo err >&2; wait");
     for (timeout_ms, left) in [(1500, LONG), (60_000, Duration::from_millis(1500)), (0, Duration::from_millis(1500))] {
-        let output = workspace.run_in(&grant, left, Command { timeout_ms, ..script.clone() }).await.unwrap();
+        let mark = mark();
+        let script = sh(&format!("sleep {mark} & echo out; echo err >&2; wait"));
+        let output = workspace.run_in(&grant, left, Command { timeout_ms, ..script }).await.unwrap();
+        assert_eq!(marked(&mark), 0);
         assert!((1500..30_000).contains(&output.duration_ms), "{output:?}");
         let want = Output {
             stdout: "out\n".to_owned(),
@@ -160,43 +167,34 @@ async fn a_timeout_is_an_ending_with_what_was_printed() {
             truncated: false,
         };
         assert_eq!(output, want);
-        for pid in workspace.pids(2).await {
-            assert_gone(pid).await;
-        }
-        std::fs::remove_file(workspace.root.path().join("pids")).unwrap();
     }
 }
 
 #[tokio::test]
 async fn what_a_command_leaves_behind_is_killed_and_is_not_waited_for() {
     let workspace = Workspace::new();
+    let mark = mark();
     let output = workspace
-        .run_in(&grant(&["sh"], &[]), LONG, sh("sleep 300 & echo $! > pids; echo started; exit 4"))
+        .run_in(&grant(&["sh"], &[]), LONG, sh(&format!("sleep {mark} & echo started; exit 4")))
         .await
         .unwrap();
     assert_eq!((output.stdout.as_str(), output.exit_code, output.timed_out), ("started\n", 4, false));
     assert!(output.duration_ms < 30_000);
-    assert_gone(workspace.pids(1).await[0]).await;
+    assert_eq!(marked(&mark), 0);
 }
 
+/// The shell is one of them, and the process that it waits for another.
 #[tokio::test]
-async fn dropping_the_call_kills_the_group() {
+async fn dropping_the_call_kills_all_of_it() {
     let workspace = Workspace::new();
     let grant = grant(&["sh"], &[]);
-    let script = sh("echo $$ > pids; sleep 300 & echo $! >> pids; wait");
-    // Looked at inside the branch: by the time that a branch's result is at hand, the other future is dropped already.
-    let seen = async {
-        let pids = workspace.pids(2).await;
-        assert!(pids.iter().all(|&pid| is_running(pid)), "{pids:?}");
-        pids
-    };
-    let pids = tokio::select! {
+    let mark = mark();
+    let script = sh(&format!("sleep {mark} & wait"));
+    tokio::select! {
         output = workspace.run_in(&grant, LONG, script) => panic!("it ended: {output:?}"),
-        pids = seen => pids,
+        () = until_marked(&mark, 2) => {}
     };
-    for pid in pids {
-        assert_gone(pid).await;
-    }
+    until_marked(&mark, 0).await;
 }
 
 #[tokio::test]
@@ -232,16 +230,20 @@ async fn standard_input_is_what_was_given() {
 async fn variables_are_exactly_those_that_are_granted() {
     let env = command("env", &[]);
     let path = "PATH=/usr/local/bin:/usr/bin:/bin\n";
-    assert_eq!(ran(&grant(&["env"], &[]), env.clone()).await, Ok(output(path, 0)));
+    let stdout = ran(&grant(&["env"], &[]), env.clone()).await.unwrap().stdout;
+    let (folder, rest): (Vec<_>, Vec<_>) = stdout.lines().partition(|line| line.starts_with("TMPDIR=/"));
+    assert_eq!((folder.len(), rest.join("\n") + "\n"), (1, path.to_owned()));
 
     let plain = |text: &str| !text.is_empty() && !text.contains('\n');
-    let (name, value) = std::env::vars().find(|(name, value)| name != "PATH" && plain(name) && plain(value)).unwrap();
+    let (name, value) = std::env::vars()
+        .find(|(name, value)| !matches!(name.as_str(), "PATH" | "TMPDIR") && plain(name) && plain(value))
+        .unwrap();
     let granted = grant(&["env"], &[&name, "NO_SUCH_VARIABLE", "GIVEN"]);
     let given = Command { env: vec![("GIVEN".to_owned(), "a b".to_owned())], ..env.clone() };
     let mut want = vec![format!("{name}={value}"), "GIVEN=a b".to_owned(), path.trim_end().to_owned()];
     want.sort_unstable();
     let stdout = ran(&granted, given).await.unwrap().stdout;
-    let mut lines: Vec<_> = stdout.lines().collect();
+    let mut lines: Vec<_> = stdout.lines().filter(|line| !line.starts_with("TMPDIR=")).collect();
     lines.sort_unstable();
     assert_eq!(lines, want);
 
@@ -250,7 +252,7 @@ async fn variables_are_exactly_those_that_are_granted() {
         assert!(matches!(ran(&granted, given).await, Err(Error::AccessDenied(_))), "{name}");
     }
     let host = ran(&grant(&["env"], &["PATH"]), env).await.unwrap().stdout;
-    assert!(host.starts_with("PATH=/") && host.lines().count() == 1, "{host}");
+    assert!(host.contains("PATH=/") && host.lines().count() == 2, "{host}");
 }
 
 #[tokio::test]

@@ -1,159 +1,443 @@
-//! What the kernel holds a child to, beside the rules that decided on its command.
+//! What the kernel holds a command to, beside the rules that decided on it.
 //!
-//! - It gains no privileges from what it runs (`no_new_privs`), and so do its children.
-//! - Without `exec.network` it makes no socket that leads anywhere, to this machine's own (`AF_UNIX`) neither: only
-//!   pairs that are connected to each other for good.
-//! - It does not trace other processes, mount, load modules, enter or make namespaces, or type on a terminal.
-//! - It leaves no core files.
+//! - Its files are those that the grant opens ([`reach`]) and the machine's folders of programs ([`system`]), in a file
+//!   system of its own ([`view`]), by rules of the kernel's ([`landlock`]), or by both. A view comes first where both are
+//!   there: it takes a secret out of an open folder, which rules cannot, and with it come the command's own processes and
+//!   nobody else's. Rules go around it, so that a mistake in one of them opens nothing.
+//! - It makes no system call that reaches into the system or into other processes, and without `exec.network` no socket
+//!   ([`filters`]). It gains no privileges and keeps none but, as root, those over files.
+//! - Its processes are counted, and so are the memory and the processor time of each and the size of its files. They end
+//!   with the command, with its time, and with the host ([`family`]).
 //!
-//! A filter on system calls sees numbers and not what pointers lead to: files are not held by it. Nor does a child end
-//! with a host that is killed: the kernel would end it with the *thread* that started it, and a runtime's threads come
-//! and go.
+//! There is no crate for this that a library can use: those that are kept build containers, start helper programs, or
+//! confine their caller.
 
-use std::collections::BTreeMap;
+mod cgroup;
+mod family;
+mod filters;
+pub(crate) mod host;
+mod landlock;
+mod offers;
+mod reach;
+mod system;
+mod view;
+
 use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    apply_filter,
-};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use rustix::process::{Resource, Rlimit, WaitOptions, setrlimit, waitpid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// The calls that a child may not make whatever it is granted: they reach into the system or into other processes.
-const NEVER: [i64; 35] = [
-    libc::SYS_acct,
-    libc::SYS_add_key,
-    libc::SYS_adjtimex,
-    libc::SYS_bpf,
-    libc::SYS_chroot,
-    libc::SYS_clock_settime,
-    libc::SYS_delete_module,
-    libc::SYS_finit_module,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fsopen,
-    libc::SYS_init_module,
-    libc::SYS_kexec_file_load,
-    libc::SYS_kexec_load,
-    libc::SYS_keyctl,
-    libc::SYS_mount,
-    libc::SYS_move_mount,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_open_tree,
-    libc::SYS_perf_event_open,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pivot_root,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_ptrace,
-    libc::SYS_quotactl,
-    libc::SYS_reboot,
-    libc::SYS_request_key,
-    libc::SYS_setns,
-    libc::SYS_settimeofday,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_umount2,
-    libc::SYS_unshare,
-    libc::SYS_userfaultfd,
-];
+use super::Place;
+use crate::ambient;
+use crate::policy::grant::Grant;
+use cgroup::Group;
+use family::{Bond, Family, UserMap};
+use filters::Filters;
+use system::System;
+use view::{Plan, Shown};
 
-/// Calls that a filter cannot look into. Programs take an older one where these are not there.
-const NOT_THERE: [i64; 2] = [libc::SYS_clone3, libc::SYS_io_uring_setup];
+pub use offers::{Count, Files, Namespaces, Offers, Standing, Tier};
 
-/// Flags of `clone` that make a namespace.
-const NAMESPACES: [i32; 7] = [
-    libc::CLONE_NEWCGROUP,
-    libc::CLONE_NEWIPC,
-    libc::CLONE_NEWNET,
-    libc::CLONE_NEWNS,
-    libc::CLONE_NEWPID,
-    libc::CLONE_NEWUSER,
-    libc::CLONE_NEWUTS,
-];
+/// Bytes of memory that each process of a command may make its own. Compilers take two.
+pub const MEMORY: u64 = 4 << 30;
 
-/// Requests of `ioctl` that type on a terminal as if its person had.
-const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+/// What a command keeps of root's privileges: those over files, which the wall holds in other ways. Without them root
+/// could not write into a folder of somebody else's.
+const KEPT: CapabilitySet =
+    CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER).union(CapabilitySet::FSETID);
 
-/// What of the second argument of `socketpair` is the kind of socket.
-const KIND: u64 = 0xf;
+/// What a command's first process does before it is the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Step {
+    Session = 1,
+    Processes,
+    UserNamespace,
+    Namespaces,
+    View,
+    Folder,
+    Limits,
+    Privileges,
+    Rules,
+    Filters,
+}
 
-/// The second calling convention of x86-64 kernels, where they have it: the same numbers with this bit, but for some
-/// calls that have another one there.
-const X32: i64 = 0x4000_0000;
-/// Those of them that are refused, with their other numbers (`arch/x86/entry/syscalls/syscall_64.tbl`).
-const X32_NUMBERS: [(i64, i64); 5] = [
-    (libc::SYS_ioctl, 514),
-    (libc::SYS_ptrace, 521),
-    (libc::SYS_kexec_load, 528),
-    (libc::SYS_process_vm_readv, 539),
-    (libc::SYS_process_vm_writev, 540),
-];
+impl Step {
+    const ALL: [Self; 10] = [
+        Self::Session,
+        Self::Processes,
+        Self::UserNamespace,
+        Self::Namespaces,
+        Self::View,
+        Self::Folder,
+        Self::Limits,
+        Self::Privileges,
+        Self::Rules,
+        Self::Filters,
+    ];
 
-/// Filters, ready to be applied between fork and exec, where nothing may be allocated.
-#[derive(Debug, Clone)]
-pub(super) struct Wall(Vec<BpfProgram>);
+    fn name(self) -> &'static str {
+        match self {
+            Self::Session => "its own session",
+            Self::Processes => "a count of its processes",
+            Self::UserNamespace => "a user namespace",
+            Self::Namespaces => "namespaces",
+            Self::View => "its view of the files",
+            Self::Folder => "the folder to start in",
+            Self::Limits => "limits",
+            Self::Privileges => "giving up privileges",
+            Self::Rules => "Landlock",
+            Self::Filters => "filters of system calls",
+        }
+    }
+}
+
+/// What a process puts on itself just before it becomes the command.
+#[derive(Debug)]
+struct Confinement(Option<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    limits: Vec<(Resource, u64)>,
+    kept: CapabilitySet,
+    rules: Option<(landlock::Rules, Vec<landlock::Later>)>,
+    filters: Filters,
+}
+
+impl Confinement {
+    /// Allocates nothing and takes no lock.
+    fn raise(&self) -> Result<(), (Step, Errno)> {
+        let Some(parts) = &self.0 else { return Ok(()) };
+        let at = |step: Step| move |error: Errno| (step, error);
+        for (resource, most) in &parts.limits {
+            // Who may not raise a limit may still lower it.
+            let most = rustix::process::getrlimit(*resource).maximum.map_or(*most, |maximum| maximum.min(*most));
+            setrlimit(*resource, Rlimit { current: Some(most), maximum: Some(most) }).map_err(at(Step::Limits))?;
+        }
+        give_up_privileges(parts.kept).map_err(at(Step::Privileges))?;
+        rustix::thread::set_no_new_privs(true).map_err(at(Step::Privileges))?;
+        if let Some((rules, later)) = &parts.rules {
+            later.iter().try_for_each(|folder| rules.add(folder)).map_err(at(Step::Rules))?;
+            rules.enforce().map_err(at(Step::Rules))?;
+        }
+        parts.filters.apply().map_err(at(Step::Filters))
+    }
+}
+
+/// Everything but these, for what is run from here too.
+fn give_up_privileges(kept: CapabilitySet) -> Result<(), Errno> {
+    let has = rustix::thread::capabilities(None)?;
+    for number in 0..64 {
+        if kept.bits() & (1 << number) != 0 {
+            continue;
+        }
+        // SAFETY: it takes two numbers.
+        #[expect(unsafe_code, reason = "there is no function that takes numbers the kernel may not know")]
+        let done = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
+        match last_error() {
+            _ if done == 0 => {}
+            // The last one that the kernel knows was before it.
+            Errno::INVAL => break,
+            // Who has no privileges may not even do this, and gains none from what is run.
+            Errno::PERM if has.permitted.is_empty() => break,
+            error => return Err(error),
+        }
+    }
+    let (effective, permitted) = (has.effective & kept, has.permitted & kept);
+    rustix::thread::set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })
+}
+
+/// What a command needs to be started with, and what it is held to. Made before the fork.
+#[derive(Debug)]
+pub(super) struct Wall {
+    pub(super) family: Start,
+    pub(super) held: Held,
+    pub(super) removed: Removed,
+    /// The command's own temporary folder, where it has one.
+    pub(super) temporary: Option<PathBuf>,
+}
+
+/// What goes into the new process.
+#[derive(Debug)]
+pub(super) struct Start(Family);
+
+impl Start {
+    /// To be called between fork and exec. See [`Family::enter`].
+    pub(super) fn enter(&self) -> io::Result<()> {
+        self.0.enter()
+    }
+}
+
+/// What the host holds of a command. Dropping it ends all of the command's processes.
+#[derive(Debug)]
+pub(super) struct Held {
+    lifeline: Option<OwnedFd>,
+    report: OwnedFd,
+}
+
+/// What is removed when it is dropped; to be kept until the last of the command's processes has ended.
+#[derive(Debug)]
+pub(super) struct Removed {
+    _group: Option<Group>,
+    _temporary: Option<tempfile::TempDir>,
+}
+
+impl Held {
+    /// Ends all of the command's processes. The keeper ends after the last of them.
+    pub(super) fn end(&mut self) {
+        self.lifeline = None;
+    }
+
+    /// What failed of the start, where it was not the program itself.
+    pub(super) fn failed(&self) -> Option<&'static str> {
+        failed_step(&self.report).map(Step::name)
+    }
+}
+
+fn failed_step(report: &OwnedFd) -> Option<Step> {
+    let mut byte = [0];
+    match rustix::io::read(report, &mut byte) {
+        Ok(1) => Step::ALL.into_iter().find(|step| *step as u8 == byte[0]),
+        _ => None,
+    }
+}
+
+/// The two ends of what holds a command's processes to the host, and of what they tell of a failed start.
+fn ties(bond: Bond, confinement: Confinement, count: Option<OwnedFd>) -> io::Result<(Family, OwnedFd, OwnedFd)> {
+    let (lifeline, held) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    // It is read after everybody who could write has ended or become the command; and if not, then not waited for.
+    let (told, report) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    Ok((Family { bond, confinement, lifeline, report, count }, held, told))
+}
+
+/// What a wall is made for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct For<'a> {
+    pub(super) grant: &'a Grant,
+    pub(super) place: Place<'a>,
+    /// As it was found.
+    pub(super) program: &'a Path,
+    /// As the script named it.
+    pub(super) name: &'a str,
+    /// The time that the command has.
+    pub(super) time: Duration,
+}
+
+/// The wall that a command of this grant gets, or all that the kernel lacks for one.
+///
+/// # Errors
+///
+/// What is missing.
+pub(super) fn tier(grant: &Grant, offers: &Offers) -> Result<Tier, Vec<String>> {
+    if grant.exec_unconfined() {
+        return Ok(Tier::Unconfined);
+    }
+    offers.wall().map(|wall| Tier::Confined(wall.files))
+}
 
 impl Wall {
-    /// For a child that may use the network, or not.
-    ///
     /// # Errors
     ///
-    /// On a kind of machine that the filters are not made for.
-    pub(super) fn new(network: bool) -> Result<Self, String> {
-        let mut never: Rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
-        let namespaces = NAMESPACES.iter().map(|flag| {
-            let flag = u64::from(flag.cast_unsigned());
-            rule(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)
-        });
-        never.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
-        let typing = TYPING.iter().map(|request| rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *request));
-        never.insert(libc::SYS_ioctl, typing.collect::<Result<_, _>>()?);
-        let not_there = NOT_THERE.iter().map(|call| (*call, Vec::new())).collect();
-        let mut programs = vec![program(never, libc::EPERM)?, program(not_there, libc::ENOSYS)?];
-        if !network {
-            // The kind of a pair is its second argument, beside flags. One that is not a stream can be pointed elsewhere.
-            let elsewhere = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
-                let kind = u64::from(kind.cast_unsigned());
-                rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(KIND), kind)
-            });
-            let pairs = elsewhere.into_iter().collect::<Result<_, _>>()?;
-            let rules = Rules::from([(libc::SYS_socket, Vec::new()), (libc::SYS_socketpair, pairs)]);
-            programs.push(program(rules, libc::EACCES)?);
+    /// Why the command cannot be held, for the script's author; without a path of the host's.
+    pub(super) fn new(wanted: &For<'_>) -> Result<Self, String> {
+        if wanted.grant.exec_unconfined() {
+            return Self::none();
         }
-        Ok(Self(programs))
+        let offers = Offers::get();
+        let stands = offers.wall().map_err(|missing| {
+            format!("the kernel lacks {}; `exec.unconfined: true` would run it without a wall", missing.join(", and "))
+        })?;
+        let system = System::get()?;
+        let grant = wanted.grant;
+        let places = reach::places(grant, wanted.place.workspace)?;
+        let home = ambient::variable("HOME").map(PathBuf::from);
+        let folders: Vec<PathBuf> = (grant.exec_folders().iter().filter_map(|folder| folder.path(home.as_deref())))
+            .filter_map(|folder| ambient::real_path(&folder).ok())
+            .collect();
+        if folders.iter().any(|folder| wanted.place.workspace.starts_with(folder)) {
+            return Err("the workspace is inside of a folder that `exec.folders` opens".to_owned());
+        }
+        is_there(wanted, system, &folders)?;
+        let limits = grant.limits();
+        let (mut own_temporary, mut rules) = (None, landlock::of_system(system, &folders));
+        let (bond, temporary, later) = match stands.namespaces {
+            Some(namespaces) => {
+                let view = Plan::new(&Shown {
+                    system,
+                    folders: &folders,
+                    places: &places,
+                    workspace: wanted.place.workspace,
+                    home: home.as_deref(),
+                })?;
+                rules.extend(landlock::of_view(&places));
+                let later = landlock::Later::of_view(&view.private, offers.landlock.unwrap_or_default())?;
+                let temporary = PathBuf::from(view.temporary);
+                (namespaced(namespaces, view, wanted.place)?, temporary, later)
+            }
+            None if system.shows(wanted.place.workspace) => {
+                return Err(
+                    "the workspace is inside of a folder of the system's, which only namespaces could close".to_owned()
+                );
+            }
+            None => {
+                let list = |folder: &Path| ambient::entries(folder);
+                let listed = landlock::of_workspace(&places, &list);
+                rules.extend(listed.map_err(|error| format!("the workspace cannot be looked at: {error}"))?);
+                let folder = tempfile::tempdir().map_err(|error| format!("there is no temporary folder: {error}"))?;
+                let temporary = folder.path().to_owned();
+                rules.push(landlock::Rule { path: temporary.clone(), may: landlock::May::Change });
+                // Not to be written: what root writes there is for the whole machine.
+                rules.push(landlock::Rule { path: "/proc".into(), may: landlock::May::Read });
+                own_temporary = Some(folder);
+                (Bond::Children, temporary, Vec::new())
+            }
+        };
+        let rules = match stands.files {
+            Files::View => None,
+            Files::ViewAndRules => Some((landlock::Rules::new(&rules, false)?, later)),
+            Files::Rules => Some((landlock::Rules::new(&rules, true)?, later)),
+        };
+        let (group, user) = match stands.count {
+            Count::Group => (Some(Group::new(limits.processes)?), None),
+            // Two more: those that wait for the command.
+            Count::Namespace => (None, Some(limits.processes.saturating_add(2))),
+            Count::User => {
+                let now = ambient::tasks_of(ambient::user()).map_err(|error| format!("processes: {error}"))?;
+                (None, Some(limits.processes.saturating_add(now).saturating_add(2)))
+            }
+        };
+        let confinement = Confinement(Some(Parts {
+            limits: resources(limits.file_bytes, wanted.time, user),
+            kept: match stands.namespaces {
+                Some(Namespaces::User) => CapabilitySet::empty(),
+                Some(Namespaces::Own) | None => KEPT,
+            },
+            rules,
+            filters: Filters::new(grant.exec_network())?,
+        }));
+        let system_error = |error: io::Error| error.to_string();
+        let door = group.as_ref().map(Group::door).transpose().map_err(system_error)?;
+        let (family, lifeline, report) = ties(bond, confinement, door).map_err(system_error)?;
+        let held = Held { lifeline: Some(lifeline), report };
+        let removed = Removed { _group: group, _temporary: own_temporary };
+        Ok(Self { family: Start(family), held, removed, temporary: Some(temporary) })
     }
 
-    /// Puts up the wall around the calling process. Allocates nothing and takes no lock.
-    ///
-    /// # Errors
-    ///
-    /// Where the kernel does not do it: the process must not go on then.
-    pub(super) fn raise(&self) -> io::Result<()> {
-        let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
-        rustix::process::setrlimit(rustix::process::Resource::Core, none)?;
-        // Sets `no_new_privs` too.
-        self.0
-            .iter()
-            .try_for_each(|program| apply_filter(program).map_err(|_| io::Error::from_raw_os_error(libc::EPERM)))
+    /// No wall: the processes end with the command and with the host, and that is all.
+    fn none() -> Result<Self, String> {
+        let (family, lifeline, report) =
+            ties(Bond::Children, Confinement(None), None).map_err(|error| error.to_string())?;
+        let held = Held { lifeline: Some(lifeline), report };
+        let removed = Removed { _group: None, _temporary: None };
+        Ok(Self { family: Start(family), held, removed, temporary: None })
     }
 }
 
-/// By number of the call: when it is refused. Without a rule always.
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-
-fn rule(argument: u8, length: SeccompCmpArgLen, op: SeccompCmpOp, value: u64) -> Result<SeccompRule, String> {
-    let condition = SeccompCondition::new(argument, length, op, value).map_err(|error| error.to_string())?;
-    SeccompRule::new(vec![condition]).map_err(|error| error.to_string())
+fn namespaced(namespaces: Namespaces, view: Plan, place: Place<'_>) -> Result<Bond, String> {
+    let (folder, identity) =
+        reach::whereabouts(place.dir).map_err(|error| format!("the folder to start in: {error}"))?;
+    Ok(Bond::Namespaces {
+        user: user_map(namespaces)?,
+        view,
+        folder: view::text(folder.strip_prefix("/").unwrap_or(&folder))?,
+        identity,
+    })
 }
 
-fn program(mut rules: Rules, errno: i32) -> Result<BpfProgram, String> {
-    if cfg!(target_arch = "x86_64") {
-        let other = |call| X32_NUMBERS.iter().find(|(usual, _)| *usual == call).map_or(call, |(_, other)| *other);
-        rules.extend(rules.clone().into_iter().map(|(call, rules)| (other(call) | X32, rules)));
+fn user_map(namespaces: Namespaces) -> Result<Option<UserMap>, String> {
+    match namespaces {
+        Namespaces::Own => Ok(None),
+        Namespaces::User => UserMap::of_this_user().map(Some).ok_or_else(|| "this user has no number".to_owned()),
     }
-    let refused = SeccompAction::Errno(errno.cast_unsigned());
-    let machine = std::env::consts::ARCH.try_into().map_err(|_| "no filters for this machine".to_owned())?;
-    let filter =
-        SeccompFilter::new(rules, SeccompAction::Allow, refused, machine).map_err(|error| error.to_string())?;
-    filter.try_into().map_err(|error: seccompiler::BackendError| error.to_string())
+}
+
+/// Whether a program is where commands see it. Better said here than by the system, which would say that it is not there.
+fn is_there(wanted: &For<'_>, system: &System, folders: &[PathBuf]) -> Result<(), String> {
+    let real = ambient::real_path(wanted.program).map_err(|error| error.to_string())?;
+    let seen = system.shows(&real)
+        || folders.iter().any(|folder| real.starts_with(folder))
+        || real.starts_with(wanted.place.workspace);
+    if seen {
+        return Ok(());
+    }
+    let origin = wanted.grant.nearest_origin();
+    Err(format!(
+        "`{}` is in none of the folders that commands see; add the folder that it is installed in to `{}` in `{}`",
+        wanted.name,
+        origin.key("exec.folders"),
+        origin.file
+    ))
+}
+
+fn resources(file_bytes: u64, time: Duration, user: Option<u64>) -> Vec<(Resource, u64)> {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| u64::try_from(cores.get()).unwrap_or(1));
+    let seconds = time.as_secs().saturating_add(1);
+    let mut limits = vec![
+        (Resource::Core, 0),
+        (Resource::Fsize, file_bytes),
+        (Resource::Data, MEMORY),
+        // Of each process, which may use all cores; the command's own time ends it before that.
+        (Resource::Cpu, seconds.saturating_mul(cores)),
+    ];
+    limits.extend(user.map(|processes| (Resource::Nproc, processes)));
+    limits
+}
+
+/// Tries what a view needs, in processes that do nothing else, and tells how it works or which step does not.
+fn probe() -> Result<Namespaces, String> {
+    let system = System::get()?;
+    let folder = system.folders.first().ok_or("there are no folders of programs")?;
+    let mut why = String::new();
+    let kinds = if ambient::user() == 0 { &[Namespaces::Own, Namespaces::User][..] } else { &[Namespaces::User] };
+    for kind in kinds {
+        let nowhere = Path::new("/.workspace");
+        let shown = Shown { system, folders: &[], places: &[], workspace: nowhere, home: None };
+        let stat = rustix::fs::stat(folder).map_err(|error| io::Error::from(error).to_string())?;
+        let bond = Bond::Namespaces {
+            user: user_map(*kind)?,
+            view: Plan::new(&shown)?,
+            folder: view::text(folder.strip_prefix("/").unwrap_or(folder))?,
+            identity: reach::Identity::of(&stat),
+        };
+        match attempt(bond) {
+            Ok(None) => return Ok(*kind),
+            Ok(Some((step, error))) => why = format!("{}: {error}", step.name()),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(why)
+}
+
+/// Goes through all steps of a bond in a child; gives the one that failed.
+fn attempt(bond: Bond) -> io::Result<Option<(Step, io::Error)>> {
+    let (family, lifeline, report) = ties(bond, Confinement(None), None)?;
+    let Some(child) = family::fork(0)? else {
+        let code = family.enter().map_or_else(|error| error.raw_os_error().unwrap_or(1), |()| 0);
+        family::exit(code)
+    };
+    let status = loop {
+        match waitpid(Some(child), WaitOptions::empty()) {
+            Err(Errno::INTR) => {}
+            status => break status?,
+        }
+    };
+    drop(lifeline);
+    match status.and_then(|(_, status)| status.exit_status()) {
+        Some(0) => Ok(None),
+        code => {
+            let error = code.map_or_else(|| io::Error::other("not permitted"), io::Error::from_raw_os_error);
+            let step = failed_step(&report).unwrap_or(Step::Namespaces);
+            Ok(Some((step, error)))
+        }
+    }
+}
+
+/// The error of the last call that the C library made.
+fn last_error() -> Errno {
+    Errno::from_raw_os_error(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }

@@ -3,15 +3,16 @@
 use std::io::Read as _;
 use std::net::{TcpListener, UdpSocket};
 
-use super::tests::{command, granted, ran, sh};
+use super::tests::{LONG, Workspace, command, granted, mark, marked, ran, sh, until_marked, with_files};
 use super::*;
-use crate::policy::command::{CommandRule, ExecRules};
+use crate::policy::command::{CommandRule, ExecRules, FolderRule};
+use crate::policy::path::{FsRules, PathPattern};
 
-const PROGRAMS: [&str; 4] = ["sh", "bash", "perl", "unshare"];
+const PROGRAMS: [&str; 6] = ["sh", "bash", "perl", "unshare", "git", "setsid"];
 
 fn rules(network: bool, unconfined: bool) -> ExecRules {
     let allow = PROGRAMS.iter().map(|program| CommandRule::parse(program).unwrap()).collect();
-    ExecRules { allow, env: Vec::new(), network, unconfined }
+    ExecRules { allow, env: Vec::new(), folders: Vec::new(), network, unconfined }
 }
 
 fn confined() -> Grant {
@@ -120,4 +121,295 @@ async fn it_reaches_into_no_other_process_and_makes_no_namespace() {
 async fn ordinary_work_is_not_in_its_way() {
     let work = sh("(seq 1000 | sort -rn --parallel=4 | head -n 1) & wait; echo done");
     assert_eq!(told(&confined(), work).await, ("1000\ndone\n".to_owned(), String::new(), 0));
+}
+
+/// A command's output and complaint, in a workspace with these files.
+async fn in_workspace(grant: &Grant, files: &[(&str, &str)], script: &str) -> (Workspace, String) {
+    let workspace = Workspace::new();
+    for (path, text) in files {
+        let path = workspace.root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let output = workspace.run_in(grant, LONG, sh(script)).await.unwrap();
+    let said = output.stdout + &output.stderr;
+    (workspace, said)
+}
+
+const FILES: [(&str, &str); 8] = [
+    ("open.txt", "open"),
+    (".env", "SECRET"),
+    ("keys/server.pem", "SECRET"),
+    ("agents/a.md", "SECRET"),
+    (".harness/harness.md", "policy"),
+    (".harness/audit/log", "SECRET"),
+    (".git/config", "config"),
+    ("out/old.txt", "old"),
+];
+
+fn patterns(texts: &[&str]) -> Vec<PathPattern> {
+    texts.iter().map(|text| PathPattern::parse(text).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn what_is_closed_to_scripts_is_closed_to_commands() {
+    let script = "cat open.txt .harness/harness.md .git/config; \
+        cat .env keys/server.pem agents/a.md .harness/audit/log; \
+        for f in .env keys/server.pem agents/new .harness/new .harness/harness.md .git/config .git/hooks; do \
+            (echo x > $f) 2>/dev/null && echo wrote $f; done; \
+        mv .git .git2; mv .harness h2; rm -rf agents .env; echo ok > out/new.txt; cat out/new.txt";
+    let (workspace, said) = in_workspace(&confined(), &FILES, script).await;
+    assert!(said.contains("openpolicyconfig") && said.contains("ok\n"), "{said}");
+    assert!(!said.contains("SECRET") && !said.contains("wrote"), "{said}");
+    for (path, text) in FILES {
+        assert_eq!(std::fs::read_to_string(workspace.root.path().join(path)).unwrap(), text, "{path}");
+    }
+    assert_eq!(std::fs::read_to_string(workspace.root.path().join("out/new.txt")).unwrap(), "ok\n");
+    // The control: without a wall all of it works.
+    let (_, said) = in_workspace(&unconfined(), &FILES, script).await;
+    assert_eq!((said.matches("SECRET").count(), said.matches("wrote").count()), (4, 7), "{said}");
+}
+
+#[tokio::test]
+async fn files_are_those_of_the_grant() {
+    let script = "for f in open.txt out/old.txt keys/server.pem; do grep -q . $f 2>/dev/null && echo read $f; done; \
+        for f in open.txt out/old.txt new.txt out/new.txt; do (echo x > $f) 2>/dev/null && echo wrote $f; done";
+    let fs = FsRules { read: patterns(&["."]), write: patterns(&["out"]), protect: Vec::new() };
+    let (workspace, said) = in_workspace(&with_files(rules(false, false), fs.clone()), &FILES, script).await;
+    // What it writes beside the grant is not the workspace's.
+    assert!(!workspace.root.path().join("new.txt").exists());
+    assert_eq!(said, "read open.txt\nread out/old.txt\nwrote out/old.txt\nwrote out/new.txt\n");
+    let closed = FsRules { protect: patterns(&["out/old.txt"]), ..fs };
+    let (_, said) = in_workspace(&with_files(rules(false, false), closed), &FILES, script).await;
+    // Where only rules hold files, nothing new is made beside what is closed.
+    assert_eq!(said.strip_suffix("wrote out/new.txt\n").unwrap_or(&said), "read open.txt\n");
+    let (_, said) = in_workspace(&unconfined(), &FILES, script).await;
+    assert_eq!(said.lines().count(), 7, "{said}");
+}
+
+#[tokio::test]
+async fn nothing_of_the_machine_is_written_and_nothing_of_a_users_is_read() {
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("secret"), "SECRET").unwrap();
+    let at = outside.path().display();
+    // Through a link and through the folder above too.
+    let script = format!(
+        "ln -s {at} link; cat {at}/secret link/secret ../../{at}/secret; echo x > {at}/new; echo x > link/new; ls -A {at}; \
+         cat /etc/shadow; for f in /etc/passwd /usr/bin/env; do [ -e $f ] && (: >> $f) && echo wrote $f; done; \
+         head -n 1 /etc/passwd"
+    );
+    let (_, said) = in_workspace(&confined(), &[], &script).await;
+    assert!(!said.contains("SECRET") && !said.contains("\nsecret"), "{said}");
+    assert!(said.contains("root:x:0:0") && !said.contains("root:$") && !said.contains("root:*"), "{said}");
+    assert!(!said.contains("wrote"), "{said}");
+    assert!(!outside.path().join("new").exists());
+    let script = format!("ln -s {at} link; cat {at}/secret link/secret; echo x > link/new; ls -A {at}");
+    let (_, said) = in_workspace(&unconfined(), &[], &script).await;
+    assert_eq!(said, "SECRETSECRETnew\nsecret\n");
+}
+
+#[tokio::test]
+async fn folders_beside_the_workspace_are_those_that_the_policy_names() {
+    let tools = tempfile::tempdir_in("/var").or_else(|_| tempfile::tempdir()).unwrap();
+    let folder = tools.path().canonicalize().unwrap();
+    let program = folder.join("tool");
+    std::fs::write(&program, "#!/bin/sh\necho works; echo x > \"$0\" || echo read-only\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let program = program.to_str().unwrap();
+    let allow = vec![CommandRule::parse(program).unwrap()];
+    let without = granted(ExecRules { allow, ..rules(false, false) });
+    let why = ran(&without, command(program, &[])).await.unwrap_err();
+    let Error::Start(why) = why else { panic!("{why:?}") };
+    assert!(
+        why.ends_with("add the folder that it is installed in to `sandbox.exec.folders` in `.harness/harness.md`"),
+        "{why}"
+    );
+    let folders = vec![FolderRule::parse(folder.to_str().unwrap()).unwrap()];
+    let allow = vec![CommandRule::parse(program).unwrap()];
+    let with = granted(ExecRules { allow, folders, ..rules(false, false) });
+    assert_eq!(ran(&with, command(program, &[])).await.unwrap().stdout, "works\nread-only\n");
+}
+
+#[tokio::test]
+async fn the_temporary_folder_is_its_own_and_goes_away() {
+    let (_, said) = in_workspace(&confined(), &[], "echo x > $TMPDIR/file && ls $TMPDIR && echo $TMPDIR").await;
+    let folder = said.strip_prefix("file\n").unwrap().trim();
+    assert!(!std::path::Path::new(folder).join("file").exists(), "{folder}");
+    let (_, said) = in_workspace(&confined(), &[], "ls -A $TMPDIR").await;
+    let ws_only = said.lines().all(|name| name.starts_with(".tmp"));
+    assert!(ws_only, "{said}");
+}
+
+/// `/proc` shows the command's own processes; where it shows others, nothing of them can be read or ended.
+#[tokio::test]
+async fn the_host_is_neither_looked_into_nor_signalled() {
+    let host = std::process::id();
+    let script = format!(
+        "for f in environ mem maps; do (head -c 1 /proc/{host}/$f) >/dev/null 2>&1 && echo read $f; done; \
+         kill -0 {host} 2>/dev/null && echo found; kill -9 {host}; echo alive"
+    );
+    let (_, said) = in_workspace(&confined(), &[], &script).await;
+    assert!(!said.contains("read") && !said.contains("found"), "{said}");
+    // The control, without what would end the test.
+    let script = format!("head -c 1 /proc/{host}/environ >/dev/null && echo read; kill -0 {host} && echo found");
+    assert_eq!(in_workspace(&unconfined(), &[], &script).await.1, "read\nfound\n");
+}
+
+#[tokio::test]
+async fn who_leaves_the_group_is_ended_too() {
+    for grant in [confined(), unconfined()] {
+        let mark = mark();
+        let script =
+            format!("setsid sh -c 'sleep {mark} & setsid sleep {mark} & wait' >/dev/null 2>&1 & sleep 0.3; echo done");
+        assert_eq!(in_workspace(&grant, &[], &script).await.1, "done\n");
+        assert_eq!(marked(&mark), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_fork_bomb_ends_at_the_limit() {
+    let mut layers = confined().layers().to_vec();
+    layers[0].limits.processes = Some(12);
+    let grant = Grant::new(layers);
+    let script = "for i in $(seq 30); do sleep 5 & done; jobs -p | wc -l";
+    let output = ran(&grant, command("bash", &["-c", script])).await.unwrap();
+    assert!(
+        output.stderr.contains("fork: ") && output.exit_code != 0 || output.stdout.trim().parse::<u32>().unwrap() < 12,
+        "{output:?}"
+    );
+    // The control: the default is enough.
+    let output =
+        ran(&confined(), command("bash", &["-c", "for i in $(seq 30); do sleep 0.1 & done; jobs -p | wc -l"])).await;
+    assert_eq!(output.unwrap().stdout, "30\n");
+}
+
+#[tokio::test]
+async fn files_and_memory_have_limits() {
+    let mut layers = confined().layers().to_vec();
+    layers[0].limits.file_bytes = Some(100_000);
+    let script =
+        "head -c 200000 /dev/zero > big 2>/dev/null; wc -c < big; ulimit -d; ulimit -c; ulimit -t | grep -c unlimited";
+    let (_, said) = in_workspace(&Grant::new(layers), &[], script).await;
+    let memory = (wall::MEMORY >> 10).to_string();
+    assert_eq!(said.lines().take(4).collect::<Vec<_>>(), ["100000", &memory, "0", "0"], "{said}");
+    let (_, said) = in_workspace(&confined(), &[], "head -c 200000 /dev/zero > big; wc -c < big").await;
+    assert_eq!(said, "200000\n");
+}
+
+#[tokio::test]
+async fn root_keeps_no_privileges_but_over_files() {
+    let (_, said) =
+        in_workspace(&confined(), &[], "grep -E '^Cap(Eff|Prm|Bnd|Inh|Amb)' /proc/self/status | tr -d '\t'").await;
+    let kept = if rustix::process::geteuid().is_root() { "000000000000001b" } else { "0000000000000000" };
+    for set in ["CapEff", "CapPrm"] {
+        assert!(said.contains(&format!("{set}:{kept}")), "{said}");
+    }
+    let (_, said) =
+        in_workspace(&confined(), &[], "mknod disk b 254 0 || echo refused; chown 1:1 . 2>/dev/null; echo").await;
+    assert!(said.contains("refused"), "{said}");
+}
+
+/// A host that is killed takes its commands with it: here a process that is only there to be killed.
+#[tokio::test]
+async fn a_host_that_is_killed_takes_its_commands_with_it() {
+    if let Ok(mark) = std::env::var("HARNESS_TEST_HOST") {
+        for grant in [confined(), unconfined()] {
+            let script = format!("setsid sleep {mark} & wait");
+            tokio::spawn(async move { ran(&grant, sh(&script)).await });
+        }
+        std::future::pending::<()>().await;
+    }
+    let mark = mark();
+    let name = "capability::exec::wall_tests::a_host_that_is_killed_takes_its_commands_with_it";
+    let mut host = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact"])
+        .env("HARNESS_TEST_HOST", &mark)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    // Two shells and what they wait for.
+    until_marked(&mark, 4).await;
+    host.kill().unwrap();
+    host.wait().unwrap();
+    until_marked(&mark, 0).await;
+}
+
+#[tokio::test]
+async fn no_configuration_makes_git_start_a_program() {
+    let trap = "#!/bin/sh\necho sprung >&2\n";
+    let config = "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = ./trap\n\thooksPath = .\n\
+        [alias]\n\tfoo = !./trap\n[diff \"x\"]\n\ttextconv = ./trap\n[filter \"x\"]\n\tclean = ./trap\n[include]\n\tpath = more\n";
+    let workspace = Workspace::new();
+    let at = |path: &str| workspace.root.path().join(path);
+    let git = |grant: &Grant, args: &[&str]| {
+        let (grant, command) = (grant.clone(), command("git", args));
+        let workspace = &workspace;
+        async move {
+            let output = workspace.run_in(&grant, LONG, command).await.unwrap();
+            (output.exit_code, output.stdout, output.stderr)
+        }
+    };
+    assert_eq!(git(&unconfined(), &["init", "--quiet"]).await.0, 0);
+    std::fs::write(at("a.txt"), "one\n").unwrap();
+    assert_eq!(git(&unconfined(), &["add", "a.txt"]).await.0, 0);
+    std::fs::write(at("trap"), trap).unwrap();
+    std::fs::set_permissions(at("trap"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(at("a.txt"), "two\n").unwrap();
+    std::fs::write(at(".gitattributes"), "* diff=x filter=x\n").unwrap();
+    std::fs::write(at(".git/more"), "[diff]\n\texternal = ./trap\n").unwrap();
+    std::fs::write(at(".git/config"), config).unwrap();
+    for args in [&["status", "--short"][..], &["diff"], &["foo"], &["stash", "list"], &["--no-pager", "diff", "--stat"]]
+    {
+        let (_, stdout, stderr) = git(&confined(), args).await;
+        assert!(!stdout.contains("sprung") && !stderr.contains("sprung"), "{args:?}: {stdout}{stderr}");
+    }
+    assert!(git(&confined(), &["diff"]).await.1.contains("+two"));
+    // The control: a git that the host does not start itself goes by the configuration.
+    let shell = command("sh", &["-c", "git diff; git foo"]);
+    let output = workspace.run_in(&confined(), LONG, shell).await.unwrap();
+    assert!(output.stderr.contains("sprung"), "{output:?}");
+}
+
+#[tokio::test]
+async fn no_file_is_left_that_others_run_as_its_owner() {
+    let script = "cp /bin/true a; for m in 4755 2755 u+s g+s; do chmod $m a 2>/dev/null && echo set $m; done; \
+        perl -MFcntl -e 'umask 0; sysopen(F, q(b), O_CREAT | O_WRONLY, 06755) and print qq(made\\n)'; \
+        chmod 755 a && chmod 1777 . && perl -MFcntl -e 'sysopen(F, q(c), O_CREAT | O_WRONLY, 0755) and print qq(plain\\n)'";
+    assert_eq!(in_workspace(&confined(), &[], script).await.1, "plain\n");
+    let free = in_workspace(&unconfined(), &[], script).await.1;
+    assert_eq!(free, "set 4755\nset 2755\nset u+s\nset g+s\nmade\nplain\n");
+}
+
+#[tokio::test]
+async fn it_sets_limits_of_its_own_alone() {
+    let host = std::process::id();
+    let script = format!("prlimit --pid {host} --core >/dev/null 2>&1 && echo host; ulimit -n 100 && ulimit -n");
+    assert_eq!(in_workspace(&confined(), &[], &script).await.1, "100\n");
+    assert_eq!(in_workspace(&unconfined(), &[], &script).await.1, "host\n100\n");
+}
+
+/// A workspace in a folder that every command sees is no more open than another. Only root can make one.
+#[tokio::test]
+async fn a_workspace_among_the_systems_folders_is_held_too() {
+    let Ok(root) = tempfile::tempdir_in("/usr/local") else { return };
+    let path = root.path().canonicalize().unwrap();
+    for (name, text) in [("open/a", "open"), ("closed/b", "SECRET"), ("agents/c", "SECRET")] {
+        std::fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
+        std::fs::write(path.join(name), text).unwrap();
+    }
+    let fs = FsRules { read: patterns(&["open"]), write: Vec::new(), protect: Vec::new() };
+    let dir = Dir::open_ambient_dir(path.join("open"), cap_std::ambient_authority()).unwrap();
+    let said = |grant: Grant| {
+        let (dir, path) = (&dir, &path);
+        async move {
+            let place = Place { dir, workspace: path, handles: &Handles::default() };
+            run(&grant, place, LONG, sh("cat a ../closed/b ../agents/c")).await.map(|output| output.stdout)
+        }
+    };
+    match said(with_files(rules(false, false), fs)).await {
+        Ok(said) => assert_eq!(said, "open"),
+        // Where only rules hold files, that is refused.
+        Err(error) => assert!(matches!(&error, Error::Start(why) if why.contains("only namespaces")), "{error:?}"),
+    }
+    assert_eq!(said(unconfined()).await.unwrap(), "openSECRETSECRET");
 }

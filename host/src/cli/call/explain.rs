@@ -1,6 +1,7 @@
 //! `--explain`: what was granted, what was used, what each host call cost, what each hook decided.
 
 use harness::artifact::escape;
+use harness::capability::exec::wall::Tier;
 use harness::dispatch::{CallReport, Dispatch, Nested, Project, Verdict};
 use harness::sandbox::outcome::{HostCall, Usage};
 
@@ -14,6 +15,9 @@ pub(crate) fn tell(project: &Project, tool: &str, report: &CallReport, printer: 
     printer.say("granted, where all of these agree:");
     for line in grant::lines(&granted) {
         printer.say(&format!("  {line}"));
+    }
+    if granted.exec_unconfined() {
+        printer.say("commands run unconfined: no wall of the kernel's is around them");
     }
     printer.say(&grant::limits(&loaded.limits(&tool, &granted)));
     let usage = &report.usage;
@@ -30,13 +34,18 @@ pub(crate) fn tell(project: &Project, tool: &str, report: &CallReport, printer: 
 
 fn used(usage: &Usage) -> String {
     format!(
-        "fuel {}, {:.3} ms, memory {:.1} MiB at most, {} host calls, {} bytes in, {} bytes out",
+        "fuel {}, {:.3} ms, memory {:.1} MiB at most, {} host calls, {} bytes in, {} bytes out{}",
         usage.fuel,
         usage.wall.as_secs_f64() * 1e3,
         usage.peak_memory as f64 / f64::from(1 << 20),
         usage.host_calls,
         usage.bytes_in,
-        usage.bytes_out
+        usage.bytes_out,
+        match usage.tier {
+            Tier::Instance => String::new(),
+            Tier::Unconfined => ", commands unconfined".to_owned(),
+            tier => format!(", commands behind {tier}"),
+        }
     )
 }
 

@@ -11,6 +11,7 @@ fn rules(allow: &[&str], env: &[&str]) -> ExecRules {
         env: env.iter().map(|&name| name.to_owned()).collect(),
         network: false,
         unconfined: false,
+        folders: Vec::new(),
     }
 }
 
@@ -197,6 +198,20 @@ fn every_layer_must_agree() {
     assert_eq!(both.decide_child_env("LANG"), Ok(()));
     assert!(both.decide_child_env("HOME").is_err());
     assert_eq!(Grant::new(vec![]).exec_env(), [""; 0]);
+}
+
+#[test]
+fn folders_are_those_that_every_layer_covers() {
+    let layer_of = |folders: &[&str]| {
+        let folders = folders.iter().map(|text| FolderRule::parse(text).unwrap()).collect();
+        layer(Scope::Project, Some(ExecRules { folders, ..rules(&["git"], &[]) }))
+    };
+    let of = |layers: Vec<Layer>| Grant::new(layers).exec_folders().iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(of(vec![layer_of(&["/opt", "~/.cargo"])]), ["/opt", "~/.cargo"]);
+    assert_eq!(of(vec![layer_of(&["/opt", "~/.cargo"]), layer_of(&["/opt/go", "/srv"])]), ["/opt/go"]);
+    assert_eq!(of(vec![layer_of(&["/opt"]), layer_of(&[])]), [""; 0]);
+    assert_eq!(of(vec![layer_of(&["/opt"]), layer(Scope::Artifact, None)]), ["/opt"]);
+    assert_eq!(of(vec![]), [""; 0]);
 }
 
 #[test]

@@ -85,6 +85,27 @@ pub fn rule_against(path: &WorkspacePath, access: Access) -> Option<Rule> {
     names.iter().find_map(|name| sensitive(name)).map(Rule::Sensitive)
 }
 
+/// Whether a name could make a rule apply to a path that it is part of: quick, and true too often rather than too seldom.
+pub(crate) fn could_be_protected(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let ordinary_end = bytes.last().is_some_and(u8::is_ascii_alphanumeric);
+    if !name.is_ascii() || !ordinary_end || bytes.first() == Some(&b'.') {
+        return true;
+    }
+    let begins = |with: &str| bytes.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()));
+    let ends = |with: &str| {
+        let start = bytes.len().checked_sub(with.len());
+        start.and_then(|start| bytes.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(with.as_bytes()))
+    };
+    let whole = [CLOSED_AT_TOP, LOCK].into_iter().chain(READ_ONLY).chain(RECORD);
+    whole.into_iter().any(|name| name.len() == bytes.len() && begins(name))
+        || SENSITIVE.into_iter().any(|pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+            (Some(end), _) => ends(end),
+            (_, Some(start)) => begins(start),
+            (None, None) => begins(pattern) && bytes.len() == pattern.len(),
+        })
+}
+
 /// Whether a wildcard passes over a name: `**` is not meant to bring up the insides of a repository. A pattern that
 /// spells the name out still finds it.
 pub fn is_skipped_by_wildcards(name: &str) -> bool {
@@ -176,6 +197,22 @@ mod tests {
         assert_eq!(listed, SENSITIVE.into_iter().collect(), "each pattern is tried");
         for text in ["x.pem.bak", "environment", "keys", "monkey", "idx", "grid_a", "config.yaml", "npmrc", ".netrc2"] {
             assert_eq!(rule(text, Access::Write), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_quick_look_overlooks_no_rule() {
+        let names =
+            ["agents", "AGENTS", "audit", ".harness", ".Git", "Agents. ", "agent\u{17f}", "x.\u{212a}ey", "id_"];
+        let sensitive = SENSITIVE.into_iter().flat_map(|pattern| {
+            let name = pattern.replace('*', "some");
+            [name.to_uppercase(), format!("{name}."), pattern.replace('*', ""), name]
+        });
+        for name in names.into_iter().map(str::to_owned).chain(sensitive) {
+            assert!(could_be_protected(&name), "{name}");
+        }
+        for name in ["main.rs", "a", "README.md", "keys", "environment", "node_modules", "index.d.ts"] {
+            assert!(!could_be_protected(name), "{name}");
         }
     }
 }

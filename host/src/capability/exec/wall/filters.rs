@@ -1,0 +1,264 @@
+//! Filters on the system calls of a command.
+//!
+//! - Without `exec.network` it makes no socket that leads anywhere, to this machine's own (`AF_UNIX`) neither: only
+//!   pairs that are connected to each other for good.
+//! - It does not trace other processes, mount, load modules, enter or make namespaces, or type on a terminal.
+//! - It makes no file that others run as its owner: that would outlast the wall.
+//!
+//! A filter sees numbers and not what pointers lead to.
+
+use rustix::io::Errno;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter,
+};
+use std::collections::BTreeMap;
+
+use crate::confine::Programs;
+
+/// The calls that a child may not make whatever it is granted: they reach into the system or into other processes.
+const NEVER: [i64; 41] = [
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_adjtimex,
+    libc::SYS_bpf,
+    libc::SYS_chroot,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_kcmp,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pivot_root,
+    libc::SYS_process_madvise,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+];
+
+/// Those of them with which the wall of a command is made.
+const MAKES_WALLS: [i64; 7] = [
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_pivot_root,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+];
+
+/// Calls that start a program.
+const STARTS: [i64; 2] = [libc::SYS_execve, libc::SYS_execveat];
+
+/// Calls that a filter cannot look into. Programs take an older one where these are not there.
+const NOT_THERE: [i64; 3] = [libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_openat2];
+
+/// Those of them that the host never makes, whatever it starts.
+const NOT_THERE_FOR_HOST: [i64; 1] = [libc::SYS_io_uring_setup];
+
+/// Flags of `clone` that make a namespace.
+const NAMESPACES: [i32; 7] = [
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWUTS,
+];
+
+/// Requests of `ioctl` that type on a terminal as if its person had.
+const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+
+/// Calls that give a file its mode, and which argument that is.
+const MODES: &[(i64, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+];
+/// The same, where a file may be made, with which argument says so.
+const OPENS: &[(i64, u8, u8)] = &[
+    (libc::SYS_openat, 3, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 2, 1),
+];
+/// The same on all kinds of machines that there are filters for.
+const FCHMODAT2: i64 = 452;
+/// Who runs such a file runs it as its owner or in its group: outside of the wall too.
+const FOR_OTHERS: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
+/// Flags after which a file may be made: of the second, the bit that is its own.
+const MAKES: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
+
+/// What of the second argument of `socketpair` is the kind of socket.
+const KIND: u64 = 0xf;
+
+/// The second calling convention of x86-64 kernels, where they have it: the same numbers with this bit, but for some
+/// calls that have another one there.
+const X32: i64 = 0x4000_0000;
+/// Those of them that are refused, with their other numbers (`arch/x86/entry/syscalls/syscall_64.tbl`).
+const X32_NUMBERS: [(i64, i64); 5] = [
+    (libc::SYS_ioctl, 514),
+    (libc::SYS_ptrace, 521),
+    (libc::SYS_kexec_load, 528),
+    (libc::SYS_process_vm_readv, 539),
+    (libc::SYS_process_vm_writev, 540),
+];
+
+/// Filters, ready to be applied between fork and exec, where nothing may be allocated.
+#[derive(Debug, Clone)]
+pub(super) struct Filters(Vec<BpfProgram>);
+
+impl Filters {
+    /// For a child that may use the network, or not.
+    ///
+    /// # Errors
+    ///
+    /// On a kind of machine that the filters are not made for.
+    pub(super) fn new(network: bool) -> Result<Self, String> {
+        let mut never: Rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
+        never.insert(libc::SYS_clone, namespaces()?);
+        let typing = TYPING.iter().map(|request| rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *request));
+        never.insert(libc::SYS_ioctl, typing.collect::<Result<_, _>>()?);
+        // Limits of its own, not of another process of the same user.
+        never.insert(libc::SYS_prlimit64, vec![rule(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?]);
+        never.extend(modes()?);
+        let not_there = NOT_THERE.iter().map(|call| (*call, Vec::new())).collect();
+        let mut programs = vec![program(never, libc::EPERM)?, program(not_there, libc::ENOSYS)?];
+        if !network {
+            // The kind of a pair is its second argument, beside flags. One that is not a stream can be pointed elsewhere.
+            let elsewhere = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
+                let kind = u64::from(kind.cast_unsigned());
+                rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(KIND), kind)
+            });
+            let pairs = elsewhere.into_iter().collect::<Result<_, _>>()?;
+            let rules = Rules::from([(libc::SYS_socket, Vec::new()), (libc::SYS_socketpair, pairs)]);
+            programs.push(program(rules, libc::EACCES)?);
+        }
+        Ok(Self(programs))
+    }
+
+    /// For the host itself, by what its commands need.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub(super) fn of_host(programs: Programs) -> Result<Self, String> {
+        let makes_walls = programs == Programs::InNamespaces;
+        let mut never: Rules = (NEVER.iter().filter(|call| !(makes_walls && MAKES_WALLS.contains(call))))
+            .map(|call| (*call, Vec::new()))
+            .collect();
+        if !makes_walls {
+            never.insert(libc::SYS_clone, namespaces()?);
+        }
+        if programs == Programs::None {
+            never.extend(STARTS.map(|call| (call, Vec::new())));
+        }
+        let not_there = if makes_walls { &NOT_THERE_FOR_HOST[..] } else { &NOT_THERE[..] };
+        let not_there = not_there.iter().map(|call| (*call, Vec::new())).collect();
+        Ok(Self(vec![program(never, libc::EPERM)?, program(not_there, libc::ENOSYS)?]))
+    }
+
+    /// Applies them to all threads of the process.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel does not do it, for the operator.
+    pub(super) fn apply_to_all_threads(&self) -> Result<(), String> {
+        self.0.iter().try_for_each(|program| {
+            seccompiler::apply_filter_all_threads(program).map_err(|error| format!("filters of system calls: {error}"))
+        })
+    }
+
+    /// Applies them to the calling process. Allocates nothing and takes no lock.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel does not do it: the process must not go on then.
+    pub(super) fn apply(&self) -> Result<(), Errno> {
+        // Sets `no_new_privs` too.
+        self.0.iter().try_for_each(|program| apply_filter(program).map_err(|_| Errno::PERM))
+    }
+}
+
+/// By number of the call: when it is refused. Without a rule always.
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Of calls that give a file its mode: where it is one that others run as its owner.
+fn modes() -> Result<Rules, String> {
+    let has = |argument: u8, bits: u64| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), bits)
+            .map_err(|error| error.to_string())
+    };
+    let both = |conditions| SeccompRule::new(conditions).map_err(|error| error.to_string());
+    let mut rules = Rules::new();
+    for bit in FOR_OTHERS.map(u64::from) {
+        for (call, mode) in MODES {
+            rules.entry(*call).or_default().push(both(vec![has(*mode, bit)?])?);
+        }
+        for (call, mode, flags) in OPENS {
+            for flag in MAKES {
+                let makes = has(*flags, u64::from(flag.cast_unsigned()))?;
+                rules.entry(*call).or_default().push(both(vec![makes, has(*mode, bit)?])?);
+            }
+        }
+    }
+    Ok(rules)
+}
+
+/// Of `clone`: where it makes a namespace.
+fn namespaces() -> Result<Vec<SeccompRule>, String> {
+    let made = NAMESPACES.iter().map(|flag| {
+        let flag = u64::from(flag.cast_unsigned());
+        rule(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)
+    });
+    made.collect()
+}
+
+fn rule(argument: u8, length: SeccompCmpArgLen, op: SeccompCmpOp, value: u64) -> Result<SeccompRule, String> {
+    let condition = SeccompCondition::new(argument, length, op, value).map_err(|error| error.to_string())?;
+    SeccompRule::new(vec![condition]).map_err(|error| error.to_string())
+}
+
+fn program(mut rules: Rules, errno: i32) -> Result<BpfProgram, String> {
+    if cfg!(target_arch = "x86_64") {
+        let other = |call| X32_NUMBERS.iter().find(|(usual, _)| *usual == call).map_or(call, |(_, other)| *other);
+        rules.extend(rules.clone().into_iter().map(|(call, rules)| (other(call) | X32, rules)));
+    }
+    let refused = SeccompAction::Errno(errno.cast_unsigned());
+    let machine = std::env::consts::ARCH.try_into().map_err(|_| "no filters for this machine".to_owned())?;
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Allow, refused, machine).map_err(|error| error.to_string())?;
+    filter.try_into().map_err(|error: seccompiler::BackendError| error.to_string())
+}

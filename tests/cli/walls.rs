@@ -1,0 +1,142 @@
+//! What is told of the walls around commands and around the host. What the walls hold is in the tests of `exec`.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use crate::project::{FINE, Project};
+
+const RUNS: &str = "def run(args):\n    return exec.run('sh', ['-c', args['script']])['stdout']\n";
+const SCRIPT: &str = "parameters:\n  script: { type: string, required: true }\n";
+
+fn project(policy: &str) -> Project {
+    let policy = format!("sandbox:\n  fs: {{ read: [.], write: [.] }}\n  exec: {policy}\n");
+    Project::new().policy(&policy).tool("it", SCRIPT, RUNS).tool("fine", "", FINE)
+}
+
+/// The word for the wall that this machine has, from what `doctor` says of it.
+fn standing(project: &Project) -> String {
+    let found = project.run(&["doctor", "--json"]).json();
+    let finding = |name: &str| {
+        found["findings"].as_array().unwrap().iter().find(|finding| finding["name"] == name).unwrap().clone()
+    };
+    let (wall, rest) = (finding("second wall"), [finding("namespaces"), finding("landlock"), finding("filters")]);
+    assert_eq!(wall["ok"], json!(true), "commands cannot be held here: {wall} {rest:?}");
+    let words = wall["what"].as_str().unwrap().strip_prefix("stands around commands: ").unwrap();
+    let tier = words.split(';').next().unwrap().to_owned();
+    let has = [rest[0]["ok"] == json!(true), rest[1]["ok"] == json!(true)];
+    assert_eq!(
+        tier.split('+').collect::<Vec<_>>(),
+        ["view", "landlock"].into_iter().zip(has).filter(|(_, has)| *has).map(|(name, _)| name).collect::<Vec<_>>()
+    );
+    tier
+}
+
+#[test]
+fn each_result_says_what_it_ran_behind() {
+    let confined = project("{ allow: [sh] }");
+    let unconfined = project("{ allow: [sh], unconfined: true }");
+    let tier = |project: &Project, tool: &str| {
+        let ran = project.run(&["call", tool, "--args", "{\"script\": \"echo hi\"}", "--json"]);
+        let record: Json = serde_json::from_str(&project.run(&["audit", "show", "--last", "1", "--json"]).out).unwrap();
+        let told = ran.json()["usage"]["tier"].clone();
+        assert_eq!(record["usage"]["tier"], told, "{ran}");
+        told
+    };
+    let standing = standing(&confined);
+    assert_eq!(tier(&confined, "it"), json!(standing));
+    assert_eq!(tier(&unconfined, "it"), json!("unconfined"));
+    assert_eq!(tier(&unconfined, "fine"), json!("instance"));
+    assert_eq!(tier(&project("{ allow: [other] }"), "it"), json!("instance"));
+}
+
+#[test]
+fn unconfined_commands_are_told_everywhere() {
+    let loud = project("{ allow: [sh, \"git *\"], unconfined: true }");
+    let quiet = project("{ allow: [sh] }");
+    let warning =
+        "warning: `sandbox.exec.unconfined` in `.harness/harness.md`: no wall of the kernel's is around sh, git *";
+    let ran = loud.run(&["validate"]);
+    assert!(ran.code == 0 && ran.err.contains(warning), "{ran}");
+    assert_eq!(loud.run(&["validate", "--strict"]).code, 2);
+    assert_eq!(loud.run(&["validate", "--json"]).json()["problems"][0]["severity"], json!("warning"));
+    assert_eq!(quiet.run(&["validate", "--strict"]).err, "");
+
+    let ran = loud.run(&["call", "it", "script=echo hi", "--explain"]);
+    for line in ["\ncommands run unconfined: no wall of the kernel's is around them\n", ", commands unconfined\n"] {
+        assert!(ran.out == "hi\n" && ran.err.contains(line), "{ran}");
+    }
+    let ran = quiet.run(&["call", "it", "script=echo hi", "--explain"]);
+    let behind = format!(", commands behind {}\n", standing(&quiet));
+    assert!(ran.err.contains(&behind) && !ran.err.contains("unconfined"), "{ran}");
+
+    let commands = |project: &Project| {
+        let found = project.run(&["doctor", "--json"]).json();
+        found["findings"].as_array().unwrap().iter().find(|finding| finding["name"] == "commands").unwrap().clone()
+    };
+    let what = "granted to the project's own tools, unconfined: no wall is around them";
+    assert_eq!(commands(&loud), json!({"name": "commands", "ok": false, "what": what}));
+    assert_eq!(commands(&quiet)["ok"], json!(true));
+}
+
+/// A command that is not where commands see it is told with the key that opens its folder.
+#[test]
+fn a_program_out_of_sight_is_told_with_what_opens_its_folder() {
+    let tools = tempfile::tempdir().unwrap();
+    let folder = tools.path().canonicalize().unwrap();
+    let tool = folder.join("mytool");
+    std::fs::write(&tool, "#!/bin/sh\necho works\n").unwrap();
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let run = |folders: &str| {
+        let policy = format!("sandbox:\n  exec: {{ allow: [mytool], env: [PATH], folders: [{folders}] }}\n");
+        let project =
+            Project::with_script("def run(args):\n    return exec.run('mytool', [])['stdout']\n").policy(&policy);
+        let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+        let output = project.command(&["call", "it"]).env("PATH", path).output().unwrap();
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (_, err) = run("");
+    let hint = "`mytool` is in none of the folders that commands see; add the folder that it is installed in to \
+                `sandbox.exec.folders` in `.harness/harness.md`";
+    assert!(err.contains(hint), "{err}");
+    let (out, err) = run(folder.to_str().unwrap());
+    assert_eq!(out, "works\n", "{err}");
+}
+
+/// While a call runs, its process holds filters, unless it was asked not to.
+#[test]
+fn the_host_confines_itself() {
+    let status = |policy: &str, arguments: &[&str]| {
+        let script = "def run(args):\n    log.info('waiting')\n    sleep(60000)\n";
+        let project = Project::with_script(script).policy(policy);
+        let mut command = project.command(&[&["call", "it"], arguments].concat());
+        let mut host = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let folder = format!("/proc/{}", host.id());
+        let mut status = String::new();
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(100));
+            status = std::fs::read_to_string(format!("{folder}/status")).unwrap();
+            if status.contains("Seccomp:\t2") {
+                break;
+            }
+            // The last that is done before the script runs, where nothing is given up.
+            if arguments.contains(&"--no-self-confine") && project.path(".harness/audit").exists() {
+                break;
+            }
+        }
+        host.kill().unwrap();
+        host.wait().unwrap();
+        status
+            .lines()
+            .filter(|line| line.starts_with("Seccomp:") || line.starts_with("NoNewPrivs:"))
+            .map(|line| line.replace('\t', " "))
+            .collect::<Vec<_>>()
+    };
+    for policy in ["sandbox: { services: [clock] }\n", "sandbox: { exec: { allow: [sh] }, services: [clock] }\n"] {
+        assert_eq!(status(policy, &[]), ["NoNewPrivs: 1", "Seccomp: 2"], "{policy}");
+        let own = std::fs::read_to_string("/proc/self/status").unwrap();
+        let filtered = if own.contains("Seccomp:\t2") { "Seccomp: 2" } else { "Seccomp: 0" };
+        assert_eq!(status(policy, &["--no-self-confine"])[1], filtered, "{policy}");
+    }
+}
