@@ -1,6 +1,6 @@
 //! The keys of a mapping, declared once: how the decoder takes them and what an editor is told of them.
 //!
-//! [`keys!`] makes of a table a struct with a [`Slot`] for each key. There is no other way to ask a mapping for a key,
+//! [`keys!`] makes of a table a struct with a [`Slot`] for each key. There is no other way to ask a mapping for a key by name,
 //! so that none can be read and missing in the schema; and as a slot that nobody reads is dead code, which the
 //! compiler tells, none can be in the schema without being read.
 //!

@@ -120,13 +120,13 @@ mod tests {
         ] {
             assert_eq!(to(good), "yes", "{good}");
         }
-        insta::assert_snapshot!(to("https://evil.test/"), @"the secret `A` is not for the host `evil.test` (add `evil.test` to `sandbox.secrets.A.hosts` in `.harness/harness.md`)");
-        insta::assert_snapshot!(to("https://a.test.evil.test/"), @"the secret `A` is not for the host `a.test.evil.test` (add `a.test.evil.test` to `sandbox.secrets.A.hosts` in `.harness/harness.md`)");
-        insta::assert_snapshot!(to("https://a.test:8443/"), @"the secret `A` is not for the host `a.test:8443` (add `a.test:8443` to `sandbox.secrets.A.hosts` in `.harness/harness.md`)");
+        insta::assert_snapshot!(to("https://evil.test/"), @"the secret `A` is not for the host `evil.test` (add `evil.test` to `sandbox.secrets.A.hosts` in `.harness/harness.md:4:25`)");
+        insta::assert_snapshot!(to("https://a.test.evil.test/"), @"the secret `A` is not for the host `a.test.evil.test` (add `a.test.evil.test` to `sandbox.secrets.A.hosts` in `.harness/harness.md:4:25`)");
+        insta::assert_snapshot!(to("https://a.test:8443/"), @"the secret `A` is not for the host `a.test:8443` (add `a.test:8443` to `sandbox.secrets.A.hosts` in `.harness/harness.md:4:25`)");
         insta::assert_snapshot!(to("http://a.test/"), @"the secret `A` would go to `a.test` in the clear (ask with `https`)");
         insta::assert_snapshot!(to("http://8.8.8.8/"), @"the secret `A` would go to `8.8.8.8` in the clear (ask with `https`)");
         let none = &policy.secrets[1];
-        insta::assert_snapshot!(told(none.decide_target(&Target::of(&"https://a.test/".parse().unwrap()).unwrap())), @"the secret `B` is not for the host `a.test` (add `a.test` to `sandbox.secrets.B.hosts` in `.harness/harness.md`)");
+        insta::assert_snapshot!(told(none.decide_target(&Target::of(&"https://a.test/".parse().unwrap()).unwrap())), @"the secret `B` is not for the host `a.test` (add `a.test` to `sandbox.secrets.B.hosts` in `.harness/harness.md:5:5`)");
     }
 
     #[test]
@@ -138,9 +138,9 @@ mod tests {
         };
         assert_eq!(to("gh", &["pr", "list"]), "yes");
         assert_eq!(to("git", &["push", "origin"]), "yes");
-        insta::assert_snapshot!(to("git", &["log"]), @"the secret `A` is not for the command `git` (add `git` to `sandbox.secrets.A.exec` in `.harness/harness.md`)");
-        insta::assert_snapshot!(to("env", &[]), @"the secret `A` is not for the command `env` (add `env` to `sandbox.secrets.A.exec` in `.harness/harness.md`)");
-        insta::assert_snapshot!(told(policy.secrets[1].decide_command("gh", &[])), @"the secret `B` is not for the command `gh` (add `gh` to `sandbox.secrets.B.exec` in `.harness/harness.md`)");
+        insta::assert_snapshot!(to("git", &["log"]), @"the secret `A` is not for the command `git` (add `git` to `sandbox.secrets.A.exec` in `.harness/harness.md:4:118`)");
+        insta::assert_snapshot!(to("env", &[]), @"the secret `A` is not for the command `env` (add `env` to `sandbox.secrets.A.exec` in `.harness/harness.md:4:118`)");
+        insta::assert_snapshot!(told(policy.secrets[1].decide_command("gh", &[])), @"the secret `B` is not for the command `gh` (add `gh` to `sandbox.secrets.B.exec` in `.harness/harness.md:5:5`)");
     }
 
     #[test]
@@ -150,8 +150,8 @@ mod tests {
         assert_eq!((of("tools/x", "A"), of("tools/x", "B")), ("yes".to_owned(), "yes".to_owned()));
         assert_eq!(of("plugins/acme/tools/y", "A"), "yes");
         insta::assert_snapshot!(of("tools/x", "C`"), @"there is no secret `C'` (name it in `.harness/harness.md`: `C': { env: VARIABLE, hosts: [HOST] }` in `sandbox.secrets`)");
-        insta::assert_snapshot!(of("plugins/acme/tools/y", "B"), @"the secret `B` is not granted (add `B` to `sandbox.sources.plugins/acme.secrets` in `.harness/harness.md`)");
-        insta::assert_snapshot!(of("plugins/acme/tools/x", "A"), @"the secret `A` is not granted (add `A` to `sandbox.sources.plugins/acme/tools/x.secrets` in `.harness/harness.md`)");
+        insta::assert_snapshot!(of("plugins/acme/tools/y", "B"), @"the secret `B` is not granted (add `B` to `sandbox.sources.plugins/acme.secrets` in `.harness/harness.md:6:39`)");
+        insta::assert_snapshot!(of("plugins/acme/tools/x", "A"), @"the secret `A` is not granted (add `A` to `sandbox.sources.plugins/acme/tools/x.secrets` in `.harness/harness.md:6:79`)");
         insta::assert_snapshot!(of("plugins/other/tools/x", "A"), @"the secret `A` is not granted (add `A` to `sandbox.sources.plugins/other.secrets` in `.harness/harness.md`)");
         insta::assert_snapshot!(told(Grant::new(Vec::new()).decide_secret("A")), @"there is no secret `A` (name it in `.harness/harness.md`: `A: { env: VARIABLE, hosts: [HOST] }` in `sandbox.secrets`)");
     }
