@@ -139,6 +139,20 @@ fn a_record_that_was_moved_away_is_begun_anew() {
     assert_eq!(verify(&folder.path().join("old")).map(|summary| summary.lines), Ok(3));
 }
 
+/// What was begun before goes with it, and what is begun after does not.
+#[test]
+fn a_record_that_is_moved_away_between_check_and_entry() {
+    let (folder, audit) = record(3);
+    let log = Log::open(&audit).unwrap();
+    log.check().unwrap();
+    std::fs::rename(&audit, folder.path().join("old")).unwrap();
+    log.append_to_checked(&entry(0)).unwrap();
+    log.check().unwrap();
+    log.append_to_checked(&entry(1)).unwrap();
+    assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
+    assert_eq!(verify(&folder.path().join("old")).map(|summary| summary.lines), Ok(4));
+}
+
 #[test]
 fn an_entry_that_is_too_long_is_refused_and_the_next_is_not() {
     let (_folder, audit) = record(1);

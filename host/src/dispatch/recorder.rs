@@ -74,7 +74,7 @@ impl Recorder {
     }
 
     fn append(&self, entry: Entry) -> Result<(), String> {
-        self.log()?.append(&entry).map_err(|error| self.told(&error))
+        self.log()?.append_to_checked(&entry).map_err(|error| self.told(&error))
     }
 
     /// Records a call of which this is known already.
