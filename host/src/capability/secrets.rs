@@ -80,7 +80,7 @@ impl Handles {
     }
 
     /// The first handle in a text, of this call or of another, with what is before and after it.
-    fn first<'t>(text: &'t str) -> Option<(&'t str, &'t str, &'t str)> {
+    fn first(text: &str) -> Option<(&str, &str, &str)> {
         let mut from = 0;
         while let Some(found) = text.get(from..)?.find(BEGIN) {
             let start = from.saturating_add(found);
