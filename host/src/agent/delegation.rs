@@ -164,7 +164,7 @@ impl Delegation<'_> {
         let Some(agent) = agents.iter().find(|agent| agent.name == name) else {
             let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
             let known = names.join(", ");
-            let like = suggest::several(name, names.into_iter(), 1);
+            let like = suggest::several(name, names, 1);
             let hint = like.first().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default();
             return Err(Ended::Failed(format!("agent {name:?} not found (available: {known}){hint}")));
         };

@@ -80,8 +80,6 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
-
     use super::*;
 
     fn rounds(keys: &str) -> Vec<u64> {
