@@ -22,6 +22,8 @@
 //! - `lock`: artifacts stay what they were when somebody looked at them
 //! - `secrets`: what scripts use by name and never see
 //! - `audit`: the record of what was called and decided
+//! - `policy`: what is granted, what a new policy allows, what a call needs
+//! - `policy_layers`: the machine's policy, and what a call is narrowed by
 //! - `testing`: the cases that artifacts carry, and `harness test`
 //! - `pages`: the examples of the format's own pages, as they are
 
@@ -69,6 +71,10 @@ mod lock;
 mod meta;
 #[path = "cli/pages.rs"]
 mod pages;
+#[path = "cli/policy.rs"]
+mod policy;
+#[path = "cli/policy_layers.rs"]
+mod policy_layers;
 #[path = "cli/project.rs"]
 mod project;
 #[path = "cli/requests.rs"]

@@ -9,6 +9,7 @@ mod variable;
 use super::grant::Grant;
 use super::network::shown;
 use super::refusal::Refusal;
+use super::watch::Request;
 
 pub use rule::CommandRule;
 
@@ -42,7 +43,9 @@ impl Grant {
                     },
                 }
             },
-        )
+        )?;
+        self.note(|| Request::Command(program.to_owned(), args.to_vec()));
+        Ok(())
     }
 
     /// Whether a command may use the network: every layer that speaks of commands says so.
