@@ -135,10 +135,12 @@ impl Reading {
             Some(Frames::Lines(lines)) => lines.rest(),
             None => {
                 let text = String::from_utf8_lossy(&self.whole);
-                if text.trim().is_empty() {
+                // What stood before it may have come on its own and is gone: places in messages count from its start.
+                let text = text.trim_start();
+                if text.is_empty() {
                     return Err(Wrong::Cut("it is empty".to_owned()));
                 }
-                self.parts.take_whole(&text, heard)?;
+                self.parts.take_whole(text, heard)?;
                 None
             }
         };

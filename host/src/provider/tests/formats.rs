@@ -379,6 +379,10 @@ fn a_stream_and_a_reply_in_one_piece_are_told_apart_by_themselves() {
     }
     let body = json!({ "model": "m", "choices": [{ "message": { "content": "x" }, "finish_reason": "stop" }] });
     assert_eq!(read(Wire::Chat, &format!("\n {body:#}")).unwrap().text, "x");
+    for size in 1..4 {
+        let (reply, _) = read_by(Wire::Chat, b"\n\n{} x", size);
+        assert_eq!(reply, malformed("it is not as the format has it: trailing characters at line 1 column 4"));
+    }
     let body = json!({ "content": [{ "type": "text", "text": "x" }], "stop_reason": "end_turn" });
     assert_eq!(read(Wire::Messages, &body.to_string()).unwrap().text, "x");
     assert_eq!(read(Wire::Ollama, "{\"message\":{\"content\":\"x\"},\"done\":true}").unwrap().text, "x");
