@@ -1,16 +1,18 @@
 //! `harness fire EVENT`: one event through its hooks, from the command line.
 
+use std::path::PathBuf;
+
 use harness::artifact::event::Event;
 use harness::dispatch::{Decision, Dispatch, HookRun, Options, Run};
 use serde_json::{Value as Json, json};
 
-use super::args::{Fire, Place};
+use super::args::Fire;
 use super::call::{explain, report};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::{input, project};
 
-pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Fire, root: &Option<PathBuf>, printer: &Printer) -> Exit {
     let Some(event) = Event::parse(&command.event) else {
         let names: Vec<String> = Event::FIXED.iter().map(ToString::to_string).collect();
         let hint = format!("events are {}, `custom.NAME` and `meta.NAME`", names.join(", "));
@@ -35,17 +37,18 @@ pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Exit {
         }
     };
     let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
-    let project = match project::open(place, options, *printer) {
+    let project = match project::open(root.as_deref(), options, *printer) {
         Ok(project) => project,
         Err(exit) => return exit,
     };
-    if !command.no_self_confine {
-        project::confine(&project, place, command.workspace.as_deref(), *printer);
-    }
-    let dispatch = match project::block_on(project.fire(&event, payload, &Run::new()), *printer) {
-        Ok(dispatch) => dispatch,
+    let runtime = match project::runtime(*printer) {
+        Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
+    if !command.no_self_confine {
+        project::confine(&project, root.as_deref(), command.workspace.as_deref(), *printer);
+    }
+    let dispatch = runtime.block_on(project.fire(&event, payload, &Run::new()));
     report::dispatch(&dispatch, *printer);
     if command.explain {
         explain::dispatch(&dispatch, "", *printer);

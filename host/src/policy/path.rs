@@ -8,12 +8,10 @@ pub mod protected;
 pub mod workspace_path;
 
 pub use pattern::{PathPattern, PatternError};
-pub(in crate::policy) use workspace_path::is_refused;
 pub use workspace_path::{PathError, WorkspacePath};
 
 use super::grant::Grant;
 use super::refusal::Refusal;
-use super::watch::Request;
 
 /// What a layer says of files. A list that is empty allows nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,7 +26,7 @@ pub struct FsRules {
 }
 
 impl FsRules {
-    pub(in crate::policy) fn patterns(&self, access: Access) -> &[PathPattern] {
+    fn patterns(&self, access: Access) -> &[PathPattern] {
         match access {
             Access::Read => &self.read,
             Access::Write => &self.write,
@@ -47,7 +45,7 @@ pub enum Access {
 
 impl Access {
     /// The key of a policy that grants it.
-    pub(in crate::policy) fn key(self) -> &'static str {
+    fn key(self) -> &'static str {
         match self {
             Self::Read => "fs.read",
             Self::Write => "fs.write",
@@ -55,7 +53,7 @@ impl Access {
     }
 
     /// The word for a refusal.
-    pub(in crate::policy) fn doing(self) -> &'static str {
+    fn doing(self) -> &'static str {
         match self {
             Self::Read => "reading",
             Self::Write => "writing",
@@ -94,9 +92,7 @@ impl Grant {
                     origin.add(&PathPattern::text_for(path), access.key()),
                 )
             },
-        )?;
-        self.note(|| Request::Path(path.clone(), access));
-        Ok(())
+        )
     }
 
     /// Whether every layer that speaks of files, and one at the least, has a pattern that covers a path and so all that

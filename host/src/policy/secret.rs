@@ -8,7 +8,6 @@ use super::grant::Grant;
 use super::layer::{Origin, Scope};
 use super::network::{HostRule, Scheme, Target, shown};
 use super::refusal::Refusal;
-use super::watch::Request;
 
 /// A secret by name. Its value is not in here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,13 +82,11 @@ impl Grant {
                         origin.file
                     ),
                 ),
-                Scope::Machine | Scope::Source(_) | Scope::Artifact | Scope::Call => {
+                Scope::Source(_) | Scope::Artifact => {
                     Refusal::new(format!("the secret `{quoted}` is not granted"), origin.add(&quoted, "secrets"))
                 }
             },
-        )?;
-        self.note(|| Request::Secret(name.to_owned()));
-        Ok(())
+        )
     }
 }
 

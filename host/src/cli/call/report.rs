@@ -3,7 +3,6 @@
 use harness::artifact::escape;
 use harness::capability::log::Log;
 use harness::dispatch::{CallReport, Dispatch, Nested};
-use harness::policy::limits::LimitKey;
 
 use super::super::printer::Printer;
 
@@ -54,7 +53,6 @@ fn log(who: Option<&str>, log: &Log, printer: Printer) {
         printer.say(&format!("[{}] {who}{}", line.level.name(), escape::text(&line.message)));
     }
     if log.dropped > 0 {
-        let key = LimitKey::LogLines.facts().name;
-        printer.warning(&format!("over the limit `{key}`: {} more log lines were dropped", log.dropped));
+        printer.warning(&format!("{} more log lines were dropped", log.dropped));
     }
 }

@@ -1,7 +1,5 @@
 //! Patterns for paths, in policies and for `fs.glob`.
 
-mod machine;
-
 use std::fmt;
 
 use super::WorkspacePath;
