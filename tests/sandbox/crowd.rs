@@ -80,37 +80,33 @@ async fn five_hundred_scripts_each_with_its_own_answer() {
 #[tokio::test]
 async fn a_call_that_is_given_up_kills_its_child() {
     let kit = Kit::with_room_for(1);
-    let image = kit.tool("def run(args):\n    exec.run('sh', ['-c', 'echo $$ > pid.new; mv pid.new pid; sleep 600 & wait'], timeout_ms = 600000)\n");
+    // What a child sees as its number is not what it is here: it is known by its arguments.
+    let mark = format!("600.{}", std::process::id());
+    let image =
+        kit.tool(&format!("def run(args):\n    exec.run('sh', ['-c', 'sleep {mark} & wait'], timeout_ms = 600000)\n"));
     let limits = Limits { timeout: Duration::from_secs(600), ..Limits::default() };
-    let file = kit.root().join("pid");
-    let written = async {
-        while !file.exists() {
+    let until = async |running: bool| {
+        while is_running(&mark) != running {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        std::fs::read_to_string(&file).unwrap().trim().parse::<u32>().unwrap()
     };
-    let pid = tokio::select! {
+    tokio::select! {
         report = kit.run(&image, limits, "{}") => panic!("{report:?}"),
-        pid = written => pid,
+        () = until(true) => {}
         () = tokio::time::sleep(Duration::from_secs(60)) => panic!("the command did not start"),
     };
     // The call was dropped here.
-    let gone = async {
-        while is_running(pid) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), until(false)).await.unwrap();
     // Its room is free again.
     let fine = kit.tool("def run(args):\n    return 1\n");
     assert_eq!(kit.completes(&fine, "{}").await, "1");
 }
 
-/// Whether there is such a process and it has not ended.
-fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+/// Whether a process has a mark among its arguments. One that has ended has no arguments.
+fn is_running(mark: &str) -> bool {
+    let marked = |text: Vec<u8>| String::from_utf8_lossy(&text).contains(mark);
+    let mut processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
+    processes.any(|path| std::fs::read(path).is_ok_and(marked))
 }
 
 /// Set in the process that counts its own descriptors and threads.
