@@ -32,7 +32,8 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    clippy::exit,
+    clippy::expect_used,
+    clippy::string_slice,
     reason = "a test ends where something is not as expected, and this one is a program too"
 )]
 
