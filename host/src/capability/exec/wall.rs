@@ -1,13 +1,13 @@
 //! What the kernel holds a command to, beside the rules that decided on it.
 //!
-//! - Its files are those that the grant opens ([`reach`]) and the machine's folders of programs ([`system`]), in a file
-//!   system of its own ([`view`]), by rules of the kernel's ([`landlock`]), or by both. A view comes first where both are
+//! - Its files are those that the grant opens (`reach`) and the machine's folders of programs (`system`), in a file
+//!   system of its own (`view`), by rules of the kernel's (`landlock`), or by both. A view comes first where both are
 //!   there: it takes a secret out of an open folder, which rules cannot, and with it come the command's own processes and
 //!   nobody else's. Rules go around it, so that a mistake in one of them opens nothing.
 //! - It makes no system call that reaches into the system or into other processes, and without `exec.network` no socket
-//!   ([`filters`]). It gains no privileges and keeps none but, as root, those over files.
+//!   (`filters`). It gains no privileges and keeps none but, as root, those over files.
 //! - Its processes are counted, and so are the memory and the processor time of each and the size of its files. They end
-//!   with the command, with its time, and with the host ([`family`]).
+//!   with the command, with its time, and with the host (`family`).
 //!
 //! There is no crate for this that a library can use: those that are kept build containers, start helper programs, or
 //! confine their caller.
