@@ -60,7 +60,7 @@ mod tests {
         phase::enter(Phase::Tool);
         fail_all([(
             "delegate('researcher', 7)",
-            "Type of parameter `task` doesn't match, expected `str`, actual `int`",
+            "Type of parameter `task` doesn't match, expected `str`, actual `int (repr: 7)`",
         )]);
     }
 }
