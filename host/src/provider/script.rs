@@ -33,12 +33,6 @@ impl Scripted {
         Self { file: file.to_owned(), replies, state: Mutex::default() }
     }
 
-    /// Replies that nobody has asked for.
-    pub fn left(&self) -> usize {
-        let given = self.state.lock().unwrap_or_else(PoisonError::into_inner).given.len();
-        self.replies.len().saturating_sub(given)
-    }
-
     fn answer(&self, request: &Request) -> Result<Reply, ProviderError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let whose = |reply: &ScriptedReply| reply.agent.as_deref().unwrap_or_default() == request.agent;
