@@ -23,6 +23,8 @@
 //! - `secrets`: what scripts use by name and never see
 //! - `audit`: the record of what was called and decided
 //! - `walls`: what is told of the walls around commands and around the host
+//! - `policy`: what is granted, what a new policy allows, what a call needs
+//! - `policy_layers`: the machine's policy, and what a call is narrowed by
 //! - `testing`: the cases that artifacts carry, and `harness test`
 //! - `pages`: the examples of the format's own pages, as they are
 
@@ -70,6 +72,10 @@ mod lock;
 mod meta;
 #[path = "cli/pages.rs"]
 mod pages;
+#[path = "cli/policy.rs"]
+mod policy;
+#[path = "cli/policy_layers.rs"]
+mod policy_layers;
 #[path = "cli/project.rs"]
 mod project;
 #[path = "cli/requests.rs"]

@@ -121,26 +121,27 @@ fn the_readme_tells_every_capability() {
     assert_eq!(told, interfaces);
 }
 
-/// The defaults in the README are those of the code.
+/// The limits in the README and in the page on policies are those of the code: all of them, with their reasons.
 #[test]
-fn the_readme_tells_the_limits() {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let table = readme.split("## Limits").nth(1).unwrap().split("\n## ").next().unwrap();
-    let limits = harness::policy::limits::Limits::default();
-    let wanted = [
-        ("fuel", limits.fuel),
-        ("timeout_ms", u64::try_from(limits.timeout.as_millis()).unwrap()),
-        ("memory_mb", limits.memory_bytes >> 20),
-        ("output_bytes", limits.output_bytes),
-        ("file_bytes", limits.file_bytes),
-        ("processes", limits.processes),
-    ];
-    for (name, value) in wanted {
-        let row =
-            table.lines().find(|line| line.starts_with(&format!("| `{name}`"))).unwrap_or_else(|| panic!("{name}"));
-        let cell = row.split('|').nth(2).unwrap().trim().replace(',', "");
-        assert_eq!(cell, value.to_string(), "{name}");
-    }
+fn the_pages_tell_the_limits() {
+    use harness::policy::limits::LimitKey;
+    let rows = |file: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(root().join(file)).unwrap();
+        let table = text.split("## Limits").nth(1).unwrap().split("\n## ").next().unwrap().to_owned();
+        table.lines().filter(|line| line.starts_with("| `")).map(str::to_owned).collect()
+    };
+    let grouped = |value: u64| {
+        let digits = value.to_string();
+        let parts: Vec<&str> =
+            digits.as_bytes().rchunks(3).rev().map(|part| std::str::from_utf8(part).unwrap()).collect();
+        parts.join(",")
+    };
+    let facts = || LimitKey::ALL.iter().map(|key| key.facts());
+    let short = facts().map(|f| format!("| `{}` | {} | {} |", f.name, grouped(f.default), f.what));
+    assert_eq!(rows("README.md"), short.collect::<Vec<_>>());
+    let long =
+        facts().map(|f| format!("| `{}` | {} {} | {} | {} |", f.name, grouped(f.default), f.unit, f.what, f.why));
+    assert_eq!(rows("docs/policy.md"), long.collect::<Vec<_>>());
 }
 
 /// What the host refuses to read, git would show out of its history: the tool that runs git leaves out the same names.

@@ -14,6 +14,7 @@ mod init;
 mod input;
 mod inspect;
 mod lock;
+mod policy;
 mod printer;
 mod progress;
 mod project;
@@ -47,22 +48,23 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn dispatch(arguments: Arguments, printer: &Printer) -> Exit {
-    let Arguments { project, command, .. } = arguments;
+    let Arguments { place, command, .. } = arguments;
     match command {
-        Command::Call(command) => call::run(&command, &project, printer),
-        Command::Run(command) => run::talk(&command, &project, printer),
-        Command::Deploy(command) => run::deploy(&command, &project, printer),
-        Command::Fire(command) => fire::run(&command, &project, printer),
-        Command::Test(command) => test::run(&command, &project, printer),
-        Command::Hooks(command) => hooks::run(&command, &project, printer),
-        Command::Agents(command) => agents::run(&command, &project, printer),
-        Command::Inspect(command) => inspect::run(&command, &project, printer),
+        Command::Call(command) => call::run(&command, &place, printer),
+        Command::Run(command) => run::talk(&command, &place, printer),
+        Command::Deploy(command) => run::deploy(&command, &place, printer),
+        Command::Fire(command) => fire::run(&command, &place, printer),
+        Command::Test(command) => test::run(&command, &place, printer),
+        Command::Hooks(command) => hooks::run(&command, &place, printer),
+        Command::Agents(command) => agents::run(&command, &place, printer),
+        Command::Inspect(command) => inspect::run(&command, &place, printer),
         Command::Schema(command) => schema::run(&command, printer),
-        Command::Tools(command) => tools::run(&command, &project, printer),
-        Command::Validate(command) => validate::run(&command, &project, printer),
-        Command::Audit(command) => audit::run(&command, &project, printer),
-        Command::Lock(command) => lock::run(&command, &project, printer),
-        Command::Doctor(command) => doctor::run(&command, &project, printer),
+        Command::Tools(command) => tools::run(&command, &place, printer),
+        Command::Validate(command) => validate::run(&command, &place, printer),
+        Command::Policy(command) => policy::run(&command, &place, printer),
+        Command::Lock(command) => lock::run(&command, &place, printer),
+        Command::Audit(command) => audit::run(&command, &place, printer),
+        Command::Doctor(command) => doctor::run(&command, &place, printer),
         Command::Init(command) => init::run(&command, printer),
         Command::Completions(command) => completions::run(&command, printer),
     }

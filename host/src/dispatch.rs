@@ -66,8 +66,10 @@ use crate::artifact::tool::Tool;
 use crate::capability::fs::Workspace;
 use crate::capability::secrets::Vault;
 use crate::policy::grant::Grant;
+use crate::policy::layer::Layer;
 use crate::policy::path::{PathPattern, WorkspacePath};
-use crate::registry::Registry;
+use crate::policy::watch::Watch;
+use crate::registry::{Machine, Registry};
 use crate::sandbox::engine::{Sandbox, Settings};
 
 /// The folder of a project's own artifacts.
@@ -84,14 +86,30 @@ pub struct Options {
     pub natives: Vec<(String, Arc<dyn NativeTool>)>,
     /// Whether scripts tell which of their lines they reach. They are slower then.
     pub coverage: bool,
+    /// Where the policy of the machine is, within which the project's is.
+    pub machine: Machine,
+    /// Who is told of everything that is asked for and allowed.
+    pub watch: Option<Arc<Watch>>,
+    /// What a tool may do at most, by its name, in the place of what the project's policy has for it: for looking at what
+    /// it would do. The machine's policy and the tool's own `capabilities:` still narrow it.
+    pub granting: Option<(String, Layer)>,
     /// Whether calls and decisions are recorded in `.harness/audit/`, unless the policy says `sandbox.audit: false`.
     pub audit: bool,
 }
 
 impl Default for Options {
-    /// The project's own folder, 16 calls at one time, and a record.
+    /// The project's own folder, 16 calls at one time, the machine's installed policy, and a record.
     fn default() -> Self {
-        Self { workspace: None, concurrency: 16, natives: Vec::new(), coverage: false, audit: true }
+        Self {
+            workspace: None,
+            concurrency: 16,
+            natives: Vec::new(),
+            coverage: false,
+            machine: Machine::Installed,
+            watch: None,
+            granting: None,
+            audit: true,
+        }
     }
 }
 
@@ -189,7 +207,7 @@ impl Project {
 }
 
 fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
-    let registry = Registry::load(root);
+    let registry = Registry::load_within(root, &options.machine);
     let mut policy = match registry.policy() {
         Some(policy) if !registry.diagnostics().has_errors() => policy.clone(),
         _ => return Err(OpenError::Artifacts(Box::new(registry))),
@@ -221,7 +239,26 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
             fs.protect.extend(PathPattern::parse(&PathPattern::text_for(&path)));
         }
     }
-    let max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
+    // Nor may the policy that all of this is within be read or written. What counts is its name and where that leads.
+    if let (Some(machine), Some(fs)) = (registry.machine(), &mut policy.project.fs) {
+        let folder = machine.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let named = ambient::real_path(folder).ok().zip(machine.file_name()).map(|(folder, name)| folder.join(name));
+        for place in named.into_iter().chain(ambient::real_path(machine)) {
+            let below = place.to_str().and_then(|place| WorkspacePath::parse(place, workspace.absolute()).ok());
+            fs.protect.extend(below.and_then(|path| PathPattern::parse(&PathPattern::text_for(&path)).ok()));
+        }
+    }
+    let mut max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
+    if let Some((name, mut layer)) = options.granting.clone()
+        && let Ok(tool) = registry.tool(&name)
+    {
+        // What protects the project is not the tool's affair.
+        if let (Some(fs), Some(own)) = (&mut layer.fs, &policy.project.fs) {
+            fs.protect.extend(own.protect.iter().cloned());
+        }
+        max_memory = max_memory.max(Grant::new(vec![layer.clone()]).limits().memory_bytes);
+        policy.instead = Some((tool.source_name.clone(), layer));
+    }
     // The pools of an engine cannot grow; images belong to their engine.
     let kept = before.filter(|before| before.sandbox.settings().max_memory >= max_memory);
     let sandbox = match kept {
@@ -236,6 +273,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
     let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
     loaded.recorder = recorder;
     loaded.secrets = Arc::new(secrets);
+    loaded.watch = options.watch.clone();
     Ok(match kept {
         Some(before) => loaded.with_images_of(before),
         None => loaded,

@@ -1,11 +1,13 @@
 //! What may be done: parsed rules, and the decisions on them as pure functions. No files, no clock, no sandbox.
 //!
 //! A [`Grant`](grant::Grant) is computed before an instance exists and never changes. It is a list of
-//! [layers](layer::Layer) (project, source, artifact); something is allowed only where every layer allows it, so
+//! [layers](layer::Layer) (machine, project, source, artifact, call); something is allowed only where every layer allows it, so
 //! that adding a layer can never widen.
 
 pub mod command;
+pub mod compare;
 pub mod grant;
+pub(crate) mod language;
 pub mod layer;
 pub mod limits;
 pub mod network;
@@ -13,3 +15,6 @@ pub mod path;
 pub mod places;
 pub mod refusal;
 pub mod secret;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod watch;

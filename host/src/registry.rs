@@ -44,8 +44,22 @@ pub struct Registry {
     replaced: Vec<Replaced>,
     roots: Vec<PathBuf>,
     policy: Option<ProjectPolicy>,
+    machine: Option<PathBuf>,
     diagnostics: Diagnostics,
     sources: BTreeMap<String, String>,
+}
+
+/// Where the policy of the machine is: what it lets any project do at most.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Machine {
+    /// In [its place](crate::artifact::policy::machine::FILE), if there is such a file. One that cannot be read or
+    /// understood stops everything.
+    #[default]
+    Installed,
+    /// In this file, which has to be there.
+    File(PathBuf),
+    /// There is none: for a program that narrows each call itself.
+    None,
 }
 
 /// A bundle as it was found.
@@ -81,16 +95,21 @@ pub struct UnknownTool {
 
 impl Registry {
     /// Reads the project in a folder: the one that holds `.harness/`. Never fails as a whole; see
-    /// [`diagnostics`](Self::diagnostics).
+    /// [`diagnostics`](Self::diagnostics). The policy is within that of the [machine](Machine::Installed).
     pub fn load(root: &Path) -> Self {
-        let mut registry = Self::load_unlocked(root);
+        Self::load_within(root, &Machine::Installed)
+    }
+
+    /// The same within another policy of the machine.
+    pub fn load_within(root: &Path, machine: &Machine) -> Self {
+        let mut registry = load::project(root, machine);
         registry.keep_to_lock(root);
         registry
     }
 
     /// The same, whatever `harness.lock` says: to look at what changed.
-    pub fn load_unlocked(root: &Path) -> Self {
-        load::project(root)
+    pub fn load_unlocked(root: &Path, machine: &Machine) -> Self {
+        load::project(root, machine)
     }
 
     /// What `harness.lock` in a folder says, where it is there.
@@ -205,6 +224,11 @@ impl Registry {
     /// The further folders with artifacts, where they really are.
     pub fn roots(&self) -> &[PathBuf] {
         &self.roots
+    }
+
+    /// The file of the machine's policy, where there is one.
+    pub fn machine(&self) -> Option<&Path> {
+        self.machine.as_deref()
     }
 
     /// The policy. None where `harness.md`, any hook or bundle or the whole project could not be read: nothing may run

@@ -132,7 +132,7 @@ fn exec_run() {
 }
 
 /// A server on the loopback that answers `pong`, and how many have connected to it.
-fn server() -> (String, Arc<AtomicUsize>) {
+pub(crate) fn server() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let connected = Arc::new(AtomicUsize::new(0));

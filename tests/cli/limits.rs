@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::grants::server;
 use crate::project::{FINE, Project, Ran};
 
 /// Far more than anything here takes, and far less than what it guards against.
@@ -94,6 +95,116 @@ def run(args):
 ";
     let ran = run(script, "memory_mb: 64");
     assert!(ran.code == 1 || ran.code == 4, "{ran}");
+}
+
+/// Each count that the host keeps, one below what the script does; at the count it completes.
+#[test]
+fn what_the_host_does_for_a_call_is_counted() {
+    let setup = "fs.mkdir('d'); fs.write('d/a', 'aaaa'); fs.write('d/b', 'bbbb')";
+    for (script, limit, enough, words) in [
+        ("return [cache.has('k') for i in range(20)][0]", "host_calls", 20, "`host calls` of 19 calls"),
+        // The key and the value with its quotes, both ways.
+        ("cache.set('k', 'x' * 100); cache.get('k')", "io_bytes", 206, "`bytes of host calls` of 205 bytes"),
+        ("fs.write('a', ''); fs.append('a', ''); fs.remove('a'); fs.mkdir('b')", "files", 4, "`files` of 3 files"),
+        ("fs.write('a', 'x' * 100)", "file_bytes", 100, "`file size` of 99 bytes"),
+        ("fs.write('a', ''); fs.append('a', 'x' * 100)", "file_bytes", 100, "`file size` of 99 bytes"),
+        ("return 'x' * 298", "result_bytes", 300, "`output` of 299 bytes"),
+    ] {
+        let script = format!("def run(args):\n    {script}\n");
+        let ran = run(&script, &format!("{limit}: {enough}"));
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{limit}: {ran}");
+        ended(&script, &format!("{limit}: {}", enough - 1), words);
+    }
+    // What `fs.copy` copies goes through no call, and counts: two files of four bytes, three entries.
+    let copies = |limits: &str| run(&format!("def run(args):\n    {setup}; fs.copy('d', 'e')\n"), limits);
+    for (limit, enough) in [("files", 6), ("file_bytes", 4)] {
+        assert_eq!(copies(&format!("{limit}: {enough}")).code, 0, "{limit}");
+        copies(&format!("{limit}: {}", enough - 1)).says(4, "error: tool `it` was ended: over the limit `file");
+    }
+    let given = copies("io_bytes: 100000").code;
+    assert_eq!(given, 0);
+    let big = Project::with_script("def run(args):\n    fs.copy('a', 'b')\n").file("a", &"x".repeat(5000));
+    let limited = |most: &str| big.run(&["call", "it", "--within", &format!("limits: {{ io_bytes: {most} }}")]);
+    limited("4999").says(4, "over the limit `bytes of host calls` of 4999 bytes");
+    assert!(!big.path("b").exists());
+    assert_eq!(limited("6000").code, 0);
+}
+
+#[test]
+fn a_file_that_is_too_large_to_read_or_copy() {
+    for expression in ["fs.read('a')", "fs.copy('a', 'b')"] {
+        let project = Project::with_script(&format!("def run(args):\n    return len({expression}) > 0\n"));
+        let project = project.file("a", &"x".repeat(100)).policy("sandbox: { limits: { file_bytes: 99 } }\n");
+        project.run(&["call", "it"]).says(4, "error: tool `it` was ended: over the limit `file size` of 99 bytes");
+        project.write(".harness/harness.md", "---\nsandbox: { limits: { file_bytes: 100 } }\n---\n");
+        project.run(&["call", "it"]).gives("true");
+    }
+}
+
+#[test]
+fn an_http_body_that_is_too_large() {
+    let (address, _) = server();
+    let script = format!("def run(args):\n    return http.post('http://{address}/', 'ping!')['body']\n");
+    let project = Project::with_script(&script);
+    let policy = |most: u64| {
+        let network = format!("network: {{ allowed_domains: ['{address}'] }}\n");
+        project.write(
+            ".harness/harness.md",
+            &format!("---\n{network}sandbox: {{ limits: {{ body_bytes: {most} }} }}\n---\n"),
+        );
+        project.run(&["call", "it"])
+    };
+    policy(5).gives("pong");
+    policy(4).says(4, "over the limit `body size` of 4 bytes");
+    // The answer: nothing is sent, four bytes come back.
+    let script = script.replace("post(", "get(").replace(", 'ping!'", "");
+    let project = project.tool("it", "", &script);
+    let policy = |most: u64| project.run(&["call", "it", "--within", &format!("limits: {{ body_bytes: {most} }}")]);
+    project.write(".harness/harness.md", &format!("---\nnetwork: {{ allowed_domains: ['{address}'] }}\n---\n"));
+    policy(4).gives("pong");
+    policy(3).says(4, "over the limit `body size` of 3 bytes");
+}
+
+/// A log that is kept is memory of the host.
+#[test]
+fn a_log_that_fills_the_host() {
+    let script = "def run(args):\n    for i in range(200):\n        log('x' * 16000)\n    return 1\n";
+    let ran = run(script, "host_memory_mb: 1");
+    let told = ran.err.contains("\nerror: tool `it` was ended: over the limit `host memory` of 1048576 bytes\n");
+    assert!(told && ran.code == 4, "{}", ran.code);
+    let ran = run(script, "host_memory_mb: 4");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "1\n"), "{}", ran.code);
+}
+
+#[test]
+fn more_lines_of_log_than_are_kept() {
+    let script = "def run(args):\n    for i in range(5):\n        log(str(i))\n    return 1\n";
+    let ran = run(script, "log_lines: 3");
+    ran.says(0, "[info] 2\nwarning: over the limit `log_lines`: 2 more log lines were dropped");
+    assert!(!ran.err.contains("[info] 3"), "{ran}");
+    let json = project(script, "log_lines: 3").run(&["call", "it", "--json"]).json();
+    assert_eq!((&json["log_dropped"], json["log"].as_array().map(Vec::len)), (&serde_json::json!(2), Some(3)));
+    assert!(!run(script, "log_lines: 5").err.contains("dropped"));
+}
+
+/// The hint names the line that set the limit, in whichever layer.
+#[test]
+fn a_limit_is_set_for_a_source_an_artifact_and_a_call() {
+    let hint = |project: &Project, more: &[&str], hint: &str| {
+        project.run(&[&["call", "it"], more].concat()).says(4, &format!("\nhint: {hint} raises it"));
+    };
+    let wide = "sandbox: { limits: { fuel: 200000000 }, sources: { tools: { limits: { fuel: 150000000 } } } }\n";
+    let own = Project::with_script(ENDLESS).policy(wide);
+    hint(&own, &[], "`sandbox.sources.tools.limits.fuel` in `.harness/harness.md`");
+    hint(&own, &["--within", "limits: { fuel: 140000000 }"], "`limits.fuel` in `--within`");
+    hint(
+        &own,
+        &["--within", "limits: { fuel: 160000000 }"],
+        "`sandbox.sources.tools.limits.fuel` in `.harness/harness.md`",
+    );
+    let artifact = Project::new().tool("it", "capabilities: { limits: { fuel: 100000000 } }\n", ENDLESS).policy(wide);
+    hint(&artifact, &[], "`capabilities.limits.fuel` in `.harness/tools/it.md`");
+    hint(&Project::with_script(ENDLESS), &[], "`sandbox.limits.fuel` in `.harness/harness.md`");
 }
 
 #[test]

@@ -5,12 +5,15 @@
 //! The [grant](ProjectPolicy::grant_for) of a call is a list of layers that must all agree, so that each can only
 //! narrow the ones before it:
 //!
-//! 1. the project: `network.allowed_domains` and `sandbox`. A key that is not there has its default: the workspace
+//! 1. the [machine](machine), where it has a policy: what it says, and the entries of its own `sandbox.sources`. A missing
+//!    key says nothing;
+//! 2. the project: `network.allowed_domains` and `sandbox`. A key that is not there has its default: the workspace
 //!    for reading and writing, the built-ins that need no rule, and no host, command or variable;
-//! 2. each entry of `sandbox.sources` that names the artifact, its folder or its bundle, the outermost first. For the
+//! 3. each entry of `sandbox.sources` that names the artifact, its folder or its bundle, the outermost first. For the
 //!    project's own artifacts a key that is missing in an entry says nothing. For what is under `plugins/`, a key that
 //!    no such entry has means that nothing is granted;
-//! 3. `capabilities` in the front matter of the artifact itself. A missing key says nothing.
+//! 4. `capabilities` in the front matter of the artifact itself. A missing key says nothing;
+//! 5. the [call](crate::dispatch::Run::narrowed), where who makes it narrows it. A missing key says nothing.
 //!
 //! A key that is there grants what it lists and nothing else: `fs: { read: [docs] }` grants no writing, and
 //! `exec: { allow: [git] }` no variable and no network for commands. The project's own artifacts may use the secrets that
@@ -26,6 +29,8 @@ pub mod delegation;
 pub mod exit;
 pub mod hooks;
 pub mod layer;
+pub mod learn;
+pub mod machine;
 pub mod meta;
 mod roots;
 pub mod secrets;
@@ -37,6 +42,7 @@ use self::delegation::DelegationPolicy;
 use self::exit::ExitPolicy;
 use self::hooks::HookFailure;
 use self::layer::{Builder, Hosts, RuleKeys};
+use self::machine::MachinePolicy;
 use self::meta::MetaPolicy;
 use self::roots::Root;
 use self::sources::SourceRules;
@@ -132,6 +138,10 @@ impl Shape for Sandbox {
 /// What a project allows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProjectPolicy {
+    /// The machine's policy, within which this one is.
+    pub machine: Option<Box<MachinePolicy>>,
+    /// What holds for one source in the place of this policy, by its name: for looking at what it would do.
+    pub instead: Option<(String, Layer)>,
     /// The first layer of every grant. It speaks of every capability, so that no other layer can grant what this one
     /// does not.
     pub project: Layer,
@@ -181,6 +191,8 @@ impl ProjectPolicy {
     pub fn absent(file: &str) -> Self {
         let origin = Origin::new(file, Scope::Default);
         Self {
+            machine: None,
+            instead: None,
             project: with_defaults(layer::silent(origin)),
             sources: Vec::new(),
             tools: ToolsPolicy::default(),
@@ -252,13 +264,34 @@ impl ProjectPolicy {
         }
     }
 
+    /// The same within a machine's policy: what both allow.
+    #[must_use]
+    pub fn within(mut self, machine: MachinePolicy) -> Self {
+        if let Some(tools) = machine.tools.clone() {
+            self.tools = self.tools.within(tools);
+        }
+        if let Some(hooks) = machine.hooks.clone() {
+            self.hooks = self.hooks.within(hooks);
+        }
+        if let Some(meta) = machine.meta {
+            self.meta = self.meta.within(meta);
+        }
+        self.audit |= machine.audit;
+        self.machine = Some(Box::new(machine));
+        self
+    }
+
     /// What an artifact may do. `source` is its place below `.harness/` without `.md`, such as `tools/deploy` or
     /// `plugins/acme/tools/x`; `capabilities` is the layer of its own front matter.
     pub fn grant_for(&self, source: &str, capabilities: Option<&Layer>) -> Grant {
-        let mut entries: Vec<&SourceRules> = self.sources.iter().filter(|entry| entry.covers(source)).collect();
-        // All of these are beginnings of one name, so that the shorter one is further out.
-        entries.sort_by_key(|entry| entry.name.len());
-        let mut layers = vec![self.project.clone()];
+        let entries = sources::about(&self.sources, source);
+        let mut layers = self.machine.as_ref().map(|machine| machine.layers(source)).unwrap_or_default();
+        if let Some((_, layer)) = self.instead.as_ref().filter(|(name, _)| name == source) {
+            layers.push(layer.clone());
+            layers.extend(capabilities.cloned());
+            return Grant::new(layers);
+        }
+        layers.push(self.project.clone());
         if let Some(bundle) = sources::bundle_of(source) {
             layers.push(sources::floor(bundle, &entries, &self.project.origin.file));
         }

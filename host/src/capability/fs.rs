@@ -32,6 +32,7 @@ use self::replace::replace;
 use self::resolve::{LastLink, Place, Spot, make_folders};
 use super::denial::Denial;
 use crate::policy::grant::Grant;
+use crate::policy::limits::LimitKey;
 use crate::policy::path::{Access, PathError, WorkspacePath};
 use crate::policy::refusal::Refusal;
 
@@ -39,8 +40,6 @@ use crate::policy::refusal::Refusal;
 pub const MAX_NAMES: u64 = 10_000;
 /// Most entries that a search, or the check before a folder is moved, looks at. About a second of work.
 pub const MAX_VISITED: u64 = 100_000;
-/// Most entries of one copy.
-pub const MAX_COPIED: u64 = 10_000;
 /// Most folders inside each other that a search, a copy or a move goes down. One open handle each.
 pub const MAX_LEVELS: u64 = 64;
 
@@ -95,6 +94,17 @@ pub struct Facts {
     pub mode: u32,
     /// When its content last changed, in seconds since 1970, UTC.
     pub modified: i64,
+}
+
+/// What is left to a call for what the host copies for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Entries of folders.
+    pub files: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// What there was not enough of.
+    pub over: Option<LimitKey>,
 }
 
 /// The folder that scripts work in, opened once by the host. Share it in an `Arc`.

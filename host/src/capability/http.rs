@@ -22,7 +22,8 @@ use crate::policy::grant::Grant;
 use crate::policy::network::{NoTarget, Target};
 use crate::policy::refusal::Refusal;
 
-/// Bytes of a body, either way; of an answer's after decompression.
+/// Bytes of a body that the contract takes, either way; of an answer's after decompression. `limits.body_bytes` is at
+/// most this.
 pub const MAX_BODY_BYTES: usize = 10 << 20;
 
 /// Redirects that are followed.
@@ -44,7 +45,7 @@ pub enum Error {
     /// Method, header or body cannot be sent. Carries what is wrong.
     #[component(name = "invalid-request")]
     InvalidRequest(String),
-    /// The answer is over the cap. Carries the cap in bytes.
+    /// A body is over `limits.body_bytes`. Carries the cap in bytes.
     #[component(name = "too-large")]
     TooLarge(u64),
     /// No complete answer within the time asked for, in milliseconds.
@@ -138,6 +139,10 @@ impl Client {
     }
 
     async fn exchange(&self, grant: &Grant, handles: &Handles, request: Request) -> Result<Response, Error> {
+        let most = usize::try_from(grant.limits().body_bytes).unwrap_or(usize::MAX).min(MAX_BODY_BYTES);
+        if request.body.as_ref().is_some_and(|body| body.len() > most) {
+            return Err(Error::TooLarge(most as u64));
+        }
         let loan = handles.lend_to_request(&request.url, &request.headers, request.body.as_deref())?;
         let mut request = outgoing::checked(request)?;
         let mut followed = 0;
@@ -160,7 +165,7 @@ impl Client {
                 request.try_clone().ok_or_else(|| Error::InvalidRequest("the body cannot be sent".to_owned()))?;
             let answer = vetted.scope(self.inner()?.execute(copy)).await.map_err(answer::failure)?;
             if !redirect::turn(&mut request, answer.status(), answer.headers())? {
-                return answer::read(answer, request.url()).await;
+                return answer::read(answer, request.url(), most).await;
             }
             if followed == MAX_REDIRECTS {
                 return Err(Error::TooManyRedirects);

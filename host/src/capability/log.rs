@@ -4,8 +4,6 @@ use wasmtime::component::{ComponentType, Lift};
 
 /// Bytes of a line; the rest is dropped.
 pub const MAX_LINE: usize = 16 << 10;
-/// Lines of a call; the rest is counted.
-pub const MAX_LINES: usize = 1000;
 
 /// How much a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ComponentType, Lift)]
@@ -54,14 +52,18 @@ pub struct Log {
 }
 
 impl Log {
-    /// Appends a line, or counts it where there are too many.
-    pub fn write(&mut self, level: Level, mut message: String) {
-        if self.lines.len() >= MAX_LINES {
+    /// Appends a line, or counts it where there are `most` already. Gives back how many bytes were kept.
+    pub fn write(&mut self, level: Level, mut message: String, most: u64) -> u64 {
+        if self.lines.len() as u64 >= most {
             self.dropped += 1;
-            return;
+            return 0;
         }
         message.truncate(message.floor_char_boundary(MAX_LINE));
+        // What was cut off is given back.
+        message.shrink_to_fit();
+        let kept = message.len() as u64;
         self.lines.push(Line { level, message });
+        kept
     }
 }
 
@@ -72,16 +74,16 @@ mod tests {
     #[test]
     fn a_flood_is_dropped_and_counted() {
         let mut log = Log::default();
-        for _ in 0..MAX_LINES + 5 {
-            log.write(Level::Info, "x".to_owned());
+        for _ in 0..15 {
+            log.write(Level::Info, "x".to_owned(), 10);
         }
-        assert_eq!((log.lines.len(), log.dropped), (MAX_LINES, 5));
+        assert_eq!((log.lines.len(), log.dropped), (10, 5));
     }
 
     #[test]
     fn a_long_line_is_cut_between_characters() {
         let mut log = Log::default();
-        log.write(Level::Warn, format!("x{}", "ü".repeat(MAX_LINE)));
+        log.write(Level::Warn, format!("x{}", "ü".repeat(MAX_LINE)), 1);
         assert_eq!(log.lines[0].message.len(), MAX_LINE - 1);
     }
 }

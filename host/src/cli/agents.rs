@@ -1,19 +1,16 @@
 //! `harness agents`: the sub-agents, and what each has.
 
-use std::path::PathBuf;
-
 use harness::artifact::agent::{Agent, Use};
 use harness::artifact::escape;
-use harness::registry::Registry;
 use serde_json::{Value as Json, json};
 
-use super::args::Listing;
+use super::args::{Listing, Place};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
 
-pub(crate) fn run(command: &Listing, root: &Option<PathBuf>, printer: &Printer) -> Exit {
-    let registry = Registry::load(&project::root(root.as_deref()));
+pub(crate) fn run(command: &Listing, place: &Place, printer: &Printer) -> Exit {
+    let registry = project::registry(place);
     project::report(&registry, *printer);
     if command.json {
         printer.json(&json!(registry.agents().iter().map(|agent| as_json(agent)).collect::<Vec<_>>()));

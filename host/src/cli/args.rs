@@ -13,9 +13,8 @@ use harness::artifact::schema::Kind;
                         3 denied, 4 over a limit, 5 host fault."
 )]
 pub(crate) struct Arguments {
-    /// Folder that holds `.harness`; without it, the current folder or the nearest one above that has it.
-    #[arg(short = 'C', long, value_name = "DIR", global = true)]
-    pub(crate) project: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
 
     /// When to use color.
     #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
@@ -23,6 +22,19 @@ pub(crate) struct Arguments {
 
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Which project, within which policy.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Place {
+    /// Folder that holds `.harness`; without it, the current folder or the nearest one above that has it.
+    #[arg(short = 'C', long, value_name = "DIR", global = true)]
+    pub(crate) project: Option<PathBuf>,
+
+    /// The machine's policy, which can only take away from the project's; without it, `/etc/harness/policy.yaml` if
+    /// there is such a file.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) policy: Option<PathBuf>,
 }
 
 /// When to use color. `auto` is on a terminal, unless `NO_COLOR` is set.
@@ -59,6 +71,9 @@ pub(crate) enum Command {
     Validate(Validate),
     /// Keep what all artifacts are now in `harness.lock`; from then on, one that is another is refused.
     Lock(Lock),
+    /// Look at what tools are granted: one tool's grant, what a new policy allows, what a call needs.
+    #[command(subcommand)]
+    Policy(Policy),
     /// Look at the record of what was called and decided.
     #[command(subcommand)]
     Audit(Audit),
@@ -89,6 +104,11 @@ pub(crate) struct Call {
     /// Folder that the tool works in; without it, the folder that holds `.harness`.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
+
+    /// Rules as in `capabilities:` that narrow this call: YAML, the text itself, `@FILE`, or `-`. What they do not speak
+    /// of stays as the policy has it.
+    #[arg(long, value_name = "RULES", allow_hyphen_values = true)]
+    pub(crate) within: Option<String>,
 
     /// Print outcome, result, content, usage and error as one JSON object.
     #[arg(long)]
@@ -246,6 +266,61 @@ pub(crate) struct Lock {
     /// Print what changed as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Policy {
+    /// Print what a tool or hook may do, as it is enforced, with the layer that set each limit.
+    Show(Granted),
+    /// Say whether one policy allows anything that another one does not, with examples.
+    Diff(Diff),
+    /// Make a call and print the least policy under which it goes the same way.
+    Learn(Learn),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Granted {
+    /// Name of the tool or hook.
+    pub(crate) name: String,
+
+    /// Rules that narrow the call, as for `harness call`.
+    #[arg(long, value_name = "RULES", allow_hyphen_values = true)]
+    pub(crate) within: Option<String>,
+
+    /// Print it as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Two project folders are compared tool by tool and hook by hook; two `harness.md`, or one and a \
+                        folder, source by source; two files for a machine, by what they leave to this project.\n\n\
+                        Exit codes: 0 the new one allows nothing more, 1 it does or may, 2 one cannot be used."
+)]
+pub(crate) struct Diff {
+    /// The old policy: a project folder, a `harness.md`, or a machine's policy.
+    pub(crate) old: PathBuf,
+
+    /// The new one.
+    pub(crate) new: PathBuf,
+
+    /// Print what was found as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  harness policy learn --granting 'fs: { read: [.] }' -- call acme_search text=x")]
+pub(crate) struct Learn {
+    /// Rules for the tool in the place of those that the project has for it: what it may do at most while it is looked
+    /// at. As in `capabilities:`; what they do not speak of is not granted.
+    #[arg(long, value_name = "RULES", allow_hyphen_values = true)]
+    pub(crate) granting: Option<String>,
+
+    /// The call, after `--`: `call TOOL ...`, as it is made without this.
+    #[arg(last = true, required = true, value_name = "CALL")]
+    pub(crate) call: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,19 +1,17 @@
 //! `harness audit`: the record of what was called and decided.
 
-use std::path::PathBuf;
-
 use harness::artifact::escape;
 use harness::audit::{self, Broken, Key};
 use serde_json::{Value as Json, json};
 
-use super::args::{Audit, Digest, Listing, Show};
+use super::args::{Audit, Digest, Listing, Place, Show};
 use super::exit::Exit;
 use super::input;
 use super::printer::Printer;
 use super::project;
 
-pub(crate) fn run(command: &Audit, root: &Option<PathBuf>, printer: &Printer) -> Exit {
-    let folder = project::root(root.as_deref()).join(audit::FOLDER);
+pub(crate) fn run(command: &Audit, place: &Place, printer: &Printer) -> Exit {
+    let folder = project::root(place).join(audit::FOLDER);
     match command {
         Audit::Verify(Listing { json }) => verify(&folder, *json, *printer),
         Audit::Show(command) => show(&folder, command, *printer),

@@ -1,13 +1,14 @@
 //! `harness call TOOL`: one call, from the command line.
 
-use std::path::PathBuf;
-
 use harness::artifact::escape;
+use harness::artifact::policy::layer;
 use harness::dispatch::{CallError, CallReport, Options, Project, Run, ToolOutput, Verdict};
+use harness::policy::grant::Grant;
+use harness::policy::layer::Layer;
 use harness::sandbox::outcome::{Failure, Limit, LimitKind, Outcome};
 use serde_json::{Value as Json, json};
 
-use super::args::Call;
+use super::args::{Call, Place};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::progress::Progress;
@@ -16,9 +17,9 @@ use super::{fire, input, project};
 pub(crate) mod explain;
 pub(crate) mod report;
 
-pub(crate) fn run(command: &Call, root: &Option<PathBuf>, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Exit {
     let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
-    let project = match project::open(root.as_deref(), options, *printer) {
+    let project = match project::open(place, options, *printer) {
         Ok(project) => project,
         Err(exit) => return exit,
     };
@@ -30,18 +31,21 @@ pub(crate) fn run(command: &Call, root: &Option<PathBuf>, printer: &Printer) -> 
             return Exit::Usage;
         }
     };
-    let runtime = match project::runtime(*printer) {
-        Ok(runtime) => runtime,
+    let run = match command.within.as_deref().map(|rules| narrowing(rules, *printer)).transpose() {
+        Ok(layer) => Run::narrowed(layer.into_iter().collect()),
         Err(exit) => return exit,
     };
-    let run = Run::new();
-    harness::agent::attach(&project, &run, super::run::models(&project, root.as_deref()));
+    harness::agent::attach(&project, &run, super::run::models(&project, place));
     if !command.no_self_confine {
-        project::confine(&project, root.as_deref(), command.workspace.as_deref(), *printer);
+        project::confine(&project, place, command.workspace.as_deref(), *printer);
     }
     let progress = Progress::start(format!("running {}", command.tool));
-    let called = runtime.block_on(project.call(&command.tool, arguments, &run));
+    let called = project::block_on(project.call(&command.tool, arguments, &run), *printer);
     drop(progress);
+    let called = match called {
+        Ok(called) => called,
+        Err(exit) => return exit,
+    };
     let report = match called {
         Ok(report) => report,
         Err(error) => {
@@ -61,8 +65,21 @@ pub(crate) fn run(command: &Call, root: &Option<PathBuf>, printer: &Printer) -> 
     tell(&report, &project, command, *printer)
 }
 
+/// Rules as `--within` takes them.
+pub(crate) fn narrowing(given: &str, printer: Printer) -> Result<Layer, Exit> {
+    let text = input::text(given).map_err(|message| {
+        printer.error(&message, &[], Some("give rules as in `capabilities:`, such as `fs: { read: [docs] }`"));
+        Exit::Usage
+    })?;
+    let (layer, diagnostics) = layer::parse("--within", &text);
+    for diagnostic in &diagnostics {
+        printer.say(diagnostic.render(Some(&text), printer.color()).trim_end());
+    }
+    layer.ok_or(Exit::Usage)
+}
+
 /// Prints the result, or why there is none.
-fn tell(report: &CallReport, project: &Project, command: &Call, printer: Printer) -> Exit {
+pub(crate) fn tell(report: &CallReport, project: &Project, command: &Call, printer: Printer) -> Exit {
     let loaded = project.loaded();
     let registry = loaded.registry();
     match &report.outcome {
@@ -87,7 +104,11 @@ fn tell(report: &CallReport, project: &Project, command: &Call, printer: Printer
             Exit::Denied
         }
         Outcome::Limited(limit) => {
-            printer.error(&format!("tool `{}` was ended: {limit}", command.tool), &[], Some(&raise(limit)));
+            printer.error(
+                &format!("tool `{}` was ended: {limit}", command.tool),
+                &[],
+                Some(&raise(limit, &report.grant)),
+            );
             Exit::Limited
         }
         Outcome::Fault(message) => {
@@ -126,9 +147,14 @@ fn stack(failure: &Failure, printer: Printer) {
     }
 }
 
-fn raise(limit: &Limit) -> String {
-    let Some(key) = limit.kind.key() else { return "no policy raises this limit".to_owned() };
-    let raise = format!("`{key}` in `.harness/harness.md` raises it");
+/// What would raise a limit: the line that set it, else the one to write.
+fn raise(limit: &Limit, grant: &Grant) -> String {
+    let Some(key) = limit.kind.limit() else { return "no policy raises this limit".to_owned() };
+    let name = format!("limits.{}", key.facts().name);
+    let raise = match grant.limit(key).1 {
+        Some(origin) => format!("`{}` in `{}` raises it", origin.key(&name), origin.file),
+        None => format!("`sandbox.{name}` in `.harness/harness.md` raises it"),
+    };
     if limit.kind == LimitKind::Deadline {
         format!("{raise}, as far as the tool's own `timeout_ms` lets it")
     } else {
@@ -153,6 +179,9 @@ fn as_json(report: &CallReport) -> Json {
         "usage": report.usage.as_json(),
         "log": log,
     });
+    if let (1.., Some(object)) = (report.log.dropped, object.as_object_mut()) {
+        object.insert("log_dropped".to_owned(), json!(report.log.dropped));
+    }
     let hooks = report.dispatches().flat_map(|dispatch| dispatch.hooks.iter().map(|hook| (&dispatch.event, hook)));
     let hooks: Vec<Json> = hooks
         .map(|(event, hook)| {
@@ -166,13 +195,13 @@ fn as_json(report: &CallReport) -> Json {
     if let (false, Some(object)) = (hooks.is_empty(), object.as_object_mut()) {
         object.insert("hooks".to_owned(), json!(hooks));
     }
-    if let (Some(error), Some(object)) = (error(&report.outcome), object.as_object_mut()) {
+    if let (Some(error), Some(object)) = (error(&report.outcome, &report.grant), object.as_object_mut()) {
         object.insert("error".to_owned(), error);
     }
     object
 }
 
-fn error(outcome: &Outcome<ToolOutput>) -> Option<Json> {
+fn error(outcome: &Outcome<ToolOutput>, grant: &Grant) -> Option<Json> {
     let of = |failure: &Failure, hint: &str| {
         let stack: Vec<Json> = failure
             .stack
@@ -195,19 +224,19 @@ fn error(outcome: &Outcome<ToolOutput>) -> Option<Json> {
         Outcome::Completed(_) => None,
         Outcome::Failed(failure) => Some(of(failure, "")),
         Outcome::Denied { failure, refusal } => Some(of(failure, &refusal.hint)),
-        Outcome::Limited(limit) => Some(bare(limit.kind.name(), limit.to_string(), raise(limit))),
+        Outcome::Limited(limit) => Some(bare(limit.kind.name(), limit.to_string(), raise(limit, grant))),
         Outcome::Fault(message) => Some(bare("fault", message.clone(), String::new())),
     }
 }
 
 /// Why there are no arguments.
-enum Refused {
+pub(crate) enum Refused {
     Call(CallError),
     Text(String),
 }
 
 /// The arguments as one JSON object, from wherever they were given.
-fn arguments(command: &Call, project: &Project) -> Result<Json, Refused> {
+pub(crate) fn arguments(command: &Call, project: &Project) -> Result<Json, Refused> {
     let tool = project.tool(&command.tool).map_err(Refused::Call)?;
     let text = match command.args.as_deref() {
         None => {

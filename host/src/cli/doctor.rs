@@ -1,6 +1,6 @@
 //! `harness doctor`: what this machine offers, and what would be refused on it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use harness::ambient;
 use harness::artifact::escape;
@@ -13,7 +13,7 @@ use harness::registry::Registry;
 use harness::sandbox::engine::{INTERPRETER, Sandbox, Settings, WASMTIME};
 use serde_json::json;
 
-use super::args::Doctor;
+use super::args::{Doctor, Place};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
@@ -25,7 +25,7 @@ struct Finding {
     what: String,
 }
 
-pub(crate) fn run(command: &Doctor, root: &Option<PathBuf>, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Doctor, place: &Place, printer: &Printer) -> Exit {
     let options = Options::default();
     let mut findings = vec![
         Finding { name: "engine", good: true, what: format!("wasmtime {WASMTIME}") },
@@ -55,8 +55,8 @@ pub(crate) fn run(command: &Doctor, root: &Option<PathBuf>, printer: &Printer) -
     };
     findings.push(Finding { name: "memory reset", good: scan, what: what.to_owned() });
     findings.extend(walls());
-    let root = project::root(root.as_deref());
-    let registry = Registry::load(&root);
+    let root = project::root(place);
+    let registry = project::registry(place);
     findings.push(host(&registry, &root));
     if let Some(policy) = registry.policy() {
         let exec = policy.project.exec.as_ref().is_some_and(|exec| !exec.allow.is_empty());

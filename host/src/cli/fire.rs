@@ -1,18 +1,16 @@
 //! `harness fire EVENT`: one event through its hooks, from the command line.
 
-use std::path::PathBuf;
-
 use harness::artifact::event::Event;
 use harness::dispatch::{Decision, Dispatch, HookRun, Options, Run};
 use serde_json::{Value as Json, json};
 
-use super::args::Fire;
+use super::args::{Fire, Place};
 use super::call::{explain, report};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::{input, project};
 
-pub(crate) fn run(command: &Fire, root: &Option<PathBuf>, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Exit {
     let Some(event) = Event::parse(&command.event) else {
         let names: Vec<String> = Event::FIXED.iter().map(ToString::to_string).collect();
         let hint = format!("events are {}, `custom.NAME` and `meta.NAME`", names.join(", "));
@@ -37,18 +35,17 @@ pub(crate) fn run(command: &Fire, root: &Option<PathBuf>, printer: &Printer) -> 
         }
     };
     let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
-    let project = match project::open(root.as_deref(), options, *printer) {
+    let project = match project::open(place, options, *printer) {
         Ok(project) => project,
         Err(exit) => return exit,
     };
-    let runtime = match project::runtime(*printer) {
-        Ok(runtime) => runtime,
+    if !command.no_self_confine {
+        project::confine(&project, place, command.workspace.as_deref(), *printer);
+    }
+    let dispatch = match project::block_on(project.fire(&event, payload, &Run::new()), *printer) {
+        Ok(dispatch) => dispatch,
         Err(exit) => return exit,
     };
-    if !command.no_self_confine {
-        project::confine(&project, root.as_deref(), command.workspace.as_deref(), *printer);
-    }
-    let dispatch = runtime.block_on(project.fire(&event, payload, &Run::new()));
     report::dispatch(&dispatch, *printer);
     if command.explain {
         explain::dispatch(&dispatch, "", *printer);

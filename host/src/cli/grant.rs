@@ -3,26 +3,22 @@
 use harness::artifact::escape;
 use harness::policy::grant::Grant;
 use harness::policy::layer::{Layer, Scope};
-use harness::policy::limits::Limits;
+use harness::policy::limits::{LimitKey, Limits};
 use harness::policy::places::Place;
 use serde_json::{Map, Value as Json, json};
 
 /// The layers of a grant, a few lines each.
 pub(crate) fn lines(grant: &Grant) -> Vec<String> {
-    grant.layers().iter().flat_map(layer).collect()
+    grant.layers().iter().flat_map(|one| layer(one)).collect()
 }
 
 /// The limits in one line.
 pub(crate) fn limits(limits: &Limits) -> String {
-    format!(
-        "limits: fuel {}, {} ms, memory {} MiB, output {} bytes, files {} bytes, {} processes",
-        limits.fuel,
-        limits.timeout.as_millis(),
-        limits.memory_bytes >> 20,
-        limits.output_bytes,
-        limits.file_bytes,
-        limits.processes
-    )
+    let one = |key: &LimitKey| {
+        let facts = key.facts();
+        format!("{} {}", facts.name, limits.get(*key))
+    };
+    format!("limits: {}", LimitKey::ALL.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// What one layer allows, a line each, with the place where that is written.
@@ -43,9 +39,10 @@ fn place(layer: &Layer) -> String {
     let origin = &layer.origin;
     let file = origin.at(origin.places.own());
     match &origin.scope {
-        Scope::Project => file,
+        Scope::Machine | Scope::Project => file,
         Scope::Source(name) => format!("{file}, source `{name}`"),
         Scope::Artifact => format!("{file}, its capabilities"),
+        Scope::Call => format!("this call, by {file}"),
         Scope::Default => "the defaults".to_owned(),
     }
 }
@@ -126,5 +123,5 @@ pub(crate) fn as_json(grant: &Grant) -> Json {
             "places": keys,
         })
     };
-    json!(grant.layers().iter().map(layer).collect::<Vec<_>>())
+    json!(grant.layers().iter().map(|one| layer(one)).collect::<Vec<_>>())
 }

@@ -1,20 +1,18 @@
 //! `harness hooks`: the hooks of each event in the order they are called.
 
-use std::path::PathBuf;
-
 use harness::artifact::escape;
 use harness::artifact::event::Event;
 use harness::artifact::hook::Hook;
 use harness::registry::Registry;
 use serde_json::{Value as Json, json};
 
-use super::args::Listing;
+use super::args::{Listing, Place};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
 
-pub(crate) fn run(command: &Listing, root: &Option<PathBuf>, printer: &Printer) -> Exit {
-    let registry = Registry::load(&project::root(root.as_deref()));
+pub(crate) fn run(command: &Listing, place: &Place, printer: &Printer) -> Exit {
+    let registry = project::registry(place);
     project::report(&registry, *printer);
     let chains = events(&registry);
     if command.json {

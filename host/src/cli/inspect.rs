@@ -1,7 +1,5 @@
 //! `harness inspect`: what is loaded, from where, what each may do, and what replaced what.
 
-use std::path::PathBuf;
-
 use harness::artifact::escape;
 use harness::artifact::hook::Hook;
 use harness::artifact::policy::ProjectPolicy;
@@ -9,13 +7,13 @@ use harness::artifact::tool::Tool;
 use harness::registry::Registry;
 use serde_json::{Value as Json, json};
 
-use super::args::Inspect;
+use super::args::{Inspect, Place};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::{agents, grant, hooks, project};
 
-pub(crate) fn run(command: &Inspect, root: &Option<PathBuf>, printer: &Printer) -> Exit {
-    let registry = Registry::load(&project::root(root.as_deref()));
+pub(crate) fn run(command: &Inspect, place: &Place, printer: &Printer) -> Exit {
+    let registry = project::registry(place);
     project::report(&registry, *printer);
     let Some(policy) = registry.policy() else { return Exit::Usage };
     let wanted = |name: &str| command.names.is_empty() || command.names.iter().any(|wanted| wanted == name);

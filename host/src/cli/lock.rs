@@ -1,21 +1,19 @@
 //! `harness lock`: keeps what the artifacts are now, or tells what is not as it was kept.
 
-use std::path::PathBuf;
-
 use harness::artifact::diagnostic::Diagnostic;
 use harness::artifact::escape;
 use harness::registry::Registry;
 use harness::registry::lock::{self, Drift, Kind, Lock};
 use serde_json::{Value as Json, json};
 
-use super::args;
+use super::args::{self, Place};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
 
-pub(crate) fn run(command: &args::Lock, root: &Option<PathBuf>, printer: &Printer) -> Exit {
-    let root = project::root(root.as_deref());
-    let registry = Registry::load_unlocked(&root);
+pub(crate) fn run(command: &args::Lock, place: &Place, printer: &Printer) -> Exit {
+    let root = project::root(place);
+    let registry = Registry::load_unlocked(&root, &project::machine(place));
     if registry.diagnostics().has_errors() {
         project::report(&registry, *printer);
         printer.error("what has errors is not locked", &[], None);

@@ -5,25 +5,37 @@ use std::path::{Path, PathBuf};
 use harness::artifact::diagnostic::{Diagnostic, Severity};
 use harness::confine;
 use harness::dispatch::{CallError, OpenError, Options, Project};
-use harness::registry::Registry;
+use harness::registry::{Machine, Registry};
 use harness::sandbox::outcome::Failure;
 
+use super::args::Place;
 use super::exit::Exit;
 use super::printer::Printer;
 
 /// The folder that holds `.harness`: the one that was named, else the current one or the nearest above it.
-pub(crate) fn root(named: Option<&Path>) -> PathBuf {
-    if let Some(named) = named {
-        return named.to_owned();
+pub(crate) fn root(place: &Place) -> PathBuf {
+    if let Some(named) = &place.project {
+        return named.clone();
     }
     let current = harness::ambient::current_folder();
     let found = current.ancestors().find(|folder| folder.join(".harness").is_dir());
     found.unwrap_or(&current).to_owned()
 }
 
+/// Where the machine's policy is.
+pub(crate) fn machine(place: &Place) -> Machine {
+    place.policy.clone().map_or(Machine::Installed, Machine::File)
+}
+
+/// Reads the project.
+pub(crate) fn registry(place: &Place) -> Registry {
+    Registry::load_within(&root(place), &machine(place))
+}
+
 /// Opens the project, or says why not.
-pub(crate) fn open(named: Option<&Path>, options: Options, printer: Printer) -> Result<Project, Exit> {
-    let project = Project::open(&root(named), options).map_err(|error| unopened(&error, printer))?;
+pub(crate) fn open(place: &Place, options: Options, printer: Printer) -> Result<Project, Exit> {
+    let options = Options { machine: machine(place), ..options };
+    let project = Project::open(&root(place), options).map_err(|error| unopened(&error, printer))?;
     report(project.loaded().registry(), printer);
     Ok(project)
 }
@@ -48,8 +60,8 @@ pub(crate) fn unopened(error: &OpenError, printer: Printer) -> Exit {
 
 /// Gives up what this process needs no more, where the machine lets it. To be called when everything is read that the
 /// arguments name.
-pub(crate) fn confine(project: &Project, named: Option<&Path>, workspace: Option<&Path>, printer: Printer) {
-    let plan = confine::Plan::of(project.loaded().registry(), &root(named), workspace);
+pub(crate) fn confine(project: &Project, place: &Place, workspace: Option<&Path>, printer: Printer) {
+    let plan = confine::Plan::of(project.loaded().registry(), &root(place), workspace);
     if let Err(why) = plan.apply() {
         printer.say(&format!("note: this process keeps what it needs no more: {why}"));
     }
@@ -61,6 +73,14 @@ pub(crate) fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit>
         printer.error(&format!("cannot start: {error}"), &[], None);
         Exit::Fault
     })
+}
+
+/// Runs calls to their end, on one thread. What a disk or a name server still keeps then is not waited for.
+pub(crate) fn block_on<T>(work: impl Future<Output = T>, printer: Printer) -> Result<T, Exit> {
+    let runtime = runtime(printer)?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    Ok(done)
 }
 
 /// Tells all that is wrong with the artifacts, warnings too.

@@ -1,14 +1,14 @@
 //! `harness run` and `harness deploy`: a conversation with the project's agent.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use harness::agent::{Configured, Models, Session, Turn, TurnError};
 use harness::dispatch::{Options, Project, Run};
 use serde_json::{Value as Json, json};
 
-use super::args::{Deploy, Talk};
+use super::args::{Deploy, Place, Talk};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::{input, project};
@@ -21,7 +21,7 @@ use watch::Watch;
 /// Calls at one time: an agent makes one after another, and each may wait for others.
 const CONCURRENCY: u32 = 4;
 
-pub(crate) fn talk(command: &Talk, root: &Option<PathBuf>, printer: &Printer) -> Exit {
+pub(crate) fn talk(command: &Talk, place: &Place, printer: &Printer) -> Exit {
     let prompt = match &command.prompt {
         Some(prompt) => Some(prompt.clone()),
         None if std::io::stdin().is_terminal() => None,
@@ -30,7 +30,7 @@ pub(crate) fn talk(command: &Talk, root: &Option<PathBuf>, printer: &Printer) ->
             Err(message) => return unreadable(&message, *printer),
         },
     };
-    let opened = match Opened::new(command.workspace.as_deref(), root.as_deref(), !command.no_self_confine, *printer) {
+    let opened = match Opened::new(command.workspace.as_deref(), place, !command.no_self_confine, *printer) {
         Ok(opened) => opened,
         Err(exit) => return exit,
     };
@@ -40,12 +40,12 @@ pub(crate) fn talk(command: &Talk, root: &Option<PathBuf>, printer: &Printer) ->
     }
 }
 
-pub(crate) fn deploy(command: &Deploy, root: &Option<PathBuf>, printer: &Printer) -> Exit {
+pub(crate) fn deploy(command: &Deploy, place: &Place, printer: &Printer) -> Exit {
     let prompt = match input::text(command.input.as_deref().unwrap_or("-")) {
         Ok(text) => text,
         Err(message) => return unreadable(&message, *printer),
     };
-    match Opened::new(command.workspace.as_deref(), root.as_deref(), !command.no_self_confine, *printer) {
+    match Opened::new(command.workspace.as_deref(), place, !command.no_self_confine, *printer) {
         Ok(opened) => opened.once(&prompt, command.json, command.explain, *printer),
         Err(exit) => exit,
     }
@@ -64,14 +64,14 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(workspace: Option<&Path>, root: Option<&Path>, confine: bool, printer: Printer) -> Result<Self, Exit> {
+    fn new(workspace: Option<&Path>, place: &Place, confine: bool, printer: Printer) -> Result<Self, Exit> {
         let options =
             Options { workspace: workspace.map(Path::to_owned), concurrency: CONCURRENCY, ..Options::default() };
-        let project = project::open(root, options, printer)?;
-        let models = models(&project, root);
+        let project = project::open(place, options, printer)?;
+        let models = models(&project, place);
         let runtime = project::runtime(printer)?;
         if confine {
-            project::confine(&project, root, workspace, printer);
+            project::confine(&project, place, workspace, printer);
         }
         Ok(Self { project, models, runtime })
     }
@@ -105,8 +105,8 @@ impl Opened {
 }
 
 /// The models that a project names.
-pub(crate) fn models(project: &Project, root: Option<&Path>) -> Arc<dyn Models> {
-    Arc::new(Configured::new(&project::root(root), &project.loaded().policy().models))
+pub(crate) fn models(project: &Project, place: &Place) -> Arc<dyn Models> {
+    Arc::new(Configured::new(&project::root(place), &project.loaded().policy().models))
 }
 
 /// What it waits for, unless the person presses Ctrl-C first.

@@ -1,7 +1,7 @@
 //! `harness test`: the cases that artifacts carry, run in the sandbox.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use harness::dispatch::testing::{self, CaseReport, Subject};
 use harness::dispatch::{Loaded, Options, Project};
 use serde_json::{Value as Json, json};
 
-use super::args::Test;
+use super::args::{Place, Test};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
@@ -51,16 +51,22 @@ impl Results {
     }
 }
 
-pub(crate) fn run(command: &Test, root: &Option<PathBuf>, printer: &Printer) -> Exit {
-    let options = Options { concurrency: 1, coverage: true, audit: false, ..Options::default() };
-    let folder = project::root(root.as_deref());
-    let project = match Project::open(&folder, options) {
+pub(crate) fn run(command: &Test, place: &Place, printer: &Printer) -> Exit {
+    let options = Options {
+        concurrency: 1,
+        coverage: true,
+        audit: false,
+        machine: project::machine(place),
+        ..Options::default()
+    };
+    let folder = project::root(place);
+    let project = match Project::open(&folder, options.clone()) {
         Ok(project) => project,
         // What is watched may be mended.
         Err(error) if !command.watch => return project::unopened(&error, *printer),
         Err(error) => {
             project::unopened(&error, *printer);
-            return watch::mended(command, &folder, *printer);
+            return watch::mended(command, &folder, &options, *printer);
         }
     };
     project::report(project.loaded().registry(), *printer);
@@ -90,11 +96,10 @@ fn once(command: &Test, project: &Project, files: Option<&BTreeSet<String>>, pri
             return Exit::Usage;
         }
     };
-    let runtime = match project::runtime(printer) {
-        Ok(runtime) => runtime,
+    let results = match project::block_on(all(&subjects), printer) {
+        Ok(results) => results,
         Err(exit) => return exit,
     };
-    let results = runtime.block_on(all(&subjects));
     if let Some(path) = &command.junit
         && let Err(error) = junit::write(path, &results)
     {

@@ -1,18 +1,15 @@
 //! `harness tools`: what a model would see.
 
-use std::path::PathBuf;
-
 use harness::artifact::escape;
-use harness::registry::Registry;
 use serde_json::json;
 
-use super::args::Tools;
+use super::args::{Place, Tools};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
 
-pub(crate) fn run(command: &Tools, root: &Option<PathBuf>, printer: &Printer) -> Exit {
-    let registry = Registry::load(&project::root(root.as_deref()));
+pub(crate) fn run(command: &Tools, place: &Place, printer: &Printer) -> Exit {
+    let registry = project::registry(place);
     project::report(&registry, *printer);
     let Some(policy) = registry.policy() else { return Exit::Usage };
     let tools = registry.tools().iter().filter(|tool| policy.tools.decide(&tool.name).is_ok());

@@ -1,6 +1,6 @@
 //! `harness validate`: everything is parsed and compiled, and all that is wrong is told.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use harness::artifact::agent::Use;
 use harness::artifact::diagnostic::{Diagnostic, Severity};
@@ -10,15 +10,15 @@ use harness::dispatch::{self, Unloadable};
 use harness::registry::{Registry, Replaced};
 use serde_json::{Value as Json, json};
 
-use super::args::Validate;
+use super::args::{Place, Validate};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::progress::Progress;
 use super::{inspect, project};
 
-pub(crate) fn run(command: &Validate, root: &Option<PathBuf>, printer: &Printer) -> Exit {
-    let root = project::root(root.as_deref());
-    let registry = Registry::load(&root);
+pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit {
+    let root = project::root(place);
+    let registry = project::registry(place);
     let progress = Progress::start("compiling scripts".to_owned());
     let unloadable = match dispatch::for_checking(&root, &registry) {
         Ok(loaded) => loaded.load_all(),

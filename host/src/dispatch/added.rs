@@ -12,6 +12,7 @@ use crate::artifact::diagnostic::Position;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::located::Located;
+use crate::artifact::policy::meta::{MAX_HOOKS, MAX_TOOLS};
 use crate::artifact::script::Script;
 use crate::artifact::suggest::quoted;
 use crate::artifact::tool::{Parameter, ParameterType, Tool};
@@ -19,10 +20,6 @@ use crate::artifact::when::Filter;
 use crate::capability::meta::{Error, NewHook, NewTool};
 use crate::policy::grant::Grant;
 
-/// Tools that a run may add where the policy does not say.
-const MAX_TOOLS: u64 = 50;
-/// Hooks that a run may add where the policy does not say.
-const MAX_HOOKS: u64 = 30;
 /// Lowest priority of an added hook: the guards of the project come first.
 const FIRST_PRIORITY: i64 = 50;
 /// Priority of an added hook that names none.

@@ -15,6 +15,7 @@ use crate::capability::fs::Workspace;
 use crate::capability::secrets::Vault;
 use crate::policy::grant::Grant;
 use crate::policy::limits::Limits;
+use crate::policy::watch::{Watch, Watched};
 use crate::registry::Registry;
 use crate::sandbox::engine::{Image, LOADS, Sandbox, ScriptError};
 use crate::sandbox::outcome::{Entry, Failure, Predicate, Source};
@@ -34,6 +35,8 @@ pub struct Loaded {
     pub(crate) secrets: Arc<Vault>,
     /// Where calls and decisions are recorded, where they are.
     pub(crate) recorder: Option<Arc<Recorder>>,
+    /// Who is told of what artifacts ask for.
+    pub(crate) watch: Option<Arc<Watch>>,
     images: Images,
     tools: Known<Tool>,
     hooks: Known<Hook>,
@@ -104,6 +107,7 @@ impl Loaded {
             coverage,
             secrets: Arc::default(),
             recorder: None,
+            watch: None,
             images: Images::default(),
             tools: Known::default(),
             hooks: Known::default(),
@@ -164,12 +168,16 @@ impl Loaded {
 
     /// What a tool may do: the project's policy, narrowed by its source's and by its own `capabilities:`.
     pub fn grant(&self, tool: &Tool) -> Grant {
-        self.policy.grant_for(&tool.source_name, tool.capabilities.as_ref())
+        self.watched(&tool.source_name, self.policy.grant_for(&tool.source_name, tool.capabilities.as_ref()))
     }
 
     /// What a hook may do, within what hooks may do at all.
     pub fn hook_grant(&self, hook: &Hook) -> Grant {
-        self.policy.grant_for(&hook.source_name, hook.capabilities.as_ref())
+        self.watched(&hook.source_name, self.policy.grant_for(&hook.source_name, hook.capabilities.as_ref()))
+    }
+
+    fn watched(&self, source: &str, grant: Grant) -> Grant {
+        grant.watched(self.watch.clone().map(|watch| Watched { watch, source: source.into() }))
     }
 
     /// The limits of a call of this tool under a grant: the grant's, and the tool's own `timeout_ms` where that is

@@ -188,12 +188,22 @@ impl Recorder {
     fn grant(&self, place: &Place, grant: &Grant) -> GrantTold {
         let policy = &place.loaded.policy.project.origin.file;
         let layers = grant.layers().iter().map(|layer| match &layer.origin.scope {
+            Scope::Machine => format!("sandbox in {}", layer.origin.file).into(),
+            Scope::Call => format!("call: {}", layer.origin.file).into(),
+            Scope::Source(name) if layer.origin.file != *policy => {
+                format!("sandbox.sources.{name} in {}", layer.origin.file).into()
+            }
             Scope::Default => Cow::Borrowed("default"),
             Scope::Project => Cow::Borrowed("sandbox"),
             Scope::Source(name) => format!("sandbox.sources.{name}").into(),
             Scope::Artifact => format!("capabilities of {}", layer.origin.file).into(),
         });
-        GrantTold { policy: self.digest(place, policy, None), layers: layers.collect() }
+        let machine = place.loaded.policy.machine.as_ref();
+        GrantTold {
+            policy: self.digest(place, policy, None),
+            machine: machine.map(|machine| self.digest(place, &machine.layer.origin.file, None)),
+            layers: layers.collect(),
+        }
     }
 
     /// What is known of anything.
@@ -214,11 +224,17 @@ impl Recorder {
 struct GrantTold {
     #[serde(serialize_with = "text")]
     policy: Arc<str>,
+    #[serde(serialize_with = "perhaps_text", skip_serializing_if = "Option::is_none")]
+    machine: Option<Arc<str>>,
     layers: Vec<Cow<'static, str>>,
 }
 
 fn text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(text)
+}
+
+fn perhaps_text<S: serde::Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text.as_deref().unwrap_or_default())
 }
 
 /// What was used, wall time in microseconds.
@@ -230,13 +246,26 @@ struct UsageTold {
     host_calls: u64,
     bytes_in: u64,
     bytes_out: u64,
+    bytes_copied: u64,
+    files: u64,
+    peak_host_memory: u64,
     tier: &'static str,
 }
 
 fn told(usage: &Usage) -> UsageTold {
-    let Usage { fuel, wall, peak_memory, host_calls, bytes_in, bytes_out, tier } = *usage;
-    let wall_us = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
-    UsageTold { fuel, wall_us, peak_memory, host_calls, bytes_in, bytes_out, tier: tier.name() }
+    let wall_us = u64::try_from(usage.wall.as_micros()).unwrap_or(u64::MAX);
+    UsageTold {
+        fuel: usage.fuel,
+        wall_us,
+        peak_memory: usage.peak_memory,
+        host_calls: usage.host_calls,
+        bytes_in: usage.bytes_in,
+        bytes_out: usage.bytes_out,
+        bytes_copied: usage.bytes_copied,
+        files: usage.files,
+        peak_host_memory: usage.peak_host_memory,
+        tier: usage.tier.name(),
+    }
 }
 
 /// What a hook decided.

@@ -10,6 +10,7 @@ use super::chain::{Dispatch, Place};
 use super::pipeline::{self, Call, CallError, CallReport};
 use super::{added, payload};
 use crate::artifact::event::Event;
+use crate::artifact::policy::meta::MAX_CALL_DEPTH;
 use crate::artifact::policy::tools::NamePattern;
 use crate::artifact::suggest::quoted;
 use crate::capability::reentry::{Allowance, Answering, Reentry};
@@ -18,9 +19,6 @@ use crate::policy::grant::Grant;
 use crate::policy::refusal::Refusal;
 use crate::sandbox::engine::NESTING;
 use crate::sandbox::outcome::{Outcome, Usage};
-
-/// How deep tools may call tools, where the policy does not say.
-const MAX_CALL_DEPTH: u64 = 5;
 
 /// Something that a script started.
 #[derive(Debug, Clone)]

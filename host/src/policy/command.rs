@@ -10,6 +10,7 @@ mod variable;
 use super::grant::Grant;
 use super::network::shown;
 use super::refusal::Refusal;
+use super::watch::Request;
 
 pub use folder::FolderRule;
 pub use rule::CommandRule;
@@ -46,7 +47,9 @@ impl Grant {
                     },
                 }
             },
-        )
+        )?;
+        self.note(|| Request::Command(program.to_owned(), args.to_vec()));
+        Ok(())
     }
 
     /// Folders beside the workspace and the machine's own: those that a layer names and every layer that speaks of

@@ -1,8 +1,11 @@
 //! The grant of one call: layers of policy that must all agree.
 
+use std::sync::Arc;
+
 use super::layer::{Layer, Origin, Scope, Service};
-use super::limits::Limits;
+use super::limits::{LimitKey, Limits};
 use super::refusal::Refusal;
+use super::watch::{Request, Watched};
 
 /// What one call may do. Immutable; made before the instance exists.
 ///
@@ -11,40 +14,60 @@ use super::refusal::Refusal;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// All of these must allow what is asked. Empty: nothing is allowed.
-    layers: Vec<Layer>,
+    layers: Vec<Arc<Layer>>,
+    /// Who is told of what it allows.
+    watched: Vec<Watched>,
 }
 
 impl Grant {
     /// A grant from its layers. Without a layer nothing is allowed; a capability that no layer speaks of is not
     /// granted either.
     pub fn new(layers: Vec<Layer>) -> Self {
-        Self { layers }
+        Self::of(layers.into_iter().map(Arc::new).collect())
+    }
+
+    /// The same from layers that others have too.
+    pub(crate) fn of(layers: Vec<Arc<Layer>>) -> Self {
+        Self { layers, watched: Vec::new() }
+    }
+
+    /// The same, with its decisions watched.
+    #[must_use]
+    pub(crate) fn watched(mut self, watched: Option<Watched>) -> Self {
+        self.watched.extend(watched);
+        self
+    }
+
+    /// Tells who watches of something that was allowed.
+    pub(crate) fn note(&self, request: impl Fn() -> Request) {
+        for watched in &self.watched {
+            watched.note(&request);
+        }
     }
 
     /// What both grants allow.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
-        Self { layers: self.layers.iter().chain(&other.layers).cloned().collect() }
+        Self {
+            layers: self.layers.iter().chain(&other.layers).cloned().collect(),
+            watched: self.watched.iter().chain(&other.watched).cloned().collect(),
+        }
     }
 
     /// The layers, outermost first.
-    pub fn layers(&self) -> &[Layer] {
+    pub fn layers(&self) -> &[Arc<Layer>] {
         &self.layers
     }
 
     /// The limits: of each the smallest that a layer names, else the default.
     pub fn limits(&self) -> Limits {
-        let defaults = Limits::default();
-        let all =
-            |pick: fn(&Layer) -> Option<u64>, default| self.layers.iter().filter_map(pick).min().unwrap_or(default);
-        Limits {
-            fuel: all(|l| l.limits.fuel, defaults.fuel),
-            timeout: self.layers.iter().filter_map(|l| l.limits.timeout).min().unwrap_or(defaults.timeout),
-            memory_bytes: all(|l| l.limits.memory_bytes, defaults.memory_bytes),
-            output_bytes: all(|l| l.limits.output_bytes, defaults.output_bytes),
-            processes: all(|l| l.limits.processes, defaults.processes),
-            file_bytes: all(|l| l.limits.file_bytes, defaults.file_bytes),
-        }
+        Limits::of(|key| self.limit(key).0)
+    }
+
+    /// One limit, in the unit of its key, and the outermost of the layers that set it; none where it is the default.
+    pub fn limit(&self, key: LimitKey) -> (u64, Option<&Origin>) {
+        let named = self.layers.iter().filter_map(|layer| Some((layer.limits.get(key)?, Some(&layer.origin))));
+        named.min_by_key(|(value, _)| *value).unwrap_or((key.facts().default, None))
     }
 
     /// Whether a built-in may be used.
@@ -54,7 +77,9 @@ impl Grant {
             |layer| layer.services.as_ref(),
             |services| services.contains(&service),
             |origin| Refusal::new(format!("`{name}` is not granted"), origin.add(name, "services")),
-        )
+        )?;
+        self.note(|| Request::Service(service));
+        Ok(())
     }
 
     /// Whether a variable of the host's environment may be read.
@@ -63,7 +88,9 @@ impl Grant {
             |layer| layer.env.as_ref(),
             |names| names.iter().any(|n| n == name),
             |origin| Refusal::new(format!("the variable `{name}` is not granted"), origin.add(name, "env")),
-        )
+        )?;
+        self.note(|| Request::Variable(name.to_owned()));
+        Ok(())
     }
 
     /// The common shape of a decision: at least one layer speaks of the capability, and every layer that does allows
@@ -93,3 +120,6 @@ impl Grant {
             .map_or_else(|| Origin::new(".harness/harness.md", Scope::Default), |layer| layer.origin.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

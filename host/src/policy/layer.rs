@@ -20,12 +20,16 @@ pub struct Origin {
 /// The place of a layer's keys in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
+    /// The top level of the machine's policy, with the keys of the project's.
+    Machine,
     /// The top level: `network.allowed_domains`, `sandbox.fs`, ...
     Project,
     /// `sandbox.sources.NAME`.
     Source(String),
     /// `capabilities:` of an artifact.
     Artifact,
+    /// What a call was narrowed by: keys without anything above them.
+    Call,
     /// What holds where no file says anything. A hint then names the key of `.harness/harness.md` to write.
     Default,
 }
@@ -40,10 +44,13 @@ impl Origin {
     /// the top level.
     pub fn key(&self, key: &str) -> String {
         match &self.scope {
-            Scope::Project | Scope::Default if key == "network" => "network.allowed_domains".to_owned(),
-            Scope::Project | Scope::Default => format!("sandbox.{key}"),
+            Scope::Machine | Scope::Project | Scope::Default if key == "network" => {
+                "network.allowed_domains".to_owned()
+            }
+            Scope::Machine | Scope::Project | Scope::Default => format!("sandbox.{key}"),
             Scope::Source(name) => format!("sandbox.sources.{name}.{key}"),
             Scope::Artifact => format!("capabilities.{key}"),
+            Scope::Call => key.to_owned(),
         }
     }
 

@@ -1,47 +1,193 @@
-//! What one call may use at most.
+//! What one call may use at most: one table.
+//!
+//! A limit has a name in the policy, a default with its reason, and bounds for what a policy may say. Of several layers
+//! the smallest counts.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The limits of one call. Every one has a default; a policy can set each (`sandbox.limits`), and of several layers
-/// the smallest counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// WebAssembly work and host calls, in wasmtime's fuel: about one unit an instruction, some ten a
-    /// nanosecond. 10,000,000,000 is about a second of one core.
-    pub fuel: u64,
-    /// Wall time of the whole call, host calls included. 30 s: what people wait for a tool.
-    pub timeout: Duration,
-    /// Linear memory of the instance, in bytes. 64 MiB: the interpreter takes some 6 MiB of it.
-    pub memory_bytes: u64,
-    /// Result of a tool, in bytes of UTF-8. 64 KiB: what a model can use.
-    pub output_bytes: u64,
-    /// Processes that a command and its children may be at one time.
-    pub processes: u64,
-    /// Size of any file that is read or written, in bytes. 16 MiB.
-    pub file_bytes: u64,
+/// A row of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitFacts {
+    /// The key below `limits`.
+    pub name: &'static str,
+    /// What holds where no layer names it.
+    pub default: u64,
+    /// What a policy may say.
+    pub bounds: RangeInclusive<u64>,
+    /// The unit of the three above.
+    pub unit: &'static str,
+    /// What it limits.
+    pub what: &'static str,
+    /// Why the default is what it is.
+    pub why: &'static str,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+macro_rules! limits {
+    ($($key:ident = $name:literal, $default:expr, $bounds:expr, $unit:literal, $what:literal, $why:literal;)*) => {
+        /// A limit by its key in a policy.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum LimitKey { $(#[doc = $what] $key,)* }
+
+        impl LimitKey {
+            /// All, in the order of listings.
+            pub const ALL: &[Self] = &[$(Self::$key,)*];
+
+            /// Its row.
+            pub fn facts(self) -> LimitFacts {
+                match self {
+                    $(Self::$key => LimitFacts {
+                        name: $name, default: $default, bounds: $bounds, unit: $unit, what: $what, why: $why,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+limits! {
+    Fuel = "fuel", 10_000_000_000, 1..=1_000_000_000_000_000, "units",
+        "WebAssembly work and host calls, of which each has a price",
+        "about a second of one core; a unit is about an instruction, some ten a nanosecond";
+    Timeout = "timeout_ms", 30_000, 1..=86_400_000, "ms",
+        "wall time, waiting included",
+        "what people wait for a tool; a tool's own `timeout_ms` can only shorten it";
+    Memory = "memory_mb", 64, 16..=4096, "MiB",
+        "linear memory of the instance",
+        "the interpreter takes some 6 MiB of it; the rest is room for the largest file and what a script makes of it";
+    Output = "output_bytes", 64 << 10, 256..=16 << 20, "bytes",
+        "the result as a model gets it; the rest is cut, with a notice",
+        "some 16,000 tokens: what a model can use of one answer";
+    Result = "result_bytes", 4 << 20, 256..=16 << 20, "bytes",
+        "the result as hooks and programs get it",
+        "a quarter of the largest file; a model gets `output_bytes` of it";
+    HostMemory = "host_memory_mb", 64, 1..=4096, "MiB",
+        "what the host holds for a call: its log and records, and what goes through the host call that is under way",
+        "as much as the call itself may have; room for the fullest log and the longest listing";
+    HostCalls = "host_calls", 100_000, 1..=1_000_000_000, "calls",
+        "host calls, those that are refused too",
+        "ten for each of the 10,000 names that the longest listing gives";
+    Io = "io_bytes", 256 << 20, 1..=1 << 40, "bytes",
+        "bytes through host calls, both ways together, and those that `fs.copy` copies",
+        "sixteen of the largest files";
+    Files = "files", 10_000, 0..=10_000_000, "files",
+        "files and folders that are made, written, copied, moved or removed",
+        "as many as the longest listing has names: more is a storm that fills a disk's tables";
+    FileBytes = "file_bytes", 16 << 20, 1..=1 << 30, "bytes",
+        "any one file that is read, written or copied",
+        "a quarter of the instance's memory, in which a script holds it as text";
+    Body = "body_bytes", 10 << 20, 1..=10 << 20, "bytes",
+        "the body of an HTTP request and of an answer, after decompression",
+        "the most that the contract takes; pages and APIs are far below";
+    LogLines = "log_lines", 1_000, 0..=100_000, "lines",
+        "lines of log that are kept, each of at most 16 KiB; the others are counted and dropped",
+        "more than anybody reads of one call, and at most 16 MiB that the host holds";
+    Processes = "processes", 64, 1..=4096, "processes",
+        "processes of a command",
+        "a parallel build on a large machine; a fork bomb ends here";
+}
+
+/// The limits of one call, in the units that they are enforced in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the table says it")]
+pub struct Limits {
+    pub fuel: u64,
+    pub timeout: Duration,
+    pub memory_bytes: u64,
+    pub output_bytes: u64,
+    pub result_bytes: u64,
+    pub host_memory_bytes: u64,
+    pub host_calls: u64,
+    pub io_bytes: u64,
+    pub files: u64,
+    pub file_bytes: u64,
+    pub body_bytes: u64,
+    pub log_lines: u64,
+    pub processes: u64,
+}
+
+impl Limits {
+    /// Limits of which each is asked for, in the unit of its key.
+    pub fn of(get: impl Fn(LimitKey) -> u64) -> Self {
+        let mebibytes = |key| get(key).saturating_mul(1 << 20);
         Self {
-            fuel: 10_000_000_000,
-            timeout: Duration::from_secs(30),
-            memory_bytes: 64 << 20,
-            output_bytes: 64 << 10,
-            processes: 64,
-            file_bytes: 16 << 20,
+            fuel: get(LimitKey::Fuel),
+            timeout: Duration::from_millis(get(LimitKey::Timeout)),
+            memory_bytes: mebibytes(LimitKey::Memory),
+            output_bytes: get(LimitKey::Output),
+            result_bytes: get(LimitKey::Result),
+            host_memory_bytes: mebibytes(LimitKey::HostMemory),
+            host_calls: get(LimitKey::HostCalls),
+            io_bytes: get(LimitKey::Io),
+            files: get(LimitKey::Files),
+            file_bytes: get(LimitKey::FileBytes),
+            body_bytes: get(LimitKey::Body),
+            log_lines: get(LimitKey::LogLines),
+            processes: get(LimitKey::Processes),
+        }
+    }
+
+    /// One of them, in the unit of its key.
+    pub fn get(&self, key: LimitKey) -> u64 {
+        match key {
+            LimitKey::Fuel => self.fuel,
+            LimitKey::Timeout => u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
+            LimitKey::Memory => self.memory_bytes >> 20,
+            LimitKey::Output => self.output_bytes,
+            LimitKey::Result => self.result_bytes,
+            LimitKey::HostMemory => self.host_memory_bytes >> 20,
+            LimitKey::HostCalls => self.host_calls,
+            LimitKey::Io => self.io_bytes,
+            LimitKey::Files => self.files,
+            LimitKey::FileBytes => self.file_bytes,
+            LimitKey::Body => self.body_bytes,
+            LimitKey::LogLines => self.log_lines,
+            LimitKey::Processes => self.processes,
         }
     }
 }
 
-/// Limits as a layer of policy gives them: only those it names.
+impl Default for Limits {
+    fn default() -> Self {
+        Self::of(|key| key.facts().default)
+    }
+}
+
+/// Limits as a layer of policy gives them, in the units of their keys: only those it names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are those of Limits")]
-pub struct LimitRules {
-    pub fuel: Option<u64>,
-    pub timeout: Option<Duration>,
-    pub memory_bytes: Option<u64>,
-    pub output_bytes: Option<u64>,
-    pub processes: Option<u64>,
-    pub file_bytes: Option<u64>,
+pub struct LimitRules([Option<u64>; LimitKey::ALL.len()]);
+
+impl LimitRules {
+    /// What it says of a limit.
+    pub fn get(&self, key: LimitKey) -> Option<u64> {
+        self.0.get(key as usize).copied().flatten()
+    }
+
+    /// Says something of a limit.
+    #[must_use]
+    pub fn with(mut self, key: LimitKey, value: Option<u64>) -> Self {
+        if let Some(place) = self.0.get_mut(key as usize) {
+            *place = value;
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_has_a_place_of_its_own() {
+        let numbered = Limits::of(|key| key as u64 + 1);
+        for key in LimitKey::ALL {
+            let facts = key.facts();
+            assert_eq!(numbered.get(*key), *key as u64 + 1, "{}", facts.name);
+            assert!(facts.bounds.contains(&facts.default), "{}", facts.name);
+            let rules = LimitRules::default().with(*key, Some(7));
+            for other in LimitKey::ALL {
+                assert_eq!(rules.get(*other), (key == other).then_some(7));
+            }
+        }
+    }
 }

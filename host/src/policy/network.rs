@@ -15,6 +15,7 @@ use url::Host;
 use super::grant::Grant;
 use super::layer::Origin;
 use super::refusal::Refusal;
+use super::watch::Request;
 use address::AddressKind;
 
 pub use rule::HostRule;
@@ -48,7 +49,9 @@ impl Grant {
             |layer| layer.network.as_ref(),
             |rules| rules.allow.iter().any(|rule| rule.permits(target, address)),
             |origin| not_public(target, address, origin),
-        )
+        )?;
+        self.note(|| Request::Host(target.clone(), address));
+        Ok(())
     }
 }
 

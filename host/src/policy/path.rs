@@ -8,10 +8,12 @@ pub mod protected;
 pub mod workspace_path;
 
 pub use pattern::{PathPattern, PatternError};
+pub(in crate::policy) use workspace_path::is_refused;
 pub use workspace_path::{PathError, WorkspacePath};
 
 use super::grant::Grant;
 use super::refusal::Refusal;
+use super::watch::Request;
 
 /// What a layer says of files. A list that is empty allows nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub struct FsRules {
 }
 
 impl FsRules {
-    fn patterns(&self, access: Access) -> &[PathPattern] {
+    pub(in crate::policy) fn patterns(&self, access: Access) -> &[PathPattern] {
         match access {
             Access::Read => &self.read,
             Access::Write => &self.write,
@@ -45,7 +47,7 @@ pub enum Access {
 
 impl Access {
     /// The key of a policy that grants it.
-    fn key(self) -> &'static str {
+    pub(in crate::policy) fn key(self) -> &'static str {
         match self {
             Self::Read => "fs.read",
             Self::Write => "fs.write",
@@ -53,7 +55,7 @@ impl Access {
     }
 
     /// The word for a refusal.
-    fn doing(self) -> &'static str {
+    pub(in crate::policy) fn doing(self) -> &'static str {
         match self {
             Self::Read => "reading",
             Self::Write => "writing",
@@ -92,7 +94,9 @@ impl Grant {
                     origin.add(&PathPattern::text_for(path), access.key()),
                 )
             },
-        )
+        )?;
+        self.note(|| Request::Path(path.clone(), access));
+        Ok(())
     }
 
     /// Whether every layer that speaks of files, and one at the least, has a pattern that covers a path and so all that

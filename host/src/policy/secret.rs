@@ -8,6 +8,7 @@ use super::grant::Grant;
 use super::layer::{Origin, Scope};
 use super::network::{HostRule, Scheme, Target, shown};
 use super::refusal::Refusal;
+use super::watch::Request;
 
 /// A secret by name. Its value is not in here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,11 +83,13 @@ impl Grant {
                         origin.file
                     ),
                 ),
-                Scope::Source(_) | Scope::Artifact => {
+                Scope::Machine | Scope::Source(_) | Scope::Artifact | Scope::Call => {
                     Refusal::new(format!("the secret `{quoted}` is not granted"), origin.add(&quoted, "secrets"))
                 }
             },
-        )
+        )?;
+        self.note(|| Request::Secret(name.to_owned()));
+        Ok(())
     }
 }
 

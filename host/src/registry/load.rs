@@ -11,13 +11,14 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::merge::{self, Level};
-use super::{BundleFile, Registry, resolve};
+use super::{BundleFile, Machine, Registry, resolve};
 use crate::ambient;
 use crate::artifact::agent::Agent;
 use crate::artifact::bundle::{Bundle, Lists};
 use crate::artifact::diagnostic::Diagnostic;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
+use crate::artifact::policy::machine::{self, MachinePolicy};
 use crate::artifact::tool::Tool;
 
 /// The folder of a project's artifacts.
@@ -32,12 +33,16 @@ const SINGLES: [&str; 3] = ["tools", "hooks", "agents"];
 const BUNDLES: [&str; 3] = ["plugins", "builtins", "overrides"];
 
 /// See [`Registry::load`].
-pub(super) fn project(root: &Path) -> Registry {
+pub(super) fn project(root: &Path, machine: &Machine) -> Registry {
     let mut load = Load::default();
+    let machine = load.machine(machine);
     match ambient::real_path(&root.join(FOLDER)) {
         Ok(real) => {
             let home = Root { shown: FOLDER.to_owned(), real };
             load.policy(&home);
+            if let (Some(policy), Some(machine)) = (&mut load.registry.policy, machine) {
+                *policy = std::mem::replace(policy, ProjectPolicy::absent(POLICY_FILE)).within(machine);
+            }
             load.walk(&home);
             load.further_roots(root);
             load.finish();
@@ -73,6 +78,33 @@ struct Load {
 }
 
 impl Load {
+    /// The machine's policy. One that is there and cannot be used stops everything.
+    fn machine(&mut self, machine: &Machine) -> Option<MachinePolicy> {
+        let (path, named) = match machine {
+            Machine::Installed => (Path::new(machine::FILE), false),
+            Machine::File(path) => (path.as_path(), true),
+            Machine::None => return None,
+        };
+        let shown = path.display().to_string();
+        let text = match ambient::read_text(path) {
+            Ok(text) => text,
+            // A link that leads nowhere is there.
+            Err(error) if error.kind() == ErrorKind::NotFound && !named && !path.is_symlink() => return None,
+            Err(error) => {
+                let message = format!("cannot read the machine's policy `{shown}`: {error}");
+                self.registry.diagnostics.push(Diagnostic::error(message));
+                self.guard_lost = true;
+                return None;
+            }
+        };
+        let (policy, diagnostics) = MachinePolicy::parse(&shown, &text);
+        self.registry.sources.insert(shown, text);
+        self.registry.machine = Some(path.to_owned());
+        self.registry.diagnostics.append(diagnostics);
+        self.guard_lost |= policy.is_none();
+        policy
+    }
+
     fn policy(&mut self, home: &Root) {
         // A link that leads nowhere is there, and is not the same as no policy.
         let absent = match ambient::list_folder(&home.real) {

@@ -14,9 +14,6 @@ use super::state::{Context, State};
 use super::stop::Stop;
 use crate::policy::limits::Limits;
 
-/// The most that is taken from a script as its result, in bytes. What is over `limits.output_bytes` is cut for a
-/// model, but a hook or a program may look at all of this.
-pub const MAX_RESULT: u64 = 4 << 20;
 /// Calls within calls that the interpreter allows; see `guest/src/dialect.rs`.
 const MAX_DEPTH: u64 = 100;
 /// What an import can be handed at most beyond a file, in bytes: the largest cap of the price table.
@@ -29,7 +26,7 @@ impl Sandbox {
     pub async fn run(&self, image: &Image, context: Context, limits: Limits, args: &str) -> Report<String> {
         let work = Work { when: None, export: &image.exports().run, params: (args,) };
         let report = self.call(image, Role::Tool, work, context, limits).await.map(Outcome::whole);
-        bounded(report, |result| result.len() as u64)
+        bounded(report, &limits, |result| result.len() as u64)
     }
 
     /// Calls `handle(event, payload)` of a hook. `payload` is a JSON value; what comes back is a decision, as JSON.
@@ -43,7 +40,7 @@ impl Sandbox {
     ) -> Report<String> {
         let work = Work { when: None, export: &image.exports().handle, params: (event, payload) };
         let report = self.call(image, Role::Hook, work, context, limits).await.map(Outcome::whole);
-        bounded(report, |result| result.len() as u64)
+        bounded(report, &limits, |result| result.len() as u64)
     }
 
     /// Evaluates the `when` of a hook and, in the same instance, calls `handle` where it is true. While `when` runs, no
@@ -59,7 +56,8 @@ impl Sandbox {
         let params = (event, payload);
         let work = Work { when: Some(params), export: &image.exports().handle, params };
         let report = self.call(image, Role::Hook, work, context, limits).await;
-        let report = bounded(report, |ran| if let Ran::Whole(result) = ran { String::len(result) as u64 } else { 0 });
+        let report =
+            bounded(report, &limits, |ran| if let Ran::Whole(result) = ran { String::len(result) as u64 } else { 0 });
         report.map(|outcome| {
             outcome.map(|ran| match ran {
                 Ran::Unmatched => Answer::Unmatched,
@@ -208,11 +206,23 @@ fn prepare(store: &mut Store<State>, limits: &Limits) -> wasmtime::Result<()> {
     Ok(())
 }
 
+/// Over a limit that the policy sets.
+fn limited<R>(kind: LimitKind, limits: &Limits) -> Outcome<R> {
+    let allowed = match kind {
+        LimitKind::Memory => limits.memory_bytes,
+        LimitKind::HostMemory => limits.host_memory_bytes,
+        kind => kind.limit().map_or(0, |key| limits.get(key)),
+    };
+    Outcome::Limited(Limit { kind, allowed })
+}
+
 /// The interpreter told of an error.
 fn failed<R>(failure: Failure, state: &mut State) -> Outcome<R> {
     match (failure.kind, state.refusal.take()) {
         (FailureKind::Depth, _) => Outcome::Limited(Limit { kind: LimitKind::Depth, allowed: MAX_DEPTH }),
         (FailureKind::Denied, Some(refusal)) => Outcome::Denied { failure, refusal },
+        // No script catches an error: what the last host call said is what ended it.
+        (FailureKind::Script, _) if let Some(kind) = state.over => limited(kind, &state.limits),
         _ => Outcome::Failed(failure),
     }
 }
@@ -220,18 +230,19 @@ fn failed<R>(failure: Failure, state: &mut State) -> Outcome<R> {
 /// The instance was ended before the interpreter could tell of anything.
 fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
     let limits = &state.limits;
-    let limited = |kind, allowed| Outcome::Limited(Limit { kind, allowed });
-    let deadline = || u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
+    let fixed = |kind, allowed| Outcome::Limited(Limit { kind, allowed });
+    let limited = |kind| limited(kind, limits);
     match (error.downcast_ref::<Stop>(), error.downcast_ref::<Trap>()) {
-        (Some(Stop::Deadline), _) => limited(LimitKind::Deadline, deadline()),
+        (Some(Stop::Deadline), _) => limited(LimitKind::Deadline),
+        (Some(Stop::Over(kind)), _) => limited(*kind),
         (Some(stop @ (Stop::TooMuchGiven { .. } | Stop::NotLinked { .. })), _) => {
             Outcome::Failed(Failure::without_place(FailureKind::Script, file, stop.to_string()))
         }
         (Some(stop @ Stop::TooMuchGivenBack { .. }), _) => Outcome::Fault(stop.to_string()),
-        (_, Some(Trap::OutOfFuel)) => limited(LimitKind::Fuel, limits.fuel),
-        (_, Some(Trap::StackOverflow)) => limited(LimitKind::Stack, compile::MAX_STACK as u64),
+        (_, Some(Trap::OutOfFuel)) => limited(LimitKind::Fuel),
+        (_, Some(Trap::StackOverflow)) => fixed(LimitKind::Stack, compile::MAX_STACK as u64),
         // Without a trap where there was too little for it even to start.
-        _ if state.memory_refused => limited(LimitKind::Memory, limits.memory_bytes),
+        _ if state.memory_refused => limited(LimitKind::Memory),
         (_, Some(trap)) => {
             let message = stopped(trap, &state.last_words);
             Outcome::Failed(Failure::without_place(FailureKind::Script, file, message))
@@ -240,12 +251,12 @@ fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
     }
 }
 
-/// A result that is larger than any use of it is over a limit.
-fn bounded<R>(mut report: Report<R>, size: impl FnOnce(&R) -> u64) -> Report<R> {
+/// A result that is larger than the limit is none.
+fn bounded<R>(mut report: Report<R>, limits: &Limits, size: impl FnOnce(&R) -> u64) -> Report<R> {
     if let Outcome::Completed(value) = &report.outcome
-        && size(value) > MAX_RESULT
+        && size(value) > limits.result_bytes
     {
-        report.outcome = Outcome::Limited(Limit { kind: LimitKind::Output, allowed: MAX_RESULT });
+        report.outcome = limited(LimitKind::Output, limits);
     }
     report
 }

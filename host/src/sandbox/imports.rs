@@ -12,9 +12,9 @@ use wasmtime::{Engine, Module, Result, StoreContextMut};
 
 use super::loader::{MEMORY, keep_last_words};
 use super::measure::{Answer, Measure, Subject};
-use super::outcome::HostCall;
+use super::outcome::{HostCall, LimitKind};
 use super::price::Import;
-use super::state::{MAX_CALLS, MAX_REFUSED, State};
+use super::state::{Context, MAX_CALLS, MAX_REFUSED, State};
 use super::stop::Stop;
 use super::texts::Texts;
 use super::wasi;
@@ -22,7 +22,9 @@ use crate::capability::coverage::Coverage;
 use crate::capability::reentry::{Allowance, Reentry};
 use crate::capability::secrets::Vault;
 use crate::capability::{agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
+use crate::policy::grant::Grant;
 use crate::policy::layer::Service;
+use crate::policy::limits::LimitKey;
 use crate::policy::refusal::Refusal;
 
 /// What an instance is for.
@@ -121,26 +123,28 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
             keep_last_words(&mut state.last_words, &bytes);
         }),
         Import::LogWrite => sync(it, import, |state, (level, message): (log::Level, String)| {
-            state.log.write(level, message);
+            state.kept += state.log.write(level, message, state.limits.log_lines);
         }),
 
-        Import::FsRead => sync(it, import, |s, (path,): (String,)| s.workspace().read(s.grant(), &path)),
-        Import::FsWrite => sync(it, import, |s, (path, text): (String, String)| {
-            s.keeps_secrets(&path, &text)?;
-            s.workspace().write(s.grant(), &path, &text)
+        Import::FsRead => on_disk(it, import, |c, (path,): (String,), _| c.workspace.read(&c.grant, &path)),
+        Import::FsWrite => on_disk(it, import, |c, (path, text): (String, String), _| {
+            keeps_secrets(c, &path, &text)?;
+            c.workspace.write(&c.grant, &path, &text)
         }),
         Import::FsAppend => {
-            sync(it, import, |s, (path, text): (String, String)| s.workspace().append(s.grant(), &path, &text))
+            on_disk(it, import, |c, (path, text): (String, String), _| c.workspace.append(&c.grant, &path, &text))
         }
-        Import::FsExists => sync(it, import, |s, (path,): (String,)| s.workspace().exists(s.grant(), &path)),
-        Import::FsStat => sync(it, import, |s, (path,): (String,)| s.workspace().stat(s.grant(), &path)),
-        Import::FsList => sync(it, import, |s, (path,): (String,)| s.workspace().list(s.grant(), &path)),
-        Import::FsGlob => sync(it, import, |s, (pattern,): (String,)| s.workspace().glob(s.grant(), &pattern)),
-        Import::FsRemove => sync(it, import, |s, (path,): (String,)| s.workspace().remove(s.grant(), &path)),
-        Import::FsMkdir => sync(it, import, |s, (path,): (String,)| s.workspace().mkdir(s.grant(), &path)),
-        Import::FsCopy => sync(it, import, |s, (from, to): (String, String)| s.workspace().copy(s.grant(), &from, &to)),
+        Import::FsExists => on_disk(it, import, |c, (path,): (String,), _| c.workspace.exists(&c.grant, &path)),
+        Import::FsStat => on_disk(it, import, |c, (path,): (String,), _| c.workspace.stat(&c.grant, &path)),
+        Import::FsList => on_disk(it, import, |c, (path,): (String,), _| c.workspace.list(&c.grant, &path)),
+        Import::FsGlob => on_disk(it, import, |c, (pattern,): (String,), _| c.workspace.glob(&c.grant, &pattern)),
+        Import::FsRemove => on_disk(it, import, |c, (path,): (String,), _| c.workspace.remove(&c.grant, &path)),
+        Import::FsMkdir => on_disk(it, import, |c, (path,): (String,), _| c.workspace.mkdir(&c.grant, &path)),
+        Import::FsCopy => on_disk(it, import, |c, (from, to): (String, String), room| {
+            c.workspace.copy_within(&c.grant, &from, &to, room)
+        }),
         Import::FsMove => {
-            sync(it, import, |s, (from, to): (String, String)| s.workspace().rename(s.grant(), &from, &to))
+            on_disk(it, import, |c, (from, to): (String, String), _| c.workspace.rename(&c.grant, &from, &to))
         }
 
         Import::HttpSend => waiting(it, import, |state, (request,): (http::Request,)| {
@@ -268,25 +272,8 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
 }
 
 impl State {
-    fn grant(&self) -> &crate::policy::grant::Grant {
+    fn grant(&self) -> &Grant {
         &self.context.grant
-    }
-
-    fn workspace(&self) -> &fs::Workspace {
-        &self.context.workspace
-    }
-
-    /// Whether a file still holds what a script, which read it, has only seen a note of: written back, it would be lost.
-    fn keeps_secrets(&self, path: &str, text: &str) -> Result<(), fs::Error> {
-        let vault = &self.context.secrets;
-        let Some(name) = vault.noted(text) else { return Ok(()) };
-        match self.workspace().read(self.grant(), path) {
-            Ok(old) if vault.find(&old).is_some() => {
-                let reason = format!("the file holds the secret `{name}`, and the new text a note in its place");
-                Err(fs::Error::AccessDenied(Refusal::always(reason).into()))
-            }
-            _ => Ok(()),
-        }
     }
 
     fn granted(&self, service: Service) -> Result<(), Refusal> {
@@ -356,6 +343,69 @@ where
     })
 }
 
+/// Links a function that works on files, which it does on another thread: a disk that does not answer holds up neither
+/// the end of the call nor other calls. What was begun on the disk when the deadline came is not taken back.
+fn on_disk<P, T>(
+    instance: &mut LinkerInstance<'_, State>,
+    import: Import,
+    function: impl Fn(&Context, P, &mut fs::Room) -> Result<T, fs::Error> + Copy + Send + Sync + 'static,
+) -> Result<()>
+where
+    P: ComponentNamedList + Lift + Measure + Subject + Texts + Send + 'static,
+    T: Send + 'static,
+    Result<T, fs::Error>: Answer<Returned: ComponentNamedList + Lower + 'static> + Send + 'static,
+{
+    instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
+        let started = Meter::start(&mut store, import, params).map(|(meter, params)| {
+            let State { context, limits, usage, .. } = store.data();
+            let room = fs::Room {
+                files: limits.files.saturating_sub(usage.files),
+                bytes: limits.io_bytes.saturating_sub(usage.io_bytes()),
+                over: None,
+            };
+            (meter, params, context.clone(), room)
+        });
+        Box::new(async move {
+            let (meter, params, context, room) = started?;
+            let work = move || {
+                let mut left = room;
+                let answer = match params {
+                    Ok(params) => function(&context, params, &mut left),
+                    Err(refused) => refused,
+                };
+                (answer, left)
+            };
+            let (answer, left) = tokio::task::spawn_blocking(work).await?;
+            let capped = matches!(import, Import::FsRead | Import::FsWrite | Import::FsAppend);
+            let over = match (&answer, left.over) {
+                (Err(fs::Error::TooLarge(_)), Some(LimitKey::Files)) => Some(LimitKind::Files),
+                (Err(fs::Error::TooLarge(_)), Some(LimitKey::Io)) => Some(LimitKind::Io),
+                (Err(fs::Error::TooLarge(_)), over) if capped || over.is_some() => Some(LimitKind::FileSize),
+                _ => None,
+            };
+            let state = store.data_mut();
+            state.usage.files += room.files.saturating_sub(left.files);
+            state.usage.bytes_copied += room.bytes.saturating_sub(left.bytes);
+            let answer = meter.finish(&mut store, answer)?;
+            store.data_mut().over = over;
+            Ok(answer.returned())
+        })
+    })
+}
+
+/// Whether a file still holds what a script, which read it, has only seen a note of: written back, it would be lost.
+fn keeps_secrets(context: &Context, path: &str, text: &str) -> Result<(), fs::Error> {
+    let vault = &context.secrets;
+    let Some(name) = vault.noted(text) else { return Ok(()) };
+    match context.workspace.read(&context.grant, path) {
+        Ok(old) if vault.find(&old).is_some() => {
+            let reason = format!("the file holds the secret `{name}`, and the new text a note in its place");
+            Err(fs::Error::AccessDenied(Refusal::always(reason).into()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Links a function that leads back into dispatch: what is done there is paid for by this call, from the fuel and the
 /// time that it has left.
 fn nested<P, T, E, B, F>(
@@ -419,9 +469,12 @@ impl Meter {
         pay(store, fuel)?;
         let held = redacted(&store.data().context.secrets, &mut params).filter(|_| import.leaves());
         let subject = if store.data().calls.len() < MAX_CALLS + MAX_REFUSED { params.subject() } else { String::new() };
-        let usage = &mut store.data_mut().usage;
-        usage.host_calls += 1;
-        usage.bytes_in += bytes_in;
+        let state = store.data_mut();
+        state.over = None;
+        state.usage.host_calls += 1;
+        state.usage.bytes_in += bytes_in;
+        state.usage.files += u64::from(import.changes_files());
+        state.within(subject.len() as u64, bytes_in)?;
         if bytes_in > cap {
             return Err(Stop::TooMuchGiven { import, cap }.into());
         }
@@ -443,6 +496,7 @@ impl Meter {
         let state = store.data_mut();
         state.usage.bytes_out += bytes_out;
         within_cap(self.import, bytes_out, state.limits.file_bytes)?;
+        state.over = answer.over();
         let refused = answer.denial().map(|denial| denial.reason.clone());
         if let Some(denial) = answer.denial() {
             state.refusal = Some(Refusal { reason: denial.reason.clone(), hint: denial.hint.clone() });
@@ -452,8 +506,10 @@ impl Meter {
             let wall: Duration = self.started.elapsed();
             let bytes = (self.bytes_in, bytes_out);
             let fuel = self.fuel.saturating_add(fuel);
+            state.kept += RECORD + (self.subject.len() + refused.as_ref().map_or(0, String::len)) as u64;
             state.calls.push(HostCall { import: self.import, subject: self.subject, fuel, wall, bytes, refused });
         }
+        state.within(0, self.bytes_in.saturating_add(bytes_out))?;
         pay(store, fuel)?;
         Ok(answer)
     }
@@ -472,6 +528,29 @@ fn redacted(vault: &Vault, texts: &mut impl Texts) -> Option<String> {
         }
     });
     held
+}
+
+/// What the host keeps of a host call beside its texts, in bytes.
+const RECORD: u64 = size_of::<HostCall>() as u64;
+
+impl State {
+    /// Ends the call where it is over a limit, with `passing` bytes on their way in and out and `kept` more to be kept.
+    fn within(&mut self, kept: u64, passing: u64) -> Result<(), Stop> {
+        let held = self.kept.saturating_add(kept).saturating_add(passing);
+        self.usage.peak_host_memory = self.usage.peak_host_memory.max(held);
+        let (usage, limits) = (&self.usage, &self.limits);
+        for (kind, used, most) in [
+            (LimitKind::HostCalls, usage.host_calls, limits.host_calls),
+            (LimitKind::Files, usage.files, limits.files),
+            (LimitKind::Io, usage.io_bytes(), limits.io_bytes),
+            (LimitKind::HostMemory, held, limits.host_memory_bytes),
+        ] {
+            if used > most {
+                return Err(Stop::Over(kind));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Each function keeps to its own cap, with an error that a script understands. This is for the one that does not.

@@ -1,5 +1,6 @@
 //! How many bytes go through a host call, and what it is about.
 
+use super::outcome::LimitKind;
 use super::texts::Texts;
 use crate::capability::denial::Denial;
 use crate::capability::{agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random, secrets};
@@ -105,6 +106,10 @@ pub(crate) trait Answer: Measure + Texts + Sized {
     fn refused(_: Denial) -> Option<Self> {
         None
     }
+    /// The limit that it says was not kept to, where it does.
+    fn over(&self) -> Option<LimitKind> {
+        None
+    }
 }
 
 impl Answer for () {
@@ -148,12 +153,18 @@ impl<T: Measure + Texts, E: MayDeny + Texts> Answer for Result<T, E> {
     fn refused(denial: Denial) -> Option<Self> {
         Some(Err(E::refused(denial)))
     }
+    fn over(&self) -> Option<LimitKind> {
+        self.as_ref().err().and_then(MayDeny::over)
+    }
 }
 
 /// The error of an interface.
 pub(crate) trait MayDeny {
     fn denial(&self) -> Option<&Denial>;
     fn refused(denial: Denial) -> Self;
+    fn over(&self) -> Option<LimitKind> {
+        None
+    }
 }
 
 /// The refusal of an error, where it is one.
@@ -169,7 +180,19 @@ macro_rules! may_deny {
         })*
     };
 }
-may_deny!(agents, cache, events, exec, fs, http, meta, metrics);
+may_deny!(agents, cache, events, exec, fs, meta, metrics);
+
+impl MayDeny for http::Error {
+    fn refused(denial: Denial) -> Self {
+        Self::AccessDenied(denial)
+    }
+    fn denial(&self) -> Option<&Denial> {
+        if let Self::AccessDenied(denial) = self { Some(denial) } else { None }
+    }
+    fn over(&self) -> Option<LimitKind> {
+        matches!(self, Self::TooLarge(_)).then_some(LimitKind::Body)
+    }
+}
 
 /// The refusal of an error that is nothing else.
 macro_rules! only_denies {

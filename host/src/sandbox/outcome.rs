@@ -14,6 +14,7 @@ use crate::capability::coverage::Coverage;
 use crate::capability::exec::wall::Tier;
 use crate::capability::log::Log;
 use crate::capability::secrets::Vault;
+use crate::policy::limits::LimitKey;
 use crate::policy::refusal::Refusal;
 
 /// How a call ended.
@@ -86,11 +87,11 @@ pub struct Limit {
 /// Which limit ended a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LimitKind {
-    /// `limits.fuel`: WebAssembly work and host calls, in units of fuel.
+    /// WebAssembly work and host calls, in units of fuel.
     Fuel,
-    /// `limits.timeout_ms` or the tool's `timeout_ms`: wall time, in milliseconds.
+    /// Wall time, in milliseconds: the policy's or the tool's own `timeout_ms`.
     Deadline,
-    /// `limits.memory_mb`: linear memory, in bytes.
+    /// Linear memory, in bytes.
     Memory,
     /// The stack of the instance, in bytes: expressions or values nested too deeply.
     Stack,
@@ -98,11 +99,36 @@ pub enum LimitKind {
     Depth,
     /// The most that is taken from a script as its result, in bytes; `limits.output_bytes` only cuts what is given on.
     Output,
+    /// What the host holds for a call, in bytes.
+    HostMemory,
+    /// Host calls.
+    HostCalls,
+    /// Bytes through host calls.
+    Io,
+    /// Files and folders that are changed.
+    Files,
+    /// Bytes of one file.
+    FileSize,
+    /// Bytes of an HTTP body.
+    Body,
 }
 
 impl LimitKind {
     /// All, in the order of listings.
-    pub const ALL: [Self; 6] = [Self::Fuel, Self::Deadline, Self::Memory, Self::Stack, Self::Depth, Self::Output];
+    pub const ALL: [Self; 12] = [
+        Self::Fuel,
+        Self::Deadline,
+        Self::Memory,
+        Self::Stack,
+        Self::Depth,
+        Self::Output,
+        Self::HostMemory,
+        Self::HostCalls,
+        Self::Io,
+        Self::Files,
+        Self::FileSize,
+        Self::Body,
+    ];
 
     /// The word for it in messages and JSON.
     pub fn name(self) -> &'static str {
@@ -113,32 +139,42 @@ impl LimitKind {
             Self::Stack => "stack",
             Self::Depth => "call depth",
             Self::Output => "output",
+            Self::HostMemory => "host memory",
+            Self::HostCalls => "host calls",
+            Self::Io => "bytes of host calls",
+            Self::Files => "files",
+            Self::FileSize => "file size",
+            Self::Body => "body size",
         }
     }
 
-    /// The key of the policy that raises it, where one does.
-    pub fn key(self) -> Option<&'static str> {
+    /// The limit of the policy that it is, where it is one.
+    pub fn limit(self) -> Option<LimitKey> {
         match self {
-            Self::Fuel => Some("sandbox.limits.fuel"),
-            Self::Deadline => Some("sandbox.limits.timeout_ms"),
-            Self::Memory => Some("sandbox.limits.memory_mb"),
-            Self::Stack | Self::Depth | Self::Output => None,
+            Self::Fuel => Some(LimitKey::Fuel),
+            Self::Deadline => Some(LimitKey::Timeout),
+            Self::Memory => Some(LimitKey::Memory),
+            Self::Output => Some(LimitKey::Result),
+            Self::HostMemory => Some(LimitKey::HostMemory),
+            Self::HostCalls => Some(LimitKey::HostCalls),
+            Self::Io => Some(LimitKey::Io),
+            Self::Files => Some(LimitKey::Files),
+            Self::FileSize => Some(LimitKey::FileBytes),
+            Self::Body => Some(LimitKey::Body),
+            Self::Stack | Self::Depth => None,
         }
     }
 }
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.kind.name();
-        let allowed = self.allowed;
-        match self.kind {
-            LimitKind::Fuel => write!(f, "over the limit `{name}` of {allowed} units"),
-            LimitKind::Deadline => write!(f, "over the limit `{name}` of {allowed} ms"),
-            LimitKind::Depth => write!(f, "over the limit `{name}` of {allowed} levels"),
-            LimitKind::Memory | LimitKind::Stack | LimitKind::Output => {
-                write!(f, "over the limit `{name}` of {allowed} bytes")
-            }
-        }
+        let unit = match self.kind {
+            LimitKind::Depth => "levels",
+            // In bytes, as it is enforced.
+            LimitKind::Memory | LimitKind::HostMemory | LimitKind::Stack => "bytes",
+            kind => kind.limit().map_or("", |key| key.facts().unit),
+        };
+        write!(f, "over the limit `{}` of {} {unit}", self.kind.name(), self.allowed)
     }
 }
 
@@ -233,11 +269,22 @@ pub struct Usage {
     pub bytes_in: u64,
     /// Bytes that host calls gave to the script.
     pub bytes_out: u64,
+    /// Bytes that the host copied for the script, which went through no call.
+    pub bytes_copied: u64,
+    /// Files and folders that were made, written, copied, moved or removed.
+    pub files: u64,
+    /// The most that the host held for the call at one time, in bytes.
+    pub peak_host_memory: u64,
     /// The weakest wall that something ran behind.
     pub tier: Tier,
 }
 
 impl Usage {
+    /// What counts for `limits.io_bytes`.
+    pub fn io_bytes(&self) -> u64 {
+        self.bytes_in.saturating_add(self.bytes_out).saturating_add(self.bytes_copied)
+    }
+
     /// The form of it in JSON, wall time in microseconds.
     pub fn as_json(&self) -> Json {
         json!({
@@ -247,11 +294,14 @@ impl Usage {
             "host_calls": self.host_calls,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
+            "bytes_copied": self.bytes_copied,
+            "files": self.files,
+            "peak_host_memory": self.peak_host_memory,
             "tier": self.tier.name(),
         })
     }
 
-    /// What two calls used together. The peak is the larger one: each has its own memory.
+    /// What two calls used together. Of peaks it is the larger one: each has its own memory.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -261,6 +311,9 @@ impl Usage {
             host_calls: self.host_calls.saturating_add(other.host_calls),
             bytes_in: self.bytes_in.saturating_add(other.bytes_in),
             bytes_out: self.bytes_out.saturating_add(other.bytes_out),
+            bytes_copied: self.bytes_copied.saturating_add(other.bytes_copied),
+            files: self.files.saturating_add(other.files),
+            peak_host_memory: self.peak_host_memory.max(other.peak_host_memory),
             tier: self.tier.max(other.tier),
         }
     }

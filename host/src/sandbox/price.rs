@@ -83,6 +83,13 @@ macro_rules! imports {
     };
 }
 
+impl Import {
+    /// Whether a call counts for `limits.files`.
+    pub fn changes_files(self) -> bool {
+        matches!(self, Self::FsWrite | Self::FsAppend | Self::FsRemove | Self::FsMkdir | Self::FsCopy | Self::FsMove)
+    }
+}
+
 use Cap::{Bytes, File};
 
 // Name                interface   function      call + byte        in => out

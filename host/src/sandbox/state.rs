@@ -8,7 +8,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use super::loader::SEED;
-use super::outcome::{HostCall, Usage};
+use super::outcome::{HostCall, LimitKind, Usage};
 use crate::capability::cache::Cache;
 use crate::capability::clock::Clock;
 use crate::capability::coverage::Coverage;
@@ -80,6 +80,10 @@ pub(crate) struct State {
     pub(crate) handles: Handles,
     /// The last refusal: an interpreter that says it was denied is believed only where this is set.
     pub(crate) refusal: Option<Refusal>,
+    /// The limit that the last host call told the script of.
+    pub(crate) over: Option<LimitKind>,
+    /// Bytes of log and records that the host keeps.
+    pub(crate) kept: u64,
     /// Whether a `when` is running: every import but the interpreter's own ends the instance then.
     pub(crate) closed: bool,
     /// What the script told of its lines.
@@ -110,6 +114,8 @@ impl State {
             log: Log::default(),
             calls: Vec::new(),
             refusal: None,
+            over: None,
+            kept: 0,
             closed: false,
             coverage: None,
             memory_refused: false,

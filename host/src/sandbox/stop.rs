@@ -1,6 +1,7 @@
 //! Why the host ended an instance, where a WebAssembly trap does not say it.
 
 use super::imports::Role;
+use super::outcome::LimitKind;
 use super::price::Import;
 
 /// Carried through the engine as an error and looked at when the call has ended.
@@ -9,6 +10,9 @@ pub(crate) enum Stop {
     /// The time of the call is over.
     #[error("the deadline has passed")]
     Deadline,
+    /// More than a limit of the call.
+    #[error("over a limit")]
+    Over(LimitKind),
     /// More bytes than an import takes.
     #[error("more than {cap} bytes were given to `{}.{}`", import.path().0, import.path().1)]
     TooMuchGiven { import: Import, cap: u64 },

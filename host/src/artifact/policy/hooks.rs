@@ -17,6 +17,8 @@ pub struct HookFailure {
     pub named: Vec<(Located<String>, OnError)>,
     /// Whether a wrong return value and a failing `when` are failures too, and not only warnings.
     pub strict: bool,
+    /// The machine's say, which a project cannot soften.
+    pub(super) outer: Option<Box<Self>>,
 }
 
 /// The answer to a failing hook.
@@ -55,7 +57,16 @@ keys! {
 impl HookFailure {
     /// What holds for one hook.
     pub fn for_hook(&self, name: &str) -> OnError {
+        if self.outer.as_ref().is_some_and(|outer| outer.for_hook(name) == OnError::Block) {
+            return OnError::Block;
+        }
         self.named.iter().find(|(hook, _)| hook.value == name).map_or(self.on_error, |(_, answer)| *answer)
+    }
+
+    /// The same within another one: the stricter of both.
+    #[must_use]
+    pub fn within(self, outer: Self) -> Self {
+        Self { strict: self.strict || outer.strict, outer: Some(Box::new(outer)), ..self }
     }
 }
 
@@ -73,6 +84,7 @@ impl Read for HookFailure {
             on_error: keys.on_error.read(decoder),
             named: named.into_iter().map(|hook| (Located::new(hook.name, hook.position), hook.value)).collect(),
             strict: keys.strict.read(decoder),
+            outer: None,
         })
     }
 }

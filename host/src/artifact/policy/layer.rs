@@ -1,7 +1,6 @@
 //! The keys that make a [`Layer`]: the same below `sandbox`, in an entry of `sandbox.sources`, and in `capabilities`.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::json;
 
@@ -14,7 +13,7 @@ use crate::artifact::suggest::{closest, quoted};
 use crate::artifact::yaml::{self, Value};
 use crate::policy::command::{CommandRule, ExecRules, FolderRule};
 use crate::policy::layer::{Layer, Origin, Scope, Service};
-use crate::policy::limits::LimitRules;
+use crate::policy::limits::{LimitKey, LimitRules};
 use crate::policy::network::{HostRule, NetworkRules};
 use crate::policy::path::{FsRules, PathPattern};
 use crate::policy::places::{Place, Places, Spot};
@@ -88,12 +87,26 @@ keys! {
     given timeout_ms: Between<1, 86_400_000>;
     /// Memory of the instance in MiB: from what the interpreter itself needs to all that 32 bits can address.
     given memory_mb: Between<16, 4096>;
-    /// Bytes of a result: at least room for a notice that it was cut, at most 16 MiB.
+    /// Bytes of a result as a model gets it: at least room for a notice that it was cut, at most 16 MiB.
     given output_bytes: Between<256, { 16 << 20 }>;
+    /// Bytes of a result as hooks and programs get it; at most 16 MiB.
+    given result_bytes: Between<256, { 16 << 20 }>;
+    /// What the host holds for the call at one time, in MiB.
+    given host_memory_mb: Between<1, 4096>;
+    /// Host calls, those that are refused too.
+    given host_calls: Between<1, 1_000_000_000>;
+    /// Bytes through host calls, both ways together, and those that are copied; at most 1 TiB.
+    given io_bytes: Between<1, { 1 << 40 }>;
+    /// Files and folders that are made, written, copied, moved or removed.
+    given files: Between<0, 10_000_000>;
+    /// Bytes of any file that is read, written or copied; at most 1 GiB.
+    given file_bytes: Between<1, { 1 << 30 }>;
+    /// Bytes of an HTTP body, either way; at most 10 MiB.
+    given body_bytes: Between<1, { 10 << 20 }>;
+    /// Lines of log that are kept.
+    given log_lines: Between<0, 100_000>;
     /// Processes that a command and its children may be at one time.
     given processes: Between<1, 4096>;
-    /// Bytes of any file that is read or written; at most 1 GiB.
-    given file_bytes: Between<1, { 1 << 30 }>;
 }
 
 /// A list of hosts, each a text or `{ host: ..., private: true }`.
@@ -120,7 +133,7 @@ pub fn parse(name: &str, yaml: &str) -> (Option<Layer>, Diagnostics) {
     let (root, errors) = yaml::parse(yaml, 1);
     decoder.yaml_errors(errors);
     let keys = root.as_ref().and_then(|root| decoder.root(root));
-    let layer = keys.map(|keys| layer(&mut decoder, keys, Origin::new(name, Scope::Artifact), None));
+    let layer = keys.map(|keys| layer(&mut decoder, keys, Origin::new(name, Scope::Call), None));
     let diagnostics = decoder.into_diagnostics();
     (layer.filter(|_| !diagnostics.has_errors()), diagnostics)
 }
@@ -214,17 +227,20 @@ impl Builder {
     }
 
     fn limits(&mut self, decoder: &mut Decoder, keys: &LimitKeys<'_>) -> LimitRules {
-        LimitRules {
-            fuel: self.spots.limit(decoder, "limits.fuel", &keys.fuel),
-            timeout: self.spots.limit(decoder, "limits.timeout_ms", &keys.timeout_ms).map(Duration::from_millis),
-            memory_bytes: self
-                .spots
-                .limit(decoder, "limits.memory_mb", &keys.memory_mb)
-                .map(|mb| mb.saturating_mul(1 << 20)),
-            output_bytes: self.spots.limit(decoder, "limits.output_bytes", &keys.output_bytes),
-            processes: self.spots.limit(decoder, "limits.processes", &keys.processes),
-            file_bytes: self.spots.limit(decoder, "limits.file_bytes", &keys.file_bytes),
-        }
+        LimitRules::default()
+            .with(LimitKey::Fuel, self.spots.limit(decoder, "limits.fuel", &keys.fuel))
+            .with(LimitKey::Timeout, self.spots.limit(decoder, "limits.timeout_ms", &keys.timeout_ms))
+            .with(LimitKey::Memory, self.spots.limit(decoder, "limits.memory_mb", &keys.memory_mb))
+            .with(LimitKey::Output, self.spots.limit(decoder, "limits.output_bytes", &keys.output_bytes))
+            .with(LimitKey::Result, self.spots.limit(decoder, "limits.result_bytes", &keys.result_bytes))
+            .with(LimitKey::HostMemory, self.spots.limit(decoder, "limits.host_memory_mb", &keys.host_memory_mb))
+            .with(LimitKey::HostCalls, self.spots.limit(decoder, "limits.host_calls", &keys.host_calls))
+            .with(LimitKey::Io, self.spots.limit(decoder, "limits.io_bytes", &keys.io_bytes))
+            .with(LimitKey::Files, self.spots.limit(decoder, "limits.files", &keys.files))
+            .with(LimitKey::FileBytes, self.spots.limit(decoder, "limits.file_bytes", &keys.file_bytes))
+            .with(LimitKey::Body, self.spots.limit(decoder, "limits.body_bytes", &keys.body_bytes))
+            .with(LimitKey::LogLines, self.spots.limit(decoder, "limits.log_lines", &keys.log_lines))
+            .with(LimitKey::Processes, self.spots.limit(decoder, "limits.processes", &keys.processes))
     }
 }
 

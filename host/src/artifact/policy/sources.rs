@@ -30,6 +30,14 @@ impl SourceRules {
     }
 }
 
+/// The entries that are about an artifact, the outermost first.
+pub(super) fn about<'a>(all: &'a [SourceRules], source: &str) -> Vec<&'a SourceRules> {
+    let mut entries: Vec<&SourceRules> = all.iter().filter(|entry| entry.covers(source)).collect();
+    // All of these are beginnings of one name, so that the shorter one is further out.
+    entries.sort_by_key(|entry| entry.name.len());
+    entries
+}
+
 /// The name of an artifact as a source, from its file: `tools/deploy` for `.harness/tools/deploy.md`.
 pub fn name_of(file: &str) -> &str {
     let inner = file.strip_prefix(".harness/").unwrap_or(file);

@@ -227,7 +227,7 @@ fn limits_have_bounds() {
 /// The scopes of a grant's layers, and what they say of the environment.
 fn layers(grant: &Grant) -> Vec<String> {
     let show = |layer: &Layer| format!("{:?} {:?}", layer.origin.scope, layer.env);
-    grant.layers().iter().map(show).collect()
+    grant.layers().iter().map(|layer| show(layer)).collect()
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::artifact::keys::{self, Unknown, keys};
 use crate::artifact::located::Located;
 use crate::artifact::shape::{self, Read, Schema, Shape};
 use crate::artifact::suggest::quoted;
+use crate::policy::language::{Found, Machine, Node, Parts, Search, Test};
 use crate::policy::refusal::Refusal;
 
 /// Longest pattern, in bytes: a name is that of a file, which has at most 255.
@@ -20,6 +21,8 @@ pub struct ToolsPolicy {
     deny: Vec<Located<NamePattern>>,
     /// What hints say of where `allow` is or should be: the file, and line and column where it is there.
     place: String,
+    /// The machine's say, asked first.
+    outer: Option<Box<Self>>,
 }
 
 /// What holds for a name that no pattern matches.
@@ -35,6 +38,9 @@ pub enum Mode {
 impl ToolsPolicy {
     /// Whether a tool may be called, and be shown to a model. `deny` wins over `allow`.
     pub fn decide(&self, name: &str) -> Result<(), Refusal> {
+        if let Some(outer) = &self.outer {
+            outer.decide(name)?;
+        }
         if let Some(pattern) = self.deny.iter().find(|pattern| pattern.matches(name)) {
             return Err(Refusal::new(
                 format!("the tool {} is denied by `{}`", quoted(name), pattern.value),
@@ -50,7 +56,50 @@ impl ToolsPolicy {
         }
     }
 
-    /// All its patterns, those that allow first.
+    /// The same within another one: what both allow.
+    #[must_use]
+    pub fn within(self, outer: Self) -> Self {
+        Self { outer: Some(Box::new(outer)), ..self }
+    }
+
+    /// A name that this one lets be called and another one does not. An error: that could not be found out.
+    pub fn wider_than(&self, old: &Self) -> Result<Option<String>, ()> {
+        let machines = |patterns: &[Located<NamePattern>]| -> Vec<Machine> {
+            patterns.iter().map(|pattern| pattern.machine()).collect()
+        };
+        let levels = |policy: &Self| -> Vec<(Option<Vec<Machine>>, Vec<Machine>)> {
+            let levels = std::iter::successors(Some(policy), |policy| policy.outer.as_deref());
+            let allow = |level: &Self| (level.mode == Mode::Allowlist).then(|| machines(&level.allow));
+            levels.map(|level| (allow(level), machines(&level.deny))).collect()
+        };
+        let (before, now) = (levels(old), levels(self));
+        let any = Machine::any_part();
+        let mut within: Vec<Vec<&Machine>> =
+            now.iter().filter_map(|(allow, _)| Some(allow.as_ref()?.iter().collect())).collect();
+        within.push(vec![&any]);
+        let denied: Vec<&Machine> = now.iter().flat_map(|(_, deny)| deny).collect();
+        let mut questions: Vec<(Option<&Machine>, Vec<&Machine>)> = Vec::new();
+        for (allow, deny) in &before {
+            questions.extend(allow.as_ref().map(|allow| (None, allow.iter().collect())));
+            questions.extend(deny.iter().map(|deny| (Some(deny), Vec::new())));
+        }
+        for (covering, uncovered) in questions {
+            let within = within.iter().cloned().chain(covering.map(|one| vec![one])).collect();
+            let without = denied.iter().copied().chain(uncovered).collect();
+            match (Search { parts: Parts::Names, within, without }).find() {
+                Found::Nothing => {}
+                Found::Word(name) => {
+                    let name = name.concat();
+                    let certain = self.decide(&name).is_ok() && old.decide(&name).is_err();
+                    return if certain { Ok(Some(name)) } else { Err(()) };
+                }
+                Found::Unknown => return Err(()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// All its own patterns, those that allow first.
     pub fn patterns(&self) -> impl Iterator<Item = &Located<NamePattern>> {
         self.allow.iter().chain(&self.deny)
     }
@@ -86,7 +135,7 @@ impl Read for ToolsPolicy {
             decoder.warn(field, message, "remove it, or write `mode: allowlist`");
         }
         let place = decoder.position(keys.allow.field().unwrap_or(field).span()).to_string();
-        Some(Self { mode, allow, deny: keys.deny.read(decoder).unwrap_or_default(), place })
+        Some(Self { mode, allow, deny: keys.deny.read(decoder).unwrap_or_default(), place, outer: None })
     }
 }
 
@@ -152,6 +201,21 @@ impl NamePattern {
             return Err(format!("`{c}` means nothing in a pattern, `?` stands for any one character"));
         }
         Ok(Self(text.to_owned()))
+    }
+
+    /// The same as a machine that reads names.
+    fn machine(&self) -> Machine {
+        let mut nodes: Vec<Node> = Vec::new();
+        for (c, here) in self.0.chars().zip(0..) {
+            nodes.push(match c {
+                '*' => Node { steps: vec![(Test::Any, here)], skips: vec![here + 1], ..Node::default() },
+                '?' => Node { steps: vec![(Test::Any, here + 1)], ..Node::default() },
+                c => Node { steps: vec![(Test::Is(c), here + 1)], ..Node::default() },
+            });
+        }
+        nodes.push(Node { steps: vec![(Test::End, nodes.len() + 1)], ..Node::default() });
+        nodes.push(Node { accepts: true, ..Node::default() });
+        Machine { nodes, start: vec![0], folds: false }
     }
 
     /// Whether it matches the whole of a name. Takes time with the product of both lengths at most.
@@ -240,6 +304,7 @@ mod tests {
             allow: vec![at(pattern("read_*")), at(pattern("run"))],
             deny: vec![at(pattern("*_secret"))],
             place: format!("{file}:5:3"),
+            outer: None,
         };
         assert_eq!(policy.decide("read_file"), Ok(()));
         assert_eq!(

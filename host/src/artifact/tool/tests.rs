@@ -78,7 +78,10 @@ fn the_least_tool() {
 fn capabilities_are_a_layer() {
     let tool = good("---\ncapabilities: { limits: { fuel: 5 }, env: [] }\n---\n");
     let layer = tool.capabilities.unwrap();
-    assert_eq!((layer.limits.fuel, layer.env, layer.fs), (Some(5), Some(Vec::new()), None));
+    assert_eq!(
+        (layer.limits.get(crate::policy::limits::LimitKey::Fuel), layer.env, layer.fs),
+        (Some(5), Some(Vec::new()), None)
+    );
 }
 
 #[test]

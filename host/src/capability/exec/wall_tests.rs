@@ -6,6 +6,8 @@ use std::net::{TcpListener, UdpSocket};
 use super::tests::{LONG, Workspace, command, granted, mark, marked, ran, sh, until_marked, with_files};
 use super::*;
 use crate::policy::command::{CommandRule, ExecRules, FolderRule};
+use crate::policy::layer::Layer;
+use crate::policy::limits::LimitKey;
 use crate::policy::path::{FsRules, PathPattern};
 
 const PROGRAMS: [&str; 6] = ["sh", "bash", "perl", "unshare", "git", "setsid"];
@@ -266,11 +268,16 @@ async fn who_leaves_the_group_is_ended_too() {
     }
 }
 
+/// What is granted to a command behind walls, with a limit of its own.
+fn with_limit(key: LimitKey, most: u64) -> Grant {
+    let mut layers: Vec<Layer> = confined().layers().iter().map(|layer| Layer::clone(layer)).collect();
+    layers[0].limits = layers[0].limits.with(key, Some(most));
+    Grant::new(layers)
+}
+
 #[tokio::test]
 async fn a_fork_bomb_ends_at_the_limit() {
-    let mut layers = confined().layers().to_vec();
-    layers[0].limits.processes = Some(12);
-    let grant = Grant::new(layers);
+    let grant = with_limit(LimitKey::Processes, 12);
     let script = "for i in $(seq 30); do sleep 5 & done; jobs -p | wc -l";
     let output = ran(&grant, command("bash", &["-c", script])).await.unwrap();
     assert!(
@@ -285,11 +292,10 @@ async fn a_fork_bomb_ends_at_the_limit() {
 
 #[tokio::test]
 async fn files_and_memory_have_limits() {
-    let mut layers = confined().layers().to_vec();
-    layers[0].limits.file_bytes = Some(100_000);
+    let grant = with_limit(LimitKey::FileBytes, 100_000);
     let script =
         "head -c 200000 /dev/zero > big 2>/dev/null; wc -c < big; ulimit -d; ulimit -c; ulimit -t | grep -c unlimited";
-    let (_, said) = in_workspace(&Grant::new(layers), &[], script).await;
+    let (_, said) = in_workspace(&grant, &[], script).await;
     let memory = (wall::MEMORY >> 10).to_string();
     assert_eq!(said.lines().take(4).collect::<Vec<_>>(), ["100000", &memory, "0", "0"], "{said}");
     let (_, said) = in_workspace(&confined(), &[], "head -c 200000 /dev/zero > big; wc -c < big").await;

@@ -58,12 +58,14 @@ pub(super) struct Budget {
     entries: u64,
     left: u64,
     levels: u64,
+    /// Whether there were more entries.
+    spent: bool,
 }
 
 impl Budget {
     /// So many entries, and [`MAX_LEVELS`].
     pub(super) fn new(entries: u64) -> Self {
-        Self { entries, left: entries, levels: MAX_LEVELS }
+        Self { entries, left: entries, levels: MAX_LEVELS, spent: false }
     }
 
     /// One level further down.
@@ -77,8 +79,19 @@ impl Budget {
         self.levels += 1;
     }
 
+    /// How many entries were looked at, and whether there were more.
+    pub(super) fn used(&self) -> (u64, bool) {
+        (self.entries.saturating_sub(self.left), self.spent)
+    }
+
     fn take(&mut self) -> Result<(), Error> {
-        self.left = self.left.checked_sub(1).ok_or(Error::TooLarge(self.entries))?;
+        match self.left.checked_sub(1) {
+            Some(left) => self.left = left,
+            None => {
+                self.spent = true;
+                return Err(Error::TooLarge(self.entries));
+            }
+        }
         Ok(())
     }
 }

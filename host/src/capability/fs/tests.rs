@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::*;
 use crate::policy::layer::{Layer, Origin, Scope};
-use crate::policy::limits::LimitRules;
+use crate::policy::limits::{LimitKey, LimitRules};
 use crate::policy::path::{FsRules, PathPattern};
 
 /// A workspace `app` in a folder of its own, with a folder `outside` beside it that nothing may reach.
@@ -82,7 +82,7 @@ pub(super) fn grant(read: &[&str], write: &[&str], protect: &[&str], file_bytes:
         env: None,
         services: None,
         secrets: None,
-        limits: LimitRules { file_bytes, ..LimitRules::default() },
+        limits: LimitRules::default().with(LimitKey::FileBytes, file_bytes),
     }])
 }
 

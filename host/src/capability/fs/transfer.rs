@@ -8,8 +8,9 @@ use cap_std::fs::{Dir, FileType, MetadataExt, OpenOptions};
 use super::folder::{Budget, entries, odd_kind};
 use super::replace::{Unfinished, create, rename_to_free};
 use super::resolve::{LastLink, Place, Spot, failed, make_folders};
-use super::{Error, MAX_COPIED, MAX_VISITED, Workspace, denied, open_file};
+use super::{Error, MAX_VISITED, Room, Workspace, denied, open_file};
 use crate::policy::grant::Grant;
+use crate::policy::limits::LimitKey;
 use crate::policy::path::{Access, WorkspacePath};
 
 impl Workspace {
@@ -19,6 +20,12 @@ impl Workspace {
     /// The copy is made beside its place under another name: where anything in the folder is refused at either end,
     /// is a link or is not a file, nothing is copied and the error is about the first of them.
     pub fn copy(&self, grant: &Grant, source: &str, target: &str) -> Result<String, Error> {
+        let limits = grant.limits();
+        self.copy_within(grant, source, target, &mut Room { files: limits.files, bytes: limits.io_bytes, over: None })
+    }
+
+    /// As [`copy`](Self::copy). What it takes is taken from `room`, which says afterwards what there was not enough of.
+    pub fn copy_within(&self, grant: &Grant, source: &str, target: &str, room: &mut Room) -> Result<String, Error> {
         let from = self.place(grant, source, Access::Read, LastLink::Keep)?;
         let to = self.place(grant, target, Access::Write, LastLink::Keep)?;
         let (folder, name, kind) = transferred(&from, &to)?;
@@ -30,9 +37,14 @@ impl Workspace {
         }
         let (place, free) = free_place(&to)?;
         let unfinished = Unfinished::new(&place).map_err(|error| to.failed(&error))?;
-        let mut copy = Copy { grant, budget: Budget::new(MAX_COPIED), cap: grant.limits().file_bytes };
+        let budget = Budget::new(room.files);
+        let mut copy = Copy { grant, budget, cap: grant.limits().file_bytes, bytes: room.bytes, over: None };
         let ends = Ends { from: (folder, name, &from.real), to: (&place, unfinished.name(), &to.real) };
-        copy.anything(&ends, kind)?;
+        let copied = copy.anything(&ends, kind);
+        let (files, more) = copy.budget.used();
+        let over = copy.over.or(more.then_some(LimitKey::Files));
+        *room = Room { files: room.files.saturating_sub(files), bytes: copy.bytes, over };
+        copied?;
         unfinished.place(&free).map_err(|error| to.failed(&error))?;
         Ok(self.absolute_of(&to.real))
     }
@@ -95,10 +107,19 @@ struct Ends<'a> {
 struct Copy<'a> {
     grant: &'a Grant,
     budget: Budget,
+    /// Bytes of one file.
     cap: u64,
+    /// Bytes that are left.
+    bytes: u64,
+    over: Option<LimitKey>,
 }
 
 impl Copy<'_> {
+    fn too_large(&mut self, limit: LimitKey, cap: u64) -> Error {
+        self.over = Some(limit);
+        Error::TooLarge(cap)
+    }
+
     fn anything(&mut self, ends: &Ends<'_>, kind: FileType) -> Result<(), Error> {
         if !kind.is_dir() {
             return self.file(ends);
@@ -109,17 +130,23 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn file(&self, ends: &Ends<'_>) -> Result<(), Error> {
+    fn file(&mut self, ends: &Ends<'_>) -> Result<(), Error> {
         let ((from, name, path), (to, new, _)) = (ends.from, ends.to);
         let fails = |error: &io::Error| failed(path, error);
         let (file, metadata) = open_file(from, name, OpenOptions::new().read(true), fails)?;
         if metadata.len() > self.cap {
-            return Err(Error::TooLarge(self.cap));
+            return Err(self.too_large(LimitKey::FileBytes, self.cap));
         }
+        let most = self.cap.min(self.bytes);
         let mut copy = create(to, new, metadata.mode() & 0o777).map_err(|error| fails(&error))?;
-        // One byte more than the cap, to notice a file that grows while it is read.
-        let copied = io::copy(&mut file.take(self.cap.saturating_add(1)), &mut copy).map_err(|error| fails(&error))?;
-        if copied > self.cap { Err(Error::TooLarge(self.cap)) } else { Ok(()) }
+        // One byte more, to notice a file that grows while it is read.
+        let copied = io::copy(&mut file.take(most.saturating_add(1)), &mut copy).map_err(|error| fails(&error))?;
+        self.bytes = self.bytes.saturating_sub(copied);
+        match copied > most {
+            true if most < self.cap => Err(self.too_large(LimitKey::Io, most)),
+            true => Err(self.too_large(LimitKey::FileBytes, self.cap)),
+            false => Ok(()),
+        }
     }
 
     fn folder(&mut self, ends: &Ends<'_>) -> Result<(), Error> {

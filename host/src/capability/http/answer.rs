@@ -6,22 +6,22 @@ use std::io;
 use reqwest::header::HeaderMap;
 use url::Url;
 
-use super::{Error, MAX_BODY_BYTES, Response};
+use super::{Error, Response};
 
-/// Reads the whole answer, at most [`MAX_BODY_BYTES`] of body. No more than that is ever held, however well it was
+/// Reads the whole answer, at most `most` bytes of body. No more than that is ever held, however well it was
 /// compressed: it is counted as it comes out.
-pub(super) async fn read(mut answer: reqwest::Response, url: &Url) -> Result<Response, Error> {
-    let too_large = || Error::TooLarge(MAX_BODY_BYTES as u64);
+pub(super) async fn read(mut answer: reqwest::Response, url: &Url, most: usize) -> Result<Response, Error> {
+    let too_large = || Error::TooLarge(most as u64);
     let mut bytes = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(failure)? {
-        if chunk.len() > MAX_BODY_BYTES - bytes.len() {
+        if chunk.len() > most.saturating_sub(bytes.len()) {
             return Err(too_large());
         }
         bytes.extend_from_slice(&chunk);
     }
     let body = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     // U+FFFD takes three bytes where there was one.
-    if body.len() > MAX_BODY_BYTES {
+    if body.len() > most {
         return Err(too_large());
     }
     Ok(Response { status: answer.status().as_u16(), url: url.to_string(), headers: joined(answer.headers()), body })

@@ -11,15 +11,15 @@ use super::super::printer::Printer;
 pub(crate) fn tell(project: &Project, tool: &str, report: &CallReport, printer: Printer) {
     let Ok(tool) = project.tool(tool) else { return };
     let loaded = project.loaded();
-    let granted = loaded.grant(&tool);
+    let granted = &report.grant;
     printer.say("granted, where all of these agree:");
-    for line in grant::lines(&granted) {
+    for line in grant::lines(granted) {
         printer.say(&format!("  {line}"));
     }
     if granted.exec_unconfined() {
         printer.say("commands run unconfined: no wall of the kernel's is around them");
     }
-    printer.say(&grant::limits(&loaded.limits(&tool, &granted)));
+    printer.say(&grant::limits(&loaded.limits(&tool, granted)));
     let usage = &report.usage;
     printer.say(&format!("used: {}", used(usage)));
     host_calls(&report.calls, usage, "  ", printer);

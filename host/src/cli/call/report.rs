@@ -3,6 +3,7 @@
 use harness::artifact::escape;
 use harness::capability::log::Log;
 use harness::dispatch::{CallReport, Dispatch, Nested};
+use harness::policy::limits::LimitKey;
 
 use super::super::printer::Printer;
 
@@ -53,6 +54,7 @@ fn log(who: Option<&str>, log: &Log, printer: Printer) {
         printer.say(&format!("[{}] {who}{}", line.level.name(), escape::text(&line.message)));
     }
     if log.dropped > 0 {
-        printer.warning(&format!("{} more log lines were dropped", log.dropped));
+        let key = LimitKey::LogLines.facts().name;
+        printer.warning(&format!("over the limit `{key}`: {} more log lines were dropped", log.dropped));
     }
 }

@@ -62,15 +62,14 @@ fn changed(before: &Loaded, now: &Loaded) -> Option<BTreeSet<String>> {
 }
 
 /// Waits until a project that could not be opened can be.
-pub(super) fn mended(command: &Test, folder: &Path, printer: Printer) -> Exit {
+pub(super) fn mended(command: &Test, folder: &Path, options: &Options, printer: Printer) -> Exit {
     let changes = match Changes::of(folder) {
         Ok(changes) => changes,
         Err(error) => return unwatched(&error, printer),
     };
     printer.say("watching for changes");
     while changes.wait() {
-        let options = Options { concurrency: 1, coverage: true, audit: false, ..Options::default() };
-        match Project::open(folder, options) {
+        match Project::open(folder, options.clone()) {
             Ok(project) => {
                 return again(command, &project, &changes, printer);
             }

@@ -1,5 +1,7 @@
 //! One rule about commands, as an operator writes it.
 
+mod machine;
+
 use std::fmt;
 
 use crate::policy::network::shown;
@@ -68,7 +70,7 @@ impl CommandRule {
     }
 
     /// The narrowest rule that allows a command, or `None` where no text of a sensible length says it.
-    pub(super) fn for_command(program: &str, args: &[String]) -> Option<String> {
+    pub(crate) fn for_command(program: &str, args: &[String]) -> Option<String> {
         let mut text = quoted(program)?;
         for arg in args {
             text.push(' ');

@@ -3,6 +3,7 @@
 use crate::policy::grant::Grant;
 use crate::policy::network::shown;
 use crate::policy::refusal::Refusal;
+use crate::policy::watch::Request;
 
 /// Beginnings of names that change which code a program loads or which program it starts: the dynamic linkers, the
 /// runtimes of languages, the tools that read their configuration from variables.
@@ -121,7 +122,9 @@ impl Grant {
                     origin.add(&quoted, "exec.env"),
                 )
             },
-        )
+        )?;
+        self.note(|| Request::ChildVariable(name.to_owned()));
+        Ok(())
     }
 }
 

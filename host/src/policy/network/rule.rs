@@ -72,6 +72,28 @@ impl HostRule {
         Ok(Self { private, ..self })
     }
 
+    /// The name that it is about, or below which it is.
+    pub(in crate::policy) fn name(&self) -> Option<String> {
+        match &self.hosts {
+            Hosts::Name(name) | Hosts::Below(name) => Some(name.clone()),
+            Hosts::Any | Hosts::Address(_) => None,
+        }
+    }
+
+    /// The address that it is about, as a URL has it.
+    pub(in crate::policy) fn address(&self) -> Option<String> {
+        match &self.hosts {
+            Hosts::Address(IpAddr::V4(address)) => Some(address.to_string()),
+            Hosts::Address(IpAddr::V6(address)) => Some(format!("[{address}]")),
+            Hosts::Any | Hosts::Name(_) | Hosts::Below(_) => None,
+        }
+    }
+
+    /// The port that it names.
+    pub(in crate::policy) fn port(&self) -> Option<u16> {
+        self.port.map(NonZeroU16::get)
+    }
+
     /// Whether this rule is about the target. What a name leads to is another question: [`Self::permits`].
     pub(in crate::policy) fn covers(&self, target: &Target) -> bool {
         let host = match (&self.hosts, target.host()) {

@@ -1,5 +1,7 @@
 //! Patterns for paths, in policies and for `fs.glob`.
 
+mod machine;
+
 use std::fmt;
 
 use super::WorkspacePath;

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use super::{Access, WorkspacePath};
+use super::{Access, PathPattern, WorkspacePath};
 
 /// The rule that a path runs against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +106,16 @@ pub(crate) fn could_be_protected(name: &str) -> bool {
         })
 }
 
+/// The same rules as patterns that forbid, for reasoning about all paths at once. [`rule_against`] is what decides.
+pub(in crate::policy) fn patterns(access: Access) -> Vec<PathPattern> {
+    let sensitive = SENSITIVE.iter().map(|name| format!("**/{name}"));
+    let read_only =
+        READ_ONLY.iter().chain([&LOCK]).filter(|_| access == Access::Write).map(|name| format!("**/{name}"));
+    let folders = [CLOSED_AT_TOP.to_owned(), format!("**/{RECORD_FOLDER}")];
+    let all = folders.into_iter().chain(read_only).chain(sensitive);
+    all.filter_map(|text| PathPattern::parse(&text).ok()).collect()
+}
+
 /// Whether a wildcard passes over a name: `**` is not meant to bring up the insides of a repository. A pattern that
 /// spells the name out still finds it.
 pub fn is_skipped_by_wildcards(name: &str) -> bool {
@@ -116,15 +126,23 @@ pub fn is_skipped_by_wildcards(name: &str) -> bool {
 /// case, so that `ſ` and `ı` become `s` and `i`), characters without a width, dots and spaces at the end.
 pub(super) fn fold(name: &str) -> String {
     let mut folded = fold_case(name);
-    folded.retain(
-        |c| !matches!(c, '\u{200B}'..='\u{200D}' | '\u{2060}'..='\u{2064}' | '\u{206A}'..='\u{206F}' | '\u{FEFF}'),
-    );
-    folded.truncate(folded.trim_end_matches(['.', ' ']).len());
+    folded.retain(|c| !is_without_width(c));
+    folded.truncate(folded.trim_end_matches(trims).len());
     folded
 }
 
+/// Characters that are not seen, and that some file systems leave out of names.
+pub(in crate::policy) fn is_without_width(c: char) -> bool {
+    matches!(c, '\u{200B}'..='\u{200D}' | '\u{2060}'..='\u{2064}' | '\u{206A}'..='\u{206F}' | '\u{FEFF}')
+}
+
+/// Characters that some file systems leave out at the end of names.
+pub(in crate::policy) fn trims(c: char) -> bool {
+    matches!(c, '.' | ' ')
+}
+
 /// Letter case alone.
-pub(super) fn fold_case(text: &str) -> String {
+pub(in crate::policy) fn fold_case(text: &str) -> String {
     text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 

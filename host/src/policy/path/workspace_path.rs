@@ -151,7 +151,7 @@ fn check_part(part: &str) -> Result<(), PathError> {
 
 /// Control characters, and those that make a text read in another order than it is: a name with one of them is
 /// shown as another name.
-pub(super) fn is_refused(c: char) -> bool {
+pub(in crate::policy) fn is_refused(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }

@@ -29,7 +29,7 @@ impl Folder {
     }
 
     fn lock(&self) -> Lock {
-        Lock::of(&Registry::load_unlocked(self.root()))
+        Lock::of(&Registry::load_unlocked(self.root(), &crate::registry::Machine::None))
     }
 
     /// What is wrong with it, as a person reads it.

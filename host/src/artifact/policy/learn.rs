@@ -1,0 +1,288 @@
+//! The least policy under which what was asked is allowed, as text.
+//!
+//! Each request becomes the narrowest rule that allows it, and a rule that the others make superfluous is left out: of
+//! what is left, taking away any rule refuses something that was asked. That is found out by asking the grant that the
+//! rules make.
+
+use std::collections::BTreeSet;
+
+use super::{layer, sources};
+use crate::policy::command::CommandRule;
+use crate::policy::grant::Grant;
+use crate::policy::layer::Service;
+use crate::policy::limits::LimitKey;
+use crate::policy::network::address::AddressKind;
+use crate::policy::path::{Access, PathPattern};
+use crate::policy::watch::{Asked, Request};
+
+/// Rules up to which each is tried without: a listing of thousands of files needs each of them anyway.
+const MOST_TRIED: usize = 200;
+
+/// What cannot be seen in requests, and is kept as it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Variables that commands got.
+    pub variables: Vec<String>,
+    /// Whether commands had the network.
+    pub network: bool,
+    /// Whether commands ran unconfined.
+    pub unconfined: bool,
+    /// Limits that the call needs and that are above their defaults.
+    pub limits: Vec<(LimitKey, u64)>,
+}
+
+/// A rule: the key of its list, and the item as YAML has it. Items that are no list's are the whole value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Rule {
+    key: Key,
+    item: String,
+}
+
+/// The keys of a layer, in the order that they are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Network,
+    Read,
+    Write,
+    Allow,
+    ChildVariables,
+    ChildNetwork,
+    Unconfined,
+    Variables,
+    Services,
+    Secrets,
+    Limit(LimitKey),
+}
+
+impl Key {
+    /// Keys above it and its own, below `sandbox` and in a layer of its own.
+    fn path(self) -> Vec<&'static str> {
+        match self {
+            Self::Network => vec!["network"],
+            Self::Read => vec!["fs", "read"],
+            Self::Write => vec!["fs", "write"],
+            Self::Allow => vec!["exec", "allow"],
+            Self::ChildVariables => vec!["exec", "env"],
+            Self::ChildNetwork => vec!["exec", "network"],
+            Self::Unconfined => vec!["exec", "unconfined"],
+            Self::Variables => vec!["env"],
+            Self::Services => vec!["services"],
+            Self::Secrets => vec!["secrets"],
+            Self::Limit(limit) => vec!["limits", limit.facts().name],
+        }
+    }
+
+    fn is_list(self) -> bool {
+        !matches!(self, Self::ChildNetwork | Self::Unconfined | Self::Limit(_))
+    }
+
+    /// Whether nobody can see if it is needed.
+    fn is_kept(self) -> bool {
+        matches!(self, Self::ChildNetwork | Self::Unconfined | Self::Limit(_))
+    }
+}
+
+/// The front matter of a `harness.md` that allows what was asked and no more.
+///
+/// Of the project's own artifacts, files and built-ins are open where nothing is said of them: where none was asked
+/// for, a line closes them. All other lines are needed. Secrets that were used have to be defined beside it.
+pub fn least(asked: &Asked, kept: &Kept) -> String {
+    // What the project has of secrets is their definition.
+    let all = asked.requests.iter().map(|(_, request)| request);
+    let all: Vec<&Request> = all.filter(|request| !matches!(request, Request::Secret(_))).collect();
+    let rules = needed(&all, kept);
+    let mut lines = Vec::new();
+    let (network, rest): (Vec<Rule>, Vec<Rule>) = rules.into_iter().partition(|rule| rule.key == Key::Network);
+    if !network.is_empty() {
+        lines.extend(["network:".to_owned(), "  allowed_domains:".to_owned()]);
+        lines.extend(network.iter().map(|rule| format!("    - {}", rule.item)));
+    }
+    lines.push("sandbox:".to_owned());
+    let written = written(&rest);
+    for (key, closed) in [("fs:", "  fs: {}"), ("services:", "  services: []")] {
+        if !written.iter().any(|line| line == key) {
+            lines.push(closed.to_owned());
+        }
+    }
+    lines.extend(written.iter().map(|line| format!("  {line}")));
+    let bundles: BTreeSet<&str> = asked.requests.iter().filter_map(|(source, _)| sources::bundle_of(source)).collect();
+    if !bundles.is_empty() {
+        lines.push("  sources:".to_owned());
+    }
+    for bundle in bundles {
+        let of = |source: &str| sources::bundle_of(source) == Some(bundle);
+        let own: Vec<&Request> = asked.requests.iter().filter(|(source, _)| of(source)).map(|(_, one)| one).collect();
+        lines.push(format!("    {}:", quoted(bundle)));
+        // Limits of the whole are limits of this too.
+        let kept = Kept { limits: Vec::new(), ..kept.clone() };
+        lines.extend(self::written(&needed(&own, &kept)).iter().map(|line| format!("      {line}")));
+    }
+    if all.contains(&&Request::Service(Service::Meta)) {
+        lines.push("meta: { enabled: true }".to_owned());
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// The rules that are needed for requests, in the order that they are written in.
+fn needed(requests: &[&Request], kept: &Kept) -> Vec<Rule> {
+    let mut rules: BTreeSet<Rule> = requests.iter().filter_map(|request| rule(request)).collect();
+    if rules.iter().any(|rule| rule.key == Key::Allow) {
+        let variables = kept.variables.iter().map(|name| Rule { key: Key::ChildVariables, item: quoted(name) });
+        rules.extend(variables);
+        for (key, granted) in [(Key::ChildNetwork, kept.network), (Key::Unconfined, kept.unconfined)] {
+            rules.extend(granted.then(|| Rule { key, item: "true".to_owned() }));
+        }
+    }
+    rules.extend(kept.limits.iter().map(|(limit, value)| Rule { key: Key::Limit(*limit), item: value.to_string() }));
+    let mut rules: Vec<Rule> = rules.into_iter().collect();
+    // The longest first: what is below a folder goes before the folder.
+    let mut order: Vec<Rule> = rules.iter().filter(|rule| !rule.key.is_kept()).cloned().collect();
+    order.sort_by_key(|rule| std::cmp::Reverse(rule.item.len()));
+    if order.len() <= MOST_TRIED {
+        for rule in order {
+            if rule.key == Key::ChildVariables && kept.variables.iter().any(|name| quoted(name) == rule.item) {
+                continue;
+            }
+            let without: Vec<Rule> = rules.iter().filter(|other| **other != rule).cloned().collect();
+            let grant = granted(&without);
+            if requests.iter().all(|request| request.allowed(&grant)) {
+                rules = without;
+            }
+        }
+    }
+    rules
+}
+
+/// The narrowest rule for a request.
+fn rule(request: &Request) -> Option<Rule> {
+    let (key, item) = match request {
+        Request::Path(path, Access::Read) => (Key::Read, quoted(&PathPattern::text_for(path))),
+        Request::Path(path, Access::Write) => (Key::Write, quoted(&PathPattern::text_for(path))),
+        Request::Host(target, address) => {
+            let named = matches!(target.host(), url::Host::Domain(_));
+            let private = named && AddressKind::of(*address) != AddressKind::Public;
+            let host = quoted(&target.to_string());
+            (Key::Network, if private { format!("{{ host: {host}, private: true }}") } else { host })
+        }
+        Request::Command(program, args) => {
+            let line = CommandRule::for_command(program, args).or_else(|| CommandRule::for_command(program, &[]));
+            (Key::Allow, quoted(&line?))
+        }
+        Request::ChildVariable(name) => (Key::ChildVariables, quoted(name)),
+        Request::Variable(name) => (Key::Variables, quoted(name)),
+        Request::Service(service) => (Key::Services, quoted(service.name())),
+        Request::Secret(name) => (Key::Secrets, quoted(name)),
+    };
+    Some(Rule { key, item })
+}
+
+/// What rules grant by themselves.
+fn granted(rules: &[Rule]) -> Grant {
+    let (layer, _) = layer::parse("learned", &written(rules).join("\n"));
+    Grant::new(layer.into_iter().collect())
+}
+
+/// Rules as the lines of a layer, sorted by key.
+fn written(rules: &[Rule]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut open: Vec<&str> = Vec::new();
+    for rule in rules {
+        let path = rule.key.path();
+        let same = open.iter().zip(&path).take_while(|(one, other)| one == other).count();
+        if rule.key.is_list() {
+            for (depth, key) in path.iter().enumerate().skip(same) {
+                lines.push(format!("{}{key}:", "  ".repeat(depth)));
+            }
+            lines.push(format!("{}- {}", "  ".repeat(path.len()), rule.item));
+        } else {
+            let last = path.len().saturating_sub(1);
+            for (depth, key) in path.iter().enumerate().skip(same) {
+                let value = if depth == last { format!(" {}", rule.item) } else { String::new() };
+                lines.push(format!("{}{key}:{value}", "  ".repeat(depth)));
+            }
+        }
+        open = path;
+    }
+    lines
+}
+
+/// A text as a YAML scalar; in quotes unless it is plainly a text.
+fn quoted(text: &str) -> String {
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-'));
+    let word = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    if begins && plain && !word.contains(&text.to_ascii_lowercase().as_str()) {
+        return text.to_owned();
+    }
+    // What JSON writes is what YAML reads.
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifact::policy::ProjectPolicy;
+    use crate::policy::path::WorkspacePath;
+
+    fn path(text: &str, access: Access) -> (String, Request) {
+        ("tools/it".to_owned(), Request::Path(WorkspacePath::parse(text, "/w").unwrap(), access))
+    }
+
+    fn policy(text: &str) -> Option<ProjectPolicy> {
+        ProjectPolicy::parse("harness.md", &format!("---\n{text}---\n")).0
+    }
+
+    /// Whatever was asked is allowed, and without any one line something of it is not.
+    #[test]
+    fn every_line_is_needed() {
+        let command = |args: &[&str]| {
+            let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+            ("tools/it".to_owned(), Request::Command("git".to_owned(), args))
+        };
+        let target = |url: &str| crate::policy::network::Target::of(&url::Url::parse(url).unwrap()).unwrap();
+        let asked = Asked {
+            requests: vec![
+                path("a b/[x].md", Access::Read),
+                path("src/deep/a.rs", Access::Read),
+                path("src", Access::Read),
+                path("out/true", Access::Write),
+                command(&["status"]),
+                command(&["log", "--format=%H \"x\""]),
+                command(&["log", "a b"]),
+                ("tools/it".to_owned(), Request::Host(target("http://127.0.0.1:8080/"), [127, 0, 0, 1].into())),
+                ("tools/it".to_owned(), Request::Host(target("https://a.test/"), [10, 0, 0, 1].into())),
+                ("plugins/p/tools/x".to_owned(), Request::Variable("CI".to_owned())),
+                ("hooks/h".to_owned(), Request::Service(Service::Clock)),
+            ],
+        };
+        let text = least(&asked, &Kept::default());
+        insta::assert_snapshot!(text, @"");
+        let allows = |text: &str| {
+            policy(text).is_some_and(|policy| {
+                asked.requests.iter().all(|(source, request)| request.allowed(&policy.grant_for(source, None)))
+            })
+        };
+        assert!(allows(&text));
+        let lines: Vec<&str> = text.lines().collect();
+        for number in 0..lines.len() {
+            let less: String =
+                lines.iter().enumerate().filter(|(n, _)| *n != number).map(|(_, line)| format!("{line}\n")).collect();
+            assert!(!allows(&less), "without line {number}:\n{less}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_asked_is_closed() {
+        let kept = Kept {
+            variables: vec!["HOME".to_owned()],
+            network: true,
+            unconfined: false,
+            limits: vec![(LimitKey::Fuel, 20_000_000_000)],
+        };
+        insta::assert_snapshot!(least(&Asked::default(), &Kept::default()), @"");
+        insta::assert_snapshot!(least(&Asked::default(), &kept), @"");
+        let run = Request::Command("true".to_owned(), Vec::new());
+        insta::assert_snapshot!(least(&Asked { requests: vec![("tools/it".to_owned(), run)] }, &kept), @"");
+    }
+}

@@ -1,0 +1,19 @@
+//! `harness policy`: what tools are granted, what a new policy allows, what a call needs.
+
+use super::args::{Place, Policy};
+use super::exit::Exit;
+use super::printer::Printer;
+
+mod diff;
+mod learn;
+
+mod show;
+
+pub(crate) fn run(command: &Policy, place: &Place, printer: &Printer) -> Exit {
+    let ran = match command {
+        Policy::Show(command) => show::run(command, place, *printer),
+        Policy::Diff(command) => diff::run(command, place, *printer),
+        Policy::Learn(command) => learn::run(command, place, *printer),
+    };
+    ran.unwrap_or_else(|exit| exit)
+}

@@ -1,0 +1,186 @@
+//! `harness policy diff`: whether one policy allows anything that another one does not.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use harness::artifact::escape;
+use harness::artifact::policy::ProjectPolicy;
+use harness::artifact::policy::hooks::OnError;
+use harness::policy::compare::{Example, wider};
+use harness::policy::grant::Grant;
+use harness::registry::{Machine, Registry};
+use serde_json::json;
+
+use super::super::args::{Diff, Place};
+use super::super::exit::Exit;
+use super::super::printer::Printer;
+use super::super::project;
+
+/// One of the two.
+enum Side {
+    /// Everything that is in a folder.
+    Project(Box<Registry>),
+    /// One `harness.md`.
+    File(Box<ProjectPolicy>),
+}
+
+/// Something that the new one allows, and of which tools, hooks or sources.
+type News = BTreeMap<(String, Told), Vec<String>>;
+
+/// An example in words: what is allowed and why it was not. Without one, it is not known whether there is any.
+type Told = Option<(String, String)>;
+
+pub(super) fn run(command: &Diff, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+    let (old, new) = (side(&command.old, place, printer)?, side(&command.new, place, printer)?);
+    let mut news = News::new();
+    match (&old, &new) {
+        (Side::Project(old), Side::Project(new)) => artifacts(old, new, &mut news),
+        (old, new) => sources(policy(old)?, policy(new)?, &mut news),
+    }
+    settings(policy(&old)?, policy(&new)?, &mut news);
+    if command.json {
+        let one = |((key, told), of): (&(String, Told), &Vec<String>)| {
+            let (what, refused) = told.clone().unzip();
+            json!({"key": key, "for": of, "example": what, "refused": refused, "certain": told.is_some()})
+        };
+        printer.json(&json!({"wider": !news.is_empty(), "news": news.iter().map(one).collect::<Vec<_>>()}));
+    } else if news.is_empty() {
+        printer.data("the new policy allows nothing that the old one does not");
+    } else {
+        printer.data("the new policy allows what the old one does not:");
+        for ((key, told), of) in &news {
+            let what = match told {
+                Some((what, refused)) => format!("{what}\n      before: {refused}"),
+                None => "perhaps something; it takes too long to know".to_owned(),
+            };
+            let of = if of.is_empty() { String::new() } else { format!(" for {}", of.join(", ")) };
+            printer.data(&format!("  {key}{}: {}", escape::line(&of), escape::text(&what)));
+        }
+    }
+    Ok(if news.is_empty() { Exit::Completed } else { Exit::Failed })
+}
+
+/// Reads one of the two, or says what is wrong with it.
+fn side(path: &Path, place: &Place, printer: Printer) -> Result<Side, Exit> {
+    let registry = |registry: Registry| {
+        project::report(&registry, printer);
+        registry.policy().is_some().then(|| Side::Project(Box::new(registry))).ok_or(Exit::Usage)
+    };
+    if path.is_dir() {
+        return registry(Registry::load_within(path, &Machine::None));
+    }
+    if path.extension().is_none_or(|extension| extension != "md") {
+        return registry(Registry::load_within(&project::root(place), &Machine::File(path.to_owned())));
+    }
+    let shown = path.display().to_string();
+    let text = super::super::input::text(&format!("@{shown}")).map_err(|message| {
+        printer.error(&message, &[], None);
+        Exit::Usage
+    })?;
+    let (policy, diagnostics) = ProjectPolicy::parse(&shown, &text);
+    for diagnostic in &diagnostics {
+        printer.say(diagnostic.render(Some(&text), printer.color()).trim_end());
+    }
+    policy.map(|policy| Side::File(Box::new(policy))).ok_or(Exit::Usage)
+}
+
+fn policy(side: &Side) -> Result<&ProjectPolicy, Exit> {
+    match side {
+        Side::Project(registry) => registry.policy().ok_or(Exit::Usage),
+        Side::File(policy) => Ok(policy),
+    }
+}
+
+fn compare(old: &Grant, new: &Grant, of: &str, news: &mut News) {
+    for one in wider(old, new) {
+        let told = match one.example {
+            Example::Certain { what, refused } => Some((what, refused)),
+            Example::Perhaps => None,
+        };
+        news.entry((one.key, told)).or_default().push(of.to_owned());
+    }
+}
+
+/// By the names of tools and hooks. What was not there before was granted nothing.
+fn artifacts(old: &Registry, new: &Registry, news: &mut News) {
+    let (Some(before), Some(now)) = (old.policy(), new.policy()) else { return };
+    for tool in new.tools() {
+        let was = old.tool(&tool.name).ok();
+        if now.tools.decide(&tool.name).is_ok() {
+            let why = match was {
+                Some(_) => before.tools.decide(&tool.name).err().map(|refusal| refusal.reason),
+                None => Some("there is no such tool".to_owned()),
+            };
+            if let Some(why) = why {
+                let example = Some((format!("calling `{}`", tool.name), why));
+                news.entry(("tools_policy".to_owned(), example)).or_default();
+            }
+        }
+        let nothing = || Grant::new(Vec::new());
+        let was = was.map_or_else(nothing, |was| before.grant_for(&was.source_name, was.capabilities.as_ref()));
+        let is = now.grant_for(&tool.source_name, tool.capabilities.as_ref());
+        compare(&was, &is, &format!("tool `{}`", tool.name), news);
+    }
+    for hook in new.hooks() {
+        let was = old.hook(&hook.name).map_or_else(
+            || Grant::new(Vec::new()),
+            |was| before.grant_for(&was.source_name, was.capabilities.as_ref()),
+        );
+        let is = now.grant_for(&hook.source_name, hook.capabilities.as_ref());
+        compare(&was, &is, &format!("hook `{}`", hook.name), news);
+    }
+}
+
+/// By sources: those that either names, and one of each folder that neither does.
+fn sources(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
+    let named = old.sources.iter().chain(&new.sources).map(|entry| entry.name.clone());
+    // No file is called so.
+    let others = ["tools", "plugins"].map(|folder| format!("{folder}/\u{2026}"));
+    let mut all: Vec<String> = others.into_iter().chain(named).collect();
+    all.sort_unstable();
+    all.dedup();
+    for source in all {
+        compare(&old.grant_for(&source, None), &new.grant_for(&source, None), &format!("source `{source}`"), news);
+    }
+    let told = match new.tools.wider_than(&old.tools) {
+        Ok(None) => return,
+        Ok(Some(name)) => {
+            let why = old.tools.decide(&name).err().map(|refusal| refusal.reason).unwrap_or_default();
+            Some((format!("calling `{name}`"), why))
+        }
+        Err(()) => None,
+    };
+    news.entry(("tools_policy".to_owned(), told)).or_default();
+}
+
+/// What is no grant of a tool: how strict hooks are, what a run may add, whether there is a record.
+fn settings(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
+    let mut tell = |key: &str, wider: bool, what: &str, why: &str| {
+        if wider {
+            news.entry((key.to_owned(), Some((what.to_owned(), why.to_owned())))).or_default();
+        }
+    };
+    let hooks = old.hooks.named.iter().chain(&new.hooks.named).map(|(name, _)| name.value.as_str());
+    // One that neither names has the answer for all others.
+    for hook in hooks.chain([""]) {
+        let softer = (old.hooks.for_hook(hook), new.hooks.for_hook(hook)) == (OnError::Block, OnError::Allow);
+        let what = if hook.is_empty() {
+            "a hook that fails lets pass".to_owned()
+        } else {
+            format!("hook `{hook}` lets pass when it fails")
+        };
+        tell("sandbox.hooks", softer, &what, "it blocks");
+    }
+    tell(
+        "sandbox.hooks.strict",
+        old.hooks.strict && !new.hooks.strict,
+        "a wrong return value of a hook passes",
+        "it is a failure",
+    );
+    tell("sandbox.audit", old.audit && !new.audit, "calls are not recorded", "they are");
+    tell("meta", new.meta.enabled && !old.meta.enabled, "a run may add to itself", "it may not");
+    let numbers = |policy: &ProjectPolicy| policy.meta.numbers();
+    for ((name, before), (_, now)) in numbers(old).into_iter().zip(numbers(new)) {
+        tell(&format!("meta.{name}"), new.meta.enabled && now > before, &now.to_string(), &format!("at most {before}"));
+    }
+}

@@ -1,0 +1,131 @@
+//! `harness policy learn`: what a call needs, as a policy.
+
+use std::sync::Arc;
+
+use clap::Parser;
+use harness::ambient;
+use harness::artifact::escape;
+use harness::artifact::policy::learn::{self, Kept};
+use harness::dispatch::{CallReport, Options, Run};
+use harness::policy::limits::{LimitKey, Limits};
+use harness::policy::watch::{Request, Watch};
+use harness::sandbox::outcome::Outcome;
+
+use super::super::args::{Arguments, Call, Command, Learn, Place};
+use super::super::exit::Exit;
+use super::super::printer::Printer;
+use super::super::{call, project};
+
+pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+    let command_line = std::iter::once("harness").chain(command.call.iter().map(String::as_str));
+    let asked = match Arguments::try_parse_from(command_line) {
+        Ok(Arguments { command: Command::Call(call), .. }) => call,
+        Ok(_) => {
+            printer.error("only a call can be looked at", &[], Some("harness policy learn -- call TOOL ..."));
+            return Err(Exit::Usage);
+        }
+        Err(error) => {
+            let _ = error.print();
+            return Err(Exit::Usage);
+        }
+    };
+    let granting = command.granting.as_deref().map(|rules| call::narrowing(rules, printer)).transpose()?;
+    let watch = Arc::new(Watch::default());
+    let options = Options {
+        workspace: asked.workspace.clone(),
+        concurrency: 1,
+        watch: Some(watch.clone()),
+        granting: granting.map(|layer| (asked.tool.clone(), layer)),
+        ..Options::default()
+    };
+    let project = project::open(place, options, printer)?;
+    let (exit, report) = made(&asked, &project, printer)?;
+    let asked = watch.asked();
+    for one in refused(&report) {
+        printer.say(&format!("refused: {}", escape::line(&one)));
+    }
+    let ran = asked.requests.iter().any(|(_, request)| matches!(request, Request::Command(..)));
+    let kept = kept(&report, ran);
+    if ran && (!kept.variables.is_empty() || kept.network || kept.unconfined) {
+        printer.say("what its commands got of `exec.env`, `exec.network` and `exec.unconfined` is kept: whether they need it is not seen");
+    }
+    for (_, request) in &asked.requests {
+        if let Request::Secret(name) = request {
+            printer.say(&format!(
+                "the secret `{}` was used: keep its definition in `sandbox.secrets`",
+                escape::line(name)
+            ));
+        }
+    }
+    printer.data(&learn::least(&asked, &kept));
+    Ok(exit)
+}
+
+/// Makes the call, and says how it ended.
+fn made(asked: &Call, project: &harness::dispatch::Project, printer: Printer) -> Result<(Exit, CallReport), Exit> {
+    let arguments = match call::arguments(asked, project) {
+        Ok(arguments) => arguments,
+        Err(call::Refused::Call(error)) => return Err(project::refuse(&error, project.loaded().registry(), printer)),
+        Err(call::Refused::Text(message)) => {
+            printer.error(&message, &[], None);
+            return Err(Exit::Usage);
+        }
+    };
+    let layer = asked.within.as_deref().map(|rules| call::narrowing(rules, printer)).transpose()?;
+    let run = Run::narrowed(layer.into_iter().collect());
+    let report = project::block_on(project.call(&asked.tool, arguments, &run), printer)?
+        .map_err(|error| project::refuse(&error, project.loaded().registry(), printer))?;
+    call::report::call(&report, printer);
+    let usage = report.total();
+    let used = format!(
+        "fuel {}, {} host calls, {} bytes, {} files",
+        usage.fuel,
+        usage.host_calls,
+        usage.io_bytes(),
+        usage.files
+    );
+    if let Outcome::Completed(_) = report.outcome {
+        printer.say(&format!("the call completed; with its hooks it used {used}"));
+        return Ok((if report.is_error { Exit::Failed } else { Exit::Completed }, report));
+    }
+    let exit = call::tell(&report, project, asked, printer);
+    printer.say(&format!("the call ended early, so that this may not be all it needs; it used {used}"));
+    Ok((exit, report))
+}
+
+/// What the call and its hooks were refused.
+fn refused(report: &CallReport) -> Vec<String> {
+    let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks).flat_map(|hook| &hook.calls);
+    report.calls.iter().chain(hooks).filter_map(|call| call.refused.clone()).collect()
+}
+
+/// What is above its default or cannot be seen.
+fn kept(report: &CallReport, ran: bool) -> Kept {
+    let (limits, defaults, usage) = (report.grant.limits(), Limits::default(), &report.usage);
+    let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    let needs = |key: LimitKey| match key {
+        LimitKey::Fuel => usage.fuel,
+        LimitKey::Memory => mebibytes(usage.peak_memory),
+        LimitKey::HostMemory => mebibytes(usage.peak_host_memory),
+        LimitKey::HostCalls => usage.host_calls,
+        LimitKey::Io => usage.io_bytes(),
+        LimitKey::Files => usage.files,
+        // Not counted: what was granted.
+        LimitKey::Timeout
+        | LimitKey::Output
+        | LimitKey::Result
+        | LimitKey::FileBytes
+        | LimitKey::Body
+        | LimitKey::LogLines
+        | LimitKey::Processes => limits.get(key),
+    };
+    let above = LimitKey::ALL.iter().map(|key| (*key, needs(*key))).filter(|(key, value)| *value > defaults.get(*key));
+    let mut variables = if ran { report.grant.exec_env() } else { Vec::new() };
+    variables.retain(|name| ambient::variable(name).is_some());
+    Kept {
+        variables,
+        network: ran && report.grant.exec_network(),
+        unconfined: ran && report.grant.exec_unconfined(),
+        limits: above.collect(),
+    }
+}

@@ -1,0 +1,109 @@
+//! `harness policy show`: one grant, as it is enforced.
+
+use harness::artifact::escape;
+use harness::policy::compare::{Agreed, agreed};
+use harness::policy::grant::Grant;
+use harness::policy::limits::LimitKey;
+use serde_json::{Value as Json, json};
+
+use super::super::args::{Granted, Place};
+use super::super::exit::Exit;
+use super::super::printer::Printer;
+use super::super::{call, grant, project};
+
+/// A limit of the grant: its value in the unit of its key, and who set it.
+struct Set {
+    key: LimitKey,
+    value: u64,
+    by: Option<String>,
+}
+
+pub(super) fn run(command: &Granted, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+    let registry = project::registry(place);
+    project::report(&registry, printer);
+    let policy = registry.policy().ok_or(Exit::Usage)?;
+    let name = command.name.as_str();
+    let (kind, source, own, timeout) = match (registry.tool(name), registry.hook(name)) {
+        (Ok(tool), _) => {
+            let timeout = tool.timeout_ms.as_ref().map(|own| (own.value, tool.source.file.to_string()));
+            ("tool", &tool.source_name, tool.capabilities.as_ref(), timeout)
+        }
+        (Err(_), Some(hook)) => ("hook", &hook.source_name, hook.capabilities.as_ref(), None),
+        (Err(unknown), None) => {
+            let hint = unknown.hint().unwrap_or_else(|| "`harness inspect` lists all".to_owned());
+            printer.error(&format!("there is no tool or hook `{name}`"), &[], Some(&hint));
+            return Err(Exit::Usage);
+        }
+    };
+    let mut granted = policy.grant_for(source, own);
+    if let Some(rules) = &command.within {
+        granted = granted.meet(&Grant::new(vec![call::narrowing(rules, printer)?]));
+    }
+    let limits = limits(&granted, timeout);
+    let refused = (kind == "tool").then(|| policy.tools.decide(name).err()).flatten();
+    let rules = agreed(&granted);
+    if command.json {
+        let by_key = |one: &Agreed| (one.key.to_owned(), json!({"rules": one.rules, "whole": one.whole}));
+        let limit = |set: &Set| {
+            let facts = set.key.facts();
+            (facts.name.to_owned(), json!({"value": set.value, "unit": facts.unit, "set_by": set.by}))
+        };
+        printer.json(&json!({
+            "kind": kind,
+            "name": name,
+            "source": source,
+            "refused": refused.map(|refusal| refusal.reason),
+            "grant": rules.iter().map(by_key).collect::<serde_json::Map<String, Json>>(),
+            "limits": limits.iter().map(limit).collect::<serde_json::Map<String, Json>>(),
+            "layers": grant::as_json(&granted),
+        }));
+        return Ok(Exit::Completed);
+    }
+    let mut text = format!("{kind} {}, source `{}`\n", escape::line(name), escape::line(source));
+    if let Some(refusal) = refused {
+        text.push_str(&format!("not to be called: {}\n", escape::line(&refusal.reason)));
+    }
+    text.push_str("may do, within all its layers:\n");
+    for one in &rules {
+        text.push_str(&format!("  {}: {}\n", one.key, line(one)));
+    }
+    text.push_str("limits, and what set them:\n");
+    for Set { key, value, by } in &limits {
+        let facts = key.facts();
+        let by = by.as_deref().unwrap_or("the default");
+        text.push_str(&format!("  {}: {value} {}, {}\n", facts.name, facts.unit, escape::line(by)));
+    }
+    text.push_str("layers, the outermost first:\n");
+    for one in grant::lines(&granted) {
+        text.push_str(&format!("  {one}\n"));
+    }
+    printer.data(&text);
+    Ok(Exit::Completed)
+}
+
+fn line(agreed: &Agreed) -> String {
+    let rules = escape::line(&agreed.rules.join(", ")).into_owned();
+    match (agreed.rules.is_empty(), agreed.whole) {
+        (true, true) => "nothing".to_owned(),
+        (false, true) => rules,
+        (true, false) => "what all layers cover".to_owned(),
+        (false, false) => format!("{rules}, and what else all layers cover"),
+    }
+}
+
+/// All limits of a grant; a tool's own `timeout_ms` is one more layer.
+fn limits(grant: &Grant, timeout: Option<(u64, String)>) -> Vec<Set> {
+    let set = |key: &LimitKey| {
+        let (value, origin) = grant.limit(*key);
+        let facts = key.facts();
+        let by =
+            origin.map(|origin| format!("`{}` in `{}`", origin.key(&format!("limits.{}", facts.name)), origin.file));
+        match &timeout {
+            Some((own, file)) if *key == LimitKey::Timeout && *own < value => {
+                Set { key: *key, value: *own, by: Some(format!("`timeout_ms` in `{file}`")) }
+            }
+            _ => Set { key: *key, value, by },
+        }
+    };
+    LimitKey::ALL.iter().map(set).collect()
+}

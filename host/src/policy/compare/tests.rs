@@ -1,0 +1,146 @@
+use super::*;
+use crate::policy::testing::{Dice, grant, request, stack};
+
+/// What is told of two policies, one a line.
+fn told(old: &str, new: &str) -> String {
+    let lines = wider(&grant(&[old]), &grant(&[new])).into_iter().map(|wider| match wider.example {
+        Example::Certain { what, refused } => format!("{}: {what} ({refused})", wider.key),
+        Example::Perhaps => format!("{}: perhaps", wider.key),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The key and example alone.
+fn examples(old: &str, new: &str) -> Vec<String> {
+    let found = wider(&grant(&[old]), &grant(&[new])).into_iter();
+    found
+        .map(|wider| match wider.example {
+            Example::Certain { what, .. } => format!("{}: {what}", wider.key),
+            Example::Perhaps => format!("{}: perhaps", wider.key),
+        })
+        .collect()
+}
+
+#[test]
+fn an_example_says_what_is_new_and_what_refused_it() {
+    insta::assert_snapshot!(
+        told(
+            "fs: { read: [src], write: [out], protect: [src/keys] }\nnetwork: [a.example]\nexec: { allow: [git status], env: [PATH] }\nlimits: { fuel: 5 }\nservices: [cache]",
+            "fs: { read: [src, docs], write: [out/tmp] }\nnetwork: ['*.example']\nexec: { allow: ['git *'], env: [PATH, HOME], network: true }\nenv: [CI]\nlimits: { fuel: 6 }\nservices: [cache, clock]",
+        ),
+        @""
+    );
+}
+
+#[test]
+fn paths() {
+    let fs = |read: &str| format!("fs: {{ read: [{read}] }}");
+    for (old, new, example) in [
+        ("'.'", "src, '**/x'", None),
+        ("src", "src/**, src/a, './src/*'", None),
+        ("'a*', '*b'", "'a*b', 'ab'", None),
+        ("'**/*.rs'", "'src/*.rs', '*.rs/x'", None),
+        ("'?', '??'", "'a?', 'b'", None),
+        ("src", "'.'", Some("`.`")),
+        ("'src/*'", "src", Some("`src`")),
+        ("'*.rs'", "'**/*.rs'", Some("`z/.rs`")),
+        ("'a?c'", "'a*c'", Some("`ac`")),
+        ("", "'.env*', a", Some("`a`")),
+        ("'**/a/**/b'", "'**/a/**'", Some("`a`")),
+        // What is never opened is no example.
+        ("", "'.env*', '**/*.pem', agents", None),
+        ("'a.rs'", "'*.key', 'a.rs/id_x'", None),
+    ] {
+        let wanted: Vec<String> = example.iter().map(|path| format!("fs.read: reading {path}")).collect();
+        assert_eq!(examples(&fs(old), &fs(new)), wanted, "{old} -> {new}");
+    }
+    let protecting = |protect: &str| format!("fs: {{ read: [a, B], protect: [{protect}] }}");
+    assert_eq!(examples(&protecting("A"), &protecting("")), ["fs.read: reading `a`"]);
+    assert_eq!(examples(&protecting("A, b"), &protecting("a")), ["fs.read: reading `B`"]);
+    assert_eq!(examples(&protecting("'?'"), &protecting("a, b")), Vec::<String>::new());
+    // A longer name than any file has is no example.
+    assert_eq!(examples(&fs("a"), &fs(&"x".repeat(300))), ["fs.read: perhaps"]);
+}
+
+#[test]
+fn commands() {
+    let exec = |allow: &str| format!("exec: {{ allow: [{allow}] }}");
+    for (old, new, example) in [
+        ("git", "git status, 'git *', 'git log *'", None),
+        ("'git *'", "'git'", None),
+        ("'git a*'", "'git ab', 'git a?'", None),
+        ("'git s*', 'git l*'", "git status, git log", None),
+        ("'git status *'", "'git status'", None),
+        ("'git *'", "'git \"\"'", None),
+        ("'git ?*'", "'git a', 'git *b'", None),
+        ("git status", "git", Some("`git`")),
+        ("git status", "'git status *'", Some("`git status \"\"`")),
+        ("'git \"*\"'", "'git ?'", Some("`git z`")),
+        // A wildcard in front takes no option.
+        ("'git *a *'", "'git -a'", Some("`git -a`")),
+        ("git", "cargo", Some("`cargo`")),
+        ("git", "/bin/git", Some("`/bin/git`")),
+    ] {
+        let wanted: Vec<String> = example.iter().map(|line| format!("exec.allow: the command {line}")).collect();
+        assert_eq!(examples(&exec(old), &exec(new)), wanted, "{old} -> {new}");
+    }
+}
+
+#[test]
+fn hosts() {
+    let network = |hosts: &str| format!("network: [{hosts}]");
+    for (old, new, example) in [
+        ("'*'", "a.example, '*.b.example', 'x:443'", None),
+        ("'*.example'", "a.example, '*.a.example'", None),
+        ("{ host: a, private: true }", "a", None),
+        ("a", "'a:80', 'a:443'", None),
+        ("'a:80', 'a:443'", "a", None),
+        ("a", "{ host: a, private: true }", Some("`a` at a private address")),
+        ("a", "'a:8443'", Some("`a:8443`")),
+        ("'*.a'", "a", Some("`a`")),
+        ("a", "'*.a'", Some("`a.a`")),
+        ("'*'", "127.0.0.1", Some("`127.0.0.1`")),
+        ("127.0.0.1", "'127.0.0.1:81', '*'", Some("`a.example`")),
+        ("'*.a', '*.b'", "'*'", Some("`a.example`")),
+    ] {
+        let wanted: Vec<String> = example.iter().map(|host| format!("network: the host {host}")).collect();
+        assert_eq!(examples(&network(old), &network(new)), wanted, "{old} -> {new}");
+    }
+}
+
+/// What one layer takes away the others cannot bring into the comparison.
+#[test]
+fn layers_agree_before_they_are_compared() {
+    let both = |layers: &[&str], others: &[&str]| wider(&grant(layers), &grant(others));
+    let (wide, left, right) = ("fs: { read: ['.'] }", "fs: { read: ['a*'] }", "fs: { read: ['*b'] }");
+    assert_eq!(both(&["fs: { read: ['a*b'] }"], &[wide, left, right]), []);
+    assert_eq!(both(&[left, right], &["fs: { read: ['a*b', ab] }"]), []);
+    assert_eq!(both(&[left, right], &[left]).len(), 1);
+    assert_eq!(both(&[wide, "env: []"], &[wide]), []);
+    assert_eq!(both(&[], &[wide]).len(), 1);
+    assert_eq!(both(&[wide], &[]), []);
+}
+
+/// The answer for random pairs is that of the functions that enforce: nothing that is asked of both of them is allowed
+/// by the new one alone where nothing was found.
+#[test]
+fn random_pairs() {
+    let mut dice = Dice::new(7);
+    let (mut same, mut more) = (0, 0);
+    for _ in 0..1500 {
+        let (old, new) = (Grant::new(stack(&mut dice, 2)), Grant::new(stack(&mut dice, 2)));
+        let found = wider(&old, &new);
+        assert!(found.iter().all(|one| one.example != Example::Perhaps), "{found:?}\n{old:#?}\n{new:#?}");
+        for _ in 0..100 {
+            let request = request(&mut dice);
+            if request.allowed(&new) && !request.allowed(&old) {
+                let key = request.key();
+                assert!(found.iter().any(|one| one.key == key), "{request:?}: {found:?}\n{old:#?}\n{new:#?}");
+            }
+        }
+        let keys = found.iter().filter(|one| !one.key.starts_with("limits")).count();
+        same += usize::from(keys == 0);
+        more += usize::from(keys > 0);
+    }
+    assert!(same > 30 && more > 300, "{same} {more}");
+}
