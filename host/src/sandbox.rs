@@ -11,6 +11,8 @@
 
 pub mod call;
 mod compile;
+#[cfg(test)]
+mod deadline_tests;
 pub mod engine;
 mod image;
 pub mod imports;

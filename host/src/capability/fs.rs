@@ -116,6 +116,9 @@ pub struct Workspace {
     root: Dir,
     /// Absolute, without links, without a slash at its end.
     absolute: String,
+    /// How long every look at the disk takes, for a test of what a slow one does.
+    #[cfg(test)]
+    pub(crate) slow: Option<std::time::Duration>,
 }
 
 impl Workspace {
@@ -132,7 +135,12 @@ impl Workspace {
             return Err(refuse("the root of the file system cannot be a workspace"));
         }
         let absolute = canonical.to_str().ok_or_else(|| refuse("the path of a workspace must be UTF-8"))?.to_owned();
-        Ok(Self { root: Dir::open_ambient_dir(&canonical, ambient_authority())?, absolute })
+        Ok(Self {
+            root: Dir::open_ambient_dir(&canonical, ambient_authority())?,
+            absolute,
+            #[cfg(test)]
+            slow: None,
+        })
     }
 
     /// Its absolute path, without links and without a slash at the end.

@@ -73,6 +73,11 @@ pub fn wider(old: &Grant, new: &Grant) -> Vec<Wider> {
         if new.exec_network() && !old.exec_network() {
             tell("exec.network", certain("commands that use the network".to_owned(), "commands have no network"));
         }
+        let open = old.exec_folders();
+        let folder = new.exec_folders().into_iter().find(|folder| !open.iter().any(|open| open.covers(folder)));
+        if let Some(folder) = folder {
+            tell("exec.folders", certain(format!("the folder `{folder}` for commands"), "commands do not see it"));
+        }
         if new.exec_unconfined() && !old.exec_unconfined() {
             tell("exec.unconfined", certain("commands that nothing confines".to_owned(), "commands are confined"));
         }

@@ -71,6 +71,10 @@ impl Workspace {
 
     /// Where a path leads, decided by nobody yet. Fails for a way out of the workspace.
     pub(super) fn locate(&self, asked: &WorkspacePath, last: LastLink) -> Result<Place, Error> {
+        #[cfg(test)]
+        if let Some(time) = self.slow {
+            std::thread::sleep(time);
+        }
         let way = Way {
             workspace: self,
             asked,

@@ -62,6 +62,7 @@ pub fn agreed(grant: &Grant) -> Vec<Agreed> {
         hosts,
         commands,
         plain("exec.env", grant.exec_env()),
+        plain("exec.folders", grant.exec_folders().iter().map(ToString::to_string).collect()),
         plain("exec.network", vec![grant.exec_network().to_string()]),
         plain("exec.unconfined", vec![grant.exec_unconfined().to_string()]),
         plain("env", variables),
