@@ -3,6 +3,8 @@
 //! - `project`: writes a project and runs the binary on it
 //! - `agent_turns`: turns of an agent, and the events around them
 //! - `agent_delegation`: sub-agents
+//! - `services`: what answers in place of a model's service
+//! - `agent_services`: whole sessions with one, in each wire format
 //! - `call`: how a call ends, and what it prints
 //! - `arguments`: how it is given arguments, project and workspace
 //! - `commands`: the other commands, and help
@@ -38,6 +40,8 @@
 
 #[path = "cli/agent_delegation.rs"]
 mod agent_delegation;
+#[path = "cli/agent_services.rs"]
+mod agent_services;
 #[path = "cli/agent_turns.rs"]
 mod agent_turns;
 #[path = "cli/arguments.rs"]
@@ -82,6 +86,8 @@ mod project;
 mod requests;
 #[path = "cli/secrets.rs"]
 mod secrets;
+#[path = "cli/services.rs"]
+mod services;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/testing.rs"]
