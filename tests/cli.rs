@@ -5,6 +5,7 @@
 //! - `agent_delegation`: sub-agents
 //! - `services`: what answers in place of a model's service
 //! - `agent_services`: whole sessions with one, in each wire format
+//! - `conversation`: one with the agent, at a terminal
 //! - `call`: how a call ends, and what it prints
 //! - `arguments`: how it is given arguments, project and workspace
 //! - `commands`: the other commands, and help
@@ -54,6 +55,8 @@ mod audit;
 mod call;
 #[path = "cli/commands.rs"]
 mod commands;
+#[path = "cli/conversation.rs"]
+mod conversation;
 #[path = "cli/grants.rs"]
 mod grants;
 #[path = "cli/hooks.rs"]
