@@ -25,7 +25,7 @@ use crate::ambient;
 use crate::policy::grant::Grant;
 use crate::policy::refusal::Refusal;
 use capture::{Capture, Flood};
-use child::{Running, Start};
+use child::{Pipes, Running, Start};
 use search::SearchPath;
 use wall::{For, Offers, Tier, Wall};
 
@@ -220,11 +220,11 @@ impl Prepared<'_> {
         if let Some(folder) = &wall.temporary {
             env.insert("TMPDIR".to_owned(), folder.to_string_lossy().into_owned());
         }
-        let start = Start { program: program.clone(), name, args, env, dir: place.dir, stdin: stdin.is_some(), wall };
+        let start = Start { program, name, args, env: &env, dir: place.dir, stdin: stdin.is_some(), wall };
         let started = Instant::now();
         // The texts of these errors hold a number and its meaning, and no path.
-        let running = Running::start(start).map_err(Error::Start)?;
-        Ok(supervise(running, stdin.unwrap_or_default(), started, limit, place.handles.vault()).await)
+        let (running, pipes) = Running::start(start).map_err(Error::Start)?;
+        Ok(supervise(running, pipes, stdin.unwrap_or_default(), started, limit, place.handles.vault()).await)
     }
 }
 
@@ -313,10 +313,16 @@ enum Ending {
     Flood,
 }
 
-async fn supervise(mut running: Running, stdin: String, started: Instant, limit: Duration, vault: &Vault) -> Output {
+async fn supervise(
+    running: Running,
+    pipes: Pipes,
+    stdin: String,
+    started: Instant,
+    limit: Duration,
+    vault: &Vault,
+) -> Output {
     let (mut stdout, mut stderr) = (Capture::with_room_for(vault.longest()), Capture::with_room_for(vault.longest()));
-    let pipes = (running.child.stdin.take(), running.child.stdout.take(), running.child.stderr.take());
-    let ending;
+    let (ending, code);
     {
         let talk = talk(pipes, stdin, &mut stdout, &mut stderr);
         tokio::pin!(talk);
@@ -338,19 +344,18 @@ async fn supervise(mut running: Running, stdin: String, started: Instant, limit:
                 },
             }
         };
-        running.end();
+        code = running.finish().await;
         if talking {
             let _ = tokio::time::timeout(DRAIN, talk).await;
         }
     }
-    let status = running.reap().await;
     let (stdout, more_stdout) = stdout.text(vault);
     let (stderr, more_stderr) = stderr.text(vault);
     Output {
         stdout,
         stderr,
         exit_code: match ending {
-            Ending::Exited => status.and_then(|status| status.code()).unwrap_or(-1),
+            Ending::Exited => code.unwrap_or(-1),
             Ending::OutOfTime | Ending::Flood => -1,
         },
         duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -359,21 +364,16 @@ async fn supervise(mut running: Running, stdin: String, started: Instant, limit:
     }
 }
 
-type Pipes =
-    (Option<tokio::process::ChildStdin>, Option<tokio::process::ChildStdout>, Option<tokio::process::ChildStderr>);
-
 /// Writes standard input and reads both outputs at the same time, so that neither side waits for the other for ever.
 async fn talk(pipes: Pipes, stdin: String, stdout: &mut Capture, stderr: &mut Capture) -> Result<(), Flood> {
     let feed = async {
-        if let Some(mut pipe) = pipes.0 {
+        if let Some(mut pipe) = pipes.stdin {
             // A child need not read what it is given.
             let _ = pipe.write_all(stdin.as_bytes()).await;
         }
         Ok(())
     };
-    let out = async { if let Some(pipe) = pipes.1 { stdout.fill(pipe).await } else { Ok(()) } };
-    let err = async { if let Some(pipe) = pipes.2 { stderr.fill(pipe).await } else { Ok(()) } };
-    tokio::try_join!(feed, out, err).map(|_| ())
+    tokio::try_join!(feed, stdout.fill(pipes.stdout), stderr.fill(pipes.stderr)).map(|_| ())
 }
 
 impl From<Refusal> for Error {

@@ -18,7 +18,7 @@ const PREFIX: &str = "harness-";
 pub(super) struct Group(PathBuf);
 
 impl Group {
-    /// A group of at most this many processes and threads, two more for those that wait for the command.
+    /// A group of at most this many processes and threads, one more for the keeper.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl Group {
                 continue;
             }
             let group = Self(path);
-            match group.write("pids.max", &processes.saturating_add(2).to_string()) {
+            match group.write("pids.max", &processes.saturating_add(1).to_string()) {
                 Ok(()) => return Ok(group),
                 Err(error) => why = std::io::Error::from(error).to_string(),
             }
@@ -141,7 +141,7 @@ mod tests {
     fn a_group_goes_away() {
         if let Ok(group) = Group::new(5) {
             let path = group.0.clone();
-            assert_eq!(std::fs::read_to_string(path.join("pids.max")).unwrap(), "7\n");
+            assert_eq!(std::fs::read_to_string(path.join("pids.max")).unwrap(), "6\n");
             drop(group);
             assert!(!path.exists());
             let left = path.with_file_name(format!("{PREFIX}{}-0", i32::MAX));
