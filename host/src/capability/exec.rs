@@ -6,6 +6,7 @@
 mod capture;
 mod child;
 mod git;
+mod notes;
 mod search;
 pub mod wall;
 
@@ -27,7 +28,7 @@ use crate::policy::refusal::Refusal;
 use capture::{Capture, Flood};
 use child::{Pipes, Running, Start};
 use search::SearchPath;
-use wall::{For, Offers, Tier, Wall};
+use wall::{For, Hit, Offers, Tier, Wall};
 
 /// Time for a child whose command does not say: what people wait for a tool.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(30_000);
@@ -224,7 +225,10 @@ impl Prepared<'_> {
         let started = Instant::now();
         // The texts of these errors hold a number and its meaning, and no path.
         let (running, pipes) = Running::start(start).map_err(Error::Start)?;
-        Ok(supervise(running, pipes, stdin.unwrap_or_default(), started, limit, place.handles.vault()).await)
+        let vault = place.handles.vault();
+        let (mut output, hit) = supervise(running, pipes, stdin.unwrap_or_default(), started, limit, vault).await;
+        notes::add(&mut output, hit, grant);
+        Ok(output)
     }
 }
 
@@ -320,9 +324,9 @@ async fn supervise(
     started: Instant,
     limit: Duration,
     vault: &Vault,
-) -> Output {
+) -> (Output, Hit) {
     let (mut stdout, mut stderr) = (Capture::with_room_for(vault.longest()), Capture::with_room_for(vault.longest()));
-    let (ending, code);
+    let (ending, code, hit);
     {
         let talk = talk(pipes, stdin, &mut stdout, &mut stderr);
         tokio::pin!(talk);
@@ -344,14 +348,14 @@ async fn supervise(
                 },
             }
         };
-        code = running.finish().await;
+        (code, hit) = running.finish().await;
         if talking {
             let _ = tokio::time::timeout(DRAIN, talk).await;
         }
     }
     let (stdout, more_stdout) = stdout.text(vault);
     let (stderr, more_stderr) = stderr.text(vault);
-    Output {
+    let output = Output {
         stdout,
         stderr,
         exit_code: match ending {
@@ -361,7 +365,8 @@ async fn supervise(
         duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         timed_out: matches!(ending, Ending::OutOfTime),
         truncated: more_stdout || more_stderr,
-    }
+    };
+    (output, hit)
 }
 
 /// Writes standard input and reads both outputs at the same time, so that neither side waits for the other for ever.
@@ -400,6 +405,8 @@ impl From<fs::Error> for Error {
     }
 }
 
+#[cfg(test)]
+mod hold_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
-use super::wall::{Held, Program, Wall, above_streams};
+use super::wall::{Held, Hit, Program, Wall, above_streams};
 
 /// What a child is started with; all of it is decided already.
 #[derive(Debug)]
@@ -79,12 +79,14 @@ impl Running {
         }
     }
 
-    /// Ends what is left of it and reaps it; gives the command's code. `None` where a signal ended it, and where it does not
-    /// end, which only a broken disk or driver does.
-    pub(super) async fn finish(self) -> Option<i32> {
+    /// Ends what is left of it and reaps it; gives the command's code, and what it ran into. No code where a signal ended it,
+    /// and where it does not end, which only a broken disk or driver does.
+    pub(super) async fn finish(self) -> (Option<i32>, Hit) {
         let Self { held, ended } = self;
         let over = held.end();
-        let _ = tokio::time::timeout(Duration::from_secs(1), ended.readable()).await.ok()?;
+        if tokio::time::timeout(Duration::from_secs(1), ended.readable()).await.is_err() {
+            return (None, Hit::default());
+        }
         drop(ended);
         over.finish().await
     }

@@ -40,17 +40,16 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::Place;
 use crate::ambient;
 use crate::policy::grant::Grant;
+use crate::policy::limits::Limits;
 use cgroup::Group;
+pub(super) use cgroup::Hit;
 pub(super) use family::above_streams;
 use family::{Begun, Bond, Failed, Family, UserMap};
 use filters::Filters;
 use system::System;
 use view::{Plan, Shown};
 
-pub use offers::{Count, Files, Namespaces, Offers, Standing, Tier};
-
-/// Bytes of memory that each process of a command may make its own. Compilers take two.
-pub const MEMORY: u64 = 4 << 30;
+pub use offers::{Count, Files, Memory, Namespaces, Offers, Standing, Tier};
 
 /// What a command keeps of root's privileges: those over files, which the wall holds in other ways. Without them root
 /// could not write into a folder of somebody else's.
@@ -115,7 +114,7 @@ struct Parts {
     limits: Vec<(Resource, u64)>,
     kept: CapabilitySet,
     rules: Option<(landlock::Rules, Vec<landlock::Later>)>,
-    filters: Filters,
+    filters: &'static Filters,
 }
 
 impl Confinement {
@@ -224,7 +223,7 @@ pub(super) struct Held {
 /// What is removed when it is dropped; to be kept until the last of the command's processes has ended.
 #[derive(Debug)]
 struct Removed {
-    _group: Option<Group>,
+    group: Option<Group>,
     temporary: Option<tempfile::TempDir>,
 }
 
@@ -246,14 +245,17 @@ impl Held {
         self
     }
 
-    /// Ends all of its processes and waits for that; gives the command's code, where it ended by itself with one.
-    pub(super) async fn finish(mut self) -> Option<i32> {
+    /// Ends all of its processes and waits for that; gives the command's code, where it ended by itself with one, and, where
+    /// that is not 0, which limits it ran into.
+    pub(super) async fn finish(mut self) -> (Option<i32>, Hit) {
         let code = self.begun.take().and_then(Begun::finish);
+        let Some(Removed { group, temporary }) = self.removed.take() else { return (code, Hit::default()) };
+        let hit = group.filter(|_| code != Some(0)).map(|group| group.hit()).unwrap_or_default();
         // What is in it may be much.
-        if let Some(folder) = self.removed.take().and_then(|removed| removed.temporary) {
+        if let Some(folder) = temporary {
             let _ = tokio::task::spawn_blocking(move || drop(folder)).await;
         }
-        code
+        (code, hit)
     }
 }
 
@@ -360,7 +362,7 @@ impl Wall {
             Files::Rules => Some((landlock::Rules::new(&rules, true)?, later)),
         };
         let (group, user) = match stands.count {
-            Count::Group => (Some(Group::new(limits.processes)?), None),
+            Count::Group => (Some(Group::new(limits.processes, limits.command_memory_bytes)?), None),
             // One more: the keeper.
             Count::Namespace => (None, Some(limits.processes.saturating_add(1))),
             Count::User => {
@@ -369,24 +371,24 @@ impl Wall {
             }
         };
         let confinement = Confinement(Some(Parts {
-            limits: resources(limits.file_bytes, wanted.time, user),
+            limits: resources(&limits, wanted.time, user),
             kept: match stands.namespaces {
                 Some(Namespaces::User) => CapabilitySet::empty(),
                 Some(Namespaces::Own) | None => KEPT,
             },
             rules,
-            filters: Filters::new(grant.exec_network())?,
+            filters: Filters::of_command(grant.exec_network())?,
         }));
         let system_error = |error: io::Error| error.to_string();
-        let doors = group.iter().map(Group::door).collect::<Result<_, _>>().map_err(system_error)?;
+        let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), Group::doors).map_err(system_error)?;
         let family = Family { bond, confinement, doors };
-        Ok(Self { family, removed: Removed { _group: group, temporary: own_temporary }, temporary: Some(temporary) })
+        Ok(Self { family, removed: Removed { group, temporary: own_temporary }, temporary: Some(temporary) })
     }
 
     /// No wall: the processes end with the command and with the host, and that is all.
     fn none() -> Self {
         let family = Family { bond: Bond::Children, confinement: Confinement(None), doors: Vec::new() };
-        Self { family, removed: Removed { _group: None, temporary: None }, temporary: None }
+        Self { family, removed: Removed { group: None, temporary: None }, temporary: None }
     }
 }
 
@@ -426,13 +428,13 @@ fn is_there(wanted: &For<'_>, system: &System, folders: &[PathBuf]) -> Result<()
     ))
 }
 
-fn resources(file_bytes: u64, time: Duration, user: Option<u64>) -> Vec<(Resource, u64)> {
+fn resources(most: &Limits, time: Duration, user: Option<u64>) -> Vec<(Resource, u64)> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| u64::try_from(cores.get()).unwrap_or(1));
     let seconds = time.as_secs().saturating_add(1);
     let mut limits = vec![
         (Resource::Core, 0),
-        (Resource::Fsize, file_bytes),
-        (Resource::Data, MEMORY),
+        (Resource::Fsize, most.file_bytes),
+        (Resource::Data, most.command_memory_bytes),
         // Of each process, which may use all cores; the command's own time ends it before that.
         (Resource::Cpu, seconds.saturating_mul(cores)),
     ];

@@ -276,7 +276,8 @@ impl Work for Keeper<'_> {
 
 impl Keeper<'_> {
     fn make(&self) -> Result<std::convert::Infallible, (Step, Errno)> {
-        let Making { family, own_memory, keeper, stack, opens_gate, lifeline, ending, .. } = self.0;
+        let Self(making) = self;
+        let Making { family, own_memory, keeper, stack, opens_gate, lifeline, ending, .. } = making;
         // Nobody's terminal is theirs.
         setsid().map_err(at(Step::Session))?;
         for door in &family.doors {
@@ -300,7 +301,7 @@ impl Keeper<'_> {
         };
         // Where the host ignores it, nothing would be told of a child that ends.
         launch::plain_signals();
-        let command = launch::child(stack, &Command(self.0), libc::CLONE_VM).map_err(at(Step::Namespaces))?;
+        let command = launch::child(stack, *making, libc::CLONE_VM).map_err(at(Step::Namespaces))?;
         for (number, file) in [lifeline, ending, opens_gate].into_iter().zip(0..) {
             put(number, file).map_err(at(Step::Keeper))?;
         }
@@ -309,33 +310,32 @@ impl Keeper<'_> {
     }
 }
 
-/// The process that becomes the command.
-struct Command<'a>(&'a Making<'a>);
-
-impl Work for Command<'_> {
+/// The process that becomes the command. What it works on is the host's: the keeper's stack is not there any more when
+/// the gate opens.
+impl Work for Making<'_> {
     fn run(&self) -> c_int {
-        let making = self.0;
         // Of its own table: another process opens the gate.
-        close(&making.opens_gate);
+        close(&self.opens_gate);
         let mut byte = [0];
         loop {
-            match rustix::io::read(&making.gate, &mut byte) {
+            match rustix::io::read(&self.gate, &mut byte) {
                 Ok(1) => break,
                 Err(Errno::INTR) => {}
                 Ok(_) | Err(_) => return 1,
             }
         }
-        if let Err((step, error)) = self.make() {
-            return making.tell(step as u8, error);
+        if let Err((step, error)) = self.raise() {
+            return self.tell(step as u8, error);
         }
-        let Some((program, pointers)) = making.program else { return 0 };
-        making.tell(0, execute(program, pointers))
+        let Some((program, pointers)) = self.program else { return 0 };
+        self.tell(0, execute(program, pointers))
     }
 }
 
-impl Command<'_> {
-    fn make(&self) -> Done {
-        let Making { family, program, .. } = self.0;
+impl Making<'_> {
+    /// All that the command's process is held to.
+    fn raise(&self) -> Done {
+        let Self { family, program, .. } = self;
         setsid().map_err(at(Step::Session))?;
         if let Some((program, _)) = program {
             if matches!(family.bond, Bond::Children) {
