@@ -169,9 +169,17 @@ async fn a_repository_is_read_and_not_written() {
         assert!(output.exit_code != 0 && output.stderr.ends_with(note), "{output:?}");
     }
     assert_eq!((head(), std::fs::read(at(".git/index")).unwrap()), before);
+    // A git that the host starts runs no hook, wall or no wall.
+    let hook = at(".git/hooks/pre-commit");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    std::fs::write(&hook, "#!/bin/sh\necho sprung >&2\nexit 1\n").unwrap();
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let output = run(grant(true, &[]), command("git", &["commit", "-qam", "second"])).await;
     assert_eq!((output.exit_code, output.stderr.as_str()), (0, ""), "{output:?}");
     assert_ne!(head(), before.0);
+    std::fs::write(at("a"), "three\n").unwrap();
+    let output = run(grant(true, &[]), sh("git commit -qam third")).await;
+    assert_eq!((output.exit_code, output.stderr.as_str()), (1, "sprung\n"));
 }
 
 /// Nothing of a command stays with the host: no process, no file, no thread that waits.
