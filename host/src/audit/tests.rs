@@ -244,21 +244,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-#[ignore]
-fn zz_timing() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = Log::open(&folder.path().join("audit")).unwrap();
-    let mut e = Entry::new();
-    for n in 0..12 { e.put("some", &format!("{n:060}")); }
-    let mut t = [vec![], vec![], vec![]];
-    for _ in 0..5000 {
-        let a = std::time::Instant::now(); log.check().unwrap(); let b = a.elapsed();
-        log.append_to_checked(&e).unwrap(); let c = a.elapsed();
-        log.append(&e).unwrap(); let d = a.elapsed();
-        t[0].push(b); t[1].push(c - b); t[2].push(d - c);
-        std::thread::sleep(std::time::Duration::from_micros(30));
-    }
-    for mut v in t { v.sort(); println!("p50 {:?} p90 {:?}", v[2500], v[4500]); }
-}
