@@ -3,6 +3,8 @@
 //! The guest component comes from `harness-guest-build`: the prebuilt one, or one built from source where the sources
 //! have changed. It is split into layers here, its code compiled, and its memory made ready by running the guest's
 //! own preparation once.
+//!
+//! The program that keeps commands is compiled too.
 
 #![expect(clippy::disallowed_methods, reason = "a build script reads the tree and writes to its output")]
 
@@ -15,6 +17,7 @@ mod loader;
 use std::error::Error;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use harness_guest_build::{COMPONENT_VARIABLE, Provenance, component, layers, prebuilt, sources};
 use wasmtime::{Engine, Module, TypedFunc};
@@ -55,7 +58,28 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(templates, "    Template {{ head: {head}, tail: {tail}, start: {start}, length: {length} }},")?;
     }
     std::fs::write(out.join("templates.rs"), format!("&[\n{templates}]\n"))?;
-    Ok(())
+    keeper(&root, &out.join("keeper"))
+}
+
+/// Compiles the program that stands between the host and a command, for the machine that the host is for: without a
+/// library, so that nothing but the compiler and its linker is needed.
+fn keeper(root: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
+    let source = root.join("host/keeper");
+    println!("cargo::rerun-if-changed={}", source.display());
+    let variable = |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set"));
+    let mut rustc = Command::new(variable("RUSTC")?);
+    rustc.args(["--edition=2024", "--crate-name=keeper", "--crate-type=bin", "--target", &variable("TARGET")?]);
+    for codegen in ["opt-level=s", "panic=abort", "relocation-model=static", "strip=symbols"] {
+        rustc.args(["-C", codegen]);
+    }
+    if let Ok(linker) = variable("RUSTC_LINKER") {
+        rustc.arg("-C").arg(format!("linker={linker}"));
+    }
+    for argument in ["-nostartfiles", "-nostdlib", "-static", "-Wl,--build-id=none", "-Wl,-z,noexecstack"] {
+        rustc.arg("-C").arg(format!("link-arg={argument}"));
+    }
+    let status = rustc.arg("-o").arg(out).arg(source.join("main.rs")).status()?;
+    if status.success() { Ok(()) } else { Err("the keeper of commands does not compile".into()) }
 }
 
 /// WebAssembly's page, in bytes.

@@ -114,11 +114,12 @@ impl fmt::Display for Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capability::exec::wall::{Count, Files, Namespaces};
+    use crate::capability::exec::wall::{Count, Files, Memory, Namespaces};
 
     #[test]
     fn what_commands_need_is_kept_and_nothing_else() {
-        let standing = |namespaces| Ok(Standing { files: Files::Rules, namespaces, count: Count::User });
+        let standing =
+            |namespaces| Ok(Standing { files: Files::Rules, namespaces, count: Count::User, memory: Memory::Process });
         let missing = || Err(vec!["something".to_owned()]);
         for (granted, unconfined, wall, want) in [
             (false, false, standing(Some(Namespaces::Own)), Programs::None),

@@ -5,14 +5,16 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, lstat, mkdirat, open, openat};
+use rustix::fs::{FlockOperation, Mode, OFlags, Stat, fchmod, flock, fstat, lstat, mkdirat, open, openat};
 use rustix::io::Errno;
 
 use super::chain::{Head, Link};
 use super::entry::Entry;
 use super::key::{self, Key};
+use crate::ambient;
 
 /// A file of this many bytes is followed by another.
 const ROTATE: u64 = 16 << 20;
@@ -22,6 +24,12 @@ pub(super) const HEAD: &str = "head";
 const MAX_HEAD: usize = 256;
 /// The longest line, in bytes.
 const MAX_LINE: u64 = 1 << 20;
+
+/// For how long a folder that has not changed is taken to be where it was, by what is begun after [`Log::check`]. Looking
+/// takes the way through all of its path, and makes the next write to `head` dearer.
+const LOOK: Duration = Duration::from_millis(20);
+/// Two changes of a folder that are further apart than this have different times, on every kernel.
+const TICK: Duration = Duration::from_millis(20);
 
 /// A record that is open for appending. Threads and processes may append at one time: each line follows the one that is
 /// last then.
@@ -44,6 +52,8 @@ struct Files {
     /// What `head` said when it was last looked at or written, as text and as what it means.
     said: (String, Head),
     lines: Option<(u32, File)>,
+    /// When the folder was last found, and the time of its last change then; none where that had only just been.
+    found: Option<(Instant, Duration)>,
 }
 
 impl Log {
@@ -66,10 +76,10 @@ impl Log {
     ///
     /// As for [`append`](Self::append).
     pub fn check(&self) -> Result<()> {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         // Without the lock, and by what was last seen of `head`: where another process has appended since, or is about to,
         // it is looked at again with it.
-        if files.are_those_of(&self.folder) && files.seem_whole() {
+        if files.seem_whole() && (files.seem_there() || files.are_those_of(&self.folder)) {
             return Ok(());
         }
         drop(files);
@@ -88,11 +98,11 @@ impl Log {
     /// What the system says, that the entry is too long, or that the record was changed by somebody else; nothing is
     /// appended then.
     pub fn append(&self, entry: &Entry) -> Result<()> {
-        self.alone(|files, rotate| files.append(rotate, entry))
+        self.alone(|files, rotate| files.append(rotate, entry, false))
     }
 
     /// The same for what was begun after a [`check`](Self::check): where the folder was moved away since, the entry goes
-    /// with it. One system call less.
+    /// with it, and `head` is not read again where no other process has appended.
     ///
     /// # Errors
     ///
@@ -100,7 +110,7 @@ impl Log {
     pub fn append_to_checked(&self, entry: &Entry) -> Result<()> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         flock(&files.head, FlockOperation::LockExclusive)?;
-        let done = files.append(self.rotate, entry);
+        let done = files.append(self.rotate, entry, true);
         flock(&files.head, FlockOperation::Unlock)?;
         done
     }
@@ -142,24 +152,48 @@ impl Files {
         let open = fstat(&head)?;
         let key = key::of(&folder)?;
         let said = (String::new(), Head::start());
-        Ok(Self { folder, identity: (open.st_dev, open.st_ino), head, key, said, lines: None })
+        Ok(Self { folder, identity: (open.st_dev, open.st_ino), head, key, said, lines: None, found: None })
     }
 
     /// Whether these are the files that are there now.
-    fn are_those_of(&self, folder: &Path) -> bool {
+    fn are_those_of(&mut self, folder: &Path) -> bool {
         // While it is open, no other file gets its number.
-        lstat(folder.join(HEAD)).is_ok_and(|there| (there.st_dev, there.st_ino) == self.identity)
+        let same = lstat(folder.join(HEAD)).is_ok_and(|there| (there.st_dev, there.st_ino) == self.identity);
+        let settled = |changed: &Duration| ambient::since_epoch().saturating_sub(*changed) > TICK;
+        self.found = self.changed().filter(|changed| same && settled(changed)).map(|changed| (Instant::now(), changed));
+        same
     }
 
-    /// Whether what `head` was last seen to say fits the lines that are open. Each line is then compared with `head` as it
-    /// is, before it is written.
+    /// Whether the folder was there just now and has not changed since: moving it away changes it.
+    fn seem_there(&self) -> bool {
+        self.found.is_some_and(|(when, changed)| when.elapsed() < LOOK && self.changed() == Some(changed))
+    }
+
+    /// When the folder was last changed.
+    fn changed(&self) -> Option<Duration> {
+        let stat = fstat(&self.folder).ok()?;
+        Some(Duration::new(u64::try_from(stat.st_ctime).ok()?, u32::try_from(stat.st_ctime_nsec).ok()?))
+    }
+
+    /// Whether what `head` was last seen to say fits the lines that are open, and those are still somewhere.
     fn seem_whole(&self) -> bool {
         let (Some((number, lines)), (_, head)) = (&self.lines, &self.said) else { return false };
-        head.file == *number && fstat(lines).is_ok_and(|lines| u64::try_from(lines.st_size) == Ok(head.length))
+        let fits = |lines: Stat| lines.st_nlink > 0 && u64::try_from(lines.st_size) == Ok(head.length);
+        head.file == *number && fstat(lines).is_ok_and(fits)
     }
 
-    fn append(&mut self, rotate: u64, entry: &Entry) -> Result<()> {
-        let (head, lines) = self.end(rotate)?;
+    /// Where the next line goes, for what was checked: who appends makes the lines longer, and begins another file only
+    /// after one that is full. Where neither is so, `head` says what this has written there last.
+    fn checked_end(&mut self, rotate: u64) -> Result<(Head, &File)> {
+        if self.said.1.length < rotate && self.seem_whole() {
+            let (_, lines) = self.lines.as_ref().ok_or(ErrorKind::NotFound)?;
+            return Ok((self.said.1.clone(), lines));
+        }
+        self.end(rotate)
+    }
+
+    fn append(&mut self, rotate: u64, entry: &Entry, checked: bool) -> Result<()> {
+        let (head, lines) = if checked { self.checked_end(rotate)? } else { self.end(rotate)? };
         let (mut line, link) = head.link.line(entry);
         line.push(b'\n');
         if line.len() as u64 > MAX_LINE {

@@ -151,6 +151,48 @@ fn a_record_that_is_moved_away_between_check_and_entry() {
     log.append_to_checked(&entry(1)).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
     assert_eq!(verify(&folder.path().join("old")).map(|summary| summary.lines), Ok(4));
+    // The same for a folder that has long been as it is.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    log.check().unwrap();
+    std::fs::rename(&audit, folder.path().join("older")).unwrap();
+    log.check().unwrap();
+    log.append_to_checked(&entry(2)).unwrap();
+    assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
+}
+
+/// Of two that append, each sees what the other did, new files included.
+#[test]
+fn what_was_checked_follows_what_others_append() {
+    let (_folder, audit) = record(1);
+    let logs = [(); 2].map(|()| Log::with_files_of(&audit, 1_000).unwrap());
+    for n in 0..60 {
+        // Once and twice in a row.
+        let log = &logs[usize::from(n % 3 == 0)];
+        log.check().unwrap();
+        log.append_to_checked(&entry(n)).unwrap();
+    }
+    let whole = verify(&audit).unwrap();
+    assert!(whole.lines == 61 && whole.files > 5, "{whole:?}");
+}
+
+#[test]
+fn a_record_that_was_removed_is_begun_anew_and_one_that_was_cut_is_not_gone_on_with() {
+    let (_folder, audit) = record(3);
+    let log = Log::open(&audit).unwrap();
+    // Longer than a change of the folder is held to be new.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    for n in 0..3 {
+        log.check().unwrap();
+        log.append_to_checked(&entry(n)).unwrap();
+    }
+    std::fs::remove_dir_all(&audit).unwrap();
+    log.check().unwrap();
+    log.append_to_checked(&entry(0)).unwrap();
+    assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
+    log.check().unwrap();
+    log.append_to_checked(&entry(1)).unwrap();
+    std::fs::File::options().write(true).open(&files(&audit)[0]).unwrap().set_len(10).unwrap();
+    assert!(log.check().is_err() && log.append_to_checked(&entry(2)).is_err());
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod capture;
 mod child;
 mod git;
+mod notes;
 mod search;
 pub mod wall;
 
@@ -25,9 +26,9 @@ use crate::ambient;
 use crate::policy::grant::Grant;
 use crate::policy::refusal::Refusal;
 use capture::{Capture, Flood};
-use child::{Running, Start};
+use child::{Pipes, Running, Start};
 use search::SearchPath;
-use wall::{For, Offers, Tier, Wall};
+use wall::{For, Hit, Offers, Tier, Wall};
 
 /// Time for a child whose command does not say: what people wait for a tool.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(30_000);
@@ -214,13 +215,16 @@ impl Prepared<'_> {
     /// Runs it once, to its end.
     async fn run(&self, stdin: Option<String>, limit: Duration) -> Result<Output, Error> {
         let begun = Instant::now();
-        let running = self.start(stdin.is_some(), limit).await?;
-        Ok(supervise(running, stdin.unwrap_or_default(), begun, limit, self.place.handles.vault()).await)
+        let (running, pipes) = self.start(stdin.is_some(), limit).await?;
+        let vault = self.place.handles.vault();
+        let (mut output, hit) = supervise(running, pipes, stdin.unwrap_or_default(), begun, limit, vault).await;
+        notes::add(&mut output, hit, self.grant);
+        Ok(output)
     }
 
     /// Starts it, on another thread: the whole workspace is walked before, and the kernel builds a file system, and neither
     /// the deadline nor other calls wait for that.
-    async fn start(&self, stdin: bool, time: Duration) -> Result<Running, Error> {
+    async fn start(&self, stdin: bool, time: Duration) -> Result<(Running, Pipes), Error> {
         let Self { grant, place, program, name, args, env } = self;
         let dir = place.dir.try_clone().map_err(|_| Error::Start("the folder cannot be opened".to_owned()))?;
         let (grant, workspace, handles) = ((*grant).clone(), place.workspace.to_owned(), place.handles.clone());
@@ -233,7 +237,7 @@ impl Prepared<'_> {
                 env.insert("TMPDIR".to_owned(), folder.to_string_lossy().into_owned());
             }
             // The texts of these errors hold a number and its meaning, and no path.
-            Running::start(Start { program, name: &name, args: &args, env, dir: &dir, stdin, wall })
+            Running::start(Start { program: &program, name: &name, args: &args, env: &env, dir: &dir, stdin, wall })
         });
         starting.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Error::Start)
     }
@@ -324,10 +328,16 @@ enum Ending {
     Flood,
 }
 
-async fn supervise(mut running: Running, stdin: String, started: Instant, limit: Duration, vault: &Vault) -> Output {
+async fn supervise(
+    running: Running,
+    pipes: Pipes,
+    stdin: String,
+    started: Instant,
+    limit: Duration,
+    vault: &Vault,
+) -> (Output, Hit) {
     let (mut stdout, mut stderr) = (Capture::with_room_for(vault.longest()), Capture::with_room_for(vault.longest()));
-    let pipes = (running.child.stdin.take(), running.child.stdout.take(), running.child.stderr.take());
-    let ending;
+    let (ending, code, hit);
     {
         let talk = talk(pipes, stdin, &mut stdout, &mut stderr);
         tokio::pin!(talk);
@@ -349,42 +359,37 @@ async fn supervise(mut running: Running, stdin: String, started: Instant, limit:
                 },
             }
         };
-        running.end();
+        (code, hit) = running.finish().await;
         if talking {
             let _ = tokio::time::timeout(DRAIN, talk).await;
         }
     }
-    let status = running.reap().await;
     let (stdout, more_stdout) = stdout.text(vault);
     let (stderr, more_stderr) = stderr.text(vault);
-    Output {
+    let output = Output {
         stdout,
         stderr,
         exit_code: match ending {
-            Ending::Exited => status.and_then(|status| status.code()).unwrap_or(-1),
+            Ending::Exited => code.unwrap_or(-1),
             Ending::OutOfTime | Ending::Flood => -1,
         },
         duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         timed_out: matches!(ending, Ending::OutOfTime),
         truncated: more_stdout || more_stderr,
-    }
+    };
+    (output, hit)
 }
-
-type Pipes =
-    (Option<tokio::process::ChildStdin>, Option<tokio::process::ChildStdout>, Option<tokio::process::ChildStderr>);
 
 /// Writes standard input and reads both outputs at the same time, so that neither side waits for the other for ever.
 async fn talk(pipes: Pipes, stdin: String, stdout: &mut Capture, stderr: &mut Capture) -> Result<(), Flood> {
     let feed = async {
-        if let Some(mut pipe) = pipes.0 {
+        if let Some(mut pipe) = pipes.stdin {
             // A child need not read what it is given.
             let _ = pipe.write_all(stdin.as_bytes()).await;
         }
         Ok(())
     };
-    let out = async { if let Some(pipe) = pipes.1 { stdout.fill(pipe).await } else { Ok(()) } };
-    let err = async { if let Some(pipe) = pipes.2 { stderr.fill(pipe).await } else { Ok(()) } };
-    tokio::try_join!(feed, out, err).map(|_| ())
+    tokio::try_join!(feed, stdout.fill(pipes.stdout), stderr.fill(pipes.stderr)).map(|_| ())
 }
 
 impl From<Refusal> for Error {
@@ -411,6 +416,8 @@ impl From<fs::Error> for Error {
     }
 }
 
+#[cfg(test)]
+mod hold_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

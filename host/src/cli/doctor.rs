@@ -5,7 +5,7 @@ use std::path::Path;
 use harness::ambient;
 use harness::artifact::escape;
 use harness::artifact::policy::ProjectPolicy;
-use harness::capability::exec::wall::{Count, Namespaces, Offers, Tier};
+use harness::capability::exec::wall::{Count, Memory, Namespaces, Offers, Tier};
 use harness::capability::secrets::Vault;
 use harness::confine;
 use harness::dispatch::Options;
@@ -120,7 +120,12 @@ fn walls() -> Vec<Finding> {
                 Count::Namespace => "counted in their namespace",
                 Count::User => "counted with all of this user's, so that the limit is about right",
             };
-            (true, format!("stands around commands: {}; their processes are {count}", Tier::Confined(wall.files)))
+            let memory = match wall.memory {
+                Memory::Command => "all that a command takes",
+                Memory::Process => "what each process takes",
+            };
+            let tier = Tier::Confined(wall.files);
+            (true, format!("stands around commands: {tier}; their processes are {count}; held of memory is {memory}"))
         }
         Err(missing) => {
             let missing = missing.join(", and ");

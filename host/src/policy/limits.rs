@@ -85,6 +85,9 @@ limits! {
     Processes = "processes", 64, 1..=4096, "processes",
         "processes and threads of a command at one time",
         "a parallel build on a large machine; a fork bomb ends here";
+    CommandMemory = "command_memory_mb", 4096, 16..=1 << 20, "MiB",
+        "memory of a command: all of it in a control group, else that of each of its processes",
+        "compilers and linkers take two gigabytes; more takes the machine from others";
 }
 
 /// The limits of one call, in the units that they are enforced in.
@@ -104,6 +107,7 @@ pub struct Limits {
     pub body_bytes: u64,
     pub log_lines: u64,
     pub processes: u64,
+    pub command_memory_bytes: u64,
 }
 
 impl Limits {
@@ -124,6 +128,7 @@ impl Limits {
             body_bytes: get(LimitKey::Body),
             log_lines: get(LimitKey::LogLines),
             processes: get(LimitKey::Processes),
+            command_memory_bytes: mebibytes(LimitKey::CommandMemory),
         }
     }
 
@@ -143,6 +148,7 @@ impl Limits {
             LimitKey::Body => self.body_bytes,
             LimitKey::LogLines => self.log_lines,
             LimitKey::Processes => self.processes,
+            LimitKey::CommandMemory => self.command_memory_bytes >> 20,
         }
     }
 }

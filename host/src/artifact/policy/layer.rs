@@ -107,6 +107,8 @@ keys! {
     given log_lines: Between<0, 100_000>;
     /// Processes that a command and its children may be at one time.
     given processes: Between<1, 4096>;
+    /// Memory of a command in MiB: of all its processes together where a control group holds it, else of each.
+    given command_memory_mb: Between<16, 1_048_576>;
 }
 
 /// A list of hosts, each a text or `{ host: ..., private: true }`.
@@ -241,6 +243,10 @@ impl Builder {
             .with(LimitKey::Body, self.spots.limit(decoder, "limits.body_bytes", &keys.body_bytes))
             .with(LimitKey::LogLines, self.spots.limit(decoder, "limits.log_lines", &keys.log_lines))
             .with(LimitKey::Processes, self.spots.limit(decoder, "limits.processes", &keys.processes))
+            .with(
+                LimitKey::CommandMemory,
+                self.spots.limit(decoder, "limits.command_memory_mb", &keys.command_memory_mb),
+            )
     }
 }
 

@@ -209,6 +209,7 @@ fn limits_have_bounds() {
         ("memory_mb", 16, 4096),
         ("output_bytes", 256, 16 << 20),
         ("processes", 1, 4096),
+        ("command_memory_mb", 16, 1 << 20),
         ("file_bytes", 1, 1 << 30),
     ] {
         for good in [least, most] {

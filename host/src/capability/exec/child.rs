@@ -1,29 +1,30 @@
 //! One command, from its start to the end of all its processes.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsRawFd as _;
-use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use cap_std::fs::Dir;
-use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use tokio::process::{Child, Command};
-use tokio::task::JoinHandle;
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::PipeFlags;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::{Receiver, Sender};
 
-use super::wall::{Held, Removed, Wall};
+use super::wall::{Held, Hit, Program, Wall, above_streams};
 
 /// What a child is started with; all of it is decided already.
 #[derive(Debug)]
 pub(super) struct Start<'a> {
     /// Absolute.
-    pub(super) program: PathBuf,
+    pub(super) program: &'a Path,
     /// As the script named it: what the program sees as its own name.
     pub(super) name: &'a str,
     pub(super) args: &'a [String],
     /// All variables; there are no others.
-    pub(super) env: BTreeMap<String, String>,
+    pub(super) env: &'a BTreeMap<String, String>,
     /// Folder to start in.
     pub(super) dir: &'a Dir,
     /// Whether there is something for standard input.
@@ -32,80 +33,80 @@ pub(super) struct Start<'a> {
     pub(super) wall: Wall,
 }
 
-/// Prepares a command. This is the one place where it is made what it is: whatever confines it belongs here.
-///
-/// What it has: exactly the given variables, three pipes (or an empty standard input), and what its [`Wall`] makes around
-/// it. The folder is reached through its open handle, so that a link put in its place after the check changes nothing.
-fn prepare(start: Start<'_>) -> (Command, Held, Removed) {
-    let mut command = Command::new(&start.program);
-    command
-        .arg0(start.name)
-        .args(start.args)
-        .env_clear()
-        .envs(&start.env)
-        .current_dir(Path::new("/proc/self/fd").join(start.dir.as_raw_fd().to_string()))
-        .stdin(if start.stdin { Stdio::piped() } else { Stdio::null() })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let Wall { family, held, removed, .. } = start.wall;
-    // SAFETY: between fork and exec it makes system calls only: it allocates nothing and takes no lock.
-    #[expect(unsafe_code, reason = "the one way to have something done between fork and exec")]
-    unsafe {
-        command.pre_exec(move || family.enter());
-    }
-    (command, held, removed)
+/// The host's ends of a command's streams.
+#[derive(Debug)]
+pub(super) struct Pipes {
+    pub(super) stdin: Option<Sender>,
+    pub(super) stdout: Receiver,
+    pub(super) stderr: Receiver,
 }
 
-/// A command with all its processes. Dropping it ends them; the runtime reaps the one that it started.
+/// A command with all its processes. Dropping it ends them.
 #[derive(Debug)]
 pub(super) struct Running {
     held: Held,
-    /// Done when the command and all that came of it has ended.
-    ended: JoinHandle<()>,
-    /// For its pipes. The process is the command's keeper, and ends as the command does.
-    pub(super) child: Child,
+    ended: AsyncFd<OwnedFd>,
 }
 
 impl Running {
-    /// Starts a command.
+    /// Starts a command. In a runtime with I/O.
+    ///
+    /// What it has: exactly the given variables, three pipes (or an empty standard input), and what its [`Wall`] makes
+    /// around it. The folder is reached through its open handle, so that a link put in its place after the check changes
+    /// nothing.
     ///
     /// # Errors
     ///
     /// The system's, with what could not be done.
-    pub(super) fn start(start: Start<'_>) -> Result<Self, String> {
-        let (mut command, held, removed) = prepare(start);
-        let child = command.spawn().map_err(|error| match held.failed() {
-            Some(step) => format!("it cannot be confined: {step}: {error}"),
-            None => error.to_string(),
-        })?;
-        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let ended = tokio::task::spawn_blocking(move || {
-            wait_without_reaping(pid);
-            drop(removed);
-        });
-        Ok(Self { held, ended, child })
+    pub(super) fn start(start: Start<'_>) -> Result<(Self, Pipes), String> {
+        let Start { program: path, name, args, env, dir: folder, stdin, wall } = start;
+        let failed = |error: io::Error| error.to_string();
+        let (theirs, pipes) = streams(stdin).map_err(failed)?;
+        let held = wall.start(Program { path, name, args, env, folder, streams: theirs })?;
+        let handle = held.handle().map_err(failed)?;
+        // SAFETY: it owns the handle, and always gives the same number.
+        #[expect(unsafe_code, reason = "there is no other function for it")]
+        let ended = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) };
+        let ended = ended.map_err(|error| failed(error.into()))?;
+        Ok((Self { held, ended }, pipes))
     }
 
-    /// Waits for the command to end, and for all its processes, which end with it. Only to be awaited to its end once.
-    pub(super) async fn ended(&mut self) {
-        let _ = (&mut self.ended).await;
+    /// Waits for the command to end, and for all its processes, which end with it.
+    pub(super) async fn ended(&self) {
+        // A handle that cannot be waited for tells nothing: what has a deadline ends by that.
+        if self.ended.readable().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
-    /// Ends all of its processes. Somebody has to wait for it.
-    pub(super) fn end(&mut self) {
-        self.held.end();
-    }
-
-    /// Ends what is left and reaps the child. `None` where it does not end, which only a broken disk or driver does.
-    pub(super) async fn reap(mut self) -> Option<ExitStatus> {
-        self.held.end();
-        tokio::time::timeout(Duration::from_secs(1), self.child.wait()).await.ok()?.ok()
+    /// Ends what is left of it and reaps it; gives the command's code, and what it ran into. No code where a signal ended it,
+    /// and where it does not end, which only a broken disk or driver does.
+    pub(super) async fn finish(self) -> (Option<i32>, Hit) {
+        let Self { held, ended } = self;
+        let over = held.end();
+        if tokio::time::timeout(Duration::from_secs(1), ended.readable()).await.is_err() {
+            return (None, Hit::default());
+        }
+        drop(ended);
+        over.finish().await
     }
 }
 
-/// Returns when the child has ended and leaves it to be reaped, with its status, by the runtime.
-fn wait_without_reaping(pid: Option<Pid>) {
-    if let Some(pid) = pid {
-        while matches!(waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT), Err(Errno::INTR)) {}
-    }
+/// The command's ends of its streams, and the host's.
+fn streams(stdin: bool) -> io::Result<([OwnedFd; 3], Pipes)> {
+    let pipe = || {
+        let (from, to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        io::Result::Ok((above_streams(from)?, above_streams(to)?))
+    };
+    let (input, feed) = if stdin {
+        let (input, feed) = pipe()?;
+        (input, Some(Sender::from_owned_fd(feed)?))
+    } else {
+        let nothing = rustix::fs::open(c"/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        (above_streams(nothing)?, None)
+    };
+    let (stdout, output) = pipe()?;
+    let (stderr, errors) = pipe()?;
+    let (stdout, stderr) = (Receiver::from_owned_fd(stdout)?, Receiver::from_owned_fd(stderr)?);
+    Ok(([input, output, errors], Pipes { stdin: feed, stdout, stderr }))
 }

@@ -16,35 +16,40 @@ mod cgroup;
 mod family;
 mod filters;
 pub(crate) mod host;
+mod keeper;
 mod landlock;
+mod launch;
 mod offers;
 mod reach;
 mod system;
 mod view;
 
+use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cap_std::fs::Dir;
 use rustix::io::Errno;
-use rustix::pipe::PipeFlags;
-use rustix::process::{Resource, Rlimit, WaitOptions, setrlimit, waitpid};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::Place;
 use crate::ambient;
 use crate::policy::grant::Grant;
+use crate::policy::limits::Limits;
 use cgroup::Group;
-use family::{Bond, Family, UserMap};
+pub(super) use cgroup::Hit;
+pub(super) use family::above_streams;
+use family::{Begun, Bond, Failed, Family, UserMap};
 use filters::Filters;
 use system::System;
 use view::{Plan, Shown};
 
-pub use offers::{Count, Files, Namespaces, Offers, Standing, Tier};
-
-/// Bytes of memory that each process of a command may make its own. Compilers take two.
-pub const MEMORY: u64 = 4 << 30;
+pub use offers::{Count, Files, Memory, Namespaces, Offers, Standing, Tier};
 
 /// What a command keeps of root's privileges: those over files, which the wall holds in other ways. Without them root
 /// could not write into a folder of somebody else's.
@@ -65,10 +70,11 @@ enum Step {
     Privileges,
     Rules,
     Filters,
+    Keeper,
 }
 
 impl Step {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Session,
         Self::Processes,
         Self::UserNamespace,
@@ -79,6 +85,7 @@ impl Step {
         Self::Privileges,
         Self::Rules,
         Self::Filters,
+        Self::Keeper,
     ];
 
     fn name(self) -> &'static str {
@@ -93,6 +100,7 @@ impl Step {
             Self::Privileges => "giving up privileges",
             Self::Rules => "Landlock",
             Self::Filters => "filters of system calls",
+            Self::Keeper => "who ends what it leaves behind",
         }
     }
 }
@@ -106,7 +114,7 @@ struct Parts {
     limits: Vec<(Resource, u64)>,
     kept: CapabilitySet,
     rules: Option<(landlock::Rules, Vec<landlock::Later>)>,
-    filters: Filters,
+    filters: &'static Filters,
 }
 
 impl Confinement {
@@ -152,67 +160,118 @@ fn give_up_privileges(kept: CapabilitySet) -> Result<(), Errno> {
     rustix::thread::set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })
 }
 
-/// What a command needs to be started with, and what it is held to. Made before the fork.
+/// What a command needs to be started with, and what it is held to. Made before its processes.
 #[derive(Debug)]
 pub(super) struct Wall {
-    pub(super) family: Start,
-    pub(super) held: Held,
-    pub(super) removed: Removed,
+    family: Family,
+    removed: Removed,
     /// The command's own temporary folder, where it has one.
     pub(super) temporary: Option<PathBuf>,
 }
 
-/// What goes into the new process.
+/// What is started.
 #[derive(Debug)]
-pub(super) struct Start(Family);
+pub(super) struct Program<'a> {
+    /// Absolute.
+    pub(super) path: &'a Path,
+    /// As the script named it: what the program sees as its own name.
+    pub(super) name: &'a str,
+    pub(super) args: &'a [String],
+    /// All variables; there are no others.
+    pub(super) env: &'a BTreeMap<String, String>,
+    /// Folder to start in.
+    pub(super) folder: &'a Dir,
+    /// Its three streams.
+    pub(super) streams: [OwnedFd; 3],
+}
 
-impl Start {
-    /// To be called between fork and exec. See [`Family::enter`].
-    pub(super) fn enter(&self) -> io::Result<()> {
-        self.0.enter()
+impl Wall {
+    /// Starts a program behind it.
+    ///
+    /// # Errors
+    ///
+    /// What could not be done, for the script's author; without a path of the host's.
+    pub(super) fn start(self, program: Program<'_>) -> Result<Held, String> {
+        let Program { path, name, args, env, folder, streams } = program;
+        let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| "there is a NUL in it".to_owned());
+        let args = std::iter::once(name).chain(args.iter().map(String::as_str));
+        let program = family::Program {
+            path: text(path.as_os_str().as_bytes())?,
+            args: args.map(|arg| text(arg.as_bytes())).collect::<Result<_, _>>()?,
+            env: env
+                .iter()
+                .map(|(name, value)| text(format!("{name}={value}").as_bytes()))
+                .collect::<Result<_, _>>()?,
+            streams,
+            folder: folder.as_fd(),
+        };
+        let begun = self.family.start(Some(&program)).map_err(|Failed { step, error }| match step {
+            Some(step) => format!("it cannot be confined: {}: {error}", step.name()),
+            None => error.to_string(),
+        })?;
+        Ok(Held { begun: Some(begun), removed: Some(self.removed) })
     }
 }
 
-/// What the host holds of a command. Dropping it ends all of the command's processes.
+/// What the host holds of a command that runs. Dropping it ends all of the command's processes, and leaves nothing of it.
 #[derive(Debug)]
 pub(super) struct Held {
-    lifeline: Option<OwnedFd>,
-    report: OwnedFd,
+    begun: Option<Begun>,
+    removed: Option<Removed>,
 }
 
 /// What is removed when it is dropped; to be kept until the last of the command's processes has ended.
 #[derive(Debug)]
-pub(super) struct Removed {
-    _group: Option<Group>,
-    _temporary: Option<tempfile::TempDir>,
+struct Removed {
+    group: Option<Group>,
+    temporary: Option<tempfile::TempDir>,
 }
 
 impl Held {
-    /// Ends all of the command's processes. The keeper ends after the last of them.
-    pub(super) fn end(&mut self) {
-        self.lifeline = None;
+    /// A handle that can be read from when the command and all that came of it has ended.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub(super) fn handle(&self) -> io::Result<OwnedFd> {
+        self.begun.as_ref().ok_or(io::ErrorKind::NotFound)?.keeper.try_clone()
     }
 
-    /// What failed of the start, where it was not the program itself.
-    pub(super) fn failed(&self) -> Option<&'static str> {
-        failed_step(&self.report).map(Step::name)
+    /// Ends all of its processes; somebody has to wait for it.
+    pub(super) fn end(mut self) -> Self {
+        if let Some(begun) = &mut self.begun {
+            begun.end();
+        }
+        self
+    }
+
+    /// Ends all of its processes and waits for that; gives the command's code, where it ended by itself with one, and, where
+    /// that is not 0, which limits it ran into.
+    pub(super) async fn finish(mut self) -> (Option<i32>, Hit) {
+        let code = self.begun.take().and_then(Begun::finish);
+        let Some(Removed { group, temporary }) = self.removed.take() else { return (code, Hit::default()) };
+        let hit = group.filter(|_| code != Some(0)).map(|group| group.hit()).unwrap_or_default();
+        // What is in it may be much.
+        if let Some(folder) = temporary {
+            let _ = tokio::task::spawn_blocking(move || drop(folder)).await;
+        }
+        (code, hit)
     }
 }
 
-fn failed_step(report: &OwnedFd) -> Option<Step> {
-    let mut byte = [0];
-    match rustix::io::read(report, &mut byte) {
-        Ok(1) => Step::ALL.into_iter().find(|step| *step as u8 == byte[0]),
-        _ => None,
+impl Drop for Held {
+    fn drop(&mut self) {
+        let (Some(begun), removed) = (self.begun.take(), self.removed.take()) else { return };
+        // Killing takes its time, and nobody here waits for it.
+        let finish = move || {
+            begun.finish();
+            drop(removed);
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(finish)),
+            Err(_) => finish(),
+        }
     }
-}
-
-/// The two ends of what holds a command's processes to the host, and of what they tell of a failed start.
-fn ties(bond: Bond, confinement: Confinement, count: Option<OwnedFd>) -> io::Result<(Family, OwnedFd, OwnedFd)> {
-    let (lifeline, held) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    // It is read after everybody who could write has ended or become the command; and if not, then not waited for.
-    let (told, report) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    Ok((Family { bond, confinement, lifeline, report, count }, held, told))
 }
 
 /// What a wall is made for.
@@ -246,7 +305,7 @@ impl Wall {
     /// Why the command cannot be held, for the script's author; without a path of the host's.
     pub(super) fn new(wanted: &For<'_>) -> Result<Self, String> {
         if wanted.grant.exec_unconfined() {
-            return Self::none();
+            return Ok(Self::none());
         }
         let offers = Offers::get();
         let stands = offers.wall().map_err(|missing| {
@@ -303,38 +362,33 @@ impl Wall {
             Files::Rules => Some((landlock::Rules::new(&rules, true)?, later)),
         };
         let (group, user) = match stands.count {
-            Count::Group => (Some(Group::new(limits.processes)?), None),
-            // Two more: those that wait for the command.
-            Count::Namespace => (None, Some(limits.processes.saturating_add(2))),
+            Count::Group => (Some(Group::new(limits.processes, limits.command_memory_bytes)?), None),
+            // One more: the keeper.
+            Count::Namespace => (None, Some(limits.processes.saturating_add(1))),
             Count::User => {
                 let now = ambient::tasks_of(ambient::user()).map_err(|error| format!("processes: {error}"))?;
-                (None, Some(limits.processes.saturating_add(now).saturating_add(2)))
+                (None, Some(limits.processes.saturating_add(now).saturating_add(1)))
             }
         };
         let confinement = Confinement(Some(Parts {
-            limits: resources(limits.file_bytes, wanted.time, user),
+            limits: resources(&limits, wanted.time, user),
             kept: match stands.namespaces {
                 Some(Namespaces::User) => CapabilitySet::empty(),
                 Some(Namespaces::Own) | None => KEPT,
             },
             rules,
-            filters: Filters::new(grant.exec_network())?,
+            filters: Filters::of_command(grant.exec_network())?,
         }));
         let system_error = |error: io::Error| error.to_string();
-        let door = group.as_ref().map(Group::door).transpose().map_err(system_error)?;
-        let (family, lifeline, report) = ties(bond, confinement, door).map_err(system_error)?;
-        let held = Held { lifeline: Some(lifeline), report };
-        let removed = Removed { _group: group, _temporary: own_temporary };
-        Ok(Self { family: Start(family), held, removed, temporary: Some(temporary) })
+        let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), Group::doors).map_err(system_error)?;
+        let family = Family { bond, confinement, doors };
+        Ok(Self { family, removed: Removed { group, temporary: own_temporary }, temporary: Some(temporary) })
     }
 
     /// No wall: the processes end with the command and with the host, and that is all.
-    fn none() -> Result<Self, String> {
-        let (family, lifeline, report) =
-            ties(Bond::Children, Confinement(None), None).map_err(|error| error.to_string())?;
-        let held = Held { lifeline: Some(lifeline), report };
-        let removed = Removed { _group: None, _temporary: None };
-        Ok(Self { family: Start(family), held, removed, temporary: None })
+    fn none() -> Self {
+        let family = Family { bond: Bond::Children, confinement: Confinement(None), doors: Vec::new() };
+        Self { family, removed: Removed { group: None, temporary: None }, temporary: None }
     }
 }
 
@@ -374,13 +428,13 @@ fn is_there(wanted: &For<'_>, system: &System, folders: &[PathBuf]) -> Result<()
     ))
 }
 
-fn resources(file_bytes: u64, time: Duration, user: Option<u64>) -> Vec<(Resource, u64)> {
+fn resources(most: &Limits, time: Duration, user: Option<u64>) -> Vec<(Resource, u64)> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| u64::try_from(cores.get()).unwrap_or(1));
     let seconds = time.as_secs().saturating_add(1);
     let mut limits = vec![
         (Resource::Core, 0),
-        (Resource::Fsize, file_bytes),
-        (Resource::Data, MEMORY),
+        (Resource::Fsize, most.file_bytes),
+        (Resource::Data, most.command_memory_bytes),
         // Of each process, which may use all cores; the command's own time ends it before that.
         (Resource::Cpu, seconds.saturating_mul(cores)),
     ];
@@ -404,37 +458,15 @@ fn probe() -> Result<Namespaces, String> {
             folder: view::text(folder.strip_prefix("/").unwrap_or(folder))?,
             identity: reach::Identity::of(&stat),
         };
-        match attempt(bond) {
-            Ok(None) => return Ok(*kind),
-            Ok(Some((step, error))) => why = format!("{}: {error}", step.name()),
-            Err(error) => why = error.to_string(),
+        match (Family { bond, confinement: Confinement(None), doors: Vec::new() }).start(None) {
+            Ok(tried) => {
+                tried.finish();
+                return Ok(*kind);
+            }
+            Err(Failed { step, error }) => why = format!("{}: {error}", step.map_or("starting", Step::name)),
         }
     }
     Err(why)
-}
-
-/// Goes through all steps of a bond in a child; gives the one that failed.
-fn attempt(bond: Bond) -> io::Result<Option<(Step, io::Error)>> {
-    let (family, lifeline, report) = ties(bond, Confinement(None), None)?;
-    let Some(child) = family::fork(0)? else {
-        let code = family.enter().map_or_else(|error| error.raw_os_error().unwrap_or(1), |()| 0);
-        family::exit(code)
-    };
-    let status = loop {
-        match waitpid(Some(child), WaitOptions::empty()) {
-            Err(Errno::INTR) => {}
-            status => break status?,
-        }
-    };
-    drop(lifeline);
-    match status.and_then(|(_, status)| status.exit_status()) {
-        Some(0) => Ok(None),
-        code => {
-            let error = code.map_or_else(|| io::Error::other("not permitted"), io::Error::from_raw_os_error);
-            let step = failed_step(&report).unwrap_or(Step::Namespaces);
-            Ok(Some((step, error)))
-        }
-    }
 }
 
 /// The error of the last call that the C library made.

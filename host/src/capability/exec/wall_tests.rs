@@ -7,7 +7,7 @@ use super::tests::{LONG, Workspace, command, granted, mark, marked, ran, sh, unt
 use super::*;
 use crate::policy::command::{CommandRule, ExecRules, FolderRule};
 use crate::policy::layer::Layer;
-use crate::policy::limits::LimitKey;
+use crate::policy::limits::{LimitKey, Limits};
 use crate::policy::path::{FsRules, PathPattern};
 
 const PROGRAMS: [&str; 6] = ["sh", "bash", "perl", "unshare", "git", "setsid"];
@@ -296,7 +296,7 @@ async fn files_and_memory_have_limits() {
     let script =
         "head -c 200000 /dev/zero > big 2>/dev/null; wc -c < big; ulimit -d; ulimit -c; ulimit -t | grep -c unlimited";
     let (_, said) = in_workspace(&grant, &[], script).await;
-    let memory = (wall::MEMORY >> 10).to_string();
+    let memory = (Limits::default().command_memory_bytes >> 10).to_string();
     assert_eq!(said.lines().take(4).collect::<Vec<_>>(), ["100000", &memory, "0", "0"], "{said}");
     let (_, said) = in_workspace(&confined(), &[], "head -c 200000 /dev/zero > big; wc -c < big").await;
     assert_eq!(said, "200000\n");

@@ -117,7 +117,8 @@ fn kept(report: &CallReport, ran: bool) -> Kept {
         | LimitKey::FileBytes
         | LimitKey::Body
         | LimitKey::LogLines
-        | LimitKey::Processes => limits.get(key),
+        | LimitKey::Processes
+        | LimitKey::CommandMemory => limits.get(key),
     };
     let above = LimitKey::ALL.iter().map(|key| (*key, needs(*key))).filter(|(key, value)| *value > defaults.get(*key));
     let mut variables = if ran { report.grant.exec_env() } else { Vec::new() };

@@ -1,33 +1,35 @@
-//! The processes that a command is made of, from the fork on.
+//! The processes that a command is made of, from their beginning to the moment in which it runs.
 //!
 //! A command could leave its group and go on in the background, and a host that is killed can kill nobody. So between
-//! the host and a command stands a *keeper*: a fork of the host that runs none of its code, holds none of its files, and
+//! the host and a command stands a *keeper*: a program of its own (`host/keeper`) that holds nothing of the host's, and
 //! waits for two things, the end of the command and the end of a pipe that only the host holds open. Whatever ends the
 //! host closes the pipe. (The kernel's own signal for this is bound to the thread that made a process, and a runtime's
-//! threads come and go; the keeper has one.)
+//! threads come and go.)
 //!
-//! With namespaces, the keeper's child is the first process of the command's own; when it ends, the kernel ends all the
-//! others, and only then is it over. Without, the keeper is given every process that loses its parent, and kills until
-//! none is left.
+//! With namespaces, the keeper is the first process of the command's own; when it ends, the kernel ends all the others,
+//! and only then is it over. Without, the keeper is given every process that loses its parent, and kills until none is
+//! left.
 //!
-//! All of this runs between fork and exec in a process that had threads: system calls alone, and nothing is allocated.
+//! All of this runs in processes that [share the host's memory](super::launch): system calls alone, and nothing is
+//! allocated. The command waits for the keeper: what shares the host's memory is never beside a program of somebody
+//! else's.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
-use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{
-    DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, set_child_subreaper,
-    set_dumpable_behavior, set_parent_process_death_signal, setsid, wait, waitpid,
+    DumpableBehavior, WaitId, WaitIdOptions, dumpable_behavior, set_child_subreaper, set_dumpable_behavior, setsid,
+    waitid,
 };
 
+use super::launch::{self, Quiet, Stack, Work};
 use super::reach::Identity;
 use super::view::Plan;
-use super::{Confinement, Step};
+use super::{Confinement, Step, keeper};
 
 /// How the processes of a command are held together.
 #[derive(Debug)]
@@ -59,209 +61,372 @@ impl UserMap {
         Some(Self { uid: line(uid)?, gid: line(gid)? })
     }
 
-    /// Makes the namespace and goes into it.
-    fn enter(&self) -> Result<(), Errno> {
+    /// Tells the namespace of the calling process, whose memory is its own where it may not be looked into.
+    fn tell(&self, own_memory: bool) -> Result<(), Errno> {
         // Who may not be looked into may not tell of itself either.
-        set_dumpable_behavior(DumpableBehavior::Dumpable)?;
-        unshare(libc::CLONE_NEWUSER)?;
+        if own_memory {
+            set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+        }
         write(c"/proc/self/setgroups", b"deny")?;
         write(c"/proc/self/uid_map", self.uid.as_bytes())?;
         write(c"/proc/self/gid_map", self.gid.as_bytes())?;
-        set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        if own_memory { set_dumpable_behavior(DumpableBehavior::NotDumpable) } else { Ok(()) }
     }
 }
 
-/// Everything that a command's processes need, made before the fork.
+/// Everything that a command's processes need, made before they are.
 #[derive(Debug)]
 pub(super) struct Family {
     pub(super) bond: Bond,
     pub(super) confinement: Confinement,
-    /// The end of a pipe; when the other end is closed, all is over.
-    pub(super) lifeline: OwnedFd,
-    /// Where the step is written that failed.
-    pub(super) report: OwnedFd,
-    /// Where a process writes `0` to be counted.
-    pub(super) count: Option<OwnedFd>,
+    /// Where a process writes `0` to be in a control group.
+    pub(super) doors: Vec<OwnedFd>,
 }
 
-/// Told instead of the code of a command that a signal ended.
-const SIGNAL: i32 = -1;
+/// A program, as the system takes it.
+#[derive(Debug)]
+pub(super) struct Program<'a> {
+    pub(super) path: CString,
+    pub(super) args: Vec<CString>,
+    pub(super) env: Vec<CString>,
+    /// Its three streams, none of them one of the host's own three.
+    pub(super) streams: [OwnedFd; 3],
+    /// The folder to start in, where there is no view.
+    pub(super) folder: BorrowedFd<'a>,
+}
 
-/// What failed.
-type Failed = (Step, Errno);
+/// A command that runs, or has run.
+#[derive(Debug)]
+pub(super) struct Begun {
+    /// The keeper, which ends after all that came of the command.
+    pub(super) keeper: OwnedFd,
+    /// When this is closed, all is over.
+    lifeline: Option<OwnedFd>,
+    /// Where the keeper tells the command's code. Not to be waited for: nothing is told where it was killed.
+    ending: OwnedFd,
+}
+
+impl Begun {
+    /// Ends all of it.
+    pub(super) fn end(&mut self) {
+        self.lifeline = None;
+    }
+
+    /// Ends all of it, waits for that, and leaves nothing to be reaped. Gives what [`code`] gives.
+    pub(super) fn finish(self) -> Option<i32> {
+        let Self { keeper, lifeline, ending } = self;
+        drop(lifeline);
+        reap(&keeper);
+        code(&ending)
+    }
+}
+
+/// The code of a command whose keeper has ended; none where a signal ended it.
+fn code(ending: &OwnedFd) -> Option<i32> {
+    let mut code = [0; size_of::<i32>()];
+    let told = rustix::io::read(ending, &mut code).is_ok_and(|count| count == code.len());
+    Some(i32::from_ne_bytes(code)).filter(|code| told && *code >= 0)
+}
+
+/// Waits for a keeper to end, and takes it away.
+fn reap(keeper: &OwnedFd) {
+    while matches!(waitid(WaitId::PidFd(keeper.as_fd()), WaitIdOptions::EXITED), Err(Errno::INTR)) {}
+}
+
+/// What failed of a start. No step: the program itself.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) step: Option<Step>,
+    pub(super) error: io::Error,
+}
+
+impl From<Errno> for Failed {
+    fn from(error: Errno) -> Self {
+        Self { step: Some(Step::Session), error: error.into() }
+    }
+}
+
+type Done = Result<(), (Step, Errno)>;
+
+fn at(step: Step) -> impl FnOnce(Errno) -> (Step, Errno) {
+    move |error| (step, error)
+}
 
 impl Family {
-    /// Makes the processes. Returns in the one that is to become the command, and where something failed.
+    /// Makes the processes, and returns when the program runs. Without a program the command's process ends where it
+    /// would have begun, with 0.
     ///
     /// # Errors
     ///
-    /// Those of the system; the step is written to the report. The process must end then.
-    pub(super) fn enter(&self) -> io::Result<()> {
-        self.make().map_err(|(step, error)| {
-            let _ = rustix::io::write(&self.report, &[step as u8]);
-            io::Error::from(error)
-        })
+    /// What failed; nothing is left of the processes then.
+    pub(super) fn start(&self, program: Option<&Program<'_>>) -> Result<Begun, Failed> {
+        let runs = keeper::program().map_err(|error| Failed { step: Some(Step::Keeper), error })?;
+        let (lifeline_in, lifeline) = pipe()?;
+        let (ending, ending_in) = pipe()?;
+        let (gate, opens_gate) = pipe()?;
+        let (told, report) = pipe()?;
+        rustix::io::ioctl_fionbio(&ending, true)?;
+        let pointers = program.map(Pointers::of);
+        let own_memory = self.needs_memory_of_its_own();
+        let making = Making {
+            family: self,
+            own_memory,
+            keeper: runs,
+            program: program.zip(pointers.as_ref()),
+            stack: Stack::new()?,
+            gate,
+            opens_gate,
+            lifeline: lifeline_in,
+            ending: ending_in,
+            report,
+        };
+        let stack = Stack::new()?;
+        let shared = if own_memory { 0 } else { libc::CLONE_VM | libc::CLONE_VFORK };
+        let keeper = {
+            let _quiet = Quiet::new();
+            launch::child_with_handle(&stack, &Keeper(&making), self.namespaces() | shared)
+        };
+        let keeper = keeper.map_err(|error| Failed { step: Some(Step::Namespaces), error: error.into() })?;
+        let begun = Begun { keeper, lifeline: Some(lifeline), ending };
+        let Making { report, gate, opens_gate, stack: second, .. } = making;
+        // Nobody else is to hold the other ends.
+        drop((report, gate, opens_gate));
+        // The end comes when both processes are programs of their own: what they were lent may go then.
+        let mut said = Vec::new();
+        let mut buffer = [0; 16];
+        loop {
+            match rustix::io::read(&told, &mut buffer) {
+                Ok(0) => break,
+                Ok(count) => said.extend(buffer.iter().take(count)),
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    // Not to be known; they have to have ended before anything is taken from them.
+                    begun.finish();
+                    return Err(error.into());
+                }
+            }
+        }
+        drop((second, stack));
+        let Some((step, error)) = read_report(&said) else { return Ok(begun) };
+        begun.finish();
+        Err(Failed { step, error })
     }
 
-    fn make(&self) -> Result<(), Failed> {
-        let at = |step: Step| move |error: Errno| (step, error);
+    /// The processes of a user namespace are told of through files that are not theirs where the host may not be looked
+    /// into. What is shared is not changed: these are forks.
+    fn needs_memory_of_its_own(&self) -> bool {
+        matches!(&self.bond, Bond::Namespaces { user: Some(_), .. })
+            && !matches!(dumpable_behavior(), Ok(DumpableBehavior::Dumpable))
+    }
+
+    fn namespaces(&self) -> c_int {
+        match &self.bond {
+            Bond::Children => 0,
+            Bond::Namespaces { user, .. } => {
+                let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC;
+                if user.is_some() { spaces | libc::CLONE_NEWUSER } else { spaces }
+            }
+        }
+    }
+}
+
+/// A step, or 0 for the program, and the number of the error.
+fn read_report(said: &[u8]) -> Option<(Option<Step>, io::Error)> {
+    let (step, error) = (said.first()?, said.get(1..5)?);
+    let error = i32::from_ne_bytes(error.try_into().ok()?);
+    Some((Step::ALL.into_iter().find(|known| *known as u8 == *step), io::Error::from_raw_os_error(error)))
+}
+
+/// What the processes are lent until they are programs of their own.
+struct Making<'a> {
+    family: &'a Family,
+    own_memory: bool,
+    keeper: BorrowedFd<'a>,
+    program: Option<(&'a Program<'a>, &'a Pointers)>,
+    /// For the command's process.
+    stack: Stack,
+    /// The command goes on when a byte comes, and ends when none will.
+    gate: OwnedFd,
+    opens_gate: OwnedFd,
+    lifeline: OwnedFd,
+    ending: OwnedFd,
+    report: OwnedFd,
+}
+
+impl Making<'_> {
+    fn tell(&self, step: u8, error: Errno) -> c_int {
+        let mut said = [step, 0, 0, 0, 0];
+        for (place, byte) in said.iter_mut().skip(1).zip(error.raw_os_error().to_ne_bytes()) {
+            *place = byte;
+        }
+        let _ = rustix::io::write(&self.report, &said);
+        1
+    }
+}
+
+/// The process that becomes the keeper.
+struct Keeper<'a>(&'a Making<'a>);
+
+impl Work for Keeper<'_> {
+    fn run(&self) -> c_int {
+        let Err((step, error)) = self.make();
+        self.0.tell(step as u8, error)
+    }
+}
+
+impl Keeper<'_> {
+    fn make(&self) -> Result<std::convert::Infallible, (Step, Errno)> {
+        let Self(making) = self;
+        let Making { family, own_memory, keeper, stack, opens_gate, lifeline, ending, .. } = making;
         // Nobody's terminal is theirs.
         setsid().map_err(at(Step::Session))?;
-        mask_signals(libc::SIG_BLOCK).map_err(at(Step::Session))?;
-        set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at(Step::Session))?;
-        if let Some(count) = &self.count {
-            rustix::io::write(count, b"0").map_err(at(Step::Processes))?;
+        for door in &family.doors {
+            rustix::io::write(door, b"0").map_err(at(Step::Processes))?;
         }
-        match &self.bond {
+        let kind = match &family.bond {
             Bond::Namespaces { user, view, folder, identity } => {
                 if let Some(user) = user {
-                    user.enter().map_err(at(Step::UserNamespace))?;
+                    user.tell(*own_memory).map_err(at(Step::UserNamespace))?;
                 }
-                let (ending, end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(at(Step::Session))?;
-                let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWCGROUP;
-                if let Some(first) = fork(spaces).map_err(at(Step::Namespaces))? {
-                    drop(end);
-                    keep_namespace(first, &self.lifeline, &ending);
-                }
-                drop(ending);
-                self.first_of_namespace(view, folder, *identity, &end)?;
+                // The group that it is in now is the top of what is seen.
+                unshare(libc::CLONE_NEWCGROUP).map_err(at(Step::Namespaces))?;
+                view.build().map_err(at(Step::View))?;
+                go_to(folder, *identity).map_err(at(Step::Folder))?;
+                b'n'
             }
             Bond::Children => {
                 set_child_subreaper(Some(rustix::process::getpid())).map_err(at(Step::Session))?;
-                if let Some(child) = fork(0).map_err(at(Step::Session))? {
-                    keep_children(child, &self.lifeline);
-                }
-                setsid().map_err(at(Step::Session))?;
+                b'c'
+            }
+        };
+        // Where the host ignores it, nothing would be told of a child that ends.
+        launch::plain_signals();
+        let command = launch::child(stack, *making, libc::CLONE_VM).map_err(at(Step::Namespaces))?;
+        for (number, file) in [lifeline, ending, opens_gate].into_iter().zip(0..) {
+            put(number, file).map_err(at(Step::Keeper))?;
+        }
+        close_range(3, RawFd::MAX, libc::CLOSE_RANGE_CLOEXEC).map_err(at(Step::Keeper))?;
+        Err((Step::Keeper, become_keeper(*keeper, kind, command)))
+    }
+}
+
+/// The process that becomes the command. What it works on is the host's: the keeper's stack is not there any more when
+/// the gate opens.
+impl Work for Making<'_> {
+    fn run(&self) -> c_int {
+        // Of its own table: another process opens the gate.
+        close(&self.opens_gate);
+        let mut byte = [0];
+        loop {
+            match rustix::io::read(&self.gate, &mut byte) {
+                Ok(1) => break,
+                Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => return 1,
             }
         }
-        self.confinement.raise()?;
-        mask_signals(libc::SIG_UNBLOCK).map_err(at(Step::Session))?;
+        if let Err((step, error)) = self.raise() {
+            return self.tell(step as u8, error);
+        }
+        let Some((program, pointers)) = self.program else { return 0 };
+        self.tell(0, execute(program, pointers))
+    }
+}
+
+impl Making<'_> {
+    /// All that the command's process is held to.
+    fn raise(&self) -> Done {
+        let Self { family, program, .. } = self;
+        setsid().map_err(at(Step::Session))?;
+        if let Some((program, _)) = program {
+            if matches!(family.bond, Bond::Children) {
+                rustix::process::fchdir(program.folder).map_err(at(Step::Folder))?;
+            }
+            for (file, number) in program.streams.iter().zip(0..) {
+                put(file, number).map_err(at(Step::Session))?;
+            }
+        }
         // Neither files that an embedder opened without care nor those of this module are the command's.
-        close_range(3, RawFd::MAX, libc::CLOSE_RANGE_CLOEXEC).map_err(at(Step::Session))
-    }
-
-    /// The first process of a namespace: builds the files, starts the one that becomes the command, and waits.
-    fn first_of_namespace(&self, view: &Plan, folder: &CStr, identity: Identity, end: &OwnedFd) -> Result<(), Failed> {
-        let at = |step: Step| move |error: Errno| (step, error);
-        set_parent_process_death_signal(Some(Signal::KILL)).map_err(at(Step::Session))?;
-        // The keeper may have been killed before that; nobody reads then.
-        if is_closed(end.as_fd()) {
-            exit(1);
-        }
-        view.build().map_err(at(Step::View))?;
-        go_to(folder, identity).map_err(at(Step::Folder))?;
-        if let Some(command) = fork(0).map_err(at(Step::Namespaces))? {
-            close_all_but([end.as_raw_fd(), -1]);
-            loop {
-                match wait(WaitOptions::empty()) {
-                    Ok(Some((pid, status))) if pid == command => {
-                        let _ = rustix::io::write(end, &status.exit_status().unwrap_or(SIGNAL).to_ne_bytes());
-                        // Now the kernel ends whoever is left in the namespace.
-                        exit(0);
-                    }
-                    Ok(_) | Err(Errno::INTR) => {}
-                    Err(_) => exit(1),
-                }
-            }
-        }
-        setsid().map(drop).map_err(at(Step::Session))
+        close_range(3, RawFd::MAX, libc::CLOSE_RANGE_CLOEXEC).map_err(at(Step::Session))?;
+        family.confinement.raise()?;
+        launch::unblock_signals();
+        Ok(())
     }
 }
 
-/// Waits for the first process of a namespace, and then ends as the command did.
-fn keep_namespace(first: Pid, lifeline: &OwnedFd, ending: &OwnedFd) -> ! {
-    close_all_but([lifeline.as_raw_fd(), ending.as_raw_fd()]);
-    wait_for_either(first, lifeline);
-    // Also where it has ended: nobody else can have its number before it is waited for.
-    let _ = kill_process(first, Signal::KILL);
-    while matches!(waitpid(Some(first), WaitOptions::empty()), Err(Errno::INTR)) {}
-    let mut code = [0; size_of::<i32>()];
-    // Nothing is told where the first process was killed.
-    let told = rustix::io::read(ending, &mut code).is_ok_and(|count| count == code.len());
-    let code = i32::from_ne_bytes(code);
-    end_as((told && code != SIGNAL).then_some(code))
+/// Lists of texts as the system takes them. Each leads into a [`Program`].
+struct Pointers {
+    args: Vec<*const c_char>,
+    env: Vec<*const c_char>,
 }
 
-/// Waits for a command, kills all that came of it, and then ends as it did.
-fn keep_children(child: Pid, lifeline: &OwnedFd) -> ! {
-    close_all_but([lifeline.as_raw_fd(), -1]);
-    wait_for_either(child, lifeline);
-    let mut code = None;
-    loop {
-        let _ = kill_process_group(child, Signal::KILL);
-        let _ = kill_process(child, Signal::KILL);
-        kill_children();
-        match wait(WaitOptions::empty()) {
-            Ok(Some((pid, ended))) if pid == child => code = ended.exit_status(),
-            Ok(_) | Err(Errno::INTR) => {}
-            // None is left.
-            Err(_) => end_as(code),
-        }
+impl Pointers {
+    fn of(program: &Program<'_>) -> Self {
+        let list = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
+        Self { args: list(&program.args), env: list(&program.env) }
     }
 }
 
-/// Kills the children that this process has now, the orphans that it was given too.
-fn kill_children() {
-    let Ok(list) = rustix::fs::open(c"/proc/thread-self/children", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-    else {
-        return;
-    };
-    let (mut buffer, mut number) = ([0; 512], 0_i32);
-    while let Ok(count @ 1..) = rustix::io::read(&list, &mut buffer) {
-        for byte in buffer.iter().take(count) {
-            if byte.is_ascii_digit() {
-                number = number.wrapping_mul(10).wrapping_add(i32::from(byte - b'0'));
-            } else if let Some(pid) = Pid::from_raw(std::mem::take(&mut number)) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
-    }
-}
-
-/// Returns when a process has ended, or the other end of the lifeline is closed.
-fn wait_for_either(process: Pid, lifeline: &OwnedFd) {
-    let Ok(ended) = rustix::process::pidfd_open(process, PidfdFlags::empty()) else { return };
-    let mut either = [PollFd::new(lifeline, PollFlags::IN), PollFd::new(&ended, PollFlags::IN)];
-    while rustix::event::poll(&mut either, None) == Err(Errno::INTR) {}
-}
-
-fn is_closed(pipe: BorrowedFd<'_>) -> bool {
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut poll = [PollFd::from_borrowed_fd(pipe, PollFlags::empty())];
-    rustix::event::poll(&mut poll, Some(&now)).is_ok_and(|ready| ready > 0)
-}
-
-/// Ends with a code, or as by a signal: which one is of no interest to anybody.
-fn end_as(code: Option<i32>) -> ! {
-    if code.is_none() {
-        let _ = kill_process(rustix::process::getpid(), Signal::KILL);
-    }
-    exit(code.unwrap_or(1))
-}
-
-pub(super) fn exit(code: i32) -> ! {
-    // SAFETY: it takes a number and does not return.
-    #[expect(unsafe_code, reason = "the standard library's exit runs code that a fork must not")]
+/// Becomes a program. Returns where that failed.
+fn execute(program: &Program<'_>, pointers: &Pointers) -> Errno {
+    // SAFETY: all texts end with a NUL, and both lists with a null.
+    #[expect(unsafe_code, reason = "there is no function that allocates nothing")]
     unsafe {
-        libc::_exit(code)
+        // This one runs a file that says nothing of its kind with the shell, as shells do.
+        libc::execvpe(program.path.as_ptr(), pointers.args.as_ptr(), pointers.env.as_ptr());
+    }
+    super::last_error()
+}
+
+/// Becomes the keeper of a process. Returns where that failed.
+fn become_keeper(keeper: BorrowedFd<'_>, kind: u8, command: i32) -> Errno {
+    let kind = [kind, 0];
+    let mut text = [0_u8; 12];
+    let mut rest = command.unsigned_abs();
+    // From the end, where a NUL stays.
+    for place in text.iter_mut().rev().skip(1) {
+        *place = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+        rest /= 10;
+    }
+    let args = [c"keeper".as_ptr(), kind.as_ptr().cast(), text.as_ptr().cast(), std::ptr::null()];
+    let env = [std::ptr::null::<c_char>()];
+    // SAFETY: all texts end with a NUL, and both lists with a null.
+    #[expect(unsafe_code, reason = "there is no function for this call")]
+    unsafe {
+        let (empty, flags) = (c"".as_ptr(), libc::AT_EMPTY_PATH);
+        libc::syscall(libc::SYS_execveat, keeper.as_raw_fd(), empty, args.as_ptr(), env.as_ptr(), flags);
+    }
+    super::last_error()
+}
+
+/// A pipe, of which neither end is one of the three streams.
+fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (from, to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((above_streams(from)?, above_streams(to)?))
+}
+
+/// A file that is not one of the three streams: a host may have begun without them.
+pub(in crate::capability::exec) fn above_streams(file: OwnedFd) -> Result<OwnedFd, Errno> {
+    if file.as_raw_fd() > 2 { Ok(file) } else { rustix::io::fcntl_dupfd_cloexec(file, 3) }
+}
+
+/// Opens a file of this process under the number of a stream.
+fn put(file: &OwnedFd, number: RawFd) -> Result<(), Errno> {
+    // SAFETY: it takes two numbers; the second is none that anything here owns.
+    #[expect(unsafe_code, reason = "the function for it owns what it changes")]
+    let done = unsafe { libc::dup2(file.as_raw_fd(), number) };
+    if done == number { Ok(()) } else { Err(super::last_error()) }
+}
+
+/// Closes a file of the calling process, which is not the one that owns it.
+fn close(file: &OwnedFd) {
+    // SAFETY: the table of files is the process's own.
+    #[expect(unsafe_code, reason = "the owner is in the memory that is shared, and keeps it")]
+    unsafe {
+        libc::close(file.as_raw_fd());
     }
 }
 
-/// A child process; nothing in the child itself. As the C library's function, without what that does for threads and
-/// at exit.
-pub(super) fn fork(namespaces: i32) -> Result<Option<Pid>, Errno> {
-    let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
-    // SAFETY: without a stack and without sharing memory the child goes on here with a copy of everything.
-    #[expect(unsafe_code, reason = "there is no function that makes namespaces too")]
-    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) };
-    match i32::try_from(pid) {
-        Ok(0) => Ok(None),
-        Ok(pid) if pid > 0 => Ok(Pid::from_raw(pid)),
-        _ => Err(super::last_error()),
-    }
-}
-
-fn unshare(flags: i32) -> Result<(), Errno> {
+fn unshare(flags: c_int) -> Result<(), Errno> {
     // SAFETY: the calling process has one thread and shares no files with another.
     #[expect(unsafe_code, reason = "as the function of rustix, which has no flag of its own for this kind")]
     let done = unsafe { libc::unshare(flags) };
@@ -285,34 +450,9 @@ fn go_to(folder: &CStr, identity: Identity) -> Result<(), Errno> {
     rustix::process::fchdir(&folder)
 }
 
-/// Closes every file but these two, in any order; -1 is none.
-fn close_all_but(mut kept: [RawFd; 2]) {
-    kept.sort_unstable();
-    let mut from = 0;
-    for kept in kept {
-        if kept > from {
-            let _ = close_range(from, kept - 1, 0);
-        }
-        from = from.max(kept.saturating_add(1));
-    }
-    let _ = close_range(from, RawFd::MAX, 0);
-}
-
 fn close_range(first: RawFd, last: RawFd, flags: u32) -> Result<(), Errno> {
     // SAFETY: it takes numbers; nothing here uses the files that it closes.
     #[expect(unsafe_code, reason = "there is no function for this call")]
     let done = unsafe { libc::syscall(libc::SYS_close_range, first.cast_unsigned(), last.cast_unsigned(), flags) };
-    if done == 0 { Ok(()) } else { Err(super::last_error()) }
-}
-
-/// Blocks or unblocks all signals: handlers of the host must not run in its forks.
-fn mask_signals(how: i32) -> Result<(), Errno> {
-    // SAFETY: the set is made before it is used, and the old one is not asked for.
-    #[expect(unsafe_code, reason = "there is no function for this call")]
-    let done = unsafe {
-        let mut all = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::sigprocmask(how, &all, std::ptr::null_mut())
-    };
     if done == 0 { Ok(()) } else { Err(super::last_error()) }
 }

@@ -10,9 +10,10 @@
 use rustix::io::Errno;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    apply_filter,
+    apply_filter, sock_filter,
 };
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use crate::confine::Programs;
 
@@ -124,29 +125,28 @@ const MAKES: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 /// What of the second argument of `socketpair` is the kind of socket.
 const KIND: u64 = 0xf;
 
-/// The second calling convention of x86-64 kernels, where they have it: the same numbers with this bit, but for some
-/// calls that have another one there.
-const X32: i64 = 0x4000_0000;
-/// Those of them that are refused, with their other numbers (`arch/x86/entry/syscalls/syscall_64.tbl`).
-const X32_NUMBERS: [(i64, i64); 5] = [
-    (libc::SYS_ioctl, 514),
-    (libc::SYS_ptrace, 521),
-    (libc::SYS_kexec_load, 528),
-    (libc::SYS_process_vm_readv, 539),
-    (libc::SYS_process_vm_writev, 540),
-];
+/// The second calling convention of x86-64 kernels, where they have it: the same calls with this bit in their numbers, and
+/// some under others. No program that anybody has uses it, and none of its calls is there.
+const X32: u32 = 0x4000_0000;
 
 /// Filters, ready to be applied between fork and exec, where nothing may be allocated.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    /// For a child that may use the network, or not.
+    /// For a child that may use the network, or not. Made once in a process.
     ///
     /// # Errors
     ///
     /// On a kind of machine that the filters are not made for.
-    pub(super) fn new(network: bool) -> Result<Self, String> {
+    pub(super) fn of_command(network: bool) -> Result<&'static Self, String> {
+        static MADE: [OnceLock<Result<Filters, String>>; 2] = [OnceLock::new(), OnceLock::new()];
+        let [without, with] = &MADE;
+        let made = if network { with } else { without };
+        made.get_or_init(|| Self::new(network)).as_ref().map_err(Clone::clone)
+    }
+
+    fn new(network: bool) -> Result<Self, String> {
         let mut never: Rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
         never.insert(libc::SYS_clone, namespaces()?);
         let typing = TYPING.iter().map(|request| rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *request));
@@ -251,14 +251,22 @@ fn rule(argument: u8, length: SeccompCmpArgLen, op: SeccompCmpOp, value: u64) ->
     SeccompRule::new(vec![condition]).map_err(|error| error.to_string())
 }
 
-fn program(mut rules: Rules, errno: i32) -> Result<BpfProgram, String> {
-    if cfg!(target_arch = "x86_64") {
-        let other = |call| X32_NUMBERS.iter().find(|(usual, _)| *usual == call).map_or(call, |(_, other)| *other);
-        rules.extend(rules.clone().into_iter().map(|(call, rules)| (other(call) | X32, rules)));
-    }
+fn program(rules: Rules, errno: i32) -> Result<BpfProgram, String> {
     let refused = SeccompAction::Errno(errno.cast_unsigned());
     let machine = std::env::consts::ARCH.try_into().map_err(|_| "no filters for this machine".to_owned())?;
     let filter =
         SeccompFilter::new(rules, SeccompAction::Allow, refused, machine).map_err(|error| error.to_string())?;
-    filter.try_into().map_err(|error: seccompiler::BackendError| error.to_string())
+    let rules: BpfProgram = filter.try_into().map_err(|error: seccompiler::BackendError| error.to_string())?;
+    if cfg!(target_arch = "x86_64") { Ok([without_x32().to_vec(), rules].concat()) } else { Ok(rules) }
+}
+
+/// What comes first on x86-64: one look at the number, where rules for both conventions would be twice as many. The kernel
+/// goes through them for each call that it knows when a filter is put in force.
+fn without_x32() -> [sock_filter; 3] {
+    const LOAD_NUMBER: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS, of `seccomp_data.nr`
+    const IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
+    const GIVE: u16 = 0x06; // BPF_RET | BPF_K
+    let refused = u32::from(SeccompAction::Errno(libc::ENOSYS.cast_unsigned()));
+    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    [step(LOAD_NUMBER, 0, 0, 0), step(IF_AT_LEAST, 0, 1, X32), step(GIVE, 0, 0, refused)]
 }

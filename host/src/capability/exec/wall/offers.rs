@@ -37,6 +37,15 @@ pub enum Count {
     User,
 }
 
+/// Whose memory is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// That of all of a command's processes together, by their control group.
+    Command,
+    /// That of each process.
+    Process,
+}
+
 /// What was found of a kernel and this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offers {
@@ -48,8 +57,8 @@ pub struct Offers {
     pub landlock: Option<u32>,
     /// Whether this process is root, whose processes the user's limit does not count.
     pub root: bool,
-    /// Whether control groups can be made that count processes, or why not.
-    pub groups: Result<(), String>,
+    /// Whether control groups can be made that count processes, and what they hold of memory; or why not.
+    pub groups: Result<Memory, String>,
 }
 
 /// The wall around commands.
@@ -61,6 +70,8 @@ pub struct Standing {
     pub namespaces: Option<Namespaces>,
     /// What counts their processes.
     pub count: Count,
+    /// What holds their memory.
+    pub memory: Memory,
 }
 
 impl Offers {
@@ -68,11 +79,11 @@ impl Offers {
     pub fn get() -> &'static Self {
         static OFFERS: OnceLock<Offers> = OnceLock::new();
         OFFERS.get_or_init(|| Self {
-            filters: filters::Filters::new(false).map(drop),
+            filters: filters::Filters::of_command(false).map(drop),
             namespaces: super::probe(),
             landlock: ambient::landlock_version(),
             root: ambient::user() == 0,
-            groups: cgroup::Group::new(1).map(drop),
+            groups: cgroup::Group::new(1, 1 << 30).map(|group| group.memory()),
         })
     }
 
@@ -99,15 +110,19 @@ impl Offers {
         let namespaces = self.namespaces.as_ref().ok().copied();
         let count = match (&self.groups, namespaces) {
             (_, Some(Namespaces::User)) if !self.root => Some(Count::Namespace),
-            (Ok(()), _) => Some(Count::Group),
+            (Ok(_), _) => Some(Count::Group),
             (Err(_), _) if !self.root => Some(Count::User),
             (Err(why), _) => {
                 missing.push(format!("something to count the processes of root: a control group ({why})"));
                 None
             }
         };
+        let memory = match (count, &self.groups) {
+            (Some(Count::Group), Ok(memory)) => *memory,
+            _ => Memory::Process,
+        };
         match (files, count) {
-            (Some(files), Some(count)) if missing.is_empty() => Ok(Standing { files, namespaces, count }),
+            (Some(files), Some(count)) if missing.is_empty() => Ok(Standing { files, namespaces, count, memory }),
             _ => Err(missing),
         }
     }
@@ -154,7 +169,7 @@ mod tests {
             namespaces: namespaces.ok_or_else(|| "user namespaces: not permitted".to_owned()),
             landlock,
             root,
-            groups: if groups { Ok(()) } else { Err("read-only".to_owned()) },
+            groups: if groups { Ok(Memory::Command) } else { Err("read-only".to_owned()) },
         }
     }
 
@@ -185,6 +200,8 @@ mod tests {
             let stands = offers.wall().ok();
             assert_eq!(stands.map(|wall| (wall.files, wall.count)), want, "{offers:?}");
             assert!(stands.is_none_or(|wall| wall.namespaces == namespaces), "{offers:?}");
+            let together = stands.map(|wall| wall.memory == Memory::Command);
+            assert_eq!(together, want.map(|(_, count)| count == Group), "{offers:?}");
             let unfiltered = Offers { filters: Err("an odd machine".to_owned()), ..offers };
             assert!(unfiltered.wall().is_err(), "{unfiltered:?}");
         }

@@ -121,7 +121,13 @@ impl Walk<'_> {
             self.left = self.left.checked_sub(1).ok_or_else(|| {
                 format!("the workspace has over {MAX_ENTRIES} files and folders; grant or name a smaller one")
             })?;
-            self.entry(&folder, &path.join(name), at, entry.file_type(), outer, even)?;
+            // Most need no look: a link leads to what has a name of its own, and an ordinary name is as its folder is.
+            let kind = entry.file_type();
+            let known = !matches!(kind, FileType::Unknown | FileType::Directory);
+            if kind == FileType::Symlink || (known && even && !suspicious(name)) {
+                continue;
+            }
+            self.entry(&folder, &path.join(name), at, kind, outer, even)?;
         }
         Ok(())
     }
@@ -143,10 +149,6 @@ impl Walk<'_> {
     ) -> Result<(), String> {
         let name = path.file_name().unwrap_or_default();
         let known = !matches!(kind, FileType::Unknown);
-        // A link leads to what has a name of its own.
-        if kind == FileType::Symlink || (known && kind != FileType::Directory && even && !suspicious(name)) {
-            return Ok(());
-        }
         // A name that no script could give is closed as it is for scripts.
         let at = name.to_str().and_then(|name| outer_at.child(name).ok());
         let reach = match &at {
