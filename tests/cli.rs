@@ -3,6 +3,11 @@
 //! - `project`: writes a project and runs the binary on it
 //! - `agent_turns`: turns of an agent, and the events around them
 //! - `agent_delegation`: sub-agents
+//! - `agent_tasks`: what is not waited for
+//! - `agent_budgets`: what agents may use, and no more
+//! - `confirm`: calls that a person has to confirm
+//! - `context`: what a model would see
+//! - `pty`: a terminal and a person at it
 //! - `call`: how a call ends, and what it prints
 //! - `arguments`: how it is given arguments, project and workspace
 //! - `commands`: the other commands, and help
@@ -36,8 +41,12 @@
     reason = "a test ends where something is not as expected"
 )]
 
+#[path = "cli/agent_budgets.rs"]
+mod agent_budgets;
 #[path = "cli/agent_delegation.rs"]
 mod agent_delegation;
+#[path = "cli/agent_tasks.rs"]
+mod agent_tasks;
 #[path = "cli/agent_turns.rs"]
 mod agent_turns;
 #[path = "cli/arguments.rs"]
@@ -50,6 +59,10 @@ mod audit;
 mod call;
 #[path = "cli/commands.rs"]
 mod commands;
+#[path = "cli/confirm.rs"]
+mod confirm;
+#[path = "cli/context.rs"]
+mod context;
 #[path = "cli/grants.rs"]
 mod grants;
 #[path = "cli/hooks.rs"]
@@ -78,6 +91,8 @@ mod policy;
 mod policy_layers;
 #[path = "cli/project.rs"]
 mod project;
+#[path = "cli/pty.rs"]
+mod pty;
 #[path = "cli/requests.rs"]
 mod requests;
 #[path = "cli/secrets.rs"]
