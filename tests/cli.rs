@@ -6,6 +6,11 @@
 //! - `services`: what answers in place of a model's service
 //! - `agent_services`: whole sessions with one, in each wire format
 //! - `conversation`: one with the agent, at a terminal
+//! - `agent_tasks`: what is not waited for
+//! - `agent_budgets`: what agents may use, and no more
+//! - `confirm`: calls that a person has to confirm
+//! - `context`: what a model would see
+//! - `pty`: a terminal and a person at it
 //! - `call`: how a call ends, and what it prints
 //! - `arguments`: how it is given arguments, project and workspace
 //! - `commands`: the other commands, and help
@@ -39,10 +44,14 @@
     reason = "a test ends where something is not as expected"
 )]
 
+#[path = "cli/agent_budgets.rs"]
+mod agent_budgets;
 #[path = "cli/agent_delegation.rs"]
 mod agent_delegation;
 #[path = "cli/agent_services.rs"]
 mod agent_services;
+#[path = "cli/agent_tasks.rs"]
+mod agent_tasks;
 #[path = "cli/agent_turns.rs"]
 mod agent_turns;
 #[path = "cli/arguments.rs"]
@@ -55,6 +64,10 @@ mod audit;
 mod call;
 #[path = "cli/commands.rs"]
 mod commands;
+#[path = "cli/confirm.rs"]
+mod confirm;
+#[path = "cli/context.rs"]
+mod context;
 #[path = "cli/conversation.rs"]
 mod conversation;
 #[path = "cli/grants.rs"]
@@ -85,6 +98,8 @@ mod policy;
 mod policy_layers;
 #[path = "cli/project.rs"]
 mod project;
+#[path = "cli/pty.rs"]
+mod pty;
 #[path = "cli/requests.rs"]
 mod requests;
 #[path = "cli/secrets.rs"]

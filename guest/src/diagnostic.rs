@@ -8,6 +8,7 @@ use starlark::codemap::FileSpan;
 
 use crate::bindings::exports::harness::sandbox::script::{Failure, FailureKind, Frame, Predicate, Source};
 use crate::coverage::Marks;
+use crate::spelling;
 
 /// More frames than this are cut from the middle of a stack.
 const MAX_FRAMES: usize = 64;
@@ -116,7 +117,12 @@ pub(crate) fn failure(error: &starlark::Error, place: &Place) -> Failure {
     let frames: Vec<Frame> = frames
         .iter()
         .zip(called_at.chain([own]))
-        .map(|(frame, (line, column))| Frame { name: frame.name.clone(), file: place.file.clone(), line, column })
+        .map(|(frame, (line, column))| Frame {
+            name: spelling::written(&frame.name).to_owned(),
+            file: place.file.clone(),
+            line,
+            column,
+        })
         .collect();
     let (kind, message) = describe(error, &frames);
     let (line, column) = own;

@@ -26,6 +26,7 @@ mod re;
 mod secret;
 mod set;
 mod string;
+mod task;
 mod template;
 mod time;
 mod url;
@@ -81,6 +82,7 @@ const ALL: &[fn(&mut GlobalsBuilder)] = &[
     secret::register,
     set::register,
     string::register,
+    task::register,
     template::register,
     time::register,
     url::register,

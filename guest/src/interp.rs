@@ -17,7 +17,7 @@ use crate::bindings::harness::sandbox::log;
 use crate::diagnostic::{Place, failure, failure_at};
 use crate::dialect::{self, DIALECT, MAX_CALL_DEPTH};
 use crate::phase::{self, Needs, Phase};
-use crate::{coverage, globals, value};
+use crate::{coverage, globals, spelling, value};
 
 /// A script that was loaded.
 struct Loaded {
@@ -188,7 +188,8 @@ fn load_script(source: &Source) -> Result<(Place, FrozenModule), Failure> {
 }
 
 fn parse(place: &Place, text: &str) -> Result<AstModule, Failure> {
-    let ast = AstModule::parse(&place.file, text.to_owned(), &DIALECT).map_err(|e| failure(&e, place))?;
+    let ast =
+        AstModule::parse(&place.file, spelling::readable(text, &DIALECT), &DIALECT).map_err(|e| failure(&e, place))?;
     dialect::check(&ast).map_err(|rejected| {
         failure_at(FailureKind::Syntax, rejected.message, place, Some(&ast.file_span(rejected.span)))
     })?;

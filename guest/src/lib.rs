@@ -11,6 +11,7 @@
 //! - [`diagnostic`]: errors as data, with positions in the artifact's file
 //! - [`coverage`]: which lines of a script were reached, for `harness test`
 //! - [`phase`]: what is running now, and what may be called then
+//! - [`spelling`]: a name of the format that the language keeps for itself
 //! - `system`: what the standard library asks of WASI 0.1, answered in here
 
 #![expect(unsafe_code, reason = "the generated bindings, and what is derived for the interpreter's values")]
@@ -22,6 +23,7 @@ mod globals;
 mod interp;
 mod phase;
 mod record;
+mod spelling;
 #[cfg(target_family = "wasm")]
 mod system;
 #[cfg(test)]

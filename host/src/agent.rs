@@ -7,19 +7,27 @@
 //! - `turn`: one turn, round by round
 //! - `runtime`: an agent at work: its artifacts, its model, its depth
 //! - `delegation`: the tool `delegate`, and what judges its result
+//! - `context`: what a model would see
+//! - `background`: agents and tools that are not waited for
 //! - `exchange`: what hooks see of a request and a reply, and may change
 //! - `window`: how much of a conversation a model gets
+//! - `ledger`: what agents have used of their budgets
 //! - `models`: which model answers whom
 
+mod background;
 mod configured;
+mod context;
 mod delegation;
 mod error;
 mod exchange;
+mod ledger;
 mod listener;
 mod logged;
 mod models;
 mod runtime;
 mod settings;
+#[cfg(test)]
+mod subset_tests;
 mod turn;
 mod window;
 
@@ -28,6 +36,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 pub use configured::Configured;
+pub use context::{Context, Section, context};
 pub use error::TurnError;
 pub use listener::{Listener, Silent, Told};
 pub use models::{Model, Models};
@@ -36,6 +45,7 @@ pub use turn::Turn;
 use self::runtime::{Crew, Runtime};
 use self::settings::Settings;
 use crate::artifact::event::Event;
+use crate::dispatch::tasks::{Owner, Tasks};
 use crate::dispatch::{Dispatch, Project, Run};
 use crate::provider::{Message, Usage};
 
@@ -46,6 +56,8 @@ pub struct Session {
     history: Vec<Message>,
     usage: Usage,
     turns: u32,
+    /// What goes on by itself ends with the session.
+    _tasks: Owner,
 }
 
 impl Session {
@@ -65,7 +77,10 @@ impl Session {
         runtime.crew.listener.told(&Told::Event { agent: "", dispatch: &dispatch });
         match dispatch.decision.blocked() {
             Some(reason) => Err(TurnError::Blocked { what: "session", reason }),
-            None => Ok(Self { runtime, history: Vec::new(), usage: Usage::default(), turns: 0 }),
+            None => {
+                let tasks = run.tasks().owner();
+                Ok(Self { runtime, history: Vec::new(), usage: Usage::default(), turns: 0, _tasks: tasks })
+            }
         }
     }
 
@@ -77,14 +92,19 @@ impl Session {
     /// What ended the turn without an answer. Hooks on `error` have been told.
     pub async fn turn(&mut self, text: &str) -> Result<Turn, TurnError> {
         self.turns = self.turns.saturating_add(1);
-        let turn = turn::turn(&self.runtime, &self.runtime.place(), &mut self.history, text).await?;
+        self.runtime.begin();
+        let given_up = GivenUp(Some(self.runtime.tasks.clone()));
+        let turn = turn::turn(&self.runtime, &self.runtime.place(), &mut self.history, text).await;
+        given_up.not();
+        let turn = turn?;
         self.usage.input_tokens = self.usage.input_tokens.saturating_add(turn.usage.input_tokens);
         self.usage.output_tokens = self.usage.output_tokens.saturating_add(turn.usage.output_tokens);
         Ok(turn)
     }
 
-    /// Ends the session: fires `session.end`, which nothing can block.
+    /// Ends the session: ends what goes on by itself, and fires `session.end`, which nothing can block.
     pub async fn end(self) -> Dispatch {
+        self.runtime.tasks.cancel();
         let dispatch = self.runtime.place().fire(&Event::SessionEnd, Json::Null).await;
         self.runtime.crew.listener.told(&Told::Event { agent: "", dispatch: &dispatch });
         dispatch
@@ -98,6 +118,21 @@ impl Session {
     /// What the model's service counted in all turns that came to an end.
     pub fn usage(&self) -> Usage {
         self.usage
+    }
+}
+
+/// Ends what goes on by itself where a turn is given up: who stops it wants all of it stopped.
+struct GivenUp(Option<Arc<Tasks>>);
+
+impl GivenUp {
+    fn not(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|tasks| tasks.cancel());
     }
 }
 

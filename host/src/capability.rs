@@ -17,3 +17,4 @@ pub mod metrics;
 pub mod random;
 pub mod reentry;
 pub mod secrets;
+pub mod tasks;

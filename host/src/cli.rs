@@ -5,6 +5,8 @@ mod args;
 mod audit;
 mod call;
 mod completions;
+mod confirm;
+mod context;
 mod doctor;
 mod exit;
 mod fire;
@@ -53,6 +55,7 @@ fn dispatch(arguments: Arguments, printer: &Printer) -> Exit {
         Command::Call(command) => call::run(&command, &place, printer),
         Command::Run(command) => run::talk(&command, &place, printer),
         Command::Deploy(command) => run::deploy(&command, &place, printer),
+        Command::Context(command) => context::run(&command, &place, printer),
         Command::Fire(command) => fire::run(&command, &place, printer),
         Command::Test(command) => test::run(&command, &place, printer),
         Command::Hooks(command) => hooks::run(&command, &place, printer),

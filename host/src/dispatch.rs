@@ -34,6 +34,7 @@
 mod added;
 pub(crate) mod builtin;
 pub mod chain;
+pub mod confirm;
 mod content;
 mod loaded;
 pub mod native;
@@ -42,6 +43,7 @@ pub mod pipeline;
 mod recorder;
 pub(crate) mod reentry;
 mod run;
+pub(crate) mod tasks;
 pub mod testing;
 
 use std::path::{Path, PathBuf};
@@ -260,11 +262,14 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         policy.instead = Some((tool.source_name.clone(), layer));
     }
     // The pools of an engine cannot grow; images belong to their engine.
-    let kept = before.filter(|before| before.sandbox.settings().max_memory >= max_memory);
+    // What is not waited for runs beside the calls that are.
+    let concurrency = options.concurrency.saturating_add(beside(&registry, &policy));
+    let enough = |kept: Settings| kept.max_memory >= max_memory && kept.concurrency >= concurrency;
+    let kept = before.filter(|before| enough(before.sandbox.settings()));
     let sandbox = match kept {
         Some(before) => before.sandbox.clone(),
         None => {
-            let settings = Settings { concurrency: options.concurrency, max_memory };
+            let settings = Settings { concurrency, max_memory };
             Sandbox::new(settings).map_err(OpenError::Sandbox)?
         }
     };
@@ -278,6 +283,14 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         Some(before) => loaded.with_images_of(before),
         None => loaded,
     })
+}
+
+/// Calls that go on at one time and that nobody waits for.
+fn beside(registry: &Registry, policy: &ProjectPolicy) -> u32 {
+    let tools = if policy.async_tools { tasks::MAX_TOOLS } else { 0 };
+    let delegates = !registry.agents().is_empty() && policy.delegation.max_depth != Some(0);
+    let agents = if delegates { policy.delegation.max_concurrent.unwrap_or(tasks::MAX_AGENTS) } else { 0 };
+    u32::try_from(tools.saturating_add(agents)).unwrap_or(u32::MAX)
 }
 
 /// A registry's artifacts, those of one with errors too, to load their scripts and call nothing.

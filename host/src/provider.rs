@@ -55,6 +55,11 @@ pub trait Provider: Debug + Send + Sync {
 
     /// What a model can do, as far as the service tells.
     fn abilities<'a>(&'a self, model: &'a str) -> Pending<'a, Abilities>;
+
+    /// How many tokens the service counts in a request that is not made, where it tells.
+    fn count<'a>(&'a self, _request: &'a Request) -> Pending<'a, Option<u64>> {
+        Box::pin(std::future::ready(None))
+    }
 }
 
 impl<P: Provider + ?Sized> Provider for &P {
@@ -68,6 +73,10 @@ impl<P: Provider + ?Sized> Provider for &P {
 
     fn abilities<'a>(&'a self, model: &'a str) -> Pending<'a, Abilities> {
         (**self).abilities(model)
+    }
+
+    fn count<'a>(&'a self, request: &'a Request) -> Pending<'a, Option<u64>> {
+        (**self).count(request)
     }
 }
 

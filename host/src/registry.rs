@@ -178,8 +178,9 @@ impl Registry {
         self.chains.get(event).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The artifacts as an agent has them: with the tools and hooks that are written out in its own file, which stand in
-    /// the place of others of their names.
+    /// The artifacts as an agent has them: with the tools that are written out in its own file, which stand in the place of
+    /// others of their names, and with the hooks of its own beside all others, whatever they are called: what guards its
+    /// caller guards it too.
     #[must_use]
     pub fn of_agent(&self, agent: &Agent) -> Self {
         let mut registry = self.clone();
@@ -188,7 +189,7 @@ impl Registry {
             registry.tools.push(tool.clone());
         }
         for hook in agent.hooks.iter().filter_map(Use::inline) {
-            registry.hooks.retain(|other| other.name != hook.name);
+            registry.hooks.retain(|other| !Arc::ptr_eq(other, hook));
             registry.hooks.push(hook.clone());
         }
         merge::index(&mut registry);

@@ -69,8 +69,11 @@ fn an_agent_s_own_tools_are_its_own() {
     );
     let ran = spied(project, &["completion.pre"]).run(&["run", "What is it?"]);
     let asked = told(&ran, "completion.pre");
-    assert_eq!(tools(&asked[0]), ["shared", "delegate"]);
-    assert_eq!(tools(&asked[1]), ["shared", "secret_source", "delegate"]);
+    assert_eq!(tools(&asked[0]), ["shared", "delegate", "delegate_async", "delegate_status", "delegate_await"]);
+    assert_eq!(
+        tools(&asked[1]),
+        ["shared", "secret_source", "delegate", "delegate_async", "delegate_status", "delegate_await"]
+    );
     // The root cannot call what it cannot see.
     let replies = "- tool_calls: [{ name: secret_source }]\n- { expect: there is no tool, text: no }\n";
     agent("", replies).file(".harness/agents/researcher.md", RESEARCHER).run(&["run", "Try"]).gives("no");

@@ -375,6 +375,7 @@ fn help() {
       call         Call a tool and print its result as a model would get it
       run          Talk to the project's agent: one prompt, or a conversation at the terminal
       deploy       Give the project's agent one task from a file or standard input and print its answer
+      context      Show what the agent's model would see, part by part, with how many tokens each takes
       fire         Dispatch an event to its hooks and print what they decided
       test         Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for
                    what they would reach
@@ -432,6 +433,10 @@ fn help() {
           --json             Print outcome, result, content, usage and error as one JSON object
           --explain          Say on standard error what was granted, what was used, and what each host
                              call cost
+          --confirm <TOOL>   Confirm beforehand each call of this tool; may be given several times.
+                             Without it, a call that is to be confirmed is asked for at a terminal, and
+                             denied where there is none
+          --yes              Confirm beforehand every call that is to be confirmed
           --no-self-confine  Keep what this process needs no more once the project is loaded; for
                              looking into it with a debugger
       -h, --help             Print help

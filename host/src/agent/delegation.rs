@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
+use super::background::{begin, poll, wait};
 use super::listener::Told;
 use super::runtime::Runtime;
 use super::turn::{Turn, turn_with_nested};
@@ -16,7 +17,9 @@ use crate::artifact::script::Script;
 use crate::artifact::suggest;
 use crate::artifact::tool::Tool;
 use crate::capability::reentry::Allowance;
-use crate::dispatch::builtin::{Answered, BuiltInCall, BuiltIns, DELEGATE};
+use crate::dispatch::builtin::{
+    Answered, BuiltInCall, BuiltIns, DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, TASK_AWAIT, TASK_POLL,
+};
 use crate::dispatch::chain::{Place, told, within};
 use crate::dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
 use crate::dispatch::{Nested, Unloadable};
@@ -36,26 +39,36 @@ impl BuiltIns for Runtime {
         call: BuiltInCall<'a>,
     ) -> Pin<Box<dyn Future<Output = Answered> + Send + 'a>> {
         Box::pin(async move {
-            if call.name != DELEGATE {
-                return Answered { outcome: Outcome::Completed(json!("ok").to_string()), nested: Vec::new() };
+            match call.name {
+                DELEGATE => self.delegate(place, &call).await,
+                DELEGATE_ASYNC => begin(place, &call).await,
+                DELEGATE_STATUS | TASK_POLL => poll(place, &call),
+                DELEGATE_AWAIT | TASK_AWAIT => wait(place, &call).await,
+                _ => Answered { outcome: Outcome::Completed(json!("ok").to_string()), nested: Vec::new() },
             }
-            let text = |key: &str| call.arguments.get(key).and_then(Json::as_str).unwrap_or_default();
-            let mut delegation = Delegation { by: self, place, left: place.left, nested: Vec::new() };
-            let limit = self.crew.settings.delegation_timeout;
-            let work = delegation.run(text("agent"), text("task"), &call);
-            let outcome = match tokio::time::timeout(limit, work).await {
-                Ok(Ok(result)) => Outcome::Completed(result.to_string()),
-                Ok(Err(ended)) => ended.outcome(),
-                Err(_) => {
-                    let took = limit.as_millis();
-                    Ended::Failed(format!(
-                        "the delegation took longer than {took} ms; `delegation.timeout_ms` in `harness.md` raises it"
-                    ))
-                    .outcome()
-                }
-            };
-            Answered { outcome, nested: delegation.nested }
         })
+    }
+}
+
+impl Runtime {
+    /// Sets an agent to work and waits for its result.
+    async fn delegate(&self, place: &Place, call: &BuiltInCall<'_>) -> Answered {
+        let text = |key: &str| call.arguments.get(key).and_then(Json::as_str).unwrap_or_default();
+        let mut delegation = Delegation { by: self, place, left: place.left, nested: Vec::new() };
+        let limit = self.crew.settings.delegation_timeout;
+        let work = delegation.run(text("agent"), text("task"), call);
+        let outcome = match tokio::time::timeout(limit, work).await {
+            Ok(Ok(result)) => Outcome::Completed(result.to_string()),
+            Ok(Err(ended)) => ended.outcome(),
+            Err(_) => {
+                let took = limit.as_millis();
+                Ended::Failed(format!(
+                    "the delegation took longer than {took} ms; `delegation.timeout_ms` in `harness.md` raises it"
+                ))
+                .outcome()
+            }
+        };
+        Answered { outcome, nested: delegation.nested }
     }
 }
 
@@ -125,6 +138,8 @@ impl Delegation<'_> {
             (None, None) => None,
         };
         let child = Arc::new(by.child(id.clone(), &agent, model, caller));
+        // What it leaves going ends with it.
+        let _tasks = child.tasks.owner();
         let mut history = Vec::new();
         let mut said = task;
         let attempts = by.crew.settings.verify_retries.saturating_add(1);

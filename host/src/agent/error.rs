@@ -47,6 +47,18 @@ pub enum TurnError {
         /// The key of `harness.md` that sets it.
         key: &'static str,
     },
+    /// A budget is used up.
+    #[error("{what} budget used up ({used} of {allowed}): {set_by} sets it")]
+    Budget {
+        /// `round`, `token`, `time` or `call`.
+        what: &'static str,
+        /// How much was used: of tokens it may be more, as a reply is counted when it is there.
+        used: u64,
+        /// How much is allowed.
+        allowed: u64,
+        /// The key and where it is.
+        set_by: String,
+    },
     /// Hooks on `agent.stop` did not let the agent stop.
     #[error("hooks on agent.stop blocked {0} times in a row, the last time: {1}")]
     NeverStops(u32, String),
@@ -59,7 +71,7 @@ impl TurnError {
             Self::Config(_) => "config",
             Self::Blocked { .. } | Self::Modified { .. } => "hook",
             Self::Completion(_) | Self::ContentFilter | Self::Length(_) | Self::Finish(_) => "completion",
-            Self::Limit { .. } | Self::NeverStops(..) => "limit",
+            Self::Limit { .. } | Self::Budget { .. } | Self::NeverStops(..) => "limit",
         }
     }
 }

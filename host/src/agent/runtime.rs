@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::ledger::Ledger;
 use super::listener::Listener;
 use super::models::{Model, Models};
 use super::settings::Settings;
@@ -11,8 +12,11 @@ use crate::artifact::agent::Agent;
 use crate::artifact::diagnostic::Position;
 use crate::artifact::located::Located;
 use crate::artifact::tool::{Parameter, ParameterType, Tool};
-use crate::dispatch::builtin::{DELEGATE, DONE};
+use crate::dispatch::builtin::{
+    DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, DONE, TASK_AWAIT, TASK_POLL,
+};
 use crate::dispatch::chain::Place;
+use crate::dispatch::tasks::Tasks;
 use crate::dispatch::{Loaded, Run};
 use crate::policy::grant::Grant;
 use crate::provider::ToolSchema;
@@ -58,6 +62,10 @@ pub(super) struct Runtime {
     /// The grant of the script that set it to work, where one did: none of its calls gets more.
     pub(super) caller: Option<Arc<Grant>>,
     pub(super) built_ins: Vec<Arc<Tool>>,
+    /// What it has started and not waited for.
+    pub(super) tasks: Arc<Tasks>,
+    /// Of its task; of the root, of its turn.
+    ledger: Mutex<Arc<Ledger>>,
     /// The artifacts as its sub-agents have them, by their names.
     children: Mutex<HashMap<String, Arc<Loaded>>>,
 }
@@ -69,6 +77,8 @@ impl Runtime {
         let own = policy.context.system_prompt.as_deref().unwrap_or_default();
         let prompt = if policy.body.is_empty() { own } else { &policy.body }.to_owned();
         let built_ins = built_ins(&crew.settings, &loaded, 0);
+        let tasks = crew.run.tasks().clone();
+        let ledger = Mutex::new(Ledger::new(crew.settings.tree_budget.clone(), None));
         Self {
             crew,
             id: "root".to_owned(),
@@ -80,6 +90,8 @@ impl Runtime {
             model: None,
             caller: None,
             built_ins,
+            tasks,
+            ledger,
             children: Mutex::default(),
         }
     }
@@ -87,6 +99,7 @@ impl Runtime {
     /// A sub-agent, one level deeper.
     pub(super) fn child(&self, id: String, agent: &Arc<Agent>, model: Model, caller: Option<Arc<Grant>>) -> Self {
         let loaded = self.artifacts_of(agent);
+        let budget = agent.budget.as_ref().or(self.crew.settings.budget.as_ref()).cloned().unwrap_or_default();
         let lineage: Vec<String> = self.lineage.iter().chain([&agent.name]).cloned().collect();
         Self {
             crew: self.crew.clone(),
@@ -99,6 +112,8 @@ impl Runtime {
             prompt: agent.system_prompt.clone(),
             model: Some(model),
             caller,
+            tasks: self.tasks.beside(),
+            ledger: Mutex::new(Ledger::new(budget, Some(self.ledger()))),
             children: Mutex::default(),
         }
     }
@@ -107,6 +122,17 @@ impl Runtime {
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
         let known = children.entry(agent.name.clone());
         known.or_insert_with(|| Arc::new(self.loaded.of_agent(agent, self.agent.as_deref()))).clone()
+    }
+
+    /// What it and those below it have used.
+    pub(super) fn ledger(&self) -> Arc<Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Begins a turn of the root: its budget is for one.
+    pub(super) fn begin(&self) {
+        let ledger = Ledger::new(self.crew.settings.tree_budget.clone(), None);
+        *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
     }
 
     /// The name of the sub-agent; empty at the root.
@@ -122,7 +148,7 @@ impl Runtime {
     /// Where the root's events are fired and its calls made.
     pub(super) fn place(self: &Arc<Self>) -> Place {
         let outermost = Place::outermost(self.loaded.clone(), self.crew.run.clone());
-        Place { built_ins: Some(self.clone()), caller: Some("agent".into()), ..outermost }
+        Place { built_ins: Some(self.clone()), caller: Some("agent".into()), asks_later: true, ..outermost }
     }
 
     /// The same for a sub-agent that is set to work at a place.
@@ -131,6 +157,8 @@ impl Runtime {
             loaded: self.loaded.clone(),
             built_ins: Some(self.clone()),
             caller: Some(format!("agent {}", self.name()).into()),
+            tasks: self.tasks.clone(),
+            asks_later: true,
             ..place.clone()
         }
     }
@@ -174,8 +202,20 @@ fn built_ins(settings: &Settings, loaded: &Loaded, depth: usize) -> Vec<Arc<Tool
              say all that it needs.\n\nAgents:\n{}",
             listed.join("\n")
         );
-        let parameters = [("agent", "Name of the agent."), ("task", "What it is to do.")];
+        let parameters = [
+            ("agent", ParameterType::String, true, "Name of the agent."),
+            ("task", ParameterType::String, true, "What it is to do."),
+        ];
         tools.push(Arc::new(tool(DELEGATE, description, &parameters)));
+        let description = format!(
+            "The same as `{DELEGATE}` without waiting: gives back a `task_id` at once, and the agent works on. Its result \
+             comes from `{DELEGATE_AWAIT}`."
+        );
+        tools.push(Arc::new(tool(DELEGATE_ASYNC, description, &parameters)));
+        tools.extend(asking(DELEGATE_STATUS, DELEGATE_AWAIT, "an agent that was set to work"));
+    }
+    if loaded.policy().async_tools && loaded.registry().tools().iter().any(|tool| *tool.asynchronous) {
+        tools.extend(asking(TASK_POLL, TASK_AWAIT, "a tool that gave back a `task_id`"));
     }
     if settings.exit.wants_done() && loaded.registry().tool(DONE).is_err() {
         tools.push(Arc::new(tool(DONE, "Says that the task is complete.".to_owned(), &[])));
@@ -183,14 +223,23 @@ fn built_ins(settings: &Settings, loaded: &Loaded, depth: usize) -> Vec<Arc<Tool
     tools
 }
 
-/// A tool that has no file. Its parameters are texts and required.
-fn tool(name: &str, description: String, parameters: &[(&str, &str)]) -> Tool {
+/// The tools that ask for what goes on, and wait for it.
+fn asking(poll: &str, wait: &str, what: &str) -> [Arc<Tool>; 2] {
+    let polls = format!("Says what has become of {what}: its `status`, and its `result` or `error` once it has ended.");
+    let waits = format!("Waits for {what}, or several, and gives back what became of each, as `{poll}` says it.");
+    let id = ("task_id", ParameterType::String, true, "The `task_id`.");
+    let ids = ("task_ids", ParameterType::Array, false, "A list of `task_id`s; without it, all that go on.");
+    [Arc::new(tool(poll, polls, &[id])), Arc::new(tool(wait, waits, &[ids]))]
+}
+
+/// A tool that has no file. Of its parameters name, type, whether they are required, and what they are.
+fn tool(name: &str, description: String, parameters: &[(&str, ParameterType, bool, &str)]) -> Tool {
     let here = Position { file: format!("built-in:{name}").into(), line: 1, column: 1, length: 1 };
-    let parameter = |(name, description): &(&str, &str)| Parameter {
+    let parameter = |(name, kind, required, description): &(&str, ParameterType, bool, &str)| Parameter {
         name: (*name).to_owned(),
-        kind: Located::new(ParameterType::String, here.clone()),
+        kind: Located::new(*kind, here.clone()),
         description: Some(Located::new((*description).to_owned(), here.clone())),
-        required: Located::new(true, here.clone()),
+        required: Located::new(*required, here.clone()),
         position: here.clone(),
     };
     Tool {
@@ -200,6 +249,7 @@ fn tool(name: &str, description: String, parameters: &[(&str, &str)]) -> Tool {
         script: None,
         timeout_ms: None,
         asynchronous: Located::new(false, here.clone()),
+        confirm: Located::new(false, here.clone()),
         capabilities: None,
         cases: Vec::new(),
         source: here.clone(),

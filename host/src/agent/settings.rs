@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::artifact::policy::ProjectPolicy;
+use crate::artifact::policy::budget::Budget;
 use crate::artifact::policy::exit::{ExitMode, OnMaxIterations};
 use crate::artifact::script::Script;
 
@@ -30,6 +31,8 @@ pub(super) struct Settings {
     pub(super) verify: Option<Script>,
     pub(super) verify_retries: u32,
     pub(super) delegation_timeout: Duration,
+    pub(super) budget: Option<Budget>,
+    pub(super) tree_budget: Budget,
     pub(super) exit: ExitMode,
     pub(super) on_max: OnMaxIterations,
     pub(super) max_history: usize,
@@ -64,6 +67,8 @@ impl Settings {
             verify: delegation.verify.clone(),
             verify_retries: small(delegation.max_verify_retries.unwrap_or(VERIFY_RETRIES)),
             delegation_timeout: delegation.timeout_ms.map_or(DELEGATION_TIMEOUT, Duration::from_millis),
+            budget: delegation.budget.clone(),
+            tree_budget: delegation.tree_budget.clone().unwrap_or_default(),
             exit: policy.exit.mode,
             on_max: policy.exit.on_max_iterations,
             max_history: usize::try_from(policy.context.max_history.unwrap_or(MAX_HISTORY)).unwrap_or(usize::MAX),

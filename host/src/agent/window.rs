@@ -1,7 +1,7 @@
 //! How much of a conversation a model gets: the newest of it, cut between turns and never inside a group of calls and
 //! their results.
 
-use crate::provider::{Message, Request};
+use crate::provider::{Message, Reply, Request, ToolSchema};
 
 /// Tokens that a message takes beside its text.
 const PER_MESSAGE: u64 = 4;
@@ -69,12 +69,20 @@ pub(super) fn tokens_of(request: &Request) -> u64 {
     request.messages.iter().map(tokens).sum::<u64>().saturating_add(tokens_of_tools(request))
 }
 
+/// About how many tokens a reply has.
+pub(super) fn tokens_of_reply(reply: &Reply) -> u64 {
+    tokens(&Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() })
+}
+
 /// About how many of them its tools take.
 pub(super) fn tokens_of_tools(request: &Request) -> u64 {
-    let bytes = |tool: &crate::provider::ToolSchema| {
-        tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
-    };
-    request.tools.iter().map(|tool| (bytes(tool) as u64 / BYTES_PER_TOKEN).saturating_add(PER_MESSAGE)).sum()
+    request.tools.iter().map(tokens_of_tool).sum()
+}
+
+/// About how many of them one tool takes.
+pub(super) fn tokens_of_tool(tool: &ToolSchema) -> u64 {
+    let bytes = tool.name.len() + tool.description.len() + tool.parameters.to_string().len();
+    (bytes as u64 / BYTES_PER_TOKEN).saturating_add(PER_MESSAGE)
 }
 
 #[cfg(test)]

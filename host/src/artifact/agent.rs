@@ -10,6 +10,7 @@ use super::hook::Hook;
 use super::keys::{self, Unknown, keys};
 use super::located::Located;
 use super::model::{self, ModelName};
+use super::policy::budget::Budget;
 use super::policy::sources;
 use super::shape::{self, Name, Schema, Shape};
 use super::tool::{Tool, check_name};
@@ -29,6 +30,8 @@ pub struct Agent {
     pub tools: Vec<Use<Tool>>,
     /// Its hooks, in the order of the file.
     pub hooks: Vec<Use<Hook>>,
+    /// What it may use for one task, with all that it sets to work.
+    pub budget: Option<Budget>,
     /// The prose of its file, every character of it; of one in a list, its `system_prompt`.
     pub system_prompt: String,
     /// The first line of its file; of one in a list, its entry.
@@ -56,9 +59,12 @@ impl<T> Use<T> {
     }
 }
 
+/// A key that seems to mean `budget` must not leave an agent without one.
+const BOUNDED: Unknown = Unknown::RefuseLike(&["budget"]);
+
 keys! {
     /// What an agent has wherever it is written.
-    pub(super) AgentKeys: Unknown::Warn;
+    pub(super) AgentKeys: BOUNDED;
     /// One sentence for the planner that chooses among agents.
     optional description: String;
     /// The name of the model it runs on; without one, its caller's.
@@ -67,11 +73,13 @@ keys! {
     optional tools: Vec<Use<Tool>>;
     /// Its hooks: names of those that are defined elsewhere, and its own, written out.
     optional hooks: Vec<Use<Hook>>;
+    /// What it may use for one task, with all that it sets to work.
+    given budget: Budget;
 }
 
 keys! {
     /// What an agent in a list has in the place of a file's name and prose.
-    EntryKeys: Unknown::Warn;
+    EntryKeys: BOUNDED;
     /// The name that it is called by.
     required name: Name;
     /// What it is told.
@@ -152,6 +160,7 @@ impl Agent {
             model,
             tools: tools.unwrap_or_default(),
             hooks: hooks.unwrap_or_default(),
+            budget: keys.budget.read(decoder),
             system_prompt: String::new(),
             source,
             source_name: source_name.to_owned(),

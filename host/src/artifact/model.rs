@@ -32,6 +32,8 @@ pub struct ModelConfig {
     pub temperature: Option<Located<f64>>,
     /// What is done about a request that failed.
     pub retry: Retry,
+    /// Whether replies are asked for as they are made; true where the file says nothing.
+    pub stream: bool,
     /// How it is told of tools, [`ToolForm::Auto`] where the file says nothing.
     pub tools: Located<ToolForm>,
     /// Of the scripted provider, and of no other: the YAML file of replies, relative to the project.

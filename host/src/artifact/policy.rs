@@ -24,6 +24,7 @@
 //! In the keys of a policy (`network`, `sandbox`, `tools_policy`, `meta`, `delegation`) whatever is not understood is
 //! an error, as is a key that seems to be one of these misspelled, and a policy with an error is no policy: [`ProjectPolicy::parse`] gives none, and nothing can run.
 
+pub mod budget;
 pub mod context;
 pub mod delegation;
 pub mod exit;
@@ -109,6 +110,8 @@ keys! {
     SandboxKeys: Unknown::Refuse;
     /// Whether calls and decisions are recorded in `.harness/audit/`.
     given audit: bool = true;
+    /// Whether tools with `async: true` are not waited for.
+    given async_tools: bool = false;
     /// Secrets by name: where each is kept, and where it may be sent.
     given secrets: Named<Secret>;
     /// What becomes of an event whose hook fails.
@@ -153,6 +156,8 @@ pub struct ProjectPolicy {
     pub hooks: HookFailure,
     /// `sandbox.audit`: whether calls and decisions are recorded. True where the file says nothing.
     pub audit: bool,
+    /// `sandbox.async_tools`: whether tools with `async: true` are not waited for. False where the file says nothing.
+    pub async_tools: bool,
     /// `sandbox.secrets`, in the order of the file.
     pub secrets: Vec<Located<Secret>>,
     /// `meta`.
@@ -198,6 +203,7 @@ impl ProjectPolicy {
             tools: ToolsPolicy::default(),
             hooks: HookFailure::default(),
             audit: true,
+            async_tools: false,
             secrets: Vec::new(),
             meta: MetaPolicy::default(),
             delegation: DelegationPolicy::default(),
@@ -250,6 +256,7 @@ impl ProjectPolicy {
 
     fn sandbox(&mut self, decoder: &mut Decoder, file: &str, keys: SandboxKeys<'_>) {
         self.audit = keys.audit.read(decoder);
+        self.async_tools = keys.async_tools.read(decoder);
         let origin = Origin::new(file, Scope::Project);
         self.secrets = keys.secrets.field().and_then(|f| secrets::decode(decoder, f, &origin)).unwrap_or_default();
         self.hooks = keys.hooks.read(decoder).unwrap_or_default();

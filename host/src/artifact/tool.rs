@@ -17,7 +17,8 @@ use super::suggest::{closest, quoted};
 use crate::policy::layer::{Layer, Origin, Scope};
 
 /// Names that tools of the host have, and no artifact.
-pub const RESERVED: [&str; 1] = ["delegate"];
+pub const RESERVED: [&str; 6] =
+    ["delegate", "delegate_async", "delegate_await", "delegate_status", "task_await", "task_poll"];
 
 /// A tool as its file declares it.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,8 +33,10 @@ pub struct Tool {
     pub script: Option<Script>,
     /// Most time a call may take, in milliseconds. None where the file says 0 or nothing: the policy's limit counts.
     pub timeout_ms: Option<Located<u64>>,
-    /// Whether it is declared with `async: true`; without effect so far.
+    /// Whether it is declared with `async: true`: where the policy turns that on, who calls it does not wait for it.
     pub asynchronous: Located<bool>,
+    /// Whether a person has to confirm each call, whoever makes it.
+    pub confirm: Located<bool>,
     /// The `capabilities:` it restricts itself to: one more layer of its grant.
     pub capabilities: Option<Layer>,
     /// Its `tests:`, in the order of the file.
@@ -109,17 +112,22 @@ impl fmt::Display for ParameterType {
     }
 }
 
+/// A key that seems to mean `confirm` must not leave a tool without it.
+const GUARDED: Unknown = Unknown::RefuseLike(&["confirm"]);
+
 keys! {
     /// What a tool has wherever it is written.
-    pub(super) ToolKeys: Unknown::Warn;
+    pub(super) ToolKeys: GUARDED;
     /// What the tool takes, in the order that the model sees.
     optional parameters: Named<Parameter>;
     /// Starlark that defines `run(args)`.
     optional script: Script;
     /// Most time of a call, in milliseconds; 0: the policy's limit, which it never exceeds.
     optional timeout_ms: Timeout;
-    /// Reserved: kept, without effect.
+    /// Whether who calls the tool goes on at once; without effect unless `sandbox.async_tools` is on.
     optional asynchronous("async"): bool = false;
+    /// Whether a person has to confirm each call, whoever makes it.
+    given confirm: bool = false;
     /// What the tool restricts itself to: one more layer of its grant.
     given capabilities: Layer;
     /// Cases that `harness test` runs.
@@ -128,7 +136,7 @@ keys! {
 
 keys! {
     /// What a tool in a list has in the place of a file's name and prose.
-    EntryKeys: Unknown::Warn;
+    EntryKeys: GUARDED;
     /// The name that it is called by.
     required name: Name;
     /// What the model is told of it.
@@ -231,6 +239,7 @@ impl Tool {
             script: keys.script.read(decoder),
             timeout_ms: keys.timeout_ms.field().and_then(|f| timeout_ms(decoder, name, f)),
             asynchronous: keys.asynchronous.located(decoder, &source),
+            confirm: keys.confirm.located(decoder, &source),
             capabilities: keys.capabilities.field().and_then(|f| layer::decode(decoder, f, origin)),
             cases: keys.tests.field().map(|f| cases::decode(decoder, f, Subject::Tool)).unwrap_or_default(),
             source,

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Instant;
 
-use super::{agents, events, meta};
+use super::{agents, events, meta, tasks};
 
 /// What is left of the caller's own limits. What a nested call uses is taken from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,10 @@ pub trait Reentry: Send + Sync + fmt::Debug {
     fn call_tool(&self, name: String, arguments: String, left: Allowance) -> Answering<'_, String, meta::Error>;
     /// `agents.delegate`: the result of the agent, as JSON.
     fn delegate(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error>;
+    /// `agents.delegate-async`: the task, as JSON.
+    fn delegate_async(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error>;
+    /// `tasks.wait`, and `tasks.poll` where `until` is none: what became of each, as a JSON list.
+    fn tasks(&self, ids: Vec<String>, until: Option<Instant>) -> Answering<'_, String, tasks::Error>;
     /// `meta.list-tools`.
     fn list_tools(&self, pattern: Option<String>) -> Result<Vec<meta::ToolSummary>, meta::Error>;
 }

@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Run(Talk),
     /// Give the project's agent one task from a file or standard input and print its answer.
     Deploy(Deploy),
+    /// Show what the agent's model would see, part by part, with how many tokens each takes.
+    Context(Context),
     /// Dispatch an event to its hooks and print what they decided.
     Fire(Fire),
     /// Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for what they would reach.
@@ -83,6 +85,19 @@ pub(crate) enum Command {
     Init(Init),
     /// Print a completion script for a shell.
     Completions(Completions),
+}
+
+/// What is confirmed beforehand of calls that a person has to confirm.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Confirm {
+    /// Confirm beforehand each call of this tool; may be given several times. Without it, a call that is to be confirmed
+    /// is asked for at a terminal, and denied where there is none.
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) confirm: Vec<String>,
+
+    /// Confirm beforehand every call that is to be confirmed.
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -118,6 +133,9 @@ pub(crate) struct Call {
     #[arg(long)]
     pub(crate) explain: bool,
 
+    #[command(flatten)]
+    pub(crate) confirm: Confirm,
+
     /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
     #[arg(long)]
     pub(crate) no_self_confine: bool,
@@ -139,6 +157,9 @@ pub(crate) struct Talk {
     /// Say on standard error what is called and what comes of it; at a terminal that is done anyway.
     #[arg(long)]
     pub(crate) explain: bool,
+
+    #[command(flatten)]
+    pub(crate) confirm: Confirm,
 
     /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
     #[arg(long)]
@@ -163,9 +184,30 @@ pub(crate) struct Deploy {
     #[arg(long)]
     pub(crate) explain: bool,
 
+    #[command(flatten)]
+    pub(crate) confirm: Confirm,
+
     /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
     #[arg(long)]
     pub(crate) no_self_confine: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Context {
+    /// What would be said to the agent: it is counted with the rest.
+    pub(crate) prompt: Option<String>,
+
+    /// Show what this sub-agent would see, set to work by the root.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+
+    /// Show the parts themselves, not only what they take.
+    #[arg(long)]
+    pub(crate) full: bool,
+
+    /// Print the parts and what they take as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

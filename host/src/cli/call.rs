@@ -9,6 +9,7 @@ use harness::sandbox::outcome::{Failure, Limit, LimitKind, Outcome};
 use serde_json::{Value as Json, json};
 
 use super::args::{Call, Place};
+use super::confirm::AtTerminal;
 use super::exit::Exit;
 use super::printer::Printer;
 use super::progress::Progress;
@@ -35,6 +36,7 @@ pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Exit {
         Ok(layer) => Run::narrowed(layer.into_iter().collect()),
         Err(exit) => return exit,
     };
+    run.set_confirmer(AtTerminal::new(&command.confirm, *printer));
     harness::agent::attach(&project, &run, super::run::models(&project, place));
     if !command.no_self_confine {
         project::confine(&project, place, command.workspace.as_deref(), *printer);

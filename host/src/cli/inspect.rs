@@ -84,12 +84,21 @@ fn tool_lines(tool: &Tool, policy: &ProjectPolicy) -> String {
         text.push_str("  no script: nothing to run\n");
     }
     if *tool.asynchronous {
-        text.push_str("  async: kept, without effect so far\n");
+        let how = if policy.async_tools { "not waited for" } else { "without effect: `sandbox.async_tools` is not on" };
+        text.push_str(&format!("  async: {how}\n"));
+    }
+    if needs_confirmation(tool, policy) {
+        text.push_str("  each call is to be confirmed by a person\n");
     }
     if let Some(timeout) = &tool.timeout_ms {
         text.push_str(&format!("  timeout_ms: {}\n", timeout.value));
     }
     text
+}
+
+/// Whether a person has to confirm its calls.
+fn needs_confirmation(tool: &Tool, policy: &ProjectPolicy) -> bool {
+    *tool.confirm || policy.tools.confirms(&tool.name).is_some()
 }
 
 fn hook_lines(hook: &Hook, registry: &Registry) -> String {
@@ -126,6 +135,7 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
             "source": tool.source_name,
             "script": tool.script.is_some(),
             "async": *tool.asynchronous,
+            "confirm": needs_confirmation(tool, policy),
             "timeout_ms": tool.timeout_ms.as_ref().map(|timeout| timeout.value),
             "allowed": policy.tools.decide(&tool.name).is_ok(),
             "parameters": tool.json_schema(),

@@ -58,6 +58,13 @@ impl Printer {
         let _ = writeln!(std::io::stderr().lock(), "{text}");
     }
 
+    /// A question, without a line break: what is typed stands behind it.
+    pub(crate) fn ask(self, text: &str) {
+        let mut err = std::io::stderr().lock();
+        let _ = err.write_all(text.as_bytes());
+        let _ = err.flush();
+    }
+
     /// `error: ...`, its causes one a line, and `hint: ...` after an empty line.
     pub(crate) fn error(self, message: &str, causes: &[String], hint: Option<&str>) {
         self.say(&format!("{} {}", self.paint("error:", "1;31"), escape::text(message)));

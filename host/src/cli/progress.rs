@@ -1,7 +1,8 @@
 //! A sign of life on a terminal, for what takes longer than a second.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two frames.
 const FRAME: Duration = Duration::from_millis(100);
+
+/// Who may draw: a process has one terminal.
+static TERMINAL: Mutex<()> = Mutex::new(());
 
 /// Shown from one second after it is made until it is dropped; never where standard error is no terminal.
 #[derive(Debug)]
@@ -32,9 +36,14 @@ impl Progress {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             bar.set_message(harness::artifact::escape::line(&message).into_owned());
             while stopped.recv_timeout(FRAME) == Err(RecvTimeoutError::Timeout) {
-                bar.tick();
+                // Not while somebody else has the terminal, who must not wait for this thread to end either.
+                if let Ok(_drawing) = TERMINAL.try_lock() {
+                    bar.tick();
+                }
             }
-            bar.finish_and_clear();
+            if let Ok(_drawing) = TERMINAL.try_lock() {
+                bar.finish_and_clear();
+            }
         });
         Self { running: Some((stop, thread)) }
     }
@@ -47,4 +56,16 @@ impl Drop for Progress {
             let _ = thread.join();
         }
     }
+}
+
+/// Keeps the terminal to whoever holds this, with nothing on its last line.
+pub(crate) fn quiet() -> MutexGuard<'static, ()> {
+    let terminal = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut err = std::io::stderr().lock();
+    if err.is_terminal() {
+        // To the first column, and clear to the end of the line (ECMA-48, 8.3.41).
+        let _ = err.write_all(b"\r\x1b[K");
+        let _ = err.flush();
+    }
+    terminal
 }

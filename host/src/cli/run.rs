@@ -9,6 +9,7 @@ use harness::dispatch::{Options, Project, Run};
 use serde_json::{Value as Json, json};
 
 use super::args::{Deploy, Place, Talk};
+use super::confirm::AtTerminal;
 use super::exit::Exit;
 use super::printer::Printer;
 use super::{input, project};
@@ -20,6 +21,8 @@ use watch::Watch;
 
 /// Calls at one time: an agent makes one after another, and each may wait for others.
 const CONCURRENCY: u32 = 4;
+/// Threads for what goes on while a person types.
+const THREADS: usize = 1;
 
 pub(crate) fn talk(command: &Talk, place: &Place, printer: &Printer) -> Exit {
     let prompt = match &command.prompt {
@@ -30,7 +33,9 @@ pub(crate) fn talk(command: &Talk, place: &Place, printer: &Printer) -> Exit {
             Err(message) => return unreadable(&message, *printer),
         },
     };
-    let opened = match Opened::new(command.workspace.as_deref(), place, !command.no_self_confine, *printer) {
+    let asked = AtTerminal::new(&command.confirm, *printer);
+    let opened = Opened::new(command.workspace.as_deref(), place, !command.no_self_confine, asked, *printer);
+    let opened = match opened {
         Ok(opened) => opened,
         Err(exit) => return exit,
     };
@@ -45,7 +50,8 @@ pub(crate) fn deploy(command: &Deploy, place: &Place, printer: &Printer) -> Exit
         Ok(text) => text,
         Err(message) => return unreadable(&message, *printer),
     };
-    match Opened::new(command.workspace.as_deref(), place, !command.no_self_confine, *printer) {
+    let asked = AtTerminal::new(&command.confirm, *printer);
+    match Opened::new(command.workspace.as_deref(), place, !command.no_self_confine, asked, *printer) {
         Ok(opened) => opened.once(&prompt, command.json, command.explain, *printer),
         Err(exit) => exit,
     }
@@ -61,19 +67,35 @@ struct Opened {
     project: Project,
     models: Arc<dyn Models>,
     runtime: tokio::runtime::Runtime,
+    /// Who is asked whether calls may be made that are to be confirmed.
+    asked: Arc<AtTerminal>,
 }
 
 impl Opened {
-    fn new(workspace: Option<&Path>, place: &Place, confine: bool, printer: Printer) -> Result<Self, Exit> {
+    fn new(
+        workspace: Option<&Path>,
+        place: &Place,
+        confine: bool,
+        asked: Arc<AtTerminal>,
+        printer: Printer,
+    ) -> Result<Self, Exit> {
         let options =
             Options { workspace: workspace.map(Path::to_owned), concurrency: CONCURRENCY, ..Options::default() };
         let project = project::open(place, options, printer)?;
         let models = models(&project, place);
-        let runtime = project::runtime(printer)?;
         if confine {
             project::confine(&project, place, workspace, printer);
         }
-        Ok(Self { project, models, runtime })
+        // Its threads are begun when the process has given up what it does not need.
+        let runtime = runtime(printer)?;
+        Ok(Self { project, models, runtime, asked })
+    }
+
+    /// A run of this project.
+    fn begin(&self) -> Arc<Run> {
+        let run = Run::new();
+        run.set_confirmer(self.asked.clone());
+        run
     }
 
     /// One turn and no more.
@@ -84,7 +106,7 @@ impl Opened {
         }
         let watch = Arc::new(Watch::new(printer, !json, explain));
         self.runtime.block_on(async {
-            let started = Session::start(&self.project, &Run::new(), self.models.clone(), watch.clone()).await;
+            let started = Session::start(&self.project, &self.begin(), self.models.clone(), watch.clone()).await;
             let mut session = match started {
                 Ok(session) => session,
                 Err(error) => return failed(&error, json, printer),
@@ -104,6 +126,14 @@ impl Opened {
     }
 }
 
+/// What turns are made on: what goes on by itself goes on while nobody waits for a turn, too.
+fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().map_err(|error| {
+        printer.error(&format!("cannot start: {error}"), &[], None);
+        Exit::Fault
+    })
+}
+
 /// The models that a project names.
 pub(crate) fn models(project: &Project, place: &Place) -> Arc<dyn Models> {
     Arc::new(Configured::new(&project::root(place), &project.loaded().policy().models))
@@ -112,8 +142,10 @@ pub(crate) fn models(project: &Project, place: &Place) -> Arc<dyn Models> {
 /// What it waits for, unless the person presses Ctrl-C first.
 async fn interruptible<T>(work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
-        ended = work => Some(ended),
+        // Heard from before the work begins.
+        biased;
         _ = tokio::signal::ctrl_c() => None,
+        ended = work => Some(ended),
     }
 }
 
@@ -153,7 +185,9 @@ fn failed(error: &TurnError, json: bool, printer: Printer) -> Exit {
     let (exit, outcome) = match error {
         TurnError::Blocked { .. } => (Exit::Denied, "denied"),
         TurnError::Config(_) => (Exit::Usage, "rejected"),
-        TurnError::Limit { .. } | TurnError::NeverStops(..) | TurnError::Length(_) => (Exit::Limited, "limited"),
+        TurnError::Limit { .. } | TurnError::Budget { .. } | TurnError::NeverStops(..) | TurnError::Length(_) => {
+            (Exit::Limited, "limited")
+        }
         TurnError::Modified { .. } => (Exit::Failed, "failed"),
         TurnError::Completion(_) | TurnError::ContentFilter | TurnError::Finish(_) => (Exit::Fault, "fault"),
     };

@@ -56,6 +56,7 @@ pub(crate) fn add_tool(place: &Place, grant: &Arc<Grant>, new: NewTool, payload:
         script: script(&new.script),
         timeout_ms: None,
         asynchronous: Located::new(false, position.clone()),
+        confirm: Located::new(false, position.clone()),
         capabilities: None,
         cases: Vec::new(),
         source: position,

@@ -16,6 +16,16 @@ use crate::sandbox::outcome::Outcome;
 
 /// The name of the tool that sets a sub-agent a task. A script's `delegate(...)` is a call of it.
 pub(crate) const DELEGATE: &str = "delegate";
+/// The same without waiting for it.
+pub(crate) const DELEGATE_ASYNC: &str = "delegate_async";
+/// What has become of that.
+pub(crate) const DELEGATE_STATUS: &str = "delegate_status";
+/// Waits for that.
+pub(crate) const DELEGATE_AWAIT: &str = "delegate_await";
+/// What has become of a call of a tool that was not waited for.
+pub(crate) const TASK_POLL: &str = "task_poll";
+/// Waits for that.
+pub(crate) const TASK_AWAIT: &str = "task_await";
 /// The name of the tool by which a model says that its task is complete, where the policy asks for that.
 pub(crate) const DONE: &str = "done";
 

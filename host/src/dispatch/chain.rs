@@ -15,6 +15,7 @@ use super::payload;
 use super::recorder::Unfinished;
 use super::reentry::{Inner, Nested};
 use super::run::{Added, Run};
+use super::tasks::Tasks;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::hooks::OnError;
@@ -25,6 +26,7 @@ use crate::capability::reentry::Allowance;
 use crate::policy::grant::Grant;
 use crate::policy::limits::Limits;
 use crate::sandbox::engine::Image;
+use crate::sandbox::imports::Role;
 use crate::sandbox::outcome::{Answer, Failure, HostCall, Outcome, Report, Usage};
 use crate::sandbox::state::Context;
 
@@ -178,6 +180,10 @@ pub(crate) struct Place {
     pub(crate) caller: Option<Arc<str>>,
     /// The tools of the agent that calls are made for, where agents run.
     pub(crate) built_ins: Option<Arc<dyn BuiltIns>>,
+    /// What was started here and is not waited for.
+    pub(crate) tasks: Arc<Tasks>,
+    /// Whether who calls here can ask for that later: a model and a tool's script can, a hook and a program cannot.
+    pub(crate) asks_later: bool,
 }
 
 /// A hook of this dispatch.
@@ -191,7 +197,21 @@ impl Place {
     /// A place that nothing waits for.
     pub(crate) fn outermost(loaded: Arc<Loaded>, run: Arc<Run>) -> Self {
         let (added, workspace, built_ins) = (run.added(), loaded.workspace.clone(), run.built_ins());
-        Self { loaded, run, added, workspace, depth: 0, calls: 0, left: None, only: None, caller: None, built_ins }
+        let tasks = run.tasks().clone();
+        Self {
+            loaded,
+            run,
+            added,
+            workspace,
+            depth: 0,
+            calls: 0,
+            left: None,
+            only: None,
+            caller: None,
+            built_ins,
+            tasks,
+            asks_later: false,
+        }
     }
 
     /// The same after something was used of what is left.
@@ -311,7 +331,7 @@ impl Place {
         };
         let mut limits = self.loaded.measured(grant.limits());
         within(&mut limits, left);
-        let inner = Arc::new(Inner::new(self, format!("hook {}", hook.name), grant.clone()));
+        let inner = Arc::new(Inner::new(self, format!("hook {}", hook.name), grant.clone(), Role::Hook));
         let context = Context {
             grant,
             workspace: self.workspace.clone(),

@@ -2,26 +2,32 @@
 //!
 //! 1. resolve the name, under the policy for names;
 //! 2. check the arguments against the parameters;
-//! 3. `tool.pre`: hooks look at the call, change its arguments, or stop it;
+//! 3. `tool.pre`: hooks look at the call, change its arguments, or stop it; what is to be confirmed is asked for then;
 //! 4. run the tool in an instance of its own;
 //! 5. `tool.post`: hooks look at what it gave, change it, or keep it back;
 //! 6. return that, cut to what a model gets.
+//!
+//! A call that is not waited for goes through the first three steps, gives back the identifier of a task, and goes on.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
 use super::builtin::{Answered, BuiltInCall, BuiltIns};
 use super::chain::{Dispatch, Place, Verdict, told, within};
+use super::confirm::{self, Answer};
 use super::content::{self, ToolOutput};
 use super::loaded::{Callable, Unloadable};
 use super::native::NativeTool;
 use super::payload::{self, ToolPost, ToolPre};
 use super::recorder::Unfinished;
 use super::reentry::{Inner, Nested};
+use super::tasks::{Kind, MAX_AGENTS, MAX_TOOLS};
 use crate::artifact::arguments::ArgumentError;
 use crate::artifact::event::Event;
 use crate::artifact::tool::Tool;
+use crate::audit::Entry;
 use crate::capability::coverage::Coverage;
 use crate::capability::log::Log;
 use crate::capability::secrets::Vault;
@@ -31,6 +37,7 @@ use crate::policy::limits::Limits;
 use crate::policy::refusal::Refusal;
 use crate::registry::UnknownTool;
 use crate::sandbox::engine::Image;
+use crate::sandbox::imports::Role;
 use crate::sandbox::outcome::{Failure, FailureKind, HostCall, Limit, LimitKind, Outcome, Report, Usage};
 use crate::sandbox::state::Context;
 
@@ -88,6 +95,10 @@ pub struct CallReport {
     pub id: String,
     /// The tool.
     pub tool: String,
+    /// What a person said to it, where one was to be asked.
+    pub confirmed: Option<Answer>,
+    /// The task that it goes on as, where it was not waited for. This is then what was known when it began.
+    pub task: Option<String>,
     /// What it was granted.
     pub grant: Arc<Grant>,
     /// How it ended. Of one that completed, what its caller gets, after the hooks.
@@ -143,26 +154,68 @@ enum Body {
     BuiltIn(Arc<dyn BuiltIns>),
 }
 
+/// Whether a call is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// As its tool says.
+    AsDeclared,
+    /// It is not.
+    AsTask,
+}
+
 /// Makes a call, and records it. `caller` is the grant of the script that makes it, where one does: no call gets more
 /// than that.
-pub(crate) async fn call(place: &Place, mut call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
+pub(crate) async fn call(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
+    made(place, call, caller, How::AsDeclared).await
+}
+
+/// The same without waiting: the report of a call that was begun has its task.
+pub(crate) async fn start(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
+    made(place, call, caller, How::AsTask).await
+}
+
+async fn made(place: &Place, mut call: Call, caller: Option<&Arc<Grant>>, how: How) -> Result<CallReport, CallError> {
     let vault = &place.loaded.secrets;
     for text in call.id.iter_mut().chain([&mut call.name]) {
         vault.redact(text);
     }
     vault.redact_json(&mut call.arguments);
-    let Some(recorder) = &place.loaded.recorder else { return steps(place, call, caller).await };
+    let Some(recorder) = &place.loaded.recorder else { return steps(place, call, caller, how).await };
     recorder.ready().map_err(CallError::Host)?;
     let known = recorder.called(place, &call.name, &call.arguments).map_err(CallError::Host)?;
     let unfinished = Unfinished::new(recorder, known);
-    let called = steps(place, call, caller).await;
+    let called = steps(place, call, caller, how).await;
     // What a call gave is not handed out where nobody could see later that it was made.
     recorder.call(place, unfinished.ended(), &called).map_err(CallError::Host)?;
     called
 }
 
 /// The six steps.
-async fn steps(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
+async fn steps(place: &Place, call: Call, caller: Option<&Arc<Grant>>, how: How) -> Result<CallReport, CallError> {
+    match begin(place, call, caller).await? {
+        Begun::Over(report) => Ok(*report),
+        Begun::Ready(ready) if how == How::AsTask || ready.goes_on(place) => Ok(ready.start(place)),
+        Begun::Ready(ready) => Ok(ready.finish(place).await),
+    }
+}
+
+/// How the first three steps ended.
+enum Begun {
+    /// The call is not made.
+    Over(Box<CallReport>),
+    /// It may be.
+    Ready(Box<Ready>),
+}
+
+/// A call that hooks, policy and whoever had to confirm it have let pass.
+struct Ready {
+    callee: Callee,
+    arguments: Json,
+    report: CallReport,
+}
+
+/// The first three steps.
+async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
     let id = call.id.unwrap_or_else(|| place.run.next_id());
     let callee = resolve(place, &call.name, caller)?;
     check(&callee.tool, &call.arguments, None)?;
@@ -180,6 +233,8 @@ async fn steps(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
     let mut report = CallReport {
         id,
         tool: callee.tool.name.clone(),
+        confirmed: None,
+        task: None,
         grant: callee.grant.clone(),
         outcome: Outcome::Completed(ToolOutput::default()),
         content: String::new(),
@@ -195,7 +250,7 @@ async fn steps(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
     };
     if let Some(reason) = blocked {
         report.block("tool blocked", &reason);
-        return Ok(report);
+        return Ok(Begun::Over(Box::new(report)));
     }
     let arguments = match report.pre.as_ref().filter(|pre| !changed_by(pre).is_empty()) {
         Some(pre) => {
@@ -205,24 +260,100 @@ async fn steps(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
         }
         None => call.arguments,
     };
-
-    let limits = execute(&place.after(report.total()), &callee, &arguments, &mut report).await;
-
-    let post = || {
-        payload::of(&ToolPost {
-            call_id: report.id.clone(),
-            name: report.tool.clone(),
-            content: report.content.clone(),
-            is_error: report.is_error,
-            result: report.result.clone(),
-        })
-    };
-    if let Some(post) = place.after(report.total()).fire_if_heard(&Event::ToolPost, post).await {
-        report.settle(&post);
-        report.post = Some(post);
+    // Of what will run, whatever hooks made of it, and nothing that they say makes it unasked.
+    if let Some(rule) = confirm::rule(place, &callee.tool) {
+        let (answer, refusal) = confirm::ask(place, &callee.tool, &rule, &arguments).await;
+        report.confirmed = Some(answer);
+        if let Some(refusal) = refusal {
+            let failure = Failure::without_place(FailureKind::Denied, "", refusal.reason.clone());
+            report.end(Outcome::Denied { failure, refusal });
+            return Ok(Begun::Over(Box::new(report)));
+        }
     }
-    report.cut(limits.output_bytes);
-    Ok(report)
+    Ok(Begun::Ready(Box::new(Ready { callee, arguments, report })))
+}
+
+impl Ready {
+    /// The last three steps.
+    async fn finish(self: Box<Self>, place: &Place) -> CallReport {
+        let Self { callee, arguments, mut report } = *self;
+        let limits = execute(&place.after(report.total()), &callee, &arguments, &mut report).await;
+        let post = || {
+            payload::of(&ToolPost {
+                call_id: report.id.clone(),
+                name: report.tool.clone(),
+                content: report.content.clone(),
+                is_error: report.is_error,
+                result: report.result.clone(),
+            })
+        };
+        if let Some(post) = place.after(report.total()).fire_if_heard(&Event::ToolPost, post).await {
+            report.settle(&post);
+            report.post = Some(post);
+        }
+        report.cut(limits.output_bytes);
+        report
+    }
+
+    /// Whether it is not waited for: the tool says so, the policy lets it, and who calls can ask for it later.
+    fn goes_on(&self, place: &Place) -> bool {
+        *self.callee.tool.asynchronous && place.loaded.policy.async_tools && place.asks_later
+    }
+
+    /// Lets the last three steps go on by themselves. Gives back what is known by now.
+    fn start(mut self: Box<Self>, place: &Place) -> CallReport {
+        let mut begun = self.report.clone();
+        // What its hooks did before is in what is given back.
+        self.report.pre = None;
+        let (kind, most) = match &self.callee.body {
+            Body::BuiltIn(_) => (Kind::Agent, place.loaded.policy.delegation.max_concurrent.unwrap_or(MAX_AGENTS)),
+            Body::Script(_) | Body::Native(_) => (Kind::Tool, MAX_TOOLS),
+        };
+        let (id, tool) = (place.run.task_id(), begun.tool.clone());
+        let recorder = place.loaded.recorder.as_ref();
+        let entry = recorder.map(|recorder| recorder.task(place, &tool, &self.arguments, &id)).transpose();
+        let started = entry.and_then(|entry| {
+            let work = on_its_own(place.clone(), self, entry.unwrap_or_default());
+            place.tasks.start(kind, most, &id, &tool, work)
+        });
+        match started {
+            Ok(()) => {
+                begun.complete(json!({"task_id": id, "status": "running"}), &place.loaded.secrets);
+                begun.task = Some(id);
+                begun.cut(begun.grant.limits().output_bytes);
+            }
+            Err(why) => begun.end(Outcome::Failed(Failure::without_place(FailureKind::Script, "", why))),
+        }
+        begun
+    }
+}
+
+/// The last three steps of a call that nobody waits for, recorded by itself. Where a script began it, it has the time
+/// that the script had left.
+async fn on_its_own(place: Place, ready: Box<Ready>, known: Entry) -> CallReport {
+    let recorder = place.loaded.recorder.clone();
+    let unfinished = recorder.as_ref().map(|recorder| Unfinished::new(recorder, known));
+    let mut late = ready.report.clone();
+    let mut report = match place.left {
+        None => ready.finish(&place).await,
+        Some(left) => {
+            let time = left.deadline.saturating_duration_since(Instant::now());
+            match tokio::time::timeout(time, ready.finish(&place)).await {
+                Ok(report) => report,
+                Err(_) => {
+                    let allowed = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                    late.end(Outcome::Limited(Limit { kind: LimitKind::Deadline, allowed }));
+                    late
+                }
+            }
+        }
+    };
+    if let (Some(recorder), Some(unfinished)) = (&recorder, unfinished)
+        && let Err(why) = recorder.ended(&place, unfinished.ended(), &report)
+    {
+        report.end(Outcome::Fault(why));
+    }
+    report
 }
 
 /// Step 1. The tool, what it may do and what runs.
@@ -288,7 +419,8 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
     within(&mut limits, place.left);
     let ran = match &callee.body {
         Body::Script(image) => {
-            let inner = Arc::new(Inner::new(place, format!("tool {}", callee.tool.name), callee.grant.clone()));
+            let inner =
+                Arc::new(Inner::new(place, format!("tool {}", callee.tool.name), callee.grant.clone(), Role::Tool));
             let context = Context {
                 grant: callee.grant.clone(),
                 workspace: place.workspace.clone(),

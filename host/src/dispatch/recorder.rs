@@ -89,22 +89,7 @@ impl Recorder {
         called: &Result<CallReport, CallError>,
     ) -> Result<(), String> {
         match called {
-            Ok(report) => {
-                entry.put("id", &report.id);
-                entry.put("grant", &self.grant(place, &report.grant));
-                entry.put("outcome", report.outcome.name());
-                match &report.outcome {
-                    Outcome::Denied { refusal, .. } => entry.put("why", &refusal.reason),
-                    Outcome::Limited(limit) => entry.put("why", cut(&limit.to_string())),
-                    Outcome::Fault(why) => entry.put("why", cut(why)),
-                    // What a script said may hold anything.
-                    Outcome::Completed(_) | Outcome::Failed(_) => {}
-                }
-                entry.put("usage", &told(&report.usage));
-                entry.put("hooks", &report.dispatches().flat_map(hooks).collect::<Vec<_>>());
-                let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks).flat_map(|hook| &hook.calls);
-                refusals(&mut entry, report.calls.iter().chain(hooks));
-            }
+            Ok(report) => return self.ended(place, entry, report),
             Err(error) => {
                 let outcome = if matches!(error, CallError::NotAllowed(_)) { "denied" } else { "rejected" };
                 entry.put("outcome", outcome);
@@ -118,6 +103,31 @@ impl Recorder {
                 }
             }
         }
+        self.append(entry)
+    }
+
+    /// Records a call that was made.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ready`](Self::ready).
+    pub(crate) fn ended(&self, place: &Place, mut entry: Entry, report: &CallReport) -> Result<(), String> {
+        entry.put("id", &report.id);
+        entry.put("grant", &self.grant(place, &report.grant));
+        entry.put("outcome", if report.task.is_some() { "started" } else { report.outcome.name() });
+        report.task.iter().for_each(|task| entry.put("task", task));
+        report.confirmed.iter().for_each(|answer| entry.put("confirmed", answer.name()));
+        match &report.outcome {
+            Outcome::Denied { refusal, .. } => entry.put("why", &refusal.reason),
+            Outcome::Limited(limit) => entry.put("why", cut(&limit.to_string())),
+            Outcome::Fault(why) => entry.put("why", cut(why)),
+            // What a script said may hold anything.
+            Outcome::Completed(_) | Outcome::Failed(_) => {}
+        }
+        entry.put("usage", &told(&report.usage));
+        entry.put("hooks", &report.dispatches().flat_map(hooks).collect::<Vec<_>>());
+        let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks).flat_map(|hook| &hook.calls);
+        refusals(&mut entry, report.calls.iter().chain(hooks));
         self.append(entry)
     }
 
@@ -144,6 +154,17 @@ impl Recorder {
         }
         let arguments = serde_json::to_vec(arguments).unwrap_or_default();
         entry.put("arguments", &self.log()?.key().digest(&arguments));
+        Ok(entry)
+    }
+
+    /// The same of one that goes on as a task.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ready`](Self::ready).
+    pub(crate) fn task(&self, place: &Place, name: &str, arguments: &Json, id: &str) -> Result<Entry, String> {
+        let mut entry = self.called(place, name, arguments)?;
+        entry.put("task", id);
         Ok(entry)
     }
 

@@ -2,22 +2,25 @@
 //! as everything else, with what is left of the caller's fuel and time, and with no more than its grant.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
-use super::builtin::DELEGATE;
+use super::builtin::{DELEGATE, DELEGATE_ASYNC};
 use super::chain::{Dispatch, Place};
 use super::pipeline::{self, Call, CallError, CallReport};
+use super::tasks::{Found, MAX_WAITED};
 use super::{added, payload};
 use crate::artifact::event::Event;
 use crate::artifact::policy::meta::MAX_CALL_DEPTH;
 use crate::artifact::policy::tools::NamePattern;
 use crate::artifact::suggest::quoted;
 use crate::capability::reentry::{Allowance, Answering, Reentry};
-use crate::capability::{agents, events, meta};
+use crate::capability::{agents, events, meta, tasks};
 use crate::policy::grant::Grant;
 use crate::policy::refusal::Refusal;
 use crate::sandbox::engine::NESTING;
+use crate::sandbox::imports::Role;
 use crate::sandbox::outcome::{Outcome, Usage};
 
 /// Something that a script started.
@@ -60,10 +63,11 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// For a script that is called at a place, with its grant.
-    pub(crate) fn new(place: &Place, script: String, grant: Arc<Grant>) -> Self {
+    /// For a script that is called at a place, with its grant and as what it is called.
+    pub(crate) fn new(place: &Place, script: String, grant: Arc<Grant>, role: Role) -> Self {
         let depth = place.depth.saturating_add(1);
-        let deeper = Place { depth, caller: Some(script.into()), ..place.clone() };
+        let asks_later = role == Role::Tool;
+        let deeper = Place { depth, caller: Some(script.into()), asks_later, ..place.clone() };
         Self { place: deeper, grant, calls: place.calls, nested: Mutex::default() }
     }
 
@@ -103,6 +107,69 @@ impl Inner {
         };
         self.record(Nested::Event(dispatch));
         (answer, fuel)
+    }
+
+    /// Sets an agent a task, as a call of one of the tools for that.
+    async fn to_agent(
+        &self,
+        tool: &str,
+        agent: String,
+        task: String,
+        left: Allowance,
+    ) -> (Result<String, agents::Error>, u64) {
+        if self.place.built_ins.is_none() {
+            let why = "no agents run here: `harness run` and `harness call` run them".to_owned();
+            return (Err(agents::Error::Invalid(why)), 0);
+        }
+        if self.place.depth > NESTING {
+            return (Err(agents::Error::TooDeep(NESTING)), 0);
+        }
+        let arguments = json!({ "agent": agent, "task": task });
+        let call = Call { id: None, name: tool.to_owned(), arguments };
+        match pipeline::call(&self.place(left), call, Some(&self.grant)).await {
+            Ok(report) => {
+                let used = report.total().fuel;
+                let answer = match &report.outcome {
+                    Outcome::Completed(_) if !report.is_error => Ok(report.result.to_string()),
+                    Outcome::Denied { .. } => {
+                        Err(agents::Error::AccessDenied(Refusal::always(report.content.clone()).into()))
+                    }
+                    _ => Err(agents::Error::Failed(report.content.clone())),
+                };
+                self.record(Nested::Call(Box::new(report)));
+                (answer, used)
+            }
+            Err(CallError::NotAllowed(refusal)) => (Err(agents::Error::AccessDenied(refusal.into())), 0),
+            Err(error) => {
+                let why = told(&error);
+                let mut used = 0;
+                if let CallError::Arguments { pre: Some(pre), .. } = error {
+                    used = pre.usage().fuel;
+                    self.record(Nested::Event(*pre));
+                }
+                (Err(agents::Error::Invalid(why)), used)
+            }
+        }
+    }
+
+    /// What became of tasks, as a JSON list, and what those used whose end nobody was told of before.
+    async fn told_of(&self, ids: &[String], until: Option<Instant>) -> (Result<String, String>, u64) {
+        if ids.is_empty() || ids.len() > MAX_WAITED {
+            return (Err(format!("between 1 and {MAX_WAITED} tasks can be asked for at once, not {}", ids.len())), 0);
+        }
+        let tasks = &self.place.tasks;
+        let found = match until {
+            Some(until) => tasks.wait(ids, Some(until)).await,
+            None => tasks.find(ids),
+        };
+        match found {
+            Err(why) => (Err(why), 0),
+            Ok(Found { told, reports }) => {
+                let used = reports.iter().fold(0_u64, |used, report| used.saturating_add(report.total().fuel));
+                reports.into_iter().for_each(|report| self.record(Nested::Call(Box::new(report))));
+                (Ok(Json::Array(told).to_string()), used)
+            }
+        }
     }
 }
 
@@ -231,40 +298,17 @@ impl Reentry for Inner {
     }
 
     fn delegate(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error> {
+        Box::pin(self.to_agent(DELEGATE, agent, task, left))
+    }
+
+    fn delegate_async(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error> {
+        Box::pin(self.to_agent(DELEGATE_ASYNC, agent, task, left))
+    }
+
+    fn tasks(&self, ids: Vec<String>, until: Option<Instant>) -> Answering<'_, String, tasks::Error> {
         Box::pin(async move {
-            if self.place.built_ins.is_none() {
-                let why = "no agents run here: `harness run` and `harness call` run them".to_owned();
-                return (Err(agents::Error::Invalid(why)), 0);
-            }
-            if self.place.depth > NESTING {
-                return (Err(agents::Error::TooDeep(NESTING)), 0);
-            }
-            let arguments = json!({ "agent": agent, "task": task });
-            let call = Call { id: None, name: DELEGATE.to_owned(), arguments };
-            match pipeline::call(&self.place(left), call, Some(&self.grant)).await {
-                Ok(report) => {
-                    let used = report.total().fuel;
-                    let answer = match &report.outcome {
-                        Outcome::Completed(_) if !report.is_error => Ok(report.result.to_string()),
-                        Outcome::Denied { .. } => {
-                            Err(agents::Error::AccessDenied(Refusal::always(report.content.clone()).into()))
-                        }
-                        _ => Err(agents::Error::Failed(report.content.clone())),
-                    };
-                    self.record(Nested::Call(Box::new(report)));
-                    (answer, used)
-                }
-                Err(CallError::NotAllowed(refusal)) => (Err(agents::Error::AccessDenied(refusal.into())), 0),
-                Err(error) => {
-                    let why = told(&error);
-                    let mut used = 0;
-                    if let CallError::Arguments { pre: Some(pre), .. } = error {
-                        used = pre.usage().fuel;
-                        self.record(Nested::Event(*pre));
-                    }
-                    (Err(agents::Error::Invalid(why)), used)
-                }
-            }
+            let (found, used) = self.told_of(&ids, until).await;
+            (found.map_err(tasks::Error::Invalid), used)
         })
     }
 

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::builtin::BuiltIns;
+use super::confirm::Confirmer;
+use super::tasks::Tasks;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::tool::Tool;
@@ -22,6 +24,10 @@ pub struct Run {
     added: RwLock<Arc<Added>>,
     /// The tools of the agent that its calls are for, where agents run.
     built_ins: OnceLock<Arc<dyn BuiltIns>>,
+    /// Who is asked whether a call may be made that is to be confirmed.
+    confirmer: OnceLock<Arc<dyn Confirmer>>,
+    /// What its scripts have started and not waited for; its sub-agents have their own.
+    tasks: Arc<Tasks>,
     calls: AtomicU64,
 }
 
@@ -102,6 +108,26 @@ impl Run {
     /// Gives the run its agents; the first time counts.
     pub(crate) fn set_built_ins(&self, built_ins: Arc<dyn BuiltIns>) {
         let _ = self.built_ins.set(built_ins);
+    }
+
+    /// Says who is asked whether calls may be made that are to be confirmed; the first time counts. Without it they are
+    /// denied.
+    pub fn set_confirmer(&self, confirmer: Arc<dyn Confirmer>) {
+        let _ = self.confirmer.set(confirmer);
+    }
+
+    pub(crate) fn confirmer(&self) -> Option<&dyn Confirmer> {
+        self.confirmer.get().map(|confirmer| &**confirmer)
+    }
+
+    pub(crate) fn tasks(&self) -> &Arc<Tasks> {
+        &self.tasks
+    }
+
+    /// The identifier of a task: not to be guessed, unless the run's random numbers are.
+    pub(crate) fn task_id(&self) -> String {
+        let bytes = self.session.random.bytes(16);
+        format!("task_{}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
     }
 
     /// The identifier of a call that its caller gave none.

@@ -23,6 +23,7 @@ pub(super) const HEADERS: &[(&str, &str)] = &[("anthropic-version", "2023-06-01"
 pub(super) struct Anthropic {
     url: Url,
     models: Url,
+    count: Url,
 }
 
 impl Anthropic {
@@ -30,10 +31,11 @@ impl Anthropic {
     pub(super) fn new(base: &Url) -> Self {
         let mut root = base.clone();
         root.set_path(base.path().trim_end_matches('/').trim_end_matches("/v1"));
-        let (mut url, mut models) = (root.clone(), root);
+        let (mut url, mut models, mut count) = (root.clone(), root.clone(), root);
         join(&mut url, &["v1", "messages"]);
         join(&mut models, &["v1", "models"]);
-        Self { url, models }
+        join(&mut count, &["v1", "messages", "count_tokens"]);
+        Self { url, models, count }
     }
 }
 
@@ -48,6 +50,17 @@ impl Format for Anthropic {
 
     fn parts(&self) -> (Frames, Box<dyn Parts>) {
         (Frames::Events(Events::default()), Box::<parts::AnthropicParts>::default())
+    }
+
+    fn count<'a>(&'a self, service: &'a Service, request: &'a Request) -> Pending<'a, Option<u64>> {
+        Box::pin(async move {
+            let mut body = body::of(request, false);
+            // What it counts is what is said, not how it is answered.
+            for key in ["max_tokens", "temperature", "stream"] {
+                body.as_object_mut().map(|body| body.remove(key));
+            }
+            service.tell(&self.count, Some(&body)).await?.get("input_tokens").and_then(Json::as_u64)
+        })
     }
 
     fn abilities<'a>(&'a self, service: &'a Service, model: &'a str) -> Pending<'a, Abilities> {

@@ -39,6 +39,11 @@ pub(super) trait Format: Debug + Send + Sync {
 
     /// What the service says of a model.
     fn abilities<'a>(&'a self, service: &'a Service, model: &'a str) -> Pending<'a, Abilities>;
+
+    /// How many tokens it counts in a request, where it tells.
+    fn count<'a>(&'a self, _service: &'a Service, _request: &'a Request) -> Pending<'a, Option<u64>> {
+        Box::pin(std::future::ready(None))
+    }
 }
 
 /// A provider over HTTP.
@@ -75,6 +80,10 @@ impl<F: Format> Provider for Client<F> {
 
     fn abilities<'a>(&'a self, model: &'a str) -> Pending<'a, Abilities> {
         self.format.abilities(&self.service, model)
+    }
+
+    fn count<'a>(&'a self, request: &'a Request) -> Pending<'a, Option<u64>> {
+        self.format.count(&self.service, request)
     }
 }
 

@@ -124,6 +124,16 @@ impl<P: Provider> Provider for Model<P> {
         })
     }
 
+    fn count<'a>(&'a self, request: &'a Request) -> Pending<'a, Option<u64>> {
+        Box::pin(async move {
+            // Of prose it would count another request than the one that is made.
+            match self.settings.tools {
+                ToolForm::Auto | ToolForm::Structured => self.inner.count(&self.filled(request)).await,
+                ToolForm::Prose | ToolForm::None => None,
+            }
+        })
+    }
+
     fn abilities<'a>(&'a self, model: &'a str) -> Pending<'a, Abilities> {
         Box::pin(async move {
             let model = if model.is_empty() { self.settings.name.as_str() } else { model };

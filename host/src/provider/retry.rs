@@ -77,6 +77,10 @@ impl<P: Provider> Provider for Retrying<P> {
         })
     }
 
+    fn count<'a>(&'a self, request: &'a Request) -> Pending<'a, Option<u64>> {
+        self.inner.count(request)
+    }
+
     fn abilities<'a>(&'a self, model: &'a str) -> Pending<'a, Abilities> {
         self.inner.abilities(model)
     }

@@ -1,5 +1,6 @@
 //! A model whose replies are written down: no network, no key, the same each time.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value as Json;
@@ -22,8 +23,8 @@ pub struct Scripted {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Replies that were given, by their place in the list.
-    given: Vec<usize>,
+    /// For each agent, the place in the list behind the last reply that it was given.
+    given: HashMap<String, usize>,
     calls: u64,
 }
 
@@ -36,7 +37,8 @@ impl Scripted {
     fn answer(&self, request: &Request) -> Result<Reply, ProviderError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let whose = |reply: &ScriptedReply| reply.agent.as_deref().unwrap_or_default() == request.agent;
-        let mut rest = self.replies.iter().enumerate().filter(|(at, reply)| !state.given.contains(at) && whose(reply));
+        let first = state.given.get(&request.agent).copied().unwrap_or(0);
+        let mut rest = self.replies.iter().enumerate().skip(first).filter(|(_, reply)| whose(reply));
         let Some((at, reply)) = rest.next() else {
             let who = if request.agent.is_empty() { "the root".to_owned() } else { format!("`{}`", request.agent) };
             let all = self.replies.iter().filter(|reply| whose(reply)).count();
@@ -55,7 +57,7 @@ impl Scripted {
                 )));
             }
         }
-        state.given.push(at);
+        state.given.insert(request.agent.clone(), at.saturating_add(1));
         let (text, calls, finish) = match &reply.does {
             Does::Fail(message) => {
                 let (service, message) = (self.file.clone(), message.clone());

@@ -72,6 +72,7 @@ impl From<&ModelConfig> for Settings {
             retry: config.retry,
             tools: config.tools.value,
             context_tokens: config.context_tokens.as_ref().map(|most| most.value),
+            stream: config.stream,
             ..Self::new(config.provider.value, config.name.value.clone())
         }
     }

@@ -4,6 +4,8 @@
 //! role may not do is not linked for it: such an import is there, because one component serves all roles, but calling
 //! it ends the instance.
 
+mod grants;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,8 +23,7 @@ use super::wasi;
 use crate::capability::coverage::Coverage;
 use crate::capability::reentry::{Allowance, Reentry};
 use crate::capability::secrets::Vault;
-use crate::capability::{agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
-use crate::policy::grant::Grant;
+use crate::capability::{cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
 use crate::policy::layer::Service;
 use crate::policy::limits::LimitKey;
 use crate::policy::refusal::Refusal;
@@ -68,6 +69,9 @@ impl Role {
                     | Import::MetaRegisterTool
                     | Import::MetaRegisterHook
                     | Import::AgentsDelegate
+                    | Import::AgentsDelegateAsync
+                    | Import::TasksPoll
+                    | Import::TasksWait
             ),
             Self::Predicate => {
                 matches!(import, Import::LastWordsWrite | Import::MonotonicNow | Import::InsecureSeed)
@@ -256,11 +260,27 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
             reentry?.list_tools(pattern)
         }),
         Import::AgentsDelegate => nested(it, import, |s, (agent, task): (String, String), left| {
-            let granted = s.granted(Service::Delegate).map_err(|refusal| agents::Error::AccessDenied(refusal.into()));
-            let none = || agents::Error::Invalid("nothing in this run runs agents".to_owned());
-            (granted, s.context.reentry.clone().ok_or_else(none), move |r: Arc<dyn Reentry>| async move {
-                r.delegate(agent, task, left).await
+            let (granted, reentry) = s.agents();
+            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.delegate(agent, task, left).await })
+        }),
+        Import::AgentsDelegateAsync => nested(it, import, |s, (agent, task): (String, String), left| {
+            let (granted, reentry) = s.agents();
+            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.delegate_async(agent, task, left).await })
+        }),
+        Import::TasksPoll => nested(it, import, |s, (id,): (String,), _| {
+            let (granted, reentry) = s.tasks();
+            (granted, reentry, move |r: Arc<dyn Reentry>| async move {
+                let (all, used) = r.tasks(vec![id], None).await;
+                // A list of one, without its brackets.
+                let one = all.map(|all| all.get(1..all.len().saturating_sub(1)).unwrap_or_default().to_owned());
+                (one, used)
             })
+        }),
+        Import::TasksWait => nested(it, import, |s, (ids, timeout): (Vec<String>, Option<u32>), left| {
+            let (granted, reentry) = s.tasks();
+            let end = timeout.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms.into())));
+            let until = end.map_or(left.deadline, |end| end.min(left.deadline));
+            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.tasks(ids, Some(until)).await })
         }),
         Import::CoverageRecord => sync(it, import, |s, (statements, reached): (Vec<u32>, Vec<u32>)| {
             s.coverage = Some(Coverage::of(statements, reached));
@@ -271,31 +291,6 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
             s.context.session.env.get(s.grant(), &name)
         }),
         Import::SecretsHandle => sync(it, import, |s, (name,): (String,)| s.handles.handle(&s.context.grant, &name)),
-    }
-}
-
-impl State {
-    fn grant(&self) -> &Grant {
-        &self.context.grant
-    }
-
-    fn granted(&self, service: Service) -> Result<(), Refusal> {
-        self.context.grant.decide_service(service)
-    }
-
-    /// Whether `meta` is granted, and the way to it.
-    fn meta(&self) -> (Result<(), meta::Error>, Result<Arc<dyn Reentry>, meta::Error>) {
-        let granted = self.granted(Service::Meta).map_err(|refusal| meta::Error::AccessDenied(refusal.into()));
-        let none = || meta::Error::Invalid("nothing in this run can be called or added to".to_owned());
-        (granted, self.context.reentry.clone().ok_or_else(none))
-    }
-
-    fn cache_granted(&self) -> Result<(), cache::Error> {
-        self.granted(Service::Cache).map_err(|refusal| cache::Error::AccessDenied(refusal.into()))
-    }
-
-    fn metrics_granted(&self) -> Result<(), metrics::Error> {
-        self.granted(Service::Metrics).map_err(|refusal| metrics::Error::AccessDenied(refusal.into()))
     }
 }
 

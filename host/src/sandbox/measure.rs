@@ -3,7 +3,9 @@
 use super::outcome::LimitKind;
 use super::texts::Texts;
 use crate::capability::denial::Denial;
-use crate::capability::{agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random, secrets};
+use crate::capability::{
+    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random, secrets, tasks,
+};
 
 /// Bytes that the price counts: those of strings and lists. Numbers and flags are in the price of the call.
 pub(crate) trait Measure {
@@ -180,7 +182,7 @@ macro_rules! may_deny {
         })*
     };
 }
-may_deny!(agents, cache, events, exec, fs, meta, metrics);
+may_deny!(agents, cache, events, exec, fs, meta, metrics, tasks);
 
 impl MayDeny for http::Error {
     fn refused(denial: Denial) -> Self {
@@ -237,6 +239,12 @@ first_is_the_subject!((String,), (String, String), (String, f64));
 impl Subject for (Vec<u8>,) {
     fn subject(&self) -> String {
         String::new()
+    }
+}
+
+impl Subject for (Vec<String>, Option<u32>) {
+    fn subject(&self) -> String {
+        cut(&self.0.iter().take(32).map(|id| cut(id)).collect::<Vec<_>>().join(" "))
     }
 }
 

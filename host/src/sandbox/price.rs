@@ -130,6 +130,9 @@ imports! {
     MetaCallTool     = "meta"    "call-tool",  500_000 + 4,       Bytes(EXCHANGE) => Bytes(EXCHANGE);
     MetaListTools    = "meta"    "list-tools", 200_000 + 4,       Bytes(1 << 10) => Bytes(NAMES);
     AgentsDelegate   = "agents"  "delegate", 1_000_000 + 4,       Bytes(1 << 20) => Bytes(8 << 20);
+    AgentsDelegateAsync = "agents" "delegate-async", 1_000_000 + 4, Bytes(1 << 20) => Bytes(1 << 10);
+    TasksPoll        = "tasks"   "poll",       100_000 + 4,       Bytes(1 << 10) => Bytes(1 << 20);
+    TasksWait        = "tasks"   "wait",       200_000 + 4,       Bytes(16 << 10) => Bytes(8 << 20);
     CoverageRecord   = "coverage" "record",      5_000 + 1,       Bytes(1 << 20) => Bytes(0);
     EnvGet           = "env"     "get",          5_000 + 4,       Bytes(1 << 10) => Bytes(1 << 20);
     SecretsHandle    = "secrets" "handle",       5_000 + 4,       Bytes(1 << 10) => Bytes(2 << 10);

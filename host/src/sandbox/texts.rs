@@ -1,7 +1,9 @@
 //! The texts that go through a host call, to look for secrets in them.
 
 use crate::capability::denial::Denial;
-use crate::capability::{agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random, secrets};
+use crate::capability::{
+    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random, secrets, tasks,
+};
 
 /// Calls a function on each text that a script has a say in, or gets to see.
 pub(crate) trait Texts {
@@ -53,7 +55,7 @@ macro_rules! pairs {
         })*
     };
 }
-pairs!((String, String), (String, f64), (log::Level, String), (Vec<u32>, Vec<u32>));
+pairs!((String, String), (String, f64), (log::Level, String), (Vec<u32>, Vec<u32>), (Vec<String>, Option<u32>));
 
 impl<T: Texts, E: Texts> Texts for Result<T, E> {
     fn texts(&mut self, each: &mut dyn FnMut(&mut String)) {
@@ -120,4 +122,5 @@ errors! {
     http: [InvalidUrl InvalidRequest Connection] [Self::TooLarge(_), Self::Timeout(_), Self::TooManyRedirects];
     meta: [Invalid] [Self::TooMany(_), Self::TooDeep(_)];
     metrics: [] [Self::TooMany];
+    tasks: [Invalid] [];
 }

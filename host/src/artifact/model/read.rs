@@ -47,6 +47,8 @@ keys! {
     optional temperature: Within<0, 2>;
     /// What is done about a request that failed in a way that may pass.
     optional retry: Retry;
+    /// Whether a reply is asked for as it is made, or in one piece.
+    optional stream: bool = true;
     /// How it is told of tools: as its provider says of it, in the provider's form, in the prompt, or not at all.
     optional tools: ToolForm = ToolForm::default();
     /// The file of replies of `provider: script`, relative to the project.
@@ -118,6 +120,7 @@ impl ModelConfig {
             context_tokens: keys.context_tokens.located(decoder).map(|n| n.map(|n| n.0)),
             temperature: keys.temperature.located(decoder).map(|n| n.map(|n| n.0)),
             retry: keys.retry.read(decoder).unwrap_or_default(),
+            stream: keys.stream.read(decoder),
             tools: keys.tools.located(decoder, &position),
             base_url: base_url.or_else(|| main.and_then(|main| main.base_url.clone())),
             api_key_env: api_key_env.or_else(|| main.and_then(|main| main.api_key_env.clone())),

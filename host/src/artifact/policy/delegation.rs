@@ -1,5 +1,6 @@
 //! `delegation`: how agents may call agents.
 
+use super::budget::Budget;
 use crate::artifact::decode::{Decoder, Field};
 use crate::artifact::keys::{self, Unknown, keys};
 use crate::artifact::script::Script;
@@ -22,6 +23,10 @@ pub struct DelegationPolicy {
     pub verify: Option<Script>,
     /// How often a result that was refused is asked for again.
     pub max_verify_retries: Option<u64>,
+    /// What each sub-agent may use, where its own file does not say it.
+    pub budget: Option<Budget>,
+    /// What a turn of the root may use with all that it sets to work.
+    pub tree_budget: Option<Budget>,
 }
 
 keys! {
@@ -41,6 +46,10 @@ keys! {
     given allow_recursive: bool;
     /// A script that judges each result.
     given verify: Script;
+    /// What a sub-agent may use for one task, with all that it sets to work; its own file may say something else.
+    given budget: Budget;
+    /// What a turn may use with all agents that it sets to work.
+    given tree_budget: Budget;
 }
 
 impl Shape for DelegationPolicy {
@@ -60,6 +69,8 @@ impl Read for DelegationPolicy {
             allow_recursive: keys.allow_recursive.read(decoder),
             verify: keys.verify.read(decoder),
             max_verify_retries: keys.max_verify_retries.read(decoder).map(|n| n.0),
+            budget: keys.budget.read(decoder),
+            tree_budget: keys.tree_budget.read(decoder),
         })
     }
 }

@@ -19,6 +19,7 @@ pub struct ToolsPolicy {
     mode: Mode,
     allow: Vec<Located<NamePattern>>,
     deny: Vec<Located<NamePattern>>,
+    confirm: Vec<Located<NamePattern>>,
     /// What hints say of where `allow` is or should be: the file, and line and column where it is there.
     place: String,
     /// The machine's say, asked first.
@@ -54,6 +55,12 @@ impl ToolsPolicy {
             )),
             Mode::Allowlist | Mode::Denylist => Ok(()),
         }
+    }
+
+    /// The pattern by which a person has to confirm each call of a tool, where there is one.
+    pub fn confirms(&self, name: &str) -> Option<&Located<NamePattern>> {
+        let outer = self.outer.as_ref().and_then(|outer| outer.confirms(name));
+        outer.or_else(|| self.confirm.iter().find(|pattern| pattern.matches(name)))
     }
 
     /// The same within another one: what both allow.
@@ -99,9 +106,9 @@ impl ToolsPolicy {
         Ok(None)
     }
 
-    /// All its own patterns, those that allow first.
+    /// All its own patterns, those that allow first, those of what is to be confirmed last.
     pub fn patterns(&self) -> impl Iterator<Item = &Located<NamePattern>> {
-        self.allow.iter().chain(&self.deny)
+        self.allow.iter().chain(&self.deny).chain(&self.confirm)
     }
 }
 
@@ -115,6 +122,8 @@ keys! {
     given allow: Vec<Located<NamePattern>>;
     /// Patterns of names that may not be called, whatever allows them.
     given deny: Vec<Located<NamePattern>>;
+    /// Patterns of names of which a person has to confirm each call, whoever makes it.
+    given confirm: Vec<Located<NamePattern>>;
 }
 
 impl Shape for ToolsPolicy {
@@ -135,7 +144,8 @@ impl Read for ToolsPolicy {
             decoder.warn(field, message, "remove it, or write `mode: allowlist`");
         }
         let place = decoder.position(keys.allow.field().unwrap_or(field).span()).to_string();
-        Some(Self { mode, allow, deny: keys.deny.read(decoder).unwrap_or_default(), place, outer: None })
+        let deny = keys.deny.read(decoder).unwrap_or_default();
+        Some(Self { mode, allow, deny, confirm: keys.confirm.read(decoder).unwrap_or_default(), place, outer: None })
     }
 }
 

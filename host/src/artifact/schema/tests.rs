@@ -48,9 +48,9 @@ fn agree(kind: Kind, yaml: &str, good: bool) {
     assert_eq!(fits(kind, yaml), good, "{}: {yaml}", kind.name());
 }
 
-const TOOL: &str = "parameters:\n  a: { type: string, description: x, required: true }\nscript: |\n  def run(args):\n    return 1\ntimeout_ms: 5\nasync: true\ncapabilities: { fs: { read: [docs] }, network: [a.com, { host: b.org, private: true }], limits: { fuel: 5 }, services: [cache] }\ntests:\n  - name: t\n    args: { a: x }\n    given: { files: { a: b }, http: [{ url: \"https://a.com\" }], commands: [{ cmd: ls }], now: 5, hooks: true }\n    expect: { result: 1 }\n    contains: { log: [x] }";
+const TOOL: &str = "parameters:\n  a: { type: string, description: x, required: true }\nscript: |\n  def run(args):\n    return 1\ntimeout_ms: 5\nasync: true\nconfirm: true\ncapabilities: { fs: { read: [docs] }, network: [a.com, { host: b.org, private: true }], limits: { fuel: 5 }, services: [cache] }\ntests:\n  - name: t\n    args: { a: x }\n    given: { files: { a: b }, http: [{ url: \"https://a.com\" }], commands: [{ cmd: ls }], now: 5, hooks: true }\n    expect: { result: 1 }\n    contains: { log: [x] }";
 const HOOK: &str = "event: tool.pre\npriority: -3\nwhen: 'True'\nscript: x\ntests: [{ name: t, event: custom.x, payload: [1], expect: { decision: allow } }]";
-const HARNESS: &str = "network: { allowed_domains: [a.com] }\nsandbox:\n  fs: { read: [.], protect: [x] }\n  exec: { allow: [git], env: [PATH], folders: [/opt/go], network: true, unconfined: false }\n  limits: { memory_mb: 64 }\n  hooks: { on_error: allow, strict: true, named: { g: block } }\n  secrets: { A: { env: A, hosts: [a.com] } }\n  sources: { plugins/x: { env: [A] } }\ntools_policy: { mode: allowlist, allow: [x], deny: [] }\nmeta: { enabled: true, max_tools: 3 }\ndelegation: { max_depth: 2, iterations_per_depth: [1] }\nartifact_sources: [{ type: local, path: more }]\nmodel: { name: x, provider: ollama, base_url: \"http://127.0.0.1:1\", max_tokens: 5, temperature: 0.5, retry: { max_retries: 0 }, tools: prose }\nmodels: [{ name: y }, { name: z, provider: script, script: r.yaml }]\ntools: [{ name: t }]\nhooks: [{ event: error }]\nagents: [{ name: a, system_prompt: x, tools: [t, { name: own }], hooks: [g, { event: error }] }]";
+const HARNESS: &str = "network: { allowed_domains: [a.com] }\nsandbox:\n  async_tools: true\n  fs: { read: [.], protect: [x] }\n  exec: { allow: [git], env: [PATH], folders: [/opt/go], network: true, unconfined: false }\n  limits: { memory_mb: 64 }\n  hooks: { on_error: allow, strict: true, named: { g: block } }\n  secrets: { A: { env: A, hosts: [a.com] } }\n  sources: { plugins/x: { env: [A] } }\ntools_policy: { mode: allowlist, allow: [x], deny: [], confirm: [\"rm_*\"] }\nmeta: { enabled: true, max_tools: 3 }\ndelegation: { max_depth: 2, iterations_per_depth: [1], budget: { tokens: 5 }, tree_budget: { rounds: 1, tokens: 2, time_ms: 3, calls: 4 } }\nartifact_sources: [{ type: local, path: more }]\nmodel: { name: x, provider: ollama, base_url: \"http://127.0.0.1:1\", max_tokens: 5, temperature: 0.5, stream: false, retry: { max_retries: 0 }, tools: prose }\nmodels: [{ name: y }, { name: z, provider: script, script: r.yaml }]\ntools: [{ name: t }]\nhooks: [{ event: error }]\nagents: [{ name: a, system_prompt: x, tools: [t, { name: own }], hooks: [g, { event: error }] }]";
 
 #[test]
 fn what_loads_fits() {
@@ -63,7 +63,7 @@ fn what_loads_fits() {
         (Kind::Agent, ""),
         (
             Kind::Agent,
-            "description: x\nmodel: m\ntools: [a, { name: b, timeout_ms: 1 }]\nhooks: [c, { event: error, handler: h }]",
+            "description: x\nmodel: m\nbudget: { calls: 3 }\ntools: [a, { name: b, timeout_ms: 1 }]\nhooks: [c, { event: error, handler: h }]",
         ),
         (Kind::Bundle, "name: x\nversion: 1\ntools: [{ name: t, description: d }]\nhooks: [{ event: error }]"),
         (Kind::Harness, ""),
@@ -84,6 +84,8 @@ fn what_does_not_load_does_not_fit() {
         (Kind::Tool, "timeout_ms: -1"),
         (Kind::Tool, "timeout_ms: 1.5"),
         (Kind::Tool, "async: maybe"),
+        (Kind::Tool, "confirm: maybe"),
+        (Kind::Tool, "confirm:"),
         (Kind::Tool, "capabilities: { fss: {} }"),
         (Kind::Tool, "capabilities: { limits: { fuel: 0 } }"),
         (Kind::Tool, "capabilities: { services: [cash] }"),

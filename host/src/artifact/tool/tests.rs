@@ -57,6 +57,7 @@ fn a_whole_tool() {
         }),
         timeout_ms: Some(Located::new(30000, at(10, 13, 5))),
         asynchronous: Located::new(true, at(11, 8, 4)),
+        confirm: Located::new(false, tool.source.clone()),
         capabilities: None,
         cases: Vec::new(),
         source: at(1, 1, 3),

@@ -12,6 +12,7 @@ use harness::policy::watch::{Request, Watch};
 use harness::sandbox::outcome::Outcome;
 
 use super::super::args::{Arguments, Call, Command, Learn, Place};
+use super::super::confirm::AtTerminal;
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::{call, project};
@@ -73,6 +74,7 @@ fn made(asked: &Call, project: &harness::dispatch::Project, printer: Printer) ->
     };
     let layer = asked.within.as_deref().map(|rules| call::narrowing(rules, printer)).transpose()?;
     let run = Run::narrowed(layer.into_iter().collect());
+    run.set_confirmer(AtTerminal::new(&asked.confirm, printer));
     let report = project::block_on(project.call(&asked.tool, arguments, &run), printer)?
         .map_err(|error| project::refuse(&error, project.loaded().registry(), printer))?;
     call::report::call(&report, printer);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use harness::agent::Session;
 use harness::artifact::escape;
-use harness::dispatch::Run;
 use rustyline::error::ReadlineError;
 
 use super::super::exit::Exit;
@@ -28,7 +27,7 @@ pub(super) fn run(opened: &Opened, printer: Printer) -> Exit {
         }
     };
     let watch = Arc::new(Watch::new(printer, true, false));
-    let own = Run::new();
+    let own = opened.begin();
     let started = Session::start(&opened.project, &own, opened.models.clone(), watch.clone());
     let mut session = match opened.runtime.block_on(started) {
         Ok(session) => session,

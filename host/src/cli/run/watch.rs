@@ -3,12 +3,14 @@
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use harness::agent::{Listener, Told};
 use harness::artifact::escape;
 
 use super::super::call::report;
 use super::super::printer::Printer;
+use super::super::progress::Progress;
 
 /// Characters of arguments that are shown.
 const SHOWN: usize = 100;
@@ -23,13 +25,23 @@ pub(super) struct Watch {
     live: bool,
     /// Whether some of the last reply was shown.
     shown: AtomicBool,
+    /// What runs now, the innermost last, and the sign of it.
+    running: Mutex<Running>,
+}
+
+/// What runs now.
+#[derive(Debug, Default)]
+struct Running {
+    calls: Vec<(String, String)>,
+    sign: Option<Progress>,
 }
 
 impl Watch {
     /// `talk` is whether a person reads the answer, `explain` whether somebody has asked to be told.
     pub(super) fn new(printer: Printer, talk: bool, explain: bool) -> Self {
         let calls = explain || (talk && std::io::stderr().is_terminal());
-        Self { printer, calls, live: talk && std::io::stdout().is_terminal(), shown: AtomicBool::new(false) }
+        let live = talk && std::io::stdout().is_terminal();
+        Self { printer, calls, live, shown: AtomicBool::new(false), running: Mutex::default() }
     }
 
     /// The turn is over. Gives back whether its answer was shown as it came.
@@ -41,6 +53,17 @@ impl Watch {
         shown
     }
 
+    /// Shows what runs now, where something does; who prints meanwhile takes the sign away first.
+    fn sign(&self, change: impl FnOnce(&mut Vec<(String, String)>)) {
+        if !self.calls {
+            return;
+        }
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.sign = None;
+        change(&mut running.calls);
+        running.sign = running.calls.last().map(|(_, tool)| Progress::start(format!("running {tool}")));
+    }
+
     fn line(&self, agent: &str, text: &str) {
         let who = if agent.is_empty() { String::new() } else { format!("{}: ", escape::line(agent)) };
         self.printer.say(&self.printer.paint(&format!("{who}{}", escape::line(text)), "2"));
@@ -49,6 +72,22 @@ impl Watch {
 
 impl Listener for Watch {
     fn told(&self, what: &Told<'_>) {
+        if let Told::Text { .. } = what {
+            return self.tell(what);
+        }
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).sign = None;
+        self.tell(what);
+        self.sign(|calls| match what {
+            Told::Calls { call, .. } => calls.push((call.id.clone(), call.name.clone())),
+            Told::Called { call, .. } => calls.retain(|(id, _)| *id != call.id),
+            Told::Turn { agent: "", .. } => calls.clear(),
+            _ => {}
+        });
+    }
+}
+
+impl Watch {
+    fn tell(&self, what: &Told<'_>) {
         match what {
             Told::Text { agent: "", text } if self.live => {
                 self.shown.store(true, Ordering::Relaxed);

@@ -1,0 +1,61 @@
+//! The tools by which a model sets agents to work without waiting, and asks for what goes on.
+
+use serde_json::Value as Json;
+
+use crate::dispatch::builtin::{Answered, BuiltInCall, DELEGATE};
+use crate::dispatch::chain::Place;
+use crate::dispatch::tasks::{Found, MAX_WAITED};
+use crate::dispatch::{Call, Nested, pipeline, reentry};
+use crate::sandbox::outcome::{Failure, FailureKind, Outcome};
+
+/// `delegate_async`: a call of `delegate`, with all that governs one, which is begun and not waited for.
+pub(super) async fn begin(place: &Place, call: &BuiltInCall<'_>) -> Answered {
+    let delegate = Call { id: None, name: DELEGATE.to_owned(), arguments: call.arguments.clone() };
+    match pipeline::start(place, delegate, call.caller).await {
+        Ok(report) => {
+            let outcome = match &report.outcome {
+                Outcome::Completed(output) => Outcome::Completed(output.result.to_string()),
+                other => other.clone().map(|_| String::new()),
+            };
+            Answered { outcome, nested: vec![Nested::Call(Box::new(report))] }
+        }
+        Err(error) => failed(reentry::told(&error)),
+    }
+}
+
+/// `delegate_status`, `task_poll`: what has become of one.
+pub(super) fn poll(place: &Place, call: &BuiltInCall<'_>) -> Answered {
+    let id = call.arguments.get("task_id").and_then(Json::as_str).unwrap_or_default().to_owned();
+    answered(place.tasks.find(&[id]), |mut told| told.pop().unwrap_or_default())
+}
+
+/// `delegate_await`, `task_await`: what becomes of several.
+pub(super) async fn wait(place: &Place, call: &BuiltInCall<'_>) -> Answered {
+    let ids = match call.arguments.get("task_ids").and_then(Json::as_array) {
+        None => place.tasks.open(),
+        Some(given) => {
+            let ids: Vec<String> = given.iter().filter_map(|id| id.as_str().map(str::to_owned)).collect();
+            if ids.len() != given.len() || ids.is_empty() || ids.len() > MAX_WAITED {
+                let wanted = format!("`task_ids` must be a list of 1 to {MAX_WAITED} texts, each a `task_id`");
+                return failed(wanted);
+            }
+            ids
+        }
+    };
+    let until = place.left.map(|left| left.deadline);
+    answered(place.tasks.wait(&ids, until).await, Json::Array)
+}
+
+fn answered(found: Result<Found, String>, told: impl FnOnce(Vec<Json>) -> Json) -> Answered {
+    match found {
+        Ok(found) => {
+            let nested = found.reports.into_iter().map(|report| Nested::Call(Box::new(report))).collect();
+            Answered { outcome: Outcome::Completed(told(found.told).to_string()), nested }
+        }
+        Err(why) => failed(why),
+    }
+}
+
+fn failed(why: String) -> Answered {
+    Answered { outcome: Outcome::Failed(Failure::without_place(FailureKind::Script, "", why)), nested: Vec::new() }
+}

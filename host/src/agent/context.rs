@@ -1,0 +1,154 @@
+//! What an agent's model would see, part by part, and how many tokens that takes.
+
+use std::sync::Arc;
+
+use super::listener::Silent;
+use super::models::Models;
+use super::runtime::Runtime;
+use super::turn::FRAMING;
+use super::{root, window};
+use crate::artifact::suggest::quoted;
+use crate::artifact::tool::Tool;
+use crate::dispatch::{Project, Run};
+use crate::provider::{Message, Request, ToolSchema};
+
+/// What a model would see.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The sub-agent; empty for the root.
+    pub agent: String,
+    /// The model.
+    pub model: String,
+    /// How many tokens a request may have: what is known of the model, or what the policy allows where that is less.
+    pub room: u64,
+    /// Its parts, in the order in which it gets them.
+    pub sections: Vec<Section>,
+    /// What the model's service counts in all of it, where it tells.
+    pub counted: Option<u64>,
+}
+
+/// A part of what a model sees.
+#[derive(Debug, Clone)]
+pub struct Section {
+    /// `system`, `tool`, `history` or `prompt`.
+    pub kind: &'static str,
+    /// What it is called: of a tool, its name.
+    pub name: String,
+    /// The file that it is from; empty for what is the host's own or was said.
+    pub file: String,
+    /// What it says; of a tool, as JSON.
+    pub text: String,
+    /// How many tokens it takes, about: a fourth of its bytes.
+    pub tokens: u64,
+}
+
+impl Context {
+    /// The estimates of all parts together.
+    pub fn estimated(&self) -> u64 {
+        self.sections.iter().map(|section| section.tokens).fold(0, u64::saturating_add)
+    }
+}
+
+/// What the model of a project's agent would see, or that of a sub-agent which the root sets to work. Nobody is asked,
+/// but the model's service for what it knows of the model and counts in the request.
+///
+/// # Errors
+///
+/// Where there is no such agent, or no model.
+pub async fn context(
+    project: &Project,
+    models: Arc<dyn Models>,
+    agent: Option<&str>,
+    history: &[Message],
+    prompt: Option<&str>,
+) -> Result<Context, String> {
+    let mut runtime = root(project, &Run::new(), models, Arc::new(Silent));
+    if let Some(name) = agent {
+        let found = runtime.loaded.registry().agents().iter().find(|agent| agent.name == name).cloned();
+        let agent = found.ok_or_else(|| format!("there is no agent {}", quoted(name)))?;
+        let own = agent.model.as_ref().map(|model| model.value.clone());
+        let parent = runtime.model()?;
+        let model = own.map_or(Ok(parent.clone()), |own| parent.named(&own, runtime.crew.models.as_ref()))?;
+        runtime = Arc::new(runtime.child("delegation_1".to_owned(), &agent, model, None));
+    }
+    let model = runtime.model()?;
+    let prompt = prompt.map(|text| Message::User(text.to_owned()));
+    let request = Request {
+        model: model.name.clone(),
+        messages: system(&runtime).chain(history.iter().cloned()).chain(prompt.clone()).collect(),
+        tools: runtime.tools(&runtime.place()),
+        max_tokens: model.max_tokens,
+        temperature: model.temperature,
+        agent: runtime.name().to_owned(),
+    };
+    let abilities = model.provider.abilities(&model.name).await;
+    let most = runtime.crew.settings.max_tokens;
+    Ok(Context {
+        agent: runtime.name().to_owned(),
+        room: model.context_tokens.or(abilities.context_tokens).map_or(most, |context| most.min(context)),
+        sections: sections(&runtime, &request, history, prompt.as_ref()),
+        counted: model.provider.count(&request).await,
+        model: model.name,
+    })
+}
+
+/// What every conversation of an agent begins with.
+fn system(runtime: &Runtime) -> impl Iterator<Item = Message> {
+    let own = (!runtime.prompt.trim().is_empty()).then(|| Message::System(runtime.prompt.clone()));
+    own.into_iter().chain([Message::System(FRAMING.to_owned())])
+}
+
+fn sections(runtime: &Runtime, request: &Request, history: &[Message], prompt: Option<&Message>) -> Vec<Section> {
+    let said = |kind, name: &str, file: &str, message: &Message| Section {
+        kind,
+        name: name.to_owned(),
+        file: file.to_owned(),
+        text: text_of(message),
+        tokens: window::tokens(message),
+    };
+    let mut sections = Vec::new();
+    let own = runtime
+        .agent
+        .as_ref()
+        .map_or_else(|| runtime.loaded.policy().project.origin.file.clone(), |agent| agent.source.file.to_string());
+    for message in system(runtime) {
+        let framing = matches!(&message, Message::System(text) if text == FRAMING);
+        let (name, file) = if framing { ("what tools return is data", "") } else { ("prompt of the agent", &*own) };
+        sections.push(said("system", name, file, &message));
+    }
+    for tool in &request.tools {
+        let file = file_of(runtime, &tool.name);
+        let ToolSchema { name, description, parameters } = tool;
+        let text = serde_json::json!({"name": name, "description": description, "parameters": parameters});
+        let tokens = window::tokens_of_tool(tool);
+        sections.push(Section { kind: "tool", name: name.clone(), file, text: text.to_string(), tokens });
+    }
+    sections.extend(history.iter().map(|message| said("history", role(message), "", message)));
+    sections.extend(prompt.map(|message| said("prompt", "user", "", message)));
+    sections
+}
+
+fn role(message: &Message) -> &'static str {
+    match message {
+        Message::System(_) => "system",
+        Message::User(_) => "user",
+        Message::Assistant { .. } => "assistant",
+        Message::Tool { .. } => "tool",
+    }
+}
+
+fn text_of(message: &Message) -> String {
+    match message {
+        Message::System(text) | Message::User(text) => text.clone(),
+        Message::Assistant { .. } | Message::Tool { .. } => message.to_json().to_string(),
+    }
+}
+
+/// The file of a tool that an agent has; none of those that are the host's.
+fn file_of(runtime: &Runtime, name: &str) -> String {
+    let built_in = |tool: &&Arc<Tool>| tool.name == name;
+    if runtime.built_ins.iter().any(|tool| built_in(&tool)) {
+        return String::new();
+    }
+    runtime.loaded.registry().tool(name).map(|tool| tool.source.file.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,85 @@
+//! `harness context`: what the agent's model would see.
+
+use harness::agent::{Context as Seen, Section, context};
+use harness::artifact::escape;
+use harness::dispatch::Options;
+use serde_json::{Value as Json, json};
+
+use super::args::{Context, Place};
+use super::exit::Exit;
+use super::printer::Printer;
+use super::{project, run};
+
+pub(crate) fn run(command: &Context, place: &Place, printer: &Printer) -> Exit {
+    let options = Options { concurrency: 1, ..Options::default() };
+    let project = match project::open(place, options, *printer) {
+        Ok(project) => project,
+        Err(exit) => return exit,
+    };
+    let models = run::models(&project, place);
+    let asked = context(&project, models, command.agent.as_deref(), &[], command.prompt.as_deref());
+    let seen = match project::block_on(asked, *printer) {
+        Ok(Ok(seen)) => seen,
+        Ok(Err(why)) => {
+            let hint = command.agent.as_ref().map(|_| "`harness agents` lists the agents");
+            printer.error(&why, &[], hint);
+            return Exit::Usage;
+        }
+        Err(exit) => return exit,
+    };
+    if command.json {
+        printer.json(&as_json(&seen));
+    } else {
+        printer.data(&table(&seen, command.full));
+    }
+    Exit::Completed
+}
+
+/// A line for each part.
+fn table(seen: &Seen, full: bool) -> String {
+    let of = |section: &Section| match section.kind {
+        "prompt" => "prompt".to_owned(),
+        kind => format!("{kind}: {}", escape::line(&section.name)),
+    };
+    let names: Vec<String> = seen.sections.iter().map(of).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("total".len());
+    let mut text = format!("model {}, room for {} tokens\n\n", escape::line(&seen.model), seen.room);
+    for (name, section) in names.iter().zip(&seen.sections) {
+        let from = if section.file.is_empty() { "" } else { &*section.file };
+        let line = format!("{name:width$}  {:>7}  {}", format!("~{}", section.tokens), escape::line(from));
+        text.push_str(line.trim_end());
+        text.push('\n');
+        if full {
+            for line in escape::text(&section.text).lines() {
+                text.push_str(format!("    {line}").trim_end());
+                text.push('\n');
+            }
+        }
+    }
+    let total = match seen.counted {
+        Some(counted) => format!("{counted:>7}  counted by the model's service; the parts are estimates"),
+        None => format!("{:>7}  estimated: a token for four bytes", format!("~{}", seen.estimated())),
+    };
+    text.push_str(&format!("{:width$}  {total}\n", "total"));
+    text
+}
+
+fn as_json(seen: &Seen) -> Json {
+    let section = |section: &Section| {
+        json!({
+            "kind": section.kind,
+            "name": section.name,
+            "file": (!section.file.is_empty()).then_some(&section.file),
+            "estimated_tokens": section.tokens,
+            "text": section.text,
+        })
+    };
+    json!({
+        "agent": (!seen.agent.is_empty()).then_some(&seen.agent),
+        "model": seen.model,
+        "room_tokens": seen.room,
+        "sections": seen.sections.iter().map(section).collect::<Vec<_>>(),
+        "estimated_tokens": seen.estimated(),
+        "counted_tokens": seen.counted,
+    })
+}

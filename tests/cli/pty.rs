@@ -1,0 +1,100 @@
+//! A terminal, and a person at it who reads before typing.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+
+use crate::project::Project;
+
+/// Longer than anything here takes, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A person at a terminal on which the binary runs.
+pub(crate) struct Person {
+    terminal: File,
+    child: Child,
+    /// What stands on the terminal.
+    pub(crate) seen: String,
+    /// How much of it was looked for already.
+    read: usize,
+}
+
+impl Person {
+    /// Starts the binary with a terminal for all three streams.
+    pub(crate) fn starts(project: &Project, arguments: &[&str]) -> Self {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let inside: OwnedFd = ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let stream = || Stdio::from(inside.try_clone().unwrap());
+        let mut command = project.command(arguments);
+        command.env("TERM", "xterm-256color").env("NO_COLOR", "1");
+        let child = command.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
+        Self { terminal: File::from(terminal), child, seen: String::new(), read: 0 }
+    }
+
+    /// Types, whatever stands there.
+    pub(crate) fn types(&mut self, text: &str) {
+        self.terminal.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until this stands there, behind what was waited for before.
+    #[track_caller]
+    pub(crate) fn sees(&mut self, part: &str) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.seen[self.read..].find(part) {
+                self.read += at + part.len();
+                return;
+            }
+            assert!(self.more(end), "waited for {part:?}, saw {:?}", self.seen);
+        }
+    }
+
+    /// Ctrl-C, as the terminal tells it to the binary.
+    pub(crate) fn interrupts(&mut self) {
+        let process = Pid::from_child(&self.child);
+        rustix::process::kill_process(process, Signal::INT).unwrap();
+    }
+
+    /// Waits for the end. Gives back the exit code.
+    #[track_caller]
+    pub(crate) fn leaves(&mut self) -> i32 {
+        let end = Instant::now() + PATIENCE;
+        while self.more(end) {}
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap();
+            }
+            assert!(Instant::now() < end, "it does not end: {:?}", self.seen);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Reads more. False: nothing more comes.
+    fn more(&mut self, end: Instant) -> bool {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap(), tv_nsec: 1 };
+        if poll(&mut [PollFd::new(&self.terminal, PollFlags::IN)], Some(&timeout)).unwrap() == 0 {
+            return false;
+        }
+        let mut bytes = [0; 4096];
+        // When nobody has the other side open any more, reading fails.
+        let Ok(count @ 1..) = self.terminal.read(&mut bytes) else { return false };
+        self.seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        true
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
