@@ -20,6 +20,7 @@ mod progress;
 mod project;
 mod run;
 mod schema;
+mod sessions;
 mod test;
 mod tools;
 mod validate;
@@ -53,6 +54,7 @@ fn dispatch(arguments: Arguments, printer: &Printer) -> Exit {
         Command::Call(command) => call::run(&command, &place, printer),
         Command::Run(command) => run::talk(&command, &place, printer),
         Command::Deploy(command) => run::deploy(&command, &place, printer),
+        Command::Sessions(command) => sessions::run(&command, &place, printer),
         Command::Fire(command) => fire::run(&command, &place, printer),
         Command::Test(command) => test::run(&command, &place, printer),
         Command::Hooks(command) => hooks::run(&command, &place, printer),

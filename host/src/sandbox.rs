@@ -5,6 +5,7 @@
 //! - [`outcome`]: how calls end and what they use
 //! - [`price`]: what each host call costs
 //! - [`imports`]: what each role may call
+//! - [`tape`]: what host calls answered, kept or given again
 //! - [`state`]: what belongs to one call, and what the calls of a run share
 //!
 //! The only room that knows wasmtime's engine, modules and stores.
@@ -26,6 +27,7 @@ pub mod price;
 mod reset_tests;
 pub mod state;
 mod stop;
+pub mod tape;
 mod texts;
 mod ticker;
 pub mod wasi;

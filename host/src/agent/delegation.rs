@@ -103,7 +103,7 @@ impl Delegation<'_> {
     /// Fires an event to the hooks of the one that delegates. Gives back the payload as they left it.
     async fn fire(&mut self, event: &Event, payload: Json) -> Result<Json, String> {
         let mut dispatch = self.here().fire(event, payload).await;
-        self.by.crew.listener.told(&Told::Event { agent: self.by.name(), dispatch: &dispatch });
+        self.by.tell(&Told::Event { agent: self.by.name(), dispatch: &dispatch });
         self.spend(dispatch.usage());
         let payload = std::mem::take(&mut dispatch.payload);
         let blocked = dispatch.decision.blocked();
@@ -130,7 +130,7 @@ impl Delegation<'_> {
         let attempts = by.crew.settings.verify_retries.saturating_add(1);
         for attempt in 1..=attempts {
             let (agent, to) = (by.name(), child.name());
-            by.crew.listener.told(&Told::Delegated { agent, to, depth, attempt, task: &said });
+            by.tell(&Told::Delegated { agent, to, depth, attempt, task: &said });
             let result = self.attempt(&child, &mut history, &said, attempt).await?;
             let post = DelegationPost {
                 id: id.clone(),
@@ -144,12 +144,12 @@ impl Delegation<'_> {
             let post = DelegationPost { result, ..post };
             match self.verify(post, attempt).await? {
                 Ok(result) => {
-                    by.crew.listener.told(&Told::Returned { agent, from: to, result: Ok(&result) });
+                    by.tell(&Told::Returned { agent, from: to, result: Ok(&result) });
                     return Ok(result);
                 }
                 Err(reason) if attempt == attempts => {
                     let why = format!("delegation verification failed after {attempts} attempt(s): {reason}");
-                    by.crew.listener.told(&Told::Returned { agent, from: to, result: Err(&why) });
+                    by.tell(&Told::Returned { agent, from: to, result: Err(&why) });
                     return Err(Ended::Failed(why));
                 }
                 Err(reason) => said = again(&reason),
@@ -252,7 +252,7 @@ impl Delegation<'_> {
             Err(error) => {
                 let why = format!("agent {:?}: {error}", child.name());
                 let (agent, from) = (self.by.name(), child.name());
-                self.by.crew.listener.told(&Told::Returned { agent, from, result: Err(&why) });
+                self.by.tell(&Told::Returned { agent, from, result: Err(&why) });
                 Err(Ended::Failed(why))
             }
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::listener::Listener;
+use super::listener::{Listener, Told, Who};
 use super::models::{Model, Models};
 use super::settings::Settings;
 use crate::artifact::agent::Agent;
@@ -107,6 +107,12 @@ impl Runtime {
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
         let known = children.entry(agent.name.clone());
         known.or_insert_with(|| Arc::new(self.loaded.of_agent(agent, self.agent.as_deref()))).clone()
+    }
+
+    /// Tells whoever watches.
+    pub(super) fn tell(&self, what: &Told<'_>) {
+        let who = Who { id: &self.id, parent: self.parent.as_deref() };
+        self.crew.listener.told_by(&who, what);
     }
 
     /// The name of the sub-agent; empty at the root.

@@ -53,6 +53,9 @@ pub(crate) enum Command {
     Run(Talk),
     /// Give the project's agent one task from a file or standard input and print its answer.
     Deploy(Deploy),
+    /// Look at recorded sessions of agents, go on with one, or run one again with what was recorded.
+    #[command(subcommand)]
+    Sessions(super::sessions::Sessions),
     /// Dispatch an event to its hooks and print what they decided.
     Fire(Fire),
     /// Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for what they would reach.
@@ -123,7 +126,7 @@ pub(crate) struct Call {
     pub(crate) no_self_confine: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Talk {
     /// What to say; without it, standard input, or a conversation where that is a terminal.
     pub(crate) prompt: Option<String>,
@@ -139,6 +142,14 @@ pub(crate) struct Talk {
     /// Say on standard error what is called and what comes of it; at a terminal that is done anyway.
     #[arg(long)]
     pub(crate) explain: bool,
+
+    /// Go on with a recorded session: its name, the beginning of that, or `latest`.
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) resume: Option<String>,
+
+    /// Record nothing of this session in `.harness/sessions/`.
+    #[arg(long)]
+    pub(crate) no_record: bool,
 
     /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
     #[arg(long)]
@@ -162,6 +173,10 @@ pub(crate) struct Deploy {
     /// Say on standard error what is called and what comes of it; at a terminal that is done anyway.
     #[arg(long)]
     pub(crate) explain: bool,
+
+    /// Record nothing of this session in `.harness/sessions/`.
+    #[arg(long)]
+    pub(crate) no_record: bool,
 
     /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
     #[arg(long)]

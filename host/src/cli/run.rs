@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::agent::{Configured, Models, Session, Turn, TurnError};
-use harness::dispatch::{Options, Project, Run};
+use harness::agent::{Configured, Models, Turn, TurnError};
+use harness::dispatch::{Options, Project};
 use serde_json::{Value as Json, json};
 
 use super::args::{Deploy, Place, Talk};
@@ -14,8 +14,10 @@ use super::printer::Printer;
 use super::{input, project};
 
 mod conversation;
+mod recorded;
 mod watch;
 
+use recorded::Record;
 use watch::Watch;
 
 /// Calls at one time: an agent makes one after another, and each may wait for others.
@@ -30,13 +32,17 @@ pub(crate) fn talk(command: &Talk, place: &Place, printer: &Printer) -> Exit {
             Err(message) => return unreadable(&message, *printer),
         },
     };
-    let opened = match Opened::new(command.workspace.as_deref(), place, !command.no_self_confine, *printer) {
+    let record = Record::new("run", command.resume.as_deref(), !command.no_record, place, *printer);
+    let opened = record.and_then(|record| {
+        Opened::new(command.workspace.as_deref(), place, record, !command.no_self_confine, *printer)
+    });
+    let opened = match opened {
         Ok(opened) => opened,
         Err(exit) => return exit,
     };
     match prompt {
         Some(prompt) => opened.once(&prompt, command.json, command.explain, *printer),
-        None => conversation::run(&opened, *printer),
+        None => conversation::run(opened, *printer),
     }
 }
 
@@ -45,7 +51,11 @@ pub(crate) fn deploy(command: &Deploy, place: &Place, printer: &Printer) -> Exit
         Ok(text) => text,
         Err(message) => return unreadable(&message, *printer),
     };
-    match Opened::new(command.workspace.as_deref(), place, !command.no_self_confine, *printer) {
+    let record = Record::new("deploy", None, !command.no_record, place, *printer);
+    let opened = record.and_then(|record| {
+        Opened::new(command.workspace.as_deref(), place, record, !command.no_self_confine, *printer)
+    });
+    match opened {
         Ok(opened) => opened.once(&prompt, command.json, command.explain, *printer),
         Err(exit) => exit,
     }
@@ -61,37 +71,48 @@ struct Opened {
     project: Project,
     models: Arc<dyn Models>,
     runtime: tokio::runtime::Runtime,
+    record: Record,
 }
 
 impl Opened {
-    fn new(workspace: Option<&Path>, place: &Place, confine: bool, printer: Printer) -> Result<Self, Exit> {
+    fn new(
+        workspace: Option<&Path>,
+        place: &Place,
+        mut record: Record,
+        confine: bool,
+        printer: Printer,
+    ) -> Result<Self, Exit> {
         let options =
             Options { workspace: workspace.map(Path::to_owned), concurrency: CONCURRENCY, ..Options::default() };
         let project = project::open(place, options, printer)?;
         let models = models(&project, place);
         let runtime = project::runtime(printer)?;
+        // While files can still be made.
+        record.open(place, printer);
         if confine {
             project::confine(&project, place, workspace, printer);
         }
-        Ok(Self { project, models, runtime })
+        Ok(Self { project, models, runtime, record })
     }
 
     /// One turn and no more.
-    fn once(&self, prompt: &str, json: bool, explain: bool, printer: Printer) -> Exit {
+    fn once(self, prompt: &str, json: bool, explain: bool, printer: Printer) -> Exit {
         if prompt.trim().is_empty() {
             printer.error("there is nothing to say to the agent", &[], Some("give a prompt: `harness run \"...\"`"));
             return Exit::Usage;
         }
         let watch = Arc::new(Watch::new(printer, !json, explain));
-        self.runtime.block_on(async {
-            let started = Session::start(&self.project, &Run::new(), self.models.clone(), watch.clone()).await;
-            let mut session = match started {
+        let Self { project, models, runtime, record } = self;
+        let recorded = record.begin(&project, watch.clone());
+        runtime.block_on(async {
+            let mut session = match recorded.start(&project, models).await {
                 Ok(session) => session,
                 Err(error) => return failed(&error, json, printer),
             };
             let turn = interruptible(session.turn(prompt)).await;
             let seen = watch.end();
             session.end().await;
+            recorded.end(printer);
             match turn {
                 Some(Ok(turn)) => answered(&turn, seen, json, printer),
                 Some(Err(error)) => failed(&error, json, printer),

@@ -16,6 +16,7 @@ use super::outcome::{HostCall, LimitKind};
 use super::price::Import;
 use super::state::{Context, MAX_CALLS, MAX_REFUSED, State};
 use super::stop::Stop;
+use super::tape::Spent;
 use super::texts::Texts;
 use super::wasi;
 use crate::capability::coverage::Coverage;
@@ -313,7 +314,7 @@ where
             Ok(params) => function(store.data_mut(), params),
             Err(refused) => refused,
         };
-        Ok(meter.finish(&mut store, answer)?.returned())
+        Ok(meter.finish(&mut store, answer, Spent::default())?.returned())
     })
 }
 
@@ -338,7 +339,7 @@ where
                 Ok(future) => future.await,
                 Err(refused) => refused,
             };
-            Ok(meter.finish(&mut store, answer)?.returned())
+            Ok(meter.finish(&mut store, answer, Spent::default())?.returned())
         })
     })
 }
@@ -383,11 +384,13 @@ where
                 (Err(fs::Error::TooLarge(_)), over) if capped || over.is_some() => Some(LimitKind::FileSize),
                 _ => None,
             };
+            let (files, copied) = (room.files.saturating_sub(left.files), room.bytes.saturating_sub(left.bytes));
+            let spent = meter.spent.unwrap_or(Spent { files, copied, over });
             let state = store.data_mut();
-            state.usage.files += room.files.saturating_sub(left.files);
-            state.usage.bytes_copied += room.bytes.saturating_sub(left.bytes);
-            let answer = meter.finish(&mut store, answer)?;
-            store.data_mut().over = over;
+            state.usage.files += spent.files;
+            state.usage.bytes_copied += spent.copied;
+            let answer = meter.finish(&mut store, answer, spent)?;
+            store.data_mut().over = spent.over;
             Ok(answer.returned())
         })
     })
@@ -438,7 +441,7 @@ where
                 Err(refused) => (refused, 0),
             };
             pay(&mut store, used)?;
-            Ok(meter.finish(&mut store, answer)?.returned())
+            Ok(meter.finish(&mut store, answer, Spent::default())?.returned())
         })
     })
 }
@@ -450,6 +453,10 @@ struct Meter {
     subject: String,
     bytes_in: u64,
     fuel: u64,
+    /// The digest of what it was given, where its answer is kept.
+    given: Option<String>,
+    /// What it took when it was answered, where that is given.
+    spent: Option<Spent>,
 }
 
 impl Meter {
@@ -483,17 +490,26 @@ impl Meter {
             let hint = format!("use `secret(\"{name}\")` in the value of a header or a variable of a command");
             A::refused(Refusal::new(reason, hint).into())
         });
-        let meter = Self { import, started: Instant::now(), subject, bytes_in, fuel };
-        Ok((meter, refused.map_or(Ok(params), Err)))
+        let mut meter = Self { import, started: Instant::now(), subject, bytes_in, fuel, given: None, spent: None };
+        let mut taken = None;
+        if let Some(taping) = state.taping.as_mut().filter(|_| import.is_taped()) {
+            let (given, answer) = taping.asked(import, &params)?;
+            meter.given = Some(given);
+            (taken, meter.spent) = answer.unzip();
+        }
+        Ok((meter, taken.or(refused).map_or(Ok(params), Err)))
     }
 
     /// Gives back the answer as the script may see it.
-    fn finish<A: Answer>(self, store: &mut StoreContextMut<'_, State>, mut answer: A) -> Result<A> {
+    fn finish<A: Answer>(mut self, store: &mut StoreContextMut<'_, State>, mut answer: A, spent: Spent) -> Result<A> {
         // Counted before: notes may be longer than what they stand for, which is not the function's doing.
         let bytes_out = answer.bytes();
         redacted(&store.data().context.secrets, &mut answer);
         let fuel = self.import.price().byte.saturating_mul(bytes_out);
         let state = store.data_mut();
+        if let (Some(taping), Some(given)) = (&mut state.taping, self.given.take()) {
+            taping.answered(self.import, given, &answer, spent);
+        }
         state.usage.bytes_out += bytes_out;
         within_cap(self.import, bytes_out, state.limits.file_bytes)?;
         state.over = answer.over();
