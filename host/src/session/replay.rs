@@ -94,7 +94,9 @@ pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Re
             // How it ends is told to the recorder.
             let _ = session.turn(prompt).await;
         }
-        session.end().await;
+        if recording.is_ended() {
+            session.end().await;
+        }
     }
     let now = super::header(&loaded);
     let then = &recording.header;

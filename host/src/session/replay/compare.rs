@@ -68,96 +68,97 @@ struct Fact {
     fields: Vec<(&'static str, String)>,
 }
 
-/// The turns of each agent at work.
-type Turns = BTreeMap<String, Vec<Turn>>;
+/// What each agent at work did.
+type Agents = BTreeMap<String, Agent>;
+
+#[derive(Debug, Default)]
+struct Agent {
+    name: String,
+    turns: Vec<Turn>,
+    /// What happened before, between and after turns.
+    around: Turn,
+    open: bool,
+}
 
 #[derive(Debug, Default)]
 struct Turn {
-    agent: String,
     facts: Vec<Fact>,
-    /// Whether it came to its end.
-    whole: bool,
+    /// Whether it came to no end: then it is only a beginning.
+    cut: bool,
 }
 
 /// Compares the lines of two records.
 pub(super) fn compare(recorded: &[Line], now: &[Line]) -> (Compared, Vec<Difference>) {
     let mut compared = Compared::default();
     let mut differences = Vec::new();
-    let (was, mut is) = (turns(recorded), turns(now));
+    let (was, mut is) = (agents(recorded), agents(now));
     for (by, was) in was {
         let is = is.remove(&by).unwrap_or_default();
         of_agent(&by, &was, &is, &mut compared, &mut differences);
     }
-    for (by, turns) in is {
-        of_agent(&by, &[], &turns, &mut compared, &mut differences);
+    for (by, is) in is {
+        of_agent(&by, &Agent::default(), &is, &mut compared, &mut differences);
     }
     scripts(recorded, now, &mut compared, &mut differences);
     differences.truncate(MAX);
     (compared, differences)
 }
 
-fn turns(lines: &[Line]) -> Turns {
-    let mut all = Turns::new();
-    for line in lines {
-        if line.by.is_empty() {
-            continue;
+fn agents(lines: &[Line]) -> Agents {
+    let mut all = Agents::new();
+    for line in lines.iter().filter(|line| !line.by.is_empty()) {
+        let agent = all.entry(line.by.clone()).or_default();
+        if let What::Turn(turn) = &line.what {
+            agent.name.clone_from(&turn.agent);
+            agent.turns.push(Turn { facts: Vec::new(), cut: true });
+            agent.open = true;
         }
-        let turns = all.entry(line.by.clone()).or_default();
-        match &line.what {
-            // What comes before the first turn has one of its own.
-            What::Turn(turn) => turns.push(Turn { agent: turn.agent.clone(), ..Turn::default() }),
-            _ if turns.is_empty() => turns.push(Turn { whole: true, ..Turn::default() }),
-            _ => {}
+        let open = agent.open;
+        let turn = if open { agent.turns.last_mut() } else { Some(&mut agent.around) };
+        if let Some(turn) = turn {
+            turn.facts.extend(fact(&line.what));
+            turn.cut &= !matches!(line.what, What::Turned(_));
         }
-        if let (Some(turn), Some(fact)) = (turns.last_mut(), fact(&line.what)) {
-            turn.whole |= matches!(line.what, What::Turned(_));
-            turn.facts.push(fact);
-        }
+        agent.open &= !matches!(line.what, What::Turned(_) | What::Stopped {});
     }
     all
 }
 
-fn of_agent(by: &str, was: &[Turn], is: &[Turn], compared: &mut Compared, differences: &mut Vec<Difference>) {
-    let none = Turn { whole: true, ..Turn::default() };
-    for at in 0..was.len().max(is.len()) {
-        let (old, new) = (was.get(at).unwrap_or(&none), is.get(at).unwrap_or(&none));
-        let agent = if old.agent.is_empty() { &new.agent } else { &old.agent };
-        let who = if agent.is_empty() { by.to_owned() } else { format!("{agent} ({by})") };
-        // The place before the first turn is none.
-        let first = was
-            .first()
-            .or(is.first())
-            .is_some_and(|turn| !matches!(turn.facts.first(), Some(fact) if fact.what.starts_with("turn")));
-        let number = at.saturating_add(usize::from(!first));
-        let place = format!("{who}, turn {number}");
-        let mut told =
-            |what: &str, fields| differences.push(Difference { place: place.clone(), what: what.to_owned(), fields });
-        for step in 0..old.facts.len().max(new.facts.len()) {
-            match (old.facts.get(step), new.facts.get(step)) {
-                (Some(old), Some(new)) if old.what == new.what => {
-                    compared.count(&old.what);
-                    let fields = fields(old, new);
-                    if !fields.is_empty() {
-                        told(&old.what, fields);
-                    }
+fn of_agent(by: &str, was: &Agent, is: &Agent, compared: &mut Compared, differences: &mut Vec<Difference>) {
+    let name = if was.name.is_empty() { &is.name } else { &was.name };
+    let who = if name.is_empty() { by.to_owned() } else { format!("{name} ({by})") };
+    let none = Turn::default();
+    for at in 0..was.turns.len().max(is.turns.len()) {
+        let place = format!("{who}, turn {}", at.saturating_add(1));
+        let (old, new) = (was.turns.get(at).unwrap_or(&none), is.turns.get(at).unwrap_or(&none));
+        of_turn(&place, old, new, compared, differences);
+    }
+    of_turn(&format!("{who}, around the turns"), &was.around, &is.around, compared, differences);
+}
+
+fn of_turn(place: &str, was: &Turn, is: &Turn, compared: &mut Compared, differences: &mut Vec<Difference>) {
+    let mut told = |what: String, fields| {
+        differences.push(Difference { place: place.to_owned(), what, fields });
+    };
+    for step in 0..was.facts.len().max(is.facts.len()) {
+        match (was.facts.get(step), is.facts.get(step)) {
+            (Some(old), Some(new)) if old.what == new.what => {
+                compared.count(&old.what);
+                let fields = fields(old, new);
+                if !fields.is_empty() {
+                    told(old.what.clone(), fields);
                 }
-                (Some(old), Some(new)) => {
-                    let field = Field { name: "step", recorded: old.what.clone(), now: new.what.clone() };
-                    told("from here on it goes another way", vec![field]);
-                    break;
-                }
-                (Some(old), None) => {
-                    told(&format!("{} is in the record, and did not come again", old.what), Vec::new());
-                    break;
-                }
-                // A turn that came to no end is only a beginning.
-                (None, Some(new)) if old.whole => {
-                    told(&format!("{} is not in the record", new.what), Vec::new());
-                    break;
-                }
-                (None, _) => break,
+                continue;
             }
+            (Some(old), Some(new)) => {
+                let field = Field { name: "step", recorded: old.what.clone(), now: new.what.clone() };
+                told("from here on it goes another way".to_owned(), vec![field]);
+            }
+            (Some(old), None) => told(format!("{} is in the record, and did not come again", old.what), Vec::new()),
+            (None, Some(new)) if !was.cut => told(format!("{} is not in the record", new.what), Vec::new()),
+            (None, _) => {}
         }
+        return;
     }
 }
 
