@@ -21,6 +21,7 @@ mod janitor;
 mod last_words;
 mod loader;
 mod measure;
+mod meter;
 pub mod outcome;
 pub mod price;
 #[cfg(test)]

@@ -131,12 +131,36 @@ pub(crate) fn shown(text: &str) -> String {
 fn every_line_of_a_session() {
     let project = reads();
     project.run(&["run", "What port?"]).says(0, "");
-    assert_snapshot!(normal(&last(&project)), @"");
+    assert_snapshot!(normal(&last(&project)), @r##"
+    {"at":"#","kind":"session","version":1,"id":"SESSION","started":"…","harness":"0.1.0","interpreter":"…","command":"run","model":"script","provider":"script","policy":"sha256:…","artifacts":{".harness/harness.md":"sha256:…",".harness/hooks/guard.md":"sha256:…",".harness/tools/read_file.md":"sha256:…"}}
+    {"at":"#","by":"root","kind":"turn","depth":0,"text":"What port?"}
+    {"at":"#","by":"root","kind":"said","place":0,"message":{"role":"user","content":"What port?"}}
+    {"at":"#","by":"root","kind":"asked","round":1,"model":"script","messages":3,"tools":1,"room":128000,"said":"sha256:…","offered":"sha256:…"}
+    {"at":"#","by":"root","kind":"reply","id":"reply_1","model":"script","text":"Let me see.","calls":[{"id":"call_1","name":"read_file","arguments":"{\"path\":\"config.yaml\"}"}],"finish":"tool_calls","tokens":{"input":36,"output":7},"took_us":"#"}
+    {"at":"#","by":"root","kind":"said","place":1}
+    {"at":"#","by":"root","kind":"calling","call":"call_1","tool":"read_file"}
+    {"at":"#","kind":"script","script":{"file":".harness/hooks/guard.md","code":"sha256:…","role":"hook","input":"sha256:…"},"outcome":"completed","result":"sha256:…","fuel":"#","peak_memory":"#","wall_us":"#"}
+    {"at":"#","kind":"script","script":{"file":".harness/tools/read_file.md","code":"sha256:…","role":"tool","input":"sha256:…"},"outcome":"completed","result":"sha256:…","fuel":"#","peak_memory":"#","wall_us":"#","answers":[{"call":"fs.read","given":"sha256:…","answer":{"Ok":"port: 8080\n"}}]}
+    {"at":"#","by":"root","kind":"called","call":"call_1","tool":"read_file","outcome":"completed","is_error":false,"content":"sha256:…","fuel":"#","took_us":"#","pre":{"event":"tool.pre","hooks":[{"hook":"guard","file":".harness/hooks/guard.md","verdict":"allow","work":{"fuel":"#","wall_us":"#","peak_memory":"#","host_calls":0}}]},"work":{"fuel":"#","wall_us":"#","peak_memory":"#","host_calls":2,"host":[{"call":"log.write","subject":"info","wall_us":"#"},{"call":"fs.read","subject":"config.yaml","wall_us":"#"}],"log":[{"level":"info","message":"reading"}]}}
+    {"at":"#","by":"root","kind":"said","place":2,"message":{"role":"tool","tool_call_id":"call_1","name":"read_file","content":"port: 8080\n"}}
+    {"at":"#","by":"root","kind":"asked","round":2,"model":"script","messages":5,"tools":1,"room":128000,"said":"sha256:…","offered":"sha256:…"}
+    {"at":"#","by":"root","kind":"reply","id":"reply_2","model":"script","text":"","calls":[{"id":"call_2","name":"read_file","arguments":"{\"path\":\".env\"}"}],"finish":"tool_calls","tokens":{"input":40,"output":3},"took_us":"#"}
+    {"at":"#","by":"root","kind":"said","place":3}
+    {"at":"#","by":"root","kind":"calling","call":"call_2","tool":"read_file"}
+    {"at":"#","kind":"script","script":{"file":".harness/hooks/guard.md","code":"sha256:…","role":"hook","input":"sha256:…"},"outcome":"completed","result":"sha256:…","fuel":"#","peak_memory":"#","wall_us":"#"}
+    {"at":"#","by":"root","kind":"called","call":"call_2","tool":"read_file","outcome":"denied","why":"blocked by hook \"guard\": no dotfiles","is_error":true,"content":"sha256:…","fuel":"#","took_us":"#","pre":{"event":"tool.pre","blocked":"blocked by hook \"guard\": no dotfiles","hooks":[{"hook":"guard","file":".harness/hooks/guard.md","verdict":"block","reason":"no dotfiles","work":{"fuel":"#","wall_us":"#","peak_memory":"#","host_calls":0}}]}}
+    {"at":"#","by":"root","kind":"said","place":4,"message":{"role":"tool","tool_call_id":"call_2","name":"read_file","content":"tool blocked: blocked by hook \"guard\": no dotfiles"}}
+    {"at":"#","by":"root","kind":"asked","round":3,"model":"script","messages":7,"tools":1,"room":128000,"said":"sha256:…","offered":"sha256:…"}
+    {"at":"#","by":"root","kind":"reply","id":"reply_3","model":"script","text":"It uses port 8080.","finish":"stop","tokens":{"input":52,"output":4},"took_us":"#"}
+    {"at":"#","by":"root","kind":"said","place":5}
+    {"at":"#","by":"root","kind":"turned","answer":"It uses port 8080.","rounds":2,"tokens":{"input":128,"output":14}}
+    {"at":"#","kind":"ended"}
+    "##);
 }
 
 #[test]
 fn a_record_is_for_its_owner_alone_and_out_of_reach_of_scripts() {
-    let project = reads().tool("look", "", "def run(args):\n    return fs.list('.harness')\n");
+    let project = reads().tool("look", PATH, "def run(args):\n    return fs.list(args['path'])\n");
     project.run(&["run", "What port?"]);
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let file = files(&project).remove(0);
@@ -145,7 +169,7 @@ fn a_record_is_for_its_owner_alone_and_out_of_reach_of_scripts() {
     let name = file.file_name().unwrap().to_str().unwrap();
     let path = format!("path=.harness/sessions/{name}");
     project.run(&["call", "read_file", &path]).says(3, "the folder `.harness/sessions/` is protected");
-    let listed = project.run(&["call", "look"]).out;
+    let listed = project.run(&["call", "look", "path=.harness"]).out;
     assert!(listed.contains("harness.md") && !listed.contains("sessions"), "{listed}");
 }
 
@@ -194,7 +218,12 @@ fn no_secret_and_no_key_is_in_a_record() {
 #[test]
 fn sessions_are_listed_the_newest_first() {
     let project = reads();
-    assert_snapshot!(project.run(&["sessions", "list"]), @"");
+    assert_snapshot!(project.run(&["sessions", "list"]), @"
+    exit 0
+    --- stdout
+    --- stderr
+    no session is recorded here
+    ");
     assert_eq!(project.run(&["sessions", "list", "--json"]).json(), json!([]));
     project.run(&["sessions", "show"]).says(2, "no session is recorded here");
     project.run(&["run", "What\x1b[2J port?\nSay it."]);
@@ -202,7 +231,10 @@ fn sessions_are_listed_the_newest_first() {
     std::thread::sleep(std::time::Duration::from_millis(1100));
     project.write("replies.yaml", "- error: down\n");
     project.run(&["run", "And now?"]);
-    assert_snapshot!(shown(&project.run(&["sessions", "list"]).out), @"");
+    assert_snapshot!(shown(&project.run(&["sessions", "list"]).out), @r"
+    SESSION  script  1 turn, failed  And now?
+    SESSION  script  1 turn, answered  What\u{1b}[2J port?…
+    ");
     let listed = project.run(&["sessions", "list", "--json", "--last", "1"]).json();
     let one = &listed[0];
     assert_eq!(listed.as_array().unwrap().len(), 1);
@@ -223,11 +255,33 @@ fn a_session_is_shown_as_a_timeline() {
     project.run(&["run", "What port?"]);
     let ran = project.run(&["sessions", "show"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    assert_snapshot!(shown(&ran.out), @"");
+    assert_snapshot!(shown(&ran.out), @r#"
+    SESSION  WHEN  run
+    harness T, model script (script)
+    1 turn in _: 3 replies (128 + 14 tokens), 2 calls, 1 refused, 2 hooks ran, fuel N
+
+    turn 1, _, answered
+    > What port?
+     _ _ model script calls read_file (36 + 7 tokens)
+                           " Let me see.
+     _ _ tool read_file completed (fuel N, 2 host calls)
+                           ( {"path":"config.yaml"}
+                           = port: N
+                           [info] reading
+     _ _   hook guard on tool.pre: allow (fuel N)
+     _ _ model script calls read_file (40 + 3 tokens)
+     _ _ tool read_file denied: blocked by hook "guard": no dotfiles (fuel N)
+                           ( {"path":".env"}
+                           = tool blocked: blocked by hook "guard": no dotfiles
+     _ _   hook guard on tool.pre: block: no dotfiles (fuel N)
+     _ _ model script answers (52 + 4 tokens)
+                           " It uses port T
+    It uses port T
+    "#);
     let id = files(&project)[0].file_stem().unwrap().to_str().unwrap().to_owned();
     assert_eq!(project.run(&["sessions", "show", &id]), ran);
     assert_eq!(project.run(&["sessions", "show", &id[..17]]), ran);
-    project.run(&["sessions", "show", "2001"]).says(2, "there is no session \"2001\"");
+    project.run(&["sessions", "show", "2001"]).says(2, "there is no session `2001`");
     let json = project.run(&["sessions", "show", "--json"]).json();
     assert_eq!(json["session"]["id"], id);
     assert_eq!(
@@ -248,7 +302,60 @@ fn a_session_is_shown_as_a_timeline() {
 fn the_example_agent_on_a_timeline() {
     let project = example();
     project.run(&["run", "When?"]).says(0, "");
-    assert_snapshot!(shown(&project.run(&["sessions", "show"]).out), @"");
+    assert_snapshot!(shown(&project.run(&["sessions", "show"]).out), @r#"
+    SESSION  WHEN  run
+    harness T, model script (script)
+    1 turn in _: 10 replies (1,054 + 103 tokens), 5 calls, 1 refused, 4 turns of sub-agents, 2 hooks ran, fuel N
+
+    turn 1, _, answered
+    > When?
+     _ _ model script calls delegate (69 + 16 tokens)
+                           " I let the finder look.
+     _ _ tool delegate completed (fuel N)
+                           ( {"agent":"finder","task":"When is the launch?"}
+                           = {"agent":"finder","response":"On 12 May (notes/launch.md).","calls":0,"rounds":0,"attempts":3,"usage":{"input_tokens":201,"output_tokens":7}}
+     _ _   agent finder not accepted (147 + 8 tokens)
+                             > When is the launch?
+     _ _     model script calls find_in_notes (56 + 4 tokens)
+     _ _     tool find_in_notes completed (fuel N, 3 host calls)
+                               ( {"text":"launch"}
+                               = {"found":["notes/launch.md:1: # Launch","notes/launch.md:3: - The launch is on 12 May.","notes/team.md:3: - Ada owns the launch checklist."]}
+     _ _     model script answers (91 + 4 tokens)
+                               " It is on 12 May.
+     _ _   judge verify not accepted: it does not name the file that it was found in
+     _ _   agent finder not accepted: attempt 2 (145 + 6 tokens)
+                             > Your result was checked and not accepted: it does not name the file that it was found in ⏎  ⏎ The task is not complete. Find out what is wrong, correct it, make sure of it with your tools, and answer …
+     _ _     model script answers (145 + 6 tokens)
+                               " The launch is on 12 May.
+     _ _   judge verify not accepted: it does not name the file that it was found in
+     _ _   agent finder answered: attempt 3 (201 + 7 tokens)
+                             > Your result was checked and not accepted: it does not name the file that it was found in ⏎  ⏎ The task is not complete. Find out what is wrong, correct it, make sure of it with your tools, and answer …
+     _ _     model script answers (201 + 7 tokens)
+                               " On 12 May (notes/launch.md).
+     _ _   judge verify accepted
+     _ _ model script calls delegate (109 + 20 tokens)
+     _ _ tool delegate completed (fuel N)
+                           ( {"agent":"writer","task":"Summarize: the launch is on 12 May (notes/launch.md)."}
+                           = {"agent":"writer","response":"I wrote that the launch is on 12 May to notes/summary.md.","calls":2,"rounds":2,"attempts":1,"usage":{"input_tokens":232,"output_tokens":33}}
+     _ _   agent writer answered (232 + 33 tokens)
+                             > Summarize: the launch is on 12 May (notes/launch.md).
+     _ _     model script calls write_summary (65 + 12 tokens)
+     _ _     tool write_summary denied: blocked by hook "no_secrets": a summary does not hold secrets (fuel N)
+                               ( {"text":"Launch on 12 May; the password is 1234."}
+                               = tool blocked: blocked by hook "no_secrets": a summary does not hold secrets
+     _ _       hook no_secrets on tool.pre: block: a summary does not hold secrets (fuel N)
+     _ _     model script calls write_summary (83 + 7 tokens)
+     _ _     tool write_summary completed (fuel N, 1 host call)
+                               ( {"text":"Launch on 12 May."}
+                               = written
+     _ _       hook no_secrets on tool.pre: allow (fuel N)
+     _ _     model script answers (84 + 14 tokens)
+                               " I wrote that the launch is on 12 May to notes/summary.md.
+     _ _   judge verify accepted
+     _ _ model script answers (151 + 13 tokens)
+                           " The launch is on 12 May, and notes/summary.md says so.
+    The launch is on 12 May, and notes/summary.md says so.
+    "#);
     project.run(&["sessions", "show", "--html", "page.html"]).gives_nothing();
     let page = std::fs::read_to_string(project.path("page.html")).unwrap();
     for part in ["When?", "finder", "attempt 3", "no_secrets", "a summary does not hold secrets", "write_summary"] {
@@ -259,24 +366,21 @@ fn the_example_agent_on_a_timeline() {
     assert_eq!(project.run(&["sessions", "show", "--html"]).out, page);
 }
 
-/// The page loads nothing: no address in it that a browser follows, no script, and its own policy says so.
+/// The page loads nothing and runs nothing: it is made of these elements, none of which has an attribute that could.
 fn is_self_contained(page: &str) {
-    let low = page.to_lowercase();
-    for part in [
-        "<script", "<link", "<img", "<iframe", "<object", "<base", "url(", "@import", "src=", "href=", "http:",
-        "https:", " on", "style=\"",
-    ] {
-        let found = low.match_indices(part).filter(|(at, _)| {
-            part != " on"
-                || low[*at..].starts_with(" on")
-                    && low[*at + 3..].split(|c: char| !c.is_ascii_alphabetic()).next().is_some_and(|_| {
-                        low[*at + 3..].trim_start_matches(|c: char| c.is_ascii_alphabetic()).starts_with('=')
-                    })
-        });
-        assert_eq!(found.count(), 0, "{part}");
+    const ELEMENTS: &str = "!doctype html head meta title style body main header p h1 h2 h3 dl div dt dd small svg rect ul \
+                            li i section span ol details summary b em pre table tr td footer";
+    for tag in page.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        let name = tag.trim_start_matches('/').split([' ', '\n']).next().unwrap();
+        assert!(ELEMENTS.split_ascii_whitespace().any(|known| known == name), "<{tag}>");
+        for attribute in [" on", " src", " href", " style=", " xlink"] {
+            assert!(!tag.to_lowercase().contains(attribute), "<{tag}>");
+        }
     }
-    let policy = "content=\"default-src 'none'; style-src 'sha256-";
-    assert_eq!(page.matches(policy).count(), 1);
+    let style = page.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
+    assert!(!style.contains("url(") && !style.contains("@import"));
+    assert_eq!(page.matches("content=\"default-src 'none'; style-src 'sha256-").count(), 1);
 }
 
 /// Whatever a person, a model, a tool or a file says: it is text.
@@ -293,7 +397,7 @@ fn hostile_text_stays_text() {
         .with_handle("guard", "tool.pre", "", body);
     project.run(&["run", hostile]).says(0, "");
     let page = project.run(&["sessions", "show", "--html"]).out;
-    is_self_contained(&page.replace("onerror=", "").replace("src=x", ""));
+    is_self_contained(&page);
     assert!(page.matches("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&gt;&lt;img").count() > 5, "{page}");
     for shown in [page, project.run(&["sessions", "show"]).out, project.run(&["sessions", "list"]).out] {
         assert!(!shown.contains(['\x1b', '\u{202e}']), "{shown}");

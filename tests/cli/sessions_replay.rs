@@ -56,7 +56,33 @@ fn a_tool_that_has_changed_differs() {
         project.tool("read_file", PATH, &READ.replace("fs.read(args['path'])", "fs.read(args['path']).upper()"));
     let ran = project.run(&["sessions", "replay"]);
     ran.says(1, "warning: `.harness/tools/read_file.md` was changed since");
-    assert_snapshot!(digestless(&ran.out), @"");
+    assert_snapshot!(digestless(&ran.out), @"
+    SESSION: 4 differences in 1 turn, 3 requests, 2 calls, 0 events, 3 runs of scripts
+
+    root, turn 1: call call_1 of read_file
+      result: DIGEST
+         now  DIGEST
+      fuel of the tool: N
+                   now  N
+      fuel: N
+       now  N
+
+    root, turn 1: request 2
+      messages: DIGEST
+           now  DIGEST
+
+    root, turn 1: request 3
+      messages: DIGEST
+           now  DIGEST
+
+    scripts: tool in .harness/tools/read_file.md
+      result: DIGEST
+         now  DIGEST
+      fuel: N
+       now  N
+      script: DIGEST
+         now  DIGEST
+    ");
     let report = project.run(&["sessions", "replay", "--json"]).json();
     assert_eq!(report["artifacts"], json!([{"file": ".harness/tools/read_file.md", "change": "changed"}]));
     assert_eq!(report["same"], json!(false));
@@ -105,7 +131,8 @@ fn the_example_agent_runs_again() {
     project.write(".harness/harness.md", &policy.replace("\"notes/\" in result", "\"12\" in result"));
     let ran = project.run(&["sessions", "replay"]);
     ran.says(1, "`.harness/harness.md` was changed since");
-    assert!(ran.out.contains("delegation to finder, attempt 2 is in the record"), "{ran}");
+    assert!(ran.out.contains("\nroot, turn 1: verdict on finder\n  refused: it does not name"), "{ran}");
+    assert!(ran.out.contains("  step: delegation to finder, attempt 2\n   now  result of finder"), "{ran}");
 }
 
 /// Failures of a model, limits, refused arguments: an ending is an ending.

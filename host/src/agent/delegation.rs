@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
@@ -263,9 +264,11 @@ impl Delegation<'_> {
     async fn verify(&mut self, mut post: DelegationPost, attempt: u32) -> Result<Result<Json, String>, Ended> {
         let Some(script) = self.by.crew.settings.verify.clone() else { return Ok(Ok(post.result)) };
         let mut reasons = Vec::new();
-        if let Err(reason) = self.judged(&script, &post.result).await? {
-            reasons.push(reason);
-        }
+        let started = Instant::now();
+        let judged = self.judged(&script, &post.result).await?;
+        let (agent, refused) = (self.by.name(), judged.as_ref().err().map(String::as_str));
+        self.by.tell(&Told::Judged { agent, of: &post.agent, refused, took: started.elapsed() });
+        reasons.extend(judged.err());
         let payload = payload::of(&DelegationPostVerify { post: post.clone(), attempt });
         match self.fire(&Event::DelegationPostVerify, payload).await {
             Ok(payload) => post.result = payload.get("result").cloned().unwrap_or_default(),

@@ -74,6 +74,8 @@ pub enum Told<'a> {
     Event { agent: &'a str, dispatch: &'a Dispatch },
     /// A sub-agent begins an attempt, from 1.
     Delegated { agent: &'a str, to: &'a str, depth: u32, attempt: u32, task: &'a str },
+    /// The policy's script has judged its result: why it is not accepted, where it is not.
+    Judged { agent: &'a str, of: &'a str, refused: Option<&'a str>, took: Duration },
     /// It has ended.
     Returned { agent: &'a str, from: &'a str, result: Result<&'a serde_json::Value, &'a str> },
 }

@@ -156,7 +156,11 @@ impl Page {
         let mut shares = Shares::default();
         timeline.spans.iter().for_each(|span| shares.add(span));
         let whole: u64 = timeline.spans.iter().filter(|span| span.kind == Kind::Turn).map(Span::took).sum();
-        let known = [("model", "models", shares.model), ("tool", "tools", shares.tool), ("hook", "hooks", shares.hook)];
+        let known = [
+            ("model", "models", shares.model),
+            ("tool", "tools", shares.tool),
+            ("hook", "hooks and judges", shares.hook),
+        ];
         let rest = whole.saturating_sub(known.iter().map(|(_, _, took)| took).sum());
         self.put(&format!("<svg class=\"share\" viewBox=\"0 0 {LANE} 10\" preserveAspectRatio=\"none\" role=\"img\">"));
         self.put("<title>What the time of the turns went to</title>");
@@ -349,7 +353,7 @@ fn label(span: &Span, of: &str) -> String {
         (Kind::Note, _) => span.why.clone().unwrap_or_default(),
         (_, Status::Fine) => match span.kind {
             Kind::Model => format!("{}{why}", span.word),
-            Kind::Tool => first("arguments").unwrap_or_default(),
+            Kind::Tool => first("arguments").map(|text| flat(&text)).unwrap_or_default(),
             Kind::Agent => {
                 let attempt = span.why.clone().map(|attempt| format!("{attempt}: ")).unwrap_or_default();
                 format!("{attempt}{}", first("answer").or_else(|| first("task")).unwrap_or_default())
@@ -358,6 +362,16 @@ fn label(span: &Span, of: &str) -> String {
         },
         _ => format!("{}{why}", span.word),
     }
+}
+
+/// Arguments in a line: names and values, without what JSON has around them.
+fn flat(arguments: &str) -> String {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::from_str(arguments) else { return arguments.to_owned() };
+    let field = |(name, value): (&String, &serde_json::Value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), |text| text.replace('\n', " "));
+        format!("{name}: {value}")
+    };
+    fields.iter().map(field).collect::<Vec<_>>().join(", ")
 }
 
 /// Units of fuel, in millions where there are many.
@@ -386,7 +400,7 @@ impl Shares {
             Kind::Tool if !span.inside.iter().any(|inner| inner.kind == Kind::Agent) => {
                 self.tool = self.tool.saturating_add(own);
             }
-            Kind::Hook => self.hook = self.hook.saturating_add(own),
+            Kind::Hook | Kind::Judge => self.hook = self.hook.saturating_add(own),
             _ => {}
         }
         span.inside.iter().for_each(|inner| self.add(inner));

@@ -304,7 +304,7 @@ mod tests {
         3: it is no JSON: expected value at line 1 column 1
         3: it is no JSON object
         3: another session begins
-        2: it is no line of the kind "party": unknown variant
+        2: it is no line of the kind "party": unknown variant `party`, expected one of `session`, `turn`, `said`, `asked`, `retry`, `reply`, `unanswered`, `event`, `calling`, `called`, `delegated`, `judged`, `returned`, `task`, `confirmation`, `script`, `turned`, `stopped`, `full`, `ended`
         2: it is no line of the kind "turn": missing field `depth`
         "#
         );
@@ -357,11 +357,11 @@ mod tests {
         assert_eq!(find("latest").unwrap(), "20260102-000000-cc");
         assert_eq!(find("20260101").unwrap(), "20260101-000000-aa");
         assert_eq!(find("20260102-000000-bb").unwrap(), "20260102-000000-bb");
-        assert_eq!(find("x").unwrap_err(), "there is no session \"x\"");
-        assert_eq!(find("../20260101").unwrap_err(), "there is no session \"../20260101\"");
+        assert_eq!(find("x").unwrap_err(), "there is no session `x`");
+        assert_eq!(find("../20260101").unwrap_err(), "there is no session `../20260101`");
         assert_eq!(
             find("20260102").unwrap_err(),
-            "\"20260102\" begins the names of several sessions: 20260102-000000-cc, 20260102-000000-bb"
+            "`20260102` begins the names of several sessions: 20260102-000000-cc, 20260102-000000-bb"
         );
     }
 

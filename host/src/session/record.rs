@@ -53,6 +53,8 @@ pub enum What {
     Called(Called),
     /// A sub-agent was set to work.
     Delegated(Delegated),
+    /// Its result was judged.
+    Judged(Judged),
     /// It is done.
     Returned(Returned),
     /// A task that goes on beside the turn began, or ended.
@@ -345,6 +347,18 @@ pub struct Delegated {
     pub to: String,
     /// Which time, from 1.
     pub attempt: u32,
+}
+
+/// The policy's script has judged a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The sub-agent's.
+    pub of: String,
+    /// Why it is not accepted; nothing where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// How long that took.
+    pub took_us: u64,
 }
 
 /// What came of it.

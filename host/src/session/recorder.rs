@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::convert::{self, micros};
 use super::key::Keys;
-use super::record::{Calling, Delegated, Header, Line, ROOT, Retry, Returned, Said, ScriptRan, Turn, Unanswered, What};
+use super::record::{
+    Calling, Delegated, Header, Judged, Line, ROOT, Retry, Returned, Said, ScriptRan, Turn, Unanswered, What,
+};
 use super::writer::Writer;
 use crate::agent::{Listener, Told, Who};
 use crate::audit::digest;
@@ -202,6 +204,11 @@ impl Recorder {
             Told::Delegated { to, attempt, .. } => {
                 What::Delegated(Delegated { to: (*to).to_owned(), attempt: *attempt })
             }
+            Told::Judged { of, refused, took, .. } => What::Judged(Judged {
+                of: (*of).to_owned(),
+                refused: refused.map(str::to_owned),
+                took_us: micros(*took),
+            }),
             Told::Returned { from, result, .. } => What::Returned(Returned {
                 from: (*from).to_owned(),
                 result: result.ok().map(|result| digest(&result.to_string())),

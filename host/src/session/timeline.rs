@@ -1,5 +1,7 @@
 //! What began and ended when: the lines of a record as a tree.
 
+mod totals;
+
 use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
@@ -8,6 +10,8 @@ use super::read::{Recording, calls_of};
 use super::record::{
     Asked, Called, Decided, Header, HookRan, HostCalled, Line, Logged, ROOT, Reply, Started, Tokens, Turned, What, Work,
 };
+
+pub use totals::Totals;
 
 /// A session as a tree.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +79,8 @@ pub enum Kind {
     Event,
     /// A hook.
     Hook,
+    /// The policy's script, on the result of a sub-agent.
+    Judge,
     /// Something that happened at one moment.
     Note,
 }
@@ -89,6 +95,7 @@ impl Kind {
             Self::Tool => "tool",
             Self::Event => "event",
             Self::Hook => "hook",
+            Self::Judge => "judge",
             Self::Note => "note",
         }
     }
@@ -128,33 +135,6 @@ impl Status {
     }
 }
 
-/// What a session comes to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Microseconds from the first line to the last.
-    pub took: u64,
-    /// Of the root.
-    pub turns: u64,
-    /// Replies of models.
-    pub replies: u64,
-    /// Microseconds that those took.
-    pub asking: u64,
-    /// What the services counted.
-    pub tokens: Tokens,
-    /// Calls of tools by models.
-    pub calls: u64,
-    /// Of those, and of events and replies, what was refused.
-    pub refused: u64,
-    /// What failed.
-    pub failed: u64,
-    /// Turns of sub-agents.
-    pub agents: u64,
-    /// Hooks that were called.
-    pub hooks: u64,
-    /// Units of fuel.
-    pub fuel: u64,
-}
-
 impl Span {
     /// How long it took, in microseconds.
     pub fn took(&self) -> u64 {
@@ -190,6 +170,8 @@ struct AtWork {
     arguments: HashMap<String, String>,
     calls: HashMap<String, usize>,
     attempt: u32,
+    /// The last turn of a sub-agent that it set to work.
+    child: Option<usize>,
 }
 
 impl Timeline {
@@ -202,7 +184,7 @@ impl Timeline {
         let last = recording.lines.last().map_or(0, |line| line.at);
         let spans = growing.grown(last);
         let mut totals = Totals { took: last, ..Totals::default() };
-        spans.iter().for_each(|span| totals.add(span, true));
+        spans.iter().for_each(|span| totals.add(span, true, false));
         Self { header: recording.header.clone(), spans, totals, ended: recording.is_ended(), cut: recording.cut }
     }
 
@@ -234,38 +216,6 @@ impl Span {
             "host_calls": self.host_calls, "host": self.host, "log": self.log,
             "inside": self.inside.iter().map(Self::to_json).collect::<Vec<_>>(),
         })
-    }
-}
-
-impl Totals {
-    /// Counts a span and what is in it; `outer` where no call counts its fuel already.
-    fn add(&mut self, span: &Span, outer: bool) {
-        match span.kind {
-            Kind::Turn => self.turns = self.turns.saturating_add(1),
-            Kind::Agent => self.agents = self.agents.saturating_add(1),
-            Kind::Model => {
-                self.replies = self.replies.saturating_add(u64::from(span.status != Status::Open));
-                self.asking = self.asking.saturating_add(span.took());
-                let tokens = span.tokens.unwrap_or_default();
-                self.tokens.input = self.tokens.input.saturating_add(tokens.input);
-                self.tokens.output = self.tokens.output.saturating_add(tokens.output);
-            }
-            Kind::Tool => self.calls = self.calls.saturating_add(1),
-            Kind::Hook if !matches!(span.word.as_str(), "skip" | "not reached") => {
-                self.hooks = self.hooks.saturating_add(1);
-            }
-            Kind::Hook | Kind::Event | Kind::Note => {}
-        }
-        // What a hook refuses is told by the call or the event that it refuses.
-        if matches!(span.kind, Kind::Model | Kind::Tool | Kind::Event) {
-            self.refused = self.refused.saturating_add(u64::from(span.status == Status::Refused));
-            self.failed = self.failed.saturating_add(u64::from(span.status == Status::Failed));
-        }
-        let counts = outer && span.fuel > 0;
-        if counts {
-            self.fuel = self.fuel.saturating_add(span.fuel);
-        }
-        span.inside.iter().for_each(|inner| self.add(inner, outer && !counts));
     }
 }
 
@@ -314,6 +264,9 @@ impl Growing {
                         span.why = Some(format!("attempt {attempt}"));
                     }
                 }
+                if let Some(parent) = &turn.parent {
+                    self.agent(parent).child = Some(span);
+                }
                 *self.agent(by) = AtWork { turn: Some(span), ..AtWork::default() };
             }
             What::Asked(asked) => self.asked(by, at, asked),
@@ -356,9 +309,32 @@ impl Growing {
                     close(span, called, at);
                 }
             }
-            What::Delegated(delegated) => self.agent(by).attempt = delegated.attempt,
+            What::Delegated(delegated) => {
+                let agent = self.agent(by);
+                agent.attempt = delegated.attempt;
+                let before = agent.child.take().filter(|_| delegated.attempt > 1);
+                self.refuse(before);
+            }
+            What::Judged(judged) => {
+                let parent = self.place(by);
+                let refused = judged.refused.is_some();
+                let word = if refused { "not accepted" } else { "accepted" };
+                let span = Span {
+                    kind: Kind::Judge,
+                    name: "verify".to_owned(),
+                    start: at.saturating_sub(judged.took_us),
+                    end: at,
+                    status: if refused { Status::Refused } else { Status::Fine },
+                    word: word.to_owned(),
+                    why: judged.refused.clone(),
+                    ..Span::default()
+                };
+                self.add(parent, span);
+            }
             What::Returned(returned) => {
+                let last = self.agent(by).child.take();
                 if let Some(error) = &returned.error {
+                    self.refuse(last);
                     self.note(by, at, &returned.from, error, Status::Failed);
                 }
             }
@@ -377,6 +353,13 @@ impl Growing {
                 }
             }
             What::Session(_) | What::Script(_) | What::Full {} | What::Ended {} => {}
+        }
+    }
+
+    /// A sub-agent's answer was not accepted.
+    fn refuse(&mut self, turn: Option<usize>) {
+        if let Some(span) = self.span(turn).filter(|span| span.status == Status::Fine) {
+            (span.status, span.word) = (Status::Refused, "not accepted".to_owned());
         }
     }
 
@@ -453,6 +436,7 @@ impl Growing {
     /// The tree. What is still open ends with the record.
     fn grown(mut self, last: u64) -> Vec<Span> {
         let mut roots = Vec::new();
+        let mut inside: HashMap<usize, Vec<Span>> = HashMap::new();
         // From the newest on: what is in a span came after it.
         while let Some((Place { parent, .. }, mut span)) = self.spans.pop() {
             if span.status == Status::Open {
@@ -462,9 +446,10 @@ impl Growing {
                 }
             }
             span.end = span.end.max(span.start);
+            span.inside.extend(inside.remove(&self.spans.len()).into_iter().flatten().rev());
             span.inside.sort_by_key(|inner| inner.start);
-            match parent.and_then(|parent| self.spans.get_mut(parent)) {
-                Some((_, outer)) => outer.inside.insert(0, span),
+            match parent {
+                Some(parent) => inside.entry(parent).or_default().push(span),
                 None => roots.push(span),
             }
         }
@@ -562,3 +547,6 @@ fn close(span: &mut Span, called: &Called, at: u64) {
     (span.start, span.end, span.inside, span.fuel) = (start, end, inside, called.fuel);
     (span.status, span.word, span.why) = (Status::of(&called.outcome), called.outcome.clone(), called.why.clone());
 }
+
+#[cfg(test)]
+mod tests;

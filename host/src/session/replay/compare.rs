@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use serde_json::{Value as Json, json};
 
 use crate::sandbox::tape::Script;
-use crate::session::record::{Called, Decided, Line, ScriptRan, Started, What, Work};
+use crate::session::record::{Called, Decided, Line, ROOT, ScriptRan, Started, What, Work};
 use crate::session::text::number;
 
 /// Differences that are told; one in the beginning may make all that follows another.
@@ -92,6 +92,9 @@ pub(super) fn compare(recorded: &[Line], now: &[Line]) -> (Compared, Vec<Differe
     let mut compared = Compared::default();
     let mut differences = Vec::new();
     let (was, mut is) = (agents(recorded), agents(now));
+    // What an agent did follows from what the one did that set it to work.
+    let mut was: Vec<(String, Agent)> = was.into_iter().collect();
+    was.sort_by_key(|(by, _)| by != ROOT);
     for (by, was) in was {
         let is = is.remove(&by).unwrap_or_default();
         of_agent(&by, &was, &is, &mut compared, &mut differences);
@@ -224,6 +227,10 @@ fn fact(what: &What) -> Option<Fact> {
         What::Delegated(delegated) => {
             of(format!("delegation to {}, attempt {}", delegated.to, delegated.attempt), Vec::new())
         }
+        What::Judged(judged) => of(
+            format!("verdict on {}", judged.of),
+            vec![("refused", judged.refused.clone().unwrap_or_else(|| "no".to_owned()))],
+        ),
         What::Returned(returned) => of(
             format!("result of {}", returned.from),
             vec![
