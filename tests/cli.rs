@@ -3,6 +3,8 @@
 //! - `project`: writes a project and runs the binary on it
 //! - `agent_turns`: turns of an agent, and the events around them
 //! - `agent_delegation`: sub-agents
+//! - `services`: what answers in place of a model's service
+//! - `agent_services`: whole sessions with one, in each wire format
 //! - `call`: how a call ends, and what it prints
 //! - `arguments`: how it is given arguments, project and workspace
 //! - `commands`: the other commands, and help
@@ -41,6 +43,8 @@
 
 #[path = "cli/agent_delegation.rs"]
 mod agent_delegation;
+#[path = "cli/agent_services.rs"]
+mod agent_services;
 #[path = "cli/agent_turns.rs"]
 mod agent_turns;
 #[path = "cli/arguments.rs"]
@@ -85,6 +89,8 @@ mod project;
 mod requests;
 #[path = "cli/secrets.rs"]
 mod secrets;
+#[path = "cli/services.rs"]
+mod services;
 #[path = "cli/sessions.rs"]
 mod sessions;
 #[path = "cli/sessions_replay.rs"]

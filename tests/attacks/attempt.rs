@@ -9,6 +9,8 @@ use harness::artifact::event::Event;
 use harness::artifact::policy::layer;
 use harness::capability::http::Client;
 use harness::dispatch::{CallError, Decision, OpenError, Project, Run};
+use harness::registry::lock::{self, Lock};
+use harness::registry::{Machine, Registry};
 use harness::sandbox::outcome::Outcome;
 use harness::sandbox::state::Session;
 use serde_json::Value as Json;
@@ -114,9 +116,22 @@ pub(crate) fn write(world: &World, setting: &Setting, each: &str) {
         let front = setting.front.as_ref().map_or(String::new(), |front| format!("{}\n", front.trim_end()));
         put("tools/it.md", &format!("---\n{front}script: |\n{}---\n# it\n", indented(&whole(script), "  ")));
     }
+    std::fs::write(world.machine(), world.filled(setting.machine.as_deref().unwrap_or("{}"), each)).unwrap();
     // What a control leaves out is empty.
     for (path, text) in setting.artifacts.iter().filter(|(_, text)| !text.is_empty()) {
         put(path, text);
+    }
+    if let Some(changes) = &setting.locked {
+        let registry = Registry::load_unlocked(&world.work(), &Machine::None);
+        std::fs::write(world.work().join(lock::FILE), Lock::of(&registry).text().unwrap()).unwrap();
+        for (path, text) in changes {
+            let path = &world.filled(path, each);
+            if text.is_empty() {
+                std::fs::remove_file(home.join(path)).unwrap();
+            } else {
+                put(path, text);
+            }
+        }
     }
 }
 

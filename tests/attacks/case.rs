@@ -14,8 +14,11 @@ struct Table {
 
 /// The keys of a case and of its control; serde cannot refuse others where a struct is spread over another.
 const OF_A_CASE: [&str; 5] = ["id", "tried", "known", "each", "control"];
-const OF_BOTH: [&str; 18] = [
+const OF_BOTH: [&str; 21] = [
     "recorded",
+    "tells",
+    "machine",
+    "locked",
     "world",
     "policy",
     "artifacts",
@@ -76,6 +79,12 @@ pub(crate) struct Setting {
     pub(crate) fire: Option<String>,
     /// The layer of the caller, which narrows the call.
     pub(crate) caller: Option<String>,
+    /// The machine's policy; without it, one that takes nothing away.
+    pub(crate) machine: Option<String>,
+    /// The project is locked as it is, and then these files below `.harness/` are written; what is empty is removed.
+    pub(crate) locked: Option<BTreeMap<String, String>>,
+    /// What the caller must be told beside how it ended.
+    pub(crate) tells: Option<String>,
     /// What the record of the call must hold.
     pub(crate) recorded: Option<String>,
     /// What names resolve to, one list after the other; the last one stays. Without any, names are the system's.
@@ -178,6 +187,9 @@ impl Case {
             call: own.call.or(mine.call),
             fire: own.fire.or(mine.fire),
             caller: own.caller.or(mine.caller),
+            machine: own.machine.or(mine.machine),
+            locked: own.locked.or(mine.locked),
+            tells: own.tells.or(mine.tells),
             recorded: own.recorded.or(mine.recorded),
             names: if own.names.is_empty() { mine.names } else { own.names },
             ends: own.ends,

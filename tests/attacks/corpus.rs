@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use harness::policy::limits::LimitKey;
 use tokio::runtime::Runtime;
 
 use crate::attempt::{Seen, attempt, write};
 use crate::case::{self, Case, Setting, Verdict};
-use crate::process::{CANARY, Held, children_left};
+use crate::process::{CANARY, Held, children_left, lingering};
 use crate::world::{Servers, Stage, World};
 use crate::{guests, races, state};
 
@@ -143,6 +144,15 @@ pub(crate) fn check(cases: &[Any]) -> Vec<String> {
             if !differs(&case.setting, &control) {
                 wrong.push(format!("{id} is its own control"));
             }
+        }
+    }
+    let policies = || {
+        cases.iter().filter_map(|case| if let Any::Table(case) = case { case.setting.policy.as_ref() } else { None })
+    };
+    for key in LimitKey::ALL {
+        let name = key.facts().name;
+        if !policies().any(|policy| policy.contains("limits:") && policy.contains(&format!("{name}: "))) {
+            wrong.push(format!("there is no case that goes over the limit `{name}`"));
         }
     }
     for area in AREAS {
@@ -288,6 +298,12 @@ fn judged(world: &World, setting: &Setting, seen: &Seen, each: &str, attack: boo
         && !seen.record.contains(&recorded)
     {
         wrong.push(format!("{each}: the record must hold {recorded:?} and is {:?}", seen.record));
+    }
+    if let Some(tells) = setting.tells.as_ref().filter(|tells| !seen.told.contains(tells.as_str())) {
+        wrong.push(format!("{each}: its caller must be told {tells:?} and was told {:?}", seen.told));
+    }
+    if setting.script.as_ref().is_some_and(|script| script.contains("{lingers}")) || each.contains("{lingers}") {
+        wrong.extend(lingering().into_iter().map(|line| format!("{each}: ESCAPE: a process is left: {line:?}")));
     }
     if attack && seen.told.contains(CANARY) {
         wrong.push(format!("{each}: ESCAPE: the canary was told: {}", seen.told));

@@ -1,6 +1,7 @@
 //! What the runner looks at in its own process, and what it sets before anything else runs in it.
 
 use std::fmt;
+use std::io::{Seek as _, Write as _};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -28,6 +29,41 @@ pub(crate) fn set_traps() {
     }
     // SAFETY: as above.
     unsafe { std::env::remove_var("NO_PROXY") };
+    leave_open();
+}
+
+/// The descriptor that a careless program around the host left open, and open to its children.
+const LEFT_OPEN: i32 = 200;
+
+fn leave_open() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(CANARY.as_bytes()).unwrap();
+    file.rewind().unwrap();
+    let left = rustix::io::fcntl_dupfd_cloexec(file, LEFT_OPEN).unwrap();
+    rustix::io::fcntl_setfd(&left, rustix::io::FdFlags::empty()).unwrap();
+    std::mem::forget(left);
+}
+
+/// What stands in the command lines of processes that a case wants to leave behind. Another run of the corpus has another.
+pub(crate) fn lingers() -> String {
+    format!("lingers-{}", std::process::id())
+}
+
+/// The processes of this machine that are left of a case, wherever they have gone: those that go on after a while.
+pub(crate) fn lingering() -> Vec<String> {
+    let word = lingers();
+    let found = || -> Vec<String> {
+        let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        lines.map(|line| String::from_utf8_lossy(&line).into_owned()).filter(|line| line.contains(&word)).collect()
+    };
+    for _ in 0..200 {
+        if found().is_empty() {
+            return Vec::new();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    found()
 }
 
 /// Threads that have nothing to do end soon, so that they can be counted.

@@ -10,9 +10,10 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use harness::dispatch::{Options, Project};
+use harness::registry::Machine;
 use tempfile::TempDir;
 
-use crate::process::CANARY;
+use crate::process::{CANARY, lingers};
 use crate::server::Server;
 
 /// The servers of a run. All three are on the loopback interface.
@@ -41,7 +42,9 @@ impl Stage {
         let folder = folder();
         let work = folder.path().canonicalize().unwrap().join("work");
         fs::create_dir_all(work.join(".harness")).unwrap();
-        let options = Options { concurrency: 2, ..Options::default() };
+        let machine = folder.path().canonicalize().unwrap().join(MACHINE);
+        write(&machine, "{}");
+        let options = Options { concurrency: 2, machine: Machine::File(machine), ..Options::default() };
         let project = Project::open(&work, options).unwrap();
         Self { folder, project }
     }
@@ -50,6 +53,9 @@ impl Stage {
         World::at(self.folder.path(), servers)
     }
 }
+
+/// Where the machine's policy is, beside the workspace.
+const MACHINE: &str = "machine/policy.yaml";
 
 /// A folder with a workspace in it, and secrets around and inside.
 pub(crate) struct World {
@@ -75,7 +81,7 @@ const FILES: [(&str, &str); 9] = [
 ];
 
 /// What a case must leave as it is, in the workspace.
-const KEPT: [&str; 6] = ["agents", ".env", "src/key.pem", ".git", ".harness/tools", ".harness/hooks"];
+const KEPT: [&str; 7] = ["harness.lock", "agents", ".env", "src/key.pem", ".git", ".harness/tools", ".harness/hooks"];
 
 impl World {
     /// A world in a folder of its own.
@@ -96,6 +102,7 @@ impl World {
         for (path, text) in FILES {
             write(&at("work").join(path), text);
         }
+        write(&at(MACHINE), "{}");
         write(&at("outside/canary.txt"), CANARY);
         write(&at("outside/folder/canary.txt"), CANARY);
         write(&at("work-secret/canary.txt"), CANARY);
@@ -105,6 +112,7 @@ impl World {
             ("{work}", text(at("work"))),
             ("{outside}", text(at("outside"))),
             ("{beside}", text(at("work-secret"))),
+            ("{machine}", text(at(MACHINE))),
             ("{marker}", text(at("outside/marker"))),
             ("{server}", servers.server.address.to_string()),
             ("{server_port}", port(servers.server.address)),
@@ -113,6 +121,7 @@ impl World {
             ("{trap}", servers.trap.address.to_string()),
             ("{trap_port}", port(servers.trap.address)),
             ("{pid}", std::process::id().to_string()),
+            ("{lingers}", lingers()),
         ];
         Self { base, _own: None, _sockets: Vec::new(), fills, before: BTreeMap::new() }
     }
@@ -120,6 +129,11 @@ impl World {
     /// The workspace, which is the project's folder too.
     pub(crate) fn work(&self) -> PathBuf {
         self.base.join("work")
+    }
+
+    /// The policy of the machine that it is on.
+    pub(crate) fn machine(&self) -> PathBuf {
+        self.base.join(MACHINE)
     }
 
     /// A text with its places filled in.
@@ -227,7 +241,7 @@ impl World {
         let mut found = BTreeMap::new();
         let base = &self.base;
         let kept = KEPT.iter().map(|path| self.work().join(path));
-        for root in kept.chain([base.join("outside"), base.join("work-secret")]) {
+        for root in kept.chain([base.join("outside"), base.join("work-secret"), base.join("machine")]) {
             walk(&root, &mut |path| {
                 let Ok(metadata) = fs::symlink_metadata(path) else { return };
                 let content = if metadata.is_file() { fs::read(path).unwrap_or_default() } else { Vec::new() };

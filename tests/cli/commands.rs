@@ -375,6 +375,8 @@ fn help() {
       call         Call a tool and print its result as a model would get it
       run          Talk to the project's agent: one prompt, or a conversation at the terminal
       deploy       Give the project's agent one task from a file or standard input and print its answer
+      sessions     Look at recorded sessions of agents, go on with one, or run one again with what was
+                   recorded
       fire         Dispatch an event to its hooks and print what they decided
       test         Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for
                    what they would reach
@@ -386,6 +388,8 @@ fn help() {
       validate     Parse and compile everything, and tell all that is wrong
       lock         Keep what all artifacts are now in `harness.lock`; from then on, one that is another
                    is refused
+      policy       Look at what tools are granted: one tool's grant, what a new policy allows, what a
+                   call needs
       audit        Look at the record of what was called and decided
       doctor       Say what this machine offers to the sandbox, and what would be refused on it
       init         Write a small working project
@@ -395,6 +399,8 @@ fn help() {
     Options:
       -C, --project <DIR>  Folder that holds `.harness`; without it, the current folder or the nearest
                            one above that has it
+          --policy <FILE>  The machine's policy, which can only take away from the project's; without
+                           it, `/etc/harness/policy.yaml` if there is such a file
           --color <WHEN>   When to use color [default: auto] [possible values: auto, always, never]
       -h, --help           Print help
       -V, --version        Print version
@@ -404,36 +410,40 @@ fn help() {
     --- stderr
     ");
     assert_snapshot!(project.run(&["call", "--help"]), @r#"
-exit 0
---- stdout
-Call a tool and print its result as a model would get it
+    exit 0
+    --- stdout
+    Call a tool and print its result as a model would get it
 
-Usage: harness call [OPTIONS] <TOOL> [KEY=VALUE]...
+    Usage: harness call [OPTIONS] <TOOL> [KEY=VALUE]...
 
-Arguments:
-  <TOOL>          Name of the tool: the stem of its file
-  [KEY=VALUE]...  Arguments as `key=value`, each value read by the parameter's type
+    Arguments:
+      <TOOL>          Name of the tool: the stem of its file
+      [KEY=VALUE]...  Arguments as `key=value`, each value read by the parameter's type
 
-Options:
-      --args <JSON>      Arguments as a JSON object: the text itself, `@FILE`, or `-` for standard
-                         input
-  -C, --project <DIR>    Folder that holds `.harness`; without it, the current folder or the nearest
-                         one above that has it
-      --color <WHEN>     When to use color [default: auto] [possible values: auto, always, never]
-      --workspace <DIR>  Folder that the tool works in; without it, the folder that holds `.harness`
-      --json             Print outcome, result, content, usage and error as one JSON object
-      --explain          Say on standard error what was granted, what was used, and what each host
-                         call cost
-      --no-self-confine  Keep what this process needs no more once the project is loaded; for
-                         looking into it with a debugger
-  -h, --help             Print help
+    Options:
+          --args <JSON>      Arguments as a JSON object: the text itself, `@FILE`, or `-` for standard
+                             input
+      -C, --project <DIR>    Folder that holds `.harness`; without it, the current folder or the nearest
+                             one above that has it
+          --policy <FILE>    The machine's policy, which can only take away from the project's; without
+                             it, `/etc/harness/policy.yaml` if there is such a file
+          --workspace <DIR>  Folder that the tool works in; without it, the folder that holds `.harness`
+          --color <WHEN>     When to use color [default: auto] [possible values: auto, always, never]
+          --within <RULES>   Rules as in `capabilities:` that narrow this call: YAML, the text itself,
+                             `@FILE`, or `-`. What they do not speak of stays as the policy has it
+          --json             Print outcome, result, content, usage and error as one JSON object
+          --explain          Say on standard error what was granted, what was used, and what each host
+                             call cost
+          --no-self-confine  Keep what this process needs no more once the project is loaded; for
+                             looking into it with a debugger
+      -h, --help             Print help
 
-Examples:
-  harness call word_count path=README.md
-  harness call search_files --args '{"pattern": "fn main"}'
-  echo '{"path": "src"}' | harness call list_files --args -
---- stderr
-"#);
+    Examples:
+      harness call word_count path=README.md
+      harness call search_files --args '{"pattern": "fn main"}'
+      echo '{"path": "src"}' | harness call list_files --args -
+    --- stderr
+    "#);
     assert_snapshot!(project.run(&["frobnicate"]), @"
     exit 2
     --- stdout

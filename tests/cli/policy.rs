@@ -13,7 +13,59 @@ fn a_grant_is_shown_with_what_set_each_limit() {
         .file("machine.yaml", "sandbox: { env: [CI], limits: { memory_mb: 32 } }\n")
         .policy("network: { allowed_domains: [a.example] }\nsandbox: { fs: { read: ['src/**', docs], write: ['a*'], protect: [src/keys] }, exec: { allow: [git] }, env: [CI, HOME], sources: { tools: { fs: { read: ['.'], write: ['*b'] }, limits: { fuel: 5 } } } }\n");
     let arguments = ["--policy", "machine.yaml", "policy", "show", "it", "--within", "services: [cache, clock]"];
-    assert_snapshot!(project.run(&arguments), @"");
+    assert_snapshot!(project.run(&arguments), @"
+    exit 0
+    --- stdout
+    tool it, source `tools/it`
+    may do, within all its layers:
+      fs.read: src/**
+      fs.write: nothing
+      fs.protect: src/keys
+      network: a.example
+      exec.allow: git
+      exec.env: nothing
+      exec.folders: nothing
+      exec.network: false
+      exec.unconfined: false
+      env: CI
+      secrets: nothing
+      services: cache, clock
+    limits, and what set them:
+      fuel: 5 units, `sandbox.sources.tools.limits.fuel` in `.harness/harness.md`
+      timeout_ms: 9000 ms, `timeout_ms` in `.harness/tools/it.md`
+      memory_mb: 32 MiB, `sandbox.limits.memory_mb` in `machine.yaml`
+      output_bytes: 65536 bytes, the default
+      result_bytes: 4194304 bytes, the default
+      host_memory_mb: 64 MiB, the default
+      host_calls: 100000 calls, the default
+      io_bytes: 268435456 bytes, the default
+      files: 5 files, `capabilities.limits.files` in `.harness/tools/it.md`
+      file_bytes: 16777216 bytes, the default
+      body_bytes: 10485760 bytes, the default
+      log_lines: 1000 lines, the default
+      processes: 64 processes, the default
+    layers, the outermost first:
+      machine.yaml:
+        variables: CI (machine.yaml:1:17)
+      .harness/harness.md:
+        read: src/**, docs (.harness/harness.md:3:24)
+        write: a* (.harness/harness.md:3:49)
+        protect: src/keys (.harness/harness.md:3:66)
+        hosts: a.example (.harness/harness.md:2:29)
+        commands: git (.harness/harness.md:3:95)
+        their variables: nothing (.harness/harness.md:3:86)
+        variables: CI, HOME (.harness/harness.md:3:109)
+        services: cache, metrics, clock, random, events, meta, delegate
+      .harness/harness.md:3:132, source `tools`:
+        read: . (.harness/harness.md:3:153)
+        write: *b (.harness/harness.md:3:167)
+      .harness/tools/it.md:3:1, its capabilities:
+        read: src, notes (.harness/tools/it.md:3:29)
+        write: nothing (.harness/tools/it.md:3:21)
+      this call, by --within:
+        services: cache, clock (--within:1:11)
+    --- stderr
+    ");
     let shown = project.run(&[&arguments[..], &["--json"]].concat()).json();
     assert_eq!(shown["grant"]["fs.read"], json!({"rules": ["src/**"], "whole": true}));
     assert_eq!(shown["grant"]["fs.write"], json!({"rules": [], "whole": true}));
@@ -29,7 +81,8 @@ fn rules_that_overlap_in_part_are_said_to() {
     let project = Project::new()
         .tool("it", "capabilities: { fs: { read: ['*b'] } }\n", FINE)
         .policy("sandbox: { fs: { read: ['a*'] }, sources: { tools/it: { fs: { read: ['**/a?b', '*'] } } } }\n");
-    project.run(&["policy", "show", "it"]).says(0, "  fs.read: what all layers cover\n");
+    let shown = project.run(&["policy", "show", "it"]);
+    assert!(shown.out.contains("  fs.read: what all layers cover\n"), "{shown}");
 }
 
 #[test]
@@ -38,8 +91,34 @@ fn what_a_new_policy_allows() {
         .file("old.md", "---\nnetwork: { allowed_domains: ['*.example'] }\nsandbox: { fs: { read: [src] }, limits: { fuel: 10 }, sources: { plugins/p: { env: [] } } }\ntools_policy: { deny: [deploy_*] }\n---\n")
         .file("same.md", "---\nnetwork: { allowed_domains: [a.example] }\nsandbox: { fs: { read: ['src/**', 'src/a?'] }, limits: { fuel: 9 } }\ntools_policy: { allow: [read_*] }\n---\n")
         .file("new.md", "---\nnetwork: { allowed_domains: [example] }\nsandbox: { fs: { read: ['src*'] }, env: [CI], hooks: { on_error: allow }, audit: false }\nmeta: { enabled: true }\ntools_policy: { deny: [deploy_a*] }\n---\n");
-    assert_snapshot!(project.run(&["policy", "diff", "old.md", "same.md"]), @"");
-    assert_snapshot!(project.run(&["policy", "diff", "old.md", "new.md"]), @"");
+    assert_snapshot!(project.run(&["policy", "diff", "old.md", "same.md"]), @"
+    exit 0
+    --- stdout
+    the new policy allows nothing that the old one does not
+    --- stderr
+    ");
+    assert_snapshot!(project.run(&["policy", "diff", "old.md", "new.md"]), @"
+    exit 1
+    --- stdout
+    the new policy allows what the old one does not:
+      env for source `tools/…`: the variable `CI`
+          before: the variable `CI` is not granted
+      fs.read for source `tools/…`: reading `srcc`
+          before: reading `srcc` is not granted: nothing in `sandbox.fs.read` in `old.md:3:24` covers it
+      limits.fuel for source `plugins/p`, source `plugins/…`, source `tools/…`: 10000000000 units
+          before: the limit is 10 units
+      meta: a run may add to itself
+          before: it may not
+      network for source `tools/…`: the host `example`
+          before: the host `example` is not allowed
+      sandbox.audit: calls are not recorded
+          before: they are
+      sandbox.hooks: a hook that fails lets pass
+          before: it blocks
+      tools_policy: calling `deploy_`
+          before: the tool `deploy_` is denied by `deploy_*`
+    --- stderr
+    ");
     let found = project.run(&["policy", "diff", "old.md", "new.md", "--json"]).json();
     assert_eq!(found["wider"], json!(true));
     assert!(found["news"].as_array().unwrap().iter().all(|one| one["certain"] == true), "{found}");
@@ -50,11 +129,9 @@ fn what_a_new_policy_allows() {
 fn two_folders_are_compared_by_their_tools() {
     let write = |project: &Project, folder: &str, policy: &str, tool: &str, read: &str| {
         project.write(&format!("{folder}/.harness/harness.md"), &format!("---\n{policy}---\n"));
-        let front = format!(
-            "---\ncapabilities: {{ fs: {{ read: [{read}] }} }}\nscript: |\n  {}---\n",
-            FINE.replace('\n', "\n  ")
-        );
-        project.write(&format!("{folder}/.harness/tools/{tool}.md"), front.trim_end_matches(' '));
+        let script = FINE.trim_end().replace('\n', "\n  ");
+        let front = format!("---\ncapabilities: {{ fs: {{ read: [{read}] }} }}\nscript: |\n  {script}\n---\n");
+        project.write(&format!("{folder}/.harness/tools/{tool}.md"), &front);
     };
     let project = Project::new();
     write(&project, "old", "", "it", "a");
@@ -62,47 +139,118 @@ fn two_folders_are_compared_by_their_tools() {
     write(&project, "new", "", "it", "a, b");
     write(&project, "new", "", "more", "a");
     assert_eq!(project.run(&["policy", "diff", "old", "same"]).code, 0);
-    assert_snapshot!(project.run(&["policy", "diff", "old", "new"]), @"");
+    assert_snapshot!(project.run(&["policy", "diff", "old", "new"]), @"
+    exit 1
+    --- stdout
+    the new policy allows what the old one does not:
+      fs.read for tool `more`: reading `a`
+          before: reading `a` is not granted: nothing in `sandbox.fs.read` in `.harness/harness.md` covers it
+      fs.read for tool `it`: reading `b`
+          before: reading `b` is not granted: nothing in `capabilities.fs.read` in `.harness/tools/it.md:2:29` covers it
+      services for tool `more`: `cache`
+          before: `cache` is not granted
+      tools_policy: calling `more`
+          before: there is no such tool
+    --- stderr
+    ");
+    // What is broken is not compared.
+    project.write("new/.harness/tools/more.md", "---\n");
+    project.run(&["policy", "diff", "old", "new"]).says(2, "the front matter is not closed");
     // Of machines: by what is left to this project.
     let own =
         Project::new().tool("it", "", FINE).file("a.yaml", "sandbox: { fs: { read: [src] } }\n").file("b.yaml", "{}\n");
-    assert_snapshot!(own.run(&["policy", "diff", "a.yaml", "b.yaml"]), @"");
+    assert_snapshot!(own.run(&["policy", "diff", "a.yaml", "b.yaml"]), @"
+    exit 1
+    --- stdout
+    the new policy allows what the old one does not:
+      fs.read for tool `it`: reading `.`
+          before: reading `.` is not granted: nothing in `sandbox.fs.read` in `a.yaml:1:24` covers it
+      fs.write for tool `it`: writing `.`
+          before: writing `.` is not granted: nothing in `sandbox.fs.write` in `a.yaml:1:16` covers it
+    --- stderr
+    ");
     assert_eq!(own.run(&["policy", "diff", "b.yaml", "a.yaml"]).code, 0);
 }
 
-/// The policy that is printed lets the same call go the same way, and without any one line it does not: a line that
-/// closes what is open by default is the exception, and there are none of those here.
+/// The policy that is printed lets the same call go the same way, and without any one line it does not, or the line
+/// had closed what is open by default.
 #[test]
 fn the_least_policy_of_a_call() {
     let (address, _) = server();
     let script = format!(
-        "def run(args):\n    if env('HARNESS_TEST_VARIABLE') != 'a value': fail('env')\n    fs.write('out/b.txt', fs.read('notes/a b.txt'))\n    fs.append('out/b.txt', fs.read('notes/c.txt'))\n    cache.set('k', exec.run('echo', ['a', 'b *'])['stdout'])\n    return http.get('http://{address}/')['body'] + cache.get('k')\n"
+        "def run(args):\n    if env('HARNESS_TEST_VARIABLE') != 'a value': fail('env')\n    fs.write('out/b.txt', fs.read('notes/a b.txt'))\n    fs.append('out/b.txt', fs.read('notes/c.txt'))\n    cache.set('k', 'c')\n    return http.get('http://{address}/')['body'] + cache.get('k')\n"
     );
     let wide = format!(
-        "network: {{ allowed_domains: ['*', '{address}'] }}\nsandbox: {{ exec: {{ allow: [echo] }}, env: [HARNESS_TEST_VARIABLE, HOME] }}\n"
+        "network: {{ allowed_domains: ['*', '{address}'] }}\nsandbox: {{ env: [HARNESS_TEST_VARIABLE, HOME] }}\n"
     );
     let project = Project::with_script(&script).file("notes/a b.txt", "A").file("notes/c.txt", "C").policy(&wide);
     let learned = project.run(&["policy", "learn", "--", "call", "it"]);
     assert_eq!(learned.code, 0, "{learned}");
     let port = address.split(':').nth(1).unwrap();
-    assert_snapshot!(learned.out.replace(port, "[port]"), @"");
+    assert_snapshot!(learned.out.replace(port, "[port]"), @r#"
+    network:
+      allowed_domains:
+        - "127.0.0.1:[port]"
+    sandbox:
+      fs:
+        read:
+          - "notes/a b.txt"
+          - notes/c.txt
+        write:
+          - out/b.txt
+      env:
+        - HARNESS_TEST_VARIABLE
+      services:
+        - cache
+    "#);
     let under = |policy: &str| {
         project.write(".harness/harness.md", &format!("---\n{policy}---\n"));
         project.run(&["call", "it"])
     };
-    under(&learned.out).gives("ponga b *");
+    under(&learned.out).gives("pongc");
+    project.write("least.md", &format!("---\n{}---\n", learned.out));
     let lines: Vec<&str> = learned.out.lines().collect();
     for number in 0..lines.len() {
         let less: String =
             lines.iter().enumerate().filter(|(n, _)| *n != number).map(|(_, line)| format!("{line}\n")).collect();
         let ran = under(&less);
-        assert!(ran.code != 0, "without `{}`: {ran}", lines[number]);
+        project.write("less.md", &format!("---\n{less}---\n"));
+        let opens = || project.run(&["policy", "diff", "least.md", "less.md"]).code == 1;
+        assert!(ran.code != 0 || opens(), "without `{}`: {ran}", lines[number]);
     }
     // And it allows nothing that the first one did not.
     project.write("wide.md", &format!("---\n{wide}---\n"));
-    project.write("least.md", &format!("---\n{}---\n", learned.out));
     assert_eq!(project.run(&["policy", "diff", "wide.md", "least.md"]).code, 0);
     assert_eq!(project.run(&["policy", "diff", "least.md", "wide.md"]).code, 1);
+}
+
+/// What a command needs of what it gets nobody sees: the files, folders, variables and network that it had are kept.
+#[test]
+fn what_commands_had_is_kept() {
+    let script = "def run(args):\n    fs.read('docs/a')\n    return exec.run('echo', ['a', 'b *'])['stdout']\n";
+    let policy = "sandbox: { fs: { read: ['.'], write: [notes] }, exec: { allow: [echo], env: [PATH, HARNESS_NONE], network: true, folders: [/usr/share] } }\n";
+    let project = Project::with_script(script).file("notes/a", "").file("docs/a", "").policy(policy);
+    let learned = project.run(&["policy", "learn", "--", "call", "it"]);
+    assert_eq!(learned.code, 0, "{learned}");
+    assert_snapshot!(learned.out, @r#"
+    sandbox:
+      services: []
+      fs:
+        read:
+          - "."
+        write:
+          - notes
+      exec:
+        allow:
+          - "echo a \"b *\""
+        env:
+          - PATH
+        folders:
+          - "/usr/share"
+        network: true
+    "#);
+    project.write(".harness/harness.md", &format!("---\n{}---\n", learned.out));
+    project.run(&["call", "it"]).gives("a b *");
 }
 
 /// A plugin is looked at without being granted anything in the policy.
@@ -115,7 +263,21 @@ fn what_somebody_else_s_tool_would_need() {
     denied.says(3, "the call ended early");
     let rules = "{ fs: { read: ['.'], write: ['.'] }, services: [clock] }";
     let learned = project.run(&["policy", "learn", "--granting", rules, "--", "call", "it"]);
-    assert_snapshot!(learned.out, @"");
+    assert_snapshot!(learned.out, @"
+    sandbox:
+      fs:
+        read:
+          - a.txt
+      services:
+        - clock
+      sources:
+        plugins/p:
+          fs:
+            read:
+              - a.txt
+          services:
+            - clock
+    ");
     assert_eq!(project.run(&["call", "it"]).code, 3);
     project.write(".harness/harness.md", &format!("---\n{}---\n", learned.out));
     project.run(&["call", "it"]).gives("a20");
@@ -131,6 +293,6 @@ fn what_somebody_else_s_tool_would_need() {
     let within =
         |policy: &[&str]| reads.run(&[policy, &["policy", "learn", "--granting", rules, "--", "call", "it"]].concat());
     assert_eq!(within(&[]).code, 0);
-    within(&["--policy", "m.yaml"]).says(3, "in `m.yaml` covers it");
+    within(&["--policy", "m.yaml"]).says(3, "in `m.yaml:1:16` covers it");
     reads.run(&["policy", "learn", "--", "tools"]).says(2, "only a call can be looked at");
 }

@@ -31,13 +31,13 @@ fn the_machine_takes_away_and_says_so() {
     exit 3
     --- stdout
     --- stderr
-    error: tool `it` was denied: fs.read: reading `notes/a.txt` is not granted: nothing in `sandbox.fs.read` in `[machine]` covers it
+    error: tool `it` was denied: fs.read: reading `notes/a.txt` is not granted: nothing in `sandbox.fs.read` in `[machine]:1:24` covers it
      --> .harness/tools/it.md:4:14
       |
     4 |       return fs.read('notes/a.txt')
       |              ^
       |
-      = hint: add `notes/a.txt` to `sandbox.fs.read` in `[machine]`
+      = hint: add `notes/a.txt` to `sandbox.fs.read` in `[machine]:1:24`
 
     calls, outermost first:
       .harness/tools/it.md:4:14 in run
@@ -53,7 +53,8 @@ fn the_machine_gives_nothing() {
     let project = reading().policy("sandbox: { fs: { read: [docs] }, limits: { output_bytes: 256 } }\n");
     let wide =
         "sandbox: { fs: { read: ['.'], write: ['.'] }, limits: { output_bytes: 1000 } }\nmeta: { enabled: true }\n";
-    within(&project, wide, &["call", "it"]).says(3, "nothing in `sandbox.fs.read` in `.harness/harness.md` covers it");
+    within(&project, wide, &["call", "it"])
+        .says(3, "nothing in `sandbox.fs.read` in `.harness/harness.md:2:24` covers it");
     let long = Project::with_script("def run(args):\n    return 'x' * 2000\n")
         .policy("sandbox: { limits: { output_bytes: 256 } }\n");
     assert_eq!(within(&long, wide, &["call", "it"]).out.trim_end().len(), 256);
@@ -66,7 +67,7 @@ fn the_machine_gives_nothing() {
     plugin.write(".harness/harness.md", &format!("---\n{sources}---\n"));
     within(&plugin, sources, &["call", "it"]).gives("a note");
     within(&plugin, "sandbox: { sources: { plugins: { fs: {} } } }\n", &["call", "it"])
-        .says(3, "nothing in `sandbox.sources.plugins.fs.read` in `[machine]` covers it");
+        .says(3, "nothing in `sandbox.sources.plugins.fs.read` in `[machine]:1:38` covers it");
 }
 
 fn indented(script: &str) -> String {
@@ -84,7 +85,7 @@ fn names_of_tools_need_both() {
     --- stderr
     error: the tool `other` is not allowed
 
-    hint: add `other` to `tools_policy.allow` in `[machine]`
+    hint: add `other` to `tools_policy.allow` in `[machine]:1:24`
     ");
     project.write(".harness/harness.md", "---\ntools_policy: { deny: [it] }\n---\n");
     within(&project, only, &["call", "it"]).says(3, "the tool `it` is denied by `it`");
@@ -203,13 +204,13 @@ fn a_call_is_narrowed_by_its_caller() {
     exit 3
     --- stdout
     --- stderr
-    error: tool `it` was denied: fs.read: reading `notes/a.txt` is not granted: nothing in `fs.read` in `--within` covers it
+    error: tool `it` was denied: fs.read: reading `notes/a.txt` is not granted: nothing in `fs.read` in `--within:1:13` covers it
      --> .harness/tools/it.md:4:14
       |
     4 |       return fs.read('notes/a.txt')
       |              ^
       |
-      = hint: add `notes/a.txt` to `fs.read` in `--within`
+      = hint: add `notes/a.txt` to `fs.read` in `--within:1:13`
 
     calls, outermost first:
       .harness/tools/it.md:4:14 in run

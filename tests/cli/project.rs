@@ -66,6 +66,12 @@ impl Project {
         self.file(".harness/harness.md", &format!("---\n{yaml}---\n"))
     }
 
+    /// Its `harness.md`, changed.
+    pub(crate) fn policy_of(self, change: impl Fn(&str) -> String) -> Self {
+        let text = std::fs::read_to_string(self.path(".harness/harness.md")).unwrap();
+        self.file(".harness/harness.md", &change(&text))
+    }
+
     /// The binary in the project's folder, in an environment that has the same things on every machine.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(HARNESS);

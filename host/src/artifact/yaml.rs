@@ -1,7 +1,7 @@
 //! YAML 1.2 as a tree in which everything knows its place.
 //!
-//! Only what an artifact needs: one document, the core schema, scalars as keys. Anchors, aliases and tags are
-//! refused, since they make a text mean more than it shows; depth, size and number of nodes are bounded. Parsing
+//! Only what an artifact needs: one document, the core schema, scalars as keys. Anchors, aliases, tags and merge keys
+//! are refused, since they make a text mean more than it shows; depth, size and number of nodes are bounded. Parsing
 //! never panics and takes time in proportion to the text.
 
 mod build;

@@ -214,18 +214,29 @@ struct Prepared<'a> {
 impl Prepared<'_> {
     /// Runs it once, to its end.
     async fn run(&self, stdin: Option<String>, limit: Duration) -> Result<Output, Error> {
+        let begun = Instant::now();
+        let running = self.start(stdin.is_some(), limit).await?;
+        Ok(supervise(running, stdin.unwrap_or_default(), begun, limit, self.place.handles.vault()).await)
+    }
+
+    /// Starts it, on another thread: the whole workspace is walked before, and the kernel builds a file system, and neither
+    /// the deadline nor other calls wait for that.
+    async fn start(&self, stdin: bool, time: Duration) -> Result<Running, Error> {
         let Self { grant, place, program, name, args, env } = self;
-        let wanted = For { grant, place: *place, program, name, time: limit };
-        let wall = Wall::new(&wanted).map_err(|why| Error::Start(format!("it cannot be confined: {why}")))?;
-        let mut env = env.clone();
-        if let Some(folder) = &wall.temporary {
-            env.insert("TMPDIR".to_owned(), folder.to_string_lossy().into_owned());
-        }
-        let start = Start { program: program.clone(), name, args, env, dir: place.dir, stdin: stdin.is_some(), wall };
-        let started = Instant::now();
-        // The texts of these errors hold a number and its meaning, and no path.
-        let running = Running::start(start).map_err(Error::Start)?;
-        Ok(supervise(running, stdin.unwrap_or_default(), started, limit, place.handles.vault()).await)
+        let dir = place.dir.try_clone().map_err(|_| Error::Start("the folder cannot be opened".to_owned()))?;
+        let (grant, workspace, handles) = ((*grant).clone(), place.workspace.to_owned(), place.handles.clone());
+        let (program, name, args, mut env) = (program.clone(), name.clone(), args.clone(), env.clone());
+        let starting = tokio::task::spawn_blocking(move || {
+            let place = Place { dir: &dir, workspace: &workspace, handles: &handles };
+            let wanted = For { grant: &grant, place, program: &program, name: &name, time };
+            let wall = Wall::new(&wanted).map_err(|why| format!("it cannot be confined: {why}"))?;
+            if let Some(folder) = &wall.temporary {
+                env.insert("TMPDIR".to_owned(), folder.to_string_lossy().into_owned());
+            }
+            // The texts of these errors hold a number and its meaning, and no path.
+            Running::start(Start { program, name: &name, args: &args, env, dir: &dir, stdin, wall })
+        });
+        starting.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Error::Start)
     }
 }
 

@@ -74,7 +74,7 @@ limits! {
         "files and folders that are made, written, copied, moved or removed",
         "as many as the longest listing has names: more is a storm that fills a disk's tables";
     FileBytes = "file_bytes", 16 << 20, 1..=1 << 30, "bytes",
-        "any one file that is read, written or copied",
+        "any one file that is read, written or copied, by a command too",
         "a quarter of the instance's memory, in which a script holds it as text";
     Body = "body_bytes", 10 << 20, 1..=10 << 20, "bytes",
         "the body of an HTTP request and of an answer, after decompression",
@@ -83,7 +83,7 @@ limits! {
         "lines of log that are kept, each of at most 16 KiB; the others are counted and dropped",
         "more than anybody reads of one call, and at most 16 MiB that the host holds";
     Processes = "processes", 64, 1..=4096, "processes",
-        "processes of a command",
+        "processes and threads of a command at one time",
         "a parallel build on a large machine; a fork bomb ends here";
 }
 

@@ -23,6 +23,8 @@ const MOST_TRIED: usize = 200;
 pub struct Kept {
     /// Variables that commands got.
     pub variables: Vec<String>,
+    /// Folders that commands saw beside the workspace.
+    pub folders: Vec<String>,
     /// Whether commands had the network.
     pub network: bool,
     /// Whether commands ran unconfined.
@@ -46,6 +48,7 @@ enum Key {
     Write,
     Allow,
     ChildVariables,
+    Folders,
     ChildNetwork,
     Unconfined,
     Variables,
@@ -63,6 +66,7 @@ impl Key {
             Self::Write => vec!["fs", "write"],
             Self::Allow => vec!["exec", "allow"],
             Self::ChildVariables => vec!["exec", "env"],
+            Self::Folders => vec!["exec", "folders"],
             Self::ChildNetwork => vec!["exec", "network"],
             Self::Unconfined => vec!["exec", "unconfined"],
             Self::Variables => vec!["env"],
@@ -78,7 +82,7 @@ impl Key {
 
     /// Whether nobody can see if it is needed.
     fn is_kept(self) -> bool {
-        matches!(self, Self::ChildNetwork | Self::Unconfined | Self::Limit(_))
+        matches!(self, Self::Folders | Self::ChildNetwork | Self::Unconfined | Self::Limit(_))
     }
 }
 
@@ -128,8 +132,9 @@ pub fn least(asked: &Asked, kept: &Kept) -> String {
 fn needed(requests: &[&Request], kept: &Kept) -> Vec<Rule> {
     let mut rules: BTreeSet<Rule> = requests.iter().filter_map(|request| rule(request)).collect();
     if rules.iter().any(|rule| rule.key == Key::Allow) {
-        let variables = kept.variables.iter().map(|name| Rule { key: Key::ChildVariables, item: quoted(name) });
-        rules.extend(variables);
+        for (key, names) in [(Key::ChildVariables, &kept.variables), (Key::Folders, &kept.folders)] {
+            rules.extend(names.iter().map(|name| Rule { key, item: quoted(name) }));
+        }
         for (key, granted) in [(Key::ChildNetwork, kept.network), (Key::Unconfined, kept.unconfined)] {
             rules.extend(granted.then(|| Rule { key, item: "true".to_owned() }));
         }
@@ -223,6 +228,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::artifact::policy::ProjectPolicy;
+    use crate::policy::compare::wider;
     use crate::policy::path::WorkspacePath;
 
     fn path(text: &str, access: Access) -> (String, Request) {
@@ -233,7 +239,7 @@ mod tests {
         ProjectPolicy::parse("harness.md", &format!("---\n{text}---\n")).0
     }
 
-    /// Whatever was asked is allowed, and without any one line something of it is not.
+    /// Whatever was asked is allowed; and without any one line something of it is not, or what the line had closed is.
     #[test]
     fn every_line_is_needed() {
         let command = |args: &[&str]| {
@@ -257,7 +263,30 @@ mod tests {
             ],
         };
         let text = least(&asked, &Kept::default());
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r#"
+        network:
+          allowed_domains:
+            - "127.0.0.1:8080"
+            - { host: a.test, private: true }
+        sandbox:
+          fs:
+            read:
+              - "a b/?x?.md"
+              - src
+            write:
+              - out/true
+          exec:
+            allow:
+              - git
+          env:
+            - CI
+          services:
+            - clock
+          sources:
+            plugins/p:
+              env:
+                - CI
+        "#);
         let allows = |text: &str| {
             policy(text).is_some_and(|policy| {
                 asked.requests.iter().all(|(source, request)| request.allowed(&policy.grant_for(source, None)))
@@ -268,7 +297,11 @@ mod tests {
         for number in 0..lines.len() {
             let less: String =
                 lines.iter().enumerate().filter(|(n, _)| *n != number).map(|(_, line)| format!("{line}\n")).collect();
-            assert!(!allows(&less), "without line {number}:\n{less}");
+            let opens = || {
+                let grant = |text: &str| policy(text).unwrap().grant_for("tools/it", None);
+                wider(&grant(&text), &grant(&less)) != []
+            };
+            assert!(!allows(&less) || opens(), "without line {number}:\n{less}");
         }
     }
 
@@ -276,13 +309,38 @@ mod tests {
     fn what_was_not_asked_is_closed() {
         let kept = Kept {
             variables: vec!["HOME".to_owned()],
+            folders: vec!["/opt/go".to_owned()],
             network: true,
             unconfined: false,
             limits: vec![(LimitKey::Fuel, 20_000_000_000)],
         };
-        insta::assert_snapshot!(least(&Asked::default(), &Kept::default()), @"");
-        insta::assert_snapshot!(least(&Asked::default(), &kept), @"");
+        insta::assert_snapshot!(least(&Asked::default(), &Kept::default()), @"
+        sandbox:
+          fs: {}
+          services: []
+        ");
+        insta::assert_snapshot!(least(&Asked::default(), &kept), @"
+        sandbox:
+          fs: {}
+          services: []
+          limits:
+            fuel: 20000000000
+        ");
         let run = Request::Command("true".to_owned(), Vec::new());
-        insta::assert_snapshot!(least(&Asked { requests: vec![("tools/it".to_owned(), run)] }, &kept), @"");
+        insta::assert_snapshot!(least(&Asked { requests: vec![("tools/it".to_owned(), run)] }, &kept), @r#"
+        sandbox:
+          fs: {}
+          services: []
+          exec:
+            allow:
+              - "true"
+            env:
+              - HOME
+            folders:
+              - "/opt/go"
+            network: true
+          limits:
+            fuel: 20000000000
+        "#);
     }
 }

@@ -24,6 +24,10 @@ pub(super) fn tree(text: &str, first_line: u32) -> (Option<Node>, Vec<Error>) {
     (tree, builder.errors)
 }
 
+/// The key that other readers of YAML take for "the entries of these mappings too". Half of them do; to the others, and to
+/// the core schema, it is a key like any other.
+const MERGE: &str = "<<";
+
 struct Builder<'t> {
     text: &'t str,
     first_line: u32,
@@ -44,7 +48,7 @@ enum Open {
         entries: Vec<(Key, Node)>,
         /// The line that each key is first on.
         lines: HashMap<String, u32>,
-        /// The key whose value comes next, and whether it is there for the first time.
+        /// The key whose value comes next, and whether that counts: it is there for the first time, and no merge key.
         key: Option<(Key, bool)>,
     },
 }
@@ -72,6 +76,10 @@ impl Builder<'_> {
                             self.error(point(self.within(span.start)), "a second document begins here".to_owned())
                         );
                     }
+                }
+                // What `<<:` names: that was said of the key.
+                Event::Alias(_) if self.merges() => {
+                    self.add(Node { value: Value::Null, span, style: Style::Plain })?;
                 }
                 Event::Alias(_) => {
                     let error = self.error(span, "aliases (`*name`) are not supported".to_owned());
@@ -140,6 +148,15 @@ impl Builder<'_> {
 
     fn scalar(&mut self, text: String, style: ScalarStyle, span: Span) -> Result<(), Error> {
         if let Some(Open::Map { key: key @ None, lines, .. }) = self.open.last_mut() {
+            if text == MERGE && style == ScalarStyle::Plain {
+                self.errors.push(Error {
+                    message: "merge keys (`<<`) are not supported: nothing would be merged".to_owned(),
+                    span,
+                    hint: Some("write the keys out here, or quote it if a key is really called `<<`"),
+                });
+                *key = Some((Key { text, span }, false));
+                return Ok(());
+            }
             let earlier = lines.get(&text).copied();
             if let Some(line) = earlier {
                 let message = format!("{} is given twice, first on line {line}", quoted(&text));
@@ -164,6 +181,11 @@ impl Builder<'_> {
         };
         self.count(span)?;
         self.add(Node { value, span, style })
+    }
+
+    /// Whether what comes next is the value of a merge key.
+    fn merges(&self) -> bool {
+        matches!(self.open.last(), Some(Open::Map { key: Some((key, false)), .. }) if key.text == MERGE)
     }
 
     fn enter(&mut self, span: Span, open: Open) -> Result<(), Error> {
@@ -192,7 +214,7 @@ impl Builder<'_> {
         match self.open.last_mut() {
             Some(Open::Seq { items, .. }) => items.push(node),
             Some(Open::Map { entries, key, .. }) => {
-                // The first value of a key counts; a later one was reported when its key was read.
+                // What does not count was reported when its key was read.
                 if let Some((key, true)) = key.take() {
                     entries.push((key, node));
                 }

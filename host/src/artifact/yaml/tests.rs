@@ -68,6 +68,30 @@ fn what_is_not_followed_is_named() {
     insta::assert_snapshot!(wrong("ok: 1\na: é\u{1b}[31m\n"), @"3:5+1 the character U+001B is not allowed");
 }
 
+/// In each place where there is a mapping, and with each value, there is one error for it; and the rest is read.
+#[test]
+fn merge_keys_are_refused_in_so_many_words() {
+    insta::assert_snapshot!(wrong("<<: {a: 1}\nb: 2\n"), @"2:1+2 merge keys (`<<`) are not supported: nothing would be merged");
+    insta::assert_snapshot!(wrong("a: &x 1\nb:\n  <<: *x\n  c: 3\n"), @r"
+    2:4+4 anchors (`&name`) are not supported
+    4:3+2 merge keys (`<<`) are not supported: nothing would be merged
+    ");
+    insta::assert_snapshot!(wrong("- {x: 1, <<: [{y: 2}, {z: 3}]}\n"), @"2:10+2 merge keys (`<<`) are not supported: nothing would be merged");
+    insta::assert_snapshot!(wrong("? <<\n: a\n<< : b\n"), @r"
+    2:3+2 merge keys (`<<`) are not supported: nothing would be merged
+    4:1+2 merge keys (`<<`) are not supported: nothing would be merged
+    ");
+    insta::assert_snapshot!(wrong("a: &x 1\n<<: [*x]\n"), @r"
+    2:4+4 anchors (`&name`) are not supported
+    3:1+2 merge keys (`<<`) are not supported: nothing would be merged
+    3:6+2 aliases (`*name`) are not supported
+    ");
+    let (rest, errors) = parse("a: 1\n<<: {a: 2, b: 3}\nc: 4\n", 2);
+    insta::assert_snapshot!(show(&rest.unwrap()), @"{a@2:1+1 1@2:4+1, c@4:1+1 4@4:4+1}@2:1+1");
+    insta::assert_snapshot!(errors[0].hint.unwrap(), @"write the keys out here, or quote it if a key is really called `<<`");
+    insta::assert_snapshot!(tree("'<<': 1\n\"<<<\": <<\n<<a: <<\n"), @r#"{<<@2:1+4 1@2:7+1, <<<@3:1+5 "<<"@3:8+2, <<a@4:1+3 "<<"@4:6+2}@2:1+1"#);
+}
+
 #[test]
 fn a_key_given_twice_keeps_its_first_value() {
     let (tree, errors) = parse("a: 1\na: 2\nb: 3\n", 2);

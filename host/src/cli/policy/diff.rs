@@ -64,7 +64,9 @@ pub(super) fn run(command: &Diff, place: &Place, printer: Printer) -> Result<Exi
 fn side(path: &Path, place: &Place, printer: Printer) -> Result<Side, Exit> {
     let registry = |registry: Registry| {
         project::report(&registry, printer);
-        registry.policy().is_some().then(|| Side::Project(Box::new(registry))).ok_or(Exit::Usage)
+        // What is missing because it is broken would be told as taken away.
+        let whole = registry.policy().is_some() && !registry.diagnostics().has_errors();
+        whole.then(|| Side::Project(Box::new(registry))).ok_or(Exit::Usage)
     };
     if path.is_dir() {
         return registry(Registry::load_within(path, &Machine::None));

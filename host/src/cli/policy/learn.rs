@@ -124,6 +124,7 @@ fn kept(report: &CallReport, ran: bool) -> Kept {
     variables.retain(|name| ambient::variable(name).is_some());
     Kept {
         variables,
+        folders: if ran { report.grant.exec_folders().iter().map(ToString::to_string).collect() } else { Vec::new() },
         network: ran && report.grant.exec_network(),
         unconfined: ran && report.grant.exec_unconfined(),
         limits: above.collect(),

@@ -137,6 +137,7 @@ impl Plan {
             };
             there.insert(place.path.clone(), what);
         }
+        pin(shown.places, &mut there);
         let mut steps = Vec::new();
         let mut made = BTreeSet::new();
         for (link, to) in &system.links {
@@ -197,6 +198,26 @@ impl Plan {
         }
         rustix::process::umask(mask);
         Ok(())
+    }
+}
+
+/// Makes mount points of the folders between a place and the one that it is in, where that may be written: no command can
+/// rename or remove a mount point. It would take what is closed along with the folder, to where no rule speaks of it.
+fn pin(places: &[Place], there: &mut BTreeMap<PathBuf, What>) {
+    let explicit: BTreeMap<&Path, Reach> = places.iter().map(|place| (place.path.as_path(), place.reach)).collect();
+    for place in places {
+        let mut between = Vec::new();
+        for above in place.path.ancestors().skip(1) {
+            match explicit.get(above) {
+                Some(Reach::Write) => {
+                    let pinned = What::Mount { attributes: PLAIN, identity: None, is_dir: true };
+                    there.extend(between.drain(..).map(|folder: &Path| (folder.to_owned(), pinned)));
+                    break;
+                }
+                Some(Reach::Read | Reach::Closed) => break,
+                None => between.push(above),
+            }
+        }
     }
 }
 
