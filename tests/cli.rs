@@ -30,6 +30,9 @@
 //! - `lock`: artifacts stay what they were when somebody looked at them
 //! - `secrets`: what scripts use by name and never see
 //! - `audit`: the record of what was called and decided
+//! - `sessions`: the record of a session, and what is told of it
+//! - `sessions_resume`: recorded conversations that are gone on with
+//! - `sessions_replay`: recorded sessions that are run again
 //! - `walls`: what is told of the walls around commands and around the host
 //! - `policy`: what is granted, what a new policy allows, what a call needs
 //! - `policy_layers`: the machine's policy, and what a call is narrowed by
@@ -106,6 +109,12 @@ mod requests;
 mod secrets;
 #[path = "cli/services.rs"]
 mod services;
+#[path = "cli/sessions.rs"]
+mod sessions;
+#[path = "cli/sessions_replay.rs"]
+mod sessions_replay;
+#[path = "cli/sessions_resume.rs"]
+mod sessions_resume;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/testing.rs"]

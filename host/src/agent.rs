@@ -38,7 +38,7 @@ use serde_json::Value as Json;
 pub use configured::Configured;
 pub use context::{Context, Section, context};
 pub use error::TurnError;
-pub use listener::{Listener, Silent, Told};
+pub use listener::{Listener, Silent, Told, Who};
 pub use models::{Model, Models};
 pub use turn::Turn;
 
@@ -74,7 +74,7 @@ impl Session {
     ) -> Result<Self, TurnError> {
         let runtime = root(project, run, models, listener);
         let dispatch = runtime.place().fire(&Event::SessionStart, Json::Null).await;
-        runtime.crew.listener.told(&Told::Event { agent: "", dispatch: &dispatch });
+        runtime.tell(&Told::Event { agent: "", dispatch: &dispatch });
         match dispatch.decision.blocked() {
             Some(reason) => Err(TurnError::Blocked { what: "session", reason }),
             None => {
@@ -82,6 +82,16 @@ impl Session {
                 Ok(Self { runtime, history: Vec::new(), usage: Usage::default(), turns: 0, _tasks: tasks })
             }
         }
+    }
+
+    /// The same with what was said in another one, which this goes on with.
+    #[must_use]
+    pub fn after(mut self, history: Vec<Message>) -> Self {
+        for (at, message) in history.iter().enumerate() {
+            self.runtime.tell(&Told::Said { agent: "", at, message });
+        }
+        self.history = history;
+        self
     }
 
     /// Says something to the agent and waits for its answer. A turn that is given up (its future dropped) or fails
@@ -106,7 +116,7 @@ impl Session {
     pub async fn end(self) -> Dispatch {
         self.runtime.tasks.cancel();
         let dispatch = self.runtime.place().fire(&Event::SessionEnd, Json::Null).await;
-        self.runtime.crew.listener.told(&Told::Event { agent: "", dispatch: &dispatch });
+        self.runtime.tell(&Told::Event { agent: "", dispatch: &dispatch });
         dispatch
     }
 

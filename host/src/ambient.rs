@@ -62,6 +62,23 @@ pub(crate) fn read_at_most(path: &std::path::Path, max: u64) -> std::io::Result<
     String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "not UTF-8 text"))
 }
 
+/// A file of the host's own, as it is. Errors: what the system says, not a regular file, over `max` bytes.
+pub(crate) fn read_bytes(path: &std::path::Path, max: u64) -> std::io::Result<Vec<u8>> {
+    use std::io::{Error, ErrorKind, Read as _};
+    let mut bytes = Vec::new();
+    open_file(path)?.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > max {
+        return Err(Error::new(ErrorKind::FileTooLarge, format!("larger than {max} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// The length of a file in bytes. Errors: what the system says, not a regular file.
+pub(crate) fn length(path: &std::path::Path) -> std::io::Result<u64> {
+    let facts = std::fs::metadata(path)?;
+    if facts.is_file() { Ok(facts.len()) } else { Err(std::io::ErrorKind::InvalidInput.into()) }
+}
+
 /// Writes a file as a whole: whoever reads it sees the old text or the new one. Errors: what the system says.
 pub fn write_whole(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
@@ -71,6 +88,17 @@ pub fn write_whole(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     file.write_all(text.as_bytes())?;
     // For all to read, as files of a project are; a temporary one is for its owner alone.
     file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// The same for what its owner alone is to read.
+pub fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    // A temporary file is for its owner alone, and stays so.
+    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(std::path::Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
     file.persist(path)?;
     Ok(())
 }

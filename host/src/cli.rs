@@ -22,6 +22,7 @@ mod progress;
 mod project;
 mod run;
 mod schema;
+mod sessions;
 mod test;
 mod tools;
 mod validate;
@@ -56,6 +57,7 @@ fn dispatch(arguments: Arguments, printer: &Printer) -> Exit {
         Command::Run(command) => run::talk(&command, &place, printer),
         Command::Deploy(command) => run::deploy(&command, &place, printer),
         Command::Context(command) => context::run(&command, &place, printer),
+        Command::Sessions(command) => sessions::run(&command, &place, printer),
         Command::Fire(command) => fire::run(&command, &place, printer),
         Command::Test(command) => test::run(&command, &place, printer),
         Command::Hooks(command) => hooks::run(&command, &place, printer),

@@ -22,3 +22,4 @@ pub mod policy;
 pub mod provider;
 pub mod registry;
 pub mod sandbox;
+pub mod session;

@@ -5,6 +5,7 @@
 //! - [`outcome`]: how calls end and what they use
 //! - [`price`]: what each host call costs
 //! - [`imports`]: what each role may call
+//! - [`tape`]: what host calls answered, kept or given again
 //! - [`state`]: what belongs to one call, and what the calls of a run share
 //!
 //! The only room that knows wasmtime's engine, modules and stores.
@@ -20,12 +21,14 @@ mod janitor;
 mod last_words;
 mod loader;
 mod measure;
+mod meter;
 pub mod outcome;
 pub mod price;
 #[cfg(test)]
 mod reset_tests;
 pub mod state;
 mod stop;
+pub mod tape;
 mod texts;
 mod ticker;
 pub mod wasi;

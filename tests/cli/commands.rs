@@ -376,6 +376,8 @@ fn help() {
       run          Talk to the project's agent: one prompt, or a conversation at the terminal
       deploy       Give the project's agent one task from a file or standard input and print its answer
       context      Show what the agent's model would see, part by part, with how many tokens each takes
+      sessions     Look at recorded sessions of agents, go on with one, or run one again with what was
+                   recorded
       fire         Dispatch an event to its hooks and print what they decided
       test         Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for
                    what they would reach

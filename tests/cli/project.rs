@@ -155,6 +155,12 @@ impl Ran {
         assert!(self.code == code && self.err.contains(part), "wanted {code} and `{part}`, got {self}");
     }
 
+    /// That the run was a success that printed nothing.
+    #[track_caller]
+    pub(crate) fn gives_nothing(&self) {
+        assert!(self.code == 0 && self.out.is_empty() && self.err.is_empty(), "wanted nothing, got {self}");
+    }
+
     /// That the run was a success that printed just this.
     #[track_caller]
     pub(crate) fn gives(&self, out: &str) {

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
@@ -116,7 +117,7 @@ impl Delegation<'_> {
     /// Fires an event to the hooks of the one that delegates. Gives back the payload as they left it.
     async fn fire(&mut self, event: &Event, payload: Json) -> Result<Json, String> {
         let mut dispatch = self.here().fire(event, payload).await;
-        self.by.crew.listener.told(&Told::Event { agent: self.by.name(), dispatch: &dispatch });
+        self.by.tell(&Told::Event { agent: self.by.name(), dispatch: &dispatch });
         self.spend(dispatch.usage());
         let payload = std::mem::take(&mut dispatch.payload);
         let blocked = dispatch.decision.blocked();
@@ -145,7 +146,7 @@ impl Delegation<'_> {
         let attempts = by.crew.settings.verify_retries.saturating_add(1);
         for attempt in 1..=attempts {
             let (agent, to) = (by.name(), child.name());
-            by.crew.listener.told(&Told::Delegated { agent, to, depth, attempt, task: &said });
+            by.tell(&Told::Delegated { agent, to, depth, attempt, task: &said });
             let result = self.attempt(&child, &mut history, &said, attempt).await?;
             let post = DelegationPost {
                 id: id.clone(),
@@ -159,12 +160,12 @@ impl Delegation<'_> {
             let post = DelegationPost { result, ..post };
             match self.verify(post, attempt).await? {
                 Ok(result) => {
-                    by.crew.listener.told(&Told::Returned { agent, from: to, result: Ok(&result) });
+                    by.tell(&Told::Returned { agent, from: to, result: Ok(&result) });
                     return Ok(result);
                 }
                 Err(reason) if attempt == attempts => {
                     let why = format!("delegation verification failed after {attempts} attempt(s): {reason}");
-                    by.crew.listener.told(&Told::Returned { agent, from: to, result: Err(&why) });
+                    by.tell(&Told::Returned { agent, from: to, result: Err(&why) });
                     return Err(Ended::Failed(why));
                 }
                 Err(reason) => said = again(&reason),
@@ -267,7 +268,7 @@ impl Delegation<'_> {
             Err(error) => {
                 let why = format!("agent {:?}: {error}", child.name());
                 let (agent, from) = (self.by.name(), child.name());
-                self.by.crew.listener.told(&Told::Returned { agent, from, result: Err(&why) });
+                self.by.tell(&Told::Returned { agent, from, result: Err(&why) });
                 Err(Ended::Failed(why))
             }
         }
@@ -278,9 +279,11 @@ impl Delegation<'_> {
     async fn verify(&mut self, mut post: DelegationPost, attempt: u32) -> Result<Result<Json, String>, Ended> {
         let Some(script) = self.by.crew.settings.verify.clone() else { return Ok(Ok(post.result)) };
         let mut reasons = Vec::new();
-        if let Err(reason) = self.judged(&script, &post.result).await? {
-            reasons.push(reason);
-        }
+        let started = Instant::now();
+        let judged = self.judged(&script, &post.result).await?;
+        let (agent, refused) = (self.by.name(), judged.as_ref().err().map(String::as_str));
+        self.by.tell(&Told::Judged { agent, of: &post.agent, refused, took: started.elapsed() });
+        reasons.extend(judged.err());
         let payload = payload::of(&DelegationPostVerify { post: post.clone(), attempt });
         match self.fire(&Event::DelegationPostVerify, payload).await {
             Ok(payload) => post.result = payload.get("result").cloned().unwrap_or_default(),

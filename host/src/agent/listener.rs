@@ -3,13 +3,30 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use super::error::TurnError;
+use super::turn::Turn;
 use crate::dispatch::{CallError, CallReport, Dispatch};
-use crate::provider::{Reply, Request, ToolCall};
+use crate::provider::{Message, Reply, Request, ToolCall};
 
 /// Told of what happens while it happens, in order. It must not take long: the agent waits for it.
 pub trait Listener: Debug + Send + Sync {
     /// Something happened.
     fn told(&self, what: &Told<'_>);
+
+    /// The same, for whoever tells agents of one name apart.
+    fn told_by(&self, who: &Who<'_>, what: &Told<'_>) {
+        let _ = who;
+        self.told(what);
+    }
+}
+
+/// An agent at work.
+#[derive(Debug, Clone, Copy)]
+pub struct Who<'a> {
+    /// Of the delegation that it works for; `root` at the root.
+    pub id: &'a str,
+    /// The one that set it to work.
+    pub parent: Option<&'a str>,
 }
 
 /// Tells nobody.
@@ -27,14 +44,18 @@ impl Listener for Silent {
 pub enum Told<'a> {
     /// A turn begins.
     Turn { agent: &'a str, depth: u32, text: &'a str },
-    /// A model is asked. `round` counts from 1.
-    Asked { agent: &'a str, round: u32, request: &'a Request },
+    /// Something was said in its conversation: message `at` of it, from 0. What was there from `at` on is void.
+    Said { agent: &'a str, at: usize, message: &'a Message },
+    /// A model is asked. `round` counts from 1, `room` is the most tokens of what it is sent.
+    Asked { agent: &'a str, round: u32, request: &'a Request, room: u64 },
     /// More of what it says.
     Text { agent: &'a str, text: &'a str },
     /// It failed to answer and is asked again after a pause; text that was told is void.
     Retry { agent: &'a str, error: &'a str, pause: Duration },
     /// It answered.
     Answered { agent: &'a str, reply: &'a Reply, took: Duration },
+    /// It did not, and nobody asks again.
+    Unanswered { agent: &'a str, error: &'a str, took: Duration },
     /// A call begins.
     Calls { agent: &'a str, call: &'a ToolCall },
     /// A call has ended; `content` is what the model gets.
@@ -45,10 +66,16 @@ pub enum Told<'a> {
         content: &'a str,
         took: Duration,
     },
+    /// A turn has come to its end.
+    Turned { agent: &'a str, turn: Result<&'a Turn, &'a TurnError> },
+    /// Nobody waits for its end any more.
+    GivenUp { agent: &'a str },
     /// Hooks were asked of an event of the loop.
     Event { agent: &'a str, dispatch: &'a Dispatch },
     /// A sub-agent begins an attempt, from 1.
     Delegated { agent: &'a str, to: &'a str, depth: u32, attempt: u32, task: &'a str },
+    /// The policy's script has judged its result: why it is not accepted, where it is not.
+    Judged { agent: &'a str, of: &'a str, refused: Option<&'a str>, took: Duration },
     /// It has ended.
     Returned { agent: &'a str, from: &'a str, result: Result<&'a serde_json::Value, &'a str> },
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ledger::Ledger;
-use super::listener::Listener;
+use super::listener::{Listener, Told, Who};
 use super::models::{Model, Models};
 use super::settings::Settings;
 use crate::artifact::agent::Agent;
@@ -133,6 +133,12 @@ impl Runtime {
     pub(super) fn begin(&self) {
         let ledger = Ledger::new(self.crew.settings.tree_budget.clone(), None);
         *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
+    }
+
+    /// Tells whoever watches.
+    pub(super) fn tell(&self, what: &Told<'_>) {
+        let who = Who { id: &self.id, parent: self.parent.as_deref() };
+        self.crew.listener.told_by(&who, what);
     }
 
     /// The name of the sub-agent; empty at the root.

@@ -90,6 +90,22 @@ struct Work<'a> {
     warning: Option<String>,
     /// How many tokens its service counts for one that is estimated here.
     scale: f64,
+    /// Messages of the conversation that whoever watches has been told.
+    told: usize,
+}
+
+/// A turn that has begun: told as given up, unless it comes to its end.
+struct Unfinished {
+    runtime: Arc<Runtime>,
+    ended: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.runtime.tell(&Told::GivenUp { agent: self.runtime.name() });
+        }
+    }
 }
 
 /// How a round ended.
@@ -114,11 +130,20 @@ impl<'a> Work<'a> {
             done: false,
             warning: None,
             scale: 1.0,
+            told: 0,
         }
     }
 
     fn tell(&self, what: &Told<'_>) {
-        self.runtime.crew.listener.told(what);
+        self.runtime.tell(what);
+    }
+
+    /// Tells what was said since it was last told.
+    fn tell_said(&mut self, history: &[Message]) {
+        for (at, message) in history.iter().enumerate().skip(self.told) {
+            self.tell(&Told::Said { agent: self.runtime.name(), at, message });
+        }
+        self.told = history.len();
     }
 
     /// Where the next thing is done: a run may have been added to meanwhile.
@@ -150,7 +175,9 @@ impl<'a> Work<'a> {
 
     async fn run(mut self, history: &mut Vec<Message>, text: &str) -> (Result<Turn, TurnError>, Vec<Nested>) {
         let depth = self.runtime.depth();
+        self.told = history.len();
         self.tell(&Told::Turn { agent: self.runtime.name(), depth, text });
+        let mut unfinished = Unfinished { runtime: self.runtime.clone(), ended: false };
         let ended = match self.runtime.ledger().deadline() {
             None => self.steps(history, text).await,
             Some(deadline) => match tokio::time::timeout_at(deadline.into(), self.steps(history, text)).await {
@@ -158,6 +185,7 @@ impl<'a> Work<'a> {
                 Err(_) => Err(self.too_late()),
             },
         };
+        self.tell_said(history);
         if let Err(error) = &ended
             && !matches!(error, TurnError::Blocked { .. })
         {
@@ -169,8 +197,10 @@ impl<'a> Work<'a> {
             // Nothing is left that could be stopped.
             let _ = self.fire(&Event::Error, || payload::of(&envelope)).await;
         }
-        let Self { nested, calls, usage, rounds, warning, .. } = self;
+        let Self { nested, calls, usage, rounds, warning, runtime, .. } = self;
         let turn = ended.map(|(text, log)| Turn { text, calls, usage, rounds, log, warning });
+        unfinished.ended = true;
+        runtime.tell(&Told::Turned { agent: runtime.name(), turn: turn.as_ref() });
         (turn, nested)
     }
 
@@ -188,6 +218,7 @@ impl<'a> Work<'a> {
         // What a turn that failed has left open is closed before the next one begins.
         *history = without_orphans(std::mem::take(history));
         let pinned = history.len();
+        self.told = pinned;
         history.push(Message::User(text));
         let answer = self.rounds(history, pinned).await?;
         self.take_untold();
@@ -265,6 +296,7 @@ impl<'a> Work<'a> {
     async fn ask(&mut self, model: &Model, history: &[Message], pinned: usize, room: u64) -> Result<Reply, TurnError> {
         self.runtime.ledger().may_ask()?;
         self.asked = self.asked.saturating_add(1);
+        self.tell_said(history);
         let mut model = model.clone();
         let mut request = self.request(&model, history, pinned, room);
         let blocked = |reason| TurnError::Blocked { what: "completion", reason };
@@ -285,22 +317,26 @@ impl<'a> Work<'a> {
         }
         request.messages.iter_mut().for_each(|message| message.redact(self.runtime.loaded.secrets()));
         let agent = self.runtime.name();
-        self.tell(&Told::Asked { agent, round: self.asked, request: &request });
-        let listener = &self.runtime.crew.listener;
+        self.tell(&Told::Asked { agent, round: self.asked, request: &request, room });
+        let listener = &self.runtime;
         // What a hook may still change or keep back is not shown before it has.
         let open =
             ![Event::CompletionPost, Event::AgentStop, Event::TurnEnd].iter().any(|event| self.here_heard(event));
         let mut heard = |delta: Delta<'_>| match delta {
-            Delta::Text(text) if open => listener.told(&Told::Text { agent, text }),
+            Delta::Text(text) if open => listener.tell(&Told::Text { agent, text }),
             Delta::Text(_) => {}
             Delta::Retry { error, pause } => {
-                listener.told(&Told::Retry { agent, error: &error.to_string(), pause });
+                listener.tell(&Told::Retry { agent, error: &error.to_string(), pause });
             }
         };
         let started = Instant::now();
-        let mut reply = model.provider.complete(&request, &mut heard).await?;
+        let asked = model.provider.complete(&request, &mut heard).await;
+        let took = started.elapsed();
+        let mut reply = asked.inspect_err(|error| {
+            self.tell(&Told::Unanswered { agent, error: &error.to_string(), took });
+        })?;
         self.count(&request, &reply);
-        self.tell(&Told::Answered { agent, reply: &reply, took: started.elapsed() });
+        self.tell(&Told::Answered { agent, reply: &reply, took });
         let after = self.here_heard(&Event::CompletionPost).then(|| payload::of(&completion_post(&reply)));
         if let Some(after) = after
             && let Some(payload) = self.fire(&Event::CompletionPost, || after.clone()).await.map_err(blocked)?
@@ -453,6 +489,7 @@ impl<'a> Work<'a> {
         let calls = reply.calls.clone();
         // All results follow; of a turn that is given up here, the next one leaves out what is not whole.
         history.push(Message::Assistant { text: reply.text, calls: reply.calls });
+        self.tell_said(history);
         for call in calls {
             self.runtime.ledger().take(Entry::Call)?;
             let agent = self.runtime.name();
@@ -474,6 +511,7 @@ impl<'a> Work<'a> {
                 self.nested.push(Nested::Event(*pre));
             }
             history.push(Message::Tool { call_id: call.id, name: call.name, content });
+            self.tell_said(history);
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ pub(crate) fn digest(text: &str) -> String {
     format!("sha256:{}", hash_of(text))
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let digit = |n: u8| char::from(HEX.get(usize::from(n)).copied().unwrap_or_default());
     let mut text = String::with_capacity(bytes.len().saturating_mul(2));

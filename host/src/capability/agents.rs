@@ -1,11 +1,12 @@
 //! The interface `agents`: sub-agents that a script sets a task.
 
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
 use super::denial::Denial;
 
 /// The variant `error` of the interface.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(variant)]
 pub enum Error {
     /// The grant does not hold it, or a hook blocked this one.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
 use super::denial::Denial;
 use crate::ambient;
 
 /// The variant `error` of the interface.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(variant)]
 pub enum Error {
     /// The grant does not hold the clock.
@@ -18,7 +19,7 @@ pub enum Error {
 }
 
 /// A moment, UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(record)]
 pub struct Moment {
     /// Since 1970.

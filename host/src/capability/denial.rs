@@ -1,11 +1,12 @@
 //! A refusal as the guest gets it.
 
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
 use crate::policy::refusal::Refusal;
 
 /// The record `denial` of the interface `refusal`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(record)]
 pub struct Denial {
     /// What was tried and which rule refused it.

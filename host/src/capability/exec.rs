@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cap_std::fs::Dir;
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 use wasmtime::component::{ComponentType, Lift, Lower};
@@ -44,7 +45,7 @@ const MAX_STDIN_BYTES: usize = 10 << 20;
 const DRAIN: Duration = Duration::from_millis(200);
 
 /// The variant `error`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(variant)]
 pub enum Error {
     /// No rule of the grant covers the command, its arguments, its folder or a variable.
@@ -62,7 +63,7 @@ pub enum Error {
 }
 
 /// The record `command`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize)]
 #[component(record)]
 pub struct Command {
     /// A name that is looked up, or an absolute path. At most 4,096 bytes, no control character.
@@ -81,7 +82,7 @@ pub struct Command {
 }
 
 /// The record `output`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(record)]
 pub struct Output {
     /// At most 1 MiB of text.

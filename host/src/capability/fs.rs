@@ -26,6 +26,7 @@ use std::path::Path;
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, MetadataExt, OpenOptions};
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
 use self::replace::replace;
@@ -44,7 +45,7 @@ pub const MAX_VISITED: u64 = 100_000;
 pub const MAX_LEVELS: u64 = 64;
 
 /// The variant `error` of the interface.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(variant)]
 pub enum Error {
     /// The grant does not cover it, or a rule that no grant lifts forbids it.
@@ -80,7 +81,7 @@ pub enum Error {
 }
 
 /// The record `facts` of the interface.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(record)]
 pub struct Facts {
     /// Last part of the path that was asked for; `.` for the workspace.

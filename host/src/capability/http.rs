@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::header::HeaderValue;
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::denial::Denial;
@@ -33,7 +34,7 @@ pub const MAX_REDIRECTS: u32 = 5;
 pub const MAX_TIMEOUT: Duration = Duration::from_millis(600_000);
 
 /// The variant `error`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(variant)]
 pub enum Error {
     /// Host, port, scheme, address or header is not granted.
@@ -60,7 +61,7 @@ pub enum Error {
 }
 
 /// The record `request`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize)]
 #[component(record)]
 pub struct Request {
     /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` or `OPTIONS`, in any case.
@@ -77,7 +78,7 @@ pub struct Request {
 }
 
 /// The record `response`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(record)]
 pub struct Response {
     /// Whatever it is: an answer is not an error.

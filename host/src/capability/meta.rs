@@ -1,11 +1,12 @@
 //! The interface `meta`: what a run adds to itself, and tools that call tools.
 
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::denial::Denial;
 
 /// The variant `error` of the interface.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(variant)]
 pub enum Error {
     /// Not enabled, not granted, or blocked by a hook.
@@ -23,7 +24,7 @@ pub enum Error {
 }
 
 /// The record `new-tool`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize)]
 #[component(record)]
 #[expect(missing_docs, reason = "the fields are the interface's")]
 pub struct NewTool {
@@ -35,7 +36,7 @@ pub struct NewTool {
 }
 
 /// The record `new-hook`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize)]
 #[component(record)]
 #[expect(missing_docs, reason = "the fields are the interface's")]
 pub struct NewHook {
@@ -47,7 +48,7 @@ pub struct NewHook {
 }
 
 /// The record `tool-summary`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(record)]
 #[expect(missing_docs, reason = "the fields are the interface's")]
 pub struct ToolSummary {

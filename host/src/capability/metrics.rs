@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
 use super::denial::Denial;
@@ -13,7 +14,7 @@ const MAX_NAMES: usize = 1000;
 const MAX_NAME: usize = 256;
 
 /// The variant `error` of the interface.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(variant)]
 pub enum Error {
     /// The grant does not hold the metrics.

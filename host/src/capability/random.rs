@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
 use super::denial::Denial;
@@ -11,7 +12,7 @@ use crate::ambient;
 pub const MAX_BYTES: u32 = 1024;
 
 /// The variant `error` of the interface.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(variant)]
 pub enum Error {
     /// The grant does not hold randomness.

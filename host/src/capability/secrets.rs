@@ -16,6 +16,7 @@ mod vault;
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
 use super::denial::Denial;
@@ -27,7 +28,7 @@ pub(crate) use loan::CommandLoan;
 pub use vault::{Given, MAX_VALUE, MIN_VALUE, Vault};
 
 /// The variant `error` of the interface.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lower, Serialize, Deserialize)]
 #[component(variant)]
 pub enum Error {
     /// The policy grants no secret of this name.

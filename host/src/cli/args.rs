@@ -55,6 +55,9 @@ pub(crate) enum Command {
     Deploy(Deploy),
     /// Show what the agent's model would see, part by part, with how many tokens each takes.
     Context(Context),
+    /// Look at recorded sessions of agents, go on with one, or run one again with what was recorded.
+    #[command(subcommand)]
+    Sessions(super::sessions::Sessions),
     /// Dispatch an event to its hooks and print what they decided.
     Fire(Fire),
     /// Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for what they would reach.
@@ -141,7 +144,7 @@ pub(crate) struct Call {
     pub(crate) no_self_confine: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Talk {
     /// What to say; without it, standard input, or a conversation where that is a terminal.
     pub(crate) prompt: Option<String>,
@@ -160,6 +163,14 @@ pub(crate) struct Talk {
 
     #[command(flatten)]
     pub(crate) confirm: Confirm,
+
+    /// Go on with a recorded session: its name, the beginning of that, or `latest`.
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) resume: Option<String>,
+
+    /// Record nothing of this session in `.harness/sessions/`.
+    #[arg(long)]
+    pub(crate) no_record: bool,
 
     /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
     #[arg(long)]
@@ -186,6 +197,10 @@ pub(crate) struct Deploy {
 
     #[command(flatten)]
     pub(crate) confirm: Confirm,
+
+    /// Record nothing of this session in `.harness/sessions/`.
+    #[arg(long)]
+    pub(crate) no_record: bool,
 
     /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
     #[arg(long)]

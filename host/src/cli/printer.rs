@@ -41,6 +41,18 @@ impl Printer {
         let _ = out.flush();
     }
 
+    /// Whether data may be in color: on a terminal, unless nobody wants any.
+    pub(crate) fn colors_data(self) -> bool {
+        self.color && std::io::stdout().is_terminal()
+    }
+
+    /// Data whose parts were escaped, each where it was put in: what is left of escapes is color.
+    pub(crate) fn shown(self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(text.as_bytes());
+        let _ = out.flush();
+    }
+
     /// More of a text that is shown on a terminal as it comes.
     pub(crate) fn piece(self, text: &str) {
         let mut out = std::io::stdout().lock();

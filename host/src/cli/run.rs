@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::agent::{Configured, Models, Session, Turn, TurnError};
-use harness::dispatch::{Options, Project, Run};
+use harness::agent::{Configured, Models, Turn, TurnError};
+use harness::dispatch::{Options, Project};
 use serde_json::{Value as Json, json};
 
 use super::args::{Deploy, Place, Talk};
@@ -15,8 +15,10 @@ use super::printer::Printer;
 use super::{input, project};
 
 mod conversation;
+mod recorded;
 mod watch;
 
+use recorded::Record;
 use watch::Watch;
 
 /// Calls at one time: an agent makes one after another, and each may wait for others.
@@ -34,14 +36,17 @@ pub(crate) fn talk(command: &Talk, place: &Place, printer: &Printer) -> Exit {
         },
     };
     let asked = AtTerminal::new(&command.confirm, *printer);
-    let opened = Opened::new(command.workspace.as_deref(), place, !command.no_self_confine, asked, *printer);
+    let record = Record::new("run", command.resume.as_deref(), !command.no_record, place, *printer);
+    let opened = record.and_then(|record| {
+        Opened::new(command.workspace.as_deref(), place, record, !command.no_self_confine, asked, *printer)
+    });
     let opened = match opened {
         Ok(opened) => opened,
         Err(exit) => return exit,
     };
     match prompt {
         Some(prompt) => opened.once(&prompt, command.json, command.explain, *printer),
-        None => conversation::run(&opened, *printer),
+        None => conversation::run(opened, *printer),
     }
 }
 
@@ -51,7 +56,11 @@ pub(crate) fn deploy(command: &Deploy, place: &Place, printer: &Printer) -> Exit
         Err(message) => return unreadable(&message, *printer),
     };
     let asked = AtTerminal::new(&command.confirm, *printer);
-    match Opened::new(command.workspace.as_deref(), place, !command.no_self_confine, asked, *printer) {
+    let record = Record::new("deploy", None, !command.no_record, place, *printer);
+    let opened = record.and_then(|record| {
+        Opened::new(command.workspace.as_deref(), place, record, !command.no_self_confine, asked, *printer)
+    });
+    match opened {
         Ok(opened) => opened.once(&prompt, command.json, command.explain, *printer),
         Err(exit) => exit,
     }
@@ -69,12 +78,14 @@ struct Opened {
     runtime: tokio::runtime::Runtime,
     /// Who is asked whether calls may be made that are to be confirmed.
     asked: Arc<AtTerminal>,
+    record: Record,
 }
 
 impl Opened {
     fn new(
         workspace: Option<&Path>,
         place: &Place,
+        mut record: Record,
         confine: bool,
         asked: Arc<AtTerminal>,
         printer: Printer,
@@ -83,37 +94,34 @@ impl Opened {
             Options { workspace: workspace.map(Path::to_owned), concurrency: CONCURRENCY, ..Options::default() };
         let project = project::open(place, options, printer)?;
         let models = models(&project, place);
+        // While files can still be made.
+        record.open(place, printer);
         if confine {
             project::confine(&project, place, workspace, printer);
         }
         // Its threads are begun when the process has given up what it does not need.
         let runtime = runtime(printer)?;
-        Ok(Self { project, models, runtime, asked })
-    }
-
-    /// A run of this project.
-    fn begin(&self) -> Arc<Run> {
-        let run = Run::new();
-        run.set_confirmer(self.asked.clone());
-        run
+        Ok(Self { project, models, runtime, asked, record })
     }
 
     /// One turn and no more.
-    fn once(&self, prompt: &str, json: bool, explain: bool, printer: Printer) -> Exit {
+    fn once(self, prompt: &str, json: bool, explain: bool, printer: Printer) -> Exit {
         if prompt.trim().is_empty() {
             printer.error("there is nothing to say to the agent", &[], Some("give a prompt: `harness run \"...\"`"));
             return Exit::Usage;
         }
         let watch = Arc::new(Watch::new(printer, !json, explain));
-        self.runtime.block_on(async {
-            let started = Session::start(&self.project, &self.begin(), self.models.clone(), watch.clone()).await;
-            let mut session = match started {
+        let Self { project, models, runtime, asked, record } = self;
+        let recorded = record.begin(&project, watch.clone(), asked);
+        runtime.block_on(async {
+            let mut session = match recorded.start(&project, models).await {
                 Ok(session) => session,
                 Err(error) => return failed(&error, json, printer),
             };
             let turn = interruptible(session.turn(prompt)).await;
             let seen = watch.end();
             session.end().await;
+            recorded.end(printer);
             match turn {
                 Some(Ok(turn)) => answered(&turn, seen, json, printer),
                 Some(Err(error)) => failed(&error, json, printer),

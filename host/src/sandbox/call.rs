@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use serde::Serialize;
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower};
 use wasmtime::{Error, Store, Trap, UpdateDeadline};
 
@@ -12,6 +13,7 @@ use super::last_words::stopped;
 use super::outcome::{Answer, Failure, FailureKind, Limit, LimitKind, Outcome, Report};
 use super::state::{Context, State};
 use super::stop::Stop;
+use super::tape::Taping;
 use crate::policy::limits::Limits;
 
 /// Calls within calls that the interpreter allows; see `guest/src/dialect.rs`.
@@ -24,7 +26,7 @@ const MAX_HANDLES: usize = 0;
 impl Sandbox {
     /// Calls `run(args)` of a tool. `args` is a JSON object, and so is what comes back a JSON value.
     pub async fn run(&self, image: &Image, context: Context, limits: Limits, args: &str) -> Report<String> {
-        let work = Work { when: None, export: &image.exports().run, params: (args,) };
+        let work = Work { when: None, export: &image.exports().run, input: &[args], params: (args,) };
         let report = self.call(image, Role::Tool, work, context, limits).await.map(Outcome::whole);
         bounded(report, &limits, |result| result.len() as u64)
     }
@@ -38,7 +40,8 @@ impl Sandbox {
         event: &str,
         payload: &str,
     ) -> Report<String> {
-        let work = Work { when: None, export: &image.exports().handle, params: (event, payload) };
+        let input = &[event, payload];
+        let work = Work { when: None, export: &image.exports().handle, input, params: (event, payload) };
         let report = self.call(image, Role::Hook, work, context, limits).await.map(Outcome::whole);
         bounded(report, &limits, |result| result.len() as u64)
     }
@@ -54,7 +57,7 @@ impl Sandbox {
         payload: &str,
     ) -> Report<Answer> {
         let params = (event, payload);
-        let work = Work { when: Some(params), export: &image.exports().handle, params };
+        let work = Work { when: Some(params), export: &image.exports().handle, input: &[event, payload], params };
         let report = self.call(image, Role::Hook, work, context, limits).await;
         let report =
             bounded(report, &limits, |ran| if let Ran::Whole(result) = ran { String::len(result) as u64 } else { 0 });
@@ -76,7 +79,8 @@ impl Sandbox {
         event: &str,
         payload: &str,
     ) -> Report<bool> {
-        let work = Work { when: None, export: &image.exports().matches, params: (event, payload) };
+        let input = &[event, payload];
+        let work = Work { when: None, export: &image.exports().matches, input, params: (event, payload) };
         self.call(image, Role::Predicate, work, context, limits).await.map(Outcome::whole)
     }
 
@@ -103,13 +107,16 @@ impl Sandbox {
     ) -> Report<Ran<R>>
     where
         P: ComponentNamedList + Lower + Send + Sync,
-        R: Lift + Send + Sync + 'static,
+        R: Lift + Serialize + Send + Sync + 'static,
         (Result<R, Failure>,): ComponentNamedList + Lift,
     {
         let started = Instant::now();
         let deadline = started + limits.timeout;
         let _ticking = self.ticker().call();
-        let mut store = Store::new(self.engine(), State::new(context, limits, deadline));
+        let taping = Taping::begin(&context.session, image, role, work.input);
+        let mut state = State::new(context, limits, deadline);
+        state.taping = taping;
+        let mut store = Store::new(self.engine(), state);
         let result = match prepare(&mut store, &limits) {
             Err(error) => Err(error),
             Ok(()) => {
@@ -152,6 +159,9 @@ impl Sandbox {
             failure.redact(vault);
         }
         let mut usage = state.usage;
+        if let Some(taping) = state.taping.take() {
+            taping.end(&outcome, usage);
+        }
         let (log, calls) = (std::mem::take(&mut state.log), std::mem::take(&mut state.calls));
         let coverage = state.coverage.take();
         self.janitor().drop(store, self.ticker().calls());
@@ -165,14 +175,21 @@ struct Work<'a, P> {
     /// The event and payload to evaluate `when` with before.
     when: Option<(&'a str, &'a str)>,
     export: &'a ComponentExportIndex,
+    /// What it is called with, for a tape.
+    input: &'a [&'a str],
     params: P,
 }
 
 /// How far it got.
+#[derive(Serialize)]
 enum Ran<R> {
     Unmatched,
-    WhenFailed(Failure),
+    WhenFailed(#[serde(serialize_with = "message")] Failure),
     Whole(R),
+}
+
+fn message<S: serde::Serializer>(failure: &Failure, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&failure.message)
 }
 
 impl<R> Outcome<Ran<R>> {
@@ -238,7 +255,7 @@ fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
         (Some(stop @ (Stop::TooMuchGiven { .. } | Stop::NotLinked { .. })), _) => {
             Outcome::Failed(Failure::without_place(FailureKind::Script, file, stop.to_string()))
         }
-        (Some(stop @ Stop::TooMuchGivenBack { .. }), _) => Outcome::Fault(stop.to_string()),
+        (Some(stop @ (Stop::TooMuchGivenBack { .. } | Stop::NotKept { .. })), _) => Outcome::Fault(stop.to_string()),
         (_, Some(Trap::OutOfFuel)) => limited(LimitKind::Fuel),
         (_, Some(Trap::StackOverflow)) => fixed(LimitKind::Stack, compile::MAX_STACK as u64),
         // Without a trap where there was too little for it even to start.

@@ -17,6 +17,7 @@ use super::loader::{CODE, Kept, MEMORY, SCRIPT};
 use super::outcome::{Entry, Failure, Source};
 use super::state::State;
 use super::ticker::Ticker;
+use crate::audit;
 
 /// Machine code and first memory of the interpreter, made by the build script and part of this binary: there is no
 /// compiling at the start, and nothing on disk is trusted.
@@ -112,6 +113,8 @@ struct ImageParts {
     /// Where its functions are.
     exports: Exports,
     file: Arc<str>,
+    /// The digest of its text.
+    code: String,
 }
 
 impl fmt::Debug for Image {
@@ -124,6 +127,11 @@ impl Image {
     /// The artifact's file, for messages.
     pub fn file(&self) -> &str {
         &self.inner.file
+    }
+
+    /// The digest of the script's text, its `when` included.
+    pub(crate) fn code(&self) -> &str {
+        &self.inner.code
     }
 
     pub(crate) fn exports(&self) -> &Exports {
@@ -194,7 +202,9 @@ impl Sandbox {
         };
         let changes = Changes::between(embedded::MEMORY, kept);
         let (exports, file) = (self.inner.exports.clone(), source.file.as_str().into());
-        Ok(Image { inner: Arc::new(ImageParts { role, changes, ready: OnceLock::new(), exports, file }) })
+        let when = source.predicate.as_ref().map_or("", |when| when.text.as_str());
+        let code = audit::digest(&format!("{} {when}{}", when.len(), source.text));
+        Ok(Image { inner: Arc::new(ImageParts { role, changes, ready: OnceLock::new(), exports, file, code }) })
     }
 
     /// Any component in the place of the interpreter, on the linker of a role: what a guest that is no interpreter could
@@ -211,7 +221,9 @@ impl Sandbox {
         let ready = OnceLock::from(linker.instantiate_pre(&component)?);
         let changes = Changes::between(&[], Kept { start: 0, bytes: &[] });
         let exports = Exports::of(&component)?;
-        Ok(Image { inner: Arc::new(ImageParts { role, changes, ready, exports, file: file.into() }) })
+        Ok(Image {
+            inner: Arc::new(ImageParts { role, changes, ready, exports, file: file.into(), code: String::new() }),
+        })
     }
 
     fn linker(&self, role: Role) -> Result<&Linker<State>> {

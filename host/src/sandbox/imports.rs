@@ -7,22 +7,23 @@
 mod grants;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use wasmtime::component::{Component, ComponentNamedList, Lift, Linker, LinkerInstance, Lower};
 use wasmtime::{Engine, Module, Result, StoreContextMut};
 
 use super::loader::{MEMORY, keep_last_words};
 use super::measure::{Answer, Measure, Subject};
-use super::outcome::{HostCall, LimitKind};
+use super::meter::{Meter, pay};
+use super::outcome::LimitKind;
 use super::price::Import;
-use super::state::{Context, MAX_CALLS, MAX_REFUSED, State};
+use super::state::{Context, State};
 use super::stop::Stop;
+use super::tape::Spent;
 use super::texts::Texts;
 use super::wasi;
 use crate::capability::coverage::Coverage;
 use crate::capability::reentry::{Allowance, Reentry};
-use crate::capability::secrets::Vault;
 use crate::capability::{cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
 use crate::policy::layer::Service;
 use crate::policy::limits::LimitKey;
@@ -311,7 +312,7 @@ where
             Ok(params) => function(store.data_mut(), params),
             Err(refused) => refused,
         };
-        Ok(meter.finish(&mut store, answer)?.returned())
+        Ok(meter.finish(&mut store, answer, Spent::default())?.returned())
     })
 }
 
@@ -336,7 +337,7 @@ where
                 Ok(future) => future.await,
                 Err(refused) => refused,
             };
-            Ok(meter.finish(&mut store, answer)?.returned())
+            Ok(meter.finish(&mut store, answer, Spent::default())?.returned())
         })
     })
 }
@@ -381,11 +382,13 @@ where
                 (Err(fs::Error::TooLarge(_)), over) if capped || over.is_some() => Some(LimitKind::FileSize),
                 _ => None,
             };
+            let (files, copied) = (room.files.saturating_sub(left.files), room.bytes.saturating_sub(left.bytes));
+            let spent = meter.spent.unwrap_or(Spent { files, copied, over });
             let state = store.data_mut();
-            state.usage.files += room.files.saturating_sub(left.files);
-            state.usage.bytes_copied += room.bytes.saturating_sub(left.bytes);
-            let answer = meter.finish(&mut store, answer)?;
-            store.data_mut().over = over;
+            state.usage.files += spent.files;
+            state.usage.bytes_copied += spent.copied;
+            let answer = meter.finish(&mut store, answer, spent)?;
+            store.data_mut().over = spent.over;
             Ok(answer.returned())
         })
     })
@@ -436,151 +439,7 @@ where
                 Err(refused) => (refused, 0),
             };
             pay(&mut store, used)?;
-            Ok(meter.finish(&mut store, answer)?.returned())
+            Ok(meter.finish(&mut store, answer, Spent::default())?.returned())
         })
     })
-}
-
-/// Counts one host call: takes its price, keeps to its caps, looks for secrets, records it.
-struct Meter {
-    import: Import,
-    started: Instant,
-    subject: String,
-    bytes_in: u64,
-    fuel: u64,
-}
-
-impl Meter {
-    /// Gives back the parameters, or the answer where they are refused.
-    fn start<P: Measure + Subject + Texts, A: Answer>(
-        store: &mut StoreContextMut<'_, State>,
-        import: Import,
-        mut params: P,
-    ) -> Result<(Self, std::result::Result<P, A>)> {
-        if store.data().closed && !Role::Predicate.may(import) {
-            return Err(Stop::NotLinked { import, role: Role::Predicate }.into());
-        }
-        let price = import.price();
-        let bytes_in = params.bytes();
-        let cap = price.max_in.bytes(store.data().limits.file_bytes);
-        let fuel = price.call.saturating_add(price.byte.saturating_mul(bytes_in));
-        pay(store, fuel)?;
-        let held = redacted(&store.data().context.secrets, &mut params).filter(|_| import.leaves());
-        let subject = if store.data().calls.len() < MAX_CALLS + MAX_REFUSED { params.subject() } else { String::new() };
-        let state = store.data_mut();
-        state.over = None;
-        state.usage.host_calls += 1;
-        state.usage.bytes_in += bytes_in;
-        state.usage.files += u64::from(import.changes_files());
-        state.within(subject.len() as u64, bytes_in)?;
-        if bytes_in > cap {
-            return Err(Stop::TooMuchGiven { import, cap }.into());
-        }
-        let refused = held.and_then(|name| {
-            let reason = format!("what would go out holds the value of the secret `{name}`");
-            let hint = format!("use `secret(\"{name}\")` in the value of a header or a variable of a command");
-            A::refused(Refusal::new(reason, hint).into())
-        });
-        let meter = Self { import, started: Instant::now(), subject, bytes_in, fuel };
-        Ok((meter, refused.map_or(Ok(params), Err)))
-    }
-
-    /// Gives back the answer as the script may see it.
-    fn finish<A: Answer>(self, store: &mut StoreContextMut<'_, State>, mut answer: A) -> Result<A> {
-        // Counted before: notes may be longer than what they stand for, which is not the function's doing.
-        let bytes_out = answer.bytes();
-        redacted(&store.data().context.secrets, &mut answer);
-        let fuel = self.import.price().byte.saturating_mul(bytes_out);
-        let state = store.data_mut();
-        state.usage.bytes_out += bytes_out;
-        within_cap(self.import, bytes_out, state.limits.file_bytes)?;
-        state.over = answer.over();
-        let refused = answer.denial().map(|denial| denial.reason.clone());
-        if let Some(denial) = answer.denial() {
-            state.refusal = Some(Refusal { reason: denial.reason.clone(), hint: denial.hint.clone() });
-        }
-        // Nobody floods the list to have a refusal left out of it.
-        if state.calls.len() < MAX_CALLS || (refused.is_some() && state.calls.len() < MAX_CALLS + MAX_REFUSED) {
-            let wall: Duration = self.started.elapsed();
-            let bytes = (self.bytes_in, bytes_out);
-            let fuel = self.fuel.saturating_add(fuel);
-            state.kept += RECORD + (self.subject.len() + refused.as_ref().map_or(0, String::len)) as u64;
-            state.calls.push(HostCall { import: self.import, subject: self.subject, fuel, wall, bytes, refused });
-        }
-        state.within(0, self.bytes_in.saturating_add(bytes_out))?;
-        pay(store, fuel)?;
-        Ok(answer)
-    }
-}
-
-/// Puts notes in the place of secrets. Gives back the name of one, where there were any.
-fn redacted(vault: &Vault, texts: &mut impl Texts) -> Option<String> {
-    if !vault.scans() {
-        return None;
-    }
-    let mut held = None;
-    texts.texts(&mut |text| {
-        if let Some(name) = vault.find(text).map(str::to_owned) {
-            vault.redact(text);
-            held.get_or_insert(name);
-        }
-    });
-    held
-}
-
-/// What the host keeps of a host call beside its texts, in bytes.
-const RECORD: u64 = size_of::<HostCall>() as u64;
-
-impl State {
-    /// Ends the call where it is over a limit, with `passing` bytes on their way in and out and `kept` more to be kept.
-    fn within(&mut self, kept: u64, passing: u64) -> Result<(), Stop> {
-        let held = self.kept.saturating_add(kept).saturating_add(passing);
-        self.usage.peak_host_memory = self.usage.peak_host_memory.max(held);
-        let (usage, limits) = (&self.usage, &self.limits);
-        for (kind, used, most) in [
-            (LimitKind::HostCalls, usage.host_calls, limits.host_calls),
-            (LimitKind::Files, usage.files, limits.files),
-            (LimitKind::Io, usage.io_bytes(), limits.io_bytes),
-            (LimitKind::HostMemory, held, limits.host_memory_bytes),
-        ] {
-            if used > most {
-                return Err(Stop::Over(kind));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Each function keeps to its own cap, with an error that a script understands. This is for the one that does not.
-fn within_cap(import: Import, bytes_out: u64, file_bytes: u64) -> Result<(), Stop> {
-    let cap = import.price().max_out.bytes(file_bytes);
-    if bytes_out > cap { Err(Stop::TooMuchGivenBack { import, cap }) } else { Ok(()) }
-}
-
-/// Takes fuel, or ends the call where there is not enough.
-fn pay(store: &mut StoreContextMut<'_, State>, fuel: u64) -> Result<()> {
-    let left = store.get_fuel()?;
-    match left.checked_sub(fuel) {
-        Some(left) => store.set_fuel(left),
-        None => {
-            store.set_fuel(0)?;
-            Err(wasmtime::Trap::OutOfFuel.into())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_over_an_import_s_cap_never_reaches_a_script() {
-        assert_eq!(within_cap(Import::RandomBytes, 1024, 0), Ok(()));
-        let stop = within_cap(Import::RandomBytes, 1025, 0).unwrap_err();
-        assert_eq!(stop.to_string(), "`random.bytes` gave back more than its 1024 bytes");
-        // Where the cap is a file's, it is the policy's.
-        let path = Import::FsRead.price().max_out.bytes(0);
-        assert_eq!(within_cap(Import::FsRead, 100 + path, 100), Ok(()));
-        within_cap(Import::FsRead, 101 + path, 100).unwrap_err();
-    }
 }

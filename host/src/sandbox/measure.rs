@@ -1,5 +1,8 @@
 //! How many bytes go through a host call, and what it is about.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::outcome::LimitKind;
 use super::texts::Texts;
 use crate::capability::denial::Denial;
@@ -99,7 +102,7 @@ impl Measure for exec::Output {
 }
 
 /// What a host function answers: a value, or an error of which one case is a refusal.
-pub(crate) trait Answer: Measure + Texts + Sized {
+pub(crate) trait Answer: Measure + Texts + Serialize + DeserializeOwned + Sized {
     /// The result as the component model has it: a list of at most one value.
     type Returned;
     fn returned(self) -> Self::Returned;
@@ -144,7 +147,11 @@ impl<T: Measure, E: MayDeny> Measure for Result<T, E> {
     }
 }
 
-impl<T: Measure + Texts, E: MayDeny + Texts> Answer for Result<T, E> {
+impl<T, E> Answer for Result<T, E>
+where
+    T: Measure + Texts + Serialize + DeserializeOwned,
+    E: MayDeny + Texts + Serialize + DeserializeOwned,
+{
     type Returned = (Self,);
     fn returned(self) -> (Self,) {
         (self,)
@@ -213,7 +220,7 @@ macro_rules! only_denies {
 only_denies!(clock, env, random, secrets);
 
 /// What a call is about, in a few words, for the record.
-pub(crate) trait Subject {
+pub(crate) trait Subject: Serialize {
     fn subject(&self) -> String;
 }
 

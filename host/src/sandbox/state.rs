@@ -9,6 +9,7 @@ use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxBuilder, WasiCtxView, Wa
 
 use super::loader::SEED;
 use super::outcome::{HostCall, LimitKind, Usage};
+use super::tape::{Tape, Taping};
 use crate::capability::cache::Cache;
 use crate::capability::clock::Clock;
 use crate::capability::coverage::Coverage;
@@ -51,6 +52,8 @@ pub struct Session {
     pub exec: Runner,
     /// Where variables come from.
     pub env: Variables,
+    /// Who keeps what host calls answer, or gives it.
+    pub tape: Option<Arc<dyn Tape>>,
 }
 
 /// What a call may touch.
@@ -92,6 +95,8 @@ pub(crate) struct State {
     pub(crate) memory_refused: bool,
     /// What the interpreter said when it died.
     pub(crate) last_words: Vec<u8>,
+    /// What keeps or gives the answers of its host calls.
+    pub(crate) taping: Option<Box<Taping>>,
     memory: u64,
     wasi: Option<Box<Wasi>>,
 }
@@ -120,6 +125,7 @@ impl State {
             coverage: None,
             memory_refused: false,
             last_words: Vec::new(),
+            taping: None,
             memory: 0,
             wasi: None,
         }

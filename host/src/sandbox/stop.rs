@@ -22,4 +22,7 @@ pub(crate) enum Stop {
     /// A function that this role has not got.
     #[error("`{}.{}` is not there for a {}", import.path().0, import.path().1, role.name())]
     NotLinked { import: Import, role: Role },
+    /// The answers are given, and there is none for this.
+    #[error("the record has no answer of `{}.{}` to this{}", import.path().0, import.path().1, if *too_long { ": it was too long to be kept" } else { "" })]
+    NotKept { import: Import, too_long: bool },
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use harness::agent::Session;
 use harness::artifact::escape;
+use harness::dispatch::Project;
 use rustyline::error::ReadlineError;
 
 use super::super::exit::Exit;
@@ -18,7 +19,7 @@ const HELP: &str = "/tools   what the agent may call\n\
                     /quit    end the session\n\
                     Ctrl-C stops a turn; the conversation goes on.";
 
-pub(super) fn run(opened: &Opened, printer: Printer) -> Exit {
+pub(super) fn run(opened: Opened, printer: Printer) -> Exit {
     let mut editor = match rustyline::DefaultEditor::new() {
         Ok(editor) => editor,
         Err(error) => {
@@ -27,9 +28,9 @@ pub(super) fn run(opened: &Opened, printer: Printer) -> Exit {
         }
     };
     let watch = Arc::new(Watch::new(printer, true, false));
-    let own = opened.begin();
-    let started = Session::start(&opened.project, &own, opened.models.clone(), watch.clone());
-    let mut session = match opened.runtime.block_on(started) {
+    let Opened { project, models, runtime, asked, record } = opened;
+    let recorded = record.begin(&project, watch.clone(), asked);
+    let mut session = match runtime.block_on(recorded.start(&project, models)) {
         Ok(session) => session,
         Err(error) => return failed(&error, false, printer),
     };
@@ -47,24 +48,30 @@ pub(super) fn run(opened: &Opened, printer: Printer) -> Exit {
         let _ = editor.add_history_entry(line);
         match line.strip_prefix('/') {
             None => {
-                let ended = opened.runtime.block_on(interruptible(session.turn(line)));
+                let ended = runtime.block_on(interruptible(session.turn(line)));
                 let seen = watch.end();
                 match ended {
                     Some(Ok(turn)) => drop(answered(&turn, seen, false, printer)),
                     Some(Err(error)) => drop(failed(&error, false, printer)),
                     None => printer.say("stopped"),
                 }
+                recorded.check(printer);
             }
             Some("quit" | "exit") => break,
-            Some(command) => tell(command, opened, &session, printer),
+            Some(command) => tell(command, &project, &session, printer),
         }
     }
-    opened.runtime.block_on(session.end());
+    let name = recorded.name();
+    runtime.block_on(session.end());
+    recorded.end(printer);
+    if let Some(name) = name {
+        printer.say(&format!("`harness run --resume {name}` goes on with this conversation"));
+    }
     Exit::Completed
 }
 
-fn tell(command: &str, opened: &Opened, session: &Session, printer: Printer) {
-    let loaded = opened.project.loaded();
+fn tell(command: &str, project: &Project, session: &Session, printer: Printer) {
+    let loaded = project.loaded();
     let registry = loaded.registry();
     let list = |names: Vec<&str>| match names.is_empty() {
         true => "none".to_owned(),

@@ -39,10 +39,12 @@ const READ_ONLY: [&str; 2] = [".harness", ".git"];
 /// Closed to writing anywhere: what keeps artifacts as they were looked at.
 const LOCK: &str = "harness.lock";
 
-/// Closed to reading too, wherever it is: the record of what other calls did.
-const RECORD: [&str; 2] = [".harness", "audit"];
-/// Its name in a refusal.
-const RECORD_FOLDER: &str = ".harness/audit";
+/// Closed to reading too, wherever they are below [`HOME`]: the record of what other calls did, and those of sessions.
+const RECORDS: [&str; 2] = ["audit", "sessions"];
+/// Their names in a refusal.
+const RECORD_FOLDERS: [&str; 2] = [".harness/audit", ".harness/sessions"];
+/// The folder of the host's own files.
+const HOME: &str = ".harness";
 
 /// Sensitive names, as patterns with one `*` at the most, at their beginning or end.
 pub const SENSITIVE: [&str; 16] = [
@@ -71,8 +73,9 @@ pub fn rule_against(path: &WorkspacePath, access: Access) -> Option<Rule> {
     if top == Some(CLOSED_AT_TOP) {
         return Some(Rule::Folder(CLOSED_AT_TOP));
     }
-    if names.windows(RECORD.len()).any(|pair| pair.iter().zip(RECORD).all(|(name, part)| name == part)) {
-        return Some(Rule::Folder(RECORD_FOLDER));
+    let inside = names.iter().zip(names.iter().skip(1)).filter(|(home, _)| *home == HOME).map(|(_, name)| name);
+    if let Some(record) = inside.filter_map(|name| RECORDS.iter().position(|record| record == name)).next() {
+        return RECORD_FOLDERS.get(record).map(|folder| Rule::Folder(folder));
     }
     if access == Access::Write
         && let Some(folder) = READ_ONLY.into_iter().find(|folder| names.iter().any(|name| name == folder))
@@ -97,7 +100,7 @@ pub(crate) fn could_be_protected(name: &str) -> bool {
         let start = bytes.len().checked_sub(with.len());
         start.and_then(|start| bytes.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(with.as_bytes()))
     };
-    let whole = [CLOSED_AT_TOP, LOCK].into_iter().chain(READ_ONLY).chain(RECORD);
+    let whole = [CLOSED_AT_TOP, LOCK].into_iter().chain(READ_ONLY).chain(RECORDS);
     whole.into_iter().any(|name| name.len() == bytes.len() && begins(name))
         || SENSITIVE.into_iter().any(|pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
             (Some(end), _) => ends(end),
@@ -111,8 +114,8 @@ pub(in crate::policy) fn patterns(access: Access) -> Vec<PathPattern> {
     let sensitive = SENSITIVE.iter().map(|name| format!("**/{name}"));
     let read_only =
         READ_ONLY.iter().chain([&LOCK]).filter(|_| access == Access::Write).map(|name| format!("**/{name}"));
-    let folders = [CLOSED_AT_TOP.to_owned(), format!("**/{RECORD_FOLDER}")];
-    let all = folders.into_iter().chain(read_only).chain(sensitive);
+    let records = RECORD_FOLDERS.iter().map(|folder| format!("**/{folder}"));
+    let all = [CLOSED_AT_TOP.to_owned()].into_iter().chain(records).chain(read_only).chain(sensitive);
     all.filter_map(|text| PathPattern::parse(&text).ok()).collect()
 }
 
@@ -177,6 +180,17 @@ mod tests {
             assert_eq!(rule(text, Access::Write), Some(Rule::Folder(".git")), "{text}");
             assert_eq!(rule(text, Access::Read), None, "{text}");
         }
+        for (text, folder) in [
+            (".harness/audit", ".harness/audit"),
+            (".harness/sessions", ".harness/sessions"),
+            ("sub/.Harness/SESSIONS. /x.jsonl", ".harness/sessions"),
+        ] {
+            assert_eq!(rule(text, Access::Read), Some(Rule::Folder(folder)), "{text}");
+            assert_eq!(rule(text, Access::Write), Some(Rule::Folder(folder)), "{text}");
+        }
+        for text in ["sessions", "sessions/.harness/x", ".harness/x/sessions"] {
+            assert_eq!(rule(text, Access::Read), None, "{text}");
+        }
         for text in ["sub/agents", "agents.md", "agents2", ".harness2", ".github", ".gitignore", "git"] {
             assert_eq!(rule(text, Access::Write), None, "{text}");
         }
@@ -220,8 +234,18 @@ mod tests {
 
     #[test]
     fn the_quick_look_overlooks_no_rule() {
-        let names =
-            ["agents", "AGENTS", "audit", ".harness", ".Git", "Agents. ", "agent\u{17f}", "x.\u{212a}ey", "id_"];
+        let names = [
+            "agents",
+            "AGENTS",
+            "audit",
+            "Sessions",
+            ".harness",
+            ".Git",
+            "Agents. ",
+            "agent\u{17f}",
+            "x.\u{212a}ey",
+            "id_",
+        ];
         let sensitive = SENSITIVE.into_iter().flat_map(|pattern| {
             let name = pattern.replace('*', "some");
             [name.to_uppercase(), format!("{name}."), pattern.replace('*', ""), name]
