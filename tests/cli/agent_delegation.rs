@@ -370,3 +370,54 @@ fn an_inline_agent_works_as_one_in_a_file_does() {
     let ran = spied(project, &["completion.pre"]).run(&["run", "Go"]);
     assert!(results(&ran)[0].contains("Inline."), "{ran}");
 }
+
+/// Two levels down, with tools of their own: none gets what the script that began it has not been granted.
+#[test]
+fn a_child_can_do_nothing_that_who_began_cannot() {
+    let tries = [
+        "fs.read('data.txt')",
+        "fs.write('made', 'x')",
+        "env('HARNESS_TEST_VARIABLE')",
+        "cache.set('a', 1)",
+        "time.now()",
+    ];
+    let mut own = "---\nhooks:\n  - handler: guard\n    event: tool.pre\n    script: |\n      def handle(event, payload):\n          return allow()\ntools:\n".to_owned();
+    for (at, what) in tries.iter().enumerate() {
+        own.push_str(&format!("  - name: try{at}\n    script: |\n      def run(args):\n          return {what}\n"));
+    }
+    own.push_str("---\nYou try.\n");
+    let calls: Vec<String> = (0..tries.len()).map(|at| format!("{{ name: try{at} }}")).collect();
+    let replies = format!(
+        "- {{ agent: worker, tool_calls: [{{ name: delegate, args: {{ agent: helper, task: Try. }} }}] }}\n- {{ agent: worker, text: Done. }}\n\
+         - {{ agent: helper, tool_calls: [{}, {{ name: guarded }}] }}\n- {{ agent: helper, text: Tried. }}\n",
+        calls.join(", ")
+    );
+    let script = "def run(args):\n    return delegate('worker', 'Go.')\n";
+    let outcomes = |front: &str| -> Vec<bool> {
+        let project = agent("sandbox: { env: [HARNESS_TEST_VARIABLE] }\n", &replies)
+            .file(".harness/agents/worker.md", "---\n---\nYou work.\n")
+            .file(".harness/agents/helper.md", &own)
+            .file("data.txt", "the data")
+            .tool("ask", front, script)
+            .tool("guarded", "", "def run(args):\n    return 1\n")
+            .with_handle(
+                "guard",
+                "tool.pre",
+                "priority: 1\nwhen: payload['name'] == 'guarded'\n",
+                "return block('no')",
+            );
+        let ran = spied(project, &["tool.post", "completion.pre"]).run(&["call", "ask"]);
+        // The helper's own hook has the name of the project's guard and does not take its place.
+        let asked = told(&ran, "completion.pre");
+        let last = asked.iter().rfind(|request| request["messages"][0]["content"] == "You try.\n").unwrap();
+        assert!(last.to_string().contains("blocked by hook \\\"guard\\\": no"), "{ran}");
+        let posts = told(&ran, "tool.post");
+        let of =
+            |at: usize| posts.iter().find(|post| post["name"] == format!("try{at}")).unwrap_or_else(|| panic!("{ran}"));
+        (0..tries.len()).map(|at| of(at)["is_error"] == json!(false)).collect()
+    };
+    assert_eq!(outcomes(""), [true; 5]);
+    assert_eq!(outcomes("capabilities: { fs: { read: [], write: [] }, env: [], services: [delegate] }\n"), [false; 5]);
+    let some = "capabilities: { fs: { read: [data.txt], write: [] }, env: [], services: [delegate, clock] }\n";
+    assert_eq!(outcomes(some), [true, false, false, false, true]);
+}

@@ -17,8 +17,9 @@ use crate::policy::network::Target;
 use crate::policy::path::{Access, WorkspacePath};
 use crate::registry::Machine;
 
-/// One thing that a layer may say, each with a few values that overlap.
-fn rules() -> impl Strategy<Value = String> {
+/// What a layer may say, each with a few values that overlap. The outermost layer of a real grant speaks of everything, so
+/// that no other can grant what it does not.
+fn rules(speaks_of_all: bool) -> impl Strategy<Value = String> {
     let some = |all: &'static [&'static str]| proptest::sample::subsequence(all, 0..=all.len());
     let list = move |all| some(all).prop_map(|some| format!("[{}]", some.join(", ")));
     let paths = &["src", "src/a", "docs", "\"**/*.md\"", "."];
@@ -29,7 +30,10 @@ fn rules() -> impl Strategy<Value = String> {
     let services = list(&["cache", "meta", "delegate", "clock"]).prop_map(|names| format!("services: {names}\n"));
     let limits =
         (1_u64..50, 1_u64..50).prop_map(|(fuel, time)| format!("limits: {{ fuel: {fuel}, timeout_ms: {time} }}\n"));
-    let maybe = |rule: BoxedStrategy<String>| proptest::option::of(rule).prop_map(Option::unwrap_or_default);
+    let maybe = move |rule: BoxedStrategy<String>| {
+        let said = move |(rule, said): (String, bool)| if said || speaks_of_all { rule } else { String::new() };
+        (rule, any::<bool>()).prop_map(said)
+    };
     let all = (
         maybe(fs.boxed()),
         maybe(network.boxed()),
@@ -131,8 +135,9 @@ fn tools(runtime: &Arc<Runtime>) -> Vec<(String, String)> {
 
 proptest! {
     #[test]
-    fn whoever_calls_whom_none_gets_more_than_one_above(layers in proptest::collection::vec(rules(), 1..6)) {
-        let layers = layers.iter().map(|text| layer::parse("x", text).0.unwrap());
+    fn whoever_calls_whom_none_gets_more_than_one_above(outermost in rules(true),
+        layers in proptest::collection::vec(rules(false), 0..5)) {
+        let layers = std::iter::once(&outermost).chain(&layers).map(|text| layer::parse("x", text).0.unwrap());
         let mut above: Vec<Grant> = Vec::new();
         for layer in layers {
             let own = Grant::new(vec![layer]);
@@ -152,7 +157,7 @@ proptest! {
     #[test]
     fn a_tree_of_agents(
         own in proptest::collection::vec((proptest::collection::btree_set(0_u8..8, 0..3), proptest::collection::btree_set(0_u8..8, 0..3)), 1..4),
-        rules in proptest::collection::vec(rules(), 0..3),
+        rules in proptest::collection::vec(rules(false), 0..3),
         path in proptest::collection::vec(0_usize..4, 1..5),
     ) {
         let own: Vec<(Vec<u8>, Vec<u8>)> = own.into_iter().map(|(tools, hooks)| (tools.into_iter().collect(), hooks.into_iter().collect())).collect();

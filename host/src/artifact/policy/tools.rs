@@ -313,6 +313,7 @@ mod tests {
             mode: Mode::Allowlist,
             allow: vec![at(pattern("read_*")), at(pattern("run"))],
             deny: vec![at(pattern("*_secret"))],
+            confirm: vec![at(pattern("read_*"))],
             place: format!("{file}:5:3"),
             outer: None,
         };
@@ -334,6 +335,10 @@ mod tests {
         let nothing = ToolsPolicy { mode: Mode::Allowlist, place: file, ..ToolsPolicy::default() };
         assert!(nothing.decide("read_file").is_err());
         assert_eq!(ToolsPolicy::default().decide("read_file"), Ok(()));
+        // What is to be confirmed is so whatever a policy outside of it or within says.
+        assert!(policy.confirms("read_file").is_some() && policy.confirms("run").is_none());
+        let (inner, outer) = (ToolsPolicy::default().within(policy.clone()), policy.within(ToolsPolicy::default()));
+        assert!(inner.confirms("read_file").is_some() && outer.confirms("read_file").is_some());
     }
 
     /// The obvious slow way.
