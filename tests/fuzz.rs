@@ -2,11 +2,18 @@
 //!
 //! The targets are in `fuzz/targets.rs`, their cases in `tests/corpus/TARGET/`.
 
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test ends where something is not as expected")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends where something is not as expected"
+)]
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use harness::sandbox::price::Import;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -34,6 +41,14 @@ fn every_kept_case() {
             target(&case);
         }
     }
+}
+
+/// The kept cases of `imports` do not end before they begin: together they are answered by every import there is.
+#[test]
+fn every_import_is_called() {
+    let answered: BTreeSet<Import> = cases("imports").iter().flat_map(|case| targets::answered(case)).collect();
+    let missing: Vec<_> = Import::ALL.iter().filter(|import| !answered.contains(import)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 /// Kept cases with some bytes cut out and others put in: from another one, or any.
