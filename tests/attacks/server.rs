@@ -122,6 +122,16 @@ async fn answer(stream: &mut TcpStream, head: &str, path: &str) -> std::io::Resu
             stream.write_all(head.as_bytes()).await?;
             stream.write_all(&body).await?;
         }
+        // Compressed blocks without anything in them, without end.
+        ["endless-nothing"] => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n").await?;
+            stream.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255]).await?;
+            // Stored, of no bytes, and not the last one.
+            let nothing = [0, 0, 0, 0xff, 0xff].repeat(3000);
+            loop {
+                stream.write_all(&nothing).await?;
+            }
+        }
         ["body", bytes] => stream.write_all(&ok("", &"b".repeat(bytes.parse().unwrap_or(0)))).await?,
         ["short"] => {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\nconnection: close\r\n\r\nshort").await?

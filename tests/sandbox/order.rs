@@ -1,7 +1,7 @@
 //! What depends on the order of hooks, and what does not.
 //!
-//! Hooks of equal rank run in the order of their names, wherever they were found. Somebody who drops a file into a folder
-//! chooses a name, and with it a place in that order. What that gives them:
+//! Hooks of equal rank run in the order of their files. Somebody who drops a file into a folder chooses its name, and with
+//! it a place in that order. What that gives them:
 //!
 //! - Nothing on whether an event is blocked, among hooks that only allow, block or fail: it is where any of them blocks or
 //!   fails, and then with the payload as it was.
@@ -43,12 +43,7 @@ impl Does {
             Self::Block => ("", "return block('no')".to_owned()),
             Self::Fail => ("", "fail('broken')".to_owned()),
             Self::Skip => ("when: event == 'other'\n", "return block('never')".to_owned()),
-            Self::Set(n) => {
-                let name = ARGUMENTS[n];
-                let body =
-                    format!("args = dict(payload['args'])\n      args['{name}'] = 'set'\n      payload['args'] = args");
-                ("", format!("{body}\n      return modify(payload)"))
-            }
+            Self::Set(n) => ("", format!("return modify({{'args': dict(payload['args'], {} = 'set')}})", ARGUMENTS[n])),
             Self::BlockIfSet(n) => {
                 ("", format!("return block('seen') if payload['args']['{}'] == 'set' else allow()", ARGUMENTS[n]))
             }
@@ -102,25 +97,28 @@ impl Rig {
         Self { folder, project, runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap() }
     }
 
-    /// Verdicts, whether the event was blocked, and the payload after it. Hooks are called in this order by their names,
-    /// and lie in one folder or another as `places` say.
-    fn fire(&self, hooks: &[Does], places: u8) -> (Vec<Verdict>, bool, Json) {
+    /// The hooks in the order that they are called in, their verdicts, whether the event was blocked, and its arguments
+    /// after it. Which folder each lies in is what `places` say.
+    fn fire(&self, hooks: &[Does], places: u8) -> (Vec<Does>, Vec<Verdict>, bool, Json) {
         let home = self.folder.path().join(".harness");
         for folder in ["hooks", "plugins"] {
             let _ = fs::remove_dir_all(home.join(folder));
         }
+        let mut files = Vec::new();
         for (n, hook) in hooks.iter().enumerate() {
             let folder = if places >> n & 1 == 1 { "plugins/acme/hooks" } else { "hooks" };
             fs::create_dir_all(home.join(folder)).unwrap();
-            fs::write(home.join(folder).join(format!("h{n}.md")), hook.artifact()).unwrap();
+            let file = format!("{folder}/h{n}.md");
+            fs::write(home.join(&file), hook.artifact()).unwrap();
+            files.push((file, *hook));
         }
+        files.sort_by(|(one, _), (other, _)| one.cmp(other));
         self.project.reload().unwrap();
         let payload = json!({"tool": "it", "name": "it", "args": {"a": "", "b": "", "c": ""}});
         let fired = self.runtime.block_on(self.project.fire(&Event::parse("tool.pre").unwrap(), payload, &Run::new()));
-        let mut named: Vec<_> = fired.hooks.iter().map(|hook| (hook.name.clone(), hook.verdict)).collect();
-        named.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let verdicts = named.into_iter().map(|(_, verdict)| verdict).collect();
-        (verdicts, fired.decision != Decision::Allow, fired.payload["args"].clone())
+        let verdicts = fired.hooks.iter().map(|hook| hook.verdict).collect();
+        let ordered = files.into_iter().map(|(_, hook)| hook).collect();
+        (ordered, verdicts, fired.decision != Decision::Allow, fired.payload["args"].clone())
     }
 }
 
@@ -153,7 +151,7 @@ fn check(
     holds: impl Fn(&Rig, &[Does], &[Does], u8, u8),
 ) {
     let rig = Rig::new();
-    let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: 40, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let ran = runner.run(&orders, |(one, other, places, others)| {
         holds(&rig, &one, &other, places, others);
@@ -167,9 +165,9 @@ fn whether_hooks_that_decide_block_does_not_depend_on_their_order() {
     check(orders(true), |rig, one, other, places, others| {
         let any = one.iter().any(|hook| matches!(hook, Does::Block | Does::Fail));
         for (hooks, places) in [(one, places), (other, others)] {
-            let (verdicts, blocked, payload) = rig.fire(hooks, places);
+            let (ordered, verdicts, blocked, payload) = rig.fire(hooks, places);
             assert_eq!((blocked, payload), (any, args([false; 3])), "{hooks:?}");
-            assert_eq!(verdicts, folded(hooks).0, "{hooks:?}");
+            assert_eq!(verdicts, folded(&ordered).0, "{ordered:?}");
         }
     });
 }
@@ -178,15 +176,15 @@ fn whether_hooks_that_decide_block_does_not_depend_on_their_order() {
 fn a_change_is_seen_by_the_hooks_after_it_and_by_no_others() {
     check(orders(false), |rig, one, other, places, others| {
         for (hooks, places) in [(one, places), (other, others)] {
-            let (verdicts, blocked, payload) = rig.fire(hooks, places);
-            let (wanted, set) = folded(hooks);
-            assert_eq!(blocked, wanted.contains(&Verdict::Block), "{hooks:?}");
-            assert_eq!((verdicts, payload), (wanted, args(set)), "{hooks:?}");
+            let (ordered, verdicts, blocked, payload) = rig.fire(hooks, places);
+            let (wanted, set) = folded(&ordered);
+            assert_eq!(blocked, wanted.contains(&Verdict::Block), "{ordered:?}");
+            assert_eq!((verdicts, payload), (wanted, args(set)), "{ordered:?}");
         }
         // Without anybody who looks, changes of different parts come to the same in any order.
         let changes = |hooks: &[Does]| -> Vec<Does> {
             hooks.iter().copied().filter(|hook| !matches!(hook, Does::BlockIfSet(_))).collect()
         };
-        assert_eq!(rig.fire(&changes(one), places).2, rig.fire(&changes(other), others).2);
+        assert_eq!(rig.fire(&changes(one), places).3, rig.fire(&changes(other), others).3);
     });
 }
