@@ -35,8 +35,9 @@ use wit_parser::{Resolve, WorldItem};
 #[path = "../tests/attacks/compose.rs"]
 mod compose;
 
-/// How much later than its deadline a call may come back on a machine that does other things too.
-const GRACE: Duration = Duration::from_millis(200);
+/// How much later than its deadline a call may come back, on any machine and whatever else it does: far less than what
+/// would wait. How late it is on a quiet one is what the corpus and a benchmark measure.
+const GRACE: Duration = Duration::from_secs(3);
 /// Longest bytes that are looked at: more calls are not other calls.
 const MOST: usize = 2048;
 /// What stands in all that is not granted.
