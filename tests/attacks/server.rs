@@ -66,6 +66,14 @@ async fn answer(stream: &mut TcpStream, head: &str, path: &str) -> std::io::Resu
             );
             stream.write_all(text.as_bytes()).await?;
         }
+        // A redirect to this server, with what it was given in a header as the path.
+        ["leak", server] => {
+            let token = head.lines().find_map(|line| line.strip_prefix("x-token: ")).unwrap_or_default();
+            let text = format!(
+                "HTTP/1.1 302 Go\r\nlocation: http://{server}/{token}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            stream.write_all(text.as_bytes()).await?;
+        }
         // A redirect to itself with a number that grows.
         ["bounce", count] => {
             let next = count.parse::<u32>().unwrap_or(0) + 1;
