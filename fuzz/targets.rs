@@ -3,6 +3,9 @@
 //! Each takes any bytes, and fails by a panic where something that always holds does not. Bytes that are no text are
 //! read with replacement characters, so that none are wasted.
 
+#[path = "imports.rs"]
+mod imports;
+
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -24,11 +27,13 @@ use harness::provider::{Delta, Finish, Message, Request};
 use serde_json::Value as Json;
 use url::Url;
 
+pub use imports::{answered, imports};
+
 /// A name, and what is done.
 pub type Named = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Named; 8] = [
+pub const TARGETS: [Named; 9] = [
     ("artifact", artifact),
     ("policy", policy),
     ("path", path),
@@ -37,6 +42,7 @@ pub const TARGETS: [Named; 8] = [
     ("arguments", arguments),
     ("when", when),
     ("provider_stream", provider_stream),
+    ("imports", imports),
 ];
 
 /// The text of an artifact, of each kind: it is there or something is wrong with it, and every message points into it.

@@ -4,6 +4,7 @@
 //! - `kit`: a sandbox with a workspace, scripts and calls in one line each
 //! - `roles`: what a tool, a hook and a `when` may do
 //! - `limits`: what ends a call, and what it has used by then
+//! - `order`: what depends on the order of hooks
 //! - `crowd`: many scripts, many calls, calls that are given up
 
 #![expect(
@@ -29,6 +30,8 @@ mod isolation;
 mod kit;
 #[path = "sandbox/limits.rs"]
 mod limits;
+#[path = "sandbox/order.rs"]
+mod order;
 #[path = "sandbox/roles.rs"]
 mod roles;
 

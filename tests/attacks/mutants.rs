@@ -44,6 +44,23 @@ struct Mutant {
     nth: Option<usize>,
 }
 
+impl Mutant {
+    /// Where its expression is in a file; or how often it is there.
+    fn place(&self, text: &str) -> Result<usize, usize> {
+        // Tests at the end of a file are not what is to be mutated.
+        let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+        let places: Vec<usize> = text[..end].match_indices(&self.text).map(|(at, _)| at).collect();
+        match (self.nth, places.as_slice()) {
+            (None, [at]) => Ok(*at),
+            (Some(nth), places) if nth <= places.len() => Ok(places[nth - 1]),
+            (_, places) => Err(places.len()),
+        }
+    }
+}
+
+/// How a switch begins.
+const SWITCH: &str = "crate::mutant(";
+
 /// Longest time for a run of tests: a check that is gone may leave something without end.
 const TIME: Duration = Duration::from_secs(240);
 
@@ -52,7 +69,7 @@ fn list() -> List {
     toml::from_str(&text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What is wrong with the list itself. Whether its texts are still there is found out when it is run.
+/// What is wrong with the list itself: a check that was written anew has to be named anew.
 pub(crate) fn check() -> Vec<String> {
     let mut ids = BTreeSet::new();
     let mut wrong = Vec::new();
@@ -62,6 +79,12 @@ pub(crate) fn check() -> Vec<String> {
         }
         if !AREAS.contains(&mutant.area.as_str()) {
             wrong.push(format!("mutant {}: `{}` is no area", mutant.id, mutant.area));
+        }
+        let text = fs::read_to_string(folder().join("../..").join(&mutant.file)).unwrap_or_default();
+        // In the copy that has the switches, they are looked for no more.
+        if let Err(count) = mutant.place(&text).or_else(|count| text.contains(SWITCH).then_some(0).ok_or(count)) {
+            wrong
+                .push(format!("mutant {} ({}): its text is {count} times in {}", mutant.id, mutant.check, mutant.file));
         }
     }
     wrong
@@ -119,16 +142,11 @@ fn prepare(copy: &Path, mutants: &[Mutant]) {
         let first = done.insert(mutant.file.as_str());
         let from = if first { top.join(&mutant.file) } else { copy.join(&mutant.file) };
         let text = fs::read_to_string(from).unwrap();
-        // Tests at the end of a file are not what is to be mutated.
-        let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
-        let places: Vec<usize> = text[..end].match_indices(&mutant.text).map(|(at, _)| at).collect();
-        let at = match (mutant.nth, places.as_slice()) {
-            (None, [at]) => *at,
-            (Some(nth), places) if nth <= places.len() => places[nth - 1],
-            _ => panic!("mutant {}: its text is {} times in {}", mutant.id, places.len(), mutant.file),
-        };
+        let at = mutant.place(&text).unwrap_or_else(|count| {
+            panic!("mutant {}: its text is {count} times in {}", mutant.id, mutant.file);
+        });
         let Mutant { id, text: wanted, without, .. } = mutant;
-        let switched = format!("(if crate::mutant({id}) {{ {without} }} else {{ {wanted} }})");
+        let switched = format!("(if {SWITCH}{id}) {{ {without} }} else {{ {wanted} }})");
         let text = format!("{}{switched}{}", &text[..at], &text[at + wanted.len()..]);
         fs::write(copy.join(&mutant.file), text).unwrap();
     }

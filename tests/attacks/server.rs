@@ -66,6 +66,14 @@ async fn answer(stream: &mut TcpStream, head: &str, path: &str) -> std::io::Resu
             );
             stream.write_all(text.as_bytes()).await?;
         }
+        // A redirect to this server, with what it was given in a header as the path.
+        ["leak", server] => {
+            let token = head.lines().find_map(|line| line.strip_prefix("x-token: ")).unwrap_or_default();
+            let text = format!(
+                "HTTP/1.1 302 Go\r\nlocation: http://{server}/{token}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            stream.write_all(text.as_bytes()).await?;
+        }
         // A redirect to itself with a number that grows.
         ["bounce", count] => {
             let next = count.parse::<u32>().unwrap_or(0) + 1;
@@ -121,6 +129,16 @@ async fn answer(stream: &mut TcpStream, head: &str, path: &str) -> std::io::Resu
             let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", body.len());
             stream.write_all(head.as_bytes()).await?;
             stream.write_all(&body).await?;
+        }
+        // Compressed blocks without anything in them, without end.
+        ["endless-nothing"] => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n").await?;
+            stream.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255]).await?;
+            // Stored, of no bytes, and not the last one.
+            let nothing = [0, 0, 0, 0xff, 0xff].repeat(3000);
+            loop {
+                stream.write_all(&nothing).await?;
+            }
         }
         ["body", bytes] => stream.write_all(&ok("", &"b".repeat(bytes.parse().unwrap_or(0)))).await?,
         ["short"] => {

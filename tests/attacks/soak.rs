@@ -16,8 +16,8 @@ use crate::world::{Servers, World};
 
 /// Calls where ATTACKS_SOAK_CALLS does not say.
 const CALLS: u64 = 1_000_000;
-/// Calls at one time.
-const AT_ONCE: usize = 8;
+/// Calls at one time where ATTACKS_SOAK_AT_ONCE does not say.
+const AT_ONCE: u64 = 8;
 /// By how much resident memory may grow after the first fifth, in KiB.
 const MAY_GROW: u64 = 16 << 10;
 
@@ -47,7 +47,9 @@ fn kind(n: u64) -> usize {
 
 /// Whether the host stayed as it was.
 pub(crate) fn run(runtime: &Runtime) -> bool {
-    let calls = std::env::var("ATTACKS_SOAK_CALLS").ok().and_then(|text| text.parse().ok()).unwrap_or(CALLS);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let calls = number("ATTACKS_SOAK_CALLS").unwrap_or(CALLS);
+    let at_once = number("ATTACKS_SOAK_AT_ONCE").unwrap_or(AT_ONCE);
     let servers = runtime.block_on(Servers::start());
     let world = World::new(&servers);
     let tools = world.work().join(".harness/tools");
@@ -59,7 +61,7 @@ pub(crate) fn run(runtime: &Runtime) -> bool {
         let script = format!("  def run(args):\n      {}\n", body.replace("\n    ", "\n      "));
         std::fs::write(tools.join(format!("t{n}.md")), format!("---\n{front}script: |\n{script}---\n")).unwrap();
     }
-    let options = Options { concurrency: u32::try_from(AT_ONCE).unwrap(), ..Options::default() };
+    let options = Options { concurrency: u32::try_from(at_once).unwrap(), ..Options::default() };
     let project = Arc::new(Project::open(&world.work(), options).unwrap());
     let guest = Guest::new(&servers);
 
@@ -71,7 +73,7 @@ pub(crate) fn run(runtime: &Runtime) -> bool {
     while done.load(Ordering::Relaxed) < calls {
         let (from, begun) = (done.load(Ordering::Relaxed), Instant::now());
         let to = (from + interval).min(calls);
-        let wrong = runtime.block_on(some(&project, from, to));
+        let wrong = runtime.block_on(some(&project, from, to, at_once));
         done.store(to, Ordering::Relaxed);
         // Between them, a guest that looks for what others have left: 100,000 in a million.
         for _ in 0..(to - from) / 10 {
@@ -109,11 +111,11 @@ pub(crate) fn run(runtime: &Runtime) -> bool {
 }
 
 /// Calls of these numbers, several at a time. Gives back how many did not end as they must.
-async fn some(project: &Arc<Project>, from: u64, to: u64) -> usize {
+async fn some(project: &Arc<Project>, from: u64, to: u64, at_once: u64) -> usize {
     let next = Arc::new(AtomicU64::new(from));
     let wrong = Arc::new(AtomicUsize::new(0));
     let mut callers = JoinSet::new();
-    for _ in 0..AT_ONCE {
+    for _ in 0..at_once {
         let (project, next, wrong) = (project.clone(), next.clone(), wrong.clone());
         callers.spawn(async move {
             let mut run = Run::new();

@@ -99,6 +99,7 @@ pub struct Client {
     /// Where requests are answered from, instead of by the network.
     canned: Option<Vec<Canned>>,
     names: lookup::Names,
+    lookups: OnceLock<lookup::Share>,
 }
 
 /// An answer for a test or a replay: what a server would say to this method and URL.
@@ -115,7 +116,7 @@ pub struct Canned {
 impl Client {
     /// A client. Cheap: the connector is made when the first request is sent.
     pub const fn new() -> Self {
-        Self { inner: OnceLock::new(), canned: None, names: lookup::Names::System }
+        Self { inner: OnceLock::new(), canned: None, names: lookup::Names::System, lookups: OnceLock::new() }
     }
 
     /// A client that never touches the network: what the grant allows is answered from these.
@@ -160,7 +161,7 @@ impl Client {
             if followed == 0 {
                 loan.fill(request.headers_mut())?;
             }
-            let vetted = lookup::vetted(&self.names, grant, &target, request.url()).await?;
+            let vetted = lookup::vetted((&self.names, self.share()), grant, &target, request.url()).await?;
             // Cheap: the body is shared, not copied.
             let copy =
                 request.try_clone().ok_or_else(|| Error::InvalidRequest("the body cannot be sent".to_owned()))?;
@@ -174,6 +175,10 @@ impl Client {
             followed += 1;
             handles.none_revealed("the address that a redirect names", request.url().as_str())?;
         }
+    }
+
+    fn share(&self) -> lookup::Share {
+        self.lookups.get_or_init(lookup::Share::default).clone()
     }
 
     fn inner(&self) -> Result<&reqwest::Client, Error> {

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::future::{Future, ready};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
@@ -21,6 +22,35 @@ const MAX_ADDRESSES: usize = 32;
 /// Lookups at one time. The system's own takes a thread of the runtime for each, and a name's owner decides how long it
 /// takes; the runtime has 512 such threads, which commands and files need too.
 static LOOKUPS: Semaphore = Semaphore::const_new(64);
+
+/// Those of one client: a lookup that nobody waits for any more goes on, and who leaves many of them behind must not take
+/// the place of others.
+const OF_A_CLIENT: usize = 8;
+
+/// The lookups of one client.
+#[derive(Debug, Clone)]
+pub(super) struct Share(Arc<Semaphore>);
+
+impl Default for Share {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(OF_A_CLIENT)))
+    }
+}
+
+impl Share {
+    /// Does something that is not broken off when this is dropped, when there is room for it. None where it panics.
+    async fn take<T: Send + 'static>(self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        let own = self.0.acquire_owned().await.ok()?;
+        let of_all = LOOKUPS.acquire().await.ok()?;
+        // A task of its own, which holds the places for as long as it really takes.
+        let task = tokio::spawn(async move {
+            let done = work.await;
+            drop((own, of_all));
+            done
+        });
+        task.await.ok()
+    }
+}
 
 tokio::task_local! {
     /// What the connector may connect to in the request that this task is sending.
@@ -51,9 +81,12 @@ impl fmt::Debug for Names {
 
 impl Names {
     /// The addresses of a name; none where there is no answer.
-    async fn look_up(&self, name: String, port: u16) -> Vec<SocketAddr> {
+    async fn look_up(&self, share: Share, name: String, port: u16) -> Vec<SocketAddr> {
         match self {
-            Self::System => look_up(name, port).await,
+            Self::System => {
+                let found = share.take(tokio::net::lookup_host((name, port))).await;
+                found.and_then(Result::ok).map_or_else(Vec::new, |found| found.take(MAX_ADDRESSES).collect())
+            }
             Self::Given(names) => {
                 names(&name).into_iter().take(MAX_ADDRESSES).map(|address| (address, port).into()).collect()
             }
@@ -78,7 +111,12 @@ impl Vetted {
 
 /// Looks up the name of a target and decides each address. One address that is refused refuses the name: what is
 /// allowed should not depend on the order of the answers.
-pub(super) async fn vetted(names: &Names, grant: &Grant, target: &Target, url: &Url) -> Result<Vetted, Error> {
+pub(super) async fn vetted(
+    (names, share): (&Names, Share),
+    grant: &Grant,
+    target: &Target,
+    url: &Url,
+) -> Result<Vetted, Error> {
     let literal = |ip| {
         grant.decide_address(target, ip)?;
         // The connector does not ask for an address, so that there is nothing to hand out.
@@ -91,7 +129,7 @@ pub(super) async fn vetted(names: &Names, grant: &Grant, target: &Target, url: &
     }
     let name = url.host_str().unwrap_or_default().to_owned();
     let unknown = || Error::Connection(format!("the name `{}` was not found", target.host()));
-    let addresses = names.look_up(name.clone(), target.port()).await;
+    let addresses = names.look_up(share, name.clone(), target.port()).await;
     if addresses.is_empty() {
         return Err(unknown());
     }
@@ -99,19 +137,6 @@ pub(super) async fn vetted(names: &Names, grant: &Grant, target: &Target, url: &
         grant.decide_address(target, address.ip())?;
     }
     Ok(Vetted { name, addresses })
-}
-
-/// The same of the system.
-async fn look_up(name: String, port: u16) -> Vec<SocketAddr> {
-    let Ok(permit) = LOOKUPS.acquire().await else { return Vec::new() };
-    // A task of its own, which holds the permit for as long as the system really takes: its lookup cannot be broken off
-    // when a request is.
-    let task = tokio::spawn(async move {
-        let found = tokio::net::lookup_host((name, port)).await;
-        drop(permit);
-        found.map_or_else(|_| Vec::new(), |found| found.take(MAX_ADDRESSES).collect())
-    });
-    task.await.unwrap_or_default()
 }
 
 /// A resolver that only knows the name of the request at hand. It fails closed: outside of [`Vetted::scope`], and for
@@ -131,10 +156,28 @@ impl Resolve for OnlyVetted {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     async fn resolved(name: &str) -> Option<Vec<SocketAddr>> {
         OnlyVetted.resolve(name.parse().unwrap()).await.ok().map(Iterator::collect)
+    }
+
+    /// Lookups that their callers have given up keep their places. They are the client's own, and others have theirs.
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_lookups_behind_waits_and_nobody_else_does() {
+        let (greedy, other) = (Share::default(), Share::default());
+        let waited = async |share: &Share, work: Duration| {
+            tokio::time::timeout(Duration::from_millis(1), share.clone().take(tokio::time::sleep(work))).await.is_err()
+        };
+        for _ in 0..OF_A_CLIENT {
+            assert!(waited(&greedy, Duration::from_secs(30)).await);
+        }
+        assert!(waited(&greedy, Duration::ZERO).await, "it had all its places taken");
+        assert!(!waited(&other, Duration::ZERO).await);
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        assert!(!waited(&greedy, Duration::ZERO).await);
     }
 
     #[tokio::test]

@@ -15,12 +15,13 @@ const METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 
 /// Headers that say how the connection is used, which the host decides. All that start with `proxy-` are refused too.
-const OF_THE_CONNECTION: [&str; 10] = [
+const OF_THE_CONNECTION: [&str; 11] = [
     "accept-encoding",
     "connection",
     "content-length",
     "expect",
     "host",
+    "http2-settings",
     "keep-alive",
     "te",
     "trailer",
