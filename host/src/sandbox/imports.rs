@@ -7,7 +7,7 @@
 mod grants;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wasmtime::component::{Component, ComponentNamedList, Lift, Linker, LinkerInstance, Lower};
 use wasmtime::{Engine, Module, Result, StoreContextMut};
