@@ -87,44 +87,35 @@ fn normal(text: &str) -> String {
 
 /// What is shown of times, names and fuel, with something of its own in its place.
 pub(crate) fn shown(text: &str) -> String {
-    let mut shown = String::new();
-    for line in text.lines() {
-        let words: Vec<String> = line
-            .split(' ')
-            .map(|word| {
-                let bare = word.trim_end_matches([',', ')', ':']);
-                let end = &word[bare.len()..];
-                let digits = bare.chars().filter(char::is_ascii_digit).count();
-                if bare.len() == 22 && bare.starts_with("20") {
-                    format!("SESSION{end}")
-                } else if bare.len() == 20 && bare.ends_with('Z') {
-                    format!("WHEN{end}")
-                } else if digits > 3 && bare.chars().all(|c| c.is_ascii_digit() || c == ',') {
-                    format!("N{end}")
-                } else if digits > 0 && bare.contains('.') && bare.chars().all(|c| c.is_ascii_digit() || c == '.') {
-                    format!("T{end}")
-                } else {
-                    word.to_owned()
-                }
-            })
-            .collect();
-        let mut line = words.join(" ");
-        // When and how long: numbers of any width.
-        for unit in [" ms", " s"] {
-            while let Some(at) = line.find(unit) {
-                let start = line[..at].trim_end_matches(|c: char| c.is_ascii_digit() || c == 'T').len();
-                let start =
-                    line[..start].trim_end_matches(' ').len() + usize::from(start > 0 && line[..start].ends_with(' '));
-                if !line[start..at].ends_with(|c: char| c.is_ascii_digit() || c == 'T') {
-                    break;
-                }
-                line.replace_range(start..at + unit.len(), "_");
-            }
+    text.lines().map(|line| format!("{}\n", shown_line(line))).collect()
+}
+
+fn shown_line(line: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for word in line.split(' ') {
+        let bare = word.trim_end_matches([',', ')', ':']);
+        let end = word.strip_prefix(bare).unwrap();
+        let digits = bare.chars().filter(char::is_ascii_digit).count();
+        let number = digits > 0 && bare.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '.'));
+        let is_time = words.last().is_some_and(|last| last == "T" || last.chars().all(|c| c.is_ascii_digit()));
+        if matches!(bare, "ms" | "s" | "min") && is_time && words.last().is_some_and(|last| !last.is_empty()) {
+            // When and how long: numbers of any width.
+            words.pop();
+            while words.pop_if(|last| last.is_empty()).is_some() {}
+            words.push(format!("_{end}"));
+        } else if bare.len() == 22 && bare.starts_with("20") {
+            words.push(format!("SESSION{end}"));
+        } else if bare.len() == 20 && bare.ends_with('Z') {
+            words.push(format!("WHEN{end}"));
+        } else if number && bare.contains('.') {
+            words.push(format!("T{end}"));
+        } else if number && digits > 3 {
+            words.push(format!("N{end}"));
+        } else {
+            words.push(word.to_owned());
         }
-        shown.push_str(line.trim_end());
-        shown.push('\n');
     }
-    shown
+    words.join(" ").trim_end().to_owned()
 }
 
 #[test]
@@ -232,8 +223,8 @@ fn sessions_are_listed_the_newest_first() {
     project.write("replies.yaml", "- error: down\n");
     project.run(&["run", "And now?"]);
     assert_snapshot!(shown(&project.run(&["sessions", "list"]).out), @r"
-    SESSION  script  1 turn, failed  And now?
-    SESSION  script  1 turn, answered  What\u{1b}[2J port?…
+    SESSION  WHEN  script  1 turn, failed  And now?
+    SESSION  WHEN  script  1 turn, answered  What\u{1b}[2J port?…
     ");
     let listed = project.run(&["sessions", "list", "--json", "--last", "1"]).json();
     let one = &listed[0];
@@ -262,25 +253,26 @@ fn a_session_is_shown_as_a_timeline() {
 
     turn 1, _, answered
     > What port?
-     _ _ model script calls read_file (36 + 7 tokens)
+    _ _ model script calls read_file (36 + 7 tokens)
                            " Let me see.
-     _ _ tool read_file completed (fuel N, 2 host calls)
+    _ _ tool read_file completed (fuel N, 2 host calls)
                            ( {"path":"config.yaml"}
                            = port: N
                            [info] reading
-     _ _   hook guard on tool.pre: allow (fuel N)
-     _ _ model script calls read_file (40 + 3 tokens)
-     _ _ tool read_file denied: blocked by hook "guard": no dotfiles (fuel N)
+    _ _   hook guard on tool.pre: allow (fuel N)
+    _ _ model script calls read_file (40 + 3 tokens)
+    _ _ tool read_file denied: blocked by hook "guard": no dotfiles (fuel N)
                            ( {"path":".env"}
                            = tool blocked: blocked by hook "guard": no dotfiles
-     _ _   hook guard on tool.pre: block: no dotfiles (fuel N)
-     _ _ model script answers (52 + 4 tokens)
+    _ _   hook guard on tool.pre: block: no dotfiles (fuel N)
+    _ _ model script answers (52 + 4 tokens)
                            " It uses port T
     It uses port T
     "#);
     let id = files(&project)[0].file_stem().unwrap().to_str().unwrap().to_owned();
     assert_eq!(project.run(&["sessions", "show", &id]), ran);
-    assert_eq!(project.run(&["sessions", "show", &id[..17]]), ran);
+    let begins: String = id.chars().take(17).collect();
+    assert_eq!(project.run(&["sessions", "show", &begins]), ran);
     project.run(&["sessions", "show", "2001"]).says(2, "there is no session `2001`");
     let json = project.run(&["sessions", "show", "--json"]).json();
     assert_eq!(json["session"]["id"], id);
@@ -309,50 +301,50 @@ fn the_example_agent_on_a_timeline() {
 
     turn 1, _, answered
     > When?
-     _ _ model script calls delegate (69 + 16 tokens)
+    _ _ model script calls delegate (69 + 16 tokens)
                            " I let the finder look.
-     _ _ tool delegate completed (fuel N)
+    _ _ tool delegate completed (fuel N)
                            ( {"agent":"finder","task":"When is the launch?"}
                            = {"agent":"finder","response":"On 12 May (notes/launch.md).","calls":0,"rounds":0,"attempts":3,"usage":{"input_tokens":201,"output_tokens":7}}
-     _ _   agent finder not accepted (147 + 8 tokens)
+    _ _   agent finder not accepted (147 + 8 tokens)
                              > When is the launch?
-     _ _     model script calls find_in_notes (56 + 4 tokens)
-     _ _     tool find_in_notes completed (fuel N, 3 host calls)
+    _ _     model script calls find_in_notes (56 + 4 tokens)
+    _ _     tool find_in_notes completed (fuel N, 3 host calls)
                                ( {"text":"launch"}
                                = {"found":["notes/launch.md:1: # Launch","notes/launch.md:3: - The launch is on 12 May.","notes/team.md:3: - Ada owns the launch checklist."]}
-     _ _     model script answers (91 + 4 tokens)
+    _ _     model script answers (91 + 4 tokens)
                                " It is on 12 May.
-     _ _   judge verify not accepted: it does not name the file that it was found in
-     _ _   agent finder not accepted: attempt 2 (145 + 6 tokens)
+    _ _   judge verify not accepted: it does not name the file that it was found in
+    _ _   agent finder not accepted: attempt 2 (145 + 6 tokens)
                              > Your result was checked and not accepted: it does not name the file that it was found in ⏎  ⏎ The task is not complete. Find out what is wrong, correct it, make sure of it with your tools, and answer …
-     _ _     model script answers (145 + 6 tokens)
+    _ _     model script answers (145 + 6 tokens)
                                " The launch is on 12 May.
-     _ _   judge verify not accepted: it does not name the file that it was found in
-     _ _   agent finder answered: attempt 3 (201 + 7 tokens)
+    _ _   judge verify not accepted: it does not name the file that it was found in
+    _ _   agent finder answered: attempt 3 (201 + 7 tokens)
                              > Your result was checked and not accepted: it does not name the file that it was found in ⏎  ⏎ The task is not complete. Find out what is wrong, correct it, make sure of it with your tools, and answer …
-     _ _     model script answers (201 + 7 tokens)
+    _ _     model script answers (201 + 7 tokens)
                                " On 12 May (notes/launch.md).
-     _ _   judge verify accepted
-     _ _ model script calls delegate (109 + 20 tokens)
-     _ _ tool delegate completed (fuel N)
+    _ _   judge verify accepted
+    _ _ model script calls delegate (109 + 20 tokens)
+    _ _ tool delegate completed (fuel N)
                            ( {"agent":"writer","task":"Summarize: the launch is on 12 May (notes/launch.md)."}
                            = {"agent":"writer","response":"I wrote that the launch is on 12 May to notes/summary.md.","calls":2,"rounds":2,"attempts":1,"usage":{"input_tokens":232,"output_tokens":33}}
-     _ _   agent writer answered (232 + 33 tokens)
+    _ _   agent writer answered (232 + 33 tokens)
                              > Summarize: the launch is on 12 May (notes/launch.md).
-     _ _     model script calls write_summary (65 + 12 tokens)
-     _ _     tool write_summary denied: blocked by hook "no_secrets": a summary does not hold secrets (fuel N)
+    _ _     model script calls write_summary (65 + 12 tokens)
+    _ _     tool write_summary denied: blocked by hook "no_secrets": a summary does not hold secrets (fuel N)
                                ( {"text":"Launch on 12 May; the password is 1234."}
                                = tool blocked: blocked by hook "no_secrets": a summary does not hold secrets
-     _ _       hook no_secrets on tool.pre: block: a summary does not hold secrets (fuel N)
-     _ _     model script calls write_summary (83 + 7 tokens)
-     _ _     tool write_summary completed (fuel N, 1 host call)
+    _ _       hook no_secrets on tool.pre: block: a summary does not hold secrets (fuel N)
+    _ _     model script calls write_summary (83 + 7 tokens)
+    _ _     tool write_summary completed (fuel N, 1 host call)
                                ( {"text":"Launch on 12 May."}
                                = written
-     _ _       hook no_secrets on tool.pre: allow (fuel N)
-     _ _     model script answers (84 + 14 tokens)
+    _ _       hook no_secrets on tool.pre: allow (fuel N)
+    _ _     model script answers (84 + 14 tokens)
                                " I wrote that the launch is on 12 May to notes/summary.md.
-     _ _   judge verify accepted
-     _ _ model script answers (151 + 13 tokens)
+    _ _   judge verify accepted
+    _ _ model script answers (151 + 13 tokens)
                            " The launch is on 12 May, and notes/summary.md says so.
     The launch is on 12 May, and notes/summary.md says so.
     "#);

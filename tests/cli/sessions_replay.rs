@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::agent_turns::agent;
 use crate::project::Project;
+use crate::services::{Answer, KEY, Service, WIRES};
 use crate::sessions::{PATH, READ, example, files, last, lines, reads, shown};
 
 fn same(project: &Project) {
@@ -97,12 +98,11 @@ fn a_tool_that_has_changed_differs() {
 }
 
 fn digestless(text: &str) -> String {
-    let mut text = shown(text);
-    while let Some(at) = text.find("sha256:") {
-        let end = text[at + 7..].find(|c: char| !c.is_ascii_hexdigit()).map_or(text.len(), |end| at + 7 + end);
-        text.replace_range(at..end, "DIGEST");
-    }
-    text
+    let text = shown(text);
+    let mut parts = text.split("sha256:");
+    let first = parts.next().unwrap().to_owned();
+    let rest = parts.map(|part| format!("DIGEST{}", part.trim_start_matches(|c: char| c.is_ascii_hexdigit())));
+    std::iter::once(first).chain(rest).collect()
 }
 
 #[test]
@@ -150,4 +150,35 @@ fn sessions_that_failed_run_again() {
     let outcomes: Vec<_> = lines(&text, "called").iter().map(|line| line["outcome"].clone()).collect();
     assert_eq!(outcomes, ["limited", "rejected", "rejected", "failed"]);
     same(&project);
+}
+
+/// With a real service, which is busy at first: it is recorded that it was asked again, and a replay asks nobody.
+#[test]
+fn a_session_with_a_service_runs_again_without_it() {
+    for (wire, name) in WIRES {
+        let mut busy = Answer::new("429 Too Many Requests", "application/json", "{\"error\": {\"message\": \"slow\"}}");
+        busy.headers.push_str("retry-after: 0\r\n");
+        let asks = wire.reply(true, "Let me see.", &[("read_file", json!({ "path": "config.yaml" }))]);
+        let service = Service::new(vec![busy, asks, wire.reply(true, "It is 8080.", &[])]);
+        let policy = format!(
+            "---\nmodel:\n  name: m-1\n  provider: {name}\n  base_url: 'http://{}'\n  api_key_env: HARNESS_TEST_KEY\n  \
+             tools: structured\n  retry: {{ max_retries: 1, initial_backoff_ms: 1 }}\n---\nYou help.\n",
+            service.address
+        );
+        let project = Project::new()
+            .file(".harness/harness.md", &policy)
+            .tool("read_file", PATH, READ)
+            .file("config.yaml", "port: 8080\n");
+        let output = project.command(&["run", "What port?"]).env("HARNESS_TEST_KEY", KEY).output().unwrap();
+        assert_eq!(output.stdout, b"It is 8080.\n", "{name}");
+        let text = last(&project);
+        assert_eq!((lines(&text, "retry").len(), lines(&text, "reply").len()), (1, 2), "{name}: {text}");
+        assert!(lines(&text, "retry")[0]["error"].as_str().unwrap().contains("429"), "{name}: {text}");
+        assert!(!text.contains(KEY), "{name}");
+        let asked = service.chats().len();
+        same(&project);
+        assert_eq!(service.chats().len(), asked, "{name}");
+        let shown = project.run(&["sessions", "show"]).out;
+        assert!(shown.contains("asked again after"), "{name}: {shown}");
+    }
 }

@@ -47,8 +47,8 @@ fn a_session_that_was_cut_goes_on() {
     let file = files(&project).remove(0);
     let text = std::fs::read_to_string(&file).unwrap();
     // Ended while it wrote that the first call has a result.
-    let at = text.find("\"kind\":\"called\"").unwrap();
-    std::fs::write(&file, &text[..at]).unwrap();
+    let (before, _) = text.split_once("\"kind\":\"called\"").unwrap();
+    std::fs::write(&file, before).unwrap();
     let shown = project.run(&["sessions", "show"]);
     assert!(shown.out.contains("or was ended without notice, and the last line is cut"), "{shown}");
     assert!(shown.out.contains("not ended"), "{shown}");

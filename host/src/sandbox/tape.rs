@@ -95,7 +95,7 @@ pub struct Answered {
     pub over: Option<String>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "how serde calls it")]
+/// How serde asks whether to leave a number out.
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }

@@ -144,7 +144,7 @@ impl Page {
         );
         tile("", "Calls", number(totals.calls), count(totals.failed, "failure", "failures"));
         let bad = if totals.refused > 0 { " class=\"bad\"" } else { "" };
-        tile(bad, "Refused", number(totals.refused), "by hook or policy".to_owned());
+        tile(bad, "Refused", number(totals.refused), "not allowed".to_owned());
         tile("", "Sub-agents", number(totals.agents), if totals.agents == 1 { "turn" } else { "turns" }.to_owned());
         tile("", "Hooks", number(totals.hooks), "ran".to_owned());
         tile("", "Fuel", fuel(totals.fuel), "units".to_owned());

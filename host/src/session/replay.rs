@@ -122,8 +122,7 @@ pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Re
 /// The answers of a record, for the scripts that run again.
 #[derive(Debug)]
 struct Rewound {
-    /// By file, role and input.
-    scripts: Mutex<HashMap<(String, String, String), VecDeque<ScriptRan>>>,
+    scripts: Mutex<HashMap<Key, VecDeque<ScriptRan>>>,
     recorder: Arc<Recorder>,
 }
 
@@ -139,7 +138,10 @@ impl Rewound {
     }
 }
 
-fn key(script: &Script) -> (String, String, String) {
+/// File, role and input of a script.
+type Key = (String, String, String);
+
+fn key(script: &Script) -> Key {
     (script.file.clone(), script.role.clone(), script.input.clone())
 }
 

@@ -58,9 +58,9 @@ fn line(name: &str, recording: &Recording) -> String {
     if shown.len() < first.len() {
         shown.push('…');
     }
-    let [name, model, outcome, shown] =
-        [name, model, outcome(&timeline), &shown].map(|text| escape::line(text).into_owned());
-    format!("{name}  {model}  {turns}, {outcome}  {shown}")
+    let [name, when, model, outcome, shown] = [name, &recording.header.started, model, outcome(&timeline), &shown]
+        .map(|text| escape::line(text).into_owned());
+    format!("{name}  {when}  {model}  {turns}, {outcome}  {shown}")
 }
 
 fn as_json(name: &str, recording: &Recording) -> Json {
