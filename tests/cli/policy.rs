@@ -44,6 +44,7 @@ fn a_grant_is_shown_with_what_set_each_limit() {
       body_bytes: 10485760 bytes, the default
       log_lines: 1000 lines, the default
       processes: 64 processes, the default
+      command_memory_mb: 4096 MiB, the default
     layers, the outermost first:
       machine.yaml:
         variables: CI (machine.yaml:1:17)
