@@ -20,7 +20,7 @@ use harness::artifact::policy::ProjectPolicy;
 use harness::capability::fs::Workspace;
 use harness::capability::reentry::{Allowance, Answering, Reentry};
 use harness::capability::secrets::Vault;
-use harness::capability::{agents, events, meta};
+use harness::capability::{agents, events, meta, tasks};
 use harness::policy::grant::Grant;
 use harness::sandbox::engine::{Image, Sandbox, Settings};
 use harness::sandbox::imports::Role;
@@ -309,6 +309,18 @@ impl Reentry for Echo {
 
     fn delegate(&self, agent: String, task: String, _: Allowance) -> Answering<'_, String, agents::Error> {
         let answer = if agent.is_empty() { Err(agents::Error::Failed(task)) } else { Ok(task) };
+        Box::pin(async move { (answer, 1) })
+    }
+
+    fn delegate_async(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error> {
+        self.delegate(agent, task, left)
+    }
+
+    fn tasks(&self, ids: Vec<String>, until: Option<Instant>) -> Answering<'_, String, tasks::Error> {
+        let answer = match until {
+            Some(_) if ids.is_empty() => Err(tasks::Error::Invalid(String::new())),
+            _ => Ok(format!("[{}]", ids.join(","))),
+        };
         Box::pin(async move { (answer, 1) })
     }
 
