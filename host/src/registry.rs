@@ -189,8 +189,10 @@ impl Registry {
             registry.tools.push(tool.clone());
         }
         for hook in agent.hooks.iter().filter_map(Use::inline) {
-            registry.hooks.retain(|other| !Arc::ptr_eq(other, hook));
-            registry.hooks.push(hook.clone());
+            // An agent that works for itself has them already, at their place.
+            if !registry.hooks.iter().any(|other| Arc::ptr_eq(other, hook)) {
+                registry.hooks.push(hook.clone());
+            }
         }
         merge::index(&mut registry);
         registry
