@@ -10,8 +10,6 @@
     reason = "a measurement ends where something fails"
 )]
 
-mod floor;
-
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
@@ -21,8 +19,6 @@ use harness::dispatch::{Options, Project, Run};
 use harness::sandbox::outcome::Outcome;
 use harness_bench::Samples;
 use serde_json::json;
-
-use floor::target;
 
 /// What waits: its name, the time that it has in milliseconds, and the body of its script.
 const ROWS: [(&str, u32, &str); 9] = [
@@ -40,7 +36,9 @@ const ROWS: [(&str, u32, &str); 9] = [
     ("on a disk: a search of many files", 20, "for i in range(1 << 30):\n        fs.glob('many/**/none')"),
     ("in a tool that a tool called", 50, "meta.call_tool('t0')"),
 ];
-const SAMPLES: usize = 200;
+const SAMPLES: usize = 100;
+/// Between two calls: what one has begun on a disk, or of a command, goes on for a moment after its end.
+const PAUSE: Duration = Duration::from_millis(100);
 
 fn main() {
     let folder = tempfile::tempdir().unwrap();
@@ -52,6 +50,7 @@ fn main() {
     for (number, (name, millis, _)) in ROWS.into_iter().enumerate() {
         let deadline = Duration::from_millis(u64::from(millis));
         let late = (0..SAMPLES).map(|_| {
+            std::thread::sleep(PAUSE);
             let started = Instant::now();
             let report = runtime.block_on(project.call(&format!("t{number}"), json!({}), &run)).unwrap();
             let took = started.elapsed();
@@ -63,7 +62,9 @@ fn main() {
         println!("{name:<48} {p50:>10.2} {p99:>10.2} {most:>10.2}");
         rows.push(json!({"name": name, "deadline_ms": millis, "p50_ms": p50, "p99_ms": p99, "most_ms": most, "samples": SAMPLES}));
     }
-    let out = target().join("bench");
+    // target/release/deps/deadlines-…
+    let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
+    let out = target.join("bench");
     std::fs::create_dir_all(&out).unwrap();
     std::fs::write(out.join("deadlines.json"), format!("{:#}\n", json!({"rows": rows}))).unwrap();
     println!("\nwritten: {}", out.join("deadlines.json").display());

@@ -165,7 +165,8 @@ impl Client {
             // Cheap: the body is shared, not copied.
             let copy =
                 request.try_clone().ok_or_else(|| Error::InvalidRequest("the body cannot be sent".to_owned()))?;
-            let answer = vetted.scope(self.inner()?.execute(copy)).await.map_err(answer::failure)?;
+            let inner = self.inner().await?;
+            let answer = vetted.scope(inner.execute(copy)).await.map_err(answer::failure)?;
             if !redirect::turn(&mut request, answer.status(), answer.headers())? {
                 return answer::read(answer, request.url(), most).await;
             }
@@ -181,7 +182,13 @@ impl Client {
         self.lookups.get_or_init(lookup::Share::default).clone()
     }
 
-    fn inner(&self) -> Result<&reqwest::Client, Error> {
+    /// Made on another thread: neither the deadline nor other calls wait for the roots to be read.
+    async fn inner(&self) -> Result<&reqwest::Client, Error> {
+        if self.inner.get().is_none() {
+            let made = tokio::task::spawn_blocking(connector).await;
+            // Of two that were made at the same time, one is used.
+            let _ = self.inner.set(made.unwrap_or_else(|error| Err(error.to_string())));
+        }
         self.inner.get_or_init(connector).as_ref().map_err(|why| Error::Connection(why.clone()))
     }
 }
