@@ -21,7 +21,7 @@ use harness_bench::Samples;
 use serde_json::json;
 use tempfile::TempDir;
 
-use floor::{floor, target};
+use floor::floor;
 
 /// Rounds of a turn: one call each.
 const ROUNDS: u32 = 20;
@@ -65,7 +65,7 @@ fn main() {
         println!("{}", row.row(f));
     }
     let result = json!({"rows": rows.iter().map(|row| row.json(f)).collect::<Vec<_>>()});
-    let out = target().join("bench");
+    let out = harness_bench::target().unwrap().join("bench");
     std::fs::create_dir_all(&out).unwrap();
     std::fs::write(out.join("agent.json"), format!("{result:#}\n")).unwrap();
     println!("\nwritten: {}", out.join("agent.json").display());

@@ -28,7 +28,7 @@ use harness::sandbox::state::{Context, Session};
 use harness_bench::{Samples, files_in_memory, private_memory};
 use serde_json::{Value, json};
 
-use floor::{floor, target};
+use floor::floor;
 
 /// A small tool without I/O: what a command wrapper does beside its command.
 const SMALL: &str = r#"
@@ -96,7 +96,7 @@ fn main() {
         "open_loop": open_loop,
         "memory": memory,
     });
-    let out = target().join("bench");
+    let out = harness_bench::target().unwrap().join("bench");
     std::fs::create_dir_all(&out).unwrap();
     std::fs::write(out.join("calls.json"), format!("{result:#}\n")).unwrap();
     println!("\nwritten: {}", out.join("calls.json").display());
@@ -149,7 +149,7 @@ fn start_to_result(folder: &Path) -> Samples {
     std::fs::create_dir_all(&tools).unwrap();
     let script: String = SMALL.trim().lines().map(|line| format!("  {line}\n")).collect();
     std::fs::write(tools.join("small.md"), format!("---\nscript: |\n{script}---\nSmall.\n")).unwrap();
-    let binary = target().join("release/harness");
+    let binary = harness_bench::target().unwrap().join("release/harness");
     Samples::take("process start to first result, nothing cached", 50, || {
         let mut command = Command::new(&binary);
         command.arg("-C").arg(folder).args(["call", "small", "command=ls"]).stdout(Stdio::null());

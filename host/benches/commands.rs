@@ -19,7 +19,7 @@ use harness_bench::Samples;
 use serde_json::json;
 use tempfile::TempDir;
 
-use floor::{floor, target};
+use floor::floor;
 
 const TOOL: &str = "def run(args):\n    return exec.run('true', [])['exit_code']\n";
 const NOTHING: &str = "def run(args):\n    return 0\n";
@@ -56,7 +56,7 @@ fn main() {
         println!("{}", row.row(f));
     }
     let result = json!({"rows": rows.iter().map(|row| row.json(f)).collect::<Vec<_>>(), "wall": format!("{wall:?}")});
-    let out = target().join("bench");
+    let out = harness_bench::target().unwrap().join("bench");
     std::fs::create_dir_all(&out).unwrap();
     std::fs::write(out.join("commands.json"), format!("{result:#}\n")).unwrap();
     println!("\nwritten: {}", out.join("commands.json").display());

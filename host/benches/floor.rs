@@ -1,7 +1,5 @@
 //! The floor F that every time is told beside.
 
-use std::path::PathBuf;
-
 use harness::sandbox::engine::Settings;
 use wasmtime::component::{Component, Linker};
 
@@ -22,10 +20,4 @@ pub(crate) fn floor() -> impl Fn() {
         let run = instance.get_typed_func::<(u32,), (u32,)>(&mut store, "run").unwrap();
         assert_eq!(run.call(&mut store, (7,)).unwrap(), (7,));
     }
-}
-
-/// The folder that cargo builds into.
-pub(crate) fn target() -> PathBuf {
-    // target/release/deps/calls-…
-    std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned()
 }

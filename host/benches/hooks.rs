@@ -21,7 +21,7 @@ use harness_bench::{Samples, files_in_memory, private_memory};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use floor::{floor, target};
+use floor::floor;
 
 const TOOL: &str = "def run(args):\n    command = args.get(\"command\", \"\")\n    if not command:\n        return {\"error\": \"command is required\"}\n    return {\"stdout\": string.truncate(command, 4000), \"stderr\": \"\", \"exit_code\": 0}\n";
 const GUARD: &str = "def handle(event, payload):\n    command = payload.get(\"args\", {}).get(\"command\", \"\")\n    if \"rm -rf /\" in command:\n        return block(\"dangerous command pattern blocked\")\n    return allow()\n";
@@ -84,7 +84,7 @@ fn main() {
     }
     let large = large();
     let result = json!({"rows": rows.iter().map(|row| row.json(f)).collect::<Vec<_>>(), "large": large});
-    let out = target().join("bench");
+    let out = harness_bench::target().unwrap().join("bench");
     std::fs::create_dir_all(&out).unwrap();
     std::fs::write(out.join("hooks.json"), format!("{result:#}\n")).unwrap();
     println!("\nwritten: {}", out.join("hooks.json").display());

@@ -49,7 +49,7 @@ impl Person {
     pub(crate) fn sees(&mut self, part: &str) {
         let end = Instant::now() + PATIENCE;
         loop {
-            if let Some(at) = self.seen[self.read..].find(part) {
+            if let Some(at) = self.seen.get(self.read..).unwrap().find(part) {
                 self.read += at + part.len();
                 return;
             }

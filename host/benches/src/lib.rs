@@ -1,5 +1,6 @@
 //! Samples, their percentiles, and a table of them.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -102,4 +103,10 @@ pub fn files_in_memory() -> u64 {
         .filter(|path| std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:")))
         .filter_map(|path| Some(std::fs::metadata(path).ok()?.blocks() * BLOCK))
         .sum()
+}
+
+/// The folder that cargo builds into, where a measurement leaves its figures; `None` where the program is somewhere else.
+pub fn target() -> Option<PathBuf> {
+    // target/release/deps/calls-…
+    std::env::current_exe().ok()?.ancestors().nth(3).map(PathBuf::from)
 }
