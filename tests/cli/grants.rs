@@ -236,3 +236,32 @@ fn a_script_may_ask_whether_it_may() {
         .policy("sandbox: { fs: {} }\n");
     project.run(&["call", "it"]).gives("false");
 }
+
+/// A rule may be for some methods, and then for no other one, wherever a redirect leads.
+#[test]
+fn methods_of_http() {
+    let (address, connected) = server();
+    let script = format!("def run(args):\n    return http.request(args['method'], 'http://{address}/')['body']\n");
+    let project = Project::with_script(&script);
+    let asks = |rule: &str, method: &str| {
+        let policy = format!("---\nnetwork: {{ allowed_domains: [{{ host: '{address}', {rule} }}] }}\n---\n");
+        project.write(".harness/harness.md", &policy);
+        project.run(&["call", "it", &format!("method={method}")])
+    };
+    asks("methods: [GET]", "GET").gives("pong");
+    asks("methods: [PUT, DELETE]", "DELETE").gives("pong");
+    asks("scheme: http", "POST").gives("pong");
+    assert_eq!(connected.load(Ordering::SeqCst), 3);
+    for (rule, method) in [("methods: [GET]", "POST"), ("methods: []", "GET"), ("scheme: https", "GET")] {
+        let ran = asks(rule, method);
+        ran.says(3, &format!("{method} over http is not allowed for the host `{address}`"));
+        ran.says(
+            3,
+            &format!("add `{{ host: {address}, methods: [{method}], scheme: http }}` to `network.allowed_domains`"),
+        );
+    }
+    assert_eq!(connected.load(Ordering::SeqCst), 3);
+    // What is wrong with a rule leaves none.
+    asks("methods: [get]", "GET").says(2, "`get` is none of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+    asks("scheme: ftp", "GET").says(2, "`ftp` is none of http, https");
+}

@@ -191,7 +191,7 @@ fn the_least_policy_of_a_call() {
     assert_snapshot!(learned.out.replace(port, "[port]"), @r#"
     network:
       allowed_domains:
-        - "127.0.0.1:[port]"
+        - { host: "127.0.0.1:[port]", methods: [GET], scheme: http }
     sandbox:
       fs:
         read:

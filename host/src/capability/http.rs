@@ -20,7 +20,7 @@ use wasmtime::component::{ComponentType, Lift, Lower};
 use super::denial::Denial;
 use super::secrets::Handles;
 use crate::policy::grant::Grant;
-use crate::policy::network::{NoTarget, Target};
+use crate::policy::network::{Method, NoTarget, Target};
 use crate::policy::refusal::Refusal;
 
 /// Bytes of a body that the contract takes, either way; of an answer's after decompression. `limits.body_bytes` is at
@@ -149,7 +149,9 @@ impl Client {
         let mut request = outgoing::checked(request)?;
         let mut followed = 0;
         loop {
-            let target = Target::of(request.url())?;
+            let method = Method::of(request.method().as_str());
+            let method = method.ok_or_else(|| Error::InvalidRequest("the method is not known".to_owned()))?;
+            let target = Target::of(request.url())?.by(method);
             grant.decide_target(&target)?;
             // A redirect to another origin has left them behind.
             if followed == 0 || request.headers().values().any(HeaderValue::is_sensitive) {

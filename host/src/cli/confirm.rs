@@ -208,6 +208,6 @@ mod tests {
         let long = json!({"path": "x".repeat(20_000)});
         let shown = told(&Question { arguments: &long, caller: None, ..question });
         assert!(shown.starts_with("this calls `drop"), "{shown}");
-        assert!(shown.ends_with("(and 3630 more bytes, which are not shown)"), "{shown}");
+        assert!(shown.ends_with("(and 3632 more bytes, which are not shown)"), "{shown}");
     }
 }

@@ -16,7 +16,7 @@ use super::grant::Grant;
 use super::language::{Found, Machine, Parts, Search};
 use super::layer::{Layer, Service};
 use super::limits::LimitKey;
-use super::network::Target;
+use super::network::{Method, Scheme, Target};
 use super::path::{Access, PathPattern, WorkspacePath, protected};
 
 pub use agreed::{Agreed, agreed};
@@ -279,24 +279,30 @@ fn host(old: &Grant, new: &Grant) -> Option<Example> {
     let mut ports: Vec<u16> = ports.collect();
     ports.sort_unstable_by_key(|port| (!matches!(port, 80 | 443), *port));
     ports.dedup();
+    // Each way to ask, where a rule tells them apart.
+    let apart = rules.iter().any(|rule| rule.is_only_for_some());
+    let methods: &[Method] = if apart { &Method::ALL } else { &[Method::Get] };
     let public = IpAddr::from([93, 184, 216, 34]);
     let private = IpAddr::from([10, 0, 0, 1]);
     for host in &hosts {
         for port in &ports {
-            let scheme = if *port == 443 { "https" } else { "http" };
-            let Some(target) =
-                Url::parse(&format!("{scheme}://{host}:{port}/")).ok().and_then(|url| Target::of(&url).ok())
-            else {
-                continue;
-            };
-            let own: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-            let addresses =
-                own.map_or_else(|| vec![(public, ""), (private, " at a private address")], |own| vec![(own, "")]);
-            for (address, where_) in addresses {
-                if let (Ok(()), Err(refusal)) =
-                    (new.decide_address(&target, address), old.decide_address(&target, address))
-                {
-                    return certain(format!("the host `{target}`{where_}"), &refusal.reason);
+            let usual = if *port == 443 { Scheme::Https } else { Scheme::Http };
+            let schemes = Scheme::ALL.into_iter().filter(|scheme| apart || *scheme == usual);
+            let ways = schemes.flat_map(|scheme| methods.iter().map(move |method| (scheme, *method)));
+            for (scheme, method) in ways {
+                let url = Url::parse(&format!("{}://{host}:{port}/", scheme.name())).ok();
+                let Some(target) = url.and_then(|url| Target::of(&url).ok()) else { continue };
+                let target = target.by(method);
+                let own: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+                let addresses =
+                    own.map_or_else(|| vec![(public, ""), (private, " at a private address")], |own| vec![(own, "")]);
+                let way = if apart { format!(", {} over {}", method.name(), scheme.name()) } else { String::new() };
+                for (address, where_) in addresses {
+                    if let (Ok(()), Err(refusal)) =
+                        (new.decide_address(&target, address), old.decide_address(&target, address))
+                    {
+                        return certain(format!("the host `{target}`{where_}{way}"), &refusal.reason);
+                    }
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Hosts: what a script may reach.
 //!
 //! Two questions for each request and for each redirect. First, before anything is looked up: do the rules cover this
-//! host and port ([`Grant::decide_target`])? Then, for each address that the name led to: may it be reached there
+//! host and port, asked like this ([`Grant::decide_target`])? Then, for each address that the name led to: may it be reached there
 //! ([`Grant::decide_address`])? Only addresses that passed the second may be connected to.
 
 pub mod address;
@@ -20,7 +20,7 @@ use address::AddressKind;
 
 pub use rule::HostRule;
 pub(in crate::policy) use target::shown;
-pub use target::{NoTarget, Scheme, Target};
+pub use target::{Method, NoTarget, Scheme, Target};
 
 /// What a layer says of hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,13 +30,19 @@ pub struct NetworkRules {
 }
 
 impl Grant {
-    /// Whether the host and port of a request may be asked at all. To be called before the name is looked up: a lookup
+    /// Whether the host and port of a request may be asked at all, with this method and by this scheme. To be called before the name is looked up: a lookup
     /// tells the name's owner something.
     pub fn decide_target(&self, target: &Target) -> Result<(), Refusal> {
+        // First only what is more often wrong, for a better message.
+        self.every(
+            |layer| layer.network.as_ref(),
+            |rules| rules.allow.iter().any(|rule| rule.names(target)),
+            |origin| not_covered(target, origin),
+        )?;
         self.every(
             |layer| layer.network.as_ref(),
             |rules| rules.allow.iter().any(|rule| rule.covers(target)),
-            |origin| not_covered(target, origin),
+            |origin| not_like_this(target, origin),
         )
     }
 
@@ -57,6 +63,14 @@ impl Grant {
 
 fn not_covered(target: &Target, origin: &Origin) -> Refusal {
     Refusal::new(format!("the host `{target}` is not allowed"), origin.add(&listed(target), "network"))
+}
+
+fn not_like_this(target: &Target, origin: &Origin) -> Refusal {
+    let (method, scheme) = (target.method().name(), target.scheme().name());
+    Refusal::new(
+        format!("{method} over {scheme} is not allowed for the host `{target}`"),
+        origin.add(&format!("{{ host: {}, methods: [{method}], scheme: {scheme} }}", listed(target)), "network"),
+    )
 }
 
 /// Says what kind of address it is and not which: where names of the inner network lead is nobody's business.

@@ -7,7 +7,7 @@ use url::Url;
 use super::grant::Grant;
 use super::layer::{Layer, Service};
 use super::limits::LimitKey;
-use super::network::Target;
+use super::network::{Method, Target};
 use super::path::{Access, WorkspacePath};
 use crate::artifact::policy::layer;
 
@@ -54,7 +54,7 @@ const COMMANDS: [&str; 16] = [
     "p a? *", "p \"*\"",
 ];
 const ARGUMENTS: [&str; 8] = ["a", "b", "ab", "-a", "", "*", "ba", "c"];
-const HOSTS: [&str; 14] = [
+const HOSTS: [&str; 17] = [
     "'*'",
     "a.x",
     "'*.x'",
@@ -64,6 +64,9 @@ const HOSTS: [&str; 14] = [
     "'*:81'",
     "{ host: a.x, private: true }",
     "{ host: '*.x', private: true }",
+    "{ host: a.x, methods: [GET, PUT] }",
+    "{ host: '*.x', methods: [POST], scheme: https }",
+    "{ host: '*', methods: [], private: false }",
     "127.0.0.1",
     "'127.0.0.1:81'",
     "'[::1]'",
@@ -158,7 +161,7 @@ pub(crate) fn request(dice: &mut Dice) -> Request {
             Request::Path(WorkspacePath::parse(&text, "/w").unwrap(), access)
         }
         4 | 5 => {
-            let target = Target::of(&Url::parse(dice.one::<&str>(&URLS)).unwrap()).unwrap();
+            let target = Target::of(&Url::parse(dice.one::<&str>(&URLS)).unwrap()).unwrap().by(*dice.one(&Method::ALL));
             let address = match target.host() {
                 url::Host::Ipv4(address) => (*address).into(),
                 url::Host::Ipv6(address) => (*address).into(),

@@ -14,7 +14,7 @@ use crate::artifact::yaml::{self, Value};
 use crate::policy::command::{CommandRule, ExecRules, FolderRule};
 use crate::policy::layer::{Layer, Origin, Scope, Service};
 use crate::policy::limits::{LimitKey, LimitRules};
-use crate::policy::network::{HostRule, NetworkRules};
+use crate::policy::network::{HostRule, Method, NetworkRules, Scheme};
 use crate::policy::path::{FsRules, PathPattern};
 use crate::policy::places::{Place, Places, Spot};
 
@@ -72,6 +72,10 @@ keys! {
 keys! {
     /// A host that is more than a text.
     HostKeys: Unknown::Refuse;
+    /// Methods that it may be asked with; without it, all.
+    given methods: Vec<Located<Method>>;
+    /// `http` or `https`; without it, both.
+    given scheme: Scheme;
     /// Whether the name may stand for a private address.
     given private: bool = false;
     /// The host, such as `build.internal`.
@@ -375,12 +379,43 @@ impl Read for HostRule {
         }
         let keys: HostKeys<'_> = decoder.keys(field)?;
         let private = keys.private.read(decoder);
+        let methods = keys.methods.read(decoder).map(|all| all.into_iter().map(|one| one.value).collect::<Vec<_>>());
+        let scheme = keys.scheme.read(decoder);
         let Some(host) = keys.host.field() else {
             decoder.error(field, format!("{} has no `host`", quoted(&field.path)));
             return None;
         };
-        decoder.parse_one(host, |text| Self::parse(text)?.private(private))
+        decoder.parse_one(host, |text| Ok(Self::parse(text)?.private(private)?.only(methods.clone(), scheme)))
     }
+}
+
+impl Shape for Method {
+    fn schema() -> Schema {
+        shape::words(Self::ALL.map(Self::name))
+    }
+}
+
+impl Read for Method {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        decoder.parse_one(field, |text| Self::of(text).ok_or_else(|| none_of(text, &Self::ALL.map(Self::name))))
+    }
+}
+
+impl Shape for Scheme {
+    fn schema() -> Schema {
+        shape::words(Self::ALL.map(Self::name))
+    }
+}
+
+impl Read for Scheme {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        decoder.parse_one(field, |text| Self::of(text).ok_or_else(|| none_of(text, &Self::ALL.map(Self::name))))
+    }
+}
+
+/// Says which words there are.
+fn none_of(text: &str, words: &[&str]) -> String {
+    format!("{} is none of {}", quoted(text), words.join(", "))
 }
 
 /// The name of a variable of the environment. There are no patterns: each is named.

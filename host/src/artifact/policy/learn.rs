@@ -167,8 +167,12 @@ fn rule(request: &Request) -> Option<Rule> {
         Request::Host(target, address) => {
             let named = matches!(target.host(), url::Host::Domain(_));
             let private = named && AddressKind::of(*address) != AddressKind::Public;
-            let host = quoted(&target.to_string());
-            (Key::Network, if private { format!("{{ host: {host}, private: true }}") } else { host })
+            let (host, method) = (quoted(&target.to_string()), target.method().name());
+            let private = if private { ", private: true" } else { "" };
+            (
+                Key::Network,
+                format!("{{ host: {host}, methods: [{method}], scheme: {}{private} }}", target.scheme().name()),
+            )
         }
         Request::Command(program, args) => {
             let line = CommandRule::for_command(program, args).or_else(|| CommandRule::for_command(program, &[]));
@@ -266,8 +270,8 @@ mod tests {
         insta::assert_snapshot!(text, @r#"
         network:
           allowed_domains:
-            - "127.0.0.1:8080"
-            - { host: a.test, private: true }
+            - { host: "127.0.0.1:8080", methods: [GET], scheme: http }
+            - { host: a.test, methods: [GET], scheme: https, private: true }
         sandbox:
           fs:
             read:

@@ -112,6 +112,11 @@ fn hosts() {
         ("'*'", "127.0.0.1", Some("`127.0.0.1`")),
         ("127.0.0.1", "'127.0.0.1:81', '*'", Some("`a.example`")),
         ("'*.a', '*.b'", "'*'", Some("`a`")),
+        ("a", "{ host: a, methods: [GET], scheme: https }", None),
+        ("{ host: a, methods: [GET] }, { host: a, methods: [POST] }", "{ host: a, methods: [POST, GET] }", None),
+        ("{ host: a, methods: [GET] }", "a", Some("`a`, HEAD over http")),
+        ("{ host: a, scheme: https }", "{ host: a, scheme: http }", Some("`a`, GET over http")),
+        ("a", "{ host: b, methods: [] }", None),
     ] {
         let wanted: Vec<String> = example.iter().map(|host| format!("network: the host {host}")).collect();
         assert_eq!(examples(&network(old), &network(new)), wanted, "{old} -> {new}");

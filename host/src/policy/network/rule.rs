@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 use url::Host;
 
 use super::address::AddressKind;
-use super::target::{Target, normal, shown};
+use super::target::{Method, Scheme, Target, normal, shown};
 
 /// A host or hosts that may be reached: `example.com`, `*.example.com`, `*`, `127.0.0.1:8080`, `[::1]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,10 @@ pub struct HostRule {
     port: Option<NonZeroU16>,
     /// Whether a name may also lead to an address that is not public.
     private: bool,
+    /// Without a list: all. An empty one: none.
+    methods: Option<Vec<Method>>,
+    /// Without one: both.
+    scheme: Option<Scheme>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +64,7 @@ impl HostRule {
         }
         let (host, port) = split_port(text).map_err(|why| wrong(&why))?;
         let hosts = Hosts::parse(host).map_err(|why| wrong(&why))?;
-        Ok(Self { hosts, port, private: false })
+        Ok(Self { hosts, port, private: false, methods: None, scheme: None })
     }
 
     /// The same rule with the given answer to whether a name may lead to an address that is not public. `*` stands for
@@ -70,6 +74,17 @@ impl HostRule {
             return Err("`*` stands for public hosts: name the private ones".to_owned());
         }
         Ok(Self { private, ..self })
+    }
+
+    /// The same rule for these methods, where there is a list, and this scheme, where there is one.
+    #[must_use]
+    pub fn only(self, methods: Option<Vec<Method>>, scheme: Option<Scheme>) -> Self {
+        Self { methods, scheme, ..self }
+    }
+
+    /// Whether it is only for some methods or for one scheme.
+    pub(in crate::policy) fn is_only_for_some(&self) -> bool {
+        self.methods.is_some() || self.scheme.is_some()
     }
 
     /// The name that it is about, or below which it is.
@@ -94,8 +109,15 @@ impl HostRule {
         self.port.map(NonZeroU16::get)
     }
 
-    /// Whether this rule is about the target. What a name leads to is another question: [`Self::permits`].
+    /// Whether this rule covers the target. What a name leads to is another question: [`Self::permits`].
     pub(in crate::policy) fn covers(&self, target: &Target) -> bool {
+        self.names(target)
+            && self.methods.as_ref().is_none_or(|methods| methods.contains(&target.method()))
+            && self.scheme.is_none_or(|scheme| scheme == target.scheme())
+    }
+
+    /// Whether it is about the target's host and port, with whatever method and scheme.
+    pub(super) fn names(&self, target: &Target) -> bool {
         let host = match (&self.hosts, target.host()) {
             (Hosts::Any, Host::Domain(_)) => true,
             (Hosts::Name(rule), Host::Domain(name)) => rule == name,
@@ -139,7 +161,14 @@ impl fmt::Display for HostRule {
             Hosts::Address(IpAddr::V4(address)) => write!(f, "{address}")?,
             Hosts::Address(IpAddr::V6(address)) => write!(f, "[{address}]")?,
         }
-        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+        if let Some(port) = self.port {
+            write!(f, ":{port}")?;
+        }
+        if let Some(methods) = &self.methods {
+            let names: Vec<&str> = methods.iter().map(|method| method.name()).collect();
+            write!(f, " by {}", if names.is_empty() { "no method".to_owned() } else { names.join(" or ") })?;
+        }
+        self.scheme.map_or(Ok(()), |scheme| write!(f, " over {}", scheme.name()))
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use url::{Host, Url};
 
-/// Where a URL leads. Two URLs are of one origin exactly where their targets are equal.
+/// Where a URL leads, and what is done there. Two URLs are of one origin exactly where their targets, asked with one
+/// method, are equal.
 ///
 /// The host is what the `url` crate made of it: names in lower case and punycode, every spelling of an IPv4 address as
 /// that address.
@@ -13,6 +14,43 @@ pub struct Target {
     scheme: Scheme,
     host: Host<String>,
     port: u16,
+    method: Method,
+}
+
+/// A method that can be asked with (RFC 9110, section 9, and RFC 5789).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the words of the standard")]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+    Options,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Self; 7] = [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete, Self::Options];
+
+    /// As a request and a rule have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+        }
+    }
+
+    /// The one of this name, in upper case.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.name() == name)
+    }
 }
 
 /// A scheme that can be asked.
@@ -22,6 +60,24 @@ pub enum Scheme {
     Http,
     /// With TLS; port 443 where the URL names none.
     Https,
+}
+
+impl Scheme {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Http, Self::Https];
+
+    /// As a URL and a rule have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    /// The one of this name, in lower case.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scheme| scheme.name() == name)
+    }
 }
 
 /// Why a URL leads nowhere that could be asked, whatever the policy says.
@@ -46,13 +102,9 @@ impl fmt::Display for NoTarget {
 }
 
 impl Target {
-    /// The target of a URL.
+    /// The target of a URL, asked with GET.
     pub fn of(url: &Url) -> Result<Self, NoTarget> {
-        let scheme = match url.scheme() {
-            "http" => Scheme::Http,
-            "https" => Scheme::Https,
-            other => return Err(NoTarget::Scheme(shown(other))),
-        };
+        let scheme = Scheme::of(url.scheme()).ok_or_else(|| NoTarget::Scheme(shown(url.scheme())))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(NoTarget::Credentials);
         }
@@ -62,7 +114,18 @@ impl Target {
             Scheme::Http => 80,
             Scheme::Https => 443,
         });
-        Ok(Self { scheme, host, port })
+        Ok(Self { scheme, host, port, method: Method::Get })
+    }
+
+    /// The same, asked with this method.
+    #[must_use]
+    pub fn by(self, method: Method) -> Self {
+        Self { method, ..self }
+    }
+
+    /// The method.
+    pub fn method(&self) -> Method {
+        self.method
     }
 
     /// The scheme.

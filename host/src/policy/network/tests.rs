@@ -372,3 +372,43 @@ proptest! {
         prop_assert_eq!(permitted, AddressKind::of(address) == AddressKind::Public);
     }
 }
+
+/// A rule may be for some methods and for one scheme; a redirect that changes the method is another question.
+#[test]
+fn a_rule_may_be_for_some_methods_and_one_scheme() {
+    let only = |methods: &[Method], scheme| grant(vec![rule("a.test").only(Some(methods.to_vec()), scheme)]);
+    let told = |grant: &Grant, url: &str, method| match grant.decide_target(&target(url).by(method)) {
+        Ok(()) => "yes".to_owned(),
+        Err(refusal) => format!("{} ({})", refusal.reason, refusal.hint),
+    };
+    let reads = only(&[Method::Get, Method::Head], None);
+    for method in Method::ALL {
+        let allowed = matches!(method, Method::Get | Method::Head);
+        for url in ["http://a.test/", "https://a.test/"] {
+            assert_eq!(told(&reads, url, method) == "yes", allowed, "{method:?} {url}");
+            let all = grant(vec![rule("a.test")]);
+            assert_eq!(told(&all, url, method), "yes");
+            assert_ne!(told(&only(&[], None), url, method), "yes");
+        }
+    }
+    assert_eq!(
+        told(&reads, "https://a.test/", Method::Post),
+        "POST over https is not allowed for the host `a.test` (add `{ host: a.test, methods: [POST], scheme: https }` to `network.allowed_domains` in `.harness/harness.md`)"
+    );
+    assert_eq!(
+        told(&reads, "https://b.test/", Method::Post),
+        "the host `b.test` is not allowed (add `b.test` to `network.allowed_domains` in `.harness/harness.md`)"
+    );
+    let secure = grant(vec![rule("a.test").only(None, Some(Scheme::Https))]);
+    assert_eq!(told(&secure, "https://a.test/", Method::Delete), "yes");
+    assert!(told(&secure, "http://a.test/", Method::Get).starts_with("GET over http is not allowed"));
+    // One rule has to allow all of it: this method from one and a private address from another are not enough.
+    let two = grant(vec![rule("a.test"), private("a.test").only(Some(vec![Method::Get]), None)]);
+    let inside = "10.0.0.1".parse().unwrap();
+    assert_eq!(two.decide_address(&target("http://a.test/"), inside), Ok(()));
+    assert!(two.decide_address(&target("http://a.test/").by(Method::Post), inside).is_err());
+    assert_eq!(
+        rule("a.test:81").only(Some(vec![Method::Get, Method::Put]), Some(Scheme::Http)).to_string(),
+        "a.test:81 by GET or PUT over http"
+    );
+}
