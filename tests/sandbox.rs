@@ -6,6 +6,7 @@
 //! - `limits`: what ends a call, and what it has used by then
 //! - `order`: what depends on the order of hooks
 //! - `crowd`: many scripts, many calls, calls that are given up
+//! - `turns`: very many turns of an agent
 
 #![expect(
     clippy::disallowed_methods,
@@ -34,6 +35,8 @@ mod limits;
 mod order;
 #[path = "sandbox/roles.rs"]
 mod roles;
+#[path = "sandbox/turns.rs"]
+mod turns;
 
 /// The interpreter can ask for what the contract says, for the part of WASI that is linked to nothing, and for its own
 /// memory. Whatever else turns up here is a hole that somebody has to look at first.
