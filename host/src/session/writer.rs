@@ -10,17 +10,12 @@ use rustix::io::Errno;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::ambient;
-use crate::audit;
-
 /// What the name of a file ends with, after the session's.
 pub(super) const ENDING: &str = ".jsonl";
 /// Bytes of a record; what is over is not recorded.
 pub const MAX_BYTES: u64 = 256 << 20;
-/// Bytes of randomness in a name: two sessions may begin in one second.
-const RANDOM: usize = 3;
-/// How often another name is tried.
-const TRIES: usize = 8;
+/// Microseconds that a name may be behind its time, where others were begun at the same one.
+const TRIES: u32 = 8;
 
 /// A session's file. Empty until the first line; one that stays empty is removed.
 #[derive(Debug)]
@@ -44,10 +39,9 @@ impl Writer {
         let (hour, minute, second) = now.to_hms();
         let (year, month, day) = (now.year(), u8::from(now.month()), now.day());
         let stamp = format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}");
-        for _ in 0..TRIES {
-            let mut random = [0; RANDOM];
-            ambient::fill_random(&mut random);
-            let id = format!("{stamp}-{}", audit::hex(&random));
+        // The later of two has the larger name, so that there is one that is the latest.
+        for later in 0..TRIES {
+            let id = format!("{stamp}-{:06}", (now.microsecond() + later).min(999_999));
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             match openat(&folder, format!("{id}{ENDING}"), flags | OFlags::NOFOLLOW, Mode::RUSR | Mode::WUSR) {
                 Ok(file) => {
