@@ -13,6 +13,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     reason = "a test ends where something is not as expected"
 )]
 

@@ -5,7 +5,7 @@
 //! The [grant](ProjectPolicy::grant_for) of a call is a list of layers that must all agree, so that each can only
 //! narrow the ones before it:
 //!
-//! 1. the [machine](machine), where it has a policy: what it says, and the entries of its own `sandbox.sources`. A missing
+//! 1. the [machine], where it has a policy: what it says, and the entries of its own `sandbox.sources`. A missing
 //!    key says nothing;
 //! 2. the project: `network.allowed_domains` and `sandbox`. A key that is not there has its default: the workspace
 //!    for reading and writing, the built-ins that need no rule, and no host, command or variable;
