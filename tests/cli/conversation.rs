@@ -26,8 +26,15 @@ struct Person {
 impl Person {
     fn at(project: &Project, line: &str) -> Self {
         let mut command = Command::new("script");
+        // The program takes the shell's place, so that Ctrl-C is told to it alone.
+        let line = &format!("exec {line}");
         command.args(["--quiet", "--return", "--flush", "--command", line, "/dev/null"]);
-        command.current_dir(project.root()).env("HARNESS", HARNESS).env("HARNESS_TEST_KEY", KEY).env("NO_COLOR", "1");
+        command
+            .current_dir(project.root())
+            .env("HARNESS", HARNESS)
+            .env("HARNESS_TEST_KEY", KEY)
+            .env("NO_COLOR", "1")
+            .env("SHELL", "/bin/sh");
         command.env("TERM", "xterm-256color").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (keys, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
