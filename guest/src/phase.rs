@@ -36,6 +36,11 @@ pub(crate) fn enter(phase: Phase) {
     PHASE.set(phase);
 }
 
+/// Whether a script is loaded, and nothing of the host can be asked.
+pub(crate) fn is_loading() -> bool {
+    PHASE.get() == Phase::Loading
+}
+
 /// Refuses a built-in that the running phase may not call.
 pub(crate) fn check(builtin: &str, needs: Needs) -> anyhow::Result<()> {
     match (PHASE.get(), needs) {

@@ -165,6 +165,16 @@ fn an_http_body_that_is_too_large() {
     policy(3).says(4, "over the limit `body size` of 3 bytes");
 }
 
+/// Forty classes of Unicode: some 1.6 MB when compiled. What was compiled while the script was loaded is no way around.
+#[test]
+fn a_pattern_that_is_too_large() {
+    let script = "words = re.search('(?:\\\\w{10}){2}', 'x')\ndef run(args):\n    return re.search('(?:\\\\w{10}){2}', 'a' * 20)['end']\n";
+    let told = "re.search: the pattern needs more than 100000 bytes when compiled (`limits.regex_bytes`); \
+                in `{n}`, [0-9A-Za-z_] is smaller than \\w";
+    run(script, "regex_bytes: 100000").says(1, told);
+    run(script, "regex_bytes: 2000000").gives("20");
+}
+
 /// A log that is kept is memory of the host.
 #[test]
 fn a_log_that_fills_the_host() {

@@ -42,6 +42,7 @@ fn a_grant_is_shown_with_what_set_each_limit() {
       files: 5 files, `capabilities.limits.files` in `.harness/tools/it.md`
       file_bytes: 16777216 bytes, the default
       body_bytes: 10485760 bytes, the default
+      regex_bytes: 1048576 bytes, the default
       log_lines: 1000 lines, the default
       processes: 64 processes, the default
       command_memory_mb: 4096 MiB, the default
@@ -252,6 +253,55 @@ fn what_commands_had_is_kept() {
     "#);
     project.write(".harness/harness.md", &format!("---\n{}---\n", learned.out));
     project.run(&["call", "it"]).gives("a b *");
+}
+
+/// What a command needs of what it gets is found out by further calls: the policy that is left lets the same call go the
+/// same way, and without any one line it does not, or the line had closed what is open by default.
+#[test]
+fn what_a_command_needs_of_what_it_had() {
+    let script = "def run(args):\n    fs.read('docs/a')\n    done = exec.run('sh', ['-c', 'cat notes/b && echo $HARNESS_TEST_VARIABLE && echo c > out/c && cat out/c'])\n    return done['stdout'] + done['stderr']\n";
+    let policy = "sandbox: { fs: { read: ['.'], write: [out, more] }, limits: { timeout_ms: 40000 }, exec: { allow: [sh], env: [HARNESS_TEST_VARIABLE, HOME], network: true, folders: [/usr/share, /usr/include] } }\n";
+    let project = Project::with_script(script).policy(policy);
+    let project =
+        ["docs/a", "notes/b", "other/x", "out/x", "more/x"].iter().fold(project, |p, path| p.file(path, "x\n"));
+    let learned = project.run(&["policy", "learn", "--again", "--", "call", "it"]);
+    assert_eq!(learned.code, 0, "{learned}");
+    assert_snapshot!(learned.out, @r#"
+    sandbox:
+      services: []
+      fs:
+        read:
+          - "."
+        write:
+          - out
+      exec:
+        allow:
+          - "sh -c \"cat notes/b && echo $HARNESS_TEST_VARIABLE && echo c > out/c && cat out/c\""
+        env:
+          - HARNESS_TEST_VARIABLE
+    "#);
+    let under = |policy: &str| {
+        project.write(".harness/harness.md", &format!("---\n{policy}---\n"));
+        project.run(&["call", "it"])
+    };
+    let whole = under(&learned.out);
+    assert_eq!((whole.code, whole.out.as_str()), (0, "x\na value\nc\n"), "{whole}");
+    project.write("least.md", &format!("---\n{}---\n", learned.out));
+    let lines: Vec<&str> = learned.out.lines().collect();
+    for number in 0..lines.len() {
+        let less: String =
+            lines.iter().enumerate().filter(|(n, _)| *n != number).map(|(_, line)| format!("{line}\n")).collect();
+        let ran = under(&less);
+        project.write("less.md", &format!("---\n{less}---\n"));
+        let opens = || project.run(&["policy", "diff", "least.md", "less.md"]).code == 1;
+        assert!(ran.code != 0 || ran.out != whole.out || opens(), "without `{}`: {ran}", lines[number]);
+    }
+    // Where no two calls give the same, nothing is known of the lines.
+    let random = Project::with_script("def run(args):\n    exec.run('true', [])\n    return uuid.v4()\n")
+        .policy("sandbox: { exec: { allow: ['true'], network: true } }\n");
+    let learned = random.run(&["policy", "learn", "--again", "--", "call", "it"]);
+    learned.says(0, "the same call did not give the same result again");
+    assert!(learned.out.contains("    network: true\n"), "{learned}");
 }
 
 /// A plugin is looked at without being granted anything in the policy.

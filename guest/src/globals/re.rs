@@ -3,7 +3,7 @@
 //! The engine is linear in the text whatever the pattern, and for that has neither look-around nor back-references.
 //! Offsets count characters, as indices of a Starlark string do: `text[m["start"]:m["end"]] == m["full_match"]`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use regex::{Captures, Regex, RegexBuilder};
@@ -13,20 +13,21 @@ use starlark::values::dict::AllocDict;
 use starlark::values::{Heap, Value};
 
 use super::argument::{self, MAX_TEXT};
+use crate::bindings::harness::sandbox::limits;
+use crate::phase;
 use crate::record::dict;
 
 /// Bytes of a pattern. Longer ones are lists of words, for which there is `in`.
 const MAX_PATTERN: usize = 4096;
 
-/// Bytes of a compiled pattern, and of what the engine keeps of it while it searches. A short pattern can ask for
-/// much more: `(\w{100}){100}`.
-const MAX_COMPILED: usize = 1 << 20;
+/// Bytes of a pattern that is compiled while a script is loaded, for whom no policy says anything yet.
+const WHILE_LOADING: u64 = 1 << 20;
 
 /// Matches of one call. Each one is a value on the script's heap.
 const MAX_MATCHES: usize = 10_000;
 
 /// Compiled patterns that are kept for the next call with the same one: a loop over lines compiles once. Few, since
-/// each may take [`MAX_COMPILED`] twice, of the memory that the script has.
+/// each may take the limit twice, of the memory that the script has.
 const KEPT: usize = 8;
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
@@ -97,32 +98,57 @@ fn prepare<'v>(builtin: &str, pattern: Value<'v>, text: Value<'v>) -> anyhow::Re
 fn compile(builtin: &str, pattern: &str) -> anyhow::Result<Rc<Regex>> {
     thread_local! {
         /// The latest ones, the very latest at the end.
-        static COMPILED: RefCell<Vec<(String, Rc<Regex>)>> = const { RefCell::new(Vec::new()) };
+        static COMPILED: RefCell<Vec<Compiled>> = const { RefCell::new(Vec::new()) };
     }
     anyhow::ensure!(pattern.len() <= MAX_PATTERN, "{builtin}: pattern is longer than {MAX_PATTERN} bytes");
+    let most = most_bytes();
     COMPILED.with_borrow_mut(|kept| {
-        if let Some(index) = kept.iter().position(|(known, _)| known == pattern) {
-            let entry = kept.remove(index);
-            let regex = Rc::clone(&entry.1);
-            kept.push(entry);
+        // One that was compiled while the script was loaded may be larger than this call allows.
+        if let Some(index) = kept.iter().position(|known| known.pattern == pattern && known.within <= most) {
+            let known = kept.remove(index);
+            let regex = Rc::clone(&known.regex);
+            kept.push(known);
             return Ok(regex);
         }
-        let compiled = RegexBuilder::new(pattern).size_limit(MAX_COMPILED).dfa_size_limit(MAX_COMPILED).build();
-        let regex = Rc::new(compiled.map_err(|error| anyhow::anyhow!("{builtin}: {}", tell(&error)))?);
+        let bytes = usize::try_from(most).unwrap_or(usize::MAX);
+        let compiled = RegexBuilder::new(pattern).size_limit(bytes).dfa_size_limit(bytes).build();
+        let regex = Rc::new(compiled.map_err(|error| anyhow::anyhow!("{builtin}: {}", tell(&error, most)))?);
         if kept.len() == KEPT {
             kept.remove(0);
         }
-        kept.push((pattern.to_owned(), Rc::clone(&regex)));
+        kept.push(Compiled { pattern: pattern.to_owned(), within: most, regex: Rc::clone(&regex) });
         Ok(regex)
     })
 }
 
+struct Compiled {
+    pattern: String,
+    /// The bytes that it was allowed.
+    within: u64,
+    regex: Rc<Regex>,
+}
+
+/// Bytes of a compiled pattern, and of what the engine keeps of it while it searches: a short pattern can ask for very
+/// much, as `(\w{100}){100}` does. The host is asked once in a call.
+fn most_bytes() -> u64 {
+    thread_local! {
+        static ASKED: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+    if phase::is_loading() {
+        return WHILE_LOADING;
+    }
+    let most = ASKED.get().unwrap_or_else(limits::regex_bytes);
+    ASKED.set(Some(most));
+    most
+}
+
 /// One line of what the engine says on several: the last one, without the drawing above it.
-fn tell(error: &regex::Error) -> String {
+fn tell(error: &regex::Error, most: u64) -> String {
     match error {
         // The classes of Unicode are what makes a repetition large: `\w` takes some 40 KiB each time.
         regex::Error::CompiledTooBig(_) => format!(
-            "the pattern needs more than {MAX_COMPILED} bytes when compiled; in `{{n}}`, [0-9A-Za-z_] is smaller than \\w"
+            "the pattern needs more than {most} bytes when compiled (`limits.regex_bytes`); in `{{n}}`, [0-9A-Za-z_] is \
+             smaller than \\w"
         ),
         other => {
             let text = other.to_string();

@@ -375,6 +375,11 @@ pub(crate) struct Learn {
     #[arg(long, value_name = "RULES", allow_hyphen_values = true)]
     pub(crate) granting: Option<String>,
 
+    /// Make the call again without each line that looking at it does not judge, such as what commands had, and leave out
+    /// those that it gives the same result without. Each call is made for real.
+    #[arg(long)]
+    pub(crate) again: bool,
+
     /// The call, after `--`: `call TOOL ...`, as it is made without this.
     #[arg(last = true, required = true, value_name = "CALL")]
     pub(crate) call: Vec<String>,

@@ -79,6 +79,9 @@ limits! {
     Body = "body_bytes", 10 << 20, 1..=10 << 20, "bytes",
         "the body of an HTTP request and of an answer, after decompression",
         "the most that the contract takes; pages and APIs are far below";
+    Regex = "regex_bytes", 1 << 20, 1 << 10..=16 << 20, "bytes",
+        "a compiled pattern of `re`, and what the engine keeps of it while it searches",
+        "eight are kept for the next search, a quarter of the instance's memory at most; `\\w` takes 40 KiB each time";
     LogLines = "log_lines", 1_000, 0..=100_000, "lines",
         "lines of log that are kept, each of at most 16 KiB; the others are counted and dropped",
         "more than anybody reads of one call, and at most 16 MiB that the host holds";
@@ -105,6 +108,7 @@ pub struct Limits {
     pub files: u64,
     pub file_bytes: u64,
     pub body_bytes: u64,
+    pub regex_bytes: u64,
     pub log_lines: u64,
     pub processes: u64,
     pub command_memory_bytes: u64,
@@ -126,6 +130,7 @@ impl Limits {
             files: get(LimitKey::Files),
             file_bytes: get(LimitKey::FileBytes),
             body_bytes: get(LimitKey::Body),
+            regex_bytes: get(LimitKey::Regex),
             log_lines: get(LimitKey::LogLines),
             processes: get(LimitKey::Processes),
             command_memory_bytes: mebibytes(LimitKey::CommandMemory),
@@ -146,6 +151,7 @@ impl Limits {
             LimitKey::Files => self.files,
             LimitKey::FileBytes => self.file_bytes,
             LimitKey::Body => self.body_bytes,
+            LimitKey::Regex => self.regex_bytes,
             LimitKey::LogLines => self.log_lines,
             LimitKey::Processes => self.processes,
             LimitKey::CommandMemory => self.command_memory_bytes >> 20,

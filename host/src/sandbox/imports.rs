@@ -127,6 +127,7 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
         Import::LastWordsWrite => sync(it, import, |state, (bytes,): (Vec<u8>,)| {
             keep_last_words(&mut state.last_words, &bytes);
         }),
+        Import::LimitsRegexBytes => sync(it, import, |state, (): ()| state.limits.regex_bytes),
         Import::LogWrite => sync(it, import, |state, (level, message): (log::Level, String)| {
             state.kept += state.log.write(level, message, state.limits.log_lines);
         }),

@@ -97,6 +97,7 @@ imports! {
     MonotonicNow     = "monotonic-clock" "now",  2_000 + 0,       Bytes(0) => Bytes(0);
     InsecureSeed     = "insecure-seed" "insecure-seed", 2_000 + 0, Bytes(0) => Bytes(0);
     LastWordsWrite   = "last-words" "write",     5_000 + 2,       Bytes(1 << 20) => Bytes(0);
+    LimitsRegexBytes = "limits"  "regex-bytes",  2_000 + 0,       Bytes(0) => Bytes(0);
     LogWrite         = "log"     "write",        5_000 + 2,       Bytes(1 << 20) => Bytes(0);
     FsRead           = "fs"      "read",       100_000 + 2,       Bytes(PATH) => File;
     FsWrite          = "fs"      "write",    1_000_000 + 4,       File => Bytes(PATH);

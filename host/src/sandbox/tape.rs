@@ -129,6 +129,7 @@ impl Import {
             Self::MonotonicNow
                 | Self::InsecureSeed
                 | Self::LastWordsWrite
+                | Self::LimitsRegexBytes
                 | Self::LogWrite
                 | Self::CoverageRecord
                 | Self::EventsEmit

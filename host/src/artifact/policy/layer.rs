@@ -107,6 +107,8 @@ keys! {
     given file_bytes: Between<1, { 1 << 30 }>;
     /// Bytes of an HTTP body, either way; at most 10 MiB.
     given body_bytes: Between<1, { 10 << 20 }>;
+    /// Bytes of a compiled pattern of `re`, and of what the engine keeps of it while it searches; at most 16 MiB.
+    given regex_bytes: Between<1024, { 16 << 20 }>;
     /// Lines of log that are kept.
     given log_lines: Between<0, 100_000>;
     /// Processes that a command and its children may be at one time.
@@ -245,6 +247,7 @@ impl Builder {
             .with(LimitKey::Files, self.spots.limit(decoder, "limits.files", &keys.files))
             .with(LimitKey::FileBytes, self.spots.limit(decoder, "limits.file_bytes", &keys.file_bytes))
             .with(LimitKey::Body, self.spots.limit(decoder, "limits.body_bytes", &keys.body_bytes))
+            .with(LimitKey::Regex, self.spots.limit(decoder, "limits.regex_bytes", &keys.regex_bytes))
             .with(LimitKey::LogLines, self.spots.limit(decoder, "limits.log_lines", &keys.log_lines))
             .with(LimitKey::Processes, self.spots.limit(decoder, "limits.processes", &keys.processes))
             .with(

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::{layer, sources};
 use crate::policy::command::CommandRule;
 use crate::policy::grant::Grant;
-use crate::policy::layer::Service;
+use crate::policy::layer::{Layer, Service};
 use crate::policy::limits::LimitKey;
 use crate::policy::network::address::AddressKind;
 use crate::policy::path::{Access, PathPattern};
@@ -86,46 +86,120 @@ impl Key {
     }
 }
 
-/// The front matter of a `harness.md` that allows what was asked and no more.
-///
-/// Of the project's own artifacts, files and built-ins are open where nothing is said of them: where none was asked
-/// for, a line closes them. All other lines are needed. Secrets that were used have to be defined beside it.
-pub fn least(asked: &Asked, kept: &Kept) -> String {
-    // What the project has of secrets is their definition.
-    let all = asked.requests.iter().map(|(_, request)| request);
-    let all: Vec<&Request> = all.filter(|request| !matches!(request, Request::Secret(_))).collect();
-    let rules = needed(&all, kept);
-    let mut lines = Vec::new();
-    let (network, rest): (Vec<Rule>, Vec<Rule>) = rules.into_iter().partition(|rule| rule.key == Key::Network);
-    if !network.is_empty() {
-        lines.extend(["network:".to_owned(), "  allowed_domains:".to_owned()]);
-        lines.extend(network.iter().map(|rule| format!("    - {}", rule.item)));
-    }
-    lines.push("sandbox:".to_owned());
-    let written = written(&rest);
-    for (key, closed) in [("fs:", "  fs: {}"), ("services:", "  services: []")] {
-        if !written.iter().any(|line| line == key) {
-            lines.push(closed.to_owned());
+/// A policy in the making, as rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// Of the whole project.
+    rules: Vec<Rule>,
+    /// Of plugins, by the name of their source.
+    bundles: Vec<(String, Vec<Rule>)>,
+    /// Whether a run may add to itself.
+    meta: bool,
+    /// Whether commands ran, of which nobody sees what they needed.
+    ran: bool,
+}
+
+/// One of its rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt(Rule);
+
+impl Draft {
+    /// The least that allows what was asked.
+    ///
+    /// Of the project's own artifacts, files and built-ins are open where nothing is said of them: where none was asked
+    /// for, a line closes them. All other lines are needed, but for those that cannot be judged by looking
+    /// ([`Draft::doubts`]). Secrets that were used have to be defined beside it.
+    pub fn of(asked: &Asked, kept: &Kept) -> Self {
+        // What the project has of secrets is their definition.
+        let all = asked.requests.iter().map(|(_, request)| request);
+        let all: Vec<&Request> = all.filter(|request| !matches!(request, Request::Secret(_))).collect();
+        let names: BTreeSet<&str> =
+            asked.requests.iter().filter_map(|(source, _)| sources::bundle_of(source)).collect();
+        let own = |bundle: &str| {
+            let of = |source: &str| sources::bundle_of(source) == Some(bundle);
+            let own: Vec<&Request> =
+                asked.requests.iter().filter(|(source, _)| of(source)).map(|(_, one)| one).collect();
+            // Limits of the whole are limits of this too.
+            needed(&own, &Kept { limits: Vec::new(), ..kept.clone() })
+        };
+        Self {
+            rules: needed(&all, kept),
+            bundles: names.into_iter().map(|bundle| (bundle.to_owned(), own(bundle))).collect(),
+            meta: all.contains(&&Request::Service(Service::Meta)),
+            ran: all.iter().any(|request| matches!(request, Request::Command(..))),
         }
     }
-    lines.extend(written.iter().map(|line| format!("  {line}")));
-    let bundles: BTreeSet<&str> = asked.requests.iter().filter_map(|(source, _)| sources::bundle_of(source)).collect();
-    if !bundles.is_empty() {
-        lines.push("  sources:".to_owned());
+
+    /// Rules of which looking does not tell whether they are needed: what commands had, and limits that nothing counts.
+    pub fn doubts(&self) -> Vec<Doubt> {
+        let doubtful = |rule: &&Rule| match rule.key {
+            Key::Read | Key::Write | Key::ChildVariables => self.ran,
+            key => key.is_kept(),
+        };
+        // The widest first: what it covers is tried when it is known to stay.
+        let mut doubts: Vec<Doubt> = self.rules.iter().filter(doubtful).cloned().map(Doubt).collect();
+        doubts.sort_by_key(|doubt| (std::cmp::Reverse(doubt.0.key), doubt.0.item.len()));
+        doubts
     }
-    for bundle in bundles {
-        let of = |source: &str| sources::bundle_of(source) == Some(bundle);
-        let own: Vec<&Request> = asked.requests.iter().filter(|(source, _)| of(source)).map(|(_, one)| one).collect();
-        lines.push(format!("    {}:", quoted(bundle)));
-        // Limits of the whole are limits of this too.
-        let kept = Kept { limits: Vec::new(), ..kept.clone() };
-        lines.extend(self::written(&needed(&own, &kept)).iter().map(|line| format!("      {line}")));
+
+    /// The same without one rule, wherever it is.
+    #[must_use]
+    pub fn without(&self, doubt: &Doubt) -> Self {
+        let mut less = self.clone();
+        let lists = less.bundles.iter_mut().map(|(_, rules)| rules).chain([&mut less.rules]);
+        lists.for_each(|rules| rules.retain(|rule| *rule != doubt.0));
+        less
     }
-    if all.contains(&&Request::Service(Service::Meta)) {
-        lines.push("meta: { enabled: true }".to_owned());
+
+    /// The same as a layer that narrows a call. Of a limit that is not there the default holds; of secrets it says
+    /// nothing.
+    pub fn layer(&self) -> Option<Layer> {
+        let mut lines = written(&self.rules);
+        for key in ["network: []", "fs: {}", "exec: {}", "env: []", "services: []", "limits:"] {
+            let name = key.split_inclusive(':').next().unwrap_or(key);
+            if !lines.iter().any(|line| line == name) {
+                lines.push(key.to_owned());
+            }
+        }
+        // Limits come last.
+        let said = |limit: LimitKey| self.rules.iter().any(|rule| rule.key == Key::Limit(limit));
+        for limit in LimitKey::ALL.iter().filter(|limit| !said(**limit)) {
+            let facts = limit.facts();
+            lines.push(format!("  {}: {}", facts.name, facts.default));
+        }
+        layer::parse("learned", &lines.join("\n")).0
     }
-    lines.push(String::new());
-    lines.join("\n")
+
+    /// The front matter of a `harness.md`.
+    pub fn text(&self) -> String {
+        let mut lines = Vec::new();
+        let (network, rest): (Vec<Rule>, Vec<Rule>) =
+            self.rules.iter().cloned().partition(|rule| rule.key == Key::Network);
+        if !network.is_empty() {
+            lines.extend(["network:".to_owned(), "  allowed_domains:".to_owned()]);
+            lines.extend(network.iter().map(|rule| format!("    - {}", rule.item)));
+        }
+        lines.push("sandbox:".to_owned());
+        let written = written(&rest);
+        for (key, closed) in [("fs:", "  fs: {}"), ("services:", "  services: []")] {
+            if !written.iter().any(|line| line == key) {
+                lines.push(closed.to_owned());
+            }
+        }
+        lines.extend(written.iter().map(|line| format!("  {line}")));
+        if !self.bundles.is_empty() {
+            lines.push("  sources:".to_owned());
+        }
+        for (bundle, rules) in &self.bundles {
+            lines.push(format!("    {}:", quoted(bundle)));
+            lines.extend(self::written(rules).iter().map(|line| format!("      {line}")));
+        }
+        if self.meta {
+            lines.push("meta: { enabled: true }".to_owned());
+        }
+        lines.push(String::new());
+        lines.join("\n")
+    }
 }
 
 /// The rules that are needed for requests, in the order that they are written in.
@@ -266,7 +340,7 @@ mod tests {
                 ("hooks/h".to_owned(), Request::Service(Service::Clock)),
             ],
         };
-        let text = least(&asked, &Kept::default());
+        let text = Draft::of(&asked, &Kept::default()).text();
         insta::assert_snapshot!(text, @r#"
         network:
           allowed_domains:
@@ -318,12 +392,12 @@ mod tests {
             unconfined: false,
             limits: vec![(LimitKey::Fuel, 20_000_000_000)],
         };
-        insta::assert_snapshot!(least(&Asked::default(), &Kept::default()), @"
+        insta::assert_snapshot!(Draft::of(&Asked::default(), &Kept::default()).text(), @"
         sandbox:
           fs: {}
           services: []
         ");
-        insta::assert_snapshot!(least(&Asked::default(), &kept), @"
+        insta::assert_snapshot!(Draft::of(&Asked::default(), &kept).text(), @"
         sandbox:
           fs: {}
           services: []
@@ -331,7 +405,7 @@ mod tests {
             fuel: 20000000000
         ");
         let run = Request::Command("true".to_owned(), Vec::new());
-        insta::assert_snapshot!(least(&Asked { requests: vec![("tools/it".to_owned(), run)] }, &kept), @r#"
+        insta::assert_snapshot!(Draft::of(&Asked { requests: vec![("tools/it".to_owned(), run)] }, &kept).text(), @r#"
         sandbox:
           fs: {}
           services: []

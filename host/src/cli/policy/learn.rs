@@ -5,11 +5,13 @@ use std::sync::Arc;
 use clap::Parser;
 use harness::ambient;
 use harness::artifact::escape;
-use harness::artifact::policy::learn::{self, Kept};
-use harness::dispatch::{CallReport, Options, Run};
+use harness::artifact::policy::learn::{Draft, Kept};
+use harness::dispatch::{CallReport, Options, Project, Run};
+use harness::policy::layer::Layer;
 use harness::policy::limits::{LimitKey, Limits};
 use harness::policy::watch::{Request, Watch};
 use harness::sandbox::outcome::Outcome;
+use serde_json::Value as Json;
 
 use super::super::args::{Arguments, Call, Command, Learn, Place};
 use super::super::confirm::AtTerminal;
@@ -40,15 +42,16 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
         ..Options::default()
     };
     let project = project::open(place, options, printer)?;
-    let (exit, report) = made(&asked, &project, printer)?;
+    let call = Repeatable::new(&asked, &project, printer)?;
+    let (exit, report) = made(&asked, &project, &call, printer)?;
     let asked = watch.asked();
     for one in refused(&report) {
         printer.say(&format!("refused: {}", escape::line(&one)));
     }
     let ran = asked.requests.iter().any(|(_, request)| matches!(request, Request::Command(..)));
     let kept = kept(&report, ran);
-    if ran && (!kept.variables.is_empty() || kept.network || kept.unconfined) {
-        printer.say("what its commands got of `exec.env`, `exec.network` and `exec.unconfined` is kept: whether they need it is not seen");
+    if ran && !command.again && (!kept.variables.is_empty() || kept.network || kept.unconfined) {
+        printer.say("what its commands got of `exec.env`, `exec.network` and `exec.unconfined` is kept: `--again` finds out whether they need it, by further calls");
     }
     for (_, request) in &asked.requests {
         if let Request::Secret(name) = request {
@@ -58,26 +61,80 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
             ));
         }
     }
-    printer.data(&learn::least(&asked, &kept));
+    let mut draft = Draft::of(&asked, &kept);
+    if command.again {
+        draft = thinned(draft, &call, &report, printer)?;
+    }
+    printer.data(&draft.text());
     Ok(exit)
 }
 
-/// Makes the call, and says how it ended.
-fn made(asked: &Call, project: &harness::dispatch::Project, printer: Printer) -> Result<(Exit, CallReport), Exit> {
-    let arguments = match call::arguments(asked, project) {
-        Ok(arguments) => arguments,
-        Err(call::Refused::Call(error)) => return Err(project::refuse(&error, project.loaded().registry(), printer)),
-        Err(call::Refused::Text(message)) => {
-            printer.error(&message, &[], None);
-            return Err(Exit::Usage);
+/// A call that can be made more than once.
+struct Repeatable<'a> {
+    project: &'a Project,
+    tool: &'a str,
+    arguments: Json,
+    within: Option<Layer>,
+    confirmer: Arc<AtTerminal>,
+    printer: Printer,
+}
+
+impl<'a> Repeatable<'a> {
+    fn new(asked: &'a Call, project: &'a Project, printer: Printer) -> Result<Self, Exit> {
+        let arguments = match call::arguments(asked, project) {
+            Ok(arguments) => arguments,
+            Err(call::Refused::Call(error)) => {
+                return Err(project::refuse(&error, project.loaded().registry(), printer));
+            }
+            Err(call::Refused::Text(message)) => {
+                printer.error(&message, &[], None);
+                return Err(Exit::Usage);
+            }
+        };
+        let within = asked.within.as_deref().map(|rules| call::narrowing(rules, printer)).transpose()?;
+        let confirmer = AtTerminal::new(&asked.confirm, printer);
+        Ok(Self { project, tool: &asked.tool, arguments, within, confirmer, printer })
+    }
+
+    /// Makes it, within a policy.
+    fn make(&self, policy: Option<Layer>) -> Result<CallReport, Exit> {
+        let run = Run::narrowed(self.within.iter().cloned().chain(policy).collect());
+        run.set_confirmer(self.confirmer.clone());
+        project::block_on(self.project.call(self.tool, self.arguments.clone(), &run), self.printer)?
+            .map_err(|error| project::refuse(&error, self.project.loaded().registry(), self.printer))
+    }
+}
+
+/// What is left of a policy when each rule that looking does not judge was tried without.
+fn thinned(draft: Draft, call: &Repeatable<'_>, first: &CallReport, printer: Printer) -> Result<Draft, Exit> {
+    let wanted = result(first);
+    if result(&call.make(draft.layer())?) != wanted {
+        printer.say("the same call did not give the same result again, so that nothing can be left out");
+        return Ok(draft);
+    }
+    let mut draft = draft;
+    for doubt in draft.doubts() {
+        let less = draft.without(&doubt);
+        if result(&call.make(less.layer())?) == wanted {
+            draft = less;
         }
+    }
+    Ok(draft)
+}
+
+/// What makes two calls the same.
+fn result(report: &CallReport) -> (String, Option<&str>, bool, Vec<String>) {
+    let content = match &report.outcome {
+        Outcome::Completed(output) => Some(output.content.as_str()),
+        _ => None,
     };
-    let layer = asked.within.as_deref().map(|rules| call::narrowing(rules, printer)).transpose()?;
-    let run = Run::narrowed(layer.into_iter().collect());
-    run.set_confirmer(AtTerminal::new(&asked.confirm, printer));
-    let report = project::block_on(project.call(&asked.tool, arguments, &run), printer)?
-        .map_err(|error| project::refuse(&error, project.loaded().registry(), printer))?;
-    call::report::call(&report, printer);
+    (report.outcome.name().to_owned(), content, report.is_error, refused(report))
+}
+
+/// Makes the call, and says how it ended.
+fn made(asked: &Call, project: &Project, call: &Repeatable<'_>, printer: Printer) -> Result<(Exit, CallReport), Exit> {
+    let report = call.make(None)?;
+    super::super::call::report::call(&report, printer);
     let usage = report.total();
     let used = format!(
         "fuel {}, {} host calls, {} bytes, {} files",
@@ -90,7 +147,7 @@ fn made(asked: &Call, project: &harness::dispatch::Project, printer: Printer) ->
         printer.say(&format!("the call completed; with its hooks it used {used}"));
         return Ok((if report.is_error { Exit::Failed } else { Exit::Completed }, report));
     }
-    let exit = call::tell(&report, project, asked, printer);
+    let exit = super::super::call::tell(&report, project, asked, printer);
     printer.say(&format!("the call ended early, so that this may not be all it needs; it used {used}"));
     Ok((exit, report))
 }
@@ -114,6 +171,7 @@ fn kept(report: &CallReport, ran: bool) -> Kept {
         LimitKey::Files => usage.files,
         // Not counted: what was granted.
         LimitKey::Timeout
+        | LimitKey::Regex
         | LimitKey::Output
         | LimitKey::Result
         | LimitKey::FileBytes
