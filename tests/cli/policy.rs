@@ -1,5 +1,7 @@
 //! `harness policy`: what is granted, told; what a new policy allows; what a call needs.
 
+use std::fs;
+
 use insta::assert_snapshot;
 use serde_json::json;
 
@@ -125,6 +127,19 @@ fn what_a_new_policy_allows() {
     assert_eq!(found["wider"], json!(true));
     assert!(found["news"].as_array().unwrap().iter().all(|one| one["certain"] == true), "{found}");
     project.run(&["policy", "diff", "old.md", "none.md"]).says(2, "cannot read `none.md`");
+    // Calls of which nobody is asked any more, unless they are denied.
+    for (name, tools) in
+        [("a", "confirm: ['rm_*', x]"), ("b", "confirm: ['rm_a*', x]"), ("c", "deny: ['rm_*'], confirm: ['?']")]
+    {
+        project.write(&format!("{name}.md"), &format!("---\ntools_policy: {{ {tools} }}\n---\n"));
+    }
+    let diff = project.run(&["policy", "diff", "a.md", "b.md"]);
+    let told =
+        "  tools_policy.confirm: calling `rm_` without being asked\n      before: a person has to confirm each call\n";
+    assert!(diff.code == 1 && diff.out.ends_with(told) && diff.out.lines().count() == 3, "{diff}");
+    for fewer in [["b.md", "a.md"], ["a.md", "c.md"]] {
+        assert_eq!(project.run(&[&["policy", "diff"], &fewer[..]].concat()).code, 0);
+    }
 }
 
 #[test]
@@ -155,6 +170,19 @@ fn two_folders_are_compared_by_their_tools() {
           before: there is no such tool
     --- stderr
     ");
+    // Of what a person had to confirm, by the tool's own word or the policy's.
+    write(&project, "asks", "tools_policy: { confirm: ['i*'] }\n", "it", "a");
+    assert_eq!(project.run(&["policy", "diff", "old", "asks"]).code, 0);
+    let asks_no_more = "the new policy allows what the old one does not:\n  tools_policy.confirm: calling `it` without being \
+                        asked\n      before: a person has to confirm each call\n";
+    let diff = project.run(&["policy", "diff", "asks", "old"]);
+    assert_eq!((diff.code, diff.out.as_str()), (1, asks_no_more), "{diff}");
+    let own = fs::read_to_string(project.path("asks/.harness/tools/it.md")).unwrap();
+    let own = own.replace("---\ncap", "---\nconfirm: true\ncap");
+    project.write("own/.harness/tools/it.md", &own);
+    let diff = project.run(&["policy", "diff", "own", "old"]);
+    assert_eq!((diff.code, diff.out.as_str()), (1, asks_no_more), "{diff}");
+    assert_eq!(project.run(&["policy", "diff", "own", "asks"]).code, 0);
     // What is broken is not compared.
     project.write("new/.harness/tools/more.md", "---\n");
     project.run(&["policy", "diff", "old", "new"]).says(2, "the front matter is not closed");

@@ -71,33 +71,58 @@ impl ToolsPolicy {
 
     /// A name that this one lets be called and another one does not. An error: that could not be found out.
     pub fn wider_than(&self, old: &Self) -> Result<Option<String>, ()> {
-        let machines = |patterns: &[Located<NamePattern>]| -> Vec<Machine> {
-            patterns.iter().map(|pattern| pattern.machine()).collect()
-        };
-        let levels = |policy: &Self| -> Vec<(Option<Vec<Machine>>, Vec<Machine>)> {
-            let levels = std::iter::successors(Some(policy), |policy| policy.outer.as_deref());
-            let allow = |level: &Self| (level.mode == Mode::Allowlist).then(|| machines(&level.allow));
-            levels.map(|level| (allow(level), machines(&level.deny))).collect()
-        };
-        let (before, now) = (levels(old), levels(self));
-        let any = Machine::any_part();
-        let mut within: Vec<Vec<&Machine>> =
-            now.iter().filter_map(|(allow, _)| Some(allow.as_ref()?.iter().collect())).collect();
-        within.push(vec![&any]);
-        let denied: Vec<&Machine> = now.iter().flat_map(|(_, deny)| deny).collect();
+        let before: Vec<(Option<Vec<Machine>>, Vec<Machine>)> = old.levels().map(Self::machines).collect();
         let mut questions: Vec<(Option<&Machine>, Vec<&Machine>)> = Vec::new();
         for (allow, deny) in &before {
             questions.extend(allow.as_ref().map(|allow| (None, allow.iter().collect())));
             questions.extend(deny.iter().map(|deny| (Some(deny), Vec::new())));
         }
+        self.allowed_word(&questions, |name| old.decide(name).is_err())
+    }
+
+    /// A name that this one lets be called unasked, of which a person has to confirm each call by another one. An error:
+    /// that could not be found out.
+    pub fn asks_less_than(&self, old: &Self) -> Result<Option<String>, ()> {
+        let asks = |policy: &Self| -> Vec<Machine> {
+            policy.levels().flat_map(|level| &level.confirm).map(|pattern| pattern.machine()).collect()
+        };
+        let (before, now) = (asks(old), asks(self));
+        let questions: Vec<_> = before.iter().map(|asked| (Some(asked), now.iter().collect())).collect();
+        self.allowed_word(&questions, |name| old.confirms(name).is_some() && self.confirms(name).is_none())
+    }
+
+    /// It and what it is within.
+    fn levels(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |policy| policy.outer.as_deref())
+    }
+
+    /// What it allows, where that is a list, and what it denies, apart from what it is within.
+    fn machines(&self) -> (Option<Vec<Machine>>, Vec<Machine>) {
+        let machines = |patterns: &[Located<NamePattern>]| patterns.iter().map(|pattern| pattern.machine()).collect();
+        ((self.mode == Mode::Allowlist).then(|| machines(&self.allow)), machines(&self.deny))
+    }
+
+    /// A name that this one lets be called, and that for one of the questions the first machine covers and the others
+    /// do not. `sure` is whether such a name is what is looked for.
+    fn allowed_word(
+        &self,
+        questions: &[(Option<&Machine>, Vec<&Machine>)],
+        sure: impl Fn(&str) -> bool,
+    ) -> Result<Option<String>, ()> {
+        let now: Vec<(Option<Vec<Machine>>, Vec<Machine>)> = self.levels().map(Self::machines).collect();
+        let any = Machine::any_part();
+        let mut within: Vec<Vec<&Machine>> =
+            now.iter().filter_map(|(allow, _)| Some(allow.as_ref()?.iter().collect())).collect();
+        within.push(vec![&any]);
+        let denied: Vec<&Machine> = now.iter().flat_map(|(_, deny)| deny).collect();
         for (covering, uncovered) in questions {
             let within = within.iter().cloned().chain(covering.map(|one| vec![one])).collect();
-            let without = denied.iter().copied().chain(uncovered).collect();
+            let without = denied.iter().copied().chain(uncovered.iter().copied()).collect();
             match (Search { parts: Parts::Names, within, without }).find() {
                 Found::Nothing => {}
                 Found::Word(name) => {
                     let name = name.concat();
-                    let certain = self.decide(&name).is_ok() && old.decide(&name).is_err();
+                    let certain = self.decide(&name).is_ok() && sure(&name);
                     return if certain { Ok(Some(name)) } else { Err(()) };
                 }
                 Found::Unknown => return Err(()),

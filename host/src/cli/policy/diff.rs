@@ -6,6 +6,7 @@ use std::path::Path;
 use harness::artifact::escape;
 use harness::artifact::policy::ProjectPolicy;
 use harness::artifact::policy::hooks::OnError;
+use harness::artifact::tool::Tool;
 use harness::policy::compare::{Example, wider};
 use harness::policy::grant::Grant;
 use harness::registry::{Machine, Registry};
@@ -118,6 +119,10 @@ fn artifacts(old: &Registry, new: &Registry, news: &mut News) {
                 news.entry(("tools_policy".to_owned(), example)).or_default();
             }
         }
+        let asks = |policy: &ProjectPolicy, tool: &Tool| *tool.confirm || policy.tools.confirms(&tool.name).is_some();
+        let asked = was.is_some_and(|was| asks(before, was)) && !asks(now, tool);
+        let unasked = asked.then(|| unasked(&tool.name));
+        news.extend(unasked.map(|told| (("tools_policy.confirm".to_owned(), Some(told)), Vec::new())));
         let nothing = || Grant::new(Vec::new());
         let was = was.map_or_else(nothing, |was| before.grant_for(&was.source_name, was.capabilities.as_ref()));
         let is = now.grant_for(&tool.source_name, tool.capabilities.as_ref());
@@ -144,15 +149,27 @@ fn sources(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
     for source in all {
         compare(&old.grant_for(&source, None), &new.grant_for(&source, None), &format!("source `{source}`"), news);
     }
-    let told = match new.tools.wider_than(&old.tools) {
-        Ok(None) => return,
-        Ok(Some(name)) => {
-            let why = old.tools.decide(&name).err().map(|refusal| refusal.reason).unwrap_or_default();
-            Some((format!("calling `{name}`"), why))
-        }
-        Err(()) => None,
+    let allowed = |name: String| {
+        let why = old.tools.decide(&name).err().map(|refusal| refusal.reason).unwrap_or_default();
+        (format!("calling `{name}`"), why)
     };
-    news.entry(("tools_policy".to_owned(), told)).or_default();
+    let mut tell = |key: &str, told: Option<Told>| {
+        news.extend(told.map(|told| ((key.to_owned(), told), Vec::new())));
+    };
+    tell("tools_policy", found(new.tools.wider_than(&old.tools), allowed));
+    tell("tools_policy.confirm", found(new.tools.asks_less_than(&old.tools), |name| unasked(&name)));
+}
+
+/// What is told of a name that was looked for, where there is one or that is not known.
+fn found(name: Result<Option<String>, ()>, example: impl FnOnce(String) -> (String, String)) -> Option<Told> {
+    match name {
+        Ok(name) => name.map(|name| Some(example(name))),
+        Err(()) => Some(None),
+    }
+}
+
+fn unasked(tool: &str) -> (String, String) {
+    (format!("calling `{tool}` without being asked"), "a person has to confirm each call".to_owned())
 }
 
 /// What is no grant of a tool: how strict hooks are, what a run may add, whether there is a record.
