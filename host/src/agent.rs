@@ -40,6 +40,7 @@ pub use context::{Context, Section, context};
 pub use error::TurnError;
 pub use listener::{Listener, Silent, Told, Who};
 pub use models::{Model, Models};
+pub use settings::{allowances, bounds};
 pub use turn::Turn;
 
 use self::runtime::{Crew, Runtime};

@@ -58,6 +58,7 @@ pub use native::NativeTool;
 pub use pipeline::{Call, CallError, CallReport};
 pub use reentry::Nested;
 pub use run::Run;
+pub(crate) use tasks::MAX_AGENTS;
 
 use self::chain::Place;
 use self::recorder::Recorder;

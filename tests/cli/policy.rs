@@ -127,6 +127,43 @@ fn what_a_new_policy_allows() {
     assert_eq!(found["wider"], json!(true));
     assert!(found["news"].as_array().unwrap().iter().all(|one| one["certain"] == true), "{found}");
     project.run(&["policy", "diff", "old.md", "none.md"]).says(2, "cannot read `none.md`");
+    // What is no grant: secrets, tasks, what agents may use.
+    let agents = "async_tools: false, secrets: { KEY: { env: KEY, hosts: ['*.a.example'], exec: [sh] }, OLD: { env: A } } }\n\
+                  delegation: { budget: { tokens: 5 }, tree_budget: { calls: 7 }, timeout_ms: 9, verify: 'def verify(p): return True' }\n";
+    let others = "async_tools: true, secrets: { KEY: { env: KEY, hosts: [a.example], exec: [sh, env] }, OLD: { file: b }, NEW: { env: C } } }\n\
+                  delegation: { allow_recursive: true, max_depth: 4, budget: { tokens: 6 }, iterations_per_depth: [10, 10, 6] }\n";
+    project.write("agents.md", &format!("---\nsandbox: {{ {agents}---\n"));
+    project.write("others.md", &format!("---\nsandbox: {{ {others}---\n"));
+    assert_snapshot!(project.run(&["policy", "diff", "agents.md", "others.md"]).out, @"
+    the new policy allows what the old one does not:
+      delegation.allow_recursive: an agent calls itself
+          before: it may not
+      delegation.budget.tokens: 6
+          before: at most 5
+      delegation.iterations_per_depth[2]: 6
+          before: at most 5
+      delegation.iterations_per_depth[3]: 6
+          before: at most 3
+      delegation.max_depth: 4
+          before: at most 3
+      delegation.timeout_ms: 600000
+          before: at most 9
+      delegation.tree_budget.calls: without bound
+          before: at most 7
+      delegation.verify: a result that `verify` refuses
+          before: each result is judged
+      sandbox.async_tools: tools go on by themselves
+          before: they do not
+      sandbox.secrets.KEY.exec: giving it to the command `env`
+          before: the secret `KEY` is not for it
+      sandbox.secrets.KEY.hosts: giving it to the host `a.example`
+          before: the secret `KEY` is not for it
+      sandbox.secrets.OLD: using what the file `b` holds
+          before: it is what the variable `A` holds
+      secrets for source `tools/…`: the secret `NEW`
+          before: there is no secret `NEW`
+    ");
+    assert_eq!(project.run(&["policy", "diff", "agents.md", "agents.md"]).code, 0);
     // Calls of which nobody is asked any more, unless they are denied.
     for (name, tools) in
         [("a", "confirm: ['rm_*', x]"), ("b", "confirm: ['rm_a*', x]"), ("c", "deny: ['rm_*'], confirm: ['?']")]
@@ -183,6 +220,29 @@ fn two_folders_are_compared_by_their_tools() {
     let diff = project.run(&["policy", "diff", "own", "old"]);
     assert_eq!((diff.code, diff.out.as_str()), (1, asks_no_more), "{diff}");
     assert_eq!(project.run(&["policy", "diff", "own", "asks"]).code, 0);
+    // Of an agent: its own tool, its budget; and a hook that is no more.
+    let agent = |folder: &str, read: &str, calls: u32| {
+        let front = format!(
+            "tools: [{{ name: own, capabilities: {{ fs: {{ read: [{read}] }} }}, script: 'def run(args): return 1' }}]\nbudget: {{ calls: {calls} }}\n"
+        );
+        project.write(&format!("{folder}/.harness/agents/helper.md"), &format!("---\n{front}---\nYou help.\n"));
+        project.write(&format!("{folder}/.harness/harness.md"), "---\n---\n");
+    };
+    agent("one", "a", 5);
+    project.write("one/.harness/hooks/guard.md", "---\nevent: tool.pre\n---\n");
+    agent("two", "a, b", 6);
+    assert_snapshot!(project.run(&["policy", "diff", "one", "two"]), @"
+    exit 1
+    --- stdout
+    the new policy allows what the old one does not:
+      budget.calls for agent `helper`: 6
+          before: at most 5
+      fs.read for tool `helper/own`: reading `b`
+          before: reading `b` is not granted: nothing in `capabilities.fs.read` in `.harness/agents/helper.md:2:50` covers it
+      hooks: `tool.pre` that the hook `guard` blocks
+          before: the hook is asked
+    --- stderr
+    ");
     // What is broken is not compared.
     project.write("new/.harness/tools/more.md", "---\n");
     project.run(&["policy", "diff", "old", "new"]).says(2, "the front matter is not closed");

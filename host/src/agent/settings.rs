@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use crate::artifact::located::Located;
 use crate::artifact::policy::ProjectPolicy;
 use crate::artifact::policy::budget::Budget;
 use crate::artifact::policy::exit::{ExitMode, OnMaxIterations};
 use crate::artifact::script::Script;
+use crate::dispatch::MAX_AGENTS;
 
 /// Rounds with tools of one turn at the root.
 const ROOT_ROUNDS: u64 = 10;
@@ -81,6 +83,38 @@ impl Settings {
         let at = usize::try_from(depth).unwrap_or(usize::MAX);
         self.rounds.get(at).or_else(|| self.rounds.last()).copied().unwrap_or(ROOT_ROUNDS)
     }
+}
+
+/// What a policy lets agents do at most, by key: to compare two. `None`: without bound.
+pub fn allowances(policy: &ProjectPolicy) -> Vec<(String, Option<u64>)> {
+    /// The deepest that `max_depth` may say.
+    const DEEPEST: u32 = 16;
+    let settings = Settings::of(policy);
+    let time = u64::try_from(settings.delegation_timeout.as_millis()).unwrap_or(u64::MAX);
+    let mut found = vec![
+        ("delegation.max_depth".to_owned(), Some(settings.max_depth.into())),
+        ("delegation.max_concurrent".to_owned(), Some(policy.delegation.max_concurrent.unwrap_or(MAX_AGENTS))),
+        ("delegation.timeout_ms".to_owned(), Some(time)),
+        ("delegation.max_verify_retries".to_owned(), Some(settings.verify_retries.into())),
+    ];
+    let rounds = |depth| (format!("delegation.iterations_per_depth[{depth}]"), Some(settings.rounds(depth)));
+    found.extend((0..=settings.max_depth.min(DEEPEST)).map(rounds));
+    for (key, budget) in [("budget", &policy.delegation.budget), ("tree_budget", &policy.delegation.tree_budget)] {
+        found.extend(bounds(budget.as_ref()).map(|(name, bound)| (format!("delegation.{key}.{name}"), bound)));
+    }
+    found
+}
+
+/// The bounds of a budget, by key.
+pub fn bounds(budget: Option<&Budget>) -> impl Iterator<Item = (&'static str, Option<u64>)> {
+    let of = |get: fn(&Budget) -> Option<&Located<u64>>| budget.and_then(get).map(|bound| bound.value);
+    [
+        ("rounds", of(|budget| budget.rounds.as_ref())),
+        ("tokens", of(|budget| budget.tokens.as_ref())),
+        ("time_ms", of(|budget| budget.time_ms.as_ref())),
+        ("calls", of(|budget| budget.calls.as_ref())),
+    ]
+    .into_iter()
 }
 
 #[cfg(test)]

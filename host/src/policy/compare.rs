@@ -6,6 +6,7 @@
 //! grants have said that the one allows it and the other refuses it.
 
 mod agreed;
+mod secrets;
 
 use std::net::IpAddr;
 
@@ -20,6 +21,7 @@ use super::network::{Method, Scheme, Target};
 use super::path::{Access, PathPattern, WorkspacePath, protected};
 
 pub use agreed::{Agreed, agreed};
+pub use secrets::wider_secrets;
 
 /// Something that one grant allows and the other does not.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use harness::artifact::agent::{Agent, Use};
 use harness::artifact::escape;
+use harness::artifact::hook::Hook;
 use harness::artifact::policy::ProjectPolicy;
-use harness::artifact::policy::hooks::OnError;
 use harness::artifact::tool::Tool;
 use harness::policy::compare::{Example, wider};
 use harness::policy::grant::Grant;
@@ -16,6 +17,8 @@ use super::super::args::{Diff, Place};
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::project;
+
+mod settings;
 
 /// One of the two.
 enum Side {
@@ -38,7 +41,7 @@ pub(super) fn run(command: &Diff, place: &Place, printer: Printer) -> Result<Exi
         (Side::Project(old), Side::Project(new)) => artifacts(old, new, &mut news),
         (old, new) => sources(policy(old)?, policy(new)?, &mut news),
     }
-    settings(policy(&old)?, policy(&new)?, &mut news);
+    settings::compare(policy(&old)?, policy(&new)?, &mut news);
     if command.json {
         let one = |((key, told), of): (&(String, Told), &Vec<String>)| {
             let (what, refused) = told.clone().unzip();
@@ -52,7 +55,7 @@ pub(super) fn run(command: &Diff, place: &Place, printer: Printer) -> Result<Exi
         for ((key, told), of) in &news {
             let what = match told {
                 Some((what, refused)) => format!("{what}\n      before: {refused}"),
-                None => "perhaps something; it takes too long to know".to_owned(),
+                None => "perhaps something; that cannot be found out".to_owned(),
             };
             let of = if of.is_empty() { String::new() } else { format!(" for {}", of.join(", ")) };
             printer.data(&format!("  {key}{}: {}", escape::line(&of), escape::text(&what)));
@@ -104,7 +107,7 @@ fn compare(old: &Grant, new: &Grant, of: &str, news: &mut News) {
     }
 }
 
-/// By the names of tools and hooks. What was not there before was granted nothing.
+/// By the names of tools, hooks and agents. What was not there before was granted nothing.
 fn artifacts(old: &Registry, new: &Registry, news: &mut News) {
     let (Some(before), Some(now)) = (old.policy(), new.policy()) else { return };
     for tool in new.tools() {
@@ -123,19 +126,47 @@ fn artifacts(old: &Registry, new: &Registry, news: &mut News) {
         let asked = was.is_some_and(|was| asks(before, was)) && !asks(now, tool);
         let unasked = asked.then(|| unasked(&tool.name));
         news.extend(unasked.map(|told| (("tools_policy.confirm".to_owned(), Some(told)), Vec::new())));
-        let nothing = || Grant::new(Vec::new());
-        let was = was.map_or_else(nothing, |was| before.grant_for(&was.source_name, was.capabilities.as_ref()));
-        let is = now.grant_for(&tool.source_name, tool.capabilities.as_ref());
-        compare(&was, &is, &format!("tool `{}`", tool.name), news);
     }
-    for hook in new.hooks() {
-        let was = old.hook(&hook.name).map_or_else(
-            || Grant::new(Vec::new()),
-            |was| before.grant_for(&was.source_name, was.capabilities.as_ref()),
-        );
-        let is = now.grant_for(&hook.source_name, hook.capabilities.as_ref());
-        compare(&was, &is, &format!("hook `{}`", hook.name), news);
+    let (was, is) = (grants(old, before), grants(new, now));
+    for (of, grant) in &is {
+        compare(was.get(of).unwrap_or(&Grant::new(Vec::new())), grant, of, news);
     }
+    // What a hook that is still there says now is a matter of its script.
+    for hook in old.hooks().iter().filter(|hook| !new.hooks().iter().any(|other| other.name == hook.name)) {
+        let event = &hook.event.value;
+        let told = (format!("`{event}` that the hook `{}` blocks", hook.name), "the hook is asked".to_owned());
+        news.entry(("hooks".to_owned(), Some(told))).or_default();
+    }
+    for agent in new.agents() {
+        let was = old.agents().iter().find(|was| was.name == agent.name);
+        let budget = |agent: &Agent, policy: &ProjectPolicy| -> Vec<(&str, Option<u64>)> {
+            harness::agent::bounds(agent.budget.as_ref().or(policy.delegation.budget.as_ref())).collect()
+        };
+        for (key, bound) in budget(agent, now) {
+            let before = was.and_then(|was| budget(was, before).into_iter().find(|(was, _)| *was == key)?.1);
+            let told = before.and_then(|before| settings::more(before, bound));
+            let of = format!("agent `{}`", agent.name);
+            news.extend(told.map(|told| ((format!("budget.{key}"), Some(told)), vec![of])));
+        }
+    }
+}
+
+/// The grants of all tools and hooks, those that agents have for themselves included, by what they are called.
+fn grants(registry: &Registry, policy: &ProjectPolicy) -> BTreeMap<String, Grant> {
+    let tool = |of: &str, tool: &Tool| {
+        (format!("tool `{of}{}`", tool.name), policy.grant_for(&tool.source_name, tool.capabilities.as_ref()))
+    };
+    let hook = |of: &str, hook: &Hook| {
+        (format!("hook `{of}{}`", hook.name), policy.grant_for(&hook.source_name, hook.capabilities.as_ref()))
+    };
+    let mut grants: BTreeMap<String, Grant> = registry.tools().iter().map(|one| tool("", one)).collect();
+    grants.extend(registry.hooks().iter().map(|one| hook("", one)));
+    for agent in registry.agents() {
+        let of = format!("{}/", agent.name);
+        grants.extend(agent.tools.iter().filter_map(Use::inline).map(|one| tool(&of, one)));
+        grants.extend(agent.hooks.iter().filter_map(Use::inline).map(|one| hook(&of, one)));
+    }
+    grants
 }
 
 /// By sources: those that either names, and one of each folder that neither does.
@@ -170,36 +201,4 @@ fn found(name: Result<Option<String>, ()>, example: impl FnOnce(String) -> (Stri
 
 fn unasked(tool: &str) -> (String, String) {
     (format!("calling `{tool}` without being asked"), "a person has to confirm each call".to_owned())
-}
-
-/// What is no grant of a tool: how strict hooks are, what a run may add, whether there is a record.
-fn settings(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
-    let mut tell = |key: &str, wider: bool, what: &str, why: &str| {
-        if wider {
-            news.entry((key.to_owned(), Some((what.to_owned(), why.to_owned())))).or_default();
-        }
-    };
-    let hooks = old.hooks.named.iter().chain(&new.hooks.named).map(|(name, _)| name.value.as_str());
-    // One that neither names has the answer for all others.
-    for hook in hooks.chain([""]) {
-        let softer = (old.hooks.for_hook(hook), new.hooks.for_hook(hook)) == (OnError::Block, OnError::Allow);
-        let what = if hook.is_empty() {
-            "a hook that fails lets pass".to_owned()
-        } else {
-            format!("hook `{hook}` lets pass when it fails")
-        };
-        tell("sandbox.hooks", softer, &what, "it blocks");
-    }
-    tell(
-        "sandbox.hooks.strict",
-        old.hooks.strict && !new.hooks.strict,
-        "a wrong return value of a hook passes",
-        "it is a failure",
-    );
-    tell("sandbox.audit", old.audit && !new.audit, "calls are not recorded", "they are");
-    tell("meta", new.meta.enabled && !old.meta.enabled, "a run may add to itself", "it may not");
-    let numbers = |policy: &ProjectPolicy| policy.meta.numbers();
-    for ((name, before), (_, now)) in numbers(old).into_iter().zip(numbers(new)) {
-        tell(&format!("meta.{name}"), new.meta.enabled && now > before, &now.to_string(), &format!("at most {before}"));
-    }
 }
