@@ -83,6 +83,19 @@ const FILES: [(&str, &str); 9] = [
 /// What a case must leave as it is, in the workspace.
 const KEPT: [&str; 7] = ["harness.lock", "agents", ".env", "src/key.pem", ".git", ".harness/tools", ".harness/hooks"];
 
+/// Removes a folder with all that is in it, also what a case closed to its own user.
+fn remove(folder: &Path) {
+    fn open(folder: &Path) {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+        let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+        entries.filter(|entry| entry.file_type().unwrap().is_dir()).for_each(|entry| open(&entry.path()));
+    }
+    if fs::remove_dir_all(folder).is_err() {
+        open(folder);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
 impl World {
     /// A world in a folder of its own.
     pub(crate) fn new(servers: &Servers) -> Self {
@@ -96,7 +109,7 @@ impl World {
     pub(crate) fn at(base: &Path, servers: &Servers) -> Self {
         let base = base.canonicalize().unwrap();
         for entry in fs::read_dir(&base).unwrap() {
-            fs::remove_dir_all(entry.unwrap().path()).unwrap();
+            remove(&entry.unwrap().path());
         }
         let at = |path: &str| base.join(path);
         for (path, text) in FILES {

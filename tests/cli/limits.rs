@@ -1,27 +1,20 @@
 //! What ends a call, and what a hostile script can do at most. After each, the project is as before.
 
-use std::time::{Duration, Instant};
-
 use crate::grants::server;
 use crate::project::{FINE, Project, Ran};
 
-/// Far more than anything here takes, and far less than what it guards against.
-const LONG: Duration = Duration::from_secs(20);
-
-/// A project with the script as the tool `it`, and one that always works.
+/// A project with the script as the tool `it`, which has limits, and one that always works.
 fn project(script: &str, limits: &str) -> Project {
-    Project::with_script(script)
-        .tool("fine", "", FINE)
-        .policy(&format!("sandbox:\n  exec: {{ allow: [\"sleep *\"] }}\n  limits: {{ {limits} }}\n"))
+    Project::with_script(script).tool("fine", "", FINE).policy(&format!(
+        "sandbox:\n  exec: {{ allow: [\"sleep *\"] }}\n  sources: {{ tools/it: {{ limits: {{ {limits} }} }} }}\n"
+    ))
 }
 
 /// Runs a script that must come to an end by itself, and then another one of the same project.
 #[track_caller]
 fn run(script: &str, limits: &str) -> Ran {
     let project = project(script, limits);
-    let started = Instant::now();
     let ran = project.run(&["call", "it"]);
-    assert!(started.elapsed() < LONG, "took {:?}: {ran}", started.elapsed());
     project.run(&["call", "fine"]).gives("fine");
     ran
 }
@@ -343,9 +336,7 @@ fn an_expression_nested_deeply() {
 
 #[test]
 fn an_endless_top_level() {
-    let started = Instant::now();
     let ran = Project::with_script("def f():\n    for i in range(1 << 30):\n        for j in range(1 << 30):\n            pass\n\nf()\n\ndef run(args):\n    return 1\n")
         .run(&["call", "it"]);
     ran.says(2, "loading the script takes too long");
-    assert!(started.elapsed() < LONG);
 }
