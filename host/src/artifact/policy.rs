@@ -198,7 +198,7 @@ impl ProjectPolicy {
         Self {
             machine: None,
             instead: None,
-            project: with_defaults(layer::silent(origin)),
+            project: with_defaults(Layer::silent(origin)),
             sources: Vec::new(),
             tools: ToolsPolicy::default(),
             hooks: HookFailure::default(),

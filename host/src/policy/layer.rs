@@ -126,3 +126,19 @@ pub struct Layer {
     /// Limits.
     pub limits: LimitRules,
 }
+
+impl Layer {
+    /// A layer that says nothing.
+    pub fn silent(origin: Origin) -> Self {
+        Self {
+            origin,
+            fs: None,
+            network: None,
+            exec: None,
+            env: None,
+            services: None,
+            secrets: None,
+            limits: LimitRules::default(),
+        }
+    }
+}

@@ -120,20 +120,6 @@ keys! {
 /// A list of hosts, each a text or `{ host: ..., private: true }`.
 pub(super) type Hosts = Vec<Located<HostRule>>;
 
-/// A layer that says nothing.
-pub(crate) fn silent(origin: Origin) -> Layer {
-    Layer {
-        origin,
-        fs: None,
-        network: None,
-        exec: None,
-        env: None,
-        services: None,
-        secrets: None,
-        limits: LimitRules::default(),
-    }
-}
-
 /// A layer from its YAML alone, such as `fs: { read: [docs] }`: what an embedder grants a caller. `name` is what hints
 /// and refusals call the place it was written in. It is there only if nothing is wrong with it.
 pub fn parse(name: &str, yaml: &str) -> (Option<Layer>, Diagnostics) {
@@ -186,7 +172,7 @@ pub(super) struct Spots(BTreeMap<&'static str, Spot>);
 
 impl Builder {
     pub(super) fn new(origin: Origin) -> Self {
-        Self { layer: silent(origin), spots: Spots::default() }
+        Self { layer: Layer::silent(origin), spots: Spots::default() }
     }
 
     /// The whole of it; `own` is where it is, if that is one place.

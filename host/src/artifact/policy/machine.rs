@@ -4,7 +4,7 @@
 //! one that is there counts whole, as it does in the other layers. What only a project can say is refused in it.
 
 use super::hooks::HookFailure;
-use super::layer::{self, Builder, RuleKeys};
+use super::layer::{Builder, RuleKeys};
 use super::meta::MetaPolicy;
 use super::sources::{self, SourceRules};
 use super::tools::ToolsPolicy;
@@ -102,7 +102,7 @@ impl MachinePolicy {
         let origin = || Origin::new(file, Scope::Machine);
         let mut builder = Builder::new(origin());
         let mut policy = Self {
-            layer: layer::silent(origin()),
+            layer: Layer::silent(origin()),
             sources: Vec::new(),
             tools: keys.tools_policy.read(decoder),
             hooks: None,

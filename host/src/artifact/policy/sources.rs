@@ -100,7 +100,7 @@ pub(super) fn floor(bundle: &str, entries: &[&SourceRules], file: &str) -> Layer
         env: silent(|l| l.env.is_some()).then(Vec::new),
         services: silent(|l| l.services.is_some()).then(Vec::new),
         secrets: silent(|l| l.secrets.is_some()).then(Vec::new),
-        ..layer::silent(origin)
+        ..Layer::silent(origin)
     }
 }
 

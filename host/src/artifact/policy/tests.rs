@@ -271,7 +271,7 @@ fn a_bundle_has_only_what_is_granted_to_it() {
 #[test]
 fn an_artifact_cannot_ask_for_more() {
     let asks =
-        Layer { env: Some(vec!["A".to_owned()]), ..layer::silent(Origin::new(".harness/tools/x.md", Scope::Artifact)) };
+        Layer { env: Some(vec!["A".to_owned()]), ..Layer::silent(Origin::new(".harness/tools/x.md", Scope::Artifact)) };
     assert!(ProjectPolicy::absent(FILE).grant_for("tools/x", Some(&asks)).decide_env("A").is_err());
     let policy = parse("sandbox: { env: [A, B] }\n");
     let grant = policy.grant_for("tools/x", Some(&asks));

@@ -97,13 +97,16 @@ fn policy(side: &Side) -> Result<&ProjectPolicy, Exit> {
     }
 }
 
+fn told(example: Example) -> Told {
+    match example {
+        Example::Certain { what, refused } => Some((what, refused)),
+        Example::Perhaps => None,
+    }
+}
+
 fn compare(old: &Grant, new: &Grant, of: &str, news: &mut News) {
     for one in wider(old, new) {
-        let told = match one.example {
-            Example::Certain { what, refused } => Some((what, refused)),
-            Example::Perhaps => None,
-        };
-        news.entry((one.key, told)).or_default().push(of.to_owned());
+        news.entry((one.key, told(one.example))).or_default().push(of.to_owned());
     }
 }
 

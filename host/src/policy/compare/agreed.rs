@@ -3,7 +3,6 @@
 use super::{Access, Example, Grant, path};
 use crate::policy::command::ExecRules;
 use crate::policy::layer::{Layer, Service};
-use crate::policy::limits::LimitRules;
 use crate::policy::network::NetworkRules;
 use crate::policy::path::FsRules;
 
@@ -24,7 +23,7 @@ pub fn agreed(grant: &Grant) -> Vec<Agreed> {
         let rules = |layer: &Layer| layer.fs.as_ref().map(|fs| fs.patterns(access).to_vec());
         let with = move |rules: Vec<_>| {
             let (read, write) = if access == Access::Read { (rules, Vec::new()) } else { (Vec::new(), rules) };
-            Layer { fs: Some(FsRules { read, write, protect: Vec::new() }), ..silent(grant) }
+            Layer { fs: Some(FsRules { read, write, protect: Vec::new() }), ..Layer::silent(grant.nearest_origin()) }
         };
         of(access.key(), grant, rules, with, move |old, new| path(old, new, access))
     };
@@ -32,14 +31,17 @@ pub fn agreed(grant: &Grant) -> Vec<Agreed> {
         "network",
         grant,
         |layer| layer.network.as_ref().map(|network| network.allow.clone()),
-        |allow| Layer { network: Some(NetworkRules { allow }), ..silent(grant) },
+        |allow| Layer { network: Some(NetworkRules { allow }), ..Layer::silent(grant.nearest_origin()) },
         super::host,
     );
     let commands = of(
         "exec.allow",
         grant,
         |layer| layer.exec.as_ref().map(|exec| exec.allow.clone()),
-        |allow| Layer { exec: Some(ExecRules { allow, ..ExecRules::default() }), ..silent(grant) },
+        |allow| Layer {
+            exec: Some(ExecRules { allow, ..ExecRules::default() }),
+            ..Layer::silent(grant.nearest_origin())
+        },
         |old, new| super::command(old, new, true),
     );
     let plain = |key, rules| Agreed { key, rules, whole: true };
@@ -69,21 +71,6 @@ pub fn agreed(grant: &Grant) -> Vec<Agreed> {
         plain("secrets", secrets),
         plain("services", services.map(|service| service.name().to_owned()).collect()),
     ]
-}
-
-/// A layer that says nothing.
-fn silent(grant: &Grant) -> Layer {
-    let origin = grant.nearest_origin();
-    Layer {
-        origin,
-        fs: None,
-        network: None,
-        exec: None,
-        env: None,
-        services: None,
-        secrets: None,
-        limits: LimitRules::default(),
-    }
 }
 
 fn of<R: Clone + PartialEq + ToString>(

@@ -3,7 +3,6 @@
 use super::{Example, Grant, Wider, certain, command, host};
 use crate::policy::command::{CommandRule, ExecRules};
 use crate::policy::layer::Layer;
-use crate::policy::limits::LimitRules;
 use crate::policy::network::{HostRule, NetworkRules};
 use crate::policy::secret::{Holder, Secret};
 
@@ -50,23 +49,13 @@ fn held(holder: &Holder) -> String {
 }
 
 fn hosts(secret: &Secret, allow: &[HostRule]) -> Grant {
-    Grant::new(vec![Layer { network: Some(NetworkRules { allow: allow.to_vec() }), ..silent(secret) }])
+    Grant::new(vec![Layer {
+        network: Some(NetworkRules { allow: allow.to_vec() }),
+        ..Layer::silent(secret.origin.clone())
+    }])
 }
 
 fn commands(secret: &Secret, allow: &[CommandRule]) -> Grant {
     let exec = ExecRules { allow: allow.to_vec(), ..ExecRules::default() };
-    Grant::new(vec![Layer { exec: Some(exec), ..silent(secret) }])
-}
-
-fn silent(secret: &Secret) -> Layer {
-    Layer {
-        origin: secret.origin.clone(),
-        fs: None,
-        network: None,
-        exec: None,
-        env: None,
-        services: None,
-        secrets: None,
-        limits: LimitRules::default(),
-    }
+    Grant::new(vec![Layer { exec: Some(exec), ..Layer::silent(secret.origin.clone()) }])
 }

@@ -2,9 +2,9 @@
 
 use harness::artifact::policy::ProjectPolicy;
 use harness::artifact::policy::hooks::OnError;
-use harness::policy::compare::{Example, wider_secrets};
+use harness::policy::compare::wider_secrets;
 
-use super::{News, Told};
+use super::{News, Told, told};
 
 pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
     let mut add = |key: &str, told: Told| news.extend([((key.to_owned(), told), Vec::new())]);
@@ -40,11 +40,7 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
         tell(&format!("meta.{name}"), new.meta.enabled && now > before, &now.to_string(), &format!("at most {before}"));
     }
     for one in wider_secrets(old.secrets.iter().map(|one| &one.value), new.secrets.iter().map(|one| &one.value)) {
-        let told = match one.example {
-            Example::Certain { what, refused } => Some((what, refused)),
-            Example::Perhaps => None,
-        };
-        add(&format!("sandbox.{}", one.key), told);
+        add(&format!("sandbox.{}", one.key), told(one.example));
     }
     let before = harness::agent::allowances(old);
     for (key, now) in harness::agent::allowances(new) {
