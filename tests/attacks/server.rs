@@ -130,15 +130,28 @@ async fn answer(stream: &mut TcpStream, head: &str, path: &str) -> std::io::Resu
             stream.write_all(head.as_bytes()).await?;
             stream.write_all(&body).await?;
         }
-        // Compressed blocks without anything in them, without end.
-        ["endless-nothing"] => {
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n").await?;
-            stream.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255]).await?;
-            // Stored, of no bytes, and not the last one.
-            let nothing = [0, 0, 0, 0xff, 0xff].repeat(3000);
-            loop {
-                stream.write_all(&nothing).await?;
+        // What decompresses to nothing, so often, or without end; and then four letters.
+        ["nothing", kind, count] => {
+            let Nothing { coding, start, each, end } = Nothing::of(kind);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\nconnection: close\r\n\r\n");
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(&start).await?;
+            match count.parse() {
+                Ok(count) => stream.write_all(&each.repeat(count)).await?,
+                Err(_) => {
+                    let many = each.repeat(16384 / each.len());
+                    loop {
+                        stream.write_all(&many).await?;
+                    }
+                }
             }
+            stream.write_all(&end).await?;
+        }
+        // So many headers, each with a value of so many bytes, beside the two that any answer here has.
+        ["headers", count, bytes] => {
+            let value = "v".repeat(bytes.parse().unwrap_or(0));
+            let headers: String = (0..count.parse().unwrap_or(0_u32)).map(|n| format!("x-{n}: {value}\r\n")).collect();
+            stream.write_all(&ok(&headers, "pong")).await?;
         }
         ["body", bytes] => stream.write_all(&ok("", &"b".repeat(bytes.parse().unwrap_or(0)))).await?,
         ["short"] => {
@@ -178,4 +191,46 @@ fn gzip_of_zeros(length: usize) -> Vec<u8> {
     out.extend(bits.chunks(8).map(|bits| bits.iter().rev().fold(0, |byte, &bit| byte << 1 | u8::from(bit))));
     out.extend([0; 8]);
     out
+}
+
+/// What decompresses to nothing, however often it is there.
+struct Nothing {
+    coding: &'static str,
+    start: Vec<u8>,
+    each: Vec<u8>,
+    /// `pong`, and the end.
+    end: Vec<u8>,
+}
+
+impl Nothing {
+    fn of(kind: &str) -> Self {
+        /// A gzip file, so far, without its name; and one of `pong` after that (RFC 1951, 1952): stored.
+        const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+        const PONG: [u8; 17] = [1, 4, 0, 0xfb, 0xff, b'p', b'o', b'n', b'g', 0x4f, 0x41, 0x58, 0x21, 4, 0, 0, 0];
+        let gzip = |start: &[u8], each: &[u8], end: &[u8]| Self {
+            coding: "gzip",
+            start: start.to_vec(),
+            each: each.to_vec(),
+            end: end.to_vec(),
+        };
+        match kind {
+            // Stored, of no bytes, and not the last one.
+            "blocks" => gzip(&HEAD, &[0, 0, 0, 0xff, 0xff], &PONG),
+            // Whole files of no bytes.
+            "files" => gzip(&[], &[&HEAD[..], &[3, 0, 0, 0, 0, 0, 0, 0, 0, 0]].concat(), &[&HEAD[..], &PONG].concat()),
+            // The file's name.
+            "name" => {
+                let named = [0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 255];
+                gzip(&named, b"n", &[&[0][..], &PONG].concat())
+            }
+            // Brotli's blocks of metadata (RFC 7932), each of no bytes.
+            "metadata" => Self {
+                coding: "br",
+                start: vec![0x0c],
+                each: vec![0x06],
+                end: vec![0x18, 0, 8, b'p', b'o', b'n', b'g', 3],
+            },
+            other => panic!("{other:?} is no way to say nothing"),
+        }
+    }
 }

@@ -68,7 +68,7 @@ pub(crate) struct World {
 }
 
 /// What is in the workspace always. What holds the canary is protected.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     ("inside.txt", "inside"),
     ("src/a.txt", "a"),
     ("docs/guide.md", "guide"),
@@ -78,10 +78,12 @@ const FILES: [(&str, &str); 9] = [
     (".git/config", "[core]\n\tbare = false\n"),
     (".git/HEAD", "ref: refs/heads/main\n"),
     (".harness/audit/old.jsonl", CANARY),
+    (".harness/sessions/old.jsonl", CANARY),
 ];
 
 /// What a case must leave as it is, in the workspace.
-const KEPT: [&str; 7] = ["harness.lock", "agents", ".env", "src/key.pem", ".git", ".harness/tools", ".harness/hooks"];
+const KEPT: [&str; 8] =
+    ["harness.lock", "agents", ".env", "src/key.pem", ".git", ".harness/tools", ".harness/hooks", ".harness/sessions"];
 
 /// Removes a folder with all that is in it, also what a case closed to its own user.
 fn remove(folder: &Path) {

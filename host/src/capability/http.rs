@@ -5,6 +5,7 @@
 //! proxy, no cookie, no connection kept for a later call: nothing but the grant and the request has a say.
 
 mod answer;
+mod body;
 mod lookup;
 mod outgoing;
 mod redirect;
@@ -13,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use reqwest::header::HeaderValue;
+use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lift, Lower};
 
@@ -23,8 +24,8 @@ use crate::policy::grant::Grant;
 use crate::policy::network::{Method, NoTarget, Target};
 use crate::policy::refusal::Refusal;
 
-/// Bytes of a body that the contract takes, either way; of an answer's after decompression. `limits.body_bytes` is at
-/// most this.
+/// Bytes of a body that the contract takes, either way; of an answer's as it comes, and after decompression.
+/// `limits.body_bytes` is at most this.
 pub const MAX_BODY_BYTES: usize = 10 << 20;
 
 /// Redirects that are followed.
@@ -46,7 +47,7 @@ pub enum Error {
     /// Method, header or body cannot be sent. Carries what is wrong.
     #[component(name = "invalid-request")]
     InvalidRequest(String),
-    /// A body is over `limits.body_bytes`. Carries the cap in bytes.
+    /// A body is over `limits.body_bytes`, an answer's perhaps before it was decompressed. Carries the cap in bytes.
     #[component(name = "too-large")]
     TooLarge(u64),
     /// No complete answer within the time asked for, in milliseconds.
@@ -169,6 +170,7 @@ impl Client {
                 request.try_clone().ok_or_else(|| Error::InvalidRequest("the body cannot be sent".to_owned()))?;
             let inner = self.inner().await?;
             let answer = vetted.scope(inner.execute(copy)).await.map_err(answer::failure)?;
+            answer::head(answer.headers())?;
             if !redirect::turn(&mut request, answer.status(), answer.headers())? {
                 return answer::read(answer, request.url(), most).await;
             }
@@ -211,6 +213,13 @@ fn connector() -> Result<reqwest::Client, String> {
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .referer(false)
+        // What is accepted is said here, and decompressed here, where it is counted.
+        .default_headers(HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(body::ACCEPTED))]))
+        .no_gzip()
+        .no_brotli()
+        // The limits on headers are those of this version.
+        .http1_only()
+        .http1_max_headers(answer::MAX_HEADERS)
         .dns_resolver(lookup::OnlyVetted)
         // Also keeps the resolver in the task of the request, where it finds the vetted addresses.
         .pool_max_idle_per_host(0)
