@@ -252,7 +252,8 @@ impl<'a> Work<'a> {
         let mut said = String::new();
         loop {
             let reply = self.ask(&model, history, pinned, room).await?;
-            if reply.calls.is_empty() {
+            // What a filter stopped is no reply, whatever it calls.
+            if reply.calls.is_empty() || reply.finish == Finish::ContentFilter {
                 said.push_str(&reply.text);
                 match self.without_calls(history, reply, &mut said, &mut continued, &mut kept).await? {
                     Round::Answer(answer) => return Ok(answer),
@@ -487,6 +488,8 @@ impl<'a> Work<'a> {
     /// Where a budget has no call left.
     async fn make(&mut self, history: &mut Vec<Message>, reply: Reply) -> Result<(), TurnError> {
         let calls = reply.calls.clone();
+        let cut = (reply.finish == Finish::Length).then(|| calls.last().filter(|call| !has_arguments(call)).cloned());
+        let cut = cut.flatten();
         // All results follow; of a turn that is given up here, the next one leaves out what is not whole.
         history.push(Message::Assistant { text: reply.text, calls: reply.calls });
         self.tell_said(history);
@@ -495,7 +498,10 @@ impl<'a> Work<'a> {
             let agent = self.runtime.name();
             self.tell(&Told::Calls { agent, call: &call });
             let started = Instant::now();
-            let called = self.call(&call).await;
+            let called = match cut.as_ref() == Some(&call) {
+                true => Err(CallError::Cut(call.name.clone())),
+                false => self.call(&call).await,
+            };
             let content = match &called {
                 Ok(report) => report.content.clone(),
                 Err(error) => refused(error),
@@ -539,6 +545,11 @@ impl<'a> Work<'a> {
     fn log(&self) -> Vec<LogLine> {
         logged::lines(&self.nested)
     }
+}
+
+/// Whether a call has arguments and all of them: where a reply was cut, those of its last call may be missing.
+fn has_arguments(call: &ToolCall) -> bool {
+    matches!(serde_json::from_str(&call.arguments), Ok(Json::Object(arguments)) if !arguments.is_empty())
 }
 
 /// What a model gets for a call that was not made.
