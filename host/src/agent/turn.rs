@@ -19,7 +19,7 @@ use crate::artifact::event::Event;
 use crate::artifact::policy::exit::OnMaxIterations;
 use crate::capability::reentry::Allowance;
 use crate::dispatch::builtin::DONE;
-use crate::dispatch::chain::Place;
+use crate::dispatch::chain::{NO_REASON, Place};
 use crate::dispatch::payload::{self, AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
 use crate::dispatch::{Call, CallError, CallReport, Nested, pipeline, reentry};
 use crate::policy::limits::Limits;
@@ -471,7 +471,7 @@ impl<'a> Work<'a> {
             Err(reason) if *kept >= MAX_KEPT => return Err(TurnError::NeverStops(*kept, reason)),
             Err(reason) => {
                 *kept = kept.saturating_add(1);
-                let reason = if reason.is_empty() { NOT_YET.to_owned() } else { reason };
+                let reason = if reason.ends_with(NO_REASON) { NOT_YET.to_owned() } else { reason };
                 history.extend([says(said), Message::User(reason)]);
                 said.clear();
                 return Ok(Round::Again);
