@@ -74,7 +74,7 @@ fn identifiers_that_come_again() {
 
 /// Calls of a request: their identifier, the path that they are for, and the result that follows under the same
 /// identifier. Ollama's format has none; there results follow their calls.
-fn pairs(wire: Wire, chat: &Json) -> Vec<(String, String, String)> {
+pub(crate) fn pairs(wire: Wire, chat: &Json) -> Vec<(String, String, String)> {
     let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
     let messages = chat["messages"].as_array().unwrap();
     let mut pairs: Vec<(String, String, String)> = Vec::new();

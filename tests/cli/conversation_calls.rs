@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::agent_streams::pairs;
 use crate::agent_turns::agent;
 use crate::project::Project;
 use crate::pty::Person;
@@ -209,6 +210,46 @@ fn a_turn_is_stopped_while_a_tool_runs() {
         person.types("/quit\r");
         assert_eq!(person.leaves(), 0, "{first}: {}", person.seen);
         assert!(!project.path("late").exists() && !project.path("marked").exists(), "{first}");
+    }
+}
+
+/// What the model is told of such a turn when the conversation goes on: what was done, what nobody knows, and what was
+/// not begun; no call is without its result.
+#[test]
+fn what_is_told_of_a_turn_that_was_stopped() {
+    for (number, (wire, name)) in WIRES.into_iter().enumerate() {
+        let calls =
+            [("mark", json!({"path": "one"})), ("wait", json!({"path": "two"})), ("mark", json!({"path": "three"}))];
+        let service = Service::new(vec![wire.reply(true, "First.", &calls), wire.reply(true, "Here I am.", &[])]);
+        let mark = format!("{}.{}", 7100 + number, std::process::id());
+        let model = format!(
+            "model: {{ name: m-1, provider: {name}, base_url: 'http://{}', api_key_env: HARNESS_TEST_KEY, tools: structured }}\n",
+            service.address
+        );
+        let project = waiting(&mark, "[]\n").policy_of(|text| text.replace(crate::agent_turns::SCRIPTED, &model));
+        let mut person = Person::with(&project, &["run"], &[("HARNESS_TEST_KEY", KEY)]);
+        person.sees("> ");
+        person.types("Wait.\r");
+        until(&mark, true);
+        person.interrupts();
+        person.sees("stopped");
+        person.sees("> ");
+        person.types("Go on.\r");
+        person.sees("Here I am.");
+        person.sees("> ");
+        person.types("/quit\r");
+        assert_eq!(person.leaves(), 0, "{name}: {}", person.seen);
+        let pairs = pairs(wire, &service.chats()[1].json());
+        let told: Vec<(&str, &str)> = pairs.iter().map(|(_, path, result)| (&**path, &**result)).collect();
+        let ended = "error: the turn was ended before this call had a result; whether it took effect is not known";
+        let wanted =
+            [("one", "marked"), ("two", ended), ("three", "error: the turn was ended before this call was made")];
+        assert_eq!(told, wanted, "{name}");
+        // Gone on with in another session, it is the same conversation.
+        let ran =
+            project.command(&["run", "--resume", "latest", "And?"]).env("HARNESS_TEST_KEY", KEY).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert_eq!(crate::agent_streams::pairs(wire, &service.chats()[2].json()), pairs, "{name}");
     }
 }
 

@@ -23,7 +23,7 @@ use crate::dispatch::chain::{NO_REASON, Place};
 use crate::dispatch::payload::{self, AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
 use crate::dispatch::{Call, CallError, CallReport, Nested, pipeline, reentry};
 use crate::policy::limits::Limits;
-use crate::provider::message::without_orphans;
+use crate::provider::message::{closed, without_orphans};
 use crate::provider::{Delta, Finish, Message, Reply, Request, ToolCall, Usage};
 
 /// How often in a row a reply that is cut at its length is continued.
@@ -216,7 +216,7 @@ impl<'a> Work<'a> {
             _ => text.to_owned(),
         };
         // What a turn that failed has left open is closed before the next one begins.
-        *history = without_orphans(std::mem::take(history));
+        *history = without_orphans(closed(std::mem::take(history)));
         let pinned = history.len();
         self.told = pinned;
         history.push(Message::User(text));
