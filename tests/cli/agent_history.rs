@@ -191,3 +191,23 @@ fn text_that_looks_like_an_error() {
     let outcomes: Vec<&str> = recorded.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
     assert_eq!(outcomes, ["completed", "failed"]);
 }
+
+/// A call that a hook puts into a reply has an identifier of its own, whatever the hook says.
+#[test]
+fn a_call_that_a_hook_adds() {
+    let replies = "- tool_calls: [{ name: count, args: { n: 1 } }]\n- text: Enough.\n- text: Done.\n";
+    let call = "{'id': 'call_1', 'type': 'function', 'function': {'name': 'count', 'arguments': {'n': 7}}}";
+    let message = format!("{{'role': 'assistant', 'content': 'More.', 'tool_calls': [{call}]}}");
+    let body = format!("return modify({{'choices': [{{'message': {message}, 'finish_reason': 'tool_calls'}}]}})");
+    let front = "when: payload['choices'][0]['message']['content'] == 'Enough.'\n";
+    let project = agent("", replies).tool("count", "", COUNT).with_handle("more", "completion.post", front, &body);
+    let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "Count."]));
+    assert_eq!(seen(&asked[2]).1, ["counted 1", "counted 7"]);
+    let messages = asked[2]["messages"].as_array().unwrap();
+    let called: Vec<&Json> =
+        messages.iter().filter_map(|message| message["tool_calls"].get(0)).map(|call| &call["id"]).collect();
+    let answered: Vec<&Json> =
+        messages.iter().filter(|message| message["role"] == "tool").map(|message| &message["tool_call_id"]).collect();
+    assert_eq!(called, answered);
+    assert!(called.len() == 2 && called[0] != called[1], "{called:?}");
+}
