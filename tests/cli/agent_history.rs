@@ -211,3 +211,27 @@ fn a_call_that_a_hook_adds() {
     assert_eq!(called, answered);
     assert!(called.len() == 2 && called[0] != called[1], "{called:?}");
 }
+
+/// What hooks made of an answer is what was said, when the conversation goes on.
+#[test]
+fn an_answer_that_hooks_changed() {
+    for (event, change) in [
+        ("turn.end", "{'text': 'It is 43.'}"),
+        ("agent.stop", "{'text': 'It is 43.'}"),
+        (
+            "completion.post",
+            "{'choices': [{'message': {'role': 'assistant', 'content': 'It is 43.'}, 'finish_reason': 'stop'}]}",
+        ),
+    ] {
+        let project =
+            agent("", "- text: It is 42.\n").with_handle("hook", event, "", &format!("return modify({change})"));
+        assert_eq!(project.run(&["run", "What is it?"]).out, "It is 43.\n", "{event}");
+        std::fs::remove_file(project.path(".harness/hooks/hook.md")).unwrap();
+        project.write("replies.yaml", "- text: Done.\n");
+        let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "--resume", "latest", "Sure?"]));
+        let messages = asked[0]["messages"].as_array().unwrap();
+        let said = messages.iter().find(|message| message["role"] == "assistant").unwrap();
+        assert_eq!(said["content"], "It is 43.", "{event}");
+        assert!(!asked[0].to_string().contains("42"), "{event}: {}", asked[0]);
+    }
+}
