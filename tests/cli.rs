@@ -5,7 +5,13 @@
 //! - `agent_delegation`: sub-agents
 //! - `services`: what answers in place of a model's service
 //! - `agent_services`: whole sessions with one, in each wire format
+//! - `agent_streams`: odd replies of one, and what goes back to it
+//! - `agent_keys`: a service's key, which nothing shows
+//! - `agent_limits`: when a turn is over, and what is left of one that was ended
+//! - `agent_history`: what of a conversation goes into each request
+//! - `agent_results`: what comes back from sub-agents, and who judges it
 //! - `conversation`: one with the agent, at a terminal
+//! - `conversation_calls`: what a person at a terminal sees of calls, and how they stop them
 //! - `agent_tasks`: what is not waited for
 //! - `agent_budgets`: what agents may use, and no more
 //! - `confirm`: calls that a person has to confirm
@@ -51,8 +57,18 @@
 mod agent_budgets;
 #[path = "cli/agent_delegation.rs"]
 mod agent_delegation;
+#[path = "cli/agent_history.rs"]
+mod agent_history;
+#[path = "cli/agent_keys.rs"]
+mod agent_keys;
+#[path = "cli/agent_limits.rs"]
+mod agent_limits;
+#[path = "cli/agent_results.rs"]
+mod agent_results;
 #[path = "cli/agent_services.rs"]
 mod agent_services;
+#[path = "cli/agent_streams.rs"]
+mod agent_streams;
 #[path = "cli/agent_tasks.rs"]
 mod agent_tasks;
 #[path = "cli/agent_turns.rs"]
@@ -73,6 +89,8 @@ mod confirm;
 mod context;
 #[path = "cli/conversation.rs"]
 mod conversation;
+#[path = "cli/conversation_calls.rs"]
+mod conversation_calls;
 #[path = "cli/grants.rs"]
 mod grants;
 #[path = "cli/hooks.rs"]

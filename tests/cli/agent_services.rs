@@ -6,11 +6,11 @@ use serde_json::{Value as Json, json};
 use crate::project::{Project, Ran};
 use crate::services::{Answer, KEY, Service, WIRES, Wire};
 
-const ASKED: &str = "Read the file config.yaml and tell me what port it uses";
-const SAID: &str = "The config.yaml file specifies port 8080.";
+pub(crate) const ASKED: &str = "Read the file config.yaml and tell me what port it uses";
+pub(crate) const SAID: &str = "The config.yaml file specifies port 8080.";
 
 /// A project that reads files, whose agent asks a service.
-fn project(provider: &str, service: &Service, more: &str) -> Project {
+pub(crate) fn project(provider: &str, service: &Service, more: &str) -> Project {
     let model = format!(
         "name: m-1, provider: {provider}, base_url: 'http://{}', api_key_env: HARNESS_TEST_KEY, tools: structured, retry: {{ max_retries: 0 }}",
         service.address
@@ -27,7 +27,7 @@ fn project(provider: &str, service: &Service, more: &str) -> Project {
         .file("other.yaml", "port: 9090\n")
 }
 
-fn run(project: &Project, arguments: &[&str]) -> Ran {
+pub(crate) fn run(project: &Project, arguments: &[&str]) -> Ran {
     let output = project.command(arguments).env("HARNESS_TEST_KEY", KEY).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let ran = Ran { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) };
@@ -54,7 +54,7 @@ fn calls(path: &str) -> Json {
 }
 
 /// What went to the model as the result of a call, in any of the formats.
-fn results(asked: &Json) -> Vec<String> {
+pub(crate) fn results(asked: &Json) -> Vec<String> {
     let of = |message: &Json| -> Vec<String> {
         let text = |content: &Json| content.as_str().map(str::to_owned);
         match message["role"].as_str() {

@@ -28,13 +28,18 @@ pub(crate) struct Person {
 impl Person {
     /// Starts the binary with a terminal for all three streams.
     pub(crate) fn starts(project: &Project, arguments: &[&str]) -> Self {
+        Self::with(project, arguments, &[])
+    }
+
+    /// The same with these variables.
+    pub(crate) fn with(project: &Project, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
         unlockpt(&terminal).unwrap();
         let inside: OwnedFd = ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         let stream = || Stdio::from(inside.try_clone().unwrap());
         let mut command = project.command(arguments);
-        command.env("TERM", "xterm-256color").env("NO_COLOR", "1");
+        command.env("TERM", "xterm-256color").env("NO_COLOR", "1").envs(variables.iter().copied());
         let child = command.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
         Self { terminal: File::from(terminal), child, seen: String::new(), read: 0 }
     }

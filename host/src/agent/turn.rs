@@ -19,11 +19,11 @@ use crate::artifact::event::Event;
 use crate::artifact::policy::exit::OnMaxIterations;
 use crate::capability::reentry::Allowance;
 use crate::dispatch::builtin::DONE;
-use crate::dispatch::chain::Place;
+use crate::dispatch::chain::{NO_REASON, Place};
 use crate::dispatch::payload::{self, AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
 use crate::dispatch::{Call, CallError, CallReport, Nested, pipeline, reentry};
 use crate::policy::limits::Limits;
-use crate::provider::message::without_orphans;
+use crate::provider::message::{closed, without_orphans};
 use crate::provider::{Delta, Finish, Message, Reply, Request, ToolCall, Usage};
 
 /// How often in a row a reply that is cut at its length is continued.
@@ -216,7 +216,7 @@ impl<'a> Work<'a> {
             _ => text.to_owned(),
         };
         // What a turn that failed has left open is closed before the next one begins.
-        *history = without_orphans(std::mem::take(history));
+        *history = without_orphans(closed(std::mem::take(history)));
         let pinned = history.len();
         self.told = pinned;
         history.push(Message::User(text));
@@ -252,7 +252,8 @@ impl<'a> Work<'a> {
         let mut said = String::new();
         loop {
             let reply = self.ask(&model, history, pinned, room).await?;
-            if reply.calls.is_empty() {
+            // What a filter stopped is no reply, whatever it calls.
+            if reply.calls.is_empty() || reply.finish == Finish::ContentFilter {
                 said.push_str(&reply.text);
                 match self.without_calls(history, reply, &mut said, &mut continued, &mut kept).await? {
                     Round::Answer(answer) => return Ok(answer),
@@ -470,7 +471,7 @@ impl<'a> Work<'a> {
             Err(reason) if *kept >= MAX_KEPT => return Err(TurnError::NeverStops(*kept, reason)),
             Err(reason) => {
                 *kept = kept.saturating_add(1);
-                let reason = if reason.is_empty() { NOT_YET.to_owned() } else { reason };
+                let reason = if reason.ends_with(NO_REASON) { NOT_YET.to_owned() } else { reason };
                 history.extend([says(said), Message::User(reason)]);
                 said.clear();
                 return Ok(Round::Again);
@@ -487,6 +488,8 @@ impl<'a> Work<'a> {
     /// Where a budget has no call left.
     async fn make(&mut self, history: &mut Vec<Message>, reply: Reply) -> Result<(), TurnError> {
         let calls = reply.calls.clone();
+        let cut = (reply.finish == Finish::Length).then(|| calls.last().filter(|call| !has_arguments(call)).cloned());
+        let cut = cut.flatten();
         // All results follow; of a turn that is given up here, the next one leaves out what is not whole.
         history.push(Message::Assistant { text: reply.text, calls: reply.calls });
         self.tell_said(history);
@@ -495,7 +498,10 @@ impl<'a> Work<'a> {
             let agent = self.runtime.name();
             self.tell(&Told::Calls { agent, call: &call });
             let started = Instant::now();
-            let called = self.call(&call).await;
+            let called = match cut.as_ref() == Some(&call) {
+                true => Err(CallError::Cut(call.name.clone())),
+                false => self.call(&call).await,
+            };
             let content = match &called {
                 Ok(report) => report.content.clone(),
                 Err(error) => refused(error),
@@ -539,6 +545,11 @@ impl<'a> Work<'a> {
     fn log(&self) -> Vec<LogLine> {
         logged::lines(&self.nested)
     }
+}
+
+/// Whether a call has arguments and all of them: where a reply was cut, those of its last call may be missing.
+fn has_arguments(call: &ToolCall) -> bool {
+    matches!(serde_json::from_str(&call.arguments), Ok(Json::Object(arguments)) if !arguments.is_empty())
 }
 
 /// What a model gets for a call that was not made.

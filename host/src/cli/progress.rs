@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::ProgressBar;
 
 /// How long nothing is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ impl Progress {
             if stopped.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let bar = ProgressBar::new_spinner();
             bar.set_message(harness::artifact::escape::line(&message).into_owned());
             while stopped.recv_timeout(FRAME) == Err(RecvTimeoutError::Timeout) {
                 // Not while somebody else has the terminal, who must not wait for this thread to end either.

@@ -138,8 +138,8 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
                 .say(registry.render(&diagnostic(failure, "the script cannot be loaded"), printer.color()).trim_end());
             Exit::Usage
         }
-        CallError::Host(message) => {
-            printer.error(message, &[], None);
+        CallError::Host(_) | CallError::Cut(_) => {
+            printer.error(&error.to_string(), &[], None);
             Exit::Fault
         }
     }

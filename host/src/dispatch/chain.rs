@@ -30,6 +30,9 @@ use crate::sandbox::imports::Role;
 use crate::sandbox::outcome::{Answer, Failure, HostCall, Outcome, Report, Usage};
 use crate::sandbox::state::Context;
 
+/// What is said of a block whose hook gives no reason.
+pub(crate) const NO_REASON: &str = "no reason was given";
+
 /// What became of an event.
 #[derive(Debug, Clone)]
 pub struct Dispatch {
@@ -402,7 +405,7 @@ impl Place {
             Some("block") => {
                 let reason = match decision.get("reason") {
                     Some(Json::String(reason)) if !reason.is_empty() => reason.clone(),
-                    None | Some(Json::Null | Json::String(_)) => "no reason was given".to_owned(),
+                    None | Some(Json::Null | Json::String(_)) => NO_REASON.to_owned(),
                     Some(other) => other.to_string(),
                 };
                 (run.verdict, run.reason) = (Verdict::Block, Some(reason));

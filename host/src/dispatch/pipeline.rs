@@ -76,6 +76,9 @@ pub enum CallError {
         /// What the hooks did then.
         pre: Option<Box<Dispatch>>,
     },
+    /// The reply that calls it ended within its arguments.
+    #[error("the reply was cut at its length before the arguments of `{0}` were whole: the call was not made")]
+    Cut(String),
     /// Its script cannot be loaded.
     #[error("{}", .0.message)]
     Script(Failure),

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use tokio::time::timeout;
 use url::Url;
 
-use super::key::Key;
+use super::key::{Key, Shown};
 use super::reading::{Frames, Heard, Parts, Progress, Reading, Wrong};
 use super::service::Service;
 use super::{Abilities, Delta, Pending, Provider, ProviderError, Reply, Request};
@@ -105,19 +105,32 @@ impl<F: Format> Client<F> {
         let mut reading = if self.stream { Reading::streamed(frames, parts) } else { Reading::whole(parts) };
         let mut progress = Progress::Begun;
         let wrong = |wrong| self.service.error(wrong, key);
+        let mut shown = Shown::new(key);
+        let mut told = |delta: Delta<'_>| match delta {
+            Delta::Text(text) => tell(&shown.more(text), heard),
+            other => heard(other),
+        };
         while progress != Progress::Done {
             // A reply that is whole is not lost because the service does not say good-bye.
             let whole = progress == Progress::Whole;
             let limit = if whole { GRACE.min(self.service.idle()) } else { self.service.idle() };
             match timeout(limit, answer.chunk()).await {
-                Ok(Ok(Some(bytes))) => progress = reading.feed(&bytes, heard).map_err(wrong)?,
+                Ok(Ok(Some(bytes))) => progress = reading.feed(&bytes, &mut told).map_err(wrong)?,
                 Ok(Ok(None)) => break,
                 Ok(Err(_)) | Err(_) if whole => break,
                 Ok(Err(error)) => return Err(self.service.cut(&error, key)),
                 Err(_) => return Err(self.service.silent(limit)),
             }
         }
-        reading.end(request, heard).map_err(wrong)
+        let reply = reading.end(request, &mut told).map_err(wrong)?;
+        tell(&shown.rest(), heard);
+        Ok(reply)
+    }
+}
+
+fn tell(text: &str, heard: &mut Heard<'_>) {
+    if !text.is_empty() {
+        heard(Delta::Text(text));
     }
 }
 

@@ -119,6 +119,35 @@ fn hide(hidden: &mut [bool], from: usize, length: usize) {
     }
 }
 
+/// Text of a service as it comes, without the whole key: what may be the start of it waits for what follows.
+pub(super) struct Shown<'a> {
+    key: Option<&'a Key>,
+    held: String,
+}
+
+impl<'a> Shown<'a> {
+    pub(super) fn new(key: Option<&'a Key>) -> Self {
+        // As for `redact_whole`.
+        Self { key: key.filter(|key| key.0.len() >= PART), held: String::new() }
+    }
+
+    /// Takes more text. Gives back what can be shown.
+    pub(super) fn more(&mut self, text: &str) -> String {
+        let Some(key) = self.key else { return text.to_owned() };
+        self.held.push_str(text);
+        let mut shown = key.redact_whole(std::mem::take(&mut self.held));
+        let starts = (1..key.0.len()).rev().filter_map(|length| key.0.get(..length));
+        let start = starts.map(|start| if shown.ends_with(start) { start.len() } else { 0 }).max().unwrap_or(0);
+        self.held = shown.split_off(shown.len().saturating_sub(start));
+        shown
+    }
+
+    /// What was held back. Nothing follows.
+    pub(super) fn rest(self) -> String {
+        self.held
+    }
+}
+
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HIDDEN)
@@ -178,6 +207,21 @@ mod tests {
     }
 
     proptest! {
+        /// In whatever pieces it comes, text is shown as it would be in one.
+        #[test]
+        fn a_key_in_pieces_is_not_shown(
+            parts in proptest::collection::vec(prop_oneof![Just(SECRET.to_owned()), Just("sk-pro".to_owned()), "[sk-é]{0,4}"], 0..6),
+            size in 1_usize..30,
+        ) {
+            let text = parts.concat();
+            let (key, characters) = (key(), text.chars().collect::<Vec<_>>());
+            let mut shown = Shown::new(Some(&key));
+            let mut all: String = characters.chunks(size).map(|piece| shown.more(&piece.iter().collect::<String>())).collect();
+            prop_assert!(!all.contains(SECRET));
+            all.push_str(&shown.rest());
+            prop_assert_eq!(all, key.redact_whole(text));
+        }
+
         #[test]
         fn no_part_of_a_key_is_left(before in ".{0,20}", from in 0_usize..17, length in 8_usize..24, after in ".{0,20}") {
             let part: String = SECRET.chars().skip(from).take(length).collect();

@@ -125,6 +125,35 @@ fn text(object: &Map<String, Json>, key: &str) -> Result<Option<String>, String>
     }
 }
 
+/// The answer to a call that was under way when its turn was ended.
+const ENDED: &str = "error: the turn was ended before this call had a result; whether it took effect is not known";
+/// The answer to a call that had not begun then.
+const NOT_MADE: &str = "error: the turn was ended before this call was made";
+
+/// A conversation in which nothing is open: calls are made one after another, so of those of a turn that was ended the
+/// first without an answer was under way, and those after it were not made.
+pub fn closed(messages: Vec<Message>) -> Vec<Message> {
+    let mut closed = Vec::with_capacity(messages.len());
+    let mut rest = messages.into_iter().peekable();
+    while let Some(message) = rest.next() {
+        let calls = if let Message::Assistant { calls, .. } = &message { calls.clone() } else { Vec::new() };
+        closed.push(message);
+        let mut answers = Vec::new();
+        while let Some(answer) = rest.next_if(|next| !calls.is_empty() && matches!(next, Message::Tool { .. })) {
+            answers.push(answer);
+        }
+        let mut content = ENDED;
+        for ToolCall { id, name, .. } in calls {
+            if !answers.iter().any(|answer| matches!(answer, Message::Tool { call_id, .. } if *call_id == id)) {
+                answers.push(Message::Tool { call_id: id, name, content: content.to_owned() });
+                content = NOT_MADE;
+            }
+        }
+        closed.append(&mut answers);
+    }
+    closed
+}
+
 /// Conversations whose calls all have their answer: what is missing is left out, a call with its answers.
 ///
 /// An answer without its call, and a call without all its answers, are refused by services.
@@ -218,6 +247,21 @@ mod tests {
         ];
         let after = vec![Message::User("u".into()), asks("half", &[]), asks("", &["c"]), answer("c"), asks("end", &[])];
         assert_eq!(without_orphans(before), after);
+    }
+
+    #[test]
+    fn what_is_open_is_closed() {
+        let open = vec![Message::User("u".into()), asks("t", &["a", "b", "c"]), answer("a"), Message::User("v".into())];
+        let told = |id: &str, content: &str| Message::Tool {
+            call_id: id.to_owned(),
+            name: "read".to_owned(),
+            content: content.to_owned(),
+        };
+        let wanted =
+            vec![open[0].clone(), open[1].clone(), answer("a"), told("b", ENDED), told("c", NOT_MADE), open[3].clone()];
+        assert_eq!(closed(open), wanted);
+        assert_eq!(closed(wanted.clone()), wanted);
+        assert_eq!(without_orphans(wanted.clone()), wanted);
     }
 
     proptest! {

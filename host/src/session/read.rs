@@ -7,7 +7,7 @@ use super::record::{Header, Line, ROOT, Reply, VERSION, What};
 use super::writer::{ENDING, MAX_BYTES};
 use crate::ambient;
 use crate::artifact::suggest::quoted;
-use crate::provider::message::without_orphans;
+use crate::provider::message::{self, without_orphans};
 use crate::provider::{Message, ToolCall};
 
 /// What a call is answered with that was under way when a session was ended.
@@ -196,7 +196,7 @@ fn conversation<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Vec<Message
     for line in lines.filter(|line| line.by == ROOT) {
         match &line.what {
             // As the loop itself does before a turn.
-            What::Turn(_) => history = without_orphans(history),
+            What::Turn(_) => history = without_orphans(message::closed(history)),
             What::Reply(said) => reply = Some(said),
             What::Said(said) => {
                 let place = usize::try_from(said.place).unwrap_or(usize::MAX);

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::provider::{Message, Request, ToolSchema};
+use crate::provider::anthropic::object;
+use crate::provider::{Message, Request, ToolCall, ToolSchema};
 
 /// The body of a request. `tokens` is what the most tokens are called; `usage` asks for what a stream used.
 pub(super) fn of(request: &Request, tokens: &str, stream: bool, usage: bool) -> Json {
@@ -48,6 +49,14 @@ pub(in crate::provider) fn messages(messages: &[Message], form: impl Fn(&Message
 
 fn message(message: &Message) -> Json {
     match message {
+        // Services read the arguments of earlier calls, and refuse a conversation in which some cannot be read.
+        Message::Assistant { text, calls } if calls.iter().any(|call| !is_object(&call.arguments)) => {
+            let readable = |call: &ToolCall| match is_object(&call.arguments) {
+                true => call.clone(),
+                false => ToolCall { arguments: object(&call.arguments).to_string(), ..call.clone() },
+            };
+            self::message(&Message::Assistant { text: text.clone(), calls: calls.iter().map(readable).collect() })
+        }
         Message::Assistant { text, calls } if text.is_empty() && !calls.is_empty() => {
             // Some services take an empty text for something that was said.
             let nothing = ("content".to_owned(), Json::Null);
@@ -62,6 +71,10 @@ fn message(message: &Message) -> Json {
         }
         other => other.to_json(),
     }
+}
+
+fn is_object(arguments: &str) -> bool {
+    matches!(serde_json::from_str(arguments), Ok(Json::Object(_)))
 }
 
 /// A tool, in the form that Ollama has taken over.

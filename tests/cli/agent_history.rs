@@ -1,0 +1,237 @@
+//! What of a conversation goes into each request: all of it as far as there is room, whatever hooks made of the last.
+
+use serde_json::{Value as Json, json};
+
+use crate::agent_services::{ASKED, project, results, run};
+use crate::agent_turns::{agent, spied, told};
+use crate::project::{Project, Ran};
+use crate::services::{Answer, Service, Wire};
+
+/// Counts its calls.
+const COUNT: &str = "def run(args):\n    return 'counted ' + str(args['n'])\n";
+
+fn counting(policy: &str, rounds: usize) -> Project {
+    let calls: String =
+        (1..=rounds).map(|n| format!("- tool_calls: [{{ name: count, args: {{ n: {n} }} }}]\n")).collect();
+    agent(policy, &format!("{calls}- text: Done.\n")).tool("count", "", COUNT)
+}
+
+/// The roles of a request without those of the operator, and the results in it.
+fn seen(request: &Json) -> (Vec<String>, Vec<String>) {
+    let messages: Vec<&Json> =
+        request["messages"].as_array().unwrap().iter().filter(|message| message["role"] != "system").collect();
+    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+    let roles = messages.iter().map(|message| text(&message["role"])).collect();
+    let results = messages.iter().filter(|message| message["role"] == "tool").map(|message| text(&message["content"]));
+    (roles, results.collect())
+}
+
+fn requests(ran: &Ran) -> Vec<Json> {
+    assert_eq!((ran.code, ran.out.as_str()), (0, "Done.\n"), "{ran}");
+    told(ran, "completion.pre")
+}
+
+/// What a round gave is in the request after it, and in each that follows, word for word.
+#[test]
+fn results_stay() {
+    let asked = requests(&spied(counting("", 4), &["completion.pre"]).run(&["run", "Count."]));
+    for (at, request) in asked.iter().enumerate() {
+        let (roles, results) = seen(request);
+        assert_eq!(results, (1..=at).map(|n| format!("counted {n}")).collect::<Vec<_>>());
+        let rounds = ["assistant", "tool"].repeat(at);
+        assert_eq!(roles, [&["user"][..], &rounds].concat());
+    }
+}
+
+/// A hook that leaves messages out of a request leaves them out of that one.
+#[test]
+fn what_a_hook_leaves_out_is_left_out_once() {
+    let body = "return modify({'messages': [m for m in payload['messages'] if m['role'] == 'user']})";
+    let front = "when: len(payload['messages']) == 5\npriority: 1\n";
+    let project = counting("", 3).with_handle("forgets", "completion.pre", front, body);
+    let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "Count."]));
+    let roles: Vec<usize> = asked.iter().map(|request| seen(request).0.len()).collect();
+    assert_eq!(roles, [1, 1, 5, 7]);
+    assert_eq!(seen(&asked[3]).1, ["counted 1", "counted 2", "counted 3"]);
+}
+
+/// Nor does one leave a result without its call, or a call without its result.
+#[test]
+fn no_hook_leaves_half_of_a_call() {
+    for kept in ["m['role'] != 'tool'", "'tool_calls' not in m"] {
+        let body = format!("return modify({{'messages': [m for m in payload['messages'] if {kept}]}})");
+        let project = counting("", 2).with_handle("halves", "completion.pre", "priority: 95\n", &body);
+        let record = |project: &Project| {
+            let ran = project.run(&["run", "Count."]);
+            assert_eq!((ran.code, ran.out.as_str()), (0, "Done.\n"), "{kept}: {ran}");
+            crate::sessions::last(project)
+        };
+        // What is recorded is how many messages were sent: two of the operator's and the task.
+        let sent: Vec<Json> =
+            crate::sessions::lines(&record(&project), "asked").iter().map(|line| line["messages"].clone()).collect();
+        assert_eq!(sent, [json!(3), json!(3), json!(3)], "{kept}");
+    }
+}
+
+/// What there is no room for goes from the oldest on, calls with their results; the task stays.
+#[test]
+fn what_there_is_no_room_for() {
+    for (policy, most) in [("context: { max_history: 5 }\n", 5), ("context: { max_history: 2 }\n", 3)] {
+        let asked = requests(&spied(counting(policy, 5), &["completion.pre"]).run(&["run", "Count."]));
+        for (at, request) in asked.iter().enumerate() {
+            let (roles, results) = seen(request);
+            let rounds = at.min((most - 1) / 2);
+            assert_eq!(roles, [&["user"][..], &["assistant", "tool"].repeat(rounds)].concat(), "{policy} {at}");
+            let newest: Vec<String> = (at + 1 - rounds..=at).map(|n| format!("counted {n}")).collect();
+            assert_eq!(results, newest, "{policy} {at}");
+        }
+    }
+    // In tokens.
+    let long = "x".repeat(2000);
+    let script = format!("def run(args):\n    return '{long}' + str(args['n'])\n");
+    let project = counting("context: { max_tokens: 1500 }\n", 5).tool("count", "", &script);
+    let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "Count."]));
+    let results: Vec<usize> = asked.iter().map(|request| seen(request).1.len()).collect();
+    assert!(results[5] >= 1 && results[5] < 5, "{results:?}");
+    let last = seen(&asked[5]).1.last().unwrap().clone();
+    assert!(last.ends_with('5'), "the newest is there");
+}
+
+/// A turn that ended with an error is part of the conversation when it goes on.
+#[test]
+fn a_turn_that_failed_is_remembered() {
+    let replies = "- tool_calls: [{ name: count, args: { n: 1 } }]\n- error: down\n";
+    let project = agent("", replies).tool("count", "", COUNT);
+    project.run(&["run", "Count."]).says(5, "down");
+    project.write("replies.yaml", "- text: Done.\n");
+    let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "--resume", "latest", "And?"]));
+    assert_eq!(
+        seen(&asked[0]),
+        (["user", "assistant", "tool", "user"].map(str::to_owned).to_vec(), vec!["counted 1".to_owned()])
+    );
+}
+
+/// One of a reply's calls fails: those after it are made all the same, each with its own result, in their order.
+#[test]
+fn calls_of_one_reply_are_made_in_order() {
+    let replies = "- tool_calls: [{ name: count, args: { n: 1 } }, { name: count }, { name: none_such }, { name: count, args: { n: 2 } }]\n- text: Done.\n";
+    let asked = requests(&spied(agent("", replies).tool("count", "", COUNT), &["completion.pre"]).run(&["run", "Go"]));
+    let (roles, results) = seen(&asked[1]);
+    assert_eq!(roles, ["user", "assistant", "tool", "tool", "tool", "tool"]);
+    let wanted = ["counted 1", "tool error: ", "error: there is no tool `none_such`", "counted 2"];
+    for (result, wanted) in results.iter().zip(wanted) {
+        assert!(result.starts_with(wanted), "{results:?}");
+    }
+}
+
+/// A long result is cut on its way to the model, errors too, between characters and with a notice within the cap.
+#[test]
+fn long_results_are_cut() {
+    let replies = "- tool_calls: [{ name: long }, { name: fails }]\n- text: Done.\n";
+    let project = agent("sandbox: { limits: { output_bytes: 1024 } }\n", replies)
+        .tool("long", "", "def run(args):\n    return 'é' * 5000\n")
+        .tool("fails", "", "def run(args):\n    fail('é' * 5000)\n");
+    let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "Go"]));
+    let results = seen(&asked[1]).1;
+    for result in &results {
+        assert!(result.len() <= 1024 && result.len() > 900, "{}", result.len());
+    }
+    assert!(results[0].starts_with("éé") && results[0].ends_with("[output truncated at 1024 bytes]"), "{}", results[0]);
+    assert!(results[1].starts_with("tool error: éé"), "{}", results[1]);
+}
+
+/// How much is left out goes by what the service counts: where its tokens are more than was estimated, more of them.
+#[test]
+fn room_goes_by_what_the_service_counts() {
+    let kept = |counted: u64| {
+        let call = Wire::Chat.reply(true, "", &[("read_file", json!({"path": "long.txt"}))]);
+        let text = String::from_utf8(call.pieces.concat()).unwrap();
+        let text = text.replace("\"prompt_tokens\":11", &format!("\"prompt_tokens\":{counted}"));
+        let call = Answer::new("200 OK", "text/event-stream", &text);
+        let answers = [vec![call; 4], vec![Wire::Chat.reply(true, "Done.", &[])]].concat();
+        let service = Service::new(answers);
+        let project = project("openai", &service, "")
+            .file("long.txt", &"x".repeat(4000))
+            .policy_of(|text| text.replacen("---\n", "---\ncontext: { max_tokens: 6000 }\n", 1));
+        assert_eq!(run(&project, &["run", ASKED]).code, 0);
+        results(&service.chats()[4].json()).len()
+    };
+    // Four results are about four thousand tokens as they are estimated.
+    assert_eq!(kept(1), 4);
+    assert_eq!(kept(1_000_000), 1);
+}
+
+/// What a hook refused to begin with was never said.
+#[test]
+fn a_turn_that_did_not_begin_is_not_remembered() {
+    let project = agent("", "- text: Done.\n").with_handle(
+        "guard",
+        "turn.start",
+        "when: \"'bad' in payload\"\n",
+        "return block('not that')",
+    );
+    project.run(&["run", "A bad word."]).says(3, "error: turn blocked: blocked by hook \"guard\": not that");
+    let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "--resume", "latest", "A good word."]));
+    assert_eq!(seen(&asked[0]).0, ["user"]);
+    assert!(!asked[0].to_string().contains("bad"), "{}", asked[0]);
+}
+
+/// Whether a call failed is what the host knows of it, not how its text begins.
+#[test]
+fn text_that_looks_like_an_error() {
+    let replies = "- tool_calls: [{ name: says }, { name: fails }]\n- text: Done.\n";
+    let project = agent("", replies)
+        .tool("says", "", "def run(args):\n    return 'error: tool blocked: not really'\n")
+        .tool("fails", "", "def run(args):\n    fail('really')\n");
+    let project = spied(project, &["tool.post"]);
+    let ran = project.run(&["run", "Go"]);
+    let errors: Vec<Json> = told(&ran, "tool.post").iter().map(|post| post["is_error"].clone()).collect();
+    assert_eq!(errors, [json!(false), json!(true)]);
+    let recorded = crate::sessions::lines(&crate::sessions::last(&project), "called");
+    let outcomes: Vec<&str> = recorded.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["completed", "failed"]);
+}
+
+/// A call that a hook puts into a reply has an identifier of its own, whatever the hook says.
+#[test]
+fn a_call_that_a_hook_adds() {
+    let replies = "- tool_calls: [{ name: count, args: { n: 1 } }]\n- text: Enough.\n- text: Done.\n";
+    let call = "{'id': 'call_1', 'type': 'function', 'function': {'name': 'count', 'arguments': {'n': 7}}}";
+    let message = format!("{{'role': 'assistant', 'content': 'More.', 'tool_calls': [{call}]}}");
+    let body = format!("return modify({{'choices': [{{'message': {message}, 'finish_reason': 'tool_calls'}}]}})");
+    let front = "when: payload['choices'][0]['message']['content'] == 'Enough.'\n";
+    let project = agent("", replies).tool("count", "", COUNT).with_handle("more", "completion.post", front, &body);
+    let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "Count."]));
+    assert_eq!(seen(&asked[2]).1, ["counted 1", "counted 7"]);
+    let messages = asked[2]["messages"].as_array().unwrap();
+    let called: Vec<&Json> =
+        messages.iter().filter_map(|message| message["tool_calls"].get(0)).map(|call| &call["id"]).collect();
+    let answered: Vec<&Json> =
+        messages.iter().filter(|message| message["role"] == "tool").map(|message| &message["tool_call_id"]).collect();
+    assert_eq!(called, answered);
+    assert!(called.len() == 2 && called[0] != called[1], "{called:?}");
+}
+
+/// What hooks made of an answer is what was said, when the conversation goes on.
+#[test]
+fn an_answer_that_hooks_changed() {
+    for (event, change) in [
+        ("turn.end", "{'text': 'It is 43.'}"),
+        ("agent.stop", "{'text': 'It is 43.'}"),
+        (
+            "completion.post",
+            "{'choices': [{'message': {'role': 'assistant', 'content': 'It is 43.'}, 'finish_reason': 'stop'}]}",
+        ),
+    ] {
+        let project =
+            agent("", "- text: It is 42.\n").with_handle("hook", event, "", &format!("return modify({change})"));
+        assert_eq!(project.run(&["run", "What is it?"]).out, "It is 43.\n", "{event}");
+        std::fs::remove_file(project.path(".harness/hooks/hook.md")).unwrap();
+        project.write("replies.yaml", "- text: Done.\n");
+        let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "--resume", "latest", "Sure?"]));
+        let messages = asked[0]["messages"].as_array().unwrap();
+        let said = messages.iter().find(|message| message["role"] == "assistant").unwrap();
+        assert_eq!(said["content"], "It is 43.", "{event}");
+        assert!(!asked[0].to_string().contains("42"), "{event}: {}", asked[0]);
+    }
+}
