@@ -13,6 +13,7 @@ use super::last_words::stopped;
 use super::outcome::{Answer, Failure, FailureKind, Limit, LimitKind, Outcome, Report};
 use super::state::{Context, State};
 use super::stop::Stop;
+use super::strand;
 use super::tape::Taping;
 use crate::policy::limits::Limits;
 
@@ -114,6 +115,8 @@ impl Sandbox {
         let deadline = started + limits.timeout;
         let _ticking = self.ticker().call();
         let taping = Taping::begin(&context.session, image, role, work.input);
+        let (late, abandoned) =
+            taping.as_ref().map_or((false, false), |taping| (taping.is_late(), taping.is_abandoned()));
         let mut state = State::new(context, limits, deadline);
         state.taping = taping;
         let mut store = Store::new(self.engine(), state);
@@ -138,13 +141,18 @@ impl Sandbox {
                     let (result,) = function.call_async(&mut store, work.params).await?;
                     Ok(result.map(Ran::Whole))
                 };
+                let work = async { if late { strand::until_cut(work).await } else { Some(work.await) } };
                 // Guest code is ended by its epoch; this ends what it waits for.
                 match tokio::time::timeout_at(deadline.into(), work).await {
-                    Ok(result) => result,
-                    Err(_) => Err(Stop::Deadline.into()),
+                    Ok(Some(result)) => result,
+                    Ok(None) | Err(_) => Err(Stop::Deadline.into()),
                 }
             }
         };
+        if abandoned {
+            // Further than this it did not come, whatever kept it.
+            strand::cut::<()>().await;
+        }
         let left = store.get_fuel().unwrap_or(0);
         let state = store.data_mut();
         state.usage.fuel = limits.fuel.saturating_sub(left);

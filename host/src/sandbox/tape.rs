@@ -69,6 +69,8 @@ pub struct Given {
     pub answers: VecDeque<Answered>,
     /// Whether the script was ended while it waited for the call after the last: it is ended there again.
     pub late: bool,
+    /// Whether nobody waited for its end any more: it comes to none.
+    pub abandoned: bool,
 }
 
 /// What a host call answered.
@@ -137,6 +139,9 @@ impl Import {
                 | Self::MetaCallTool
                 | Self::MetaListTools
                 | Self::AgentsDelegate
+                | Self::AgentsDelegateAsync
+                | Self::TasksPoll
+                | Self::TasksWait
         )
     }
 
@@ -209,6 +214,16 @@ impl Taping {
             copied: spent.copied,
             over: spent.over.map(|kind| kind.name().to_owned()),
         });
+    }
+
+    /// Whether its time was over, as it is given.
+    pub(super) fn is_late(&self) -> bool {
+        self.given.as_ref().is_some_and(|given| given.late)
+    }
+
+    /// Whether it comes to no end, as it is given.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.given.as_ref().is_some_and(|given| given.abandoned)
     }
 
     /// Tells how it ended.
