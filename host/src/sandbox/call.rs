@@ -115,8 +115,7 @@ impl Sandbox {
         let deadline = started + limits.timeout;
         let _ticking = self.ticker().call();
         let taping = Taping::begin(&context.session, image, role, work.input);
-        let (late, abandoned) =
-            taping.as_ref().map_or((false, false), |taping| (taping.is_late(), taping.is_abandoned()));
+        let (late, abandoned) = taping.as_ref().map_or((None, false), |taping| (taping.late(), taping.is_abandoned()));
         let mut state = State::new(context, limits, deadline);
         state.taping = taping;
         let mut store = Store::new(self.engine(), state);
@@ -141,7 +140,7 @@ impl Sandbox {
                     let (result,) = function.call_async(&mut store, work.params).await?;
                     Ok(result.map(Ran::Whole))
                 };
-                let work = async { if late { strand::until_cut(work).await } else { Some(work.await) } };
+                let work = async { if late.is_some() { strand::until_cut(work).await } else { Some(work.await) } };
                 // Guest code is ended by its epoch; this ends what it waits for.
                 match tokio::time::timeout_at(deadline.into(), work).await {
                     Ok(Some(result)) => result,
@@ -161,6 +160,11 @@ impl Sandbox {
             Ok(Err(failure)) => failed(failure, state),
             Err(error) => ended(&error, state, image.file()),
         };
+        if let (Some(late), Outcome::Limited(limit)) = (late, &mut outcome)
+            && limit.kind == LimitKind::Deadline
+        {
+            limit.allowed = late.allowed;
+        }
         let vault = &state.context.secrets;
         outcome.redact(vault);
         if let Outcome::Completed(Ran::WhenFailed(failure)) = &mut outcome {
@@ -168,7 +172,7 @@ impl Sandbox {
         }
         let mut usage = state.usage;
         if let Some(taping) = state.taping.take() {
-            taping.end(&outcome, usage);
+            taping.end(&outcome, usage, state.waits);
         }
         let (log, calls) = (std::mem::take(&mut state.log), std::mem::take(&mut state.calls));
         let coverage = state.coverage.take();

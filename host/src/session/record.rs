@@ -461,6 +461,9 @@ pub struct ScriptRan {
     pub peak_memory: u64,
     /// From its start to its end.
     pub wall_us: u64,
+    /// Which of its host calls, from 1, it waited for when its time was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited: Option<u64>,
     /// What its host calls answered, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Answered>,

@@ -275,7 +275,7 @@ impl Tape for Recorder {
 
 impl Recorder {
     fn ran(&self, state: &mut State, ran: Ran) {
-        let Ran { script, outcome, result, usage, mut answers } = ran;
+        let Ran { script, outcome, result, usage, waited, mut answers } = ran;
         if state.room > 0 {
             let bytes: usize = answers.iter().map(bytes).sum();
             state.room = state.room.saturating_sub(bytes);
@@ -293,6 +293,7 @@ impl Recorder {
             fuel: usage.fuel,
             peak_memory: usage.peak_memory,
             wall_us: micros(usage.wall),
+            waited,
             answers,
         };
         self.put(state, "", What::Script(line));

@@ -13,7 +13,7 @@ use crate::dispatch::Looked;
 use crate::dispatch::confirm::{Answer, Confirmer, Question};
 use crate::dispatch::past::{Began, Past};
 use crate::sandbox::strand;
-use crate::sandbox::tape::{Given, Ran, Script, Tape};
+use crate::sandbox::tape::{Given, Late, Ran, Script, Tape};
 use crate::session::read::Recording;
 use crate::session::record::{Line, ScriptRan, Task, What};
 use crate::session::recorder::Recorder;
@@ -57,6 +57,12 @@ type Key = (String, String, String, String);
 
 fn key(strand: String, script: &Script) -> Key {
     (strand, script.file.clone(), script.role.clone(), script.input.clone())
+}
+
+/// The time that a script had, of the sentence that says that it was over.
+fn milliseconds(result: &str) -> Option<u64> {
+    let (_, rest) = result.split_once("`deadline` of ")?;
+    rest.split(' ').next()?.parse().ok()
 }
 
 impl Rewound {
@@ -156,7 +162,7 @@ impl Tape for Rewound {
         });
         // One that the record knows nothing of gets no answer at all: it is new, or nobody waited until it ran.
         let Some(ran) = ran else { return Some(Given { abandoned: self.is_cut(), ..Given::default() }) };
-        let late = ran.outcome == "limited" && ran.result.contains("`deadline`");
+        let late = milliseconds(&ran.result).zip(ran.waited).map(|(allowed, waited)| Late { allowed, waited });
         Some(Given { answers: ran.answers.into(), late, abandoned: ran.outcome == "abandoned" })
     }
 
