@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use harness::artifact::policy::ProjectPolicy;
 use harness::capability::fs::Workspace;
-use harness::capability::reentry::{Allowance, Answering, Reentry};
+use harness::capability::reentry::{Allowance, Answering, Patience, Reentry};
 use harness::capability::secrets::Vault;
 use harness::capability::{agents, events, meta, tasks};
 use harness::policy::grant::Grant;
@@ -316,9 +316,9 @@ impl Reentry for Echo {
         self.delegate(agent, task, left)
     }
 
-    fn tasks(&self, ids: Vec<String>, until: Option<Instant>) -> Answering<'_, String, tasks::Error> {
-        let answer = match until {
-            Some(_) if ids.is_empty() => Err(tasks::Error::Invalid(String::new())),
+    fn tasks(&self, ids: Vec<String>, patience: Patience) -> Answering<'_, String, tasks::Error> {
+        let answer = match patience {
+            Patience::Until(_) if ids.is_empty() => Err(tasks::Error::Invalid(String::new())),
             _ => Ok(format!("[{}]", ids.join(","))),
         };
         Box::pin(async move { (answer, 1) })

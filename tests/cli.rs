@@ -39,6 +39,7 @@
 //! - `sessions`: the record of a session, and what is told of it
 //! - `sessions_resume`: recorded conversations that are gone on with
 //! - `sessions_replay`: recorded sessions that are run again
+//! - `sessions_tasks`: tasks, confirmations and what nobody waited for, in records
 //! - `walls`: what is told of the walls around commands and around the host
 //! - `policy`: what is granted, what a new policy allows, what a call needs
 //! - `policy_layers`: the machine's policy, and what a call is narrowed by
@@ -133,6 +134,8 @@ mod sessions;
 mod sessions_replay;
 #[path = "cli/sessions_resume.rs"]
 mod sessions_resume;
+#[path = "cli/sessions_tasks.rs"]
+mod sessions_tasks;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/testing.rs"]

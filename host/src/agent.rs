@@ -115,7 +115,9 @@ impl Session {
 
     /// Ends the session: ends what goes on by itself, and fires `session.end`, which nothing can block.
     pub async fn end(self) -> Dispatch {
+        self.runtime.crew.run.settled().await;
         self.runtime.tasks.cancel();
+        self.runtime.tasks.gone().await;
         let dispatch = self.runtime.place().fire(&Event::SessionEnd, Json::Null).await;
         self.runtime.tell(&Told::Event { agent: "", dispatch: &dispatch });
         dispatch

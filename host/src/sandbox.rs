@@ -6,6 +6,7 @@
 //! - [`price`]: what each host call costs
 //! - [`imports`]: what each role may call
 //! - [`tape`]: what host calls answered, kept or given again
+//! - `strand`: what happens one thing after the other
 //! - [`state`]: what belongs to one call, and what the calls of a run share
 //!
 //! The only room that knows wasmtime's engine, modules and stores.
@@ -28,6 +29,7 @@ pub mod price;
 mod reset_tests;
 pub mod state;
 mod stop;
+pub(crate) mod strand;
 pub mod tape;
 mod texts;
 mod ticker;

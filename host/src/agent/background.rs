@@ -2,9 +2,10 @@
 
 use serde_json::Value as Json;
 
+use crate::capability::reentry::Patience;
 use crate::dispatch::builtin::{Answered, BuiltInCall, DELEGATE};
 use crate::dispatch::chain::Place;
-use crate::dispatch::tasks::{Found, MAX_WAITED};
+use crate::dispatch::tasks::{Found, MAX_WAITED, Wanted};
 use crate::dispatch::{Call, Nested, pipeline, reentry};
 use crate::sandbox::outcome::{Failure, FailureKind, Outcome};
 
@@ -24,26 +25,26 @@ pub(super) async fn begin(place: &Place, call: &BuiltInCall<'_>) -> Answered {
 }
 
 /// `delegate_status`, `task_poll`: what has become of one.
-pub(super) fn poll(place: &Place, call: &BuiltInCall<'_>) -> Answered {
+pub(super) async fn poll(place: &Place, call: &BuiltInCall<'_>) -> Answered {
     let id = call.arguments.get("task_id").and_then(Json::as_str).unwrap_or_default().to_owned();
-    answered(place.tasks.find(&[id]), |mut told| told.pop().unwrap_or_default())
+    answered(place.look(Wanted::These(&[id]), Patience::None).await, |mut told| told.pop().unwrap_or_default())
 }
 
 /// `delegate_await`, `task_await`: what becomes of several.
 pub(super) async fn wait(place: &Place, call: &BuiltInCall<'_>) -> Answered {
-    let ids = match call.arguments.get("task_ids").and_then(Json::as_array) {
-        None => place.tasks.open(),
+    let ids;
+    let wanted = match call.arguments.get("task_ids").and_then(Json::as_array) {
+        None => Wanted::Open,
         Some(given) => {
-            let ids: Vec<String> = given.iter().filter_map(|id| id.as_str().map(str::to_owned)).collect();
+            ids = given.iter().filter_map(|id| id.as_str().map(str::to_owned)).collect::<Vec<_>>();
             if ids.len() != given.len() || ids.is_empty() || ids.len() > MAX_WAITED {
                 let wanted = format!("`task_ids` must be a list of 1 to {MAX_WAITED} texts, each a `task_id`");
                 return failed(wanted);
             }
-            ids
+            Wanted::These(&ids)
         }
     };
-    let until = place.left.map(|left| left.deadline);
-    answered(place.tasks.wait(&ids, until).await, Json::Array)
+    answered(place.look(wanted, Patience::Until(None)).await, Json::Array)
 }
 
 fn answered(found: Result<Found, String>, told: impl FnOnce(Vec<Json>) -> Json) -> Answered {

@@ -2,7 +2,7 @@
 //! what judges its result.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,16 +22,29 @@ use crate::dispatch::builtin::{
     Answered, BuiltInCall, BuiltIns, DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, TASK_AWAIT, TASK_POLL,
 };
 use crate::dispatch::chain::{Place, told, within};
+use crate::dispatch::past::Happened;
 use crate::dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
 use crate::dispatch::{Nested, Unloadable};
 use crate::policy::refusal::Refusal;
 use crate::provider::Message;
 use crate::sandbox::outcome::{Entry, Failure, FailureKind, Outcome, Source, Usage};
 use crate::sandbox::state::Context;
+use crate::sandbox::strand;
 
 impl BuiltIns for Runtime {
     fn tools(&self) -> &[Arc<Tool>] {
         &self.built_ins
+    }
+
+    fn happened(&self, what: &Happened<'_>) {
+        let agent = self.name();
+        self.tell(&match what {
+            Happened::Confirmed { call, tool, answer } => Told::Confirmed { agent, call, tool, answer: *answer },
+            Happened::Began { call, tool, strand, task } => Told::Began { agent, call, tool, strand, task: *task },
+            Happened::Ended { task, report, late } => Told::Ended { agent, task, report, late: *late },
+            Happened::Abandoned { task, tool } => Told::Abandoned { agent, task, tool },
+            Happened::Looked(looked) => Told::Looked { agent, looked },
+        });
     }
 
     fn call<'a>(
@@ -43,7 +56,7 @@ impl BuiltIns for Runtime {
             match call.name {
                 DELEGATE => self.delegate(place, &call).await,
                 DELEGATE_ASYNC => begin(place, &call).await,
-                DELEGATE_STATUS | TASK_POLL => poll(place, &call),
+                DELEGATE_STATUS | TASK_POLL => poll(place, &call).await,
                 DELEGATE_AWAIT | TASK_AWAIT => wait(place, &call).await,
                 _ => Answered { outcome: Outcome::Completed(json!("ok").to_string()), nested: Vec::new() },
             }
@@ -55,30 +68,76 @@ impl Runtime {
     /// Sets an agent to work and waits for its result.
     async fn delegate(&self, place: &Place, call: &BuiltInCall<'_>) -> Answered {
         let text = |key: &str| call.arguments.get(key).and_then(Json::as_str).unwrap_or_default();
-        let mut delegation = Delegation { by: self, place, left: place.left, nested: Vec::new() };
+        let agent = match self.find(text("agent")) {
+            Ok(agent) => agent,
+            Err(ended) => return Answered { outcome: ended.outcome(), nested: Vec::new() },
+        };
+        let id = self.crew.run.strand().next_delegation();
+        let mut delegation =
+            Delegation { by: self, id: id.clone(), place, left: place.left, late: false, nested: Vec::new() };
         let limit = self.crew.settings.delegation_timeout;
-        let work = delegation.run(text("agent"), text("task"), call);
-        let outcome = match tokio::time::timeout(limit, work).await {
-            Ok(Ok(result)) => Outcome::Completed(result.to_string()),
-            Ok(Err(ended)) => ended.outcome(),
-            Err(_) => {
+        let past = self.crew.run.past();
+        let ended = {
+            let mut work = pin!(delegation.run(&agent, text("task"), call));
+            let done = match past.map(|past| past.late_delegation(&id)) {
+                Some(true) => strand::until_cut(work.as_mut()).await,
+                Some(false) => Some(work.as_mut().await),
+                None => tokio::time::timeout(limit, work.as_mut()).await.ok(),
+            };
+            // What has ended by itself until then has.
+            self.crew.run.settled().await;
+            done
+        };
+        let outcome = match ended {
+            Some(Ok(result)) => Outcome::Completed(result.to_string()),
+            Some(Err(ended)) => ended.outcome(),
+            None => {
                 let took = limit.as_millis();
-                Ended::Failed(format!(
+                let why = format!(
                     "the delegation took longer than {took} ms; `delegation.timeout_ms` in `harness.md` raises it"
-                ))
-                .outcome()
+                );
+                delegation.late = true;
+                delegation.returned(&agent.name, Err(&why));
+                Ended::Failed(why).outcome()
             }
         };
         Answered { outcome, nested: delegation.nested }
+    }
+
+    /// The agent of a name, where it may be set to work from here.
+    fn find(&self, name: &str) -> Result<Arc<Agent>, Ended> {
+        let agents = self.loaded.registry().agents();
+        let Some(agent) = agents.iter().find(|agent| agent.name == name) else {
+            let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+            let known = names.join(", ");
+            let like = suggest::several(name, names, 1);
+            let hint = like.first().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default();
+            return Err(Ended::Failed(format!("agent {name:?} not found (available: {known}){hint}")));
+        };
+        let settings = &self.crew.settings;
+        if self.depth() >= settings.max_depth {
+            let (depth, most) = (self.depth(), settings.max_depth);
+            return Err(Ended::Failed(format!("delegation depth limit reached ({depth}/{most})")));
+        }
+        if !settings.allow_recursive && self.lineage.iter().any(|above| above == name) {
+            let why = format!(
+                "agent {name:?} is at work already, and `delegation.allow_recursive` in `harness.md` is not set"
+            );
+            return Err(Ended::Failed(why));
+        }
+        Ok(agent.clone())
     }
 }
 
 /// A delegation under way.
 struct Delegation<'a> {
     by: &'a Runtime,
+    id: String,
     /// Where the one that delegates is: its hooks are asked.
     place: &'a Place,
     left: Option<Allowance>,
+    /// Whether its time was over before it was done.
+    late: bool,
     nested: Vec<Nested>,
 }
 
@@ -127,18 +186,23 @@ impl Delegation<'_> {
         blocked.map_or(Ok(payload), Err)
     }
 
-    async fn run(&mut self, name: &str, task: &str, call: &BuiltInCall<'_>) -> Result<Json, Ended> {
+    /// Tells what came of it.
+    fn returned(&self, from: &str, result: Result<&Json, &str>) {
+        let Self { by, id, late, .. } = self;
+        by.tell(&Told::Returned { agent: by.name(), id, from, result, late: *late });
+    }
+
+    async fn run(&mut self, agent: &Arc<Agent>, task: &str, call: &BuiltInCall<'_>) -> Result<Json, Ended> {
         let by = self.by;
-        let agent = self.find(name)?;
         let depth = by.depth().saturating_add(1);
-        let id = by.crew.next_id();
-        let (model, task) = self.permitted(&id, &agent, depth, task).await?;
+        let id = self.id.clone();
+        let (model, task) = self.permitted(&id, agent, depth, task).await?;
         let caller = match (call.caller, &by.caller) {
             (Some(caller), Some(outer)) => Some(Arc::new(caller.meet(outer))),
             (Some(one), None) | (None, Some(one)) => Some(one.clone()),
             (None, None) => None,
         };
-        let child = Arc::new(by.child(id.clone(), &agent, model, caller));
+        let child = Arc::new(by.child(id.clone(), agent, model, caller));
         // What it leaves going ends with it.
         let _tasks = child.tasks.owner();
         let mut history = Vec::new();
@@ -160,42 +224,18 @@ impl Delegation<'_> {
             let post = DelegationPost { result, ..post };
             match self.verify(post, attempt).await? {
                 Ok(result) => {
-                    by.tell(&Told::Returned { agent, from: to, result: Ok(&result) });
+                    self.returned(to, Ok(&result));
                     return Ok(result);
                 }
                 Err(reason) if attempt == attempts => {
                     let why = format!("delegation verification failed after {attempts} attempt(s): {reason}");
-                    by.tell(&Told::Returned { agent, from: to, result: Err(&why) });
+                    self.returned(to, Err(&why));
                     return Err(Ended::Failed(why));
                 }
                 Err(reason) => said = again(&reason),
             }
         }
         Err(Ended::Failed("the delegation allows no attempt".to_owned()))
-    }
-
-    /// The agent of a name, where it may be set to work from here.
-    fn find(&self, name: &str) -> Result<Arc<Agent>, Ended> {
-        let agents = self.by.loaded.registry().agents();
-        let Some(agent) = agents.iter().find(|agent| agent.name == name) else {
-            let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
-            let known = names.join(", ");
-            let like = suggest::several(name, names, 1);
-            let hint = like.first().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default();
-            return Err(Ended::Failed(format!("agent {name:?} not found (available: {known}){hint}")));
-        };
-        let settings = &self.by.crew.settings;
-        if self.by.depth() >= settings.max_depth {
-            let (depth, most) = (self.by.depth(), settings.max_depth);
-            return Err(Ended::Failed(format!("delegation depth limit reached ({depth}/{most})")));
-        }
-        if !settings.allow_recursive && self.by.lineage.iter().any(|above| above == name) {
-            let why = format!(
-                "agent {name:?} is at work already, and `delegation.allow_recursive` in `harness.md` is not set"
-            );
-            return Err(Ended::Failed(why));
-        }
-        Ok(agent.clone())
     }
 
     /// Asks the hooks on `delegation.pre`. Gives back the model and the task, as they left them.
@@ -267,8 +307,7 @@ impl Delegation<'_> {
             }
             Err(error) => {
                 let why = format!("agent {:?}: {error}", child.name());
-                let (agent, from) = (self.by.name(), child.name());
-                self.by.tell(&Told::Returned { agent, from, result: Err(&why) });
+                self.returned(child.name(), Err(&why));
                 Err(Ended::Failed(why))
             }
         }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::error::TurnError;
 use super::turn::Turn;
-use crate::dispatch::{CallError, CallReport, Dispatch};
+use crate::dispatch::confirm::Answer;
+use crate::dispatch::{CallError, CallReport, Dispatch, Looked};
 use crate::provider::{Message, Reply, Request, ToolCall};
 
 /// Told of what happens while it happens, in order. It must not take long: the agent waits for it.
@@ -77,5 +78,16 @@ pub enum Told<'a> {
     /// The policy's script has judged its result: why it is not accepted, where it is not.
     Judged { agent: &'a str, of: &'a str, refused: Option<&'a str>, took: Duration },
     /// It has ended.
-    Returned { agent: &'a str, from: &'a str, result: Result<&'a serde_json::Value, &'a str> },
+    /// `id` is the delegation's; `late` where its time was over before it was done.
+    Returned { agent: &'a str, id: &'a str, from: &'a str, result: Result<&'a serde_json::Value, &'a str>, late: bool },
+    /// A person was asked whether a call may be made, or nobody could be.
+    Confirmed { agent: &'a str, call: &'a str, tool: &'a str, answer: Answer },
+    /// A call goes on as a task of this identifier, or cannot. What happens in it happens in a strand of its own.
+    Began { agent: &'a str, call: &'a str, tool: &'a str, strand: &'a str, task: Result<&'a str, &'a str> },
+    /// A task has ended; `late` are the milliseconds that it had, where they were over before.
+    Ended { agent: &'a str, task: &'a str, report: &'a CallReport, late: Option<u64> },
+    /// A task was ended with whom it belongs to.
+    Abandoned { agent: &'a str, task: &'a str, tool: &'a str },
+    /// Tasks were asked for.
+    Looked { agent: &'a str, looked: &'a Looked },
 }

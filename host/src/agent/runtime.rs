@@ -1,7 +1,6 @@
 //! An agent at work: its artifacts, its model, its place in the tree of those that set each other to work.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ledger::Ledger;
@@ -28,17 +27,11 @@ pub(super) struct Crew {
     pub(super) models: Arc<dyn Models>,
     pub(super) listener: Arc<dyn Listener>,
     pub(super) settings: Settings,
-    delegations: AtomicU64,
 }
 
 impl Crew {
     pub(super) fn new(run: Arc<Run>, models: Arc<dyn Models>, listener: Arc<dyn Listener>, settings: Settings) -> Self {
-        Self { run, models, listener, settings, delegations: AtomicU64::new(0) }
-    }
-
-    /// The identifier of a delegation, from `delegation_1`.
-    pub(super) fn next_id(&self) -> String {
-        format!("delegation_{}", self.delegations.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+        Self { run, models, listener, settings }
     }
 }
 

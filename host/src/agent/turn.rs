@@ -25,6 +25,7 @@ use crate::dispatch::{Call, CallError, CallReport, Nested, pipeline, reentry};
 use crate::policy::limits::Limits;
 use crate::provider::message::{closed, without_orphans};
 use crate::provider::{Delta, Finish, Message, Reply, Request, ToolCall, Usage};
+use crate::sandbox::strand;
 
 /// How often in a row a reply that is cut at its length is continued.
 const MAX_CONTINUED: u32 = 2;
@@ -178,13 +179,13 @@ impl<'a> Work<'a> {
         self.told = history.len();
         self.tell(&Told::Turn { agent: self.runtime.name(), depth, text });
         let mut unfinished = Unfinished { runtime: self.runtime.clone(), ended: false };
-        let ended = match self.runtime.ledger().deadline() {
-            None => self.steps(history, text).await,
-            Some(deadline) => match tokio::time::timeout_at(deadline.into(), self.steps(history, text)).await {
-                Ok(ended) => ended,
-                Err(_) => Err(self.too_late()),
-            },
+        let past = self.runtime.crew.run.past().map(|past| past.late_turn(&self.runtime.id));
+        let ended = match (past, self.runtime.ledger().deadline()) {
+            (Some(true), _) => strand::until_cut(self.steps(history, text)).await,
+            (Some(false), _) | (None, None) => Some(self.steps(history, text).await),
+            (None, Some(deadline)) => tokio::time::timeout_at(deadline.into(), self.steps(history, text)).await.ok(),
         };
+        let ended = ended.unwrap_or_else(|| Err(self.too_late()));
         self.tell_said(history);
         if let Err(error) = &ended
             && !matches!(error, TurnError::Blocked { .. })
@@ -221,7 +222,7 @@ impl<'a> Work<'a> {
         self.told = pinned;
         history.push(Message::User(text));
         let answer = self.rounds(history, pinned).await?;
-        self.take_untold();
+        self.take_news().await;
         let log = self.log();
         let end = || {
             let usage = tokens(self.usage);
@@ -523,8 +524,8 @@ impl<'a> Work<'a> {
     }
 
     /// What went on by itself and has ended, and nobody asked for.
-    fn take_untold(&mut self) {
-        for report in self.place.tasks.untold() {
+    async fn take_news(&mut self) {
+        for report in self.place.news().await {
             self.spend(report.total().fuel);
             self.nested.push(Nested::Call(Box::new(report)));
         }

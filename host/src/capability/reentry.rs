@@ -27,6 +27,15 @@ impl Allowance {
     }
 }
 
+/// For how long tasks are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Not at all.
+    None,
+    /// Until all have ended, or it is this late.
+    Until(Option<Instant>),
+}
+
 /// An answer, and the fuel that getting it took.
 pub type Answering<'a, T, E> = Pin<Box<dyn Future<Output = (Result<T, E>, u64)> + Send + 'a>>;
 
@@ -44,8 +53,8 @@ pub trait Reentry: Send + Sync + fmt::Debug {
     fn delegate(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error>;
     /// `agents.delegate-async`: the task, as JSON.
     fn delegate_async(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error>;
-    /// `tasks.wait`, and `tasks.poll` where `until` is none: what became of each, as a JSON list.
-    fn tasks(&self, ids: Vec<String>, until: Option<Instant>) -> Answering<'_, String, tasks::Error>;
+    /// `tasks.poll` and `tasks.wait`: what became of each, as a JSON list.
+    fn tasks(&self, ids: Vec<String>, patience: Patience) -> Answering<'_, String, tasks::Error>;
     /// `meta.list-tools`.
     fn list_tools(&self, pattern: Option<String>) -> Result<Vec<meta::ToolSummary>, meta::Error>;
 }

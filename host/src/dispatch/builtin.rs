@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::chain::Place;
+use super::past::Happened;
 use super::reentry::Nested;
 use crate::artifact::tool::Tool;
 use crate::policy::grant::Grant;
@@ -53,6 +54,9 @@ pub(crate) struct Answered {
 pub(crate) trait BuiltIns: fmt::Debug + Send + Sync {
     /// Those that it has.
     fn tools(&self) -> &[Arc<Tool>];
+
+    /// Tells whoever watches the agent.
+    fn happened(&self, what: &Happened<'_>);
 
     /// Runs one of them at a place.
     fn call<'a>(

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use serde_json::Value as Json;
 
 use super::chain::Place;
+use super::past::Happened;
 use crate::artifact::suggest::quoted;
 use crate::artifact::tool::Tool;
 use crate::policy::refusal::Refusal;
@@ -80,7 +81,13 @@ pub(crate) fn rule(place: &Place, tool: &Tool) -> Option<String> {
 }
 
 /// Asks, and gives back why the call may not be made, where it may not.
-pub(crate) async fn ask(place: &Place, tool: &Tool, rule: &str, arguments: &Json) -> (Answer, Option<Refusal>) {
+pub(crate) async fn ask(
+    place: &Place,
+    call: &str,
+    tool: &Tool,
+    rule: &str,
+    arguments: &Json,
+) -> (Answer, Option<Refusal>) {
     let question = Question {
         tool: &tool.name,
         artifact: &tool.source.file,
@@ -93,6 +100,7 @@ pub(crate) async fn ask(place: &Place, tool: &Tool, rule: &str, arguments: &Json
         Some(confirmer) => confirmer.confirm(&question).await,
         None => Answer::Nobody,
     };
+    place.tell(&Happened::Confirmed { call, tool: &tool.name, answer });
     let name = quoted(&tool.name);
     let refusal = match answer {
         Answer::Yes => None,

@@ -20,10 +20,11 @@ use super::confirm::{self, Answer};
 use super::content::{self, ToolOutput};
 use super::loaded::{Callable, Unloadable};
 use super::native::NativeTool;
+use super::past::{Began, Happened};
 use super::payload::{self, ToolPost, ToolPre};
 use super::recorder::Unfinished;
 use super::reentry::{Inner, Nested};
-use super::tasks::{Kind, MAX_AGENTS, MAX_TOOLS};
+use super::tasks::{Kind, MAX_AGENTS, MAX_TOOLS, New};
 use crate::artifact::arguments::ArgumentError;
 use crate::artifact::event::Event;
 use crate::artifact::tool::Tool;
@@ -40,6 +41,7 @@ use crate::sandbox::engine::Image;
 use crate::sandbox::imports::Role;
 use crate::sandbox::outcome::{Failure, FailureKind, HostCall, Limit, LimitKind, Outcome, Report, Usage};
 use crate::sandbox::state::Context;
+use crate::sandbox::strand;
 
 /// A call to make.
 #[derive(Debug, Clone)]
@@ -102,6 +104,8 @@ pub struct CallReport {
     pub confirmed: Option<Answer>,
     /// The task that it goes on as, where it was not waited for. This is then what was known when it began.
     pub task: Option<String>,
+    /// The task that this is the end of.
+    pub ends: Option<String>,
     /// What it was granted.
     pub grant: Arc<Grant>,
     /// How it ended. Of one that completed, what its caller gets, after the hooks.
@@ -219,7 +223,7 @@ struct Ready {
 
 /// The first three steps.
 async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
-    let id = call.id.unwrap_or_else(|| place.run.next_id());
+    let id = call.id.unwrap_or_else(|| place.run.strand().next_call());
     let callee = resolve(place, &call.name, caller)?;
     check(&callee.tool, &call.arguments, None)?;
 
@@ -238,6 +242,7 @@ async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
         tool: callee.tool.name.clone(),
         confirmed: None,
         task: None,
+        ends: None,
         grant: callee.grant.clone(),
         outcome: Outcome::Completed(ToolOutput::default()),
         content: String::new(),
@@ -265,7 +270,7 @@ async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
     };
     // Of what will run, whatever hooks made of it, and nothing that they say makes it unasked.
     if let Some(rule) = confirm::rule(place, &callee.tool) {
-        let (answer, refusal) = confirm::ask(place, &callee.tool, &rule, &arguments).await;
+        let (answer, refusal) = confirm::ask(place, &report.id, &callee.tool, &rule, &arguments).await;
         report.confirmed = Some(answer);
         if let Some(refusal) = refusal {
             let failure = Failure::without_place(FailureKind::Denied, "", refusal.reason.clone());
@@ -312,20 +317,36 @@ impl Ready {
             Body::BuiltIn(_) => (Kind::Agent, place.loaded.policy.delegation.max_concurrent.unwrap_or(MAX_AGENTS)),
             Body::Script(_) | Body::Native(_) => (Kind::Tool, MAX_TOOLS),
         };
-        let (id, tool) = (place.run.task_id(), begun.tool.clone());
+        let strand = place.run.strand().next_task();
+        let tool = begun.tool.clone();
+        // In a run of the past there were others at the same time, or not.
+        let (id, most) = match place.run.past().map(|past| past.began(strand.name())) {
+            Some(Some(Began::As(id))) => (Ok(id), u64::MAX),
+            Some(Some(Began::Refused(why))) => (Err(why), 0),
+            Some(None) | None => (Ok(place.run.task_id()), most),
+        };
         let recorder = place.loaded.recorder.as_ref();
-        let entry = recorder.map(|recorder| recorder.task(place, &tool, &self.arguments, &id)).transpose();
-        let started = entry.and_then(|entry| {
-            let work = on_its_own(place.clone(), self, entry.unwrap_or_default());
-            place.tasks.start(kind, most, &id, &tool, work)
+        let (call, of) = (begun.id.clone(), strand.clone());
+        let tell = |task: Result<&str, &str>| {
+            place.tell(&Happened::Began { call: &call, tool: &tool, strand: of.name(), task });
+        };
+        let started = id.and_then(|id| {
+            let entry = recorder.map(|recorder| recorder.task(place, &tool, &self.arguments, &id)).transpose()?;
+            let work = on_its_own(place.clone(), self, id.clone(), entry.unwrap_or_default());
+            let new = New { kind, most, id: &id, tool: &tool };
+            place.start(new, strand.clone(), || tell(Ok(&id)), work)?;
+            Ok(id)
         });
         match started {
-            Ok(()) => {
+            Ok(id) => {
                 begun.complete(json!({"task_id": id, "status": "running"}), &place.loaded.secrets);
                 begun.task = Some(id);
                 begun.cut(begun.grant.limits().output_bytes);
             }
-            Err(why) => begun.end(Outcome::Failed(Failure::without_place(FailureKind::Script, "", why))),
+            Err(why) => {
+                tell(Err(&why));
+                begun.end(Outcome::Failed(Failure::without_place(FailureKind::Script, "", why)));
+            }
         }
         begun
     }
@@ -333,30 +354,52 @@ impl Ready {
 
 /// The last three steps of a call that nobody waits for, recorded by itself. Where a script began it, it has the time
 /// that the script had left.
-async fn on_its_own(place: Place, ready: Box<Ready>, known: Entry) -> CallReport {
+async fn on_its_own(place: Place, ready: Box<Ready>, id: String, known: Entry) -> CallReport {
     let recorder = place.loaded.recorder.clone();
     let unfinished = recorder.as_ref().map(|recorder| Unfinished::new(recorder, known));
-    let mut late = ready.report.clone();
-    let mut report = match place.left {
-        None => ready.finish(&place).await,
-        Some(left) => {
-            let time = left.deadline.saturating_duration_since(Instant::now());
-            match tokio::time::timeout(time, ready.finish(&place)).await {
-                Ok(report) => report,
-                Err(_) => {
-                    let allowed = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                    late.end(Outcome::Limited(Limit { kind: LimitKind::Deadline, allowed }));
-                    late
-                }
-            }
+    let mut going = Going { place: &place, task: &id, tool: ready.report.tool.clone(), ended: false };
+    let mut cut_short = ready.report.clone();
+    let (known_late, left) = (place.run.past().map(|past| past.late_task(&id)), place.left);
+    let time = left.map(|left| left.deadline.saturating_duration_since(Instant::now()));
+    let work = ready.finish(&place);
+    let ended = match (known_late, time) {
+        (Some(Some(allowed)), _) => strand::until_cut(work).await.ok_or(allowed),
+        (Some(None), _) | (None, None) => Ok(work.await),
+        (None, Some(time)) => {
+            let allowed = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            tokio::time::timeout(time, work).await.map_err(|_| allowed)
         }
     };
+    let late = ended.as_ref().err().copied();
+    let mut report = ended.unwrap_or_else(|allowed| {
+        cut_short.end(Outcome::Limited(Limit { kind: LimitKind::Deadline, allowed }));
+        cut_short
+    });
+    report.ends = Some(id.clone());
     if let (Some(recorder), Some(unfinished)) = (&recorder, unfinished)
         && let Err(why) = recorder.ended(&place, unfinished.ended(), &report)
     {
         report.end(Outcome::Fault(why));
     }
+    going.ended = true;
+    place.tell(&Happened::Ended { task: &id, report: &report, late });
     report
+}
+
+/// A task that goes on: told as abandoned, unless it comes to its end.
+struct Going<'a> {
+    place: &'a Place,
+    task: &'a str,
+    tool: String,
+    ended: bool,
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.place.tell(&Happened::Abandoned { task: self.task, tool: &self.tool });
+        }
+    }
 }
 
 /// Step 1. The tool, what it may do and what runs.

@@ -2,20 +2,19 @@
 //! as everything else, with what is left of the caller's fuel and time, and with no more than its grant.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
 use super::builtin::{DELEGATE, DELEGATE_ASYNC};
 use super::chain::{Dispatch, Place};
 use super::pipeline::{self, Call, CallError, CallReport};
-use super::tasks::{Found, MAX_WAITED};
+use super::tasks::{Found, MAX_WAITED, Wanted};
 use super::{added, payload};
 use crate::artifact::event::Event;
 use crate::artifact::policy::meta::MAX_CALL_DEPTH;
 use crate::artifact::policy::tools::NamePattern;
 use crate::artifact::suggest::quoted;
-use crate::capability::reentry::{Allowance, Answering, Reentry};
+use crate::capability::reentry::{Allowance, Answering, Patience, Reentry};
 use crate::capability::{agents, events, meta, tasks};
 use crate::policy::grant::Grant;
 use crate::policy::refusal::Refusal;
@@ -153,16 +152,11 @@ impl Inner {
     }
 
     /// What became of tasks, as a JSON list, and what those used whose end nobody was told of before.
-    async fn told_of(&self, ids: &[String], until: Option<Instant>) -> (Result<String, String>, u64) {
+    async fn told_of(&self, ids: &[String], patience: Patience) -> (Result<String, String>, u64) {
         if ids.is_empty() || ids.len() > MAX_WAITED {
             return (Err(format!("between 1 and {MAX_WAITED} tasks can be asked for at once, not {}", ids.len())), 0);
         }
-        let tasks = &self.place.tasks;
-        let found = match until {
-            Some(until) => tasks.wait(ids, Some(until)).await,
-            None => tasks.find(ids),
-        };
-        match found {
+        match self.place.look(Wanted::These(ids), patience).await {
             Err(why) => (Err(why), 0),
             Ok(Found { told, reports }) => {
                 let used = reports.iter().fold(0_u64, |used, report| used.saturating_add(report.total().fuel));
@@ -305,9 +299,9 @@ impl Reentry for Inner {
         Box::pin(self.to_agent(DELEGATE_ASYNC, agent, task, left))
     }
 
-    fn tasks(&self, ids: Vec<String>, until: Option<Instant>) -> Answering<'_, String, tasks::Error> {
+    fn tasks(&self, ids: Vec<String>, patience: Patience) -> Answering<'_, String, tasks::Error> {
         Box::pin(async move {
-            let (found, used) = self.told_of(&ids, until).await;
+            let (found, used) = self.told_of(&ids, patience).await;
             (found.map_err(tasks::Error::Invalid), used)
         })
     }

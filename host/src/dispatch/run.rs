@@ -1,10 +1,10 @@
 //! A run: what its calls share, and what they have added to it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::builtin::BuiltIns;
 use super::confirm::Confirmer;
+use super::past::Past;
 use super::tasks::Tasks;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
@@ -13,6 +13,7 @@ use crate::policy::grant::Grant;
 use crate::policy::layer::Layer;
 use crate::sandbox::engine::Image;
 use crate::sandbox::state::Session;
+use crate::sandbox::strand::{self, Strand};
 
 /// One command of the command line, or one session of an agent, or one tenant's. Its calls share a cache, metrics, a
 /// clock and what they add to the run; runs share nothing.
@@ -28,7 +29,10 @@ pub struct Run {
     confirmer: OnceLock<Arc<dyn Confirmer>>,
     /// What its scripts have started and not waited for; its sub-agents have their own.
     tasks: Arc<Tasks>,
-    calls: AtomicU64,
+    /// What happens in none of them.
+    strand: Arc<Strand>,
+    /// The run of the past that this one runs again, where it does.
+    past: OnceLock<Arc<dyn Past>>,
 }
 
 /// What scripts have added to a run. Each call sees one state of it.
@@ -130,9 +134,25 @@ impl Run {
         format!("task_{}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
     }
 
-    /// The identifier of a call that its caller gave none.
-    pub(crate) fn next_id(&self) -> String {
-        format!("call_{}", self.calls.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+    /// The strand that this is in: that of a task, else the run's own.
+    pub(crate) fn strand(&self) -> Arc<Strand> {
+        strand::current().unwrap_or_else(|| self.strand.clone())
+    }
+
+    /// Makes it one that runs another again; the first time counts.
+    pub(crate) fn set_past(&self, past: Arc<dyn Past>) {
+        let _ = self.past.set(past);
+    }
+
+    pub(crate) fn past(&self) -> Option<&dyn Past> {
+        self.past.get().map(|past| &**past)
+    }
+
+    /// Waits for what the past waited for here, where there is one.
+    pub(crate) async fn settled(&self) {
+        if let Some(past) = self.past() {
+            past.settled().await;
+        }
     }
 }
 

@@ -6,15 +6,20 @@
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::chain::Place;
+use super::past::{Happened, Looked, Past};
 use super::pipeline::CallReport;
+use super::run::Run;
+use crate::capability::reentry::Patience;
 use crate::sandbox::outcome::Outcome;
+use crate::sandbox::strand::{self, Strand};
 
 /// Calls of tools that may go on at one time in a run.
 pub(crate) const MAX_TOOLS: u64 = 16;
@@ -26,6 +31,10 @@ pub(crate) const MAX_WAITED: usize = 16;
 const MAX_KEPT: usize = 64;
 /// Bytes of a result that is kept whole.
 const MAX_RESULT: usize = 256 << 10;
+/// For how long a run of the past waits for a task that ended then, and has taken another way now.
+const MAX_AGAIN: Duration = Duration::from_secs(600);
+/// For how long the end of tasks is waited for that are ended.
+const MAX_GONE: Duration = Duration::from_secs(1);
 /// Bytes of the text that is kept in its place.
 const MAX_TEXT: usize = 32 << 10;
 
@@ -52,6 +61,8 @@ pub(crate) struct Tasks {
 struct Counts {
     tools: AtomicU64,
     agents: AtomicU64,
+    /// Told whenever there is one less.
+    left: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -67,15 +78,41 @@ struct Task {
     id: String,
     tool: String,
     work: AbortHandle,
-    /// What came of it, once it has ended.
-    ended: Option<Ended>,
+    /// Once it has ended.
+    end: Option<End>,
 }
 
 #[derive(Debug)]
-struct Ended {
-    told: Json,
-    /// Until somebody has been told.
-    report: Option<Box<CallReport>>,
+enum End {
+    /// What came of it.
+    Known {
+        told: Json,
+        /// Until somebody has been told.
+        report: Option<Box<CallReport>>,
+    },
+    /// It is one of the past, which came to no end there.
+    Never,
+}
+
+/// A task that begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct New<'a> {
+    pub(crate) kind: Kind,
+    /// How many of its kind may be under way.
+    pub(crate) most: u64,
+    pub(crate) id: &'a str,
+    pub(crate) tool: &'a str,
+}
+
+/// Which tasks are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted<'a> {
+    /// Those of these identifiers.
+    These(&'a [String]),
+    /// Those that are under way or whose end was told to nobody.
+    Open,
+    /// Those whose end was told to nobody.
+    News,
 }
 
 /// What became of some tasks.
@@ -93,101 +130,112 @@ impl Tasks {
         Arc::new(Self { counts: self.counts.clone(), ..Self::default() })
     }
 
-    /// Starts one that is called `id`.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be started.
-    pub(crate) fn start<F>(self: &Arc<Self>, kind: Kind, most: u64, id: &str, tool: &str, work: F) -> Result<(), String>
-    where
-        F: Future<Output = CallReport> + Send + 'static,
-    {
-        let runtime = Handle::try_current().map_err(|_| "nothing here runs tasks".to_owned())?;
-        let slot = Slot::take(&self.counts, kind, most)?;
-        let mut state = self.state();
-        if state.over {
-            return Err("what this would belong to has ended".to_owned());
+    /// What became of these, once all have ended or nobody waits any longer.
+    async fn look(&self, wanted: Wanted<'_>, patience: Patience) -> (Result<Found, String>, Looked) {
+        let asked = match wanted {
+            Wanted::These(ids) => ids.to_vec(),
+            Wanted::Open => self.open(),
+            Wanted::News => self.news(),
+        };
+        if let Patience::Until(until) = patience {
+            let all = self.all_ended(&asked);
+            match until {
+                None => all.await,
+                // Too late is an answer, too.
+                Some(until) => drop(tokio::time::timeout_at(until.into(), all).await),
+            }
         }
-        let (tasks, named) = (self.clone(), id.to_owned());
-        // It cannot end before it is in the list: that takes the same lock.
-        let work = runtime.spawn(async move {
-            let report = work.await;
-            drop(slot);
-            tasks.end(&named, report);
-        });
-        state.tasks.push(Task { id: id.to_owned(), tool: tool.to_owned(), work: work.abort_handle(), ended: None });
-        Ok(())
+        let mut looked = Looked { asked, ..Looked::default() };
+        let mut state = self.state();
+        let mut found = Found::default();
+        for id in &looked.asked {
+            let Some(task) = state.tasks.iter_mut().find(|task| task.id == *id) else {
+                looked.missing = Some(id.clone());
+                break;
+            };
+            found.told.push(task.told());
+            if let Some(End::Known { report, .. }) = &mut task.end {
+                looked.ended.push(id.clone());
+                if let Some(report) = report.take() {
+                    looked.news.push(id.clone());
+                    found.reports.push(*report);
+                }
+            }
+        }
+        if let Some(missing) = &looked.missing {
+            // Whoever is told of none has learned of no end.
+            for report in found.reports {
+                state.give_back(report);
+            }
+            looked.news.clear();
+            return (Err(unknown(missing)), looked);
+        }
+        (Ok(found), looked)
     }
 
-    /// What became of all of these, once all have ended or the time is over.
-    ///
-    /// # Errors
-    ///
-    /// One that is not there.
-    pub(crate) async fn wait(&self, ids: &[String], until: Option<Instant>) -> Result<Found, String> {
+    /// The same as it was in the past.
+    async fn look_again(&self, wanted: Wanted<'_>, past: &dyn Past) -> Result<Found, String> {
+        let Some(looked) = past.looked() else { return strand::cut().await };
+        if let Some(missing) = &looked.missing {
+            return Err(unknown(missing));
+        }
+        let asked = if let Wanted::These(ids) = wanted { ids } else { &looked.asked };
+        let ended: Vec<String> = asked.iter().filter(|id| looked.ended.contains(id)).cloned().collect();
+        let all = tokio::time::timeout(MAX_AGAIN, self.all_ended(&ended)).await;
+        match self.seen(asked, &looked).map(|found| found.filter(|_| all.is_ok()))? {
+            Some(found) => Ok(found),
+            // What waits for one that comes to no end now goes no further either.
+            None => strand::cut().await,
+        }
+    }
+
+    /// What was seen of tasks in the past; nothing where one that had ended then comes to no end now.
+    fn seen(&self, asked: &[String], looked: &Looked) -> Result<Option<Found>, String> {
+        let mut state = self.state();
+        let mut found = Found::default();
+        for id in asked {
+            let task = state.tasks.iter_mut().find(|task| task.id == *id).ok_or_else(|| unknown(id))?;
+            if !looked.ended.contains(id) {
+                found.told.push(task.running());
+                continue;
+            }
+            found.told.push(task.told());
+            match &mut task.end {
+                Some(End::Known { report, .. }) if looked.news.contains(id) => {
+                    found.reports.extend(report.take().map(|report| *report));
+                }
+                Some(End::Known { .. }) => {}
+                Some(End::Never) | None => return Ok(None),
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Waits until all of these have ended, or are not there.
+    async fn all_ended(&self, ids: &[String]) {
         loop {
             let more = self.ended.notified();
             tokio::pin!(more);
             // From here on nothing is missed.
             more.as_mut().enable();
-            if self.all_ended(ids)? {
-                break;
+            let open = |task: &Task| task.end.is_none() && ids.contains(&task.id);
+            if !self.state().tasks.iter().any(open) {
+                return;
             }
-            match until {
-                None => more.await,
-                Some(until) => {
-                    if tokio::time::timeout_at(until.into(), more).await.is_err() {
-                        break;
-                    }
-                }
-            }
+            more.await;
         }
-        self.find(ids)
-    }
-
-    /// What has become of these by now.
-    ///
-    /// # Errors
-    ///
-    /// One that is not there.
-    pub(crate) fn find(&self, ids: &[String]) -> Result<Found, String> {
-        let mut state = self.state();
-        let mut found = Found::default();
-        for id in ids {
-            let task = state.tasks.iter_mut().find(|task| task.id == *id).ok_or_else(|| unknown(id))?;
-            match &mut task.ended {
-                Some(ended) => {
-                    found.told.push(ended.told.clone());
-                    found.reports.extend(ended.report.take().map(|report| *report));
-                }
-                None => found.told.push(json!({"task_id": task.id, "tool": task.tool, "status": "running"})),
-            }
-        }
-        Ok(found)
-    }
-
-    fn all_ended(&self, ids: &[String]) -> Result<bool, String> {
-        let state = self.state();
-        let mut all = true;
-        for id in ids {
-            let task = state.tasks.iter().find(|task| task.id == *id).ok_or_else(|| unknown(id))?;
-            all &= task.ended.is_some();
-        }
-        Ok(all)
     }
 
     /// Those that are under way or whose end was told to nobody, as many as are waited for at once.
-    pub(crate) fn open(&self) -> Vec<String> {
+    fn open(&self) -> Vec<String> {
         let state = self.state();
-        let open = state.tasks.iter().filter(|task| task.ended.as_ref().is_none_or(|ended| ended.report.is_some()));
+        let open = state.tasks.iter().filter(|task| task.end.is_none() || task.is_news());
         open.take(MAX_WAITED).map(|task| task.id.clone()).collect()
     }
 
-    /// The calls whose end was told to nobody.
-    pub(crate) fn untold(&self) -> Vec<CallReport> {
-        let mut state = self.state();
-        let ended = state.tasks.iter_mut().filter_map(|task| task.ended.as_mut());
-        ended.filter_map(|ended| ended.report.take().map(|report| *report)).collect()
+    /// Those whose end was told to nobody.
+    fn news(&self) -> Vec<String> {
+        self.state().tasks.iter().filter(|task| task.is_news()).map(|task| task.id.clone()).collect()
     }
 
     /// Ends those that are under way, and forgets all of them.
@@ -197,20 +245,42 @@ impl Tasks {
         self.ended.notify_waiters();
     }
 
+    /// Waits until nothing of the run is under way any more, after all was cancelled; not for long.
+    pub(crate) async fn gone(&self) {
+        let gone = async {
+            loop {
+                let left = self.counts.left.notified();
+                tokio::pin!(left);
+                left.as_mut().enable();
+                if [&self.counts.tools, &self.counts.agents].iter().all(|count| count.load(Ordering::SeqCst) == 0) {
+                    return;
+                }
+                left.await;
+            }
+        };
+        let _ = tokio::time::timeout(MAX_GONE, gone).await;
+    }
+
     /// The same, and no more are started. It is done when what is returned is dropped.
     pub(crate) fn owner(self: &Arc<Self>) -> Owner {
         Owner(self.clone())
     }
 
-    fn end(&self, id: &str, report: CallReport) {
+    /// One has ended, or is where its past was cut. In that case all are kept: which are the oldest was said then.
+    fn end(&self, id: &str, report: Option<CallReport>, all_kept: bool) {
         let mut state = self.state();
         if let Some(task) = state.tasks.iter_mut().find(|task| task.id == id) {
-            let told = told(&task.id, &task.tool, &report);
-            task.ended = Some(Ended { told, report: Some(Box::new(report)) });
+            task.end = Some(match report {
+                Some(report) => {
+                    End::Known { told: told(&task.id, &task.tool, &report), report: Some(Box::new(report)) }
+                }
+                None => End::Never,
+            });
         }
-        let kept = state.tasks.iter().filter(|task| task.ended.is_some()).count();
+        let kept = state.tasks.iter().filter(|task| task.end.is_some()).count();
         if kept > MAX_KEPT
-            && let Some(oldest) = state.tasks.iter().position(|task| task.ended.is_some())
+            && !all_kept
+            && let Some(oldest) = state.tasks.iter().position(|task| task.end.is_some())
         {
             state.tasks.remove(oldest);
         }
@@ -220,6 +290,114 @@ impl Tasks {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Starts one in a strand of its own. `begins` is told before anything of it happens.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be started.
+    pub(crate) fn start<F>(
+        &self,
+        task: New<'_>,
+        strand: Arc<Strand>,
+        begins: impl FnOnce(),
+        work: F,
+    ) -> Result<(), String>
+    where
+        F: Future<Output = CallReport> + Send + 'static,
+    {
+        let New { kind, most, id, tool } = task;
+        let runtime = Handle::try_current().map_err(|_| "nothing here runs tasks".to_owned())?;
+        let slot = Slot::take(&self.tasks.counts, kind, most)?;
+        let mut state = self.tasks.state();
+        if state.over {
+            return Err("what this would belong to has ended".to_owned());
+        }
+        begins();
+        let (tasks, over) = (self.tasks.clone(), Over { run: self.run.clone(), id: id.to_owned() });
+        // It cannot end before it is in the list: that takes the same lock.
+        let work = runtime.spawn(strand::within(strand, async move {
+            // Gone when all that it did is.
+            let _slot = slot;
+            let report = strand::until_cut(work).await;
+            tasks.end(&over.id, report, over.run.past().is_some());
+        }));
+        state.tasks.push(Task { id: id.to_owned(), tool: tool.to_owned(), work: work.abort_handle(), end: None });
+        Ok(())
+    }
+
+    /// What has become of tasks of whom this place is for. In a run of the past it is what was seen then.
+    ///
+    /// # Errors
+    ///
+    /// One that is not there.
+    pub(crate) async fn look(&self, wanted: Wanted<'_>, patience: Patience) -> Result<Found, String> {
+        if let Some(past) = self.run.past() {
+            return self.tasks.look_again(wanted, past).await;
+        }
+        let (found, looked) = self.tasks.look(wanted, patience).await;
+        self.tell(&Happened::Looked(&looked));
+        found
+    }
+
+    /// The calls whose end was told to nobody.
+    pub(crate) async fn news(&self) -> Vec<CallReport> {
+        if self.tasks.state().tasks.is_empty() {
+            return Vec::new();
+        }
+        self.look(Wanted::News, Patience::None).await.map(|found| found.reports).unwrap_or_default()
+    }
+
+    /// Tells whoever watches the agent that calls are made for here.
+    pub(crate) fn tell(&self, what: &Happened<'_>) {
+        if let Some(built_ins) = &self.built_ins {
+            built_ins.happened(what);
+        }
+    }
+}
+
+/// Tells a past that a task has ended, or is ended.
+struct Over {
+    run: Arc<Run>,
+    id: String,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        if let Some(past) = self.run.past() {
+            past.over(&self.id);
+        }
+    }
+}
+
+impl State {
+    /// Nobody was told of this end after all.
+    fn give_back(&mut self, report: CallReport) {
+        let of = |task: &&mut Task| Some(&task.id) == report.ends.as_ref();
+        if let Some(Task { end: Some(End::Known { report: place, .. }), .. }) = self.tasks.iter_mut().find(of) {
+            *place = Some(Box::new(report));
+        }
+    }
+}
+
+impl Task {
+    /// Whether nobody was told that it has ended.
+    fn is_news(&self) -> bool {
+        matches!(self.end, Some(End::Known { report: Some(_), .. }))
+    }
+
+    fn told(&self) -> Json {
+        match &self.end {
+            Some(End::Known { told, .. }) => told.clone(),
+            Some(End::Never) | None => self.running(),
+        }
+    }
+
+    fn running(&self) -> Json {
+        json!({"task_id": self.id, "tool": self.tool, "status": "running"})
     }
 }
 
@@ -296,5 +474,6 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.counts.of(self.kind).fetch_sub(1, Ordering::SeqCst);
+        self.counts.left.notify_waiters();
     }
 }

@@ -13,6 +13,7 @@ use super::last_words::stopped;
 use super::outcome::{Answer, Failure, FailureKind, Limit, LimitKind, Outcome, Report};
 use super::state::{Context, State};
 use super::stop::Stop;
+use super::strand;
 use super::tape::Taping;
 use crate::policy::limits::Limits;
 
@@ -114,6 +115,7 @@ impl Sandbox {
         let deadline = started + limits.timeout;
         let _ticking = self.ticker().call();
         let taping = Taping::begin(&context.session, image, role, work.input);
+        let (late, abandoned) = taping.as_ref().map_or((None, false), |taping| (taping.late(), taping.is_abandoned()));
         let mut state = State::new(context, limits, deadline);
         state.taping = taping;
         let mut store = Store::new(self.engine(), state);
@@ -138,13 +140,18 @@ impl Sandbox {
                     let (result,) = function.call_async(&mut store, work.params).await?;
                     Ok(result.map(Ran::Whole))
                 };
+                let work = async { if late.is_some() { strand::until_cut(work).await } else { Some(work.await) } };
                 // Guest code is ended by its epoch; this ends what it waits for.
                 match tokio::time::timeout_at(deadline.into(), work).await {
-                    Ok(result) => result,
-                    Err(_) => Err(Stop::Deadline.into()),
+                    Ok(Some(result)) => result,
+                    Ok(None) | Err(_) => Err(Stop::Deadline.into()),
                 }
             }
         };
+        if abandoned {
+            // Further than this it did not come, whatever kept it.
+            strand::cut::<()>().await;
+        }
         let left = store.get_fuel().unwrap_or(0);
         let state = store.data_mut();
         state.usage.fuel = limits.fuel.saturating_sub(left);
@@ -153,6 +160,11 @@ impl Sandbox {
             Ok(Err(failure)) => failed(failure, state),
             Err(error) => ended(&error, state, image.file()),
         };
+        if let (Some(late), Outcome::Limited(limit)) = (late, &mut outcome)
+            && limit.kind == LimitKind::Deadline
+        {
+            limit.allowed = late.allowed;
+        }
         let vault = &state.context.secrets;
         outcome.redact(vault);
         if let Outcome::Completed(Ran::WhenFailed(failure)) = &mut outcome {
@@ -160,7 +172,7 @@ impl Sandbox {
         }
         let mut usage = state.usage;
         if let Some(taping) = state.taping.take() {
-            taping.end(&outcome, usage);
+            taping.end(&outcome, usage, state.waits);
         }
         let (log, calls) = (std::mem::take(&mut state.log), std::mem::take(&mut state.calls));
         let coverage = state.coverage.take();

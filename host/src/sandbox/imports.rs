@@ -23,7 +23,7 @@ use super::tape::Spent;
 use super::texts::Texts;
 use super::wasi;
 use crate::capability::coverage::Coverage;
-use crate::capability::reentry::{Allowance, Reentry};
+use crate::capability::reentry::{Allowance, Patience, Reentry};
 use crate::capability::{cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
 use crate::policy::layer::Service;
 use crate::policy::limits::LimitKey;
@@ -272,7 +272,7 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
         Import::TasksPoll => nested(it, import, |s, (id,): (String,), _| {
             let (granted, reentry) = s.tasks();
             (granted, reentry, move |r: Arc<dyn Reentry>| async move {
-                let (all, used) = r.tasks(vec![id], None).await;
+                let (all, used) = r.tasks(vec![id], Patience::None).await;
                 // A list of one, without its brackets.
                 let one = all.map(|all| all.get(1..all.len().saturating_sub(1)).unwrap_or_default().to_owned());
                 (one, used)
@@ -281,8 +281,9 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
         Import::TasksWait => nested(it, import, |s, (ids, timeout): (Vec<String>, Option<u32>), left| {
             let (granted, reentry) = s.tasks();
             let end = timeout.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms.into())));
-            let until = end.map_or(left.deadline, |end| end.min(left.deadline));
-            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.tasks(ids, Some(until)).await })
+            // Its own deadline ends the script, not the wait: what it does at that moment is not a matter of luck.
+            let until = end.filter(|end| *end < left.deadline);
+            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.tasks(ids, Patience::Until(until)).await })
         }),
         Import::CoverageRecord => sync(it, import, |s, (statements, reached): (Vec<u32>, Vec<u32>)| {
             s.coverage = Some(Coverage::of(statements, reached));

@@ -47,6 +47,7 @@ impl Meter {
         let subject = if store.data().calls.len() < MAX_CALLS + MAX_REFUSED { params.subject() } else { String::new() };
         let state = store.data_mut();
         state.over = None;
+        state.waits = true;
         state.usage.host_calls += 1;
         state.usage.bytes_in += bytes_in;
         state.usage.files += u64::from(import.changes_files());
@@ -76,6 +77,7 @@ impl Meter {
         mut answer: A,
         spent: Spent,
     ) -> Result<A> {
+        store.data_mut().in_time()?;
         // Counted before: notes may be longer than what they stand for, which is not the function's doing.
         let bytes_out = answer.bytes();
         redacted(&store.data().context.secrets, &mut answer);
@@ -124,6 +126,16 @@ fn redacted(vault: &Vault, texts: &mut impl Texts) -> Option<String> {
 const RECORD: u64 = size_of::<HostCall>() as u64;
 
 impl State {
+    /// A host call has an answer. What comes after the deadline is none, so that nothing is done with it meanwhile.
+    fn in_time(&mut self) -> Result<(), Stop> {
+        let late = self.taping.as_ref().and_then(|taping| taping.late());
+        if Instant::now() >= self.deadline || late.is_some_and(|late| late.waited == self.usage.host_calls) {
+            return Err(Stop::Deadline);
+        }
+        self.waits = false;
+        Ok(())
+    }
+
     /// Ends the call where it is over a limit, with `passing` bytes on their way in and out and `kept` more to be kept.
     fn within(&mut self, kept: u64, passing: u64) -> Result<(), Stop> {
         let held = self.kept.saturating_add(kept).saturating_add(passing);

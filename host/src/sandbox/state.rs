@@ -91,6 +91,8 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// What the script told of its lines.
     pub(crate) coverage: Option<Coverage>,
+    /// Whether it waits for a host call.
+    pub(crate) waits: bool,
     /// Whether memory was refused: what traps after that was over the limit.
     pub(crate) memory_refused: bool,
     /// What the interpreter said when it died.
@@ -123,6 +125,7 @@ impl State {
             kept: 0,
             closed: false,
             coverage: None,
+            waits: false,
             memory_refused: false,
             last_words: Vec::new(),
             taping: None,

@@ -58,6 +58,8 @@ pub struct Ran {
     pub result: String,
     /// What it used.
     pub usage: Usage,
+    /// Which of its host calls, from 1, it waited for when its time was over.
+    pub waited: Option<u64>,
     /// What its host calls answered, in order; nothing where that was given.
     pub answers: Vec<Answered>,
 }
@@ -67,8 +69,19 @@ pub struct Ran {
 pub struct Given {
     /// In order.
     pub answers: VecDeque<Answered>,
-    /// Whether the script was ended while it waited for the call after the last: it is ended there again.
-    pub late: bool,
+    /// Where its time was over.
+    pub late: Option<Late>,
+    /// Whether nobody waited for its end any more: it comes to none.
+    pub abandoned: bool,
+}
+
+/// A script whose time was over while it waited for a host call: it is ended there again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Late {
+    /// The milliseconds that it had.
+    pub allowed: u64,
+    /// Which host call, from 1.
+    pub waited: u64,
 }
 
 /// What a host call answered.
@@ -138,6 +151,9 @@ impl Import {
                 | Self::MetaCallTool
                 | Self::MetaListTools
                 | Self::AgentsDelegate
+                | Self::AgentsDelegateAsync
+                | Self::TasksPoll
+                | Self::TasksWait
         )
     }
 
@@ -178,7 +194,7 @@ impl Taping {
         // A script that has changed may leave out some of what it asked.
         let found = given.answers.iter().position(|one| one.call == name && one.given == asked);
         let Some(found) = found else {
-            let stop = if given.late { Stop::Deadline } else { Stop::NotKept { import, too_long: false } };
+            let stop = if given.late.is_some() { Stop::Deadline } else { Stop::NotKept { import, too_long: false } };
             return Err(stop);
         };
         let one = given.answers.drain(..=found).next_back();
@@ -212,8 +228,18 @@ impl Taping {
         });
     }
 
+    /// The time that it had, where that is given as over.
+    pub(super) fn late(&self) -> Option<Late> {
+        self.given.as_ref().and_then(|given| given.late)
+    }
+
+    /// Whether it comes to no end, as it is given.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.given.as_ref().is_some_and(|given| given.abandoned)
+    }
+
     /// Tells how it ended.
-    pub(super) fn end<R: Serialize>(mut self: Box<Self>, outcome: &Outcome<R>, usage: Usage) {
+    pub(super) fn end<R: Serialize>(mut self: Box<Self>, outcome: &Outcome<R>, usage: Usage, waits: bool) {
         let result = match outcome {
             Outcome::Completed(value) => digest(&serde_json::to_string(value).unwrap_or_default()),
             Outcome::Failed(failure) | Outcome::Denied { failure, .. } => match failure.line {
@@ -223,21 +249,23 @@ impl Taping {
             Outcome::Limited(limit) => limit.to_string(),
             Outcome::Fault(why) => why.clone(),
         };
-        self.tell(outcome.name(), result, usage);
+        let late = matches!(outcome, Outcome::Limited(limit) if limit.kind == LimitKind::Deadline);
+        let waited = (late && waits).then_some(usage.host_calls);
+        self.tell(outcome.name(), result, usage, waited);
     }
 
-    fn tell(&mut self, outcome: &'static str, result: String, usage: Usage) {
+    fn tell(&mut self, outcome: &'static str, result: String, usage: Usage, waited: Option<u64>) {
         self.ended = true;
         let usage = Usage { wall: self.started.elapsed(), ..usage };
         let (script, answers) = (self.script.clone(), std::mem::take(&mut self.answers));
-        self.tape.end(Ran { script, outcome, result, usage, answers });
+        self.tape.end(Ran { script, outcome, result, usage, waited, answers });
     }
 }
 
 impl Drop for Taping {
     fn drop(&mut self) {
         if !self.ended {
-            self.tell("abandoned", String::new(), Usage::default());
+            self.tell("abandoned", String::new(), Usage::default(), None);
         }
     }
 }

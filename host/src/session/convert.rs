@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::record::{
-    Asked, Called, Decided, HookRan, HostCalled, Logged, Reply, Started, Tokens, ToolCall, Turned, Work,
+    Asked, Called, Decided, HookRan, HostCalled, Logged, Reply, Started, Task, Tokens, ToolCall, Turned, Work,
 };
 use crate::agent::{Turn, TurnError};
 use crate::audit::digest;
@@ -77,6 +77,7 @@ pub(super) fn turned(turn: Result<&Turn, &TurnError>) -> Turned {
             warning: turn.warning.clone(),
             rounds: turn.rounds,
             tokens: tokens(turn.usage),
+            late: false,
         },
         Err(error) => Turned {
             answer: None,
@@ -85,6 +86,7 @@ pub(super) fn turned(turn: Result<&Turn, &TurnError>) -> Turned {
             warning: None,
             rounds: 0,
             tokens: Tokens::default(),
+            late: matches!(error, TurnError::Budget { what: "time", .. }),
         },
     }
 }
@@ -123,6 +125,7 @@ pub(super) fn called(
             Called {
                 call: id.to_owned(),
                 tool: tool.to_owned(),
+                ends: None,
                 outcome: if matches!(error, CallError::NotAllowed(_)) { "denied" } else { "rejected" }.to_owned(),
                 why: Some(cut(&reentry::told(error))),
                 is_error: true,
@@ -149,6 +152,7 @@ fn of_report(report: &CallReport, content: &str, took: Duration) -> Called {
     Called {
         call: report.id.clone(),
         tool: report.tool.clone(),
+        ends: report.ends.clone(),
         outcome: report.outcome.name().to_owned(),
         why,
         is_error: report.is_error,
@@ -158,6 +162,37 @@ fn of_report(report: &CallReport, content: &str, took: Duration) -> Called {
         pre: report.pre.as_ref().map(decided),
         work: work(&report.usage, &report.calls, &report.log, nested),
         post: report.post.as_ref().map(decided),
+    }
+}
+
+/// A call whose beginning and end nobody has told.
+fn by_itself(report: &CallReport) -> Called {
+    let hooks = report.dispatches().map(|dispatch| dispatch.usage().wall).sum::<Duration>();
+    of_report(report, &report.content, report.usage.wall.saturating_add(hooks))
+}
+
+/// A task that has ended.
+pub(super) fn ended(task: &str, report: &CallReport, late: Option<u64>) -> Task {
+    Task {
+        state: report.outcome.name().to_owned(),
+        tool: report.tool.clone(),
+        task: Some(task.to_owned()),
+        late,
+        called: Some(Box::new(by_itself(report))),
+        ..Task::default()
+    }
+}
+
+/// A task that has begun, or cannot.
+pub(super) fn began(call: &str, tool: &str, strand: &str, task: Result<&str, &str>) -> Task {
+    Task {
+        state: if task.is_ok() { "began" } else { "refused" }.to_owned(),
+        tool: tool.to_owned(),
+        task: task.ok().map(str::to_owned),
+        call: Some(call.to_owned()),
+        opens: Some(strand.to_owned()),
+        why: task.err().map(cut),
+        ..Task::default()
     }
 }
 
@@ -195,11 +230,7 @@ fn work(usage: &Used, calls: &[HostCall], log: &Log, nested: &[Nested]) -> Work 
 fn started(nested: &Nested) -> Started {
     match nested {
         Nested::Event(dispatch) => Started::Event(decided(dispatch)),
-        Nested::Call(report) => {
-            let hooks = report.dispatches().map(|dispatch| dispatch.usage().wall).sum::<Duration>();
-            let took = report.usage.wall.saturating_add(hooks);
-            Started::Call(Box::new(of_report(report, &report.content, took)))
-        }
+        Nested::Call(report) => Started::Call(Box::new(by_itself(report))),
         Nested::Agent { name, .. } => Started::Agent(name.clone()),
     }
 }

@@ -23,6 +23,8 @@ pub struct Line {
     pub at: u64,
     /// The agent at work that it is about: `root`, or the delegation that it works for. Empty where it is about none.
     pub by: String,
+    /// The strand that it happened in: empty, or that of a task.
+    pub strand: String,
     /// What happened.
     pub what: What,
 }
@@ -59,6 +61,8 @@ pub enum What {
     Returned(Returned),
     /// A task that goes on beside the turn began, or ended.
     Task(Task),
+    /// Tasks were asked for.
+    Looked(Looked),
     /// A person was asked whether something may be done.
     Confirmation(Confirmation),
     /// A script ran: what a replay needs of it.
@@ -316,6 +320,9 @@ pub struct Called {
     pub call: String,
     /// The tool.
     pub tool: String,
+    /// The task that it is the end of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends: Option<String>,
     /// `completed`, `failed`, `denied`, `limited`, `fault`, or `rejected` where it was not made.
     pub outcome: String,
     /// Why it did not complete.
@@ -364,6 +371,8 @@ pub struct Judged {
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Returned {
+    /// The delegation.
+    pub id: String,
     /// The sub-agent.
     pub from: String,
     /// The digest of its result.
@@ -372,17 +381,58 @@ pub struct Returned {
     /// Why there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Whether its time was over before it was done.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub late: bool,
+}
+
+/// How serde asks whether to leave something out.
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Work that goes on beside a turn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// Its identifier.
-    pub task: String,
-    /// The tool, or the sub-agent.
-    pub name: String,
-    /// `began`, or how it ended.
+    /// `began`; `refused` where it could not; how it ended, as of a call, or `abandoned` where it was ended with whom it
+    /// belongs to.
     pub state: String,
+    /// The tool.
+    pub tool: String,
+    /// Its identifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// Of one that began, the call that it goes on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
+    /// Of one that began, the strand that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opens: Option<String>,
+    /// Why it could not begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Milliseconds that it had, where they were over before it was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<u64>,
+    /// What it did and what came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called: Option<Box<Called>>,
+}
+
+/// Tasks were asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looked {
+    /// Which.
+    pub asked: Vec<String>,
+    /// Those of them that had ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<String>,
+    /// Those of them whose end nobody had been told of before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub news: Vec<String>,
+    /// One that is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
 }
 
 /// A person was asked.
@@ -392,7 +442,7 @@ pub struct Confirmation {
     pub call: String,
     /// The tool.
     pub tool: String,
-    /// `yes`, `no`, or why nobody could answer.
+    /// `yes`, `no`, or `nobody` where there was nobody to ask.
     pub answer: String,
 }
 
@@ -411,6 +461,9 @@ pub struct ScriptRan {
     pub peak_memory: u64,
     /// From its start to its end.
     pub wall_us: u64,
+    /// Which of its host calls, from 1, it waited for when its time was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited: Option<u64>,
     /// What its host calls answered, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Answered>,
@@ -435,6 +488,9 @@ pub struct Turned {
     pub rounds: u32,
     /// What the model's service counted.
     pub tokens: Tokens,
+    /// Whether its time was over before it was done.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub late: bool,
 }
 
 impl Line {
@@ -444,6 +500,9 @@ impl Line {
         object.insert("at".to_owned(), self.at.into());
         if !self.by.is_empty() {
             object.insert("by".to_owned(), self.by.clone().into());
+        }
+        if !self.strand.is_empty() {
+            object.insert("strand".to_owned(), self.strand.clone().into());
         }
         // A kind and its fields, by the way that serde tells an enum.
         if let Ok(Json::Object(tagged)) = serde_json::to_value(&self.what) {
@@ -465,14 +524,15 @@ impl Line {
     pub fn from_json(value: Json) -> Result<Self, String> {
         let Json::Object(mut fields) = value else { return Err("it is no JSON object".to_owned()) };
         let at = fields.shift_remove("at").and_then(|at| at.as_u64()).ok_or("it does not say when")?;
-        let by = match fields.shift_remove("by") {
-            None => String::new(),
-            Some(Json::String(by)) => by,
-            Some(_) => return Err("`by` is no text".to_owned()),
+        let mut text = |key: &str| match fields.shift_remove(key) {
+            None => Ok(String::new()),
+            Some(Json::String(text)) => Ok(text),
+            Some(_) => Err(format!("`{key}` is no text")),
         };
+        let (by, strand) = (text("by")?, text("strand")?);
         let Some(Json::String(kind)) = fields.shift_remove("kind") else { return Err("it has no kind".to_owned()) };
         let tagged = Map::from_iter([(kind.clone(), Json::Object(fields))]);
         let what = serde_json::from_value(Json::Object(tagged));
-        Ok(Self { at, by, what: what.map_err(|error| format!("it is no line of the kind {kind:?}: {error}"))? })
+        Ok(Self { at, by, strand, what: what.map_err(|error| format!("it is no line of the kind {kind:?}: {error}"))? })
     }
 }

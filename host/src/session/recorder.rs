@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use super::convert::{self, micros};
 use super::key::Keys;
 use super::record::{
-    Calling, Delegated, Header, Judged, Line, ROOT, Retry, Returned, Said, ScriptRan, Turn, Unanswered, What,
+    Calling, Confirmation, Delegated, Header, Judged, Line, Looked, ROOT, Retry, Returned, Said, ScriptRan, Task, Turn,
+    Unanswered, What,
 };
 use super::writer::Writer;
 use crate::agent::{Listener, Told, Who};
@@ -16,6 +17,7 @@ use crate::capability::secrets::Vault;
 use crate::dispatch::Run;
 use crate::provider::{Message, Reply};
 use crate::sandbox::state::Session;
+use crate::sandbox::strand;
 use crate::sandbox::tape::{Answered, Given, Ran, Script, Tape};
 
 /// Bytes of answers of host calls that are kept of one session.
@@ -130,10 +132,11 @@ impl Recorder {
             return;
         }
         if let Some(header) = state.header.take() {
-            let line = Line { at: 0, by: String::new(), what: What::Session(*header) };
+            let what = What::Session(*header);
+            let line = Line { at: 0, by: String::new(), strand: String::new(), what };
             self.write(state, &line);
         }
-        let line = Line { at: micros(self.began.elapsed()), by: by.to_owned(), what };
+        let line = Line { at: micros(self.began.elapsed()), by: by.to_owned(), strand: strand::name(), what };
         self.write(state, &line);
     }
 
@@ -209,10 +212,31 @@ impl Recorder {
                 refused: refused.map(str::to_owned),
                 took_us: micros(*took),
             }),
-            Told::Returned { from, result, .. } => What::Returned(Returned {
+            Told::Returned { id, from, result, late, .. } => What::Returned(Returned {
+                id: (*id).to_owned(),
                 from: (*from).to_owned(),
                 result: result.ok().map(|result| digest(&result.to_string())),
                 error: result.err().map(str::to_owned),
+                late: *late,
+            }),
+            Told::Confirmed { call, tool, answer, .. } => What::Confirmation(Confirmation {
+                call: (*call).to_owned(),
+                tool: (*tool).to_owned(),
+                answer: answer.name().to_owned(),
+            }),
+            Told::Began { call, tool, strand, task, .. } => What::Task(convert::began(call, tool, strand, *task)),
+            Told::Ended { task, report, late, .. } => What::Task(convert::ended(task, report, *late)),
+            Told::Abandoned { task, tool, .. } => What::Task(Task {
+                state: "abandoned".to_owned(),
+                tool: (*tool).to_owned(),
+                task: Some((*task).to_owned()),
+                ..Task::default()
+            }),
+            Told::Looked { looked, .. } => What::Looked(Looked {
+                asked: looked.asked.clone(),
+                ended: looked.ended.clone(),
+                news: looked.news.clone(),
+                missing: looked.missing.clone(),
             }),
             Told::Turned { turn, .. } => {
                 self.forget(by);
@@ -251,7 +275,7 @@ impl Tape for Recorder {
 
 impl Recorder {
     fn ran(&self, state: &mut State, ran: Ran) {
-        let Ran { script, outcome, result, usage, mut answers } = ran;
+        let Ran { script, outcome, result, usage, waited, mut answers } = ran;
         if state.room > 0 {
             let bytes: usize = answers.iter().map(bytes).sum();
             state.room = state.room.saturating_sub(bytes);
@@ -269,6 +293,7 @@ impl Recorder {
             fuel: usage.fuel,
             peak_memory: usage.peak_memory,
             wall_us: micros(usage.wall),
+            waited,
             answers,
         };
         self.put(state, "", What::Script(line));

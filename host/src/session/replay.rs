@@ -5,18 +5,19 @@
 //! recorded anew, in memory, and compared line by line.
 
 mod compare;
+mod past;
 mod replies;
 
-use std::collections::{HashMap, VecDeque};
 use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value as Json, json};
 
 use super::key::Keys;
 use super::read::Recording;
-use super::record::{ROOT, ScriptRan, What};
+use super::record::{ROOT, What};
 use super::recorder::Recorder;
 use crate::agent::{Session, Silent};
 use crate::capability::clock::{Clock, Moment};
@@ -25,10 +26,10 @@ use crate::capability::exec::Runner;
 use crate::capability::http::Client;
 use crate::capability::random::Random;
 use crate::dispatch::{Project, Run};
-use crate::sandbox::state;
-use crate::sandbox::tape::{Given, Ran, Script, Tape};
+use crate::sandbox::{state, strand};
 
 pub use compare::{Compared, Difference, Field};
+use past::Rewound;
 use replies::Replies;
 
 /// What a replay showed.
@@ -75,7 +76,7 @@ pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Re
     let loaded = project.loaded();
     let keys = Keys::of(loaded.policy());
     let recorder = Arc::new(Recorder::to_memory(loaded.secrets.clone(), keys, Arc::new(Silent)));
-    let tape = Arc::new(Rewound::new(recording, recorder.clone()));
+    let rewound = Arc::new(Rewound::new(recording, recorder.clone()));
     let run = Run::with_session(state::Session {
         // What the record answers is never asked of these; they have nothing to answer with, if it were.
         http: Client::answering(Vec::new()),
@@ -83,21 +84,28 @@ pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Re
         env: Variables::Given(std::collections::BTreeMap::new()),
         clock: Arc::new(Clock::Fixed(Moment { seconds: 0, nanoseconds: 0 })),
         random: Random::Seeded(AtomicU64::new(0)),
-        tape: Some(tape),
+        tape: Some(rewound.clone()),
         ..state::Session::default()
     });
     let models = Arc::new(Replies::new(root, &loaded.policy().models, recording));
+    run.set_past(rewound.clone());
+    run.set_confirmer(rewound);
     let before = recording.before()?;
-    if let Ok(session) = Session::start(project, &run, models, recorder.clone()).await {
+    let session = async {
+        let Ok(session) = Session::start(project, &run, models, recorder.clone()).await else { return };
         let mut session = session.after(before);
         for prompt in recording.prompts() {
-            // How it ends is told to the recorder.
-            let _ = session.turn(prompt).await;
+            // How it ends is told to the recorder. Where it was stopped then, it is stopped now.
+            let mut turn = pin!(session.turn(prompt));
+            if strand::until_cut(turn.as_mut()).await.is_none() {
+                run.settled().await;
+            }
         }
         if recording.is_ended() {
             session.end().await;
         }
-    }
+    };
+    strand::within(run.strand(), session).await;
     let now = super::header(&loaded);
     let then = &recording.header;
     let mut artifacts = Vec::new();
@@ -117,49 +125,4 @@ pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Re
     let unfinished = recording.prompts().count().saturating_sub(of_root().filter(|line| ended(&line.what)).count());
     let interpreter = now.interpreter != then.interpreter;
     Ok(Replayed { compared, differences, artifacts, interpreter, unfinished: unfinished as u64 })
-}
-
-/// The answers of a record, for the scripts that run again.
-#[derive(Debug)]
-struct Rewound {
-    scripts: Mutex<HashMap<Key, VecDeque<ScriptRan>>>,
-    recorder: Arc<Recorder>,
-}
-
-impl Rewound {
-    fn new(recording: &Recording, recorder: Arc<Recorder>) -> Self {
-        let mut scripts: HashMap<_, VecDeque<ScriptRan>> = HashMap::new();
-        for line in &recording.lines {
-            if let What::Script(ran) = &line.what {
-                scripts.entry(key(&ran.script)).or_default().push_back(ran.clone());
-            }
-        }
-        Self { scripts: Mutex::new(scripts), recorder }
-    }
-}
-
-/// File, role and input of a script.
-type Key = (String, String, String);
-
-fn key(script: &Script) -> Key {
-    (script.file.clone(), script.role.clone(), script.input.clone())
-}
-
-impl Tape for Rewound {
-    fn begin(&self, script: &Script) -> Option<Given> {
-        let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
-        let ran = scripts.get_mut(&key(script)).and_then(|kept| {
-            // Several scripts of one file may be called with the same arguments.
-            let same = kept.iter().position(|ran| ran.script.code == script.code);
-            kept.remove(same.unwrap_or(0))
-        });
-        // One that the record knows nothing of gets no answer at all.
-        let Some(ran) = ran else { return Some(Given::default()) };
-        let late = ran.outcome == "limited" && ran.result.contains("`deadline`");
-        Some(Given { answers: ran.answers.into(), late })
-    }
-
-    fn end(&self, ran: Ran) {
-        Tape::end(self.recorder.as_ref(), ran);
-    }
 }

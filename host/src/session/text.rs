@@ -175,7 +175,7 @@ impl Page {
         let name = self.paint(&escape::line(&span.name), "1");
         let word = self.paint(&format!("{}{why}", escape::line(&span.word)), status(span.status));
         let facts = self.paint(&facts, "2");
-        let gap = if span.name.is_empty() { "" } else { " " };
+        let gap = if span.name.is_empty() || span.word.is_empty() { "" } else { " " };
         let of = if of.is_empty() { String::new() } else { format!("on {}: ", escape::line(of)) };
         self.line(&format!("{margin}{indent}{what}{name}{gap}{of}{word}{facts}"));
         let below = format!("{}{indent}  ", " ".repeat(MARGIN));

@@ -1,17 +1,17 @@
 //! What began and ended when: the lines of a record as a tree.
 
 mod totals;
+mod work;
 
 use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 
 use super::read::{Recording, calls_of};
-use super::record::{
-    Asked, Called, Decided, Header, HookRan, HostCalled, Line, Logged, ROOT, Reply, Started, Tokens, Turned, What, Work,
-};
+use super::record::{Asked, Header, HostCalled, Line, Logged, ROOT, Reply, Task, Tokens, Turned, What};
 
 pub use totals::Totals;
+use work::{close, event};
 
 /// A session as a tree.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,6 +79,8 @@ pub enum Kind {
     Event,
     /// A hook.
     Hook,
+    /// A call that went on by itself, from its beginning to its end.
+    Task,
     /// The policy's script, on the result of a sub-agent.
     Judge,
     /// Something that happened at one moment.
@@ -95,6 +97,7 @@ impl Kind {
             Self::Tool => "tool",
             Self::Event => "event",
             Self::Hook => "hook",
+            Self::Task => "task",
             Self::Judge => "judge",
             Self::Note => "note",
         }
@@ -146,8 +149,10 @@ impl Span {
 #[derive(Default)]
 struct Growing {
     spans: Vec<(Place, Span)>,
-    /// What each agent at work is about.
-    at_work: HashMap<String, AtWork>,
+    /// What each agent at work is about, in each strand.
+    at_work: HashMap<(String, String), AtWork>,
+    /// The tasks that are under way.
+    tasks: HashMap<String, usize>,
 }
 
 /// Where a span is: in which, and how deep.
@@ -159,6 +164,9 @@ struct Place {
 
 /// How deep spans are in spans. What a file says is deeper stays there.
 const MAX_DEPTH: u32 = 64;
+
+/// An agent at work, and the strand.
+type Who<'a> = (&'a str, &'a str);
 
 /// What an agent at work is about.
 #[derive(Default, Clone)]
@@ -235,13 +243,13 @@ impl Growing {
         at.and_then(|at| self.spans.get_mut(at)).map(|(_, span)| span)
     }
 
-    fn agent(&mut self, by: &str) -> &mut AtWork {
-        self.at_work.entry(by.to_owned()).or_default()
+    fn agent(&mut self, by: Who<'_>) -> &mut AtWork {
+        self.at_work.entry((by.0.to_owned(), by.1.to_owned())).or_default()
     }
 
     /// Where something is that an agent at work does now.
-    fn place(&self, by: &str) -> Option<usize> {
-        self.at_work.get(by).and_then(|agent| agent.call.or(agent.turn))
+    fn place(&self, by: Who<'_>) -> Option<usize> {
+        self.at_work.get(&(by.0.to_owned(), by.1.to_owned())).and_then(|agent| agent.call.or(agent.turn))
     }
 
     /// Something that begins, and is open until it ends.
@@ -251,21 +259,22 @@ impl Growing {
     }
 
     fn line(&mut self, line: &Line) {
-        let (at, by) = (line.at, line.by.as_str());
+        let (at, by) = (line.at, (line.by.as_str(), line.strand.as_str()));
         match &line.what {
             What::Turn(turn) => {
-                let parent = turn.parent.as_deref().and_then(|parent| self.place(parent));
-                let kind = if by == ROOT { Kind::Turn } else { Kind::Agent };
+                let above = turn.parent.as_deref().map(|parent| (parent, by.1));
+                let parent = above.and_then(|above| self.place(above));
+                let kind = if by.0 == ROOT { Kind::Turn } else { Kind::Agent };
                 let span = self.begin(parent, kind, &turn.agent, at);
-                let attempt = turn.parent.as_deref().map_or(1, |parent| self.agent(parent).attempt);
+                let attempt = above.map_or(1, |above| self.agent(above).attempt);
                 if let Some(span) = self.span(Some(span)) {
                     span.texts.push((if kind == Kind::Turn { "asked" } else { "task" }, turn.text.clone()));
                     if attempt > 1 {
                         span.why = Some(format!("attempt {attempt}"));
                     }
                 }
-                if let Some(parent) = &turn.parent {
-                    self.agent(parent).child = Some(span);
+                if let Some(above) = above {
+                    self.agent(above).child = Some(span);
                 }
                 *self.agent(by) = AtWork { turn: Some(span), ..AtWork::default() };
             }
@@ -338,10 +347,15 @@ impl Growing {
                     self.note(by, at, &returned.from, error, Status::Failed);
                 }
             }
-            What::Task(task) => self.note(by, at, &task.name, &format!("{} {}", task.task, task.state), Status::Fine),
+            What::Task(task) => self.task(by, at, task),
             What::Confirmation(asked) => {
                 let status = if asked.answer == "yes" { Status::Fine } else { Status::Refused };
-                self.note(by, at, &asked.tool, &format!("a person was asked: {}", asked.answer), status);
+                let said = match asked.answer.as_str() {
+                    "yes" => "confirmed",
+                    "no" => "not confirmed",
+                    _ => "to be confirmed, and there is nobody to ask",
+                };
+                self.note(by, at, &asked.tool, said, status);
             }
             What::Turned(turned) => self.turned(by, at, turned),
             What::Stopped {} => {
@@ -352,8 +366,30 @@ impl Growing {
                     }
                 }
             }
-            What::Session(_) | What::Script(_) | What::Full {} | What::Ended {} => {}
+            What::Session(_) | What::Script(_) | What::Looked(_) | What::Full {} | What::Ended {} => {}
         }
+    }
+
+    /// A task has begun, in the call that it goes on with, or has ended.
+    fn task(&mut self, by: Who<'_>, at: u64, task: &Task) {
+        let id = task.task.as_deref().unwrap_or_default();
+        let Some(opens) = task.opens.as_deref() else {
+            let ended = self.tasks.remove(id);
+            let Some((_, span)) = ended.and_then(|ended| self.spans.get_mut(ended)) else { return };
+            match &task.called {
+                Some(called) => close(span, called, at),
+                None => (span.end, span.word) = (at, task.state.clone()),
+            }
+            return;
+        };
+        if task.why.is_some() {
+            // The call says so.
+            return;
+        }
+        let parent = self.place(by);
+        let span = self.begin(parent, Kind::Task, &task.tool, at);
+        self.tasks.insert(id.to_owned(), span);
+        self.agent((by.0, opens)).turn = Some(span);
     }
 
     /// A sub-agent's answer was not accepted.
@@ -363,13 +399,13 @@ impl Growing {
         }
     }
 
-    fn note(&mut self, by: &str, at: u64, name: &str, why: &str, status: Status) {
+    fn note(&mut self, by: Who<'_>, at: u64, name: &str, why: &str, status: Status) {
         let parent = self.place(by);
         let (name, why) = (name.to_owned(), Some(why.to_owned()));
         self.add(parent, Span { kind: Kind::Note, name, start: at, end: at, status, why, ..Span::default() });
     }
 
-    fn asked(&mut self, by: &str, at: u64, asked: &Asked) {
+    fn asked(&mut self, by: Who<'_>, at: u64, asked: &Asked) {
         let parent = self.agent(by).turn;
         let span = self.begin(parent, Kind::Model, &asked.model, at);
         self.agent(by).asking = Some(span);
@@ -379,7 +415,7 @@ impl Growing {
         }
     }
 
-    fn reply(&mut self, by: &str, at: u64, reply: &Reply) {
+    fn reply(&mut self, by: Who<'_>, at: u64, reply: &Reply) {
         let agent = self.agent(by);
         for call in calls_of(reply) {
             agent.arguments.insert(call.id, call.arguments);
@@ -399,7 +435,7 @@ impl Growing {
     }
 
     /// What a conversation says beside what is told elsewhere: arguments after hooks, and results.
-    fn said(&mut self, by: &str, message: Option<&Json>) {
+    fn said(&mut self, by: Who<'_>, message: Option<&Json>) {
         let Some(message) = message else { return };
         let text = |value: &Json, key: &str| value.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
         for call in message.get("tool_calls").and_then(Json::as_array).into_iter().flatten() {
@@ -415,7 +451,7 @@ impl Growing {
         }
     }
 
-    fn turned(&mut self, by: &str, at: u64, turned: &Turned) {
+    fn turned(&mut self, by: Who<'_>, at: u64, turned: &Turned) {
         let turn = self.agent(by).turn.take();
         let Some(span) = self.span(turn) else { return };
         span.end = at;
@@ -456,96 +492,6 @@ impl Growing {
         roots.reverse();
         roots
     }
-}
-
-/// An event that has been decided on, its hooks one after another.
-fn event(decided: &Decided, start: u64) -> Span {
-    let mut at = start;
-    let inside: Vec<Span> = decided
-        .hooks
-        .iter()
-        .map(|ran| {
-            let span = hook(ran, at);
-            at = span.end;
-            span
-        })
-        .collect();
-    Span {
-        kind: Kind::Event,
-        name: decided.event.clone(),
-        start,
-        end: at,
-        status: if decided.blocked.is_some() { Status::Refused } else { Status::Fine },
-        word: if decided.blocked.is_some() { "blocked" } else { "passed" }.to_owned(),
-        why: decided.blocked.clone(),
-        inside,
-        ..Span::default()
-    }
-}
-
-fn hook(ran: &HookRan, start: u64) -> Span {
-    let status = match ran.verdict.as_str() {
-        "block" => Status::Refused,
-        "error" => Status::Failed,
-        _ => Status::Fine,
-    };
-    let mut span = Span {
-        kind: Kind::Hook,
-        name: ran.hook.clone(),
-        start,
-        end: start,
-        status,
-        word: ran.verdict.clone(),
-        why: ran.reason.clone().or_else(|| ran.warnings.first().cloned()),
-        ..Span::default()
-    };
-    of_work(&mut span, &ran.work);
-    span
-}
-
-/// What a script did, in the span that it is.
-fn of_work(span: &mut Span, work: &Work) {
-    span.end = span.start.saturating_add(work.wall_us);
-    span.fuel = span.fuel.max(work.fuel);
-    (span.memory, span.host_calls) = (work.peak_memory, work.host_calls);
-    span.host.clone_from(&work.host);
-    span.log.clone_from(&work.log);
-    let mut at = span.start;
-    for started in &work.started {
-        let inner = match started {
-            Started::Event(decided) => event(decided, at),
-            Started::Call(called) => {
-                let mut inner = Span { kind: Kind::Tool, name: called.tool.clone(), start: at, ..Span::default() };
-                close(&mut inner, called, at.saturating_add(called.took_us));
-                inner
-            }
-            // Its turns are lines of their own.
-            Started::Agent(_) => continue,
-        };
-        at = inner.end;
-        span.inside.push(inner);
-    }
-}
-
-/// A call that has ended.
-fn close(span: &mut Span, called: &Called, at: u64) {
-    let (start, end) = (span.start, at);
-    let mut inside = Vec::new();
-    let mut own = start;
-    if let Some(pre) = &called.pre {
-        let span = event(pre, start);
-        own = span.end;
-        inside.push(span);
-    }
-    span.start = own;
-    of_work(span, &called.work);
-    inside.append(&mut span.inside);
-    if let Some(post) = &called.post {
-        let wall = post.hooks.iter().map(|hook| hook.work.wall_us).sum();
-        inside.push(event(post, end.saturating_sub(wall)));
-    }
-    (span.start, span.end, span.inside, span.fuel) = (start, end, inside, called.fuel);
-    (span.status, span.word, span.why) = (Status::of(&called.outcome), called.outcome.clone(), called.why.clone());
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use serde_json::{Value as Json, json};
 
 use crate::sandbox::tape::Script;
-use crate::session::record::{Called, Decided, Line, ROOT, ScriptRan, Started, What, Work};
+use crate::session::record::{Called, Decided, Line, ROOT, ScriptRan, Started, Task, What, Work};
 use crate::session::text::number;
 
 /// Differences that are told; one in the beginning may make all that follows another.
@@ -68,8 +68,8 @@ struct Fact {
     fields: Vec<(&'static str, String)>,
 }
 
-/// What each agent at work did.
-type Agents = BTreeMap<String, Agent>;
+/// What each agent at work did, and each task of it.
+type Agents = BTreeMap<(String, String), Agent>;
 
 #[derive(Debug, Default)]
 struct Agent {
@@ -93,8 +93,8 @@ pub(super) fn compare(recorded: &[Line], now: &[Line]) -> (Compared, Vec<Differe
     let mut differences = Vec::new();
     let (was, mut is) = (agents(recorded), agents(now));
     // What an agent did follows from what the one did that set it to work.
-    let mut was: Vec<(String, Agent)> = was.into_iter().collect();
-    was.sort_by_key(|(by, _)| by != ROOT);
+    let mut was: Vec<_> = was.into_iter().collect();
+    was.sort_by_key(|((by, strand), _)| (by != ROOT, strand.clone()));
     for (by, was) in was {
         let is = is.remove(&by).unwrap_or_default();
         of_agent(&by, &was, &is, &mut compared, &mut differences);
@@ -110,7 +110,7 @@ pub(super) fn compare(recorded: &[Line], now: &[Line]) -> (Compared, Vec<Differe
 fn agents(lines: &[Line]) -> Agents {
     let mut all = Agents::new();
     for line in lines.iter().filter(|line| !line.by.is_empty()) {
-        let agent = all.entry(line.by.clone()).or_default();
+        let agent = all.entry((line.by.clone(), line.strand.clone())).or_default();
         if let What::Turn(turn) = &line.what {
             agent.name.clone_from(&turn.agent);
             agent.turns.push(Turn { facts: Vec::new(), cut: true });
@@ -127,9 +127,16 @@ fn agents(lines: &[Line]) -> Agents {
     all
 }
 
-fn of_agent(by: &str, was: &Agent, is: &Agent, compared: &mut Compared, differences: &mut Vec<Difference>) {
+fn of_agent(
+    (by, strand): &(String, String),
+    was: &Agent,
+    is: &Agent,
+    compared: &mut Compared,
+    differences: &mut Vec<Difference>,
+) {
     let name = if was.name.is_empty() { &is.name } else { &was.name };
-    let who = if name.is_empty() { by.to_owned() } else { format!("{name} ({by})") };
+    let who = if name.is_empty() { by.clone() } else { format!("{name} ({by})") };
+    let who = if strand.is_empty() { who } else { format!("{who} in task {strand}") };
     let none = Turn::default();
     for at in 0..was.turns.len().max(is.turns.len()) {
         let place = format!("{who}, turn {}", at.saturating_add(1));
@@ -246,13 +253,23 @@ fn fact(what: &What) -> Option<Fact> {
                 ("rounds", turned.rounds.to_string()),
             ],
         ),
+        What::Task(Task { called: Some(called), .. }) => {
+            let mut fields = Vec::new();
+            of_call(called, &mut fields);
+            of(format!("end of the task of {}", called.tool), fields)
+        }
+        What::Task(task) if task.call.is_some() => {
+            let why = task.why.clone().unwrap_or_default();
+            of(format!("task of {}", task.tool), vec![("state", task.state.clone()), ("why", why)])
+        }
+        What::Confirmation(said) => of(format!("confirmation of {}", said.tool), vec![("answer", said.answer.clone())]),
         What::Session(_)
         | What::Said(_)
         | What::Retry(_)
         | What::Reply(_)
         | What::Calling(_)
         | What::Task(_)
-        | What::Confirmation(_)
+        | What::Looked(_)
         | What::Script(_)
         | What::Stopped {}
         | What::Full {}
@@ -265,7 +282,7 @@ fn of_event(decided: &Decided, fields: &mut Vec<(&'static str, String)>) {
     for hook in &decided.hooks {
         fields.push(("hook", format!("{}: {}", hook.hook, hook.verdict)));
         fields.push(("reason", hook.reason.clone().unwrap_or_default()));
-        of_work("fuel of a hook", &hook.work, fields);
+        of_work(Some("fuel of a hook"), &hook.work, fields);
     }
 }
 
@@ -278,12 +295,16 @@ fn of_call(called: &Called, fields: &mut Vec<(&'static str, String)>) {
     for decided in called.pre.iter().chain(&called.post) {
         of_event(decided, fields);
     }
-    of_work("fuel of the tool", &called.work, fields);
-    fields.push(("fuel", number(called.fuel)));
+    // How far it gets until its time is over depends on the machine.
+    let late = called.why.as_ref().is_some_and(|why| called.outcome == "limited" && why.contains("`deadline`"));
+    of_work((!late).then_some("fuel of the tool"), &called.work, fields);
+    if !late {
+        fields.push(("fuel", number(called.fuel)));
+    }
 }
 
-fn of_work(name: &'static str, work: &Work, fields: &mut Vec<(&'static str, String)>) {
-    fields.push((name, number(work.fuel)));
+fn of_work(name: Option<&'static str>, work: &Work, fields: &mut Vec<(&'static str, String)>) {
+    fields.extend(name.map(|name| (name, number(work.fuel))));
     let host: Vec<String> = work.host.iter().map(|call| format!("{} {}", call.call, call.subject)).collect();
     fields.push(("host calls", host.join(", ")));
     for started in &work.started {
@@ -297,13 +318,13 @@ fn of_work(name: &'static str, work: &Work, fields: &mut Vec<(&'static str, Stri
 
 /// Each run of a script beside the one with the same input.
 fn scripts(recorded: &[Line], now: &[Line], compared: &mut Compared, differences: &mut Vec<Difference>) {
-    let mut again: HashMap<(&str, &str, &str), VecDeque<&ScriptRan>> = HashMap::new();
-    for ran in ran(now) {
-        again.entry(key(&ran.script)).or_default().push_back(ran);
+    let mut again: HashMap<_, VecDeque<&ScriptRan>> = HashMap::new();
+    for (strand, ran) in ran(now) {
+        again.entry(key(strand, &ran.script)).or_default().push_back(ran);
     }
     let mut missing = 0_usize;
-    for old in ran(recorded).filter(|ran| ran.outcome != "abandoned") {
-        let Some(new) = again.get_mut(&key(&old.script)).and_then(VecDeque::pop_front) else {
+    for (strand, old) in ran(recorded) {
+        let Some(new) = again.get_mut(&key(strand, &old.script)).and_then(VecDeque::pop_front) else {
             missing = missing.saturating_add(1);
             continue;
         };
@@ -333,10 +354,14 @@ fn scripts(recorded: &[Line], now: &[Line], compared: &mut Compared, differences
     }
 }
 
-fn ran(lines: &[Line]) -> impl Iterator<Item = &ScriptRan> {
-    lines.iter().filter_map(|line| if let What::Script(ran) = &line.what { Some(ran) } else { None })
+/// Those that came to an end, with their strands.
+fn ran(lines: &[Line]) -> impl Iterator<Item = (&str, &ScriptRan)> {
+    lines.iter().filter_map(|line| match &line.what {
+        What::Script(ran) if ran.outcome != "abandoned" => Some((line.strand.as_str(), ran)),
+        _ => None,
+    })
 }
 
-fn key(script: &Script) -> (&str, &str, &str) {
-    (&script.file, &script.role, &script.input)
+fn key<'a>(strand: &'a str, script: &'a Script) -> (&'a str, &'a str, &'a str, &'a str) {
+    (strand, &script.file, &script.role, &script.input)
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::agent::{Configured, Model, Models};
 use crate::artifact::model::{self, ModelConfig};
 use crate::provider::{Abilities, Delta, Finish, Pending, Provider, ProviderError, Reply, Request, Usage};
+use crate::sandbox::strand;
 use crate::session::convert;
 use crate::session::read::{Recording, calls_of};
 use crate::session::record::{self, Asked, What};
@@ -21,8 +22,8 @@ struct Exchange {
 /// The exchanges of a session.
 #[derive(Debug)]
 struct Kept {
-    /// By the name of the agent, those that were not given yet.
-    exchanges: Mutex<HashMap<String, Vec<Exchange>>>,
+    /// By strand and name of the agent, those that were not given yet.
+    exchanges: Mutex<HashMap<(String, String), Vec<Exchange>>>,
     /// Most tokens of a request, by model.
     rooms: HashMap<String, u64>,
 }
@@ -39,10 +40,13 @@ impl Replies {
     pub(super) fn new(root: &Path, models: &model::Models, recording: &Recording) -> Self {
         let mut names: HashMap<&str, &str> = HashMap::new();
         let mut open: HashMap<&str, usize> = HashMap::new();
-        let mut exchanges: HashMap<String, Vec<Exchange>> = HashMap::new();
+        let mut exchanges: HashMap<(String, String), Vec<Exchange>> = HashMap::new();
         let mut rooms = HashMap::new();
         for line in &recording.lines {
             let by = line.by.as_str();
+            let agent = |names: &HashMap<&str, &str>| {
+                (line.strand.clone(), names.get(by).copied().unwrap_or_default().to_owned())
+            };
             let ended = match &line.what {
                 What::Turn(turn) => {
                     names.insert(by, &turn.agent);
@@ -50,7 +54,7 @@ impl Replies {
                 }
                 What::Asked(asked) => {
                     rooms.entry(asked.model.clone()).or_insert(asked.room);
-                    let of_agent = exchanges.entry(names.get(by).copied().unwrap_or_default().to_owned()).or_default();
+                    let of_agent = exchanges.entry(agent(&names)).or_default();
                     open.insert(by, of_agent.len());
                     of_agent.push(Exchange { asked: asked.clone(), ended: None });
                     continue;
@@ -59,7 +63,7 @@ impl Replies {
                 What::Unanswered(failed) => Err(failed.error.clone()),
                 _ => continue,
             };
-            let of_agent = exchanges.get_mut(names.get(by).copied().unwrap_or_default());
+            let of_agent = exchanges.get_mut(&agent(&names));
             let exchange = open.remove(by).and_then(|at| of_agent?.get_mut(at));
             if let Some(exchange) = exchange {
                 exchange.ended = Some(ended);
@@ -100,7 +104,13 @@ impl Provider for Kept {
         request: &'a Request,
         _: &'a mut (dyn FnMut(Delta<'_>) + Send),
     ) -> Pending<'a, Result<Reply, ProviderError>> {
-        Box::pin(async move { self.reply(request) })
+        Box::pin(async move {
+            match self.reply(request) {
+                Some(reply) => reply,
+                // Nobody waited for it then.
+                None => strand::cut().await,
+            }
+        })
     }
 
     fn abilities<'a>(&'a self, model: &'a str) -> Pending<'a, Abilities> {
@@ -110,16 +120,18 @@ impl Provider for Kept {
 }
 
 impl Kept {
-    fn reply(&self, request: &Request) -> Result<Reply, ProviderError> {
-        let none = |why: &str| ProviderError::Unusable(format!("the record {why}"));
+    fn reply(&self, request: &Request) -> Option<Result<Reply, ProviderError>> {
         let said = convert::asked(0, request, 0).said;
         let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_agent = exchanges.get_mut(&request.agent).filter(|left| !left.is_empty());
-        let left = of_agent.ok_or_else(|| none("has no further reply for this agent"))?;
-        // Agents of one name may work at one time; where nobody was asked just this, the next reply is as good as any.
+        let of_agent = exchanges.get_mut(&(strand::name(), request.agent.clone())).filter(|left| !left.is_empty());
+        let Some(left) = of_agent else {
+            let why = "the record has no further reply for this agent".to_owned();
+            return Some(Err(ProviderError::Unusable(why)));
+        };
+        // Where nobody was asked just this, the next reply is as good as any.
         let at = left.iter().position(|exchange| exchange.asked.said == said).unwrap_or(0);
-        match left.remove(at).ended {
-            Some(Ok(reply)) => Ok(Reply {
+        left.remove(at).ended.map(|ended| match ended {
+            Ok(reply) => Ok(Reply {
                 id: reply.id.clone(),
                 model: reply.model.clone(),
                 text: reply.text.clone(),
@@ -127,8 +139,7 @@ impl Kept {
                 usage: reply.tokens.map(|t| Usage { input_tokens: t.input, output_tokens: t.output }),
                 finish: Finish::of(&reply.finish),
             }),
-            Some(Err(error)) => Err(ProviderError::Unusable(error)),
-            None => Err(none("ends before this reply")),
-        }
+            Err(error) => Err(ProviderError::Unusable(error)),
+        })
     }
 }

@@ -48,10 +48,10 @@ impl Totals {
             Kind::Hook if !matches!(span.word.as_str(), "skip" | "not reached") => {
                 self.hooks = self.hooks.saturating_add(1);
             }
-            Kind::Hook | Kind::Event | Kind::Judge | Kind::Note => {}
+            Kind::Hook | Kind::Event | Kind::Task | Kind::Judge | Kind::Note => {}
         }
         // What a hook refuses is told by the call or the event that it refuses.
-        if matches!(span.kind, Kind::Model | Kind::Tool) || (span.kind == Kind::Event && !decided) {
+        if matches!(span.kind, Kind::Model | Kind::Tool | Kind::Task) || (span.kind == Kind::Event && !decided) {
             self.refused = self.refused.saturating_add(u64::from(span.status == Status::Refused));
             self.failed = self.failed.saturating_add(u64::from(span.status == Status::Failed));
         }
@@ -59,7 +59,8 @@ impl Totals {
         if counts {
             self.fuel = self.fuel.saturating_add(span.fuel);
         }
-        let decided = matches!(span.kind, Kind::Tool | Kind::Event);
-        span.inside.iter().for_each(|inner| self.add(inner, outer && !counts, decided));
+        let decided = matches!(span.kind, Kind::Tool | Kind::Task | Kind::Event);
+        // What a task used is not in what the call has used that began it.
+        span.inside.iter().for_each(|inner| self.add(inner, outer && (!counts || inner.kind == Kind::Task), decided));
     }
 }

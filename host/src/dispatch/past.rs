@@ -1,0 +1,66 @@
+//! A run of the past that is run again: what it said of tasks and of time is said again, and not found out anew.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+/// What a run of the past knows. Each is asked in the strand that it is about.
+pub(crate) trait Past: fmt::Debug + Send + Sync {
+    /// How the task began whose strand has this name; nothing where the past knows none.
+    fn began(&self, strand: &str) -> Option<Began>;
+
+    /// What was seen of tasks the next time that the strand asked for some; nothing where that is where it was cut.
+    fn looked(&self) -> Option<Looked>;
+
+    /// A task has ended, or never will.
+    fn over(&self, task: &str);
+
+    /// Waits for the tasks that this strand has begun, and those that they have begun, as far as they came to an end.
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+
+    /// The milliseconds that a task had, where they were over before it was.
+    fn late_task(&self, task: &str) -> Option<u64>;
+
+    /// Whether the time of a delegation was over before it was done.
+    fn late_delegation(&self, id: &str) -> bool;
+
+    /// Whether the time of the next turn of an agent at work was over before it was done.
+    fn late_turn(&self, by: &str) -> bool;
+}
+
+/// How a task began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Began {
+    /// With this identifier.
+    As(String),
+    /// Not at all: why.
+    Refused(String),
+}
+
+/// What was seen of tasks that were asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Those that were asked for.
+    pub asked: Vec<String>,
+    /// Those of them that had ended.
+    pub ended: Vec<String>,
+    /// Those of them whose end nobody had been told of before.
+    pub news: Vec<String>,
+    /// One that was asked for and is not there: nobody was told of any then.
+    pub missing: Option<String>,
+}
+
+/// Something that happened to a call of an agent, beside what its report says.
+#[derive(Debug)]
+pub(crate) enum Happened<'a> {
+    /// Somebody was asked whether it may be made.
+    Confirmed { call: &'a str, tool: &'a str, answer: super::confirm::Answer },
+    /// It goes on as a task, in a strand of this name, or cannot.
+    Began { call: &'a str, tool: &'a str, strand: &'a str, task: Result<&'a str, &'a str> },
+    /// A task has come to its end. `late` is its time, where that was over before.
+    Ended { task: &'a str, report: &'a super::CallReport, late: Option<u64> },
+    /// A task was ended with whom it belongs to.
+    Abandoned { task: &'a str, tool: &'a str },
+    /// Tasks were asked for.
+    Looked(&'a Looked),
+}
