@@ -327,7 +327,7 @@ fn explain_tells_grant_limits_and_what_each_host_call_cost() {
       .harness/tools/it.md:3:1, its capabilities:
         read: a.txt (.harness/tools/it.md:3:29)
         write: nothing (.harness/tools/it.md:3:21)
-    limits: fuel 10000000000, timeout_ms 9000, memory_mb 64, output_bytes 65536, result_bytes 4194304, host_memory_mb 64, host_calls 100000, io_bytes 268435456, files 10000, file_bytes 16777216, body_bytes 10485760, log_lines 1000, processes 64, command_memory_mb 4096
+    limits: fuel 10000000000, timeout_ms 9000, memory_mb 64, output_bytes 65536, result_bytes 4194304, host_memory_mb 64, host_calls 100000, io_bytes 268435456, files 10000, file_bytes 16777216, body_bytes 10485760, regex_bytes 1048576, log_lines 1000, processes 64, command_memory_mb 4096
       fs.read a.txt: fuel 100034, _ ms, 5 bytes in, 12 bytes out
       cache.set k: fuel 5016, _ ms, 4 bytes in, 0 bytes out
       fs.write a.txt: fuel 1000024, _ ms, 6 bytes in, 0 bytes out refused: writing `a.txt` is not granted: nothing in `sandbox.fs.write` in `.harness/harness.md:3:16` covers it
