@@ -138,7 +138,7 @@ fn patterns_are_bounded() {
         ("re.match('a' * 4097, 'a')", "re.match: pattern is longer than 4096 bytes"),
         (
             r"re.search(r'(\w{100}){100}', 'a')",
-            r"re.search: the pattern needs more than 1048576 bytes when compiled; in `{n}`, [0-9A-Za-z_] is smaller than \w",
+            r"re.search: the pattern needs more than 1048576 bytes when compiled (`limits.regex_bytes`); in `{n}`, [0-9A-Za-z_] is smaller than \w",
         ),
         ("re.match('(', 'a')", "re.match: invalid pattern: unclosed group"),
         (
