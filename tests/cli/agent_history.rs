@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use crate::agent_services::{ASKED, project, results, run};
 use crate::agent_turns::{agent, spied, told};
 use crate::project::{Project, Ran};
-use crate::services::{Answer, Service, Wire};
+use crate::services::{Answer, KEY, Service, Wire};
 
 /// Counts its calls.
 const COUNT: &str = "def run(args):\n    return 'counted ' + str(args['n'])\n";
@@ -233,5 +233,42 @@ fn an_answer_that_hooks_changed() {
         let said = messages.iter().find(|message| message["role"] == "assistant").unwrap();
         assert_eq!(said["content"], "It is 43.", "{event}");
         assert!(!asked[0].to_string().contains("42"), "{event}: {}", asked[0]);
+    }
+}
+
+/// A service that counts is asked to: what would be sent, as it would be, without how it is to be answered.
+#[test]
+fn counted_by_the_service() {
+    let seen = |answer: Answer| {
+        let service = Service::new(vec![answer]);
+        let project = project("anthropic", &service, ", max_tokens: 9, temperature: 0.5");
+        let run = |arguments: &[&str]| {
+            let output = project.command(arguments).env("HARNESS_TEST_KEY", KEY).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let told: Json = serde_json::from_str(&run(&["context", "What port?", "--json"])).unwrap();
+        (told, run(&["context", "What port?"]), service.chats())
+    };
+    let (told, shown, asked) = seen(Answer::new("200 OK", "application/json", "{\"input_tokens\": 321}"));
+    assert_eq!(told["counted_tokens"], 321);
+    assert!(shown.contains("    321  counted by the model's service; the parts are estimates"), "{shown}");
+    assert!(asked[0].head.starts_with("POST /v1/messages/count_tokens HTTP/1.1"), "{}", asked[0].head);
+    assert!(asked[0].head.to_ascii_lowercase().contains(&format!("x-api-key: {}", KEY.to_ascii_lowercase())));
+    let body = asked[0].json();
+    let mut keys: Vec<&String> = body.as_object().unwrap().keys().collect();
+    keys.sort();
+    assert_eq!(keys, ["messages", "model", "system", "tools"]);
+    assert_eq!(body["messages"], json!([{"role": "user", "content": [{"type": "text", "text": "What port?"}]}]));
+    assert_eq!((&body["model"], &body["tools"][0]["name"]), (&json!("m-1"), &json!("read_file")));
+    // One that does not tell leaves the estimate.
+    for answer in [
+        Answer::new("404 Not Found", "application/json", "{}"),
+        Answer::new("200 OK", "application/json", "{\"input_tokens\": \"many\"}"),
+        Answer::new("200 OK", "text/html", "<html>"),
+    ] {
+        let (told, shown, _) = seen(answer);
+        assert_eq!(told["counted_tokens"], json!(null));
+        assert!(shown.contains("estimated: a token for four bytes"), "{shown}");
     }
 }

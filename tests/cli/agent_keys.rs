@@ -12,10 +12,14 @@ use crate::services::{Answer, KEY, Service, WIRES, Wire};
 /// As much of a key in a row is a part of it.
 const PART: usize = 8;
 
+fn part_of_key(at: usize, length: usize) -> &'static str {
+    KEY.get(at..at + length).unwrap()
+}
+
 #[track_caller]
 fn without_key(text: &str, what: &str) {
     for at in 0..=KEY.len() - PART {
-        let part = &KEY[at..at + PART];
+        let part = part_of_key(at, PART);
         assert!(!text.contains(part), "{what} has {part}: {text}");
     }
 }
@@ -73,10 +77,10 @@ fn looked_through(project: &Project, what: &str) {
 fn answers(wire: Wire) -> Vec<(&'static str, Vec<Answer>)> {
     let refusal = |status: &'static str, body: &str| vec![Answer::new(status, "application/json", body)];
     let error = json!({"error": {"type": "authentication_error", "message": format!("the key {KEY} is not known")}});
-    let ends = format!("the key {}********{} is not known", &KEY[..10], &KEY[KEY.len() - 8..]);
+    let ends = format!("the key {}********{} is not known", part_of_key(0, 10), part_of_key(KEY.len() - 8, 8));
     let mut redirect = Answer::new("307 Temporary Redirect", "text/plain", KEY);
-    redirect.headers.push_str(&format!("location: http://127.0.0.1:9/{KEY}?key={KEY}#{}\r\n", &KEY[4..16]));
-    let mut header = Answer::new(&"500 Oops", "text/plain", "no");
+    redirect.headers.push_str(&format!("location: http://127.0.0.1:9/{KEY}?key={KEY}#{}\r\n", part_of_key(4, 12)));
+    let mut header = Answer::new("500 Oops", "text/plain", "no");
     header.headers.push_str(&format!("x-key: {KEY}\r\nretry-after: {KEY}\r\n"));
     let call = [("read_file", json!({"path": "config.yaml", "note": KEY}))];
     let said = format!("Your key is {KEY}, {KEY}.");
@@ -88,7 +92,7 @@ fn answers(wire: Wire) -> Vec<(&'static str, Vec<Answer>)> {
     vec![
         ("refuses in JSON", refusal("401 Unauthorized", &error.to_string())),
         ("refuses in text", refusal("403 Forbidden", &format!("wrong: {KEY}{KEY}\n{KEY}"))),
-        ("refuses with a part", refusal("400 Bad Request", &format!("wrong: {}", &KEY[3..14]))),
+        ("refuses with a part", refusal("400 Bad Request", &format!("wrong: {}", part_of_key(3, 11)))),
         ("refuses with the ends", refusal("401 Unauthorized", &ends)),
         ("redirects", vec![redirect]),
         ("has it in a header", vec![header]),

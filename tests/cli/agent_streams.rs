@@ -258,7 +258,7 @@ fn tools_of(body: &str) -> &str {
         depth += i32::from(c == '[') - i32::from(c == ']');
         depth == 0
     });
-    &rest[..=end.unwrap()]
+    rest.get(..=end.unwrap()).unwrap()
 }
 
 /// A call of what is not there, as each form has it: the model is told so, and with what name it may have meant.

@@ -4,7 +4,6 @@ use serde_json::{Value as Json, json};
 
 use crate::agent_turns::{agent, spied, told};
 use crate::project::Project;
-use crate::services::{Answer, KEY, Service};
 
 const RESEARCHER: &str = "---\ndescription: Finds things.\ntools:\n  - name: own\n    script: |\n      def run(args):\n          return 1\n---\nYou research.\n";
 
@@ -76,41 +75,4 @@ fn of_a_sub_agent() {
     assert_eq!(seen["sections"][0]["file"], ".harness/agents/researcher.md");
     project().run(&["context", "--agent", "nobody"]).says(2, "there is no agent `nobody`");
     Project::new().run(&["context"]).says(2, "names no model");
-}
-
-/// A service that counts is asked to: what would be sent, as it would be, without how it is to be answered.
-#[test]
-fn counted_by_the_service() {
-    let seen = |answer: Answer| {
-        let service = Service::new(vec![answer]);
-        let project = crate::agent_services::project("anthropic", &service, ", max_tokens: 9, temperature: 0.5");
-        let run = |arguments: &[&str]| {
-            let output = project.command(arguments).env("HARNESS_TEST_KEY", KEY).output().unwrap();
-            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-            String::from_utf8(output.stdout).unwrap()
-        };
-        let told: Json = serde_json::from_str(&run(&["context", "What port?", "--json"])).unwrap();
-        (told, run(&["context", "What port?"]), service.chats())
-    };
-    let (told, shown, asked) = seen(Answer::new("200 OK", "application/json", "{\"input_tokens\": 321}"));
-    assert_eq!(told["counted_tokens"], 321);
-    assert!(shown.contains("    321  counted by the model's service; the parts are estimates"), "{shown}");
-    assert!(asked[0].head.starts_with("POST /v1/messages/count_tokens HTTP/1.1"), "{}", asked[0].head);
-    assert!(asked[0].head.to_ascii_lowercase().contains(&format!("x-api-key: {}", KEY.to_ascii_lowercase())));
-    let body = asked[0].json();
-    let mut keys: Vec<&String> = body.as_object().unwrap().keys().collect();
-    keys.sort();
-    assert_eq!(keys, ["messages", "model", "system", "tools"]);
-    assert_eq!(body["messages"], json!([{"role": "user", "content": [{"type": "text", "text": "What port?"}]}]));
-    assert_eq!((&body["model"], &body["tools"][0]["name"]), (&json!("m-1"), &json!("read_file")));
-    // One that does not tell leaves the estimate.
-    for answer in [
-        Answer::new("404 Not Found", "application/json", "{}"),
-        Answer::new("200 OK", "application/json", "{\"input_tokens\": \"many\"}"),
-        Answer::new("200 OK", "text/html", "<html>"),
-    ] {
-        let (told, shown, _) = seen(answer);
-        assert_eq!(told["counted_tokens"], json!(null));
-        assert!(shown.contains("estimated: a token for four bytes"), "{shown}");
-    }
 }

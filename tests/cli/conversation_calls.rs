@@ -94,7 +94,7 @@ fn a_long_call_has_a_sign() {
     person.sees("It is there.");
     person.sees("> ");
     let ended = person.seen.find("fetch completed (").unwrap();
-    assert!(!person.seen[ended..].contains("running fetch"), "{:?}", person.seen);
+    assert!(!person.seen.get(ended..).unwrap().contains("running fetch"), "{:?}", person.seen);
     assert!(!screen(&person.seen).concat().contains("running"), "{:?}", screen(&person.seen));
     person.types("/quit\r");
     assert_eq!(person.leaves(), 0, "{}", person.seen);
