@@ -288,7 +288,7 @@ impl Growing {
             What::Said(said) => self.said(by, said.message.as_ref()),
             What::Event(decided) => {
                 let parent = self.place(by);
-                let wall = decided.hooks.iter().map(|hook| hook.work.wall_us).sum();
+                let wall = added(decided.hooks.iter().map(|hook| hook.work.wall_us));
                 let span = event(decided, at.saturating_sub(wall));
                 self.add(parent, span);
             }
@@ -458,6 +458,11 @@ impl Growing {
     }
 }
 
+/// Times together. A file may say that anything took any time.
+pub(super) fn added(times: impl Iterator<Item = u64>) -> u64 {
+    times.fold(0, u64::saturating_add)
+}
+
 /// An event that has been decided on, its hooks one after another.
 fn event(decided: &Decided, start: u64) -> Span {
     let mut at = start;
@@ -541,7 +546,7 @@ fn close(span: &mut Span, called: &Called, at: u64) {
     of_work(span, &called.work);
     inside.append(&mut span.inside);
     if let Some(post) = &called.post {
-        let wall = post.hooks.iter().map(|hook| hook.work.wall_us).sum();
+        let wall = added(post.hooks.iter().map(|hook| hook.work.wall_us));
         inside.push(event(post, end.saturating_sub(wall)));
     }
     (span.start, span.end, span.inside, span.fuel) = (start, end, inside, called.fuel);
