@@ -86,7 +86,11 @@ fn near(name: &str) {
     let mut runner = TestRunner::new_with_rng(config.clone(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let (started, mut rounds) = (Instant::now(), 0_u32);
     loop {
-        runner.run(&near, |case| Ok(target(&case))).unwrap();
+        let ran = runner.run(&near, |case| {
+            target(&case);
+            Ok(())
+        });
+        ran.unwrap();
         rounds += 1;
         if started.elapsed() >= wanted() {
             break;
