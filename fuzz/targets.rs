@@ -5,6 +5,8 @@
 
 #[path = "imports.rs"]
 mod imports;
+#[path = "session.rs"]
+mod session;
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -28,12 +30,13 @@ use serde_json::Value as Json;
 use url::Url;
 
 pub use imports::{answered, imports};
+pub use session::{session, shown};
 
 /// A name, and what is done.
 pub type Named = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Named; 9] = [
+pub const TARGETS: [Named; 10] = [
     ("artifact", artifact),
     ("policy", policy),
     ("path", path),
@@ -42,6 +45,7 @@ pub const TARGETS: [Named; 9] = [
     ("arguments", arguments),
     ("when", when),
     ("provider_stream", provider_stream),
+    ("session", session),
     ("imports", imports),
 ];
 

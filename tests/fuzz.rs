@@ -7,11 +7,13 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     reason = "a test ends where something is not as expected"
 )]
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use harness::sandbox::price::Import;
 use proptest::prelude::*;
@@ -51,11 +53,26 @@ fn every_import_is_called() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Kept cases with some bytes cut out and others put in: from another one, or any.
+/// The kept cases of `session` have a line of each kind there is, as the reader itself lists them.
+#[test]
+fn every_kind_of_line_is_shown() {
+    let cases = cases("session");
+    let shown: BTreeSet<String> = cases.iter().flat_map(|case| targets::shown(case)).collect();
+    let header = String::from_utf8_lossy(&cases[0]).lines().next().unwrap().to_owned();
+    let wrong = harness::session::read::parse(format!("{header}\n{{\"at\":1,\"kind\":\"?\"}}\n").as_bytes());
+    let (_, listed) = wrong.unwrap_err();
+    let listed = listed.split_once("expected one of").unwrap().1;
+    let listed: BTreeSet<String> = listed.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    assert!(listed.len() > 10, "{listed:?}");
+    assert_eq!(shown, listed);
+}
+
+/// Kept cases with some bytes cut out and others put in: from another one, or any. Now and then, nothing but any bytes.
 fn near(name: &str) {
     let (_, target) = targets::TARGETS.into_iter().find(|(other, _)| *other == name).unwrap();
     let cases = cases(name);
-    let one = proptest::sample::select(cases.clone());
+    let any_bytes = proptest::collection::vec(any::<u8>(), 0..256);
+    let one = prop_oneof![3 => proptest::sample::select(cases.clone()), 1 => any_bytes];
     let other = prop_oneof![proptest::sample::select(cases), proptest::collection::vec(any::<u8>(), 0..8)];
     let near = (one, other, any::<[usize; 4]>()).prop_map(|(one, other, [a, b, c, d])| {
         let (start, cut) = (a % (one.len() + 1), b % 16);
@@ -64,15 +81,29 @@ fn near(name: &str) {
         let to = (from + d % 16).min(other.len());
         [&one[..start], &other[from..to], &one[end..]].concat()
     });
-    let several = std::env::var("FUZZ_CASES").ok().and_then(|count| count.parse().ok());
-    let config = Config { cases: several.unwrap_or(500), failure_persistence: None, ..Config::default() };
-    // The same each time, and others where there are more.
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let ran = TestRunner::new_with_rng(config, rng).run(&near, |case| {
-        target(&case);
-        Ok(())
-    });
-    ran.unwrap();
+    let config = Config { cases: 500, failure_persistence: None, ..Config::default() };
+    // The same each time; after them, for as long as is wanted, others.
+    let mut runner = TestRunner::new_with_rng(config.clone(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let (started, mut rounds) = (Instant::now(), 0_u32);
+    loop {
+        let ran = runner.run(&near, |case| {
+            target(&case);
+            Ok(())
+        });
+        ran.unwrap();
+        rounds += 1;
+        if started.elapsed() >= wanted() {
+            break;
+        }
+        runner = TestRunner::new(config.clone());
+    }
+    println!("{name}: {} cases in {:.0} s", rounds * config.cases, started.elapsed().as_secs_f64());
+}
+
+/// For how long others are tried: seconds, in `FUZZ_SECONDS`.
+fn wanted() -> Duration {
+    let seconds = std::env::var("FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(0))
 }
 
 #[test]
@@ -81,6 +112,12 @@ fn near_imports() {
 }
 
 #[test]
+fn near_session() {
+    near("session");
+}
+
+#[test]
 fn near_all_others() {
-    targets::TARGETS.into_iter().map(|(name, _)| name).filter(|name| *name != "imports").for_each(near);
+    let others = targets::TARGETS.into_iter().filter(|(name, _)| !["imports", "session"].contains(name));
+    others.for_each(|(name, _)| near(name));
 }

@@ -96,7 +96,8 @@ async fn answer(stream: &mut TcpStream, head: &str, path: &str) -> std::io::Resu
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
-        ["silence"] => tokio::time::sleep(Duration::from_secs(20)).await,
+        // Until the other side has had enough: a socket that is held for longer would look like the host's.
+        ["silence"] => drop(stream.read(&mut [0]).await?),
         ["endless-head"] => {
             stream.write_all(b"HTTP/1.1 200 OK\r\n").await?;
             for n in 0_u64.. {

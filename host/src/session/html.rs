@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::record::{HostCalled, Logged};
 use super::text::{count, number, time};
-use super::timeline::{Kind, Span, Status, Timeline, Totals};
+use super::timeline::{Kind, Span, Status, Timeline, Totals, added};
 use crate::artifact::escape;
 
 const STYLE: &str = include_str!("html/style.css");
@@ -155,13 +155,13 @@ impl Page {
     fn shares(&mut self, timeline: &Timeline) {
         let mut shares = Shares::default();
         timeline.spans.iter().for_each(|span| shares.add(span));
-        let whole: u64 = timeline.spans.iter().filter(|span| span.kind == Kind::Turn).map(Span::took).sum();
+        let whole = added(timeline.spans.iter().filter(|span| span.kind == Kind::Turn).map(Span::took));
         let known = [
             ("model", "models", shares.model),
             ("tool", "tools", shares.tool),
             ("hook", "hooks and judges", shares.hook),
         ];
-        let rest = whole.saturating_sub(known.iter().map(|(_, _, took)| took).sum());
+        let rest = whole.saturating_sub(added(known.iter().map(|(_, _, took)| *took)));
         self.put(&format!("<svg class=\"share\" viewBox=\"0 0 {LANE} 10\" preserveAspectRatio=\"none\" role=\"img\">"));
         self.put("<title>What the time of the turns went to</title>");
         let mut from = 0_u64;
@@ -393,7 +393,7 @@ struct Shares {
 
 impl Shares {
     fn add(&mut self, span: &Span) {
-        let inside: u64 = span.inside.iter().map(Span::took).sum();
+        let inside = added(span.inside.iter().map(Span::took));
         let own = span.took().saturating_sub(inside);
         match span.kind {
             Kind::Model => self.model = self.model.saturating_add(own),

@@ -297,7 +297,7 @@ impl Growing {
             What::Said(said) => self.said(by, said.message.as_ref()),
             What::Event(decided) => {
                 let parent = self.place(by);
-                let wall = decided.hooks.iter().map(|hook| hook.work.wall_us).sum();
+                let wall = added(decided.hooks.iter().map(|hook| hook.work.wall_us));
                 let span = event(decided, at.saturating_sub(wall));
                 self.add(parent, span);
             }
@@ -494,5 +494,9 @@ impl Growing {
     }
 }
 
+/// Times together. A file may say that anything took any time.
+pub(super) fn added(times: impl Iterator<Item = u64>) -> u64 {
+    times.fold(0, u64::saturating_add)
+}
 #[cfg(test)]
 mod tests;

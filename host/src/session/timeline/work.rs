@@ -1,6 +1,6 @@
 //! What scripts did, as spans: calls, events, hooks.
 
-use super::{Kind, Span, Status};
+use super::{Kind, Span, Status, added};
 use crate::session::record::{Called, Decided, HookRan, Started, Work};
 
 /// An event that has been decided on, its hooks one after another.
@@ -88,7 +88,7 @@ pub(super) fn close(span: &mut Span, called: &Called, at: u64) {
     of_work(span, &called.work);
     inside.append(&mut span.inside);
     if let Some(post) = &called.post {
-        let wall = post.hooks.iter().map(|hook| hook.work.wall_us).sum();
+        let wall = added(post.hooks.iter().map(|hook| hook.work.wall_us));
         inside.push(event(post, end.saturating_sub(wall)));
     }
     let own = called.fuel.saturating_sub(of_tasks(called));
