@@ -46,6 +46,7 @@ pub(crate) fn file(folder: &OwnedFd, name: &str) -> Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -55,7 +56,7 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let path = |name: &str| outer.path().join(name);
         std::fs::create_dir(path("open")).unwrap();
-        std::fs::set_permissions(path("open"), PermissionsExt::from_mode(0o777)).unwrap();
+        std::fs::set_permissions(path("open"), Permissions::from_mode(0o777)).unwrap();
         std::os::unix::fs::symlink("open", path("link")).unwrap();
         std::fs::write(path("file"), "").unwrap();
         for name in ["open", "new"] {
