@@ -3,6 +3,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the door that the lint points to")]
 
+pub(crate) mod own;
+
 /// Time since 1970, UTC; zero where the clock stands before that.
 pub(crate) fn since_epoch() -> std::time::Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()

@@ -76,3 +76,62 @@ fn of_a_sub_agent() {
     project().run(&["context", "--agent", "nobody"]).says(2, "there is no agent `nobody`");
     Project::new().run(&["context"]).says(2, "names no model");
 }
+
+/// After a recorded conversation it is what that conversation's next request has, cut as that would be.
+#[test]
+fn after_a_recorded_session() {
+    let replies = "- tool_calls: [{ name: shown, args: { path: a } }]\n- text: It is one.\n- text: It still is.\n";
+    let project = |policy: &str| {
+        let policy = format!("context: {{ max_tokens: 100000 }}\n{policy}");
+        let project = agent(&policy, replies);
+        project.tool(
+            "shown",
+            "parameters:\n  path: { type: string, required: true }\n",
+            "def run(args):\n    return 1\n",
+        )
+    };
+    let recorded = spied(project(""), &["completion.pre"]);
+    recorded.run(&["context", "--resume", "latest"]).says(2, "no session is recorded here");
+    recorded.run(&["run", "What is it?"]).says(0, "");
+    let seen = recorded.run(&["context", "--resume", "latest", "And now?", "--json"]).json();
+    let plain = recorded.run(&["context", "--resume", "latest"]).out;
+    let of_history = |seen: &Json| -> Vec<String> {
+        let sections = seen["sections"].as_array().unwrap().iter().filter(|section| section["kind"] == "history");
+        sections.map(|section| section["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(of_history(&seen), ["user", "assistant", "tool", "assistant"]);
+    assert_eq!(seen["left_out_messages"], 0);
+    let lines: Vec<&str> = plain.lines().filter(|line| line.starts_with("history: ")).collect();
+    assert_eq!(lines.len(), 4, "{plain}");
+    assert!(lines.iter().all(|line| line.contains('~')), "{plain}");
+    // It is what the model then gets.
+    recorded.write("replies.yaml", "- text: It still is.\n");
+    let ran = recorded.run(&["run", "--resume", "latest", "And now?"]);
+    let request = told(&ran, "completion.pre")[0].clone();
+    let texts: Vec<Json> = seen["sections"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|section| section["kind"] != "tool")
+        .map(|section| match section["name"].as_str() {
+            Some("assistant" | "tool") => serde_json::from_str(section["text"].as_str().unwrap()).unwrap(),
+            _ => section["text"].clone(),
+        })
+        .collect();
+    let sent = request["messages"].as_array().unwrap().iter();
+    let sent = sent.map(|message| match message["role"].as_str() {
+        Some("assistant" | "tool") => message.clone(),
+        _ => message["content"].clone(),
+    });
+    assert_eq!(texts, sent.collect::<Vec<_>>());
+    // What has no room is left out in whole turns, and that is said.
+    let short =
+        project("").policy_of(|policy| policy.replace("max_tokens: 100000", "max_tokens: 100000, max_history: 3"));
+    short.run(&["run", "What is it?"]).says(0, "");
+    let seen = short.run(&["context", "--resume", "latest", "And now?", "--json"]).json();
+    assert_eq!((of_history(&seen), &seen["left_out_messages"]), (Vec::new(), &json!(4)));
+    let told = short.run(&["context", "--resume", "latest"]).out;
+    assert!(told.contains("the oldest 4 messages of the conversation would be left out\n"), "{told}");
+    // A sub-agent sees nothing of it.
+    assert_eq!(short.run(&["context", "--resume", "latest", "--agent", "x"]).code, 2);
+}

@@ -39,6 +39,39 @@ fn a_session_that_ended_goes_on() {
     project.run(&["run", "--resume", "2001", "x"]).says(2, "there is no session `2001`");
 }
 
+/// What is not carried over is said, where there was some of it, and only then.
+#[test]
+fn what_begins_anew_is_said() {
+    let resumed = |policy: &str, script: &str| {
+        let project = agent(policy, "- tool_calls: [{ name: it }]\n- text: Done.\n").tool("it", "", script);
+        project.run(&["run", "Go."]).says(0, "");
+        project.write("replies.yaml", "- tool_calls: [{ name: it }]\n- text: Again.\n");
+        let ran = project.run(&["run", "--resume", "latest", "Go on."]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "Again.\n"), "{ran}");
+        (ran.err, last(&project))
+    };
+    let (err, text) =
+        resumed("", "def run(args):\n    cache.set('n', cache.get('n', 0) + 1)\n    return cache.get('n')\n");
+    assert!(err.starts_with("note: 20") && err.ends_with("; what else it had begins anew: the cache\n"), "{err}");
+    // And so it does.
+    assert_eq!(told_by_tool(&text), "1");
+    let (err, text) = resumed("", "def run(args):\n    return metrics.incr('n')\n");
+    assert!(err.ends_with("begins anew: the metrics\n"), "{err}");
+    assert_eq!(told_by_tool(&text), "1");
+    let added = "def run(args):\n    meta.register_tool('more', 'More.', {}, 'def run(args):\\n    return 1\\n')\n    return 1\n";
+    let (err, _) = resumed("meta: { enabled: true }\n", added);
+    assert!(err.ends_with("begins anew: the tools and hooks that its scripts added\n"), "{err}");
+    let (err, _) = resumed("", "def run(args):\n    return 1\n");
+    assert_eq!(err, "");
+}
+
+/// The last result that a model got.
+fn told_by_tool(text: &str) -> String {
+    let said = lines(text, "said");
+    let tool = said.iter().rfind(|line| line["message"]["role"] == "tool").unwrap();
+    tool["message"]["content"].as_str().unwrap().to_owned()
+}
+
 /// A process that is ended in the middle of a call leaves one that nobody answered.
 #[test]
 fn a_session_that_was_cut_goes_on() {

@@ -10,6 +10,7 @@ use super::{root, window};
 use crate::artifact::suggest::quoted;
 use crate::artifact::tool::Tool;
 use crate::dispatch::{Project, Run};
+use crate::provider::message::without_orphans;
 use crate::provider::{Message, Request, ToolSchema};
 
 /// What a model would see.
@@ -23,6 +24,8 @@ pub struct Context {
     pub room: u64,
     /// Its parts, in the order in which it gets them.
     pub sections: Vec<Section>,
+    /// Messages of the conversation that are too old to go with the rest.
+    pub left_out: u64,
     /// What the model's service counts in all of it, where it tells.
     pub counted: Option<u64>,
 }
@@ -49,8 +52,8 @@ impl Context {
     }
 }
 
-/// What the model of a project's agent would see, or that of a sub-agent which the root sets to work. Nobody is asked,
-/// but the model's service for what it knows of the model and counts in the request.
+/// What the model of a project's agent would see after a conversation, or that of a sub-agent which the root sets to work.
+/// Nobody is asked, but the model's service for what it knows of the model and counts in the request.
 ///
 /// # Errors
 ///
@@ -72,10 +75,9 @@ pub async fn context(
         runtime = Arc::new(runtime.child("delegation_1".to_owned(), &agent, model, None));
     }
     let model = runtime.model()?;
-    let prompt = prompt.map(|text| Message::User(text.to_owned()));
-    let request = Request {
+    let mut request = Request {
         model: model.name.clone(),
-        messages: system(&runtime).chain(history.iter().cloned()).chain(prompt.clone()).collect(),
+        messages: system(&runtime).collect(),
         tools: runtime.tools(&runtime.place()),
         max_tokens: model.max_tokens,
         temperature: model.temperature,
@@ -83,10 +85,20 @@ pub async fn context(
     };
     let abilities = model.provider.abilities(&model.name).await;
     let most = runtime.crew.settings.max_tokens;
+    let room = model.context_tokens.or(abilities.context_tokens).map_or(most, |context| most.min(context));
+    // As a turn does it, of which something that is said is always the beginning.
+    let mut history = without_orphans(history.to_vec());
+    let (pinned, held) = (history.len(), history.len());
+    history.push(Message::User(prompt.unwrap_or_default().to_owned()));
+    let fits = window::room(runtime.crew.settings.max_history, room, model.max_tokens, 1.0, &request);
+    let mut history = without_orphans(window::window(&history, pinned, fits));
+    let prompt = history.pop().filter(|_| prompt.is_some());
+    request.messages.extend(history.iter().cloned().chain(prompt.clone()));
     Ok(Context {
         agent: runtime.name().to_owned(),
-        room: model.context_tokens.or(abilities.context_tokens).map_or(most, |context| most.min(context)),
-        sections: sections(&runtime, &request, history, prompt.as_ref()),
+        room,
+        sections: sections(&runtime, &request, &history, prompt.as_ref()),
+        left_out: held.saturating_sub(history.len()) as u64,
         counted: model.provider.count(&request).await,
         model: model.name,
     })

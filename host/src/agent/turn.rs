@@ -14,7 +14,7 @@ use super::listener::Told;
 use super::logged;
 use super::models::Model;
 use super::runtime::Runtime;
-use super::window::{self, Room};
+use super::window;
 use crate::artifact::event::Event;
 use crate::artifact::policy::exit::OnMaxIterations;
 use crate::capability::reentry::Allowance;
@@ -366,17 +366,7 @@ impl<'a> Work<'a> {
             temperature: model.temperature,
             agent: self.runtime.name().to_owned(),
         };
-        // In tokens as they are estimated here; the reply needs its part.
-        let room = room.saturating_sub(model.max_tokens.unwrap_or(0).min(room / 2));
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "an estimate"
-        )]
-        let room = (room as f64 / self.scale) as u64;
-        let tokens = room.saturating_sub(window::tokens_of(&request));
-        let room = Room { messages: settings.max_history, tokens };
+        let room = window::room(settings.max_history, room, model.max_tokens, self.scale, &request);
         request.messages.extend(without_orphans(window::window(history, pinned, room)));
         request
     }

@@ -16,6 +16,16 @@ pub(super) struct Room {
     pub(super) tokens: u64,
 }
 
+/// The room that is left for the conversation in a request that has everything else. `scale` is how many tokens the
+/// model's service counts for one that is estimated here.
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
+pub(super) fn room(messages: usize, most: u64, reply: Option<u64>, scale: f64, request: &Request) -> Room {
+    // The reply needs its part.
+    let room = most.saturating_sub(reply.unwrap_or(0).min(most / 2));
+    let room = (room as f64 / scale) as u64;
+    Room { messages, tokens: room.saturating_sub(tokens_of(request)) }
+}
+
 /// Where the part begins that a model gets. What comes before `pinned`, the message that the turn began with, goes
 /// first, whole turns at a time, the oldest first; then the oldest groups of the turn itself, but never its first
 /// message or its last group.

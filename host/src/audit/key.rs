@@ -14,8 +14,8 @@ use rustix::fs::{FlockOperation, flock};
 use sha2::Sha256;
 
 use super::chain::hex;
-use super::log::file;
 use crate::ambient;
+use crate::ambient::own::file;
 
 /// Its file, beside the lines.
 const FILE: &str = "key";

@@ -8,13 +8,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags, Stat, fchmod, flock, fstat, lstat, mkdirat, open, openat};
-use rustix::io::Errno;
+use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat, lstat, open};
 
 use super::chain::{Head, Link};
 use super::entry::Entry;
 use super::key::{self, Key};
 use crate::ambient;
+use crate::ambient::own::{self, file};
 
 /// A file of this many bytes is followed by another.
 const ROTATE: u64 = 16 << 20;
@@ -132,23 +132,8 @@ impl Log {
 
 impl Files {
     fn open(folder: &Path) -> Result<Self> {
-        let name = folder.file_name().ok_or(ErrorKind::InvalidInput)?;
-        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let parent = open(parent, flags, Mode::empty())?;
-        match mkdirat(&parent, name, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let folder = openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
-        // One that came with somebody's project may have been open to all.
-        fchmod(&folder, Mode::RWXU)?;
+        let folder = own::folder(folder)?;
         let head = file(&folder, HEAD)?;
-        // What happened on one machine is not for a repository.
-        let ignored = file(&folder, ".gitignore")?;
-        if ignored.metadata()?.len() == 0 {
-            ignored.write_all_at(b"*\n", 0)?;
-        }
         let open = fstat(&head)?;
         let key = key::of(&folder)?;
         let said = (String::new(), Head::start());
@@ -278,17 +263,6 @@ pub(super) fn locked<T>(folder: &Path, read: impl FnOnce() -> T) -> T {
 /// The name of a file of lines.
 pub(super) fn name(file: u32) -> String {
     format!("{file:06}.jsonl")
-}
-
-pub(super) fn file(folder: &OwnedFd, name: &str) -> Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let mode = Mode::RUSR | Mode::WUSR;
-    let file = File::from(openat(folder, name, flags, mode)?);
-    if !file.metadata()?.is_file() {
-        return Err(Error::new(ErrorKind::InvalidInput, format!("`{name}` is not a regular file")));
-    }
-    fchmod(&file, mode)?;
-    Ok(file)
 }
 
 /// Where the chain is, for a reader.

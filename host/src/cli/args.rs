@@ -212,6 +212,10 @@ pub(crate) struct Context {
     /// What would be said to the agent: it is counted with the rest.
     pub(crate) prompt: Option<String>,
 
+    /// Show it after the conversation of a recorded session: its name, the beginning of that, or `latest`.
+    #[arg(long, value_name = "SESSION", conflicts_with = "agent")]
+    pub(crate) resume: Option<String>,
+
     /// Show what this sub-agent would see, set to work by the root.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,

@@ -3,21 +3,27 @@
 use harness::agent::{Context as Seen, Section, context};
 use harness::artifact::escape;
 use harness::dispatch::Options;
+use harness::session::text::count;
 use serde_json::{Value as Json, json};
 
 use super::args::{Context, Place};
 use super::exit::Exit;
 use super::printer::Printer;
-use super::{project, run};
+use super::{project, run, sessions};
 
 pub(crate) fn run(command: &Context, place: &Place, printer: &Printer) -> Exit {
+    let history = match command.resume.as_deref().map(|wanted| sessions::history(wanted, place, *printer)) {
+        None => Vec::new(),
+        Some(Ok((_, _, history))) => history,
+        Some(Err(exit)) => return exit,
+    };
     let options = Options { concurrency: 1, ..Options::default() };
     let project = match project::open(place, options, *printer) {
         Ok(project) => project,
         Err(exit) => return exit,
     };
     let models = run::models(&project, place);
-    let asked = context(&project, models, command.agent.as_deref(), &[], command.prompt.as_deref());
+    let asked = context(&project, models, command.agent.as_deref(), &history, command.prompt.as_deref());
     let seen = match project::block_on(asked, *printer) {
         Ok(Ok(seen)) => seen,
         Ok(Err(why)) => {
@@ -56,6 +62,10 @@ fn table(seen: &Seen, full: bool) -> String {
             }
         }
     }
+    if seen.left_out > 0 {
+        let messages = count(seen.left_out, "message", "messages");
+        text.push_str(&format!("the oldest {messages} of the conversation would be left out\n"));
+    }
     let total = match seen.counted {
         Some(counted) => format!("{counted:>7}  counted by the model's service; the parts are estimates"),
         None => format!("{:>7}  estimated: a token for four bytes", format!("~{}", seen.estimated())),
@@ -78,6 +88,7 @@ fn as_json(seen: &Seen) -> Json {
         "agent": (!seen.agent.is_empty()).then_some(&seen.agent),
         "model": seen.model,
         "room_tokens": seen.room,
+        "left_out_messages": seen.left_out,
         "sections": seen.sections.iter().map(section).collect::<Vec<_>>(),
         "estimated_tokens": seen.estimated(),
         "counted_tokens": seen.counted,

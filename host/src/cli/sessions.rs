@@ -7,6 +7,7 @@ mod show;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use harness::provider::Message;
 use harness::session::FOLDER;
 use harness::session::read::{self, ReadError, Recording};
 
@@ -84,6 +85,22 @@ pub(crate) fn run(command: &Sessions, place: &Place, printer: &Printer) -> Exit 
             run::talk(&talk, place, printer)
         }
         Sessions::Replay(command) => replay::run(command, place, *printer),
+    }
+}
+
+/// The conversation of the session of a name, or says why there is none.
+pub(crate) fn history(
+    wanted: &str,
+    place: &Place,
+    printer: Printer,
+) -> Result<(String, Recording, Vec<Message>), Exit> {
+    let (name, recording) = find(wanted, place, printer)?;
+    match recording.history() {
+        Ok(history) => Ok((name, recording, history)),
+        Err(why) => {
+            printer.error(&format!("{FOLDER}/{name}.jsonl: {why}"), &[], None);
+            Err(Exit::Usage)
+        }
     }
 }
 

@@ -178,7 +178,7 @@ impl Page {
             self.put(&format!("<li class=\"{class}\"><i></i>{word} {}</li>\n", time(took)));
         }
         self.put(
-            "<li class=\"agent\"><i></i>sub-agents</li>\n<li class=\"bad\"><i></i>refused or failed</li>\n</ul>\n",
+            "<li class=\"agent\"><i></i>sub-agents and tasks</li>\n<li class=\"bad\"><i></i>refused or failed</li>\n</ul>\n",
         );
     }
 
@@ -351,6 +351,7 @@ fn label(span: &Span, of: &str) -> String {
     match (span.kind, span.status) {
         (Kind::Hook, _) if !of.is_empty() => format!("{of} {}{why}", span.word),
         (Kind::Note, _) => span.why.clone().unwrap_or_default(),
+        (Kind::Task, _) => format!("task {}{why}", span.word),
         (_, Status::Fine) => match span.kind {
             Kind::Model => format!("{}{why}", span.word),
             Kind::Tool => first("arguments").map(|text| flat(&text)).unwrap_or_default(),
@@ -393,7 +394,9 @@ struct Shares {
 
 impl Shares {
     fn add(&mut self, span: &Span) {
-        let inside = added(span.inside.iter().map(Span::took));
+        // What goes on beside a turn takes none of its time.
+        let within = || span.inside.iter().filter(|inner| inner.kind != Kind::Task);
+        let inside = added(within().map(Span::took));
         let own = span.took().saturating_sub(inside);
         match span.kind {
             Kind::Model => self.model = self.model.saturating_add(own),
@@ -403,6 +406,6 @@ impl Shares {
             Kind::Hook | Kind::Judge => self.hook = self.hook.saturating_add(own),
             _ => {}
         }
-        span.inside.iter().for_each(|inner| self.add(inner));
+        within().for_each(|inner| self.add(inner));
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::record::{Header, Line, ROOT, Reply, VERSION, What};
+use super::record::{Called, Header, Line, ROOT, Reply, Started, VERSION, What};
 use super::writer::{ENDING, MAX_BYTES};
 use crate::ambient;
 use crate::artifact::suggest::quoted;
@@ -183,10 +183,42 @@ impl Recording {
         })
     }
 
+    /// What the session had that whoever goes on with it does not: only what it said is kept.
+    pub fn left_behind(&self) -> Vec<&'static str> {
+        let answered = |calls: &[&str]| {
+            let one = |what: &What| match what {
+                What::Script(ran) => ran.answers.iter().any(|answer| calls.contains(&answer.call.as_str())),
+                _ => false,
+            };
+            self.lines.iter().any(|line| one(&line.what))
+        };
+        let added = |what: &What| match what {
+            What::Called(called) => adds(called),
+            What::Task(task) => task.called.as_deref().is_some_and(adds),
+            _ => false,
+        };
+        let abandoned = |what: &What| matches!(what, What::Task(task) if task.state == "abandoned");
+        let any = |wanted: &dyn Fn(&What) -> bool| self.lines.iter().any(|line| wanted(&line.what));
+        let all = [
+            ("the cache", answered(&["cache.set"])),
+            ("the metrics", answered(&["metrics.incr", "metrics.set"])),
+            ("the tools and hooks that its scripts added", any(&added)),
+            ("tasks that had not ended", any(&abandoned)),
+        ];
+        all.into_iter().filter(|(_, had)| *had).map(|(what, _)| what).collect()
+    }
+
     /// Whether the session was ended in order.
     pub fn is_ended(&self) -> bool {
         self.lines.iter().any(|line| line.what == What::Ended {})
     }
+}
+
+/// Whether a call, or one that it made, added something to the run.
+fn adds(called: &Called) -> bool {
+    let own = called.work.host.iter().any(|call| call.call.starts_with("meta.register-") && call.refused.is_none());
+    let inner = |started: &Started| matches!(started, Started::Call(called) if adds(called));
+    own || called.work.started.iter().any(inner)
 }
 
 /// The root's conversation in some lines.
@@ -304,7 +336,7 @@ mod tests {
         3: it is no JSON: expected value at line 1 column 1
         3: it is no JSON object
         3: another session begins
-        2: it is no line of the kind "party": unknown variant `party`, expected one of `session`, `turn`, `said`, `asked`, `retry`, `reply`, `unanswered`, `event`, `calling`, `called`, `delegated`, `judged`, `returned`, `task`, `confirmation`, `script`, `turned`, `stopped`, `full`, `ended`
+        2: it is no line of the kind "party": unknown variant `party`, expected one of `session`, `turn`, `said`, `asked`, `retry`, `reply`, `unanswered`, `event`, `calling`, `called`, `delegated`, `judged`, `returned`, `task`, `looked`, `confirmation`, `script`, `turned`, `stopped`, `full`, `ended`
         2: it is no line of the kind "turn": missing field `depth`
         "#
         );

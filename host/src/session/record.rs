@@ -372,6 +372,7 @@ pub struct Judged {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Returned {
     /// The delegation.
+    #[serde(default)]
     pub id: String,
     /// The sub-agent.
     pub from: String,

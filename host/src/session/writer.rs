@@ -5,10 +5,12 @@ use std::io::{Error, ErrorKind, Result, Write as _};
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, fchmod, flock, mkdirat, open, openat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use rustix::io::Errno;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+
+use crate::ambient::own;
 
 /// What the name of a file ends with, after the session's.
 pub(super) const ENDING: &str = ".jsonl";
@@ -35,7 +37,7 @@ impl Writer {
     ///
     /// What the system says. A folder that is a link is refused.
     pub fn create(folder: &Path, now: OffsetDateTime) -> Result<Self> {
-        let folder = folder_of(folder)?;
+        let folder = own::folder(folder)?;
         let (hour, minute, second) = now.to_hms();
         let (year, month, day) = (now.year(), u8::from(now.month()), now.day());
         let stamp = format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}");
@@ -93,28 +95,6 @@ impl Drop for Writer {
             let _ = unlinkat(&self.folder, format!("{}{ENDING}", self.id), AtFlags::empty());
         }
     }
-}
-
-fn folder_of(path: &Path) -> Result<OwnedFd> {
-    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = open(parent, flags, Mode::empty())?;
-    match mkdirat(&parent, name, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let folder = openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
-    // One that came with somebody's project may have been open to all.
-    fchmod(&folder, Mode::RWXU)?;
-    // What was said on one machine is not for a repository.
-    let ignore = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    match openat(&folder, ".gitignore", ignore, Mode::RUSR | Mode::WUSR) {
-        Ok(file) => File::from(file).write_all(b"*\n")?,
-        Err(Errno::EXIST) => {}
-        Err(error) => return Err(error.into()),
-    }
-    Ok(folder)
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use harness::agent::{Listener, Models, Session, TurnError};
 use harness::dispatch::{Project, Run};
 use harness::provider::Message;
+use harness::session;
 use harness::session::recorder::Recorder;
 use harness::session::writer::Writer;
-use harness::session::{self, FOLDER};
 
 use super::super::args::Place;
 use super::super::confirm::AtTerminal;
@@ -34,14 +34,13 @@ impl Record {
         printer: Printer,
     ) -> Result<Self, Exit> {
         let resumed = resume.map(|wanted| {
-            let (name, recording) = sessions::find(wanted, place, printer)?;
-            match recording.history() {
-                Ok(history) => Ok((name, history)),
-                Err(why) => {
-                    printer.error(&format!("{FOLDER}/{name}.jsonl: {why}"), &[], None);
-                    Err(Exit::Usage)
-                }
+            let (name, recording, history) = sessions::history(wanted, place, printer)?;
+            let anew = recording.left_behind();
+            if !anew.is_empty() {
+                let anew = anew.join(", ");
+                printer.say(&format!("note: {name} goes on with what was said; what else it had begins anew: {anew}"));
             }
+            Ok((name, history))
         });
         Ok(Self { command, wanted, writer: None, resumed: resumed.transpose()? })
     }
