@@ -110,7 +110,7 @@ fn tasks_and_confirmations_are_on_the_timeline() {
         let mut parts = text.split("task_");
         let first = parts.next().unwrap().to_owned();
         let rest = parts.map(|part| match part.get(..32) {
-            Some(id) if id.chars().all(|c| c.is_ascii_hexdigit()) => format!("task_ID{}", &part[32..]),
+            Some(id) if id.chars().all(|c| c.is_ascii_hexdigit()) => format!("task_ID{}", part.get(32..).unwrap()),
             _ => format!("task_{part}"),
         });
         // How often it looks whether it may go on is a matter of time.
