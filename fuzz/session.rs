@@ -54,7 +54,8 @@ pub fn shown(bytes: &[u8]) -> Vec<String> {
 
 /// Each line says the same when it is written and read again.
 fn kept(recording: &Recording) -> Vec<String> {
-    let header = Line { at: 0, by: String::new(), strand: Default::default(), what: What::Session(recording.header.clone()) };
+    let header =
+        Line { at: 0, by: String::new(), strand: Default::default(), what: What::Session(recording.header.clone()) };
     let lines = [&header].into_iter().chain(&recording.lines);
     let again = |line: &Line| {
         let json = line.to_json();
