@@ -77,7 +77,7 @@ limits! {
         "any one file that is read, written or copied, by a command too",
         "a quarter of the instance's memory, in which a script holds it as text";
     Body = "body_bytes", 10 << 20, 1..=10 << 20, "bytes",
-        "the body of an HTTP request and of an answer, after decompression",
+        "the body of an HTTP request and of an answer, as it comes and after decompression",
         "the most that the contract takes; pages and APIs are far below";
     Regex = "regex_bytes", 1 << 20, 1 << 10..=16 << 20, "bytes",
         "a compiled pattern of `re`, and what the engine keeps of it while it searches",

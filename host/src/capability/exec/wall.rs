@@ -348,7 +348,9 @@ impl Wall {
                 let listed = landlock::of_workspace(&places, &list);
                 rules.extend(listed.map_err(|error| format!("the workspace cannot be looked at: {error}"))?);
                 let folder = tempfile::tempdir().map_err(|error| format!("there is no temporary folder: {error}"))?;
-                let temporary = folder.path().to_owned();
+                // As it is without links: by one no rule is found.
+                let temporary = ambient::real_path(folder.path())
+                    .map_err(|error| format!("there is no temporary folder: {error}"))?;
                 rules.push(landlock::Rule { path: temporary.clone(), may: landlock::May::Change });
                 // Not to be written: what root writes there is for the whole machine.
                 rules.push(landlock::Rule { path: "/proc".into(), may: landlock::May::Read });
@@ -377,7 +379,7 @@ impl Wall {
                 Some(Namespaces::Own) | None => KEPT,
             },
             rules,
-            filters: Filters::of_command(grant.exec_network())?,
+            filters: Filters::of_command(grant.exec_network(), stands.files == Files::Rules)?,
         }));
         let system_error = |error: io::Error| error.to_string();
         let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), Group::doors).map_err(system_error)?;

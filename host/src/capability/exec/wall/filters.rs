@@ -4,6 +4,8 @@
 //!   pairs that are connected to each other for good.
 //! - It does not trace other processes, mount, load modules, enter or make namespaces, or type on a terminal.
 //! - It makes no file that others run as its owner: that would outlast the wall.
+//! - Where Landlock alone holds its files, it changes nothing about a file by its name: neither mode, owner, times nor
+//!   attributes. Landlock has no rule for these.
 //!
 //! A filter sees numbers and not what pointers lead to.
 
@@ -117,6 +119,35 @@ const OPENS: &[(i64, u8, u8)] = &[
 ];
 /// The same on all kinds of machines that there are filters for.
 const FCHMODAT2: i64 = 452;
+/// Calls that change what is known about a file, which they are given by its name.
+const ABOUT_FILES: &[i64] = &[
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    SETXATTRAT,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+];
+/// The same on all kinds of machines that there are filters for, as the next two.
+const SETXATTRAT: i64 = 463;
+const REMOVEXATTRAT: i64 = 466;
+const FILE_SETATTR: i64 = 469;
 /// Who runs such a file runs it as its owner or in its group: outside of the wall too.
 const FOR_OTHERS: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 /// Flags after which a file may be made: of the second, the bit that is its own.
@@ -134,19 +165,25 @@ const X32: u32 = 0x4000_0000;
 pub(super) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    /// For a child that may use the network, or not. Made once in a process.
+    /// For a child that may use the network, or not, and whose files are in a view, or held by Landlock `alone`. Made once
+    /// in a process.
     ///
     /// # Errors
     ///
     /// On a kind of machine that the filters are not made for.
-    pub(super) fn of_command(network: bool) -> Result<&'static Self, String> {
-        static MADE: [OnceLock<Result<Filters, String>>; 2] = [OnceLock::new(), OnceLock::new()];
-        let [without, with] = &MADE;
-        let made = if network { with } else { without };
-        made.get_or_init(|| Self::new(network)).as_ref().map_err(Clone::clone)
+    pub(super) fn of_command(network: bool, alone: bool) -> Result<&'static Self, String> {
+        static MADE: [OnceLock<Result<Filters, String>>; 4] = [const { OnceLock::new() }; 4];
+        let [neither, with_network, only_alone, both] = &MADE;
+        let made = match (network, alone) {
+            (false, false) => neither,
+            (true, false) => with_network,
+            (false, true) => only_alone,
+            (true, true) => both,
+        };
+        made.get_or_init(|| Self::new(network, alone)).as_ref().map_err(Clone::clone)
     }
 
-    fn new(network: bool) -> Result<Self, String> {
+    fn new(network: bool, alone: bool) -> Result<Self, String> {
         let mut never: Rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
         never.insert(libc::SYS_clone, namespaces()?);
         let typing = TYPING.iter().map(|request| rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *request));
@@ -154,6 +191,11 @@ impl Filters {
         // Limits of its own, not of another process of the same user.
         never.insert(libc::SYS_prlimit64, vec![rule(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?]);
         never.extend(modes()?);
+        if alone {
+            never.extend(ABOUT_FILES.iter().map(|call| (*call, Vec::new())));
+            // Without a name it is about a file that was opened, as `touch` does it.
+            never.insert(libc::SYS_utimensat, vec![rule(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?]);
+        }
         let not_there = NOT_THERE.iter().map(|call| (*call, Vec::new())).collect();
         let mut programs = vec![program(never, libc::EPERM)?, program(not_there, libc::ENOSYS)?];
         if !network {

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, Scope,
 };
 use rustix::io::Errno;
@@ -135,7 +135,7 @@ impl Rules {
                 .scope(Scope::from_all(VERSION))?
                 .create()?;
             for rule in rules {
-                if let Ok(path) = PathFd::new(&rule.path) {
+                if let Ok(path) = opened(&rule.path, whole) {
                     let is_dir = rustix::fs::fstat(&path)
                         .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
                     made = made.add_rule(PathBeneath::new(path, rule.may.access(is_dir)))?;
@@ -187,6 +187,14 @@ impl Rules {
         let done = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0) };
         if done == 0 { Ok(()) } else { Err(super::last_error()) }
     }
+}
+
+/// What a rule is about. Where nothing else stands around the command, no link leads to it: one in the workspace would open
+/// what it leads to. Inside of a view that is not to be seen.
+fn opened(path: &Path, whole: bool) -> Result<OwnedFd, Errno> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    let resolve = if whole { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
+    openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
 /// A rule for a folder that is not there yet.
@@ -246,6 +254,18 @@ mod tests {
             _ => panic!("nobody asks for {}", folder.display()),
         };
         Ok(names.iter().map(|name| folder.join(name)).collect())
+    }
+
+    /// What somebody else put into the workspace opens nothing outside of it.
+    #[test]
+    fn no_rule_is_found_by_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().canonicalize().unwrap().join(path);
+        std::fs::create_dir_all(at("outside/inner")).unwrap();
+        std::os::unix::fs::symlink("outside", at("link")).unwrap();
+        for (path, alone, within) in [("outside", true, true), ("link", false, true), ("link/inner", false, true)] {
+            assert_eq!((opened(&at(path), true).is_ok(), opened(&at(path), false).is_ok()), (alone, within), "{path}");
+        }
     }
 
     #[test]

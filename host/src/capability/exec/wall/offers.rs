@@ -79,7 +79,7 @@ impl Offers {
     pub fn get() -> &'static Self {
         static OFFERS: OnceLock<Offers> = OnceLock::new();
         OFFERS.get_or_init(|| Self {
-            filters: filters::Filters::of_command(false).map(drop),
+            filters: filters::Filters::of_command(false, false).map(drop),
             namespaces: super::probe(),
             landlock: ambient::landlock_version(),
             root: ambient::user() == 0,
