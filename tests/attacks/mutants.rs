@@ -102,6 +102,10 @@ pub(crate) fn run() -> bool {
         println!("FAILED the corpus fails without any mutant");
         return false;
     }
+    if !passes(&library, &["-q"], 0) {
+        println!("FAILED the library's tests fail without any mutant, or take too long");
+        return false;
+    }
     let (mut killed, mut tried) = (0, 0);
     for mutant in mutants.iter().filter(|mutant| chosen.is_empty() || chosen.contains(&mutant.id)) {
         let started = Instant::now();
