@@ -5,14 +5,17 @@
 //! done is done on the handle of the folder that was arrived at, never following a link again. Whoever swaps a folder
 //! for a link in between makes a call fail, and never makes it reach out of the workspace.
 //!
-//! All of it blocks: callers in async code use a thread for it.
+//! All of it blocks, but what is in `cached`: callers in async code use a thread for it.
 
+mod cached;
 mod folder;
 mod replace;
 mod resolve;
 mod search;
 mod transfer;
 
+#[cfg(test)]
+mod cached_tests;
 #[cfg(test)]
 mod folder_tests;
 #[cfg(test)]
@@ -97,6 +100,18 @@ pub struct Facts {
     pub modified: i64,
 }
 
+impl Facts {
+    fn of(asked: &WorkspacePath, metadata: &Metadata) -> Self {
+        Self {
+            name: asked.name().unwrap_or(".").to_owned(),
+            size: metadata.len(),
+            is_dir: metadata.is_dir(),
+            mode: metadata.mode() & 0o7777,
+            modified: metadata.mtime(),
+        }
+    }
+}
+
 /// What is left to a call for what the host copies for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
@@ -117,6 +132,8 @@ pub struct Workspace {
     root: Dir,
     /// Absolute, without links, without a slash at its end.
     absolute: String,
+    /// Whether its file system is the machine's own, which is asked what it has in memory.
+    local: bool,
     /// How long every look at the disk takes, for a test of what a slow one does.
     #[cfg(test)]
     pub(crate) slow: Option<std::time::Duration>,
@@ -136,8 +153,10 @@ impl Workspace {
             return Err(refuse("the root of the file system cannot be a workspace"));
         }
         let absolute = canonical.to_str().ok_or_else(|| refuse("the path of a workspace must be UTF-8"))?.to_owned();
+        let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
         Ok(Self {
-            root: Dir::open_ambient_dir(&canonical, ambient_authority())?,
+            local: cached::local(&root),
+            root,
             absolute,
             #[cfg(test)]
             slow: None,
@@ -231,13 +250,7 @@ impl Workspace {
             Spot::Folder(folder) => folder.dir_metadata().map_err(|error| place.failed(&error))?,
             Spot::Missing { .. } | Spot::Blocked(_) => return Err(place.missing()),
         };
-        Ok(Facts {
-            name: place.asked.name().unwrap_or(".").to_owned(),
-            size: metadata.len(),
-            is_dir: metadata.is_dir(),
-            mode: metadata.mode() & 0o7777,
-            modified: metadata.mtime(),
-        })
+        Ok(Facts::of(&place.asked, &metadata))
     }
 
     /// Removes a file or an empty folder. A link is removed itself, not what it leads to.

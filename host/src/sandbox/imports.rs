@@ -23,8 +23,10 @@ use super::tape::Spent;
 use super::texts::Texts;
 use super::wasi;
 use crate::capability::coverage::Coverage;
+use crate::capability::fs::Workspace;
 use crate::capability::reentry::{Allowance, Patience, Reentry};
 use crate::capability::{cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
+use crate::policy::grant::Grant;
 use crate::policy::layer::Service;
 use crate::policy::limits::LimitKey;
 use crate::policy::refusal::Refusal;
@@ -132,7 +134,7 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
             state.kept += state.log.write(level, message, state.limits.log_lines);
         }),
 
-        Import::FsRead => on_disk(it, import, |c, (path,): (String,), _| c.workspace.read(&c.grant, &path)),
+        Import::FsRead => cached(it, import, Workspace::read_cached, Workspace::read),
         Import::FsWrite => on_disk(it, import, |c, (path, text): (String, String), _| {
             keeps_secrets(c, &path, &text)?;
             c.workspace.write(&c.grant, &path, &text)
@@ -140,8 +142,8 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
         Import::FsAppend => {
             on_disk(it, import, |c, (path, text): (String, String), _| c.workspace.append(&c.grant, &path, &text))
         }
-        Import::FsExists => on_disk(it, import, |c, (path,): (String,), _| c.workspace.exists(&c.grant, &path)),
-        Import::FsStat => on_disk(it, import, |c, (path,): (String,), _| c.workspace.stat(&c.grant, &path)),
+        Import::FsExists => cached(it, import, Workspace::exists_cached, Workspace::exists),
+        Import::FsStat => cached(it, import, Workspace::stat_cached, Workspace::stat),
         Import::FsList => on_disk(it, import, |c, (path,): (String,), _| c.workspace.list(&c.grant, &path)),
         Import::FsGlob => on_disk(it, import, |c, (pattern,): (String,), _| c.workspace.glob(&c.grant, &pattern)),
         Import::FsRemove => on_disk(it, import, |c, (path,): (String,), _| c.workspace.remove(&c.grant, &path)),
@@ -344,11 +346,41 @@ where
     })
 }
 
+/// Links a function that looks at a path of the workspace: at once where the answer is in memory, else as [`on_disk`].
+fn cached<T>(
+    instance: &mut LinkerInstance<'_, State>,
+    import: Import,
+    at_once: impl Fn(&Workspace, &Grant, &str) -> Option<T> + Copy + Send + Sync + 'static,
+    function: impl Fn(&Workspace, &Grant, &str) -> Result<T, fs::Error> + Copy + Send + Sync + 'static,
+) -> Result<()>
+where
+    T: Send + 'static,
+    Result<T, fs::Error>: Answer<Returned: ComponentNamedList + Lower + 'static> + Send + 'static,
+{
+    let at_once = move |c: &Context, (path,): &(String,)| at_once(&c.workspace, &c.grant, path).map(Ok);
+    let function = move |c: &Context, (path,): (String,), _: &mut fs::Room| function(&c.workspace, &c.grant, &path);
+    at_once_or_on_disk(instance, import, at_once, function)
+}
+
 /// Links a function that works on files, which it does on another thread: a disk that does not answer holds up neither
 /// the end of the call nor other calls. What was begun on the disk when the deadline came is not taken back.
 fn on_disk<P, T>(
     instance: &mut LinkerInstance<'_, State>,
     import: Import,
+    function: impl Fn(&Context, P, &mut fs::Room) -> Result<T, fs::Error> + Copy + Send + Sync + 'static,
+) -> Result<()>
+where
+    P: ComponentNamedList + Lift + Measure + Subject + Texts + Send + 'static,
+    T: Send + 'static,
+    Result<T, fs::Error>: Answer<Returned: ComponentNamedList + Lower + 'static> + Send + 'static,
+{
+    at_once_or_on_disk(instance, import, |_, _| None, function)
+}
+
+fn at_once_or_on_disk<P, T>(
+    instance: &mut LinkerInstance<'_, State>,
+    import: Import,
+    at_once: impl Fn(&Context, &P) -> Option<Result<T, fs::Error>> + Send + Sync + 'static,
     function: impl Fn(&Context, P, &mut fs::Room) -> Result<T, fs::Error> + Copy + Send + Sync + 'static,
 ) -> Result<()>
 where
@@ -364,19 +396,25 @@ where
                 bytes: limits.io_bytes.saturating_sub(usage.io_bytes()),
                 over: None,
             };
-            (meter, params, context.clone(), room)
+            let known = match params {
+                Ok(params) => at_once(context, &params).ok_or(params),
+                Err(refused) => Ok(refused),
+            };
+            let known = known.map_err(|params| (params, context.clone()));
+            (meter, known, room)
         });
         Box::new(async move {
-            let (meter, params, context, room) = started?;
-            let work = move || {
-                let mut left = room;
-                let answer = match params {
-                    Ok(params) => function(&context, params, &mut left),
-                    Err(refused) => refused,
-                };
-                (answer, left)
+            let (meter, known, room) = started?;
+            let (answer, left) = match known {
+                Ok(answer) => (answer, room),
+                Err((params, context)) => {
+                    let work = move || {
+                        let mut left = room;
+                        (function(&context, params, &mut left), left)
+                    };
+                    tokio::task::spawn_blocking(work).await?
+                }
             };
-            let (answer, left) = tokio::task::spawn_blocking(work).await?;
             let capped = matches!(import, Import::FsRead | Import::FsWrite | Import::FsAppend);
             let over = match (&answer, left.over) {
                 (Err(fs::Error::TooLarge(_)), Some(LimitKey::Files)) => Some(LimitKind::Files),
