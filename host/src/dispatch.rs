@@ -56,7 +56,7 @@ pub use chain::{Decision, Dispatch, HookRun, Verdict};
 pub use content::ToolOutput;
 pub use loaded::{Loaded, Unloadable};
 pub use native::NativeTool;
-pub use past::Looked;
+pub use past::{Looked, Refused};
 pub use pipeline::{Call, CallError, CallReport};
 pub use reentry::Nested;
 pub use run::Run;

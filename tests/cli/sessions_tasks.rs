@@ -280,21 +280,61 @@ fn what_was_too_late_is_too_late_again() {
     late.run(&["run", "Go."]).says(0, "");
     assert!(told(&last(&late), 1)[0]["error"].as_str().unwrap().contains("over the limit `deadline` of "));
     same(&late);
-    // A script that waits for nothing: how far it gets is not compared.
-    let late = agent("", "- tool_calls: [{ name: spin }]\n- text: Too late.\n").tool(
-        "spin",
-        "timeout_ms: 100\n",
-        "def run(args):\n    for i in range(1000000000):\n        pass\n",
-    );
-    late.run(&["run", "Go."]).says(0, "");
-    assert!(lines(&last(&late), "called")[0]["why"].as_str().unwrap().contains("`deadline` of 100 ms"));
-    same(&late);
     // A script, in the middle of what it has called.
     let late = agent("meta: { enabled: true }\n", "- tool_calls: [{ name: outer }]\n- text: Too late.\n")
         .tool("wait", "", waits)
         .tool("outer", "timeout_ms: 400\n", "def run(args):\n    return meta.call_tool('wait', {})\n");
     late.run(&["run", "Go."]).says(0, "");
     same(&late);
+}
+
+/// A script that waits for nothing ends where it was when its time was over, by the fuel that it had used there.
+#[test]
+fn what_was_too_slow_ends_at_the_same_place() {
+    let spins = "def run(args):\n    fs.exists('a')\n    for i in range(1000000000):\n        pass\n";
+    let outer = "def run(args):\n    fs.read('a')\n    return meta.call_tool('spin', {})\n";
+    let replies = "- tool_calls: [{ name: spin }, { name: outer }, { name: quick }]\n- text: Too late.\n";
+    let project = agent("meta: { enabled: true }\n", replies)
+        .tool("spin", "timeout_ms: 150\n", spins)
+        .tool("outer", "", outer)
+        .tool("quick", "", "def run(args):\n    return 'quick'\n")
+        .file("a", "x");
+    project.run(&["run", "Go."]).says(0, "");
+    let record = last(&project);
+    let late = |line: &&Json| line["result"] == "over the limit `deadline` of 150 ms" && line["waited"].is_null();
+    let scripts = lines(&record, "script");
+    let spun: Vec<_> = scripts.iter().filter(late).collect();
+    assert_eq!(spun.len(), 2);
+    for _ in 0..2 {
+        same(&project);
+    }
+    // Of a script that has changed it is told.
+    let less = spins.replace("1000000000", "10");
+    let project = project.tool("spin", "timeout_ms: 150\n", &less);
+    let ran = project.run(&["sessions", "replay"]);
+    assert!(ran.code == 1 && ran.err.contains("spin.md` was changed since"), "{ran}");
+}
+
+/// Who takes the last of a budget that agents at one time share is a matter of luck, and is the same again.
+#[test]
+fn the_last_of_a_budget_is_taken_by_the_same() {
+    let replies = "- tool_calls: [{ name: delegate_async, args: { agent: slowly, task: Go. } }, { name: delegate_async, args: { agent: quickly, task: Go. } }]\n\
+                   - tool_calls: [{ name: delegate_await }]\n- text: Done.\n\
+                   - { agent: slowly, tool_calls: [{ name: wait }, { name: wait }, { name: wait }] }\n- { agent: slowly, text: Slowly. }\n\
+                   - { agent: quickly, tool_calls: [{ name: quick }, { name: quick }, { name: quick }] }\n- { agent: quickly, text: Quickly. }\n";
+    for calls in [5, 6, 7] {
+        let project = agent(&format!("delegation: {{ tree_budget: {{ calls: {calls} }} }}\n"), replies)
+            .tool("wait", "", "def run(args):\n    sleep(60)\n")
+            .tool("quick", "", "def run(args):\n    return 'quick'\n")
+            .file(".harness/agents/slowly.md", WORKER)
+            .file(".harness/agents/quickly.md", WORKER);
+        let _ = project.run(&["run", "Go."]);
+        let record = last(&project);
+        assert!(record.contains(&format!("call budget used up ({calls} of {calls})")), "{record}");
+        for _ in 0..3 {
+            same(&project);
+        }
+    }
 }
 
 /// A turn that a person has stopped does not keep those after it from being run again.

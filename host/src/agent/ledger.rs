@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::error::TurnError;
 use crate::artifact::located::Located;
 use crate::artifact::policy::budget::Budget;
+use crate::dispatch::past::Refused;
 
 /// The ledger of one task of an agent.
 #[derive(Debug)]
@@ -73,15 +74,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether a model may be asked: not where all tokens are used already.
-    ///
-    /// # Errors
-    ///
-    /// Which budget does not have any left.
-    pub(super) fn may_ask(&self) -> Result<(), TurnError> {
-        self.take(Entry::Tokens(0))
-    }
-
     fn has(
         &self,
         used: &AtomicU64,
@@ -116,6 +108,49 @@ impl Ledger {
         let most = over.budget.time_ms.as_ref()?;
         Some(over.over("time", "time_ms", most.value, most))
     }
+}
+
+/// What one turn takes of its budgets.
+#[derive(Debug)]
+pub(super) struct Purse {
+    pub(super) ledger: Arc<Ledger>,
+    /// How often it was given something.
+    pub(super) given: u64,
+    /// In a run of the past, what it was refused then, where that is not found out anew.
+    pub(super) went: Option<Option<Refused>>,
+}
+
+impl Purse {
+    pub(super) fn new(ledger: Arc<Ledger>) -> Self {
+        Self { ledger, given: 0, went: None }
+    }
+
+    /// See [`Ledger::take`].
+    pub(super) fn take(&mut self, entry: Entry) -> Result<(), TurnError> {
+        match &self.went {
+            None => self.ledger.take(entry)?,
+            Some(Some(refused)) if refused.after == self.given => return Err(again(refused)),
+            Some(_) => self.ledger.enter(entry),
+        }
+        self.given = self.given.saturating_add(1);
+        Ok(())
+    }
+
+    /// Whether a model may be asked: not where all tokens are used already.
+    ///
+    /// # Errors
+    ///
+    /// Which budget does not have any left.
+    pub(super) fn may_ask(&mut self) -> Result<(), TurnError> {
+        self.take(Entry::Tokens(0))
+    }
+}
+
+/// The same refusal.
+fn again(refused: &Refused) -> TurnError {
+    let what = ["round", "token", "call"].into_iter().find(|what| *what == refused.what).unwrap_or("call");
+    let Refused { used, allowed, set_by, .. } = refused;
+    TurnError::Budget { what, used: *used, allowed: *allowed, set_by: set_by.clone() }
 }
 
 #[cfg(test)]

@@ -67,8 +67,8 @@ pub enum Told<'a> {
         content: &'a str,
         took: Duration,
     },
-    /// A turn has come to its end.
-    Turned { agent: &'a str, turn: Result<&'a Turn, &'a TurnError> },
+    /// A turn has come to its end. `given` is how often it was given something of its budgets.
+    Turned { agent: &'a str, turn: Result<&'a Turn, &'a TurnError>, given: u64 },
     /// Nobody waits for its end any more.
     GivenUp { agent: &'a str },
     /// Hooks were asked of an event of the loop.

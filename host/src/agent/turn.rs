@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::error::TurnError;
 use super::exchange::{answer, change, completion_post, completion_pre, tokens};
-use super::ledger::Entry;
+use super::ledger::{Entry, Purse};
 use super::listener::Told;
 use super::logged;
 use super::models::Model;
@@ -93,6 +93,8 @@ struct Work<'a> {
     scale: f64,
     /// Messages of the conversation that whoever watches has been told.
     told: usize,
+    /// What it takes of its budgets.
+    purse: Purse,
 }
 
 /// A turn that has begun: told as given up, unless it comes to its end.
@@ -132,6 +134,7 @@ impl<'a> Work<'a> {
             warning: None,
             scale: 1.0,
             told: 0,
+            purse: Purse::new(runtime.ledger()),
         }
     }
 
@@ -179,8 +182,10 @@ impl<'a> Work<'a> {
         self.told = history.len();
         self.tell(&Told::Turn { agent: self.runtime.name(), depth, text });
         let mut unfinished = Unfinished { runtime: self.runtime.clone(), ended: false };
-        let past = self.runtime.crew.run.past().map(|past| past.late_turn(&self.runtime.id));
-        let ended = match (past, self.runtime.ledger().deadline()) {
+        let past = self.runtime.crew.run.past().map(|past| past.turn(&self.runtime.id));
+        let late = past.as_ref().map(|went| went.late);
+        self.purse.went = past.and_then(|went| went.refused);
+        let ended = match (late, self.purse.ledger.deadline()) {
             (Some(true), _) => strand::until_cut(self.steps(history, text)).await,
             (Some(false), _) | (None, None) => Some(self.steps(history, text).await),
             (None, Some(deadline)) => tokio::time::timeout_at(deadline.into(), self.steps(history, text)).await.ok(),
@@ -198,16 +203,16 @@ impl<'a> Work<'a> {
             // Nothing is left that could be stopped.
             let _ = self.fire(&Event::Error, || payload::of(&envelope)).await;
         }
-        let Self { nested, calls, usage, rounds, warning, runtime, .. } = self;
+        let Self { nested, calls, usage, rounds, warning, runtime, purse, .. } = self;
         let turn = ended.map(|(text, log)| Turn { text, calls, usage, rounds, log, warning });
         unfinished.ended = true;
-        runtime.tell(&Told::Turned { agent: runtime.name(), turn: turn.as_ref() });
+        runtime.tell(&Told::Turned { agent: runtime.name(), turn: turn.as_ref(), given: purse.given });
         (turn, nested)
     }
 
     /// The time of a budget is over.
     fn too_late(&self) -> TurnError {
-        self.runtime.ledger().too_late().unwrap_or(TurnError::Config("the time is over".to_owned()))
+        self.purse.ledger.too_late().unwrap_or(TurnError::Config("the time is over".to_owned()))
     }
 
     async fn steps(&mut self, history: &mut Vec<Message>, text: &str) -> Result<(String, Vec<LogLine>), TurnError> {
@@ -274,7 +279,7 @@ impl<'a> Work<'a> {
     fn next_round(&mut self) -> Result<Option<String>, TurnError> {
         let allowed = self.runtime.crew.settings.rounds(self.runtime.depth());
         if u64::from(self.rounds) < allowed {
-            self.runtime.ledger().take(Entry::Round)?;
+            self.purse.take(Entry::Round)?;
             self.rounds = self.rounds.saturating_add(1);
             return Ok(None);
         }
@@ -296,7 +301,7 @@ impl<'a> Work<'a> {
 
     /// Asks the model once, with the hooks before and after.
     async fn ask(&mut self, model: &Model, history: &[Message], pinned: usize, room: u64) -> Result<Reply, TurnError> {
-        self.runtime.ledger().may_ask()?;
+        self.purse.may_ask()?;
         self.asked = self.asked.saturating_add(1);
         self.tell_said(history);
         let mut model = model.clone();
@@ -376,10 +381,10 @@ impl<'a> Work<'a> {
         let Some(usage) = reply.usage else {
             // A service that does not count is not one without a budget.
             let estimated = window::tokens_of(request).saturating_add(window::tokens_of_reply(reply));
-            self.runtime.ledger().enter(Entry::Tokens(estimated));
+            self.purse.ledger.enter(Entry::Tokens(estimated));
             return;
         };
-        self.runtime.ledger().enter(Entry::Tokens(usage.input_tokens.saturating_add(usage.output_tokens)));
+        self.purse.ledger.enter(Entry::Tokens(usage.input_tokens.saturating_add(usage.output_tokens)));
         self.usage.input_tokens = self.usage.input_tokens.saturating_add(usage.input_tokens);
         self.usage.output_tokens = self.usage.output_tokens.saturating_add(usage.output_tokens);
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
@@ -485,7 +490,7 @@ impl<'a> Work<'a> {
         history.push(Message::Assistant { text: reply.text, calls: reply.calls });
         self.tell_said(history);
         for call in calls {
-            self.runtime.ledger().take(Entry::Call)?;
+            self.purse.take(Entry::Call)?;
             let agent = self.runtime.name();
             self.tell(&Told::Calls { agent, call: &call });
             let started = Instant::now();

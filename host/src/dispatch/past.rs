@@ -4,6 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
+use serde::{Deserialize, Serialize};
+
 /// What a run of the past knows. Each is asked in the strand that it is about.
 pub(crate) trait Past: fmt::Debug + Send + Sync {
     /// How the task began whose strand has this name; nothing where the past knows none.
@@ -24,8 +26,33 @@ pub(crate) trait Past: fmt::Debug + Send + Sync {
     /// Whether the time of a delegation was over before it was done.
     fn late_delegation(&self, id: &str) -> bool;
 
-    /// Whether the time of the next turn of an agent at work was over before it was done.
-    fn late_turn(&self, by: &str) -> bool;
+    /// How the next turn of an agent at work went.
+    fn turn(&self, by: &str) -> Went;
+}
+
+/// How a turn went, as far as that is not found out anew.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Went {
+    /// Whether its time was over before it was done.
+    pub(crate) late: bool,
+    /// What budgets refused it, where who takes the last of one is a matter of luck: several agents were at work at one
+    /// time.
+    pub(crate) refused: Option<Option<Refused>>,
+}
+
+/// A budget had no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// `round`, `token` or `call`.
+    pub what: String,
+    /// How much of it was used.
+    pub used: u64,
+    /// How much is allowed.
+    pub allowed: u64,
+    /// What says so.
+    pub set_by: String,
+    /// How often the turn had been given something before.
+    pub after: u64,
 }
 
 /// How a task began.

@@ -1,6 +1,6 @@
 //! One call: a new store and a new instance, with their own fuel, deadline and limits; all dropped at its end.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower};
@@ -14,13 +14,15 @@ use super::outcome::{Answer, Failure, FailureKind, Limit, LimitKind, Outcome, Re
 use super::state::{Context, State};
 use super::stop::Stop;
 use super::strand;
-use super::tape::Taping;
+use super::tape::{Place, Taping};
 use crate::policy::limits::Limits;
 
 /// Calls within calls that the interpreter allows; see `guest/src/dialect.rs`.
 const MAX_DEPTH: u64 = 100;
 /// What an import can be handed at most beyond a file, in bytes: the largest cap of the price table.
 const MAX_GIVEN: u64 = 16 << 20;
+/// The time of a script of the past that is run again, at least.
+const MAX_AGAIN: Duration = Duration::from_secs(600);
 /// Handles to host resources that an instance may hold: the contract has none.
 const MAX_HANDLES: usize = 0;
 
@@ -112,14 +114,21 @@ impl Sandbox {
         (Result<R, Failure>,): ComponentNamedList + Lift,
     {
         let started = Instant::now();
-        let deadline = started + limits.timeout;
         let _ticking = self.ticker().call();
         let taping = Taping::begin(&context.session, image, role, work.input);
+        // Whose time was over in the past is known, and how fast this machine is has no say in it.
+        let again = taping.as_ref().is_some_and(|taping| taping.is_given());
+        let deadline = started + if again { limits.timeout.max(MAX_AGAIN) } else { limits.timeout };
         let (late, abandoned) = taping.as_ref().map_or((None, false), |taping| (taping.late(), taping.is_abandoned()));
+        let fuel = match late.map(|late| late.place) {
+            Some(Place::Computing(fuel)) => fuel.min(limits.fuel),
+            _ => limits.fuel,
+        };
+        let waits = late.is_some_and(|late| matches!(late.place, Place::Waiting(_)));
         let mut state = State::new(context, limits, deadline);
         state.taping = taping;
         let mut store = Store::new(self.engine(), state);
-        let result = match prepare(&mut store, &limits) {
+        let result = match prepare(&mut store, &Limits { fuel, ..limits }) {
             Err(error) => Err(error),
             Ok(()) => {
                 let work = async {
@@ -140,7 +149,7 @@ impl Sandbox {
                     let (result,) = function.call_async(&mut store, work.params).await?;
                     Ok(result.map(Ran::Whole))
                 };
-                let work = async { if late.is_some() { strand::until_cut(work).await } else { Some(work.await) } };
+                let work = async { if waits { strand::until_cut(work).await } else { Some(work.await) } };
                 // Guest code is ended by its epoch; this ends what it waits for.
                 match tokio::time::timeout_at(deadline.into(), work).await {
                     Ok(Some(result)) => result,
@@ -154,10 +163,14 @@ impl Sandbox {
         }
         let left = store.get_fuel().unwrap_or(0);
         let state = store.data_mut();
-        state.usage.fuel = limits.fuel.saturating_sub(left);
+        state.usage.fuel = fuel.saturating_sub(left);
         let mut outcome = match result {
             Ok(Ok(value)) => Outcome::Completed(value),
             Ok(Err(failure)) => failed(failure, state),
+            // As far as it came then.
+            Err(error) if fuel < limits.fuel && error.downcast_ref() == Some(&Trap::OutOfFuel) => {
+                limited(LimitKind::Deadline, &limits)
+            }
             Err(error) => ended(&error, state, image.file()),
         };
         if let (Some(late), Outcome::Limited(limit)) = (late, &mut outcome)

@@ -10,7 +10,7 @@ use super::outcome::{HostCall, LimitKind};
 use super::price::Import;
 use super::state::{MAX_CALLS, MAX_REFUSED, State};
 use super::stop::Stop;
-use super::tape::Spent;
+use super::tape::{Place, Spent};
 use super::texts::Texts;
 use crate::capability::secrets::Vault;
 use crate::policy::refusal::Refusal;
@@ -128,8 +128,8 @@ const RECORD: u64 = size_of::<HostCall>() as u64;
 impl State {
     /// A host call has an answer. What comes after the deadline is none, so that nothing is done with it meanwhile.
     fn in_time(&mut self) -> Result<(), Stop> {
-        let late = self.taping.as_ref().and_then(|taping| taping.late());
-        if Instant::now() >= self.deadline || late.is_some_and(|late| late.waited == self.usage.host_calls) {
+        let late = self.taping.as_ref().and_then(|taping| taping.late()).map(|late| late.place);
+        if Instant::now() >= self.deadline || late == Some(Place::Waiting(self.usage.host_calls)) {
             return Err(Stop::Deadline);
         }
         self.waits = false;

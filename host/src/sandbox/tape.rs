@@ -75,13 +75,22 @@ pub struct Given {
     pub abandoned: bool,
 }
 
-/// A script whose time was over while it waited for a host call: it is ended there again.
+/// A script whose time was over: it is ended at the same place again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Late {
     /// The milliseconds that it had.
     pub allowed: u64,
-    /// Which host call, from 1.
-    pub waited: u64,
+    /// Where it was.
+    pub place: Place,
+}
+
+/// Where a script was when its time was over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// It waited for this host call, from 1.
+    Waiting(u64),
+    /// It had used this much fuel.
+    Computing(u64),
 }
 
 /// What a host call answered.
@@ -194,8 +203,8 @@ impl Taping {
         // A script that has changed may leave out some of what it asked.
         let found = given.answers.iter().position(|one| one.call == name && one.given == asked);
         let Some(found) = found else {
-            let stop = if given.late.is_some() { Stop::Deadline } else { Stop::NotKept { import, too_long: false } };
-            return Err(stop);
+            let late = given.late.is_some_and(|late| matches!(late.place, Place::Waiting(_)));
+            return Err(if late { Stop::Deadline } else { Stop::NotKept { import, too_long: false } });
         };
         let one = given.answers.drain(..=found).next_back();
         let spent = one.as_ref().map(Answered::spent).unwrap_or_default();
@@ -226,6 +235,11 @@ impl Taping {
             copied: spent.copied,
             over: spent.over.map(|kind| kind.name().to_owned()),
         });
+    }
+
+    /// Whether what its host calls answer is given.
+    pub(super) fn is_given(&self) -> bool {
+        self.given.is_some()
     }
 
     /// The time that it had, where that is given as over.

@@ -11,6 +11,7 @@ use crate::agent::{Turn, TurnError};
 use crate::audit::digest;
 use crate::capability::log::Log;
 use crate::dispatch::builtin::DELEGATE;
+use crate::dispatch::past::Refused;
 use crate::dispatch::{CallError, CallReport, Dispatch, HookRun, Nested, reentry};
 use crate::provider::{self, Message, Request, Usage};
 use crate::sandbox::outcome::{HostCall, Outcome, Usage as Used};
@@ -68,7 +69,7 @@ pub(super) fn reply(reply: &provider::Reply, took: Duration) -> Reply {
     }
 }
 
-pub(super) fn turned(turn: Result<&Turn, &TurnError>) -> Turned {
+pub(super) fn turned(turn: Result<&Turn, &TurnError>, given: u64) -> Turned {
     match turn {
         Ok(turn) => Turned {
             answer: Some(turn.text.clone()),
@@ -78,6 +79,7 @@ pub(super) fn turned(turn: Result<&Turn, &TurnError>) -> Turned {
             rounds: turn.rounds,
             tokens: tokens(turn.usage),
             late: false,
+            refused: None,
         },
         Err(error) => Turned {
             answer: None,
@@ -87,7 +89,18 @@ pub(super) fn turned(turn: Result<&Turn, &TurnError>) -> Turned {
             rounds: 0,
             tokens: Tokens::default(),
             late: matches!(error, TurnError::Budget { what: "time", .. }),
+            refused: refused(error, given),
         },
+    }
+}
+
+fn refused(error: &TurnError, after: u64) -> Option<Refused> {
+    match error {
+        TurnError::Budget { what, used, allowed, set_by } if *what != "time" => {
+            let (what, set_by) = ((*what).to_owned(), set_by.clone());
+            Some(Refused { what, used: *used, allowed: *allowed, set_by, after })
+        }
+        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
+use crate::dispatch::Refused;
 use crate::sandbox::tape::{Answered, Script};
 
 /// The form of a record. Another one is another program's.
@@ -492,6 +493,9 @@ pub struct Turned {
     /// Whether its time was over before it was done.
     #[serde(default, skip_serializing_if = "is_false")]
     pub late: bool,
+    /// Which budget had no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refused>,
 }
 
 impl Line {

@@ -238,9 +238,9 @@ impl Recorder {
                 news: looked.news.clone(),
                 missing: looked.missing.clone(),
             }),
-            Told::Turned { turn, .. } => {
+            Told::Turned { turn, given, .. } => {
                 self.forget(by);
-                What::Turned(convert::turned(*turn))
+                What::Turned(convert::turned(*turn, *given))
             }
             Told::GivenUp { .. } => {
                 self.forget(by);

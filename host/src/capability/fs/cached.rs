@@ -10,7 +10,7 @@ use std::fs::{File, Metadata};
 use std::io::IoSliceMut;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
-use rustix::io::{ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::{Facts, Workspace};
 use crate::policy::grant::Grant;
@@ -32,14 +32,15 @@ pub(super) fn local(folder: &cap_std::fs::Dir) -> bool {
 impl Workspace {
     /// What [`read`](Self::read) answers, where that takes no waiting.
     pub fn read_cached(&self, grant: &Grant, path: &str) -> Option<String> {
-        let (asked, seen) = self.look_cached(grant, path)?;
+        let (asked, seen) = self.look_cached(grant, path).ok()?;
         // Looked at before it is opened: opening a device or a pipe may do something.
         let most = grant.limits().file_bytes.min(MAX_BYTES);
         if !seen.is_file() || seen.len() > most {
             return None;
         }
         // When it was last read is not written down, which might be waited for; only its owner may ask for that.
-        let file = self.open_cached(&asked, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOATIME)?;
+        let file =
+            self.open_cached(&asked, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOATIME).ok()?;
         let opened = file.metadata().ok()?;
         if !opened.is_file() || opened.len() > most {
             return None;
@@ -62,36 +63,41 @@ impl Workspace {
 
     /// What [`exists`](Self::exists) answers, where that takes no waiting.
     pub fn exists_cached(&self, grant: &Grant, path: &str) -> Option<bool> {
-        self.look_cached(grant, path).map(|_| true)
+        match self.look_cached(grant, path) {
+            Ok(_) => Some(true),
+            // Nothing has that name, as the kernel knows; what may not be read is as good as not there, too.
+            Err(Some(Errno::NOENT)) => Some(false),
+            Err(_) => None,
+        }
     }
 
     /// What [`stat`](Self::stat) answers, where that takes no waiting.
     pub fn stat_cached(&self, grant: &Grant, path: &str) -> Option<Facts> {
-        self.look_cached(grant, path)
-            .map(|(asked, seen)| Facts::of(&asked, &cap_std::fs::Metadata::from_just_metadata(seen)))
+        let (asked, seen) = self.look_cached(grant, path).ok()?;
+        Some(Facts::of(&asked, &cap_std::fs::Metadata::from_just_metadata(seen)))
     }
 
-    /// What is there, if it may be read.
-    fn look_cached(&self, grant: &Grant, path: &str) -> Option<(WorkspacePath, Metadata)> {
+    /// What is there, if it may be read. Errors: what the system says, where it was asked.
+    fn look_cached(&self, grant: &Grant, path: &str) -> Result<(WorkspacePath, Metadata), Option<Errno>> {
         #[cfg(test)]
         if self.slow.is_some() {
-            return None;
+            return Err(None);
         }
         if !self.local {
-            return None;
+            return Err(None);
         }
-        let asked = self.parse(path).ok()?;
+        let asked = self.parse(path).map_err(|_| None)?;
         // Nothing is found through a link, so that this is the place that would be arrived at.
-        grant.decide_path(&asked, Access::Read).ok()?;
-        let seen = self.open_cached(&asked, OFlags::PATH | OFlags::NOFOLLOW)?.metadata().ok()?;
+        grant.decide_path(&asked, Access::Read).map_err(|_| None)?;
+        let seen = self.open_cached(&asked, OFlags::PATH | OFlags::NOFOLLOW)?.metadata().map_err(|_| None)?;
         // With `O_PATH` a link at the end is opened itself.
-        (!seen.is_symlink()).then_some((asked, seen))
+        if seen.is_symlink() { Err(None) } else { Ok((asked, seen)) }
     }
 
     /// Opens what is at a path without a link, in the file system of the workspace and in the kernel's cache.
-    fn open_cached(&self, path: &WorkspacePath, flags: OFlags) -> Option<File> {
+    fn open_cached(&self, path: &WorkspacePath, flags: OFlags) -> Result<File, Errno> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV | ResolveFlags::CACHED;
         let name = if path.is_root() { ".".to_owned() } else { path.to_string() };
-        openat2(&self.root, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve).ok().map(File::from)
+        openat2(&self.root, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve).map(File::from)
     }
 }

@@ -40,6 +40,11 @@ fn what_is_in_memory_is_answered_at_once() {
     assert_eq!(read("./sub//b.txt"), text("héllo"));
     assert_eq!(read(&format!("{}/sub/../sub/deep/c", workspace.absolute())), text(""));
     assert_eq!(read("large"), workspace.local.then(|| workspace.read(&all(), "large").unwrap()));
+    for path in ["no", "sub/no", "no/thing"] {
+        // It has been looked for before.
+        assert_eq!(workspace.exists(&all(), path), Ok(false));
+        assert_eq!(workspace.exists_cached(&all(), path), workspace.local.then_some(false), "{path}");
+    }
     for path in ["a", "sub", ".", "fifo", "sub/deep/c", "larger", "binary"] {
         assert_eq!(workspace.exists_cached(&all(), path), workspace.local.then_some(true), "{path}");
         let want = workspace.local.then(|| workspace.stat(&all(), path).unwrap());

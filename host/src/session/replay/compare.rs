@@ -282,7 +282,7 @@ fn of_event(decided: &Decided, fields: &mut Vec<(&'static str, String)>) {
     for hook in &decided.hooks {
         fields.push(("hook", format!("{}: {}", hook.hook, hook.verdict)));
         fields.push(("reason", hook.reason.clone().unwrap_or_default()));
-        of_work(Some("fuel of a hook"), &hook.work, fields);
+        of_work("fuel of a hook", &hook.work, fields);
     }
 }
 
@@ -295,16 +295,12 @@ fn of_call(called: &Called, fields: &mut Vec<(&'static str, String)>) {
     for decided in called.pre.iter().chain(&called.post) {
         of_event(decided, fields);
     }
-    // How far it gets until its time is over depends on the machine.
-    let late = called.why.as_ref().is_some_and(|why| called.outcome == "limited" && why.contains("`deadline`"));
-    of_work((!late).then_some("fuel of the tool"), &called.work, fields);
-    if !late {
-        fields.push(("fuel", number(called.fuel)));
-    }
+    of_work("fuel of the tool", &called.work, fields);
+    fields.push(("fuel", number(called.fuel)));
 }
 
-fn of_work(name: Option<&'static str>, work: &Work, fields: &mut Vec<(&'static str, String)>) {
-    fields.extend(name.map(|name| (name, number(work.fuel))));
+fn of_work(name: &'static str, work: &Work, fields: &mut Vec<(&'static str, String)>) {
+    fields.push((name, number(work.fuel)));
     let host: Vec<String> = work.host.iter().map(|call| format!("{} {}", call.call, call.subject)).collect();
     fields.push(("host calls", host.join(", ")));
     for started in &work.started {
@@ -330,11 +326,8 @@ fn scripts(recorded: &[Line], now: &[Line], compared: &mut Compared, differences
         };
         compared.scripts = compared.scripts.saturating_add(1);
         let facts = |ran: &ScriptRan| {
-            let mut fields = vec![("outcome", ran.outcome.clone())];
-            // How far it gets until its time is over depends on the machine.
-            if !ran.result.contains("`deadline`") {
-                fields.extend([("result", ran.result.clone()), ("fuel", number(ran.fuel))]);
-            }
+            let (outcome, result) = (ran.outcome.clone(), ran.result.clone());
+            let fields = vec![("outcome", outcome), ("result", result), ("fuel", number(ran.fuel))];
             Fact { what: format!("{} in {}", old.script.role, old.script.file), fields }
         };
         let mut fields = fields(&facts(old), &facts(new));

@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 
 use crate::dispatch::Looked;
 use crate::dispatch::confirm::{Answer, Confirmer, Question};
-use crate::dispatch::past::{Began, Past};
+use crate::dispatch::past::{Began, Past, Refused, Went};
 use crate::sandbox::strand;
-use crate::sandbox::tape::{Given, Late, Ran, Script, Tape};
+use crate::sandbox::tape::{Given, Late, Place, Ran, Script, Tape};
 use crate::session::read::Recording;
 use crate::session::record::{Line, ScriptRan, Task, What};
 use crate::session::recorder::Recorder;
@@ -47,9 +47,16 @@ struct Left {
     /// By strand and tool.
     answers: HashMap<(String, String), VecDeque<Answer>>,
     /// By agent at work.
-    turns: HashMap<String, VecDeque<bool>>,
+    turns: HashMap<String, VecDeque<Turned>>,
     /// Tasks that are under way now, with their strands.
     open: HashMap<String, String>,
+}
+
+/// How a turn ended.
+#[derive(Debug, Default)]
+struct Turned {
+    late: bool,
+    refused: Option<Refused>,
 }
 
 /// Strand, file, role and input of a script.
@@ -129,13 +136,14 @@ impl Rewound {
                 self.cut.insert(strand);
             }
             What::Turned(turned) => {
-                left.turns.entry(line.by.clone()).or_default().push_back(turned.late);
+                let went = Turned { late: turned.late, refused: turned.refused.clone() };
+                left.turns.entry(line.by.clone()).or_default().push_back(went);
                 if turned.late {
                     self.cut.insert(strand);
                 }
             }
             What::Stopped {} => {
-                left.turns.entry(line.by.clone()).or_default().push_back(false);
+                left.turns.entry(line.by.clone()).or_default().push_back(Turned::default());
                 self.cut.insert(strand);
             }
             _ => {}
@@ -162,7 +170,9 @@ impl Tape for Rewound {
         });
         // One that the record knows nothing of gets no answer at all: it is new, or nobody waited until it ran.
         let Some(ran) = ran else { return Some(Given { abandoned: self.is_cut(), ..Given::default() }) };
-        let late = milliseconds(&ran.result).zip(ran.waited).map(|(allowed, waited)| Late { allowed, waited });
+        let late = milliseconds(&ran.result)
+            .filter(|_| ran.outcome == "limited")
+            .map(|allowed| Late { allowed, place: ran.waited.map_or(Place::Computing(ran.fuel), Place::Waiting) });
         Some(Given { answers: ran.answers.into(), late, abandoned: ran.outcome == "abandoned" })
     }
 
@@ -231,7 +241,9 @@ impl Past for Rewound {
         self.late_delegations.contains(id)
     }
 
-    fn late_turn(&self, by: &str) -> bool {
-        self.left().turns.get_mut(by).and_then(VecDeque::pop_front).unwrap_or(false)
+    fn turn(&self, by: &str) -> Went {
+        let Turned { late, refused } = self.left().turns.get_mut(by).and_then(VecDeque::pop_front).unwrap_or_default();
+        // Where one works after the other it is found out anew.
+        Went { late, refused: (!self.began.is_empty()).then_some(refused) }
     }
 }
