@@ -17,6 +17,7 @@
 mod background;
 mod configured;
 mod context;
+mod conversation;
 mod delegation;
 mod error;
 mod exchange;
@@ -43,6 +44,7 @@ pub use models::{Model, Models};
 pub use settings::{allowances, bounds};
 pub use turn::Turn;
 
+use self::conversation::Conversation;
 use self::runtime::{Crew, Runtime};
 use self::settings::Settings;
 use crate::artifact::event::Event;
@@ -54,7 +56,7 @@ use crate::provider::{Message, Usage};
 #[derive(Debug)]
 pub struct Session {
     runtime: Arc<Runtime>,
-    history: Vec<Message>,
+    history: Conversation,
     usage: Usage,
     turns: u32,
     /// What goes on by itself ends with the session.
@@ -80,7 +82,7 @@ impl Session {
             Some(reason) => Err(TurnError::Blocked { what: "session", reason }),
             None => {
                 let tasks = run.tasks().owner();
-                Ok(Self { runtime, history: Vec::new(), usage: Usage::default(), turns: 0, _tasks: tasks })
+                Ok(Self { runtime, history: Conversation::default(), usage: Usage::default(), turns: 0, _tasks: tasks })
             }
         }
     }
@@ -91,7 +93,7 @@ impl Session {
         for (at, message) in history.iter().enumerate() {
             self.runtime.tell(&Told::Said { agent: "", at, message });
         }
-        self.history = history;
+        self.history = history.into();
         self
     }
 
@@ -123,9 +125,9 @@ impl Session {
         dispatch
     }
 
-    /// The conversation so far, without the system prompt.
+    /// The conversation, without the system prompt: the last turn, and of those before it what a model may still get.
     pub fn history(&self) -> &[Message] {
-        &self.history
+        self.history.messages()
     }
 
     /// What the model's service counted in all turns that came to an end.

@@ -1,5 +1,5 @@
 //! Very many turns of one conversation, with calls, sub-agents, tasks that nobody waits for, and turns that are given up
-//! wherever they are: the host stays as large as it was, but for what was said, and nothing goes on.
+//! wherever they are: the host stays as large as it was, and nothing goes on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,7 @@ use tokio::sync::Notify;
 
 /// Turns where `HARNESS_TURNS` does not say: some seconds of them.
 const TURNS: u64 = 300;
-/// By how much resident memory may grow after the first fifth, in KiB, beside what was said: pools fill up, and
-/// allocators keep what they had.
+/// By how much resident memory may grow after the first fifth, in KiB: pools fill up, and allocators keep what they had.
 const MAY_GROW: u64 = 16 << 10;
 
 /// A model that does what the last message says, and waits for ever where that says so.
@@ -95,11 +94,6 @@ fn held() -> (u64, usize, usize, usize) {
     (memory, count("/proc/self/fd"), count("/proc/self/task"), children)
 }
 
-/// Bytes of what was said.
-fn said(history: &[Message]) -> u64 {
-    history.iter().map(|message| format!("{message:?}").len() as u64).sum()
-}
-
 #[tokio::test]
 async fn a_long_conversation_leaves_nothing_behind() {
     let turns = std::env::var("HARNESS_TURNS").ok().and_then(|text| text.parse().ok()).unwrap_or(TURNS);
@@ -151,12 +145,13 @@ async fn a_long_conversation_leaves_nothing_behind() {
             }
         }
         if turn == turns / 5 {
-            before = Some((held(), said(session.history())));
+            before = Some(held());
         }
     }
     assert_eq!(given_up, turns / 10 * 2);
-    let ((memory, descriptors, ..), bytes) = before.unwrap();
-    let more = said(session.history()).saturating_sub(bytes) / 1024;
+    let (memory, descriptors, ..) = before.unwrap();
+    // Of the conversation there is as much as goes into a request, and the last turn.
+    assert!(session.history().len() <= 20 + 7, "{}", session.history().len());
     session.end().await;
     // What the session's end has given up is gone when the tasks' threads have seen it.
     let patience = std::time::Instant::now() + Duration::from_secs(20);
@@ -167,7 +162,7 @@ async fn a_long_conversation_leaves_nothing_behind() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    println!("{turns} turns: {memory} KiB, then {} KiB and {more} KiB said; {after:?}", after.0);
+    println!("{turns} turns: {memory} KiB, then {} KiB; {after:?}", after.0);
     assert!(after.1 <= descriptors && after.3 == 0, "{descriptors} descriptors, then {after:?}");
-    assert!(after.0 <= memory + 4 * more + MAY_GROW, "{memory} KiB, then {after:?}; {more} KiB were said");
+    assert!(after.0 <= memory + MAY_GROW, "{memory} KiB, then {after:?}");
 }

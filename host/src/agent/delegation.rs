@@ -9,6 +9,7 @@ use std::time::Instant;
 use serde_json::{Value as Json, json};
 
 use super::background::{begin, poll, wait};
+use super::conversation::Conversation;
 use super::listener::Told;
 use super::runtime::Runtime;
 use super::turn::{Turn, turn_with_nested};
@@ -26,7 +27,6 @@ use crate::dispatch::past::Happened;
 use crate::dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
 use crate::dispatch::{Nested, Unloadable};
 use crate::policy::refusal::Refusal;
-use crate::provider::Message;
 use crate::sandbox::outcome::{Entry, Failure, FailureKind, Outcome, Source, Usage};
 use crate::sandbox::state::Context;
 use crate::sandbox::strand;
@@ -205,7 +205,7 @@ impl Delegation<'_> {
         let child = Arc::new(by.child(id.clone(), agent, model, caller));
         // What it leaves going ends with it.
         let _tasks = child.tasks.owner();
-        let mut history = Vec::new();
+        let mut history = Conversation::default();
         let mut said = task;
         let attempts = by.crew.settings.verify_retries.saturating_add(1);
         for attempt in 1..=attempts {
@@ -281,7 +281,7 @@ impl Delegation<'_> {
     async fn attempt(
         &mut self,
         child: &Arc<Runtime>,
-        history: &mut Vec<Message>,
+        history: &mut Conversation,
         task: &str,
         attempt: u32,
     ) -> Result<Json, Ended> {

@@ -1,12 +1,12 @@
 //! One turn of an agent, round by round: ask the model, make its calls in order, give their results back, until it has
 //! nothing more to call and the hooks let it stop.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Value as Json;
 
+use super::conversation::Conversation;
 use super::error::TurnError;
 use super::exchange::{answer, change, completion_post, completion_pre, tokens};
 use super::ledger::{Entry, Purse};
@@ -23,7 +23,7 @@ use crate::dispatch::chain::{NO_REASON, Place};
 use crate::dispatch::payload::{self, AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
 use crate::dispatch::{Call, CallError, CallReport, Nested, pipeline, reentry};
 use crate::policy::limits::Limits;
-use crate::provider::message::{closed, without_orphans};
+use crate::provider::message::without_orphans;
 use crate::provider::{Delta, Finish, Message, Reply, Request, ToolCall, Usage};
 use crate::sandbox::strand;
 
@@ -59,7 +59,7 @@ pub struct Turn {
 pub(super) async fn turn(
     runtime: &Arc<Runtime>,
     place: &Place,
-    history: &mut Vec<Message>,
+    history: &mut Conversation,
     text: &str,
 ) -> Result<Turn, TurnError> {
     Work::new(runtime, place).run(history, text).await.0
@@ -69,7 +69,7 @@ pub(super) async fn turn(
 pub(super) async fn turn_with_nested(
     runtime: &Arc<Runtime>,
     place: &Place,
-    history: &mut Vec<Message>,
+    history: &mut Conversation,
     text: &str,
 ) -> (Result<Turn, TurnError>, Vec<Nested>) {
     Work::new(runtime, place).run(history, text).await
@@ -143,8 +143,8 @@ impl<'a> Work<'a> {
     }
 
     /// Tells what was said since it was last told.
-    fn tell_said(&mut self, history: &[Message]) {
-        for (at, message) in history.iter().enumerate().skip(self.told) {
+    fn tell_said(&mut self, history: &Conversation) {
+        for (at, message) in history.since(self.told) {
             self.tell(&Told::Said { agent: self.runtime.name(), at, message });
         }
         self.told = history.len();
@@ -177,7 +177,7 @@ impl<'a> Work<'a> {
         blocked.map_or(Ok(Some(payload)), Err)
     }
 
-    async fn run(mut self, history: &mut Vec<Message>, text: &str) -> (Result<Turn, TurnError>, Vec<Nested>) {
+    async fn run(mut self, history: &mut Conversation, text: &str) -> (Result<Turn, TurnError>, Vec<Nested>) {
         let depth = self.runtime.depth();
         self.told = history.len();
         self.tell(&Told::Turn { agent: self.runtime.name(), depth, text });
@@ -215,16 +215,15 @@ impl<'a> Work<'a> {
         self.purse.ledger.too_late().unwrap_or(TurnError::Config("the time is over".to_owned()))
     }
 
-    async fn steps(&mut self, history: &mut Vec<Message>, text: &str) -> Result<(String, Vec<LogLine>), TurnError> {
+    async fn steps(&mut self, history: &mut Conversation, text: &str) -> Result<(String, Vec<LogLine>), TurnError> {
         let blocked = |reason| TurnError::Blocked { what: "turn", reason };
         let text = match self.fire(&Event::TurnStart, || text.into()).await.map_err(blocked)? {
             Some(Json::String(text)) => text,
             _ => text.to_owned(),
         };
-        // What a turn that failed has left open is closed before the next one begins.
-        *history = without_orphans(closed(std::mem::take(history)));
-        let pinned = history.len();
-        self.told = pinned;
+        history.begin_turn(self.runtime.crew.settings.max_history);
+        let pinned = history.messages().len();
+        self.told = history.len();
         history.push(Message::User(text));
         let answer = self.rounds(history, pinned).await?;
         self.take_news().await;
@@ -248,7 +247,7 @@ impl<'a> Work<'a> {
         Ok((answer, log))
     }
 
-    async fn rounds(&mut self, history: &mut Vec<Message>, pinned: usize) -> Result<String, TurnError> {
+    async fn rounds(&mut self, history: &mut Conversation, pinned: usize) -> Result<String, TurnError> {
         let model = self.runtime.model().map_err(TurnError::Config)?;
         let abilities = model.provider.abilities(&model.name).await;
         let context = model.context_tokens.or(abilities.context_tokens);
@@ -300,12 +299,18 @@ impl<'a> Work<'a> {
     }
 
     /// Asks the model once, with the hooks before and after.
-    async fn ask(&mut self, model: &Model, history: &[Message], pinned: usize, room: u64) -> Result<Reply, TurnError> {
+    async fn ask(
+        &mut self,
+        model: &Model,
+        history: &Conversation,
+        pinned: usize,
+        room: u64,
+    ) -> Result<Reply, TurnError> {
         self.purse.may_ask()?;
         self.asked = self.asked.saturating_add(1);
         self.tell_said(history);
         let mut model = model.clone();
-        let mut request = self.request(&model, history, pinned, room);
+        let mut request = self.request(&model, history.messages(), pinned, room);
         let blocked = |reason| TurnError::Blocked { what: "completion", reason };
         let before = || payload::of(&completion_pre(&request));
         let before = self.here_heard(&Event::CompletionPre).then(before);
@@ -352,7 +357,7 @@ impl<'a> Work<'a> {
             let why = |why| TurnError::Modified { event: Event::CompletionPost, why };
             answer(&mut reply, &after, &payload).map_err(why)?;
         }
-        self.unique(history, &mut reply);
+        history.tell_apart(&mut reply.calls);
         Ok(reply)
     }
 
@@ -394,33 +399,10 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// No two calls of a conversation have one identifier, whatever the service says.
-    fn unique(&self, history: &[Message], reply: &mut Reply) {
-        let ids = history.iter().filter_map(|message| match message {
-            Message::Assistant { calls, .. } => Some(calls),
-            _ => None,
-        });
-        let mut taken: HashSet<String> = ids.flatten().map(|call| call.id.clone()).collect();
-        for call in &mut reply.calls {
-            if call.id.is_empty() || !taken.insert(call.id.clone()) {
-                let mut number = taken.len();
-                let free = loop {
-                    let id = format!("call_{number}");
-                    if !taken.contains(&id) {
-                        break id;
-                    }
-                    number = number.saturating_add(1);
-                };
-                taken.insert(free.clone());
-                call.id = free;
-            }
-        }
-    }
-
     /// A reply that calls nothing: its end decides whether that is the answer.
     async fn without_calls(
         &mut self,
-        history: &mut Vec<Message>,
+        history: &mut Conversation,
         reply: Reply,
         said: &mut String,
         continued: &mut u32,
@@ -482,7 +464,7 @@ impl<'a> Work<'a> {
     /// # Errors
     ///
     /// Where a budget has no call left.
-    async fn make(&mut self, history: &mut Vec<Message>, reply: Reply) -> Result<(), TurnError> {
+    async fn make(&mut self, history: &mut Conversation, reply: Reply) -> Result<(), TurnError> {
         let calls = reply.calls.clone();
         let cut = (reply.finish == Finish::Length).then(|| calls.last().filter(|call| !has_arguments(call)).cloned());
         let cut = cut.flatten();
