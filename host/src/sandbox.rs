@@ -18,7 +18,6 @@ mod deadline_tests;
 pub mod engine;
 mod image;
 pub mod imports;
-mod janitor;
 mod last_words;
 mod loader;
 mod measure;

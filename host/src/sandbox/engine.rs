@@ -12,7 +12,6 @@ use wasmtime::{
 use super::compile;
 use super::image::{self, Changes, LoadError, Template};
 use super::imports::{self, Role};
-use super::janitor::{self, Janitor};
 use super::loader::{CODE, Kept, MEMORY, SCRIPT};
 use super::outcome::{Entry, Failure, Source};
 use super::state::State;
@@ -78,7 +77,6 @@ struct Inner {
     linkers: Vec<(Role, Linker<State>)>,
     exports: Exports,
     ticker: Ticker,
-    janitor: Janitor,
     pooling: Result<(), String>,
 }
 
@@ -179,8 +177,7 @@ impl Sandbox {
         let code = code(&engine, &shell, &prepared)?;
         let exports = Exports::of(&shell)?;
         let ticker = Ticker::start(&engine)?;
-        let janitor = Janitor::start()?;
-        let inner = Inner { settings, engine, shell, code, prepared, linkers, exports, ticker, janitor, pooling };
+        let inner = Inner { settings, engine, shell, code, prepared, linkers, exports, ticker, pooling };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -280,10 +277,6 @@ impl Sandbox {
         &self.inner.engine
     }
 
-    pub(crate) fn janitor(&self) -> &Janitor {
-        &self.inner.janitor
-    }
-
     pub(crate) fn ticker(&self) -> &Ticker {
         &self.inner.ticker
     }
@@ -317,7 +310,7 @@ fn engine(pools: Option<Settings>) -> Result<Engine> {
     // All that is compiled here is modules without functions: threads would only wait for each other.
     config.parallel_compilation(false);
     if let Some(Settings { concurrency, max_memory }) = pools {
-        let calls = concurrency.clamp(1, 10_000) * (1 + NESTING) + janitor::HELD;
+        let calls = concurrency.clamp(1, 10_000) * (1 + NESTING);
         let mut pool = PoolingAllocationConfig::default();
         pool.total_component_instances(calls);
         pool.total_core_instances(calls * CORE_INSTANCES + 2 * LOADS);

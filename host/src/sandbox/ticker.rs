@@ -48,11 +48,6 @@ impl Ticker {
         }
         Call { shared: &self.shared }
     }
-
-    /// How many calls go on.
-    pub(crate) fn calls(&self) -> usize {
-        self.shared.calls.load(Ordering::Relaxed)
-    }
 }
 
 impl Drop for Ticker {
