@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 use crate::agent_services::{ASKED, project, results, run};
 use crate::agent_turns::{agent, spied, told};
 use crate::project::{Project, Ran};
+use crate::pty::Person;
 use crate::services::{Answer, KEY, Service, Wire};
 
 /// Counts its calls.
@@ -159,6 +160,34 @@ fn room_goes_by_what_the_service_counts() {
     // Four results are about four thousand tokens as they are estimated.
     assert_eq!(kept(1), 4);
     assert_eq!(kept(1_000_000), 1);
+}
+
+/// What it counted in one turn holds in the next, though nothing was called.
+#[test]
+fn room_goes_by_what_the_service_counted_before() {
+    let sent = |counted: u64| {
+        let said = |text: &str| {
+            let reply = String::from_utf8(Wire::Chat.reply(true, text, &[]).pieces.concat()).unwrap();
+            let reply = reply.replace("\"prompt_tokens\":11", &format!("\"prompt_tokens\":{counted}"));
+            Answer::new("200 OK", "text/event-stream", &reply)
+        };
+        // A thousand tokens each, as they are estimated.
+        let long = "word ".repeat(800);
+        let service = Service::new(vec![said(&format!("{long}one.")), said(&format!("{long}two.")), said("three.")]);
+        let project = project("openai", &service, "")
+            .policy_of(|text| text.replacen("---\n", "---\ncontext: { max_tokens: 6000 }\n", 1));
+        let mut person = Person::with(&project, &["run"], &[("HARNESS_TEST_KEY", KEY)]);
+        for (asked, answered) in [("First.\r", "one."), ("Second.\r", "two."), ("Third.\r", "three.")] {
+            person.sees("> ");
+            person.types(asked);
+            person.sees(answered);
+        }
+        person.types("/quit\r");
+        assert_eq!(person.leaves(), 0, "{}", person.seen);
+        seen(&service.chats()[2].json()).0
+    };
+    assert_eq!(sent(1), ["user", "assistant", "user", "assistant", "user"]);
+    assert_eq!(sent(1_000_000), ["user", "assistant", "user"]);
 }
 
 /// What a hook refused to begin with was never said.

@@ -150,6 +150,40 @@ fn at_a_terminal() {
     }
 }
 
+/// Scripts and commands do not get it, whatever the policy opens, and what holds it is written nowhere.
+#[test]
+fn scripts_do_not_see_it() {
+    let opens = "sandbox: { env: [HARNESS_TEST_KEY, OTHER], exec: { allow: [env], env: [HARNESS_TEST_KEY, OTHER], unconfined: true } }";
+    let model = "model: { name: m, provider: openai, api_key_env: HARNESS_TEST_KEY }";
+    let project = Project::new()
+        .file(".harness/harness.md", &format!("---\n{model}\n{opens}\n---\n"))
+        .tool("get", "parameters: { name: { type: string } }\n", "def run(args):\n    return env(args['name'])\n")
+        .tool("child", "", "def run(args):\n    return exec.run('env')['stdout']\n")
+        .tool(
+            "tells",
+            "",
+            "def run(args):\n    text = fs.read('holds')\n    log.info(text)\n    fs.write('copy', text)\n    fail(text)\n",
+        )
+        .file("holds", &format!("It is {KEY}."));
+    let call = |arguments: &[&str]| {
+        let mut command = project.command(&[&["call"], arguments].concat());
+        let output = command.env("HARNESS_TEST_KEY", KEY).env("OTHER", "other").output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, out, err) = call(&["get", "name=HARNESS_TEST_KEY"]);
+    assert_eq!((code, out.as_str()), (Some(3), ""), "{err}");
+    assert!(err.contains("the variable `HARNESS_TEST_KEY` holds the key of a model, which no script sees"), "{err}");
+    assert_eq!(call(&["get", "name=OTHER"]).1, "other\n");
+    let (code, out, err) = call(&["child"]);
+    assert!(code == Some(0) && out.contains("OTHER=other") && !out.contains("HARNESS_TEST_KEY"), "{out}{err}");
+    let (code, out, err) = call(&["tells", "--explain"]);
+    assert!(code == Some(1) && err.contains("It is [redacted:HARNESS_TEST_KEY]."), "{out}{err}");
+    without_key(&format!("{out}{err}"), "the call");
+    std::fs::remove_file(project.path("holds")).unwrap();
+    files(&project.path("."), &mut |path, text| without_key(&text, &path.display().to_string()));
+}
+
 /// One that no header can hold, and one that is not there: the message has its variable and nothing of it.
 #[test]
 fn one_that_cannot_be_used() {

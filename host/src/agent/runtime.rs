@@ -61,6 +61,8 @@ pub(super) struct Runtime {
     ledger: Mutex<Arc<Ledger>>,
     /// The artifacts as its sub-agents have them, by their names.
     children: Mutex<HashMap<String, Arc<Loaded>>>,
+    /// How many tokens the service of a model counts for one that is estimated here, by the model's name.
+    scales: Mutex<HashMap<String, f64>>,
 }
 
 impl Runtime {
@@ -86,6 +88,7 @@ impl Runtime {
             tasks,
             ledger,
             children: Mutex::default(),
+            scales: Mutex::default(),
         }
     }
 
@@ -108,6 +111,7 @@ impl Runtime {
             tasks: self.tasks.beside(),
             ledger: Mutex::new(Ledger::new(budget, Some(self.ledger()))),
             children: Mutex::default(),
+            scales: Mutex::default(),
         }
     }
 
@@ -115,6 +119,16 @@ impl Runtime {
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
         let known = children.entry(agent.name.clone());
         known.or_insert_with(|| Arc::new(self.loaded.of_agent(agent, self.agent.as_deref()))).clone()
+    }
+
+    /// How many tokens the service of a model counted, in the last request, for one that is estimated here.
+    pub(super) fn scale(&self, model: &str) -> f64 {
+        self.scales.lock().unwrap_or_else(PoisonError::into_inner).get(model).copied().unwrap_or(1.0)
+    }
+
+    /// Keeps that for the next request.
+    pub(super) fn counts(&self, model: &str, scale: f64) {
+        self.scales.lock().unwrap_or_else(PoisonError::into_inner).insert(model.to_owned(), scale);
     }
 
     /// What it and those below it have used.

@@ -89,8 +89,6 @@ struct Work<'a> {
     /// Whether `done` was called.
     done: bool,
     warning: Option<String>,
-    /// How many tokens its service counts for one that is estimated here.
-    scale: f64,
     /// Messages of the conversation that whoever watches has been told.
     told: usize,
     /// What it takes of its budgets.
@@ -132,7 +130,6 @@ impl<'a> Work<'a> {
             asked: 0,
             done: false,
             warning: None,
-            scale: 1.0,
             told: 0,
             purse: Purse::new(runtime.ledger()),
         }
@@ -376,7 +373,8 @@ impl<'a> Work<'a> {
             temperature: model.temperature,
             agent: self.runtime.name().to_owned(),
         };
-        let room = window::room(settings.max_history, room, model.max_tokens, self.scale, &request);
+        let scale = self.runtime.scale(&model.name);
+        let room = window::room(settings.max_history, room, model.max_tokens, scale, &request);
         request.messages.extend(without_orphans(window::window(history, pinned, room)));
         request
     }
@@ -395,7 +393,7 @@ impl<'a> Work<'a> {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let scale = usage.input_tokens as f64 / window::tokens_of(request).max(1) as f64;
         if usage.input_tokens > 0 {
-            self.scale = scale.clamp(0.25, 4.0);
+            self.runtime.counts(&request.model, scale.clamp(0.25, 4.0));
         }
     }
 

@@ -5,6 +5,7 @@ mod read;
 pub(super) use read::{ModelKeys, ModelName, reference};
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use url::Url;
@@ -165,6 +166,11 @@ impl Models {
     /// All of them, the main one first.
     pub fn all(&self) -> impl Iterator<Item = &ModelConfig> {
         self.main.iter().chain(&self.others)
+    }
+
+    /// The variables that hold their keys, each once.
+    pub fn key_variables(&self) -> BTreeSet<&str> {
+        self.all().filter_map(ModelConfig::key_variable).collect()
     }
 
     /// What an agent runs on that names this model: the one that is so called, else the main one's provider is asked

@@ -295,7 +295,7 @@ fn check(command: &Command) -> Result<(), Error> {
 /// `PATH`, and those that the script gives.
 fn environment(grant: &Grant, place: Place<'_>, given: &[(String, String)]) -> (SearchPath, BTreeMap<String, String>) {
     let vault = place.handles.vault();
-    let granted = grant.exec_env().into_iter().filter(|name| vault.in_variable(name).is_none());
+    let granted = grant.exec_env().into_iter().filter(|name| !vault.holds_variable(name));
     let mut env: BTreeMap<String, String> =
         granted.filter_map(|name| ambient::variable(&name).map(|value| (name, value))).collect();
     let path = SearchPath::new(env.get("PATH").map(String::as_str), place.workspace);

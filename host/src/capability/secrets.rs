@@ -107,7 +107,7 @@ impl Handles {
 
     /// Refuses a value in what would go out by another way.
     pub(crate) fn none_revealed(&self, place: &str, text: &str) -> Result<(), Refusal> {
-        let held = |name| Err(Refusal::always(format!("{place} holds the value of the secret `{name}`")));
+        let held = |name| Err(Refusal::always(format!("{place} holds the value of {}", self.vault.called(name))));
         self.vault.find(text).map_or(Ok(()), held)
     }
 

@@ -85,7 +85,7 @@ pub(crate) fn run(command: &Doctor, place: &Place, printer: &Printer) -> Exit {
 /// Whether the secrets of the policy have values. Nothing where it names none.
 fn secrets(policy: &ProjectPolicy, root: &Path) -> Vec<Finding> {
     let name = "secrets";
-    let vault = Vault::open(policy.secrets.iter().map(|secret| &secret.value), root);
+    let vault = Vault::open(policy.secrets.iter().map(|secret| &secret.value), [], root);
     let missing: Vec<_> = vault.missing().map(|(secret, why)| format!("{secret} has no value: {why}")).collect();
     if missing.is_empty() {
         let what = format!("{} with a value", policy.secrets.len());

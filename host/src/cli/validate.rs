@@ -109,7 +109,7 @@ fn replaced(one: &Replaced) -> Json {
 /// Secrets without a value on this machine: no fault of the artifacts, but who uses one is refused.
 fn secrets(registry: &Registry, root: &Path) -> Vec<Diagnostic> {
     let Some(policy) = registry.policy() else { return Vec::new() };
-    let vault = Vault::open(policy.secrets.iter().map(|secret| &secret.value), root);
+    let vault = Vault::open(policy.secrets.iter().map(|secret| &secret.value), [], root);
     let missing = vault.missing().filter_map(|(name, why)| {
         let secret = policy.secrets.iter().find(|secret| secret.name == name)?;
         let warning = Diagnostic::warning(format!("the secret `{name}` has no value: {why}"));

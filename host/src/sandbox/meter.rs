@@ -55,11 +55,7 @@ impl Meter {
         if bytes_in > cap {
             return Err(Stop::TooMuchGiven { import, cap }.into());
         }
-        let refused = held.and_then(|name| {
-            let reason = format!("what would go out holds the value of the secret `{name}`");
-            let hint = format!("use `secret(\"{name}\")` in the value of a header or a variable of a command");
-            A::refused(Refusal::new(reason, hint).into())
-        });
+        let refused = held.and_then(|name| A::refused(state.context.secrets.keeps(&name).into()));
         let mut meter = Self { import, started: Instant::now(), subject, bytes_in, fuel, given: None, spent: None };
         let mut taken = None;
         if let Some(taping) = state.taping.as_mut().filter(|_| import.is_taped()) {

@@ -2,8 +2,6 @@
 //!
 //! No key is given to a model or to a script, so that none should ever come by here; a person may still paste one.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value as Json;
 
 use crate::ambient;
@@ -28,8 +26,7 @@ impl std::fmt::Debug for Keys {
 impl Keys {
     /// Those that the environment holds now.
     pub(super) fn of(policy: &ProjectPolicy) -> Self {
-        let variables: BTreeSet<&str> = policy.models.all().filter_map(|model| model.key_variable()).collect();
-        Self::from(variables.into_iter().filter_map(ambient::variable))
+        Self::from(policy.models.key_variables().into_iter().filter_map(ambient::variable))
     }
 
     fn from(keys: impl Iterator<Item = String>) -> Self {

@@ -142,8 +142,8 @@ impl Recorder {
 
     fn write(&self, state: &mut State, line: &Line) {
         let mut json = line.to_json();
-        self.secrets.redact_json(&mut json);
         self.keys.redact(&mut json);
+        self.secrets.redact_json(&mut json);
         let written = match &mut state.sink {
             Sink::File(writer) => writer.append(&json.to_string()),
             Sink::Memory(lines) => {

@@ -1,4 +1,4 @@
-//! The values of a project's secrets, read once, and the scan for them.
+//! The values of a project's secrets and of its models' keys, read once, and the scan for them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ pub const MIN_VALUE: usize = 8;
 /// Bytes of a value at most: more than any key, and all its forms take some memory.
 pub const MAX_VALUE: usize = 16 << 10;
 
-/// The secrets of a project with their values. They are read when it is made, and not again.
+/// The secrets of a project with their values, and the keys of its models, which are for nobody's use. They are read when
+/// it is made, and not again.
 #[derive(Debug, Default)]
 pub struct Vault {
     known: Vec<Known>,
@@ -24,8 +25,36 @@ pub struct Vault {
 
 #[derive(Debug)]
 struct Known {
-    secret: Secret,
+    what: What,
     value: Given,
+}
+
+#[derive(Debug)]
+enum What {
+    Secret(Secret),
+    /// The key of a model, in this variable.
+    Key(String),
+}
+
+impl Known {
+    fn secret(&self) -> Option<&Secret> {
+        if let What::Secret(secret) = &self.what { Some(secret) } else { None }
+    }
+
+    /// What a note in the place of its value says.
+    fn name(&self) -> &str {
+        match &self.what {
+            What::Secret(secret) => &secret.name,
+            What::Key(variable) => variable,
+        }
+    }
+
+    fn is_in(&self, variable: &str) -> bool {
+        match &self.what {
+            What::Secret(secret) => matches!(&secret.holder, Holder::Variable(name) if name == variable),
+            What::Key(name) => name == variable,
+        }
+    }
 }
 
 /// The value of a secret, or why there is none, in words that hold nothing of it.
@@ -83,16 +112,33 @@ fn place(path: &str, root: &Path) -> PathBuf {
 }
 
 impl Vault {
-    /// Reads the values of secrets, those of files from the folder that holds `.harness/`. One that cannot be read is an
-    /// error of who uses it.
-    pub fn open<'a>(secrets: impl IntoIterator<Item = &'a Secret>, root: &Path) -> Self {
-        Self::of(secrets.into_iter().map(|secret| (secret.clone(), read(&secret.holder, root))).collect())
+    /// Reads the values of secrets, those of files from the folder that holds `.harness/`, and the keys of models from
+    /// their variables. A secret that cannot be read is an error of who uses it; a key that is too short to be looked for
+    /// is not.
+    pub fn open<'a>(
+        secrets: impl IntoIterator<Item = &'a Secret>,
+        keys: impl IntoIterator<Item = &'a str>,
+        root: &Path,
+    ) -> Self {
+        let read = |secret: &Secret| Known { value: read(&secret.holder, root), what: What::Secret(secret.clone()) };
+        let mut known: Vec<Known> = secrets.into_iter().map(read).collect();
+        for variable in keys {
+            if !known.iter().any(|one| one.is_in(variable)) {
+                let value = Given::text(ambient::variable(variable).unwrap_or_default().trim());
+                known.push(Known { what: What::Key(variable.to_owned()), value });
+            }
+        }
+        Self::knowing(known)
     }
 
     /// Secrets with their values, from wherever a program has them.
     pub fn of(secrets: Vec<(Secret, Given)>) -> Self {
-        let mut known: Vec<Known> = secrets.into_iter().map(|(secret, value)| Known { secret, value }).collect();
-        let values = known.iter().filter_map(|known| Some((&*known.secret.name, &**known.value.0.as_ref().ok()?)));
+        let known = |(secret, value)| Known { what: What::Secret(secret), value };
+        Self::knowing(secrets.into_iter().map(known).collect())
+    }
+
+    fn knowing(mut known: Vec<Known>) -> Self {
+        let values = known.iter().filter_map(|known| Some((known.name(), &**known.value.0.as_ref().ok()?)));
         match Scanner::new(values) {
             Ok(scanner) => Self { known, scanner },
             // What cannot be looked for is not used either.
@@ -107,12 +153,12 @@ impl Vault {
 
     /// The secrets without a value, by name, and why.
     pub fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.known.iter().filter_map(|one| Some((&*one.secret.name, one.value.0.as_ref().err()?.as_str())))
+        self.known.iter().filter_map(|one| Some((&*one.secret()?.name, one.value.0.as_ref().err()?.as_str())))
     }
 
     /// Where the files are that hold values, as they really are, where they are there.
     pub fn files(&self, root: &Path) -> Vec<PathBuf> {
-        let files = self.known.iter().filter_map(|one| match &one.secret.holder {
+        let files = self.known.iter().filter_map(Known::secret).filter_map(|secret| match &secret.holder {
             Holder::File(path) => Some(path),
             Holder::Variable(_) => None,
         });
@@ -124,30 +170,51 @@ impl Vault {
             .collect()
     }
 
-    /// The secret that a variable of the host's environment holds: no script and no command gets that one by its name.
-    pub fn in_variable(&self, variable: &str) -> Option<&str> {
-        let holds = |one: &&Known| matches!(&one.secret.holder, Holder::Variable(name) if name == variable);
-        self.known.iter().find(holds).map(|one| one.secret.name.as_str())
+    /// Whether a variable of the host's environment holds a secret or a key: no script and no command gets that one by its
+    /// name.
+    pub fn holds_variable(&self, variable: &str) -> bool {
+        self.known.iter().any(|one| one.is_in(variable))
     }
 
-    /// Why a variable is not read like others, where it holds a secret.
+    /// Why a variable is not read like others, where it holds a secret or a key.
     pub(crate) fn decide_variable(&self, variable: &str) -> Result<(), Refusal> {
-        self.in_variable(variable).map_or(Ok(()), |name| {
-            let reason = format!("the variable `{variable}` holds the secret `{name}`, which no script sees");
-            Err(Refusal::new(
-                reason,
-                format!("use `secret(\"{name}\")` in the value of a header or a variable of a command"),
-            ))
-        })
+        match self.known.iter().find(|one| one.is_in(variable)).map(|one| &one.what) {
+            None => Ok(()),
+            Some(What::Key(_)) => Err(Refusal::always(format!(
+                "the variable `{variable}` holds the key of a model, which no script sees"
+            ))),
+            Some(What::Secret(Secret { name, .. })) => {
+                let reason = format!("the variable `{variable}` holds the secret `{name}`, which no script sees");
+                Err(Refusal::new(reason, used(name)))
+            }
+        }
+    }
+
+    /// Why something does not go out that holds the value of what has this name.
+    pub(crate) fn keeps(&self, name: &str) -> Refusal {
+        let reason = format!("what would go out holds the value of {}", self.called(name));
+        match self.secret(name) {
+            Some(_) => Refusal::new(reason, used(name)),
+            None => Refusal::always(reason),
+        }
+    }
+
+    /// What has this name, in words.
+    pub(super) fn called(&self, name: &str) -> String {
+        match self.secret(name) {
+            Some(_) => format!("the secret `{name}`"),
+            None => format!("`{name}`, the key of a model"),
+        }
     }
 
     pub(super) fn secret(&self, name: &str) -> Option<&Secret> {
-        self.known.iter().map(|one| &one.secret).find(|secret| secret.name == name)
+        self.known.iter().filter_map(Known::secret).find(|secret| secret.name == name)
     }
 
     /// The value of a secret.
     pub(super) fn value(&self, name: &str) -> Result<&str, Refusal> {
-        let value = self.known.iter().find(|one| one.secret.name == name).map(|one| &one.value.0);
+        let of = |one: &&Known| one.secret().is_some_and(|secret| secret.name == name);
+        let value = self.known.iter().find(of).map(|one| &one.value.0);
         match value {
             Some(Ok(value)) => Ok(value),
             Some(Err(why)) => {
@@ -197,8 +264,13 @@ impl Vault {
 
     /// The name of a secret in whose place a note stands in a text.
     pub(crate) fn noted(&self, text: &str) -> Option<&str> {
-        let names = self.known.iter().map(|one| one.secret.name.as_str());
+        let names = self.known.iter().map(Known::name);
         self.scanner.as_ref()?;
         names.into_iter().find(|name| text.contains(&scanner::note(name)))
     }
+}
+
+/// How a secret is used.
+fn used(name: &str) -> String {
+    format!("use `secret(\"{name}\")` in the value of a header or a variable of a command")
 }
