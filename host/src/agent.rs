@@ -45,6 +45,7 @@ pub use settings::{allowances, bounds};
 pub use turn::Turn;
 
 use self::conversation::Conversation;
+use self::models::Watched;
 use self::runtime::{Crew, Runtime};
 use self::settings::Settings;
 use crate::artifact::event::Event;
@@ -160,7 +161,7 @@ pub fn attach(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>) {
 fn root(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>, listener: Arc<dyn Listener>) -> Arc<Runtime> {
     let loaded = project.loaded();
     let settings = Settings::of(loaded.policy());
-    let crew = Arc::new(Crew::new(run.clone(), models, listener, settings));
+    let crew = Arc::new(Crew::new(run.clone(), Arc::new(Watched::new(models, listener.clone())), listener, settings));
     let runtime = Arc::new(Runtime::root(crew, loaded));
     run.set_built_ins(runtime.clone());
     runtime

@@ -152,6 +152,26 @@ fn sessions_that_failed_run_again() {
     same(&project);
 }
 
+/// A model that could not be had is not to be had again: the project's, that of a sub-agent, and one that a hook names.
+#[test]
+fn sessions_without_a_model_run_again() {
+    let wrong = agent("", "- nothing: here\n");
+    wrong.run(&["run", "Go."]).says(2, "replies.yaml:1:3");
+    assert_eq!(lines(&last(&wrong), "unmade").len(), 1);
+    same(&wrong);
+    let models = "models: [{ name: other, provider: script, script: gone.yaml }]\n";
+    let replies = "- tool_calls: [{ name: delegate, args: { agent: worker, task: Go. } }]\n- text: Done.\n";
+    let below = agent(models, replies)
+        .file(".harness/agents/worker.md", "---\ndescription: Works.\nmodel: other\n---\nYou work.\n");
+    below.run(&["run", "Go."]).says(0, "");
+    assert!(last(&below).contains("cannot read `gone.yaml`"), "{}", last(&below));
+    same(&below);
+    let change = "payload['model'] = 'other'\nreturn modify(payload)";
+    let hooked = agent(models, "- text: Done.\n").with_handle("other", "completion.pre", "", change);
+    hooked.run(&["run", "Go."]).says(2, "cannot read `gone.yaml`");
+    same(&hooked);
+}
+
 /// With a real service, which is busy at first: it is recorded that it was asked again, and a replay asks nobody.
 #[test]
 fn a_session_with_a_service_runs_again_without_it() {

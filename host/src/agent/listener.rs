@@ -57,6 +57,8 @@ pub enum Told<'a> {
     Answered { agent: &'a str, reply: &'a Reply, took: Duration },
     /// It did not, and nobody asks again.
     Unanswered { agent: &'a str, error: &'a str, took: Duration },
+    /// A model could not be had: that of this name, or the project's.
+    NoModel { model: Option<&'a str>, error: &'a str },
     /// A call begins.
     Calls { agent: &'a str, call: &'a ToolCall },
     /// A call has ended; `content` is what the model gets.

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use super::listener::{Listener, Told};
 use crate::provider::Provider;
 
 /// The models of a project.
@@ -16,6 +17,33 @@ pub trait Models: Debug + Send + Sync {
 
     /// The profile of a name, where there is one.
     fn profile(&self, name: &str) -> Option<Result<Model, String>>;
+}
+
+/// Models of which whoever watches is told where one cannot be had.
+#[derive(Debug)]
+pub(super) struct Watched {
+    models: Arc<dyn Models>,
+    listener: Arc<dyn Listener>,
+}
+
+impl Watched {
+    pub(super) fn new(models: Arc<dyn Models>, listener: Arc<dyn Listener>) -> Self {
+        Self { models, listener }
+    }
+
+    fn told(&self, model: Option<&str>, had: Result<Model, String>) -> Result<Model, String> {
+        had.inspect_err(|error| self.listener.told(&Told::NoModel { model, error }))
+    }
+}
+
+impl Models for Watched {
+    fn main(&self) -> Result<Model, String> {
+        self.told(None, self.models.main())
+    }
+
+    fn profile(&self, name: &str) -> Option<Result<Model, String>> {
+        Some(self.told(Some(name), self.models.profile(name)?))
+    }
 }
 
 /// A model, and how it is asked.

@@ -48,6 +48,8 @@ pub enum What {
     Reply(Reply),
     /// It failed to answer.
     Unanswered(Unanswered),
+    /// A model could not be had.
+    Unmade(Unmade),
     /// Hooks decided on an event of the loop.
     Event(Decided),
     /// A call begins.
@@ -209,6 +211,16 @@ pub struct Unanswered {
     pub error: String,
     /// How long that took.
     pub took_us: u64,
+}
+
+/// A model could not be had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unmade {
+    /// Its name; none: that of the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Why.
+    pub error: String,
 }
 
 /// What hooks decided on an event.

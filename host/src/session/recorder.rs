@@ -8,7 +8,7 @@ use super::convert::{self, micros};
 use super::key::Keys;
 use super::record::{
     Calling, Confirmation, Delegated, Header, Judged, Line, Looked, ROOT, Retry, Returned, Said, ScriptRan, Task, Turn,
-    Unanswered, What,
+    Unanswered, Unmade, What,
 };
 use super::writer::Writer;
 use crate::agent::{Listener, Told, Who};
@@ -193,6 +193,9 @@ impl Recorder {
             Told::Asked { round, request, room, .. } => What::Asked(convert::asked(*round, request, *room)),
             Told::Retry { error, pause, .. } => {
                 What::Retry(Retry { error: (*error).to_owned(), pause_us: micros(*pause) })
+            }
+            Told::NoModel { model, error } => {
+                What::Unmade(Unmade { model: model.map(str::to_owned), error: (*error).to_owned() })
             }
             Told::Answered { reply, took, .. } => return self.reply(by, reply, *took),
             Told::Unanswered { error, took, .. } => {

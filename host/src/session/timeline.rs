@@ -366,7 +366,8 @@ impl Growing {
                     }
                 }
             }
-            What::Session(_) | What::Script(_) | What::Looked(_) | What::Full {} | What::Ended {} => {}
+            What::Session(_) | What::Unmade(_) | What::Script(_) | What::Looked(_) | What::Full {} | What::Ended {} => {
+            }
         }
     }
 

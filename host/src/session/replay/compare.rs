@@ -272,6 +272,7 @@ fn fact(what: &What) -> Option<Fact> {
         | What::Looked(_)
         | What::Script(_)
         | What::Stopped {}
+        | What::Unmade(_)
         | What::Full {}
         | What::Ended {} => None,
     }

@@ -34,6 +34,8 @@ pub(super) struct Replies {
     root: PathBuf,
     models: model::Models,
     kept: Arc<Kept>,
+    /// Those that could not be had, and why: by their names, or of the project without one.
+    unmade: HashMap<Option<String>, String>,
 }
 
 impl Replies {
@@ -42,6 +44,7 @@ impl Replies {
         let mut open: HashMap<&str, usize> = HashMap::new();
         let mut exchanges: HashMap<(String, String), Vec<Exchange>> = HashMap::new();
         let mut rooms = HashMap::new();
+        let mut unmade = HashMap::new();
         for line in &recording.lines {
             let by = line.by.as_str();
             let agent = |names: &HashMap<&str, &str>| {
@@ -59,6 +62,10 @@ impl Replies {
                     of_agent.push(Exchange { asked: asked.clone(), ended: None });
                     continue;
                 }
+                What::Unmade(one) => {
+                    unmade.insert(one.model.clone(), one.error.clone());
+                    continue;
+                }
                 What::Reply(reply) => Ok(reply.clone()),
                 What::Unanswered(failed) => Err(failed.error.clone()),
                 _ => continue,
@@ -70,31 +77,34 @@ impl Replies {
             }
         }
         let kept = Kept { exchanges: Mutex::new(exchanges), rooms };
-        Self { root: root.to_owned(), models: models.clone(), kept: Arc::new(kept) }
+        Self { root: root.to_owned(), models: models.clone(), kept: Arc::new(kept), unmade }
     }
 
-    fn model(&self, config: &ModelConfig) -> Model {
-        Model {
+    fn model(&self, name: Option<&str>, config: &ModelConfig) -> Result<Model, String> {
+        if let Some(error) = self.unmade.get(&name.map(str::to_owned)) {
+            return Err(error.clone());
+        }
+        Ok(Model {
             name: config.name.value.clone(),
             provider: self.kept.clone(),
             max_tokens: config.max_tokens.as_ref().map(|most| most.value),
             temperature: config.temperature.as_ref().map(|value| value.value),
             context_tokens: config.context_tokens.as_ref().map(|most| most.value),
-        }
+        })
     }
 }
 
 impl Models for Replies {
     fn main(&self) -> Result<Model, String> {
         match &self.models.main {
-            Some(config) => Ok(self.model(config)),
+            Some(config) => self.model(None, config),
             // It says why there is none.
             None => Configured::new(&self.root, &self.models).main(),
         }
     }
 
     fn profile(&self, name: &str) -> Option<Result<Model, String>> {
-        self.models.all().find(|config| config.name.value == name).map(|config| Ok(self.model(config)))
+        self.models.all().find(|config| config.name.value == name).map(|config| self.model(Some(name), config))
     }
 }
 
