@@ -35,7 +35,7 @@ mod added;
 pub(crate) mod builtin;
 pub mod chain;
 pub mod confirm;
-mod content;
+pub(crate) mod content;
 mod loaded;
 pub mod native;
 pub(crate) mod past;

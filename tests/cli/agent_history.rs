@@ -128,8 +128,10 @@ fn calls_of_one_reply_are_made_in_order() {
 /// A long result is cut on its way to the model, errors too, between characters and with a notice within the cap.
 #[test]
 fn long_results_are_cut() {
-    let replies = "- tool_calls: [{ name: long }, { name: fails }]\n- text: Done.\n";
+    let replies = "- tool_calls: [{ name: long }, { name: fails }, { name: kept }]\n- text: Done.\n";
     let project = agent("sandbox: { limits: { output_bytes: 1024 } }\n", replies)
+        .tool("kept", "", "def run(args):\n    return 1\n")
+        .with_handle("keeps", "tool.pre", "when: payload[\"name\"] == \"kept\"\n", "return block('é' * 5000)")
         .tool("long", "", "def run(args):\n    return 'é' * 5000\n")
         .tool("fails", "", "def run(args):\n    fail('é' * 5000)\n");
     let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "Go"]));
@@ -139,6 +141,8 @@ fn long_results_are_cut() {
     }
     assert!(results[0].starts_with("éé") && results[0].ends_with("[output truncated at 1024 bytes]"), "{}", results[0]);
     assert!(results[1].starts_with("tool error: éé"), "{}", results[1]);
+    assert!(results[2].starts_with("tool blocked: blocked by hook \"keeps\": éé"), "{}", results[2]);
+    assert_eq!(results.len(), 3);
 }
 
 /// How much is left out goes by what the service counts: where its tokens are more than was estimated, more of them.

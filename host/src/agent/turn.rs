@@ -21,8 +21,8 @@ use crate::capability::reentry::Allowance;
 use crate::dispatch::builtin::DONE;
 use crate::dispatch::chain::{NO_REASON, Place};
 use crate::dispatch::payload::{self, AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
-use crate::dispatch::{Call, CallError, CallReport, Nested, pipeline, reentry};
-use crate::policy::limits::Limits;
+use crate::dispatch::{Call, CallError, CallReport, Nested, content, pipeline, reentry};
+use crate::policy::limits::{LimitKey, Limits};
 use crate::provider::message::without_orphans;
 use crate::provider::{Delta, Finish, Message, Reply, Request, ToolCall, Usage};
 use crate::sandbox::strand;
@@ -469,6 +469,8 @@ impl<'a> Work<'a> {
         // All results follow; of a turn that is given up here, the next one leaves out what is not whole.
         history.push(Message::Assistant { text: reply.text, calls: reply.calls });
         self.tell_said(history);
+        let limits = &self.runtime.loaded.policy().project.limits;
+        let most = limits.get(LimitKey::Output).unwrap_or(Limits::default().output_bytes);
         for call in calls {
             self.purse.take(Entry::Call)?;
             let agent = self.runtime.name();
@@ -480,7 +482,7 @@ impl<'a> Work<'a> {
             };
             let content = match &called {
                 Ok(report) => report.content.clone(),
-                Err(error) => refused(error),
+                Err(error) => refused(error, most),
             };
             let took = started.elapsed();
             self.tell(&Told::Called { agent, call: &call, report: called.as_ref(), content: &content, took });
@@ -528,16 +530,13 @@ fn has_arguments(call: &ToolCall) -> bool {
     matches!(serde_json::from_str(&call.arguments), Ok(Json::Object(arguments)) if !arguments.is_empty())
 }
 
-/// What a model gets for a call that was not made.
-fn refused(error: &CallError) -> String {
+/// What a model gets for a call that was not made, of at most `cap` bytes.
+fn refused(error: &CallError, cap: u64) -> String {
     let hint = match error {
         CallError::Unknown(unknown) => unknown.hint().map(|hint| format!("; {hint}")).unwrap_or_default(),
         _ => String::new(),
     };
-    let mut text = format!("error: {}{hint}", reentry::told(error));
-    let most = usize::try_from(Limits::default().output_bytes).unwrap_or(usize::MAX);
-    text.truncate(text.floor_char_boundary(most));
-    text
+    content::cut(format!("error: {}{hint}", reentry::told(error)), cap).0
 }
 
 fn modified(event: Event, why: &str) -> TurnError {

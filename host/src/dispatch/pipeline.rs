@@ -258,6 +258,7 @@ async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
     };
     if let Some(reason) = blocked {
         report.block("tool blocked", &reason);
+        report.cut(callee.grant.limits().output_bytes);
         return Ok(Begun::Over(Box::new(report)));
     }
     let arguments = match report.pre.as_ref().filter(|pre| !changed_by(pre).is_empty()) {
@@ -275,6 +276,7 @@ async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
         if let Some(refusal) = refusal {
             let failure = Failure::without_place(FailureKind::Denied, "", refusal.reason.clone());
             report.end(Outcome::Denied { failure, refusal });
+            report.cut(callee.grant.limits().output_bytes);
             return Ok(Begun::Over(Box::new(report)));
         }
     }
