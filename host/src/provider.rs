@@ -60,6 +60,11 @@ pub trait Provider: Debug + Send + Sync {
     fn count<'a>(&'a self, _request: &'a Request) -> Pending<'a, Option<u64>> {
         Box::pin(std::future::ready(None))
     }
+
+    /// How a request is sent. The service is asked for nothing but its [`abilities`](Self::abilities).
+    fn form<'a>(&'a self, _request: &'a Request) -> Pending<'a, Form> {
+        Box::pin(std::future::ready(Form::Structured))
+    }
 }
 
 impl<P: Provider + ?Sized> Provider for &P {
@@ -77,6 +82,32 @@ impl<P: Provider + ?Sized> Provider for &P {
 
     fn count<'a>(&'a self, request: &'a Request) -> Pending<'a, Option<u64>> {
         (**self).count(request)
+    }
+
+    fn form<'a>(&'a self, request: &'a Request) -> Pending<'a, Form> {
+        (**self).form(request)
+    }
+}
+
+/// How a model is told of its tools and of what was called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// In fields of the request.
+    Structured,
+    /// All in the text of its messages.
+    Prose,
+    /// Of no tools; of what was called, in the text of its messages.
+    None,
+}
+
+impl Form {
+    /// As a policy writes it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Structured => "structured",
+            Self::Prose => "prose",
+            Self::None => "none",
+        }
     }
 }
 

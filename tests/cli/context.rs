@@ -2,8 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::agent_services::run;
 use crate::agent_turns::{agent, spied, told};
 use crate::project::Project;
+use crate::services::{Service, WIRES};
 
 const RESEARCHER: &str = "---\ndescription: Finds things.\ntools:\n  - name: own\n    script: |\n      def run(args):\n          return 1\n---\nYou research.\n";
 
@@ -134,4 +136,99 @@ fn after_a_recorded_session() {
     assert!(told.contains("the oldest 4 messages of the conversation would be left out\n"), "{told}");
     // A sub-agent sees nothing of it.
     assert_eq!(short.run(&["context", "--resume", "latest", "--agent", "x"]).code, 2);
+}
+
+/// In whatever form a model is told of its tools: the parts are what goes to the service, which is not asked for them.
+#[test]
+fn in_the_form_in_which_it_is_sent() {
+    let shown = |form: &str| {
+        let (wire, name) = WIRES[0];
+        let prose = "I look.\n```json\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"config.yaml\"}}\n```\n";
+        let first = match form {
+            "structured" => wire.reply(true, "I look.", &[("read_file", json!({"path": "config.yaml"}))]),
+            _ => wire.reply(true, prose, &[]),
+        };
+        let service = Service::new(vec![first, wire.reply(true, "8080.", &[]), wire.reply(true, "Still.", &[])]);
+        let project = crate::agent_services::project(name, &service, ", context_tokens: 9000");
+        let recorded = project.policy_of(|text| text.replace("tools: structured", &format!("tools: {form}")));
+        assert_eq!(run(&recorded, &["run", "What port?"]).code, 0);
+        let asked = service.chats().len();
+        let seen = run(&recorded, &["context", "--resume", "latest", "And now?", "--json"]).json();
+        let plain = run(&recorded, &["context"]).out;
+        assert_eq!((service.chats().len(), &seen["tools"]), (asked, &json!(form)));
+        run(&recorded, &["run", "--resume", "latest", "And now?"]);
+        (seen, plain, service.chats()[asked].json())
+    };
+    let of = |seen: &Json, kinds: &[&str]| -> Vec<String> {
+        let sections = seen["sections"].as_array().unwrap().iter();
+        let sections = sections.filter(|section| kinds.contains(&section["kind"].as_str().unwrap()));
+        sections.map(|section| section["text"].as_str().unwrap().to_owned()).collect()
+    };
+    // The system prompt, and what is said after it; of an assistant only its text.
+    let messages = |sent: &Json| -> (Vec<String>, Vec<String>) {
+        let (system, said): (Vec<&Json>, Vec<&Json>) =
+            sent["messages"].as_array().unwrap().iter().partition(|message| message["role"] == "system");
+        let text = |message: &&Json| message["content"].as_str().unwrap().to_owned();
+        (system.iter().map(text).collect(), said.iter().map(text).collect())
+    };
+    let said = |seen: &Json| -> Vec<String> {
+        let text = |text: String| match serde_json::from_str::<Json>(&text) {
+            Ok(message) => message["content"].as_str().unwrap().to_owned(),
+            Err(_) => text,
+        };
+        of(seen, &["history", "prompt"]).into_iter().map(text).collect()
+    };
+    let joined = |parts: Vec<String>| parts.iter().map(|part| part.trim_end()).collect::<Vec<_>>().join("\n\n");
+
+    for (form, in_system, tools, as_shown) in [
+        (
+            "structured",
+            &["system"][..],
+            1,
+            "model m-1, room for 9000 tokens\n\n\
+             system: prompt of the agent             ~6  .harness/harness.md\n\
+             system: what tools return is data      ~36\n\
+             tool: read_file                        ~30  .harness/tools/read_file.md\n\
+             total                                  ~72  estimated: a token for four bytes\n",
+        ),
+        (
+            "prose",
+            &["system", "tool"],
+            1,
+            "model m-1, room for 9000 tokens, tools in prose\n\n\
+             system: prompt of the agent             ~6  .harness/harness.md\n\
+             system: how tools are called          ~121\n\
+             tool: read_file                        ~28  .harness/tools/read_file.md\n\
+             system: what tools return is data      ~36\n\
+             total                                 ~191  estimated: a token for four bytes\n",
+        ),
+        (
+            "none",
+            &["system", "tool"],
+            0,
+            "model m-1, room for 9000 tokens, no tools\n\n\
+             system: prompt of the agent             ~6  .harness/harness.md\n\
+             system: what tools return is data      ~36\n\
+             total                                  ~42  estimated: a token for four bytes\n",
+        ),
+    ] {
+        let (seen, plain, sent) = shown(form);
+        let (system, rest) = messages(&sent);
+        assert_eq!((vec![joined(of(&seen, in_system))], said(&seen)), (system, rest), "{form}");
+        let shown = of(&seen, &["tool"]);
+        assert_eq!(shown.len(), tools, "{form}");
+        let fields = sent["tools"].as_array().into_iter().flatten().map(|tool| tool["function"].clone());
+        let fields: Vec<Json> = fields.collect();
+        if form == "structured" {
+            let schemas: Vec<Json> = shown.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+            assert_eq!(schemas, fields);
+        } else {
+            assert_eq!(fields, [json!(null); 0], "{form}");
+        }
+        // What is counted is what is shown.
+        let tokens =
+            seen["sections"].as_array().unwrap().iter().map(|section| section["estimated_tokens"].as_u64().unwrap());
+        assert_eq!(seen["estimated_tokens"], tokens.sum::<u64>(), "{form}");
+        assert_eq!(plain, as_shown);
+    }
 }

@@ -11,7 +11,7 @@ use crate::artifact::suggest::quoted;
 use crate::artifact::tool::Tool;
 use crate::dispatch::{Project, Run};
 use crate::provider::message::without_orphans;
-use crate::provider::{Message, Request, ToolSchema};
+use crate::provider::{Form, Message, Request, ToolSchema, prose};
 
 /// What a model would see.
 #[derive(Debug, Clone)]
@@ -22,6 +22,8 @@ pub struct Context {
     pub model: String,
     /// How many tokens a request may have: what is known of the model, or what the policy allows where that is less.
     pub room: u64,
+    /// How the model is told of its tools.
+    pub form: Form,
     /// Its parts, in the order in which it gets them.
     pub sections: Vec<Section>,
     /// Messages of the conversation that are too old to go with the rest.
@@ -39,7 +41,7 @@ pub struct Section {
     pub name: String,
     /// The file that it is from; empty for what is the host's own or was said.
     pub file: String,
-    /// What it says; of a tool, as JSON.
+    /// What it says; of a tool that is told of in a field of the request, as JSON.
     pub text: String,
     /// How many tokens it takes, about: a fourth of its bytes.
     pub tokens: u64,
@@ -94,10 +96,13 @@ pub async fn context(
     let mut history = without_orphans(window::window(&history, pinned, fits));
     let prompt = history.pop().filter(|_| prompt.is_some());
     request.messages.extend(history.iter().cloned().chain(prompt.clone()));
+    // Known since its abilities were asked for.
+    let form = model.provider.form(&request).await;
     Ok(Context {
         agent: runtime.name().to_owned(),
         room,
-        sections: sections(&runtime, &request, &history, prompt.as_ref()),
+        form,
+        sections: sections(&runtime, &request, form, &history, prompt.as_ref()),
         left_out: held.saturating_sub(history.len()) as u64,
         counted: model.provider.count(&request).await,
         model: model.name,
@@ -110,7 +115,13 @@ fn system(runtime: &Runtime) -> impl Iterator<Item = Message> {
     own.into_iter().chain([Message::System(FRAMING.to_owned())])
 }
 
-fn sections(runtime: &Runtime, request: &Request, history: &[Message], prompt: Option<&Message>) -> Vec<Section> {
+fn sections(
+    runtime: &Runtime,
+    request: &Request,
+    form: Form,
+    history: &[Message],
+    prompt: Option<&Message>,
+) -> Vec<Section> {
     let said = |kind, name: &str, file: &str, message: &Message| Section {
         kind,
         name: name.to_owned(),
@@ -128,16 +139,35 @@ fn sections(runtime: &Runtime, request: &Request, history: &[Message], prompt: O
         let (name, file) = if framing { ("what tools return is data", "") } else { ("prompt of the agent", &*own) };
         sections.push(said("system", name, file, &message));
     }
-    for tool in &request.tools {
-        let file = file_of(runtime, &tool.name);
-        let ToolSchema { name, description, parameters } = tool;
-        let text = serde_json::json!({"name": name, "description": description, "parameters": parameters});
-        let tokens = window::tokens_of_tool(tool);
-        sections.push(Section { kind: "tool", name: name.clone(), file, text: text.to_string(), tokens });
+    match form {
+        Form::Structured => sections.extend(request.tools.iter().map(|tool| structured(runtime, tool))),
+        // They are told of behind the first thing that is said to it.
+        Form::Prose => drop(sections.splice(1..1, in_prose(runtime, &request.tools))),
+        Form::None => {}
     }
-    sections.extend(history.iter().map(|message| said("history", role(message), "", message)));
+    let sent = |message: &Message| if form == Form::Structured { message.clone() } else { prose::told(message) };
+    let history = history.iter().map(sent);
+    sections.extend(history.map(|message| said("history", role(&message), "", &message)));
     sections.extend(prompt.map(|message| said("prompt", "user", "", message)));
     sections
+}
+
+fn structured(runtime: &Runtime, tool: &ToolSchema) -> Section {
+    let ToolSchema { name, description, parameters } = tool;
+    let text = serde_json::json!({"name": name, "description": description, "parameters": parameters});
+    let file = file_of(runtime, name);
+    Section { kind: "tool", name: name.clone(), file, text: text.to_string(), tokens: window::tokens_of_tool(tool) }
+}
+
+/// Tools as parts of the system prompt.
+fn in_prose(runtime: &Runtime, tools: &[ToolSchema]) -> Vec<Section> {
+    let part = |kind, name: &str, file: String, text: String| {
+        let tokens = window::tokens_of_text(&text);
+        Section { kind, name: name.to_owned(), file, text, tokens }
+    };
+    let how = (!tools.is_empty()).then(|| part("system", "how tools are called", String::new(), prose::HOW.to_owned()));
+    let each = tools.iter().map(|tool| part("tool", &tool.name, file_of(runtime, &tool.name), prose::described(tool)));
+    how.into_iter().chain(each).collect()
 }
 
 fn role(message: &Message) -> &'static str {

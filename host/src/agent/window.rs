@@ -62,6 +62,11 @@ fn groups(messages: &[Message]) -> Vec<&[Message]> {
     messages.chunk_by(|_, next| matches!(next, Message::Tool { .. })).collect()
 }
 
+/// About how many tokens a part of a message takes.
+pub(super) fn tokens_of_text(text: &str) -> u64 {
+    text.len() as u64 / BYTES_PER_TOKEN
+}
+
 /// About how many tokens a message takes.
 pub(super) fn tokens(message: &Message) -> u64 {
     let bytes = match message {

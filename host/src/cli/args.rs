@@ -54,6 +54,9 @@ pub(crate) enum Command {
     /// Give the project's agent one task from a file or standard input and print its answer.
     Deploy(Deploy),
     /// Show what the agent's model would see, part by part, with how many tokens each takes.
+    ///
+    /// The tools are shown in the form in which the model is told of them. Hooks on `completion.pre` are not asked: what
+    /// they would change is not in it.
     Context(Context),
     /// Look at recorded sessions of agents, go on with one, or run one again with what was recorded.
     #[command(subcommand)]

@@ -3,6 +3,7 @@
 use harness::agent::{Context as Seen, Section, context};
 use harness::artifact::escape;
 use harness::dispatch::Options;
+use harness::provider::Form;
 use harness::session::text::count;
 use serde_json::{Value as Json, json};
 
@@ -49,7 +50,12 @@ fn table(seen: &Seen, full: bool) -> String {
     };
     let names: Vec<String> = seen.sections.iter().map(of).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("total".len());
-    let mut text = format!("model {}, room for {} tokens\n\n", escape::line(&seen.model), seen.room);
+    let tools = match seen.form {
+        Form::Structured => "",
+        Form::Prose => ", tools in prose",
+        Form::None => ", no tools",
+    };
+    let mut text = format!("model {}, room for {} tokens{tools}\n\n", escape::line(&seen.model), seen.room);
     for (name, section) in names.iter().zip(&seen.sections) {
         let from = if section.file.is_empty() { "" } else { &*section.file };
         let line = format!("{name:width$}  {:>7}  {}", format!("~{}", section.tokens), escape::line(from));
@@ -88,6 +94,7 @@ fn as_json(seen: &Seen) -> Json {
         "agent": (!seen.agent.is_empty()).then_some(&seen.agent),
         "model": seen.model,
         "room_tokens": seen.room,
+        "tools": seen.form.word(),
         "left_out_messages": seen.left_out,
         "sections": seen.sections.iter().map(section).collect::<Vec<_>>(),
         "estimated_tokens": seen.estimated(),

@@ -13,7 +13,7 @@ use super::prose::Prose;
 use super::retry::Retrying;
 use super::service::{Login, Service};
 use super::settings::Settings;
-use super::{Abilities, Delta, Message, Pending, Provider, ProviderError, Reply, Request};
+use super::{Abilities, Delta, Form, Message, Pending, Provider, ProviderError, Reply, Request};
 use crate::ambient;
 use crate::artifact::model::{Provider as Kind, ToolForm};
 
@@ -100,26 +100,34 @@ impl<P: Provider> Provider for Model<P> {
         Box::pin(async move {
             let mut request = self.filled(request);
             let prose = Prose::new(&self.inner);
-            match self.settings.tools {
-                ToolForm::Structured => self.inner.complete(&request, heard).await,
-                ToolForm::Prose => prose.complete(&request, heard).await,
-                ToolForm::None => {
+            let learns = self.settings.tools == ToolForm::Auto && has_tools(&request);
+            match self.form(&request).await {
+                Form::Structured => match self.inner.complete(&request, heard).await {
+                    Err(error) if learns && refuses_tools(&error) => {
+                        self.known.without_tools(&request.model).await;
+                        prose.complete(&request, heard).await
+                    }
+                    ended => ended,
+                },
+                Form::Prose => prose.complete(&request, heard).await,
+                Form::None => {
                     request.tools.clear();
                     prose.complete(&request, heard).await
                 }
-                ToolForm::Auto if !has_tools(&request) => self.inner.complete(&request, heard).await,
-                ToolForm::Auto => {
-                    if self.known.of(&self.inner, &request.model).await.tools == Some(false) {
-                        return prose.complete(&request, heard).await;
-                    }
-                    match self.inner.complete(&request, heard).await {
-                        Err(error) if refuses_tools(&error) => {
-                            self.known.without_tools(&request.model).await;
-                            prose.complete(&request, heard).await
-                        }
-                        ended => ended,
-                    }
-                }
+            }
+        })
+    }
+
+    fn form<'a>(&'a self, request: &'a Request) -> Pending<'a, Form> {
+        Box::pin(async move {
+            let model = if request.model.is_empty() { &self.settings.name } else { &request.model };
+            match self.settings.tools {
+                ToolForm::Structured => Form::Structured,
+                ToolForm::Prose => Form::Prose,
+                ToolForm::None => Form::None,
+                ToolForm::Auto if !has_tools(request) => Form::Structured,
+                ToolForm::Auto if self.known.of(&self.inner, model).await.tools == Some(false) => Form::Prose,
+                ToolForm::Auto => Form::Structured,
             }
         })
     }

@@ -4,8 +4,10 @@ mod fences;
 mod prompt;
 
 use super::draft::Ids;
-use super::{Abilities, Delta, Finish, Pending, Provider, ProviderError, Reply, Request, ToolCall};
+use super::{Abilities, Delta, Finish, Form, Pending, Provider, ProviderError, Reply, Request, ToolCall};
 use fences::Fences;
+
+pub(crate) use prompt::{HOW, described, told};
 
 /// A provider whose model reads and writes nothing but text.
 ///
@@ -71,5 +73,9 @@ impl<P: Provider> Provider for Prose<P> {
 
     fn abilities<'a>(&'a self, model: &'a str) -> Pending<'a, Abilities> {
         Box::pin(async move { Abilities { tools: Some(true), ..self.0.abilities(model).await } })
+    }
+
+    fn form<'a>(&'a self, _: &'a Request) -> Pending<'a, Form> {
+        Box::pin(std::future::ready(Form::Prose))
     }
 }

@@ -4,7 +4,8 @@ use serde_json::{Value as Json, json};
 
 use crate::provider::{Message, Request, ToolCall, ToolSchema};
 
-const HOW: &str = "\
+/// What is said before the tools.
+pub(crate) const HOW: &str = "\
 You have tools. To call one, end your reply with a block of JSON like this, and nothing after it:
 
 ```json
@@ -31,12 +32,7 @@ pub(super) fn plain(request: &Request) -> Request {
     for message in &request.messages {
         let plain = match message {
             Message::System(text) => Message::System(describe(text)),
-            Message::User(text) => Message::User(text.clone()),
-            Message::Tool { name, content, .. } => Message::User(output(name, content)),
-            Message::Assistant { text, calls } => {
-                let text = if calls.is_empty() { text.clone() } else { joined(text, &block(calls)) };
-                Message::Assistant { text, calls: Vec::new() }
-            }
+            other => told(other),
         };
         // Many templates of such models refuse two messages of one side in a row.
         match (messages.last_mut(), plain) {
@@ -48,15 +44,30 @@ pub(super) fn plain(request: &Request) -> Request {
     Request { messages, tools: Vec::new(), ..request.clone() }
 }
 
+/// A message in plain text.
+pub(crate) fn told(message: &Message) -> Message {
+    match message {
+        Message::System(_) | Message::User(_) => message.clone(),
+        Message::Tool { name, content, .. } => Message::User(output(name, content)),
+        Message::Assistant { text, calls } => {
+            let text = if calls.is_empty() { text.clone() } else { joined(text, &block(calls)) };
+            Message::Assistant { text, calls: Vec::new() }
+        }
+    }
+}
+
 fn joined(one: &str, other: &str) -> String {
     if one.trim().is_empty() { other.to_owned() } else { format!("{}\n\n{other}", one.trim_end()) }
 }
 
 fn description(tools: &[ToolSchema]) -> String {
-    let each = tools.iter().map(|ToolSchema { name, description, parameters }| {
-        format!("\n\n## {name}\n\n{}\n\n{parameters}", description.trim())
-    });
-    HOW.to_owned() + &each.collect::<String>()
+    HOW.to_owned() + &tools.iter().map(|tool| format!("\n\n{}", described(tool))).collect::<String>()
+}
+
+/// A tool in plain text.
+pub(crate) fn described(tool: &ToolSchema) -> String {
+    let ToolSchema { name, description, parameters } = tool;
+    format!("## {name}\n\n{}\n\n{parameters}", description.trim())
 }
 
 fn block(calls: &[ToolCall]) -> String {

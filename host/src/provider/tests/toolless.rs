@@ -70,6 +70,33 @@ async fn a_model_that_is_known_to_have_no_tools_gets_them_in_prose() {
     assert_eq!(server.seen().len() - chats(&server).len(), 1, "asked once");
 }
 
+/// The form is told before anything is sent, and is the one in which it then is.
+#[tokio::test]
+async fn the_form_of_a_request() {
+    let server = ollama(json!({ "capabilities": ["completion"] }), &[CALLS, ANSWER]).await;
+    let with = |tools| provider(&Settings { tools, ..settings(Kind::Ollama, &server.url()) });
+    let plain = request(user("hi"));
+    for (tools, form) in
+        [(ToolForm::Structured, Form::Structured), (ToolForm::Prose, Form::Prose), (ToolForm::None, Form::None)]
+    {
+        assert_eq!(with(tools).form(&plain).await, form);
+    }
+    assert_eq!(server.seen().len(), 0, "nobody asks");
+    let auto = with(ToolForm::Auto);
+    assert_eq!(auto.abilities("m-1").await.tools, Some(true));
+    assert_eq!(auto.form(&plain).await, Form::Prose);
+    assert_eq!(auto.form(&Request { tools: Vec::new(), ..plain.clone() }).await, Form::Structured);
+    assert_eq!(server.seen().len(), 1, "asked once");
+    let capable = ollama(json!({ "capabilities": ["tools"] }), &[ANSWER]).await;
+    assert_eq!(provider(&settings(Kind::Ollama, &capable.url())).form(&plain).await, Form::Structured);
+    // One that says nothing is learnt about when it refuses.
+    let refusing = ollama(json!({ "refuses": true }), &[ANSWER]).await;
+    let auto = provider(&settings(Kind::Ollama, &refusing.url()));
+    assert_eq!(auto.form(&plain).await, Form::Structured);
+    ask(&*auto, &plain).await.0.unwrap();
+    assert_eq!(auto.form(&plain).await, Form::Prose);
+}
+
 #[tokio::test]
 async fn a_model_whose_service_refuses_its_tools_gets_them_in_prose() {
     let server = ollama(json!({ "refuses": true }), &[CALLS, ANSWER]).await;
