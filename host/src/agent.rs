@@ -51,15 +51,13 @@ use self::settings::Settings;
 use crate::artifact::event::Event;
 use crate::dispatch::tasks::{Owner, Tasks};
 use crate::dispatch::{Dispatch, Project, Run};
-use crate::provider::{Message, Usage};
+use crate::provider::{Message, ToolSchema, Usage};
 
 /// A conversation with a project's agent. It keeps to the artifacts and the policy that were in force when it began.
 #[derive(Debug)]
 pub struct Session {
     runtime: Arc<Runtime>,
     history: Conversation,
-    usage: Usage,
-    turns: u32,
     /// What goes on by itself ends with the session.
     _tasks: Owner,
 }
@@ -83,7 +81,7 @@ impl Session {
             Some(reason) => Err(TurnError::Blocked { what: "session", reason }),
             None => {
                 let tasks = run.tasks().owner();
-                Ok(Self { runtime, history: Conversation::default(), usage: Usage::default(), turns: 0, _tasks: tasks })
+                Ok(Self { runtime, history: Conversation::default(), _tasks: tasks })
             }
         }
     }
@@ -105,15 +103,11 @@ impl Session {
     ///
     /// What ended the turn without an answer. Hooks on `error` have been told.
     pub async fn turn(&mut self, text: &str) -> Result<Turn, TurnError> {
-        self.turns = self.turns.saturating_add(1);
         self.runtime.begin();
         let given_up = GivenUp(Some(self.runtime.tasks.clone()));
         let turn = turn::turn(&self.runtime, &self.runtime.place(), &mut self.history, text).await;
         given_up.not();
-        let turn = turn?;
-        self.usage.input_tokens = self.usage.input_tokens.saturating_add(turn.usage.input_tokens);
-        self.usage.output_tokens = self.usage.output_tokens.saturating_add(turn.usage.output_tokens);
-        Ok(turn)
+        turn
     }
 
     /// Ends the session: ends what goes on by itself, and fires `session.end`, which nothing can block.
@@ -131,9 +125,16 @@ impl Session {
         self.history.messages()
     }
 
-    /// What the model's service counted in all turns that came to an end.
+    /// What the agent may call now, as its model is offered it: the project's tools, those that the run has added, and
+    /// the host's own, without those that the policy does not let be called.
+    pub fn tools(&self) -> Vec<ToolSchema> {
+        self.runtime.tools(&self.runtime.place())
+    }
+
+    /// What the models' services have counted so far, for every request that was answered: those of turns that failed or
+    /// were given up, and those of sub-agents too.
     pub fn usage(&self) -> Usage {
-        self.usage
+        self.runtime.crew.counted.usage()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::agent_turns::{spied, told};
 use crate::project::{Project, Ran};
 use crate::services::{Answer, KEY, Service, WIRES, Wire};
 
@@ -94,6 +95,54 @@ fn a_file_is_read_and_the_answer_comes_from_it() {
             // Without `--json` it is what a pipe gets.
             assert_eq!(run(&project, &["run", "again"]).out, format!("{SAID}\n"));
         }
+    }
+}
+
+/// The program is told of all that was counted, whoever asked and however the turn ended; a turn's hooks of its own.
+#[test]
+fn what_was_counted_is_that_of_all_agents() {
+    let (wire, name) = WIRES[0];
+    let ran = |last: Answer, command: &[&str]| {
+        let asks = [("delegate", json!({"agent": "helper", "task": "Help."}))];
+        let service = Service::new(vec![wire.reply(true, "", &asks), wire.reply(true, "Helped.", &[]), last]);
+        let helper = "---\ndescription: Helps.\n---\nYou help.\n";
+        let project = project(name, &service, "").file(".harness/agents/helper.md", helper);
+        run(&spied(project, &["turn.end", "delegation.post"]), command)
+    };
+    for command in [&["run", "--json", "Go"][..], &["deploy", "--json", "--input", "Go"]] {
+        let answered = ran(wire.reply(true, "Thanks.", &[]), command);
+        let mut json = answered.json();
+        json["log"].take();
+        assert_eq!(
+            json,
+            json!({
+                "outcome": "completed",
+                "answer": "Thanks.",
+                "rounds": 1,
+                "calls": [{"name": "delegate", "args": {"agent": "helper", "task": "Help."}}],
+                "usage": {"input_tokens": 33, "output_tokens": 21},
+                "log": null,
+                "warning": null,
+            })
+        );
+        let of = |event: &str| -> Vec<Json> {
+            let payloads = told(&answered, event).into_iter();
+            payloads.map(|payload| payload.get("result").unwrap_or(&payload)["usage"].clone()).collect()
+        };
+        let (one, two) =
+            (json!({"input_tokens": 11, "output_tokens": 7}), json!({"input_tokens": 22, "output_tokens": 14}));
+        assert_eq!((of("turn.end"), of("delegation.post")), (vec![one.clone(), two], vec![one]));
+
+        let failed = ran(Answer::new("500 Oops", "text/plain", "no"), command);
+        let json = failed.json();
+        assert_eq!(
+            json,
+            json!({
+                "outcome": "fault",
+                "error": {"kind": "completion", "message": json["error"]["message"]},
+                "usage": {"input_tokens": 22, "output_tokens": 14},
+            })
+        );
     }
 }
 

@@ -128,6 +128,33 @@ fn a_conversation_with_commands_editing_and_history() {
     assert_eq!(person.leaves().0, 0);
 }
 
+/// What is listed is what the model is offered: nothing that the policy denies, what the run has added, the host's own.
+#[test]
+fn the_tools_of_a_conversation_are_those_that_the_agent_may_call() {
+    let added = "def run(args):\n    meta.register_tool('added', 'Added.', {}, 'def run(args):\\n    return 1\\n')\n    return 1\n";
+    let policy = "meta: { enabled: true }\ntools_policy: { deny: [hidden, delegate_async] }\n";
+    let project = agent(policy, "- tool_calls: [{ name: adds }]\n- text: It is added.\n")
+        .tool("adds", "", added)
+        .tool("hidden", "", "def run(args):\n    return 1\n")
+        .file(".harness/agents/helper.md", "---\ndescription: Helps.\n---\nYou help.\n");
+    let mut person = Person::at(&project, "\"$HARNESS\" run");
+    let tools = |person: &mut Person| -> Vec<String> {
+        person.types("/tools\r");
+        let shown = person.sees("delegate_await") + &person.sees("> ");
+        let name = |line: &&str| !line.is_empty() && line.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        shown.lines().map(str::trim).filter(name).map(str::to_owned).collect()
+    };
+    let own = ["delegate", "delegate_status", "delegate_await"];
+    person.sees("> ");
+    assert_eq!(tools(&mut person), [&["adds"], &own[..]].concat());
+    person.types("Add one.\r");
+    person.sees("It is added.");
+    person.sees("> ");
+    assert_eq!(tools(&mut person), [&["adds", "added"], &own[..]].concat());
+    person.types("/quit\r");
+    assert_eq!(person.leaves().0, 0);
+}
+
 /// Text is shown as it comes; Ctrl-C stops the turn, and what is said next goes to the model in a conversation that it
 /// takes.
 #[test]

@@ -10,7 +10,7 @@ use crate::agent_streams::pairs;
 use crate::agent_turns::agent;
 use crate::project::Project;
 use crate::pty::Person;
-use crate::services::{KEY, Service, WIRES};
+use crate::services::{Answer, KEY, Service, WIRES};
 
 /// How long something that will come may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -154,6 +154,50 @@ fn what_was_counted() {
         says("/quit", "");
         assert_eq!(person.leaves(), 0, "{name}: {}", person.seen);
     }
+}
+
+/// It is of every request that was answered: those of a sub-agent, of a turn that failed and of one that was stopped too.
+#[test]
+fn what_was_counted_of_all_agents_and_turns() {
+    let (wire, name) = WIRES[0];
+    let asks = wire.reply(true, "", &[("delegate", json!({"agent": "helper", "task": "Help."}))]);
+    let says = |text: &str| wire.reply(true, text, &[]);
+    let service = Service::new(vec![
+        asks.clone(),
+        says("Helped."),
+        Answer::new("500 Oops", "text/plain", "no"),
+        asks,
+        says("Helped."),
+        says("half").cut(0).hanging(),
+        says("At last."),
+    ]);
+    let project = crate::agent_services::project(name, &service, "")
+        .file(".harness/agents/helper.md", "---\ndescription: Helps.\n---\nYou help.\n");
+    let mut person = Person::with(&project, &["run"], &[("HARNESS_TEST_KEY", KEY)]);
+    let type_at_prompt = |person: &mut Person, line: &str| {
+        person.sees("> ");
+        person.types(&format!("{line}\r"));
+    };
+    type_at_prompt(&mut person, "One");
+    person.sees("error: ");
+    type_at_prompt(&mut person, "/usage");
+    person.sees("22 tokens asked, 14 answered");
+    type_at_prompt(&mut person, "Two");
+    let end = Instant::now() + PATIENCE;
+    while service.chats().len() < 6 {
+        assert!(Instant::now() < end, "{}", person.seen);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    person.interrupts();
+    person.sees("stopped");
+    type_at_prompt(&mut person, "/usage");
+    person.sees("44 tokens asked, 28 answered");
+    type_at_prompt(&mut person, "Three");
+    person.sees("At last.");
+    type_at_prompt(&mut person, "/usage");
+    person.sees("55 tokens asked, 35 answered");
+    type_at_prompt(&mut person, "/quit");
+    assert_eq!(person.leaves(), 0, "{}", person.seen);
 }
 
 /// Whether a process has a mark among its arguments.

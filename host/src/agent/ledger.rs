@@ -9,6 +9,7 @@ use super::error::TurnError;
 use crate::artifact::located::Located;
 use crate::artifact::policy::budget::Budget;
 use crate::dispatch::past::Refused;
+use crate::provider::Usage;
 
 /// The ledger of one task of an agent.
 #[derive(Debug)]
@@ -22,6 +23,26 @@ pub(super) struct Ledger {
     rounds: AtomicU64,
     tokens: AtomicU64,
     calls: AtomicU64,
+}
+
+/// What models' services have counted, of whatever turn, however that ended.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    input: AtomicU64,
+    output: AtomicU64,
+}
+
+impl Counted {
+    /// Adds what was counted for a request and its reply.
+    pub(super) fn add(&self, usage: Usage) {
+        self.input.fetch_add(usage.input_tokens, Ordering::SeqCst);
+        self.output.fetch_add(usage.output_tokens, Ordering::SeqCst);
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let of = |count: &AtomicU64| count.load(Ordering::SeqCst);
+        Usage { input_tokens: of(&self.input), output_tokens: of(&self.output) }
+    }
 }
 
 /// Something that is counted.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::ledger::Ledger;
+use super::ledger::{Counted, Ledger};
 use super::listener::{Listener, Told, Who};
 use super::models::{Model, Models};
 use super::settings::Settings;
@@ -27,11 +27,13 @@ pub(super) struct Crew {
     pub(super) models: Arc<dyn Models>,
     pub(super) listener: Arc<dyn Listener>,
     pub(super) settings: Settings,
+    /// What the models' services have counted for all of them.
+    pub(super) counted: Counted,
 }
 
 impl Crew {
     pub(super) fn new(run: Arc<Run>, models: Arc<dyn Models>, listener: Arc<dyn Listener>, settings: Settings) -> Self {
-        Self { run, models, listener, settings }
+        Self { run, models, listener, settings, counted: Counted::default() }
     }
 }
 

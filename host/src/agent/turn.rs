@@ -45,7 +45,7 @@ pub struct Turn {
     pub text: String,
     /// The calls that its model asked for, in order.
     pub calls: Vec<ToolUse>,
-    /// What its model's service counted.
+    /// What its model's service counted for its own requests; not for those of agents that it set to work.
     pub usage: Usage,
     /// Rounds with calls.
     pub rounds: u32,
@@ -387,6 +387,7 @@ impl<'a> Work<'a> {
             self.purse.ledger.enter(Entry::Tokens(estimated));
             return;
         };
+        self.runtime.crew.counted.add(usage);
         self.purse.ledger.enter(Entry::Tokens(usage.input_tokens.saturating_add(usage.output_tokens)));
         self.usage.input_tokens = self.usage.input_tokens.saturating_add(usage.input_tokens);
         self.usage.output_tokens = self.usage.output_tokens.saturating_add(usage.output_tokens);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use harness::agent::{Configured, Models, Turn, TurnError};
 use harness::dispatch::{Options, Project};
+use harness::provider::Usage;
 use serde_json::{Value as Json, json};
 
 use super::args::{Deploy, Place, Talk};
@@ -116,15 +117,16 @@ impl Opened {
         runtime.block_on(async {
             let mut session = match recorded.start(&project, models).await {
                 Ok(session) => session,
-                Err(error) => return failed(&error, json, printer),
+                Err(error) => return failed(&error, Usage::default(), json, printer),
             };
             let turn = interruptible(session.turn(prompt)).await;
             let seen = watch.end();
+            let usage = session.usage();
             session.end().await;
             recorded.end(printer);
             match turn {
-                Some(Ok(turn)) => answered(&turn, seen, json, printer),
-                Some(Err(error)) => failed(&error, json, printer),
+                Some(Ok(turn)) => answered(&turn, usage, seen, json, printer),
+                Some(Err(error)) => failed(&error, usage, json, printer),
                 None => {
                     printer.error("interrupted", &[], None);
                     Exit::Failed
@@ -157,20 +159,20 @@ async fn interruptible<T>(work: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Prints the answer, which a person at a terminal has seen as it came.
-fn answered(turn: &Turn, seen: bool, json: bool, printer: Printer) -> Exit {
+/// Prints the answer, which a person at a terminal has seen as it came. `usage` is that of the session.
+fn answered(turn: &Turn, usage: Usage, seen: bool, json: bool, printer: Printer) -> Exit {
     if let Some(warning) = &turn.warning {
         printer.warning(warning);
     }
     if json {
-        printer.json(&as_json(turn));
+        printer.json(&as_json(turn, usage));
     } else if !seen {
         printer.data(&turn.text);
     }
     Exit::Completed
 }
 
-fn as_json(turn: &Turn) -> Json {
+fn as_json(turn: &Turn, usage: Usage) -> Json {
     let calls: Vec<Json> = turn.calls.iter().map(|call| json!({"name": call.name, "args": call.args})).collect();
     let log: Vec<Json> = turn
         .log
@@ -182,14 +184,18 @@ fn as_json(turn: &Turn) -> Json {
         "answer": turn.text,
         "rounds": turn.rounds,
         "calls": calls,
-        "usage": {"input_tokens": turn.usage.input_tokens, "output_tokens": turn.usage.output_tokens},
+        "usage": counted(usage),
         "log": log,
         "warning": turn.warning,
     })
 }
 
+fn counted(usage: Usage) -> Json {
+    json!({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens})
+}
+
 /// Says why there is no answer.
-fn failed(error: &TurnError, json: bool, printer: Printer) -> Exit {
+fn failed(error: &TurnError, usage: Usage, json: bool, printer: Printer) -> Exit {
     let (exit, outcome) = match error {
         TurnError::Blocked { .. } => (Exit::Denied, "denied"),
         TurnError::Config(_) => (Exit::Usage, "rejected"),
@@ -200,7 +206,8 @@ fn failed(error: &TurnError, json: bool, printer: Printer) -> Exit {
         TurnError::Completion(_) | TurnError::ContentFilter | TurnError::Finish(_) => (Exit::Fault, "fault"),
     };
     if json {
-        printer.json(&json!({"outcome": outcome, "error": {"kind": error.kind(), "message": error.to_string()}}));
+        let error = json!({"kind": error.kind(), "message": error.to_string()});
+        printer.json(&json!({"outcome": outcome, "error": error, "usage": counted(usage)}));
     }
     printer.error(&error.to_string(), &[], None);
     exit

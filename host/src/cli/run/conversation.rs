@@ -6,6 +6,7 @@ use std::sync::Arc;
 use harness::agent::Session;
 use harness::artifact::escape;
 use harness::dispatch::Project;
+use harness::provider::Usage;
 use rustyline::error::ReadlineError;
 
 use super::super::exit::Exit;
@@ -15,7 +16,7 @@ use super::{Opened, Watch, answered, failed, interruptible};
 const HELP: &str = "/tools   what the agent may call\n\
                     /hooks   what looks at each step\n\
                     /agents  what it may set to work\n\
-                    /usage   what the model's service has counted\n\
+                    /usage   what the models' services have counted\n\
                     /quit    end the session\n\
                     Ctrl-C stops a turn; the conversation goes on.";
 
@@ -32,7 +33,7 @@ pub(super) fn run(opened: Opened, printer: Printer) -> Exit {
     let recorded = record.begin(&project, watch.clone(), asked);
     let mut session = match runtime.block_on(recorded.start(&project, models)) {
         Ok(session) => session,
-        Err(error) => return failed(&error, false, printer),
+        Err(error) => return failed(&error, Usage::default(), false, printer),
     };
     printer.say("Say what is to be done; /help lists the commands.");
     loop {
@@ -51,8 +52,8 @@ pub(super) fn run(opened: Opened, printer: Printer) -> Exit {
                 let ended = runtime.block_on(interruptible(session.turn(line)));
                 let seen = watch.end();
                 match ended {
-                    Some(Ok(turn)) => drop(answered(&turn, seen, false, printer)),
-                    Some(Err(error)) => drop(failed(&error, false, printer)),
+                    Some(Ok(turn)) => drop(answered(&turn, session.usage(), seen, false, printer)),
+                    Some(Err(error)) => drop(failed(&error, session.usage(), false, printer)),
                     None => printer.say("stopped"),
                 }
                 recorded.check(printer);
@@ -73,12 +74,13 @@ pub(super) fn run(opened: Opened, printer: Printer) -> Exit {
 fn tell(command: &str, project: &Project, session: &Session, printer: Printer) {
     let loaded = project.loaded();
     let registry = loaded.registry();
+    let tools = session.tools();
     let list = |names: Vec<&str>| match names.is_empty() {
         true => "none".to_owned(),
         false => names.iter().map(|name| escape::line(name).into_owned()).collect::<Vec<_>>().join("\n"),
     };
     let text = match command {
-        "tools" => list(registry.tools().iter().map(|tool| tool.name.as_str()).collect()),
+        "tools" => list(tools.iter().map(|tool| tool.name.as_str()).collect()),
         "hooks" => list(registry.hooks().iter().map(|hook| hook.name.as_str()).collect()),
         "agents" => list(registry.agents().iter().map(|agent| agent.name.as_str()).collect()),
         "usage" => {
