@@ -154,7 +154,7 @@ fn the_agent_that_is_shown_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agent"), folder.path());
     let said = run(folder.path(), "harness validate --strict");
-    assert!(said.ends_with("valid: 1 tool, 1 hook, 2 agents; 0 errors, 0 warnings\n"), "{said}");
+    assert!(said.ends_with("valid: 2 tools, 2 hooks, 2 agents; 0 errors, 0 warnings\n"), "{said}");
     let said = run(folder.path(), "harness test");
-    assert!(said.contains("3 cases, 3 passed, 0 failed"), "{said}");
+    assert!(said.contains("7 cases, 7 passed, 0 failed"), "{said}");
 }

@@ -289,7 +289,7 @@ fn a_session_is_shown_as_a_timeline() {
     );
 }
 
-/// Two sub-agents, a guard, a judge that refuses twice, and a call that is blocked.
+/// Two sub-agents, two guards, a judge that refuses twice, and a command that is blocked.
 #[test]
 fn the_example_agent_on_a_timeline() {
     let project = example();
@@ -297,7 +297,7 @@ fn the_example_agent_on_a_timeline() {
     assert_snapshot!(shown(&project.run(&["sessions", "show"]).out), @r#"
     SESSION  WHEN  run
     harness T, model script (script)
-    1 turn in _: 10 replies (1,054 + 103 tokens), 5 calls, 1 refused, 4 turns of sub-agents, 2 hooks ran, fuel N
+    1 turn in _: 11 replies (1,228 + 111 tokens), 6 calls, 2 refused, 4 turns of sub-agents, 3 hooks ran, fuel N
 
     turn 1, _, answered
     > When?
@@ -344,13 +344,27 @@ fn the_example_agent_on_a_timeline() {
     _ _     model script answers (84 + 14 tokens)
                                " I wrote that the launch is on 12 May to notes/summary.md.
     _ _   judge verify accepted
-    _ _ model script answers (151 + 13 tokens)
+    _ _ model script calls run_command (151 + 8 tokens)
+    _ _ tool run_command denied: blocked by hook "command_guard": only what reads is run: cat, grep, head, ls, wc (fuel N)
+                           ( {"command":"rm -rf notes/drafts"}
+                           = tool blocked: blocked by hook "command_guard": only what reads is run: cat, grep, head, ls, wc
+    _ _   hook command_guard on tool.pre: block: only what reads is run: cat, grep, head, ls, wc (fuel N, 1 host call)
+    _ _ model script answers (174 + 13 tokens)
                            " The launch is on 12 May, and notes/summary.md says so.
     The launch is on 12 May, and notes/summary.md says so.
     "#);
     project.run(&["sessions", "show", "--html", "page.html"]).gives_nothing();
     let page = std::fs::read_to_string(project.path("page.html")).unwrap();
-    for part in ["When?", "finder", "attempt 3", "no_secrets", "a summary does not hold secrets", "write_summary"] {
+    for part in [
+        "When?",
+        "finder",
+        "attempt 3",
+        "no_secrets",
+        "a summary does not hold secrets",
+        "write_summary",
+        "command_guard",
+        "rm -rf notes/drafts",
+    ] {
         assert!(page.contains(part), "{part}");
     }
     assert_eq!(std::fs::metadata(project.path("page.html")).unwrap().permissions().mode() & 0o777, 0o600);

@@ -116,7 +116,7 @@ fn a_hook_that_has_changed_or_was_added_differs() {
     assert!(ran.out.contains("now  denied"), "{ran}");
 }
 
-/// Sub-agents, a guard, a script that judges, and a file that is written: nothing is written again.
+/// Sub-agents, guards, a script that judges, and a file that is written: nothing is written again.
 #[test]
 fn the_example_agent_runs_again() {
     let project = example();
