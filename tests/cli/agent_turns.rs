@@ -307,6 +307,45 @@ fn what_cannot_be_recovered_from_is_told() {
     check("", &cut, 4, "completion", "the reply was cut at its length 3 times in a row; raise `model.max_tokens`");
 }
 
+/// Of an error nothing is left to be stopped: it ends the turn with its own words, whatever hooks on `error` say. What one
+/// of them makes of it is what the next ones see.
+#[test]
+fn hooks_do_not_undo_an_error() {
+    let down = |decision: &str| {
+        let project = spied(agent("", "- error: it is down\n"), &["error"]);
+        let ran =
+            project.with_handle("change", "error", "priority: 1\n", &format!("return {decision}")).run(&["run", "?"]);
+        (ran.code, ran.out, ran.err)
+    };
+    let ended = |before: &str| (5, String::new(), format!("{before}error: replies.yaml answers 500: it is down\n"));
+    assert_eq!(down("block('not today')"), ended(""));
+    let all = "modify({'kind': 'odd', 'message': 'it is fine', 'source': 'me', 'more': 1})";
+    let seen = "[info] spy0: error {\"kind\":\"odd\",\"message\":\"it is fine\",\"source\":\"me\",\"more\":1}\n";
+    assert_eq!(down(all), ended(seen));
+    let failed = "warning: hook `change`: the hook failed: `modify` of `error` takes a dict, not a string\n\
+                  [info] spy0: error {\"kind\":\"completion\",\"message\":\"replies.yaml answers 500: it is down\",\"source\":\"agent\"}\n";
+    assert_eq!(down("modify('it is fine')"), ended(failed));
+}
+
+/// A session's beginning and end have no payload that could be another one, and its end is no question.
+#[test]
+fn there_is_nothing_to_modify_of_a_session() {
+    let project = spied(agent("", "- text: fine\n"), &["session.end"]);
+    let ran = project.with_handle("no", "session.end", "priority: 1\n", "return block('not today')").run(&["run", "?"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "fine\n", ""));
+    for event in ["session.start", "session.end"] {
+        for decision in ["modify({'text': 'other'})", "modify('other')"] {
+            let project = spied(agent("", "- { expect: Hello, text: fine }\n"), &[event]);
+            let project = project.with_handle("change", event, "priority: 1\n", &format!("return {decision}"));
+            let ran = project.run(&["run", "Hello"]);
+            let said = format!(
+                "warning: hook `change`: `{event}` has no payload: `modify` has no effect\n[info] spy0: {event} null\n"
+            );
+            assert_eq!((ran.code, ran.out.as_str(), ran.err), (0, "fine\n", said), "{decision}");
+        }
+    }
+}
+
 #[test]
 fn a_reply_that_is_cut_is_continued_twice() {
     let replies =

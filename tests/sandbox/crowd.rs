@@ -103,14 +103,14 @@ async fn a_call_that_is_given_up_kills_its_child() {
 }
 
 /// Whether a process has a mark among its arguments. One that has ended has no arguments.
-fn is_running(mark: &str) -> bool {
+pub(crate) fn is_running(mark: &str) -> bool {
     let marked = |text: Vec<u8>| String::from_utf8_lossy(&text).contains(mark);
     let mut processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
     processes.any(|path| std::fs::read(path).is_ok_and(marked))
 }
 
 /// Set in the process that counts its own descriptors and threads.
-const ALONE: &str = "HARNESS_TEST_ALONE";
+pub(crate) const ALONE: &str = "HARNESS_TEST_ALONE";
 
 /// In a process of its own, because other tests open files and start threads at the same time.
 #[test]

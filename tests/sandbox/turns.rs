@@ -1,21 +1,27 @@
-//! Very many turns of one conversation, with calls, sub-agents, tasks that nobody waits for, and turns that are given up
-//! wherever they are: the host stays as large as it was, and nothing goes on.
+//! Very many turns of one conversation that is recorded, with calls, sub-agents, tasks that nobody waits for, and turns that
+//! are given up wherever they are, in a command too: the host stays as large as it was, and nothing goes on.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use harness::agent::{Model, Models, Session, Silent};
-use harness::dispatch::{Options, Project, Run};
+use harness::capability::exec::wall::Offers;
+use harness::dispatch::{Options, Project};
 use harness::provider::{
     Abilities, Delta, Finish, Message, Pending, Provider, ProviderError, Reply, Request, ToolCall,
 };
+use harness::session;
+use harness::session::writer::MAX_BYTES;
 use serde_json::json;
 use tokio::sync::Notify;
 
-/// Turns where `HARNESS_TURNS` does not say: some seconds of them.
-const TURNS: u64 = 300;
+use crate::crowd::{ALONE, is_running};
+
+/// Turns where `HARNESS_TURNS` does not say, which is a multiple of 100.
+const TURNS: u64 = 10_000;
 /// By how much resident memory may grow after the first fifth, in KiB: pools fill up, and allocators keep what they had.
-const MAY_GROW: u64 = 16 << 10;
+const MAY_GROW: u64 = 4 << 10;
 
 /// A model that does what the last message says, and waits for ever where that says so.
 #[derive(Debug, Default)]
@@ -29,6 +35,10 @@ impl Parrot {
             (Some(Message::User(text)), _) if text.ends_with("hang") => {
                 self.waits.notify_one();
                 std::future::pending().await
+            }
+            (Some(Message::User(text)), "") if text.contains(": sleep ") => {
+                let seconds = text.rsplit(' ').next();
+                ("", vec![("sleep", json!({"seconds": seconds}))])
             }
             (Some(Message::User(text)), "") => {
                 let task = if text.ends_with("hang below") { "hang" } else { "look" };
@@ -94,14 +104,39 @@ fn held() -> (u64, usize, usize, usize) {
     (memory, count("/proc/self/fd"), count("/proc/self/task"), children)
 }
 
-#[tokio::test]
-async fn a_long_conversation_leaves_nothing_behind() {
+/// Until a process with this mark among its arguments is there, and a child is counted: one whose thread ends meanwhile is not.
+async fn running(mark: &str) {
+    while !is_running(mark) || held().3 == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// In a process of its own, because other tests take memory and start processes at the same time.
+#[test]
+fn a_long_conversation_leaves_nothing_behind() {
+    if std::env::var_os(ALONE).is_some() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap().block_on(a_long_conversation());
+        return;
+    }
+    let name = "turns::a_long_conversation_leaves_nothing_behind";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--test-threads=1", "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let said = [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)].concat();
+    println!("{said}");
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+async fn a_long_conversation() {
     let turns = std::env::var("HARNESS_TURNS").ok().and_then(|text| text.parse().ok()).unwrap_or(TURNS);
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in [
         (
             "harness.md",
-            "---\nsandbox: { audit: false, async_tools: true }\ncontext: { max_history: 20 }\n---\nYou help.\n",
+            "---\nsandbox: { audit: false, async_tools: true, exec: { allow: [sleep] } }\ncontext: { max_history: 20 }\n---\nYou help.\n",
         ),
         (
             "tools/echo.md",
@@ -110,6 +145,10 @@ async fn a_long_conversation_leaves_nothing_behind() {
         (
             "tools/slow.md",
             "---\nparameters: { text: { type: string } }\nasync: true\nscript: |\n  def run(args):\n      sleep(60000)\n---\n",
+        ),
+        (
+            "tools/sleep.md",
+            "---\nparameters: { seconds: { type: string } }\nscript: |\n  def run(args):\n      exec.run('sleep', [args['seconds']])\n---\n",
         ),
         (
             "hooks/sees.md",
@@ -123,16 +162,28 @@ async fn a_long_conversation_leaves_nothing_behind() {
     }
     let project = Project::open(folder.path(), Options { concurrency: 32, ..Options::default() }).unwrap();
     let parrot = Arc::new(Parrot::default());
-    let run = Run::new();
-    let start = || Session::start(&project, &run, Arc::new(Only(parrot.clone())), Arc::new(Silent));
-    let mut session = start().await.unwrap();
+    let walled = Offers::get().wall();
+    if let Err(missing) = &walled {
+        println!("no turn is given up in a command: nothing here can hold one, without {}", missing.join(", "));
+    }
+    let writer = session::create(folder.path()).unwrap();
+    let record = folder.path().join(format!("{}/{}.jsonl", session::FOLDER, writer.id()));
+    let recorder = session::begin(writer, &project, "run", None, Arc::new(Silent));
+    let models = Arc::new(Only(parrot.clone()));
+    let mut session = Session::start(&project, &recorder.run(), models, recorder.clone()).await.unwrap();
+    // A command is known by its arguments.
+    let mark = format!("600{:07}.", std::process::id());
     let mut before = None;
     let mut given_up = 0;
     for turn in 0..turns {
-        let kind = match turn % 10 {
-            3 => "hang",
-            7 => "hang below",
-            _ => "go on",
+        let mark = format!("{mark}{turn}");
+        let kind = match turn % 100 {
+            50 if walled.is_ok() => format!("sleep {mark}"),
+            of_hundred => match of_hundred % 10 {
+                3 => "hang".to_owned(),
+                7 => "hang below".to_owned(),
+                _ => "go on".to_owned(),
+            },
         };
         let text = format!("turn {turn}: {kind}");
         if kind == "go on" {
@@ -141,28 +192,38 @@ async fn a_long_conversation_leaves_nothing_behind() {
         } else {
             tokio::select! {
                 ended = session.turn(&text) => panic!("{ended:?}"),
-                () = parrot.waits.notified() => given_up += 1,
+                () = parrot.waits.notified() => {}
+                () = running(&mark), if kind.starts_with("sleep") => {}
+                () = tokio::time::sleep(Duration::from_secs(20)) => panic!("{text}: {:?}", held()),
             }
+            given_up += 1;
         }
         if turn == turns / 5 {
             before = Some(held());
         }
     }
-    assert_eq!(given_up, turns / 10 * 2);
+    assert_eq!(given_up, turns / 10 * 2 + if walled.is_ok() { turns / 100 } else { 0 });
     let (memory, descriptors, ..) = before.unwrap();
     // Of the conversation there is as much as goes into a request, and the last turn.
     assert!(session.history().len() <= 20 + 7, "{}", session.history().len());
     session.end().await;
+    recorder.end();
+    let recorded = std::fs::metadata(record).unwrap().len();
+    // Of many more turns than are asked for by default the record is full.
+    if let Some(trouble) = recorder.trouble() {
+        assert!(recorded > MAX_BYTES / 10 * 9, "{recorded} bytes: {trouble}");
+    }
     // What the session's end has given up is gone when the tasks' threads have seen it.
     let patience = std::time::Instant::now() + Duration::from_secs(20);
     let after = loop {
         let after = held();
-        if (after.1 <= descriptors && after.3 == 0) || std::time::Instant::now() > patience {
+        let gone = after.3 == 0 && !is_running(&mark);
+        if (after.1 <= descriptors && gone) || std::time::Instant::now() > patience {
             break after;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    println!("{turns} turns: {memory} KiB, then {} KiB; {after:?}", after.0);
-    assert!(after.1 <= descriptors && after.3 == 0, "{descriptors} descriptors, then {after:?}");
+    println!("{turns} turns: {memory} KiB, then {} KiB; {after:?}; {} MiB recorded", after.0, recorded >> 20);
+    assert!(after.1 <= descriptors && after.3 == 0 && !is_running(&mark), "{descriptors} descriptors, then {after:?}");
     assert!(after.0 <= memory + MAY_GROW, "{memory} KiB, then {after:?}");
 }
