@@ -15,8 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use harness::agent::{Configured, Session, Silent};
+use harness::agent::{Configured, Listener, Session, Silent};
 use harness::dispatch::{Options, Project, Run};
+use harness::session;
 use harness_bench::Samples;
 use serde_json::json;
 use tempfile::TempDir;
@@ -33,27 +34,50 @@ const AUDIT: &str = "def handle(event, payload):\n    metrics.incr(\"calls\")\n 
 const WINDOW: &str = "def handle(event, payload):\n    if len(payload[\"messages\"]) > 200:\n        return block(\"too long\")\n    return allow()\n";
 const REDACT: &str = "def handle(event, payload):\n    if \"secret\" in payload[\"content\"]:\n        return modify({\"content\": \"[redacted]\"})\n    return allow()\n";
 
+/// Where what happens is written down.
+#[derive(Clone, Copy, PartialEq)]
+enum Recorded {
+    Nowhere,
+    /// Calls and decisions, in `.harness/audit/`.
+    InAudit,
+    /// All of it, in `.harness/sessions/`, as `harness run` does.
+    AsSession,
+}
+
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let floor = floor();
     let f = Samples::take("F: fresh store, trivial component, one call", 2000, &floor).median();
     let mut rows = Vec::new();
-    for (name, audit, hooks) in [
-        ("round: ten tools, six hooks", false, true),
-        ("round: ten tools, no hooks", false, false),
-        ("round: ten tools, six hooks, recorded", true, true),
+    for (name, recorded, hooks) in [
+        ("round: ten tools, six hooks", Recorded::Nowhere, true),
+        ("round: ten tools, no hooks", Recorded::Nowhere, false),
+        ("round: ten tools, six hooks, audit record", Recorded::InAudit, true),
+        ("round: ten tools, six hooks, session's record", Recorded::AsSession, true),
     ] {
-        let (folder, project) = project(audit, hooks);
+        let (folder, project) = project(recorded == Recorded::InAudit, hooks);
         let models = Arc::new(Configured::new(folder.path(), &project.loaded().policy().models));
         let times = (0..TURNS + TURNS / 10).map(|_| {
             runtime.block_on(async {
                 let models = models.clone();
-                let mut session = Session::start(&project, &Run::new(), models, Arc::new(Silent)).await.unwrap();
+                let recorder = (recorded == Recorded::AsSession).then(|| {
+                    let writer = session::create(folder.path()).unwrap();
+                    session::begin(writer, &project, "run", None, Arc::new(Silent))
+                });
+                let (run, listener): (_, Arc<dyn Listener>) = match &recorder {
+                    Some(recorder) => (recorder.run(), recorder.clone()),
+                    None => (Run::new(), Arc::new(Silent)),
+                };
+                let mut session = Session::start(&project, &run, models, listener).await.unwrap();
                 let start = Instant::now();
                 let turn = session.turn("Go on until it is done.").await.unwrap();
                 let took = start.elapsed();
                 assert_eq!((turn.rounds, turn.text.as_str()), (ROUNDS, "Done."));
                 session.end().await;
+                if let Some(recorder) = recorder {
+                    recorder.end();
+                    assert_eq!(recorder.trouble(), None);
+                }
                 took / ROUNDS
             })
         });
