@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use harness::dispatch::{Options, Project, Run};
-use harness::sandbox::imports::Role;
+use harness::policy::limits::Limits;
+use harness::sandbox::outcome::Outcome;
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::process::Held;
-use crate::state::Guest;
+use crate::state::{Guest, LEFT};
 use crate::world::{Servers, World};
 
 /// Calls where ATTACKS_SOAK_CALLS does not say.
@@ -22,25 +23,35 @@ const AT_ONCE: u64 = 8;
 const MAY_GROW: u64 = 16 << 10;
 
 /// Each kind: how it must end, its limits and the body of its script. How often each is called is in `kind`.
-const KINDS: [(&str, &str, &str); 9] = [
-    ("completed", "", "return args['n']"),
+const KINDS: [(&str, &str, &str); 14] = [
+    ("completed", "", "return len(args['x'] * 20000) + args['n']"),
     ("completed", "", "return fs.read('inside.txt')"),
     ("completed", "", "cache.set('k' + str(args['n'] % 100), 'v')\n    log('x')\n    return metrics.incr('m')"),
     ("failed", "", "fail('no')"),
     ("denied", "", "return fs.read('../outside/canary.txt')"),
     ("denied", "", "return http.get('http://127.0.0.1:9/')"),
-    ("limited", "fuel: 3000000", "return len([0 for i in range(1 << 30)])"),
-    ("limited", "memory_mb: 16", "return len('x' * ((17 << 20) + len(args)))"),
-    ("limited", "timeout_ms: 3", "sleep(60000)"),
+    ("fuel", "fuel: 3000000", "return len([0 for i in range(1 << 30)])"),
+    ("memory", "memory_mb: 16", "return len('x' * ((17 << 20) + len(args)))"),
+    ("deadline", "timeout_ms: 3", "sleep(60000)"),
+    ("host calls", "host_calls: 10", "return [cache.get('k') for i in range(20)]"),
+    ("output", "result_bytes: 256", "return 'x' * 1000"),
+    ("call depth", "", "f = lambda g, n: g(g, n + 1)\n    return f(f, 0)"),
+    // These two by other numbers.
+    ("completed", "", "return exec.run('true')['exit_code']"),
+    ("given up", "", "sleep(60000)"),
 ];
+const COMMAND: usize = 12;
+const SLEEPS: usize = 13;
 
-/// Which kind the call of a number is: mostly those that complete, one in 200 of those that wait, and one in 500 is given
-/// up by its caller.
+/// Which kind the call of a number is: mostly those that complete, one in 200 of those that wait.
 fn kind(n: u64) -> usize {
     match n % 200 {
         0 => 8,
         1..=4 => 7,
         5..=10 => 6,
+        11 => 9,
+        12 => 10,
+        13 => 11,
         n => usize::try_from(n % 6).unwrap(),
     }
 }
@@ -54,7 +65,11 @@ pub(crate) fn run(runtime: &Runtime) -> bool {
     let world = World::new(&servers);
     let tools = world.work().join(".harness/tools");
     std::fs::create_dir_all(&tools).unwrap();
-    std::fs::write(world.work().join(".harness/harness.md"), "---\nsandbox: { audit: false }\n---\n").unwrap();
+    std::fs::write(
+        world.work().join(".harness/harness.md"),
+        "---\nsandbox: { audit: false, exec: { allow: [\"true\"] } }\n---\n",
+    )
+    .unwrap();
     for (n, (_, limits, body)) in KINDS.iter().enumerate() {
         let front =
             if limits.is_empty() { String::new() } else { format!("capabilities: {{ limits: {{ {limits} }} }}\n") };
@@ -63,7 +78,13 @@ pub(crate) fn run(runtime: &Runtime) -> bool {
     }
     let options = Options { concurrency: u32::try_from(at_once).unwrap(), ..Options::default() };
     let project = Arc::new(Project::open(&world.work(), options).unwrap());
-    let guest = Guest::new(&servers);
+    // In the pools that the calls come from.
+    let guest = Arc::new(Guest::new(project.loaded().sandbox().clone(), &world));
+    let command = runtime
+        .block_on(project.call(&format!("t{COMMAND}"), json!({}), &Run::new()))
+        .map(|report| ended(&report.outcome));
+    let commands = command.is_ok_and(|ended| ended == "completed");
+    println!("commands: {}", if commands { "every 500th call" } else { "none, as no wall stands here" });
 
     let interval = (calls / 20).max(1);
     println!("{:>10} {:>9}  held", "calls", "a second");
@@ -73,16 +94,8 @@ pub(crate) fn run(runtime: &Runtime) -> bool {
     while done.load(Ordering::Relaxed) < calls {
         let (from, begun) = (done.load(Ordering::Relaxed), Instant::now());
         let to = (from + interval).min(calls);
-        let wrong = runtime.block_on(some(&project, from, to, at_once));
+        let wrong = runtime.block_on(some(&project, &guest, (from, to, at_once), commands));
         done.store(to, Ordering::Relaxed);
-        // Between them, a guest that looks for what others have left: 100,000 in a million.
-        for _ in 0..(to - from) / 10 {
-            let said = guest.call(runtime, Role::Tool);
-            if said != "passed" {
-                println!("FAILED a canary was found: {said}");
-                return false;
-            }
-        }
         if wrong > 0 {
             println!("FAILED {wrong} calls did not end as they must");
             fine = false;
@@ -110,13 +123,25 @@ pub(crate) fn run(runtime: &Runtime) -> bool {
     fine
 }
 
+fn ended<T>(outcome: &Outcome<T>) -> String {
+    match outcome {
+        Outcome::Limited(limit) => limit.kind.name().to_owned(),
+        other => other.name().to_owned(),
+    }
+}
+
 /// Calls of these numbers, several at a time. Gives back how many did not end as they must.
-async fn some(project: &Arc<Project>, from: u64, to: u64, at_once: u64) -> usize {
+async fn some(
+    project: &Arc<Project>,
+    guest: &Arc<Guest>,
+    (from, to, at_once): (u64, u64, u64),
+    commands: bool,
+) -> usize {
     let next = Arc::new(AtomicU64::new(from));
     let wrong = Arc::new(AtomicUsize::new(0));
     let mut callers = JoinSet::new();
     for _ in 0..at_once {
-        let (project, next, wrong) = (project.clone(), next.clone(), wrong.clone());
+        let (project, guest, next, wrong) = (project.clone(), guest.clone(), next.clone(), wrong.clone());
         callers.spawn(async move {
             let mut run = Run::new();
             loop {
@@ -127,13 +152,10 @@ async fn some(project: &Arc<Project>, from: u64, to: u64, at_once: u64) -> usize
                 if n % 1000 == 0 {
                     run = Run::new();
                 }
-                let kind = kind(n);
-                let (ends, name) = (KINDS[kind].0, format!("t{kind}"));
-                let call = project.call(&name, json!({"n": n}), &run);
-                if n % 500 == 250 {
-                    // Given up, in the middle of it or just after.
-                    let _ = tokio::time::timeout(Duration::from_micros(n % 90), call).await;
-                } else if call.await.map_or(true, |report| report.outcome.name() != ends) {
+                let told =
+                    if n % 20 == 19 { by_guest(&guest, n).await } else { by_script(&project, &run, n, commands).await };
+                if let Err(told) = told {
+                    println!("FAILED call {n}: {told}");
                     wrong.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -141,4 +163,46 @@ async fn some(project: &Arc<Project>, from: u64, to: u64, at_once: u64) -> usize
     }
     callers.join_all().await;
     wrong.load(Ordering::Relaxed)
+}
+
+/// A call of a script, and how else it ended than it must.
+async fn by_script(project: &Project, run: &Arc<Run>, n: u64, commands: bool) -> Result<(), String> {
+    let kind = match n % 1000 {
+        750 => SLEEPS,
+        100 | 600 if commands => COMMAND,
+        _ => kind(n),
+    };
+    let name = format!("t{kind}");
+    let call = project.call(&name, json!({"n": n, "x": LEFT}), run);
+    let wanted = KINDS[kind].0;
+    let told = match n % 1000 {
+        // Given up while it waits.
+        750 => match tokio::time::timeout(Duration::from_millis(1 + n / 1000 % 3), call).await {
+            Err(_) => "given up".to_owned(),
+            Ok(report) => format!("{report:?}"),
+        },
+        // Given up in the middle of it or just after.
+        250 => return Ok(drop(tokio::time::timeout(Duration::from_micros(n % 90), call).await)),
+        _ => call.await.map_or_else(|error| error.to_string(), |report| ended(&report.outcome)),
+    };
+    if told == wanted { Ok(()) } else { Err(format!("it must be {wanted} and was {told}")) }
+}
+
+/// A call of the guest: half of them look, and the others leave something and are ended in one way each.
+async fn by_guest(guest: &Guest, n: u64) -> Result<(), String> {
+    let default = Limits::default();
+    let (wanted, told) = match n / 20 % 6 {
+        0 => ("fuel", guest.leave(Limits { fuel: 2_000_000, ..default }).await),
+        // Before it has left all of it.
+        2 => ("fuel", guest.leave(Limits { fuel: 200_000, ..default }).await),
+        4 if n / 120 % 10 == 0 => {
+            ("deadline", guest.leave(Limits { timeout: Duration::from_millis(3), ..default }).await)
+        }
+        4 => match tokio::time::timeout(Duration::from_micros(n % 2_000), guest.leave(default)).await {
+            Err(_) => return Ok(()),
+            Ok(told) => ("given up", told),
+        },
+        _ => ("passed", guest.look().await),
+    };
+    if told == wanted { Ok(()) } else { Err(format!("a guest must be {wanted} and was {told}")) }
 }

@@ -8,7 +8,7 @@ use harness::dispatch::{Options, Project, Run};
 use harness::policy::limits::Limits;
 use harness::sandbox::engine::{Image, Sandbox, Settings};
 use harness::sandbox::imports::Role;
-use harness::sandbox::outcome::Outcome;
+use harness::sandbox::outcome::{Outcome, Report};
 use harness::sandbox::state::{Context, Session};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
@@ -28,9 +28,9 @@ pub(crate) const CASES: &[Coded] = &[
         id: "state-101",
         tried: "leaves a canary in memory, globals and tables for 1,000 later calls",
         run: |runtime, servers| {
-            let guest = Guest::new(servers);
+            let guest = Guest::alone(&World::new(servers));
             for call in 0..CALLS {
-                let said = guest.call(runtime, Role::Tool);
+                let said = runtime.block_on(guest.look());
                 if said != "passed" {
                     return Err(format!("call {call}: {said}"));
                 }
@@ -38,7 +38,8 @@ pub(crate) const CASES: &[Coded] = &[
             Ok("clean".to_owned())
         },
         // The same guest finds what it has left itself, so that it would have found what another had.
-        control: |runtime, servers| match Guest::new(servers).call(runtime, Role::Hook).as_str() {
+        control: |runtime, servers| match runtime.block_on(Guest::alone(&World::new(servers)).call(Role::Hook)).as_str()
+        {
             "errors" => Ok("seen".to_owned()),
             other => Err(format!("it did not find its own canary: {other}")),
         },
@@ -74,19 +75,26 @@ pub(crate) const CASES: &[Coded] = &[
     },
 ];
 
-/// The guest that looks for what it leaves, in a sandbox with room for one call.
+/// What the guest looks for, as a script can leave it too.
+pub(crate) const LEFT: &str = "ZZZZZZZZ";
+
+/// The guest that looks for what it leaves.
 pub(crate) struct Guest {
     sandbox: Sandbox,
     tool: Image,
     hook: Image,
     context: Context,
-    _world: World,
 }
 
 impl Guest {
-    pub(crate) fn new(servers: &Servers) -> Self {
-        let world = World::new(servers);
+    /// In a sandbox with room for one call.
+    fn alone(world: &World) -> Self {
         let sandbox = Sandbox::new(Settings { concurrency: 1, max_memory: 64 << 20 }).unwrap();
+        Self::new(sandbox, world)
+    }
+
+    /// In a sandbox where others run too.
+    pub(crate) fn new(sandbox: Sandbox, world: &World) -> Self {
         sandbox.pooling().unwrap();
         let inside = std::fs::read_to_string(folder().join("guests/canary.wat")).unwrap();
         let component = component(&[], &inside);
@@ -98,20 +106,34 @@ impl Guest {
             reentry: None,
             secrets: Arc::default(),
         };
-        Self { tool: image(Role::Tool), hook: image(Role::Hook), sandbox, context, _world: world }
+        Self { tool: image(Role::Tool), hook: image(Role::Hook), sandbox, context }
     }
 
     /// What it says; or how else it ended.
-    pub(crate) fn call(&self, runtime: &Runtime, role: Role) -> String {
+    async fn call(&self, role: Role) -> String {
         let (context, limits) = (self.context.clone(), Limits::default());
-        let report = match role {
-            Role::Tool => runtime.block_on(self.sandbox.run(&self.tool, context, limits, "{}")),
-            _ => runtime.block_on(self.sandbox.handle(&self.hook, context, limits, "tool.pre", "{}")),
-        };
-        match report.outcome {
-            Outcome::Completed(said) => said,
-            other => format!("{other:?}"),
-        }
+        said(match role {
+            Role::Tool => self.sandbox.run(&self.tool, context, limits, "{}").await,
+            _ => self.sandbox.handle(&self.hook, context, limits, "tool.pre", "{}").await,
+        })
+    }
+
+    /// Looks for what others have left, and leaves it: `passed` where there was nothing.
+    pub(crate) async fn look(&self) -> String {
+        self.call(Role::Tool).await
+    }
+
+    /// Leaves it, and goes on until it is ended.
+    pub(crate) async fn leave(&self, limits: Limits) -> String {
+        said(self.sandbox.run(&self.tool, self.context.clone(), limits, "{\"leave\":true}").await)
+    }
+}
+
+fn said(report: Report<String>) -> String {
+    match report.outcome {
+        Outcome::Completed(said) => said,
+        Outcome::Limited(limit) => limit.kind.name().to_owned(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -162,22 +184,34 @@ fn taking_turns(runtime: &Runtime, servers: &Servers) -> Result<String, String> 
 }
 
 fn given_up(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String, String> {
-    let guest = Guest::new(servers);
+    let world = World::new(servers);
     let script =
-        "def run(args):\n    x = args['x'] * 1000\n    sleep(60000 if args['wait'] else 1)\n    return 'done'\n";
-    let project = project(&guest._world, "sandbox: { audit: false }", script);
+        "def run(args):\n    x = args['x'] * 100000\n    sleep(60000 if args['wait'] else 1)\n    return 'done'\n";
+    let project = project(&world, "sandbox: { audit: false }", script);
+    // In the pools that the calls come from.
+    let guest = Guest::new(project.loaded().sandbox().clone(), &world);
     let run = Run::new();
     for call in 0..100 {
-        let under_way = project.call("it", json!({"x": CANARY, "wait": attack}), &run);
+        let under_way = project.call("it", json!({"x": LEFT, "wait": attack}), &run);
         let ended = runtime.block_on(async {
             tokio::time::timeout(Duration::from_millis(if attack { 2 } else { 20_000 }), under_way).await
         });
         if ended.is_ok() == attack {
             return Err(format!("call {call}: {ended:?}"));
         }
-        let said = guest.call(runtime, Role::Tool);
+        let said = runtime.block_on(guest.look());
         if said != "passed" {
             return Err(format!("call {call}: {said}"));
+        }
+        // The same slot and the same module, which nothing but a reset stands between.
+        let left = runtime
+            .block_on(async { tokio::time::timeout(Duration::from_millis(2), guest.leave(Limits::default())).await });
+        if let Ok(left) = left {
+            return Err(format!("call {call}: it was not given up: {left}"));
+        }
+        let said = runtime.block_on(guest.look());
+        if said != "passed" {
+            return Err(format!("call {call}, after a guest: {said}"));
         }
     }
     Ok("clean".to_owned())
