@@ -22,6 +22,7 @@
 //! - `commands`: the other commands, and help
 //! - `terminal`: colors, and what is escaped
 //! - `requests`: HTTP as a script writes it
+//! - `tls`: whom a script talks to over TLS
 //! - `wrong`: input that cannot be used
 //! - `limits`: what ends a call, and what must not
 //! - `grants`: each capability granted, not granted, and granted for something else
@@ -140,6 +141,8 @@ mod sessions_tasks;
 mod terminal;
 #[path = "cli/testing.rs"]
 mod testing;
+#[path = "cli/tls.rs"]
+mod tls;
 #[path = "cli/walls.rs"]
 mod walls;
 #[path = "cli/wrong.rs"]

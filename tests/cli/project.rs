@@ -111,7 +111,7 @@ impl Project {
         self.ran(&command.stdin(Stdio::null()).output().unwrap())
     }
 
-    fn ran(&self, output: &Output) -> Ran {
+    pub(crate) fn ran(&self, output: &Output) -> Ran {
         let root = self.root().canonicalize().unwrap();
         let text =
             |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(root.to_str().unwrap(), "[project]");
