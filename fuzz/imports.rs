@@ -179,7 +179,7 @@ impl Rig {
         let policy = policy.unwrap_or_else(|| panic!("{wrong:?}"));
         let secrets = policy.secrets.iter().map(|secret| &secret.value);
         Self {
-            secrets: Arc::new(Vault::open(secrets, &folder.path().join("work"))),
+            secrets: Arc::new(Vault::open(secrets, [], &folder.path().join("work"))),
             grant: Arc::new(policy.grant_for("tools/it", None)),
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
             sandbox,
