@@ -67,6 +67,7 @@ impl Server {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "told where it is left out")]
 fn a_certificate_is_verified() {
     if Command::new("openssl").arg("version").output().is_err() {
         eprintln!("no `openssl` on this machine: left out");
