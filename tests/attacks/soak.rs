@@ -182,7 +182,10 @@ async fn by_script(project: &Project, run: &Arc<Run>, n: u64, commands: bool) ->
             Ok(report) => format!("{report:?}"),
         },
         // Given up in the middle of it or just after.
-        250 => return Ok(drop(tokio::time::timeout(Duration::from_micros(n % 90), call).await)),
+        250 => {
+            let _ = tokio::time::timeout(Duration::from_micros(n % 90), call).await;
+            return Ok(());
+        }
         _ => call.await.map_or_else(|error| error.to_string(), |report| ended(&report.outcome)),
     };
     if told == wanted { Ok(()) } else { Err(format!("it must be {wanted} and was {told}")) }
@@ -195,7 +198,7 @@ async fn by_guest(guest: &Guest, n: u64) -> Result<(), String> {
         0 => ("fuel", guest.leave(Limits { fuel: 2_000_000, ..default }).await),
         // Before it has left all of it.
         2 => ("fuel", guest.leave(Limits { fuel: 200_000, ..default }).await),
-        4 if n / 120 % 10 == 0 => {
+        4 if (n / 120).is_multiple_of(10) => {
             ("deadline", guest.leave(Limits { timeout: Duration::from_millis(3), ..default }).await)
         }
         4 => match tokio::time::timeout(Duration::from_micros(n % 2_000), guest.leave(default)).await {

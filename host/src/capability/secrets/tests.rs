@@ -214,3 +214,21 @@ proptest! {
         prop_assert_eq!(redacted(&vault, &format!("{before}{after}")), format!("{before}{after}"));
     }
 }
+
+#[test]
+fn the_key_of_a_model_is_for_nobody() {
+    let (path, folder) = (std::env::var("PATH").unwrap(), tempfile::tempdir().unwrap());
+    let vault = Vault::open([], ["PATH", "HARNESS_TEST_NOT_THERE"], folder.path());
+    let reason = "the variable `PATH` holds the key of a model, which no script sees";
+    assert_eq!(vault.decide_variable("PATH"), Err(Refusal::always(reason)));
+    assert!(vault.holds_variable("PATH") && !vault.holds_variable("HOME"));
+    assert_eq!(vault.decide_variable("HOME"), Ok(()));
+    let mut text = format!("it is {path}.");
+    assert_eq!(vault.find(&text), Some("PATH"));
+    vault.redact(&mut text);
+    assert_eq!(text, "it is [redacted:PATH].");
+    assert_eq!(vault.keeps("PATH").reason, "what would go out holds the value of `PATH`, the key of a model");
+    // It has no use, so that nothing is missing, and no secret has its name.
+    assert_eq!(vault.missing().count(), 0);
+    assert!(vault.secret("PATH").is_none() && vault.value("PATH").is_err());
+}
