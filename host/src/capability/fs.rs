@@ -23,7 +23,7 @@ mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
@@ -215,23 +215,23 @@ impl Workspace {
         let fails = |error: &io::Error| place.failed(error);
         let cap = grant.limits().file_bytes;
         within(content.len(), cap)?;
-        let mut file = match &place.spot {
+        match &place.spot {
             Spot::Missing { folder, names, .. } => match names.as_slice() {
-                [name] => open_file(folder, name, OpenOptions::new().append(true).create_new(true), fails)?.0,
+                [name] => replace::make(folder, name, content.as_bytes()),
                 _ => return Err(Error::NotFound(place.asked_folder())),
             },
             _ => {
                 let (folder, name) = place.file()?;
-                let (file, metadata) = open_file(folder, name, OpenOptions::new().append(true), fails)?;
+                let (mut file, metadata) = open_file(folder, name, OpenOptions::new().append(true), fails)?;
                 one_name_only(&metadata, &place)?;
                 let whole = metadata.len().saturating_add(content.len() as u64);
                 if whole > cap {
                     return Err(Error::TooLarge(cap));
                 }
-                file
+                replace::append(&mut file, content.as_bytes())
             }
-        };
-        file.write_all(content.as_bytes()).map_err(|error| place.failed(&error))?;
+        }
+        .map_err(|error| place.failed(&error))?;
         Ok(self.absolute_of(&place.real))
     }
 

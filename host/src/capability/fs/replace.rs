@@ -66,6 +66,36 @@ pub(super) fn replace(folder: &Dir, name: &str, content: &[u8], mode: Option<u32
     unfinished.replace(name)
 }
 
+/// Makes a file of a name that must be free, whole or not at all.
+pub(super) fn make(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
+    let unfinished = Unfinished::new(folder)?;
+    let mut file = create(folder, unfinished.name(), 0o666)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    unfinished.place(name)
+}
+
+/// Adds to a file that was opened for that. Where it fails, as on a full disk, the file is as it was before; but for what
+/// somebody else has added in the meantime, with which it stays as it is.
+pub(super) fn append(file: &mut File, content: &[u8]) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    let mut rest = content;
+    while !rest.is_empty() {
+        match file.write(rest) {
+            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                let added = content.len().saturating_sub(rest.len()) as u64;
+                if file.metadata()?.len() == before.saturating_add(added) {
+                    file.set_len(before)?;
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Makes a file that must not be there, with these permission bits as far as the process's mask lets them be.
 pub(super) fn create(folder: &Dir, name: &str, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();

@@ -252,6 +252,31 @@ fn append() {
     assert_eq!(bench.everything(), owned(&[("a", "123"), ("b", "3"), ("folder/", "")]));
 }
 
+/// On a disk that is full, which for a process is one where no file of its may get larger.
+#[test]
+fn an_append_that_fails_leaves_the_file_as_it_was() {
+    const FOLDER: &str = "HARNESS_TEST_APPEND";
+    if let Ok(folder) = std::env::var(FOLDER) {
+        let workspace = Workspace::open(std::path::Path::new(&folder)).unwrap();
+        for path in ["there", "new"] {
+            let failed = workspace.append(&all(), path, &"x".repeat(1 << 20)).unwrap_err();
+            assert_eq!(failed, Error::Io("file too large".to_owned()));
+        }
+        assert!(workspace.append(&all(), "there", " and more").is_ok());
+        return;
+    }
+    let bench = Bench::new(&[("there", "old")]);
+    let limited = "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"";
+    let name = "capability::fs::tests::an_append_that_fails_leaves_the_file_as_it_was";
+    let mut child = std::process::Command::new("sh");
+    child.args(["-c", limited]).arg(std::env::current_exe().unwrap()).args([name, "--exact"]);
+    let output = child.env(FOLDER, bench.at("")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read_to_string(bench.at("there")).unwrap(), "old and more");
+    let all: Vec<_> = fs::read_dir(bench.at("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(all, ["there"]);
+}
+
 #[test]
 fn stat() {
     let bench = Bench::new(&[("a/b", "12345")]);

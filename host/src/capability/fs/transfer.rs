@@ -38,7 +38,8 @@ impl Workspace {
         let (place, free) = free_place(&to)?;
         let unfinished = Unfinished::new(&place).map_err(|error| to.failed(&error))?;
         let budget = Budget::new(room.files);
-        let mut copy = Copy { grant, budget, cap: grant.limits().file_bytes, bytes: room.bytes, over: None };
+        let cap = grant.limits().file_bytes;
+        let mut copy = Copy { grant, budget, alone: !kind.is_dir(), cap, bytes: room.bytes, over: None };
         let ends = Ends { from: (folder, name, &from.real), to: (&place, unfinished.name(), &to.real) };
         let copied = copy.anything(&ends, kind);
         let (files, more) = copy.budget.used();
@@ -107,6 +108,9 @@ struct Ends<'a> {
 struct Copy<'a> {
     grant: &'a Grant,
     budget: Budget,
+    /// Whether it is a file, which is on the disk when it has its place. For each file of a folder that would take longer
+    /// than all else.
+    alone: bool,
     /// Bytes of one file.
     cap: u64,
     /// Bytes that are left.
@@ -145,6 +149,7 @@ impl Copy<'_> {
         match copied > most {
             true if most < self.cap => Err(self.too_large(LimitKey::Io, most)),
             true => Err(self.too_large(LimitKey::FileBytes, self.cap)),
+            false if self.alone => copy.sync_all().map_err(|error| fails(&error)),
             false => Ok(()),
         }
     }
