@@ -21,7 +21,7 @@ use harness_bench::Samples;
 use serde_json::json;
 
 /// What waits: its name, the time that it has in milliseconds, and the body of its script.
-const ROWS: [(&str, u32, &str); 9] = [
+const ROWS: [(&str, u32, &str); 10] = [
     ("in a loop", 50, "for i in range(1 << 30):\n        pass"),
     ("in a built-in: a sort again and again", 50, "for i in range(1 << 30):\n        sorted(range(20000))"),
     ("in sleep", 50, "sleep(60000)"),
@@ -34,6 +34,11 @@ const ROWS: [(&str, u32, &str); 9] = [
     ("in exec: a command that reads a pipe", 200, "exec.run('cat', ['pipe'])"),
     ("in exec: while a command is being started", 8, "exec.run('sleep', ['60'])"),
     ("on a disk: a search of many files", 20, "for i in range(1 << 30):\n        fs.glob('many/**/none')"),
+    (
+        "on a disk: 8 MiB, written to it again and again",
+        20,
+        "text = 'x' * (8 << 20)\n    for i in range(1 << 30):\n        fs.write('big', text)",
+    ),
     ("in a tool that a tool called", 50, "meta.call_tool('t0')"),
 ];
 const SAMPLES: usize = 100;
@@ -89,7 +94,7 @@ fn project(folder: &Path) -> Project {
         std::fs::write(path, text).unwrap();
     };
     let policy = format!(
-        "network: {{ allowed_domains: [\"{server}\"] }}\nmeta: {{ enabled: true }}\nsandbox:\n  exec: {{ allow: [sh, cat, sleep] }}\n  limits: {{ fuel: 1000000000000 }}\n"
+        "network: {{ allowed_domains: [\"{server}\"] }}\nmeta: {{ enabled: true }}\nsandbox:\n  exec: {{ allow: [sh, cat, sleep] }}\n  limits: {{ fuel: 1000000000000, io_bytes: 1000000000000 }}\n"
     );
     write(".harness/harness.md", &format!("---\n{policy}---\n"));
     for (number, (_, millis, body)) in ROWS.into_iter().enumerate() {

@@ -226,6 +226,11 @@ pub fn landlock_version() -> Option<u32> {
     u32::try_from(version).ok().filter(|version| *version > 0)
 }
 
+/// Where the machine has its temporary files.
+pub fn temporary_folder() -> std::path::PathBuf {
+    std::env::temp_dir()
+}
+
 /// A folder of its own that goes away with everything in it.
 #[derive(Debug)]
 pub(crate) struct Scratch {

@@ -17,6 +17,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use crate::ambient;
 use crate::audit;
 use crate::capability::exec::wall::{Offers, Standing, host};
+use crate::policy::layer::Layer;
 use crate::registry::Registry;
 
 /// What is given up.
@@ -48,25 +49,45 @@ struct Files {
     write: BTreeSet<PathBuf>,
 }
 
+impl Files {
+    /// The project, to be read, and these folders, where Landlock is there.
+    fn of(registry: &Registry, root: &Path, write: &[&Path]) -> Option<Self> {
+        ambient::landlock_version()?;
+        let real = |path: &Path| ambient::real_path(path).ok();
+        let read = registry.roots().iter().cloned().chain(real(root)).chain(real(&root.join(".harness")));
+        // Where the machine's certificates were said to be.
+        let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().filter_map(ambient::variable);
+        let write = write.iter().filter_map(|path| real(path)).collect();
+        Some(Self { read: read.chain(named.map(PathBuf::from)).collect(), write })
+    }
+}
+
 impl Plan {
-    /// For a project in a folder and where its tools work, if that is elsewhere.
-    pub fn of(registry: &Registry, root: &Path, workspace: Option<&Path>) -> Self {
-        let exec = registry.policy().and_then(|policy| policy.project.exec.as_ref());
-        let granted = exec.is_some_and(|exec| !exec.allow.is_empty());
-        let unconfined = exec.is_some_and(|exec| exec.unconfined);
+    /// For calls in a project: its folder, where its tools work, if that is elsewhere, and what stands in the place of its
+    /// policy for one of them.
+    pub fn of(registry: &Registry, root: &Path, workspace: Option<&Path>, instead: Option<&Layer>) -> Self {
+        let project = registry.policy().map(|policy| &policy.project);
+        let exec = || project.into_iter().chain(instead).filter_map(|layer| layer.exec.as_ref());
+        let granted = exec().any(|exec| !exec.allow.is_empty());
+        let unconfined = exec().any(|exec| exec.unconfined);
         // What this machine offers is tried with processes, which take their time: only where it matters.
         let wall = if granted && !unconfined { Offers::get().wall() } else { Err(Vec::new()) };
         let programs = programs(granted, unconfined, &wall);
-        let files = (ambient::landlock_version().is_some() && programs == Programs::None).then(|| {
-            let workspace = workspace.unwrap_or(root);
-            let real = |path: &Path| ambient::real_path(path).ok();
-            let read = registry.roots().iter().cloned().chain(real(root)).chain(real(&root.join(".harness")));
-            // Where the machine's certificates were said to be.
-            let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().filter_map(ambient::variable);
-            let write = real(workspace).into_iter().chain(real(&root.join(audit::FOLDER)));
-            Files { read: read.chain(named.map(PathBuf::from)).collect(), write: write.collect() }
-        });
-        Self { programs, files }
+        let files = (programs == Programs::None)
+            .then(|| Files::of(registry, root, &[workspace.unwrap_or(root), &root.join(audit::FOLDER)]));
+        Self { programs, files: files.flatten() }
+    }
+
+    /// For what loads scripts, or runs them with fakes behind their imports: no program is started, whatever the policy
+    /// grants, and nothing but these folders is written.
+    pub fn without_programs(registry: &Registry, root: &Path, write: &[&Path]) -> Self {
+        Self { programs: Programs::None, files: Files::of(registry, root, write) }
+    }
+
+    /// The same, where it is not known yet which files will be read.
+    #[must_use]
+    pub fn with_all_files(self) -> Self {
+        Self { files: None, ..self }
     }
 
     /// Gives it up, for good, for all threads of the process as far as the kernel does that.

@@ -439,6 +439,8 @@ fn help() {
                              Without it, a call that is to be confirmed is asked for at a terminal, and
                              denied where there is none
           --yes              Confirm beforehand every call that is to be confirmed
+          --self-confine     End where the machine does not let this process give up what it needs no
+                             more once the project is loaded; without this that is only noted
           --no-self-confine  Keep what this process needs no more once the project is loaded; for
                              looking into it with a debugger
       -h, --help             Print help

@@ -1,6 +1,7 @@
 //! What is told of the walls around commands and around the host. What the walls hold is in the tests of `exec`.
 
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
@@ -104,39 +105,70 @@ fn a_program_out_of_sight_is_told_with_what_opens_its_folder() {
     assert_eq!(out, "works\n", "{err}");
 }
 
+/// What a process says of its filters, from when it has one, or this file is there, or it ends; then it is ended.
+fn filters(mut host: Child, until: Option<PathBuf>) -> Vec<String> {
+    let mut status = String::new();
+    for _ in 0..2_000 {
+        std::thread::sleep(Duration::from_millis(5));
+        status = std::fs::read_to_string(format!("/proc/{}/status", host.id())).unwrap();
+        let there = until.as_ref().is_some_and(|file| file.exists());
+        if status.contains("Seccomp:\t2") || there || status.contains("State:\tZ") {
+            break;
+        }
+    }
+    host.kill().unwrap();
+    host.wait().unwrap();
+    let lines = status.lines().filter(|line| line.starts_with("Seccomp:") || line.starts_with("NoNewPrivs:"));
+    lines.map(|line| line.replace('\t', " ")).collect()
+}
+
+fn started(project: &Project, arguments: &[&str]) -> Child {
+    project.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
 /// While a call runs, its process holds filters, unless it was asked not to.
 #[test]
 fn the_host_confines_itself() {
-    let status = |policy: &str, arguments: &[&str]| {
-        let script = "def run(args):\n    log.info('waiting')\n    sleep(60000)\n";
-        let project = Project::with_script(script).policy(policy);
-        let mut command = project.command(&[&["call", "it"], arguments].concat());
-        let mut host = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let folder = format!("/proc/{}", host.id());
-        let mut status = String::new();
-        for _ in 0..100 {
-            std::thread::sleep(Duration::from_millis(100));
-            status = std::fs::read_to_string(format!("{folder}/status")).unwrap();
-            if status.contains("Seccomp:\t2") {
-                break;
-            }
-            // The last that is done before the script runs, where nothing is given up.
-            if arguments.contains(&"--no-self-confine") && project.path(".harness/audit").exists() {
-                break;
-            }
-        }
-        host.kill().unwrap();
-        host.wait().unwrap();
-        status
-            .lines()
-            .filter(|line| line.starts_with("Seccomp:") || line.starts_with("NoNewPrivs:"))
-            .map(|line| line.replace('\t', " "))
-            .collect::<Vec<_>>()
-    };
+    let script = "def run(args):\n    log.info('waiting')\n    sleep(60000)\n";
     for policy in ["sandbox: { services: [clock] }\n", "sandbox: { exec: { allow: [sh] }, services: [clock] }\n"] {
-        assert_eq!(status(policy, &[]), ["NoNewPrivs: 1", "Seccomp: 2"], "{policy}");
+        let project = Project::with_script(script).policy(policy);
+        for call in [&["call", "it"][..], &["call", "it", "--self-confine"], &["policy", "learn", "--", "call", "it"]] {
+            assert_eq!(filters(started(&project, call), None), ["NoNewPrivs: 1", "Seccomp: 2"], "{policy} {call:?}");
+        }
         let own = std::fs::read_to_string("/proc/self/status").unwrap();
         let filtered = if own.contains("Seccomp:\t2") { "Seccomp: 2" } else { "Seccomp: 0" };
-        assert_eq!(status(policy, &["--no-self-confine"])[1], filtered, "{policy}");
+        // The last that is done before the script runs, where nothing is given up.
+        let project = Project::with_script(script).policy(policy);
+        let audit = project.path(".harness/audit");
+        let call = ["call", "it", "--no-self-confine"];
+        assert_eq!(filters(started(&project, &call), Some(audit))[1], filtered, "{policy}");
     }
+}
+
+/// So does every other process that runs scripts, or loads them; these start no programs, whatever is granted.
+#[test]
+fn so_does_what_checks_tests_and_replays() {
+    const LONG: &str = "sandbox: { exec: { allow: [sh] }, limits: { timeout_ms: 1500, fuel: 1000000000000 } }\n";
+    const LOOPS: &str = "def run(args):\n    for i in range(1 << 40):\n        pass\n";
+    let case = "tests:\n  - name: it ends\n    args: {}\n    expect: { result: null }\n";
+    let replies = "- { tool_calls: [{ name: it, args: {} }] }\n- text: done\n";
+    let project = Project::new()
+        .policy(&format!("model: {{ provider: script, script: replies.yaml }}\n{LONG}"))
+        .file("replies.yaml", replies)
+        .tool("it", case, LOOPS)
+        .tool("slow", "", "x = [i for i in range(1 << 40)]\ndef run(args):\n    return 1\n");
+    let ran = project.run(&["run", "go"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    for arguments in [&["test", "it"][..], &["test", "it", "--watch"], &["validate"], &["sessions", "replay"]] {
+        let told = filters(started(&project, arguments), None);
+        assert_eq!(told, ["NoNewPrivs: 1", "Seccomp: 2"], "{arguments:?}");
+        let told = filters(started(&project, &[arguments, &["--no-self-confine"]].concat()), None);
+        let own = std::fs::read_to_string("/proc/self/status").unwrap();
+        assert_eq!(told[1] == "Seccomp: 2", own.contains("Seccomp:\t2"), "{arguments:?}");
+    }
+    // What it does in the end it still can: the file of results is written where it was asked for.
+    let junit = project.run(&["test", "it", "--junit", "it.xml"]);
+    assert_eq!((junit.code, project.path("it.xml").exists()), (1, true), "{junit}");
+    let replayed = project.run(&["sessions", "replay"]);
+    assert_eq!(replayed.code, 0, "{replayed}");
 }

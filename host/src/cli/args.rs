@@ -142,8 +142,21 @@ pub(crate) struct Call {
     #[command(flatten)]
     pub(crate) confirm: Confirm,
 
-    /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
+    #[command(flatten)]
+    pub(crate) confine: Confine,
+}
+
+/// What a process gives up of itself before scripts run. Without either, as much as the machine lets it, with a note where
+/// that is not all.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Confine {
+    /// End where the machine does not let this process give up what it needs no more once the project is loaded; without
+    /// this that is only noted.
     #[arg(long)]
+    pub(crate) self_confine: bool,
+
+    /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
+    #[arg(long, conflicts_with = "self_confine")]
     pub(crate) no_self_confine: bool,
 }
 
@@ -175,9 +188,8 @@ pub(crate) struct Talk {
     #[arg(long)]
     pub(crate) no_record: bool,
 
-    /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
-    #[arg(long)]
-    pub(crate) no_self_confine: bool,
+    #[command(flatten)]
+    pub(crate) confine: Confine,
 }
 
 #[derive(Debug, Args)]
@@ -205,9 +217,8 @@ pub(crate) struct Deploy {
     #[arg(long)]
     pub(crate) no_record: bool,
 
-    /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
-    #[arg(long)]
-    pub(crate) no_self_confine: bool,
+    #[command(flatten)]
+    pub(crate) confine: Confine,
 }
 
 #[derive(Debug, Args)]
@@ -251,9 +262,8 @@ pub(crate) struct Fire {
     #[arg(long)]
     pub(crate) explain: bool,
 
-    /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
-    #[arg(long)]
-    pub(crate) no_self_confine: bool,
+    #[command(flatten)]
+    pub(crate) confine: Confine,
 }
 
 #[derive(Debug, Args)]
@@ -272,6 +282,9 @@ pub(crate) struct Test {
     /// Run again whenever a file of the project changes.
     #[arg(long)]
     pub(crate) watch: bool,
+
+    #[command(flatten)]
+    pub(crate) confine: Confine,
 }
 
 #[derive(Debug, Args)]
@@ -319,6 +332,9 @@ pub(crate) struct Validate {
     /// Print what was found as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) confine: Confine,
 }
 
 #[derive(Debug, Args)]

@@ -38,8 +38,9 @@ pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Exit {
     };
     run.set_confirmer(AtTerminal::new(&command.confirm, *printer));
     harness::agent::attach(&project, &run, super::run::models(&project, place));
-    if !command.no_self_confine {
-        project::confine(&project, place, command.workspace.as_deref(), *printer);
+    let plan = project::plan(&project, place, command.workspace.as_deref());
+    if let Err(exit) = project::confine(&plan, &command.confine, *printer) {
+        return exit;
     }
     let progress = Progress::start(format!("running {}", command.tool));
     let called = project::block_on(project.call(&command.tool, arguments, &run), *printer);

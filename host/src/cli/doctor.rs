@@ -139,7 +139,7 @@ fn walls() -> Vec<Finding> {
 fn host(registry: &Registry, root: &Path) -> Finding {
     let good = Offers::get().filters.is_ok();
     let what = match good {
-        true => format!("gives up, before it runs scripts: {}", confine::Plan::of(registry, root, None)),
+        true => format!("gives up, before it runs scripts: {}", confine::Plan::of(registry, root, None, None)),
         false => "gives up nothing: there are no filters for this machine".to_owned(),
     };
     Finding { name: "host", good, what }

@@ -39,8 +39,9 @@ pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Exit {
         Ok(project) => project,
         Err(exit) => return exit,
     };
-    if !command.no_self_confine {
-        project::confine(&project, place, command.workspace.as_deref(), *printer);
+    let plan = project::plan(&project, place, command.workspace.as_deref());
+    if let Err(exit) = project::confine(&plan, &command.confine, *printer) {
+        return exit;
     }
     let dispatch = match project::block_on(project.fire(&event, payload, &Run::new()), *printer) {
         Ok(dispatch) => dispatch,

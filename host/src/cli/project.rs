@@ -8,7 +8,7 @@ use harness::dispatch::{CallError, OpenError, Options, Project};
 use harness::registry::{Machine, Registry};
 use harness::sandbox::outcome::Failure;
 
-use super::args::Place;
+use super::args::{Confine, Place};
 use super::exit::Exit;
 use super::printer::Printer;
 
@@ -58,12 +58,32 @@ pub(crate) fn unopened(error: &OpenError, printer: Printer) -> Exit {
     }
 }
 
-/// Gives up what this process needs no more, where the machine lets it. To be called when everything is read that the
-/// arguments name.
-pub(crate) fn confine(project: &Project, place: &Place, workspace: Option<&Path>, printer: Printer) {
-    let plan = confine::Plan::of(project.loaded().registry(), &root(place), workspace);
-    if let Err(why) = plan.apply() {
-        printer.say(&format!("note: this process keeps what it needs no more: {why}"));
+/// What a process keeps that calls tools of a project.
+pub(crate) fn plan(project: &Project, place: &Place, workspace: Option<&Path>) -> confine::Plan {
+    confine::Plan::of(project.loaded().registry(), &root(place), workspace, None)
+}
+
+/// Gives up what this process needs no more, as it was asked to. To be called when everything is read that the arguments
+/// name.
+///
+/// # Errors
+///
+/// Where it must, and the machine does not let it; that was told.
+pub(crate) fn confine(plan: &confine::Plan, asked: &Confine, printer: Printer) -> Result<(), Exit> {
+    if asked.no_self_confine {
+        return Ok(());
+    }
+    match plan.apply() {
+        Err(why) if asked.self_confine => {
+            let hint = "without `--self-confine` it is done as far as the machine lets it";
+            printer.error(&format!("this process cannot give up what it needs no more: {why}"), &[], Some(hint));
+            Err(Exit::Fault)
+        }
+        Err(why) => {
+            printer.say(&format!("note: this process keeps what it needs no more: {why}"));
+            Ok(())
+        }
+        Ok(()) => Ok(()),
     }
 }
 

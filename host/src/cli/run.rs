@@ -9,7 +9,7 @@ use harness::dispatch::{Options, Project};
 use harness::provider::Usage;
 use serde_json::{Value as Json, json};
 
-use super::args::{Deploy, Place, Talk};
+use super::args::{Confine, Deploy, Place, Talk};
 use super::confirm::AtTerminal;
 use super::exit::Exit;
 use super::printer::Printer;
@@ -38,9 +38,8 @@ pub(crate) fn talk(command: &Talk, place: &Place, printer: &Printer) -> Exit {
     };
     let asked = AtTerminal::new(&command.confirm, *printer);
     let record = Record::new("run", command.resume.as_deref(), !command.no_record, place, *printer);
-    let opened = record.and_then(|record| {
-        Opened::new(command.workspace.as_deref(), place, record, !command.no_self_confine, asked, *printer)
-    });
+    let opened = record
+        .and_then(|record| Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, *printer));
     let opened = match opened {
         Ok(opened) => opened,
         Err(exit) => return exit,
@@ -58,9 +57,8 @@ pub(crate) fn deploy(command: &Deploy, place: &Place, printer: &Printer) -> Exit
     };
     let asked = AtTerminal::new(&command.confirm, *printer);
     let record = Record::new("deploy", None, !command.no_record, place, *printer);
-    let opened = record.and_then(|record| {
-        Opened::new(command.workspace.as_deref(), place, record, !command.no_self_confine, asked, *printer)
-    });
+    let opened = record
+        .and_then(|record| Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, *printer));
     match opened {
         Ok(opened) => opened.once(&prompt, command.json, command.explain, *printer),
         Err(exit) => exit,
@@ -87,7 +85,7 @@ impl Opened {
         workspace: Option<&Path>,
         place: &Place,
         mut record: Record,
-        confine: bool,
+        confine: &Confine,
         asked: Arc<AtTerminal>,
         printer: Printer,
     ) -> Result<Self, Exit> {
@@ -97,9 +95,7 @@ impl Opened {
         let models = models(&project, place);
         // While files can still be made.
         record.open(place, printer);
-        if confine {
-            project::confine(&project, place, workspace, printer);
-        }
+        project::confine(&project::plan(&project, place, workspace), confine, printer)?;
         // Its threads are begun when the process has given up what it does not need.
         let runtime = runtime(printer)?;
         Ok(Self { project, models, runtime, asked, record })

@@ -11,7 +11,7 @@ use harness::provider::Message;
 use harness::session::FOLDER;
 use harness::session::read::{self, ReadError, Recording};
 
-use super::args::{Place, Talk};
+use super::args::{Confine, Place, Talk};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::{project, run};
@@ -74,6 +74,9 @@ pub(crate) struct Replay {
     /// Print what was compared and what differs as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) confine: Confine,
 }
 
 pub(crate) fn run(command: &Sessions, place: &Place, printer: &Printer) -> Exit {

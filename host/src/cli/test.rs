@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use harness::ambient;
 use harness::artifact::diagnostic::Position;
 use harness::artifact::escape;
 use harness::artifact::suggest;
 use harness::capability::coverage::Coverage;
+use harness::confine::Plan;
 use harness::dispatch::testing::{self, CaseReport, Subject};
 use harness::dispatch::{Loaded, Options, Project};
 use serde_json::{Value as Json, json};
@@ -70,11 +72,27 @@ pub(crate) fn run(command: &Test, place: &Place, printer: &Printer) -> Exit {
         }
     };
     project::report(project.loaded().registry(), *printer);
+    if let Err(exit) = project::confine(&plan(command, &folder, &project), &command.confine, *printer) {
+        return exit;
+    }
     if command.watch {
         watch::run(command, &folder, &project, *printer)
     } else {
         once(command, &project, None, *printer)
     }
+}
+
+/// What the process keeps: the folder that the workspaces of cases are made in, and the one of the results.
+fn plan(command: &Test, folder: &Path, project: &Project) -> Plan {
+    let temporary = ambient::temporary_folder();
+    let results = command.junit.as_deref().map(|file| match file.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    });
+    let write: Vec<&Path> = std::iter::once(temporary.as_path()).chain(results).collect();
+    let plan = Plan::without_programs(project.loaded().registry(), folder, &write);
+    // What is watched may say later which files it is about.
+    if command.watch { plan.with_all_files() } else { plan }
 }
 
 /// Runs the cases and tells how they went; of these files alone, where some are given.

@@ -6,6 +6,7 @@ use harness::artifact::agent::Use;
 use harness::artifact::diagnostic::{Diagnostic, Severity};
 use harness::artifact::{escape, lint};
 use harness::capability::secrets::Vault;
+use harness::confine::Plan;
 use harness::dispatch::{self, Unloadable};
 use harness::registry::{Registry, Replaced};
 use serde_json::{Value as Json, json};
@@ -19,6 +20,12 @@ use super::{inspect, project};
 pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit {
     let root = project::root(place);
     let registry = project::registry(place);
+    // Their files may be anywhere: looked at while all files are still to be had.
+    let secrets = secrets(&registry, &root);
+    let plan = Plan::without_programs(&registry, &root, &[]);
+    if let Err(exit) = project::confine(&plan, &command.confine, *printer) {
+        return exit;
+    }
     let progress = Progress::start("compiling scripts".to_owned());
     let unloadable = match dispatch::for_checking(&root, &registry) {
         Ok(loaded) => loaded.load_all(),
@@ -43,7 +50,7 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
         }
     }
     found.extend(api_keys(&registry));
-    found.extend(secrets(&registry, &root));
+    found.extend(secrets);
     found.extend(unconfined(&registry));
     let all: Vec<&Diagnostic> = registry.diagnostics().into_iter().chain(&found).collect();
     let count = |severity| all.iter().filter(|diagnostic| diagnostic.severity == severity).count();

@@ -6,6 +6,7 @@ use clap::Parser;
 use harness::ambient;
 use harness::artifact::escape;
 use harness::artifact::policy::learn::{Draft, Kept};
+use harness::confine::Plan;
 use harness::dispatch::{CallReport, Options, Project, Run};
 use harness::policy::layer::Layer;
 use harness::policy::limits::{LimitKey, Limits};
@@ -34,6 +35,7 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
     };
     let granting = command.granting.as_deref().map(|rules| call::narrowing(rules, printer)).transpose()?;
     let watch = Arc::new(Watch::default());
+    let instead = granting.clone();
     let options = Options {
         workspace: asked.workspace.clone(),
         concurrency: 1,
@@ -43,6 +45,9 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
     };
     let project = project::open(place, options, printer)?;
     let call = Repeatable::new(&asked, &project, printer)?;
+    let loaded = project.loaded();
+    let plan = Plan::of(loaded.registry(), &project::root(place), asked.workspace.as_deref(), instead.as_ref());
+    project::confine(&plan, &asked.confine, printer)?;
     let (exit, report) = made(&asked, &project, &call, printer)?;
     let asked = watch.asked();
     for one in refused(&report) {

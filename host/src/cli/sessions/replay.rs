@@ -1,5 +1,6 @@
 //! `harness sessions replay`.
 
+use harness::confine::Plan;
 use harness::dispatch::Options;
 use harness::session::replay::{self, Difference, Replayed};
 use harness::session::text::count;
@@ -26,6 +27,10 @@ pub(super) fn run(command: &Replay, place: &Place, printer: Printer) -> Exit {
         Err(exit) => return exit,
     };
     let root = project::root(place);
+    let plan = Plan::without_programs(project.loaded().registry(), &root, &[]);
+    if let Err(exit) = project::confine(&plan, &command.confine, printer) {
+        return exit;
+    }
     let replayed = match project::block_on(replay::replay(&root, &project, &recording), printer) {
         Ok(Ok(replayed)) => replayed,
         Ok(Err(why)) => {
