@@ -104,6 +104,7 @@ impl Session {
     /// What ended the turn without an answer. Hooks on `error` have been told.
     pub async fn turn(&mut self, text: &str) -> Result<Turn, TurnError> {
         self.runtime.begin();
+        self.runtime.crew.run.view().restart();
         let given_up = GivenUp(Some(self.runtime.tasks.clone()));
         let turn = turn::turn(&self.runtime, &self.runtime.place(), &mut self.history, text).await;
         given_up.not();
@@ -115,7 +116,8 @@ impl Session {
         self.runtime.crew.run.settled().await;
         self.runtime.tasks.cancel();
         self.runtime.tasks.gone().await;
-        let dispatch = self.runtime.place().fire(&Event::SessionEnd, Json::Null).await;
+        let place = self.runtime.place().now(None).await;
+        let dispatch = place.fire(&Event::SessionEnd, Json::Null).await;
         self.runtime.tell(&Told::Event { agent: "", dispatch: &dispatch });
         dispatch
     }

@@ -46,6 +46,7 @@ pub(crate) mod reentry;
 mod run;
 pub(crate) mod tasks;
 pub mod testing;
+mod view;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -56,9 +57,10 @@ pub use chain::{Decision, Dispatch, HookRun, Verdict};
 pub use content::ToolOutput;
 pub use loaded::{Loaded, Unloadable};
 pub use native::NativeTool;
-pub use past::{Looked, Refused};
+pub use past::{Looked, Refused, Saw};
 pub use pipeline::{Call, CallError, CallReport};
 pub use reentry::Nested;
+pub(crate) use run::Added;
 pub use run::Run;
 pub(crate) use tasks::MAX_AGENTS;
 

@@ -337,6 +337,72 @@ fn the_last_of_a_budget_is_taken_by_the_same() {
     }
 }
 
+/// What a task adds to the run is seen where it was seen then: by scripts, by hooks' events and in what the model is
+/// offered. In a replay nobody waits, so that whoever computes less is there first: once the one, once the other.
+#[test]
+fn what_a_task_adds_is_seen_by_the_same() {
+    let spin = |turns: u32| format!("    for i in range({turns}):\n        pass\n");
+    let until = |what: &str| {
+        format!("    for i in range(4000):\n        if cache.has('{what}'):\n            break\n        sleep(5)\n")
+    };
+    let adds = |turns: u32| {
+        let tool = "meta.register_tool('extra', 'Added.', {}, \"def run(args):\\n    return 'extra'\\n\")";
+        let hook = "meta.register_hook('late', 'tool.pre', \"def handle(event, payload):\\n    return block('late')\\n\", when = \"payload['name'] == 'probe'\")";
+        let (go, spin) = (until("go"), spin(turns));
+        format!("def run(args):\n{go}{spin}    {tool}\n    {hook}\n    cache.set('added', True)\n    return 'added'\n")
+    };
+    let looks = |turns: u32| {
+        let look = "[[tool['name'] for tool in meta.list_tools('extra')], meta.call_tool('probe')]";
+        let (spin, added) = (spin(turns), until("added"));
+        format!(
+            "def run(args):\n{spin}    before = {look}\n    cache.set('go', True)\n{added}    return [before, {look}]\n"
+        )
+    };
+    let replies = "- tool_calls: [{ name: adds }]\n- tool_calls: [{ name: looks }]\n\
+                   - tool_calls: [{ name: extra }, { name: task_await }]\n- text: Done.\n";
+    for (adding, looking) in [(0, 400_000), (400_000, 0)] {
+        let project = agent(ON, replies)
+            .tool("adds", "async: true\n", &adds(adding))
+            .tool("looks", "", &looks(looking))
+            .tool("probe", "", "def run(args):\n    return 'probed'\n");
+        project.run(&["run", "Go."]).says(0, "");
+        let record = last(&project);
+        assert_eq!(
+            told(&record, 1),
+            json!([[[], "probed"], [["extra"], "error: tool blocked: blocked by hook \"late\": late"]])
+        );
+        same(&project);
+        let seen: Vec<Json> = lines(&record, "saw").iter().map(|line| line["adds"].clone()).collect();
+        assert!(
+            seen.contains(&json!("extra")) && seen.contains(&json!("late")) && seen.contains(&Json::Null),
+            "{seen:?}"
+        );
+        // What nobody adds now is waited for by nobody.
+        let other = project.tool("adds", "async: true\n", "def run(args):\n    return 'nothing'\n");
+        let ran = other.run(&["sessions", "replay"]);
+        assert!(
+            ran.code == 1 && ran.out.contains("root in task 1, around the turns: end of the task of adds"),
+            "{ran}"
+        );
+    }
+}
+
+/// A record of before it was kept who saw what: that is found out anew.
+#[test]
+fn an_older_record_of_additions_is_run_again() {
+    let adds =
+        "def run(args):\n    meta.register_tool('extra', 'Added.', {}, \"def run(args):\\n    return 'extra'\\n\")\n";
+    let replies = "- tool_calls: [{ name: adds }]\n- tool_calls: [{ name: extra }]\n- text: Done.\n";
+    let project = agent(ON, replies).tool("adds", "", adds);
+    project.run(&["run", "Go."]).says(0, "");
+    let record = last(&project);
+    assert_eq!(lines(&record, "saw").len(), 1, "{record}");
+    let older: String =
+        record.lines().filter(|line| !line.contains("\"kind\":\"saw\"")).map(|line| format!("{line}\n")).collect();
+    std::fs::write(crate::sessions::files(&project).remove(0), older).unwrap();
+    same(&project);
+}
+
 /// A turn that a person has stopped does not keep those after it from being run again.
 #[test]
 fn a_conversation_goes_on_after_a_turn_that_was_stopped() {

@@ -44,6 +44,7 @@ impl BuiltIns for Runtime {
             Happened::Ended { task, report, late } => Told::Ended { agent, task, report, late: *late },
             Happened::Abandoned { task, tool } => Told::Abandoned { agent, task, tool },
             Happened::Looked(looked) => Told::Looked { agent, looked },
+            Happened::Saw(saw) => Told::Saw { agent, saw },
         });
     }
 
@@ -163,8 +164,8 @@ impl Ended {
 }
 
 impl Delegation<'_> {
-    fn here(&self) -> Place {
-        Place { left: self.left, added: self.by.crew.run.added(), ..self.place.clone() }
+    async fn here(&self) -> Place {
+        self.place.now(self.left).await
     }
 
     fn spend(&mut self, usage: Usage) {
@@ -175,7 +176,7 @@ impl Delegation<'_> {
 
     /// Fires an event to the hooks of the one that delegates. Gives back the payload as they left it.
     async fn fire(&mut self, event: &Event, payload: Json) -> Result<Json, String> {
-        let mut dispatch = self.here().fire(event, payload).await;
+        let mut dispatch = self.here().await.fire(event, payload).await;
         self.by.tell(&Told::Event { agent: self.by.name(), dispatch: &dispatch });
         self.spend(dispatch.usage());
         let payload = std::mem::take(&mut dispatch.payload);
@@ -285,7 +286,7 @@ impl Delegation<'_> {
         task: &str,
         attempt: u32,
     ) -> Result<Json, Ended> {
-        let place = child.place_within(&self.here());
+        let place = child.place_within(&self.here().await);
         let (turn, nested) = turn_with_nested(child, &place, history, task).await;
         let nested = Nested::Agent { name: child.name().to_owned(), nested };
         self.spend(nested.usage());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::error::TurnError;
 use super::turn::Turn;
 use crate::dispatch::confirm::Answer;
-use crate::dispatch::{CallError, CallReport, Dispatch, Looked};
+use crate::dispatch::{CallError, CallReport, Dispatch, Looked, Saw};
 use crate::provider::{Message, Reply, Request, ToolCall};
 
 /// Told of what happens while it happens, in order. It must not take long: the agent waits for it.
@@ -92,4 +92,6 @@ pub enum Told<'a> {
     Abandoned { agent: &'a str, task: &'a str, tool: &'a str },
     /// Tasks were asked for.
     Looked { agent: &'a str, looked: &'a Looked },
+    /// What scripts have added to the run was seen anew, or added to.
+    Saw { agent: &'a str, saw: &'a Saw },
 }

@@ -147,9 +147,9 @@ impl<'a> Work<'a> {
         self.told = history.len();
     }
 
-    /// Where the next thing is done: a run may have been added to meanwhile.
-    fn here(&self) -> Place {
-        Place { left: self.left, added: self.runtime.crew.run.added(), ..self.place.clone() }
+    /// Where the next thing is done.
+    async fn here(&self) -> Place {
+        self.place.now(self.left).await
     }
 
     fn spend(&mut self, fuel: u64) {
@@ -164,7 +164,7 @@ impl<'a> Work<'a> {
     ///
     /// The reason of the hook that blocked.
     async fn fire(&mut self, event: &Event, payload: impl FnOnce() -> Json) -> Result<Option<Json>, String> {
-        let Some(mut dispatch) = self.here().fire_recorded(event, payload).await else { return Ok(None) };
+        let Some(mut dispatch) = self.here().await.fire_recorded(event, payload).await else { return Ok(None) };
         self.tell(&Told::Event { agent: self.runtime.name(), dispatch: &dispatch });
         self.spend(dispatch.usage().fuel);
         // A conversation is not kept once for each hook that has seen it.
@@ -307,10 +307,11 @@ impl<'a> Work<'a> {
         self.asked = self.asked.saturating_add(1);
         self.tell_said(history);
         let mut model = model.clone();
-        let mut request = self.request(&model, history.messages(), pinned, room);
+        let here = self.here().await;
+        let mut request = self.request(&model, &here, history.messages(), pinned, room);
         let blocked = |reason| TurnError::Blocked { what: "completion", reason };
         let before = || payload::of(&completion_pre(&request));
-        let before = self.here_heard(&Event::CompletionPre).then(before);
+        let before = here.hears(&Event::CompletionPre).then(before);
         if let Some(before) = before
             && let Some(payload) = self.fire(&Event::CompletionPre, || before.clone()).await.map_err(blocked)?
             && payload != before
@@ -329,8 +330,8 @@ impl<'a> Work<'a> {
         self.tell(&Told::Asked { agent, round: self.asked, request: &request, room });
         let listener = &self.runtime;
         // What a hook may still change or keep back is not shown before it has.
-        let open =
-            ![Event::CompletionPost, Event::AgentStop, Event::TurnEnd].iter().any(|event| self.here_heard(event));
+        let here = self.here().await;
+        let open = ![Event::CompletionPost, Event::AgentStop, Event::TurnEnd].iter().any(|event| here.hears(event));
         let mut heard = |delta: Delta<'_>| match delta {
             Delta::Text(text) if open => listener.tell(&Told::Text { agent, text }),
             Delta::Text(_) => {}
@@ -346,7 +347,7 @@ impl<'a> Work<'a> {
         })?;
         self.count(&request, &reply);
         self.tell(&Told::Answered { agent, reply: &reply, took });
-        let after = self.here_heard(&Event::CompletionPost).then(|| payload::of(&completion_post(&reply)));
+        let after = self.here().await.hears(&Event::CompletionPost).then(|| payload::of(&completion_post(&reply)));
         if let Some(after) = after
             && let Some(payload) = self.fire(&Event::CompletionPost, || after.clone()).await.map_err(blocked)?
             && payload != after
@@ -358,17 +359,13 @@ impl<'a> Work<'a> {
         Ok(reply)
     }
 
-    fn here_heard(&self, event: &Event) -> bool {
-        self.here().hears(event)
-    }
-
-    fn request(&self, model: &Model, history: &[Message], pinned: usize, room: u64) -> Request {
+    fn request(&self, model: &Model, here: &Place, history: &[Message], pinned: usize, room: u64) -> Request {
         let settings = &self.runtime.crew.settings;
         let prompt = (!self.runtime.prompt.trim().is_empty()).then(|| Message::System(self.runtime.prompt.clone()));
         let mut request = Request {
             model: model.name.clone(),
             messages: prompt.into_iter().chain([Message::System(FRAMING.to_owned())]).collect(),
-            tools: self.runtime.tools(&self.here()),
+            tools: self.runtime.tools(here),
             max_tokens: model.max_tokens,
             temperature: model.temperature,
             agent: self.runtime.name().to_owned(),
@@ -517,7 +514,7 @@ impl<'a> Work<'a> {
         // What is no JSON is refused by the same check as any other value that is no object.
         let arguments = arguments.unwrap_or_else(|_| text.into());
         let made = Call { id: Some(call.id.clone()), name: call.name.clone(), arguments };
-        pipeline::call(&self.here(), made, self.runtime.caller.as_ref()).await
+        pipeline::call(&self.here().await, made, self.runtime.caller.as_ref()).await
     }
 
     /// What the turn's scripts logged, in order.

@@ -56,5 +56,9 @@ pub trait Reentry: Send + Sync + fmt::Debug {
     /// `tasks.poll` and `tasks.wait`: what became of each, as a JSON list.
     fn tasks(&self, ids: Vec<String>, patience: Patience) -> Answering<'_, String, tasks::Error>;
     /// `meta.list-tools`.
-    fn list_tools(&self, pattern: Option<String>) -> Result<Vec<meta::ToolSummary>, meta::Error>;
+    fn list_tools(
+        &self,
+        pattern: Option<String>,
+        left: Allowance,
+    ) -> Answering<'_, Vec<meta::ToolSummary>, meta::Error>;
 }

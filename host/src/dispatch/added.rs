@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::chain::Place;
-use super::run::{AddedHook, AddedTool};
+use super::run::{Added, AddedHook, AddedTool};
 use crate::artifact::diagnostic::Position;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
@@ -30,10 +30,10 @@ const MAX_NAME: usize = 64;
 /// Everything that can be said of a tool before the hooks are asked. Gives back its parameters.
 pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
     check_name(&new.name)?;
-    let added = place.run.added();
+    let added = &place.added;
     let replaces = added.tool(&new.name).is_some();
     if place.loaded.registry.tool(&new.name).is_ok() || (replaces && !new.replace) {
-        return Err(Error::Invalid(format!("tool {:?} already registered", new.name)));
+        return Err(registered("tool", &new.name));
     }
     let most = place.loaded.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
     if !replaces && added.tools.len() as u64 >= most {
@@ -46,7 +46,7 @@ pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
 }
 
 /// Adds a tool. `payload` is that of its event: hooks may have changed the description.
-pub(crate) fn add_tool(place: &Place, grant: &Arc<Grant>, new: NewTool, payload: &Json) -> Result<(), Error> {
+pub(crate) async fn add_tool(place: &Place, grant: &Arc<Grant>, new: NewTool, payload: &Json) -> Result<(), Error> {
     let position = position(&new.name);
     let given: Json = serde_json::from_str(&new.parameters).unwrap_or_default();
     let description = payload.get("description").and_then(Json::as_str).unwrap_or(&new.description).trim();
@@ -61,25 +61,24 @@ pub(crate) fn add_tool(place: &Place, grant: &Arc<Grant>, new: NewTool, payload:
         cases: Vec::new(),
         source: position,
         source_name: format!("added/{}", new.name),
-        name: new.name,
+        name: new.name.clone(),
     };
     let source = place.loaded.tool_source(&tool).ok_or_else(|| Error::Invalid("there is no script".to_owned()))?;
     let image = place.loaded.load(&source).map_err(|unloadable| Error::Invalid(unloadable.told()))?;
     let most = place.loaded.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
     let one = AddedTool { tool: Arc::new(tool), grant: grant.clone(), image };
-    place.run.change(|added| match added.tools.iter().position(|old| old.tool.name == one.tool.name) {
-        Some(at) => {
-            if let Some(old) = added.tools.get_mut(at) {
-                *old = one;
-            }
-            Ok(())
+    let change = |added: &mut Added| {
+        let full = added.tools.len() as u64 >= most;
+        match added.tools.iter_mut().find(|old| old.tool.name == one.tool.name) {
+            // Another strand may have been faster.
+            Some(_) if !new.replace => return Err(registered("tool", &one.tool.name)),
+            Some(old) => *old = one,
+            None if full => return Err(too_many(most)),
+            None => added.tools.push(one),
         }
-        None if added.tools.len() as u64 >= most => Err(too_many(most)),
-        None => {
-            added.tools.push(one);
-            Ok(())
-        }
-    })
+        Ok(())
+    };
+    place.add(&new.name, change).await
 }
 
 /// Everything that can be said of a hook before the hooks are asked. Gives back its event and priority.
@@ -93,10 +92,10 @@ pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), E
         Some(event) => event,
         None => return Err(Error::Invalid(format!("{} is no event", quoted(&new.event)))),
     };
-    let added = place.run.added();
+    let added = &place.added;
     let taken = added.hooks.iter().any(|hook| hook.hook.name == new.name);
     if taken || place.loaded.registry.hook(&new.name).is_some() {
-        return Err(Error::Invalid(format!("hook {:?} already registered", new.name)));
+        return Err(registered("hook", &new.name));
     }
     let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
     if added.hooks.len() as u64 >= most {
@@ -106,7 +105,7 @@ pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), E
 }
 
 /// Adds a hook.
-pub(crate) fn add_hook(
+pub(crate) async fn add_hook(
     place: &Place,
     grant: &Arc<Grant>,
     new: NewHook,
@@ -135,16 +134,22 @@ pub(crate) fn add_hook(
     let image = place.loaded.load(&source).map_err(|unloadable| Error::Invalid(unloadable.told()))?;
     let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
     let one = AddedHook { hook: Arc::new(hook), grant: grant.clone(), image };
-    place.run.change(|added| {
+    let name = one.hook.name.clone();
+    let change = |added: &mut Added| {
         if added.hooks.len() as u64 >= most {
             return Err(too_many(most));
         }
         if added.hooks.iter().any(|old| old.hook.name == one.hook.name) {
-            return Err(Error::Invalid(format!("hook {:?} already registered", one.hook.name)));
+            return Err(registered("hook", &one.hook.name));
         }
         added.hooks.push(one);
         Ok(())
-    })
+    };
+    place.add(&name, change).await
+}
+
+fn registered(what: &str, name: &str) -> Error {
+    Error::Invalid(format!("{what} {name:?} already registered"))
 }
 
 fn too_many(most: u64) -> Error {

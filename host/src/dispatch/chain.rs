@@ -16,6 +16,7 @@ use super::recorder::Unfinished;
 use super::reentry::{Inner, Nested};
 use super::run::{Added, Run};
 use super::tasks::Tasks;
+use super::view::View;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::hooks::OnError;
@@ -169,6 +170,8 @@ pub(crate) struct Place {
     pub(crate) loaded: Arc<Loaded>,
     pub(crate) run: Arc<Run>,
     pub(crate) added: Arc<Added>,
+    /// What is seen of that later, in this strand.
+    pub(crate) view: Arc<View>,
     /// The folder that scripts work in.
     pub(crate) workspace: Arc<Workspace>,
     /// Calls of scripts that wait for this one.
@@ -200,11 +203,12 @@ impl Place {
     /// A place that nothing waits for.
     pub(crate) fn outermost(loaded: Arc<Loaded>, run: Arc<Run>) -> Self {
         let (added, workspace, built_ins) = (run.added(), loaded.workspace.clone(), run.built_ins());
-        let tasks = run.tasks().clone();
+        let (tasks, view) = (run.tasks().clone(), run.view().clone());
         Self {
             loaded,
             run,
             added,
+            view,
             workspace,
             depth: 0,
             calls: 0,

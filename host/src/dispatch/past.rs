@@ -3,8 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use super::run::Added;
 
 /// What a run of the past knows. Each is asked in the strand that it is about.
 pub(crate) trait Past: fmt::Debug + Send + Sync {
@@ -13,6 +16,15 @@ pub(crate) trait Past: fmt::Debug + Send + Sync {
 
     /// What was seen of tasks the next time that the strand asked for some; nothing where that is where it was cut.
     fn looked(&self) -> Option<Looked>;
+
+    /// What the strand saw of what was added to the run when it looked for the `look`th time.
+    fn saw(&self, look: u64) -> Seen;
+
+    /// What was added after so many additions, once it is; nothing where nobody makes them any more.
+    fn state(&self, additions: u64) -> Pin<Box<dyn Future<Output = Option<Arc<Added>>> + Send + '_>>;
+
+    /// Such a state is here.
+    fn keep(&self, added: &Arc<Added>);
 
     /// A task has ended, or never will.
     fn over(&self, task: &str);
@@ -77,6 +89,29 @@ pub struct Looked {
     pub missing: Option<String>,
 }
 
+/// What a strand saw of what was added to its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// The past does not say: what there is now.
+    Anew,
+    /// What it saw before and what it has added itself.
+    Same,
+    /// The state after so many additions; `adds` where it made another one then.
+    Other { additions: u64, adds: bool },
+}
+
+/// A strand saw what another one had added to their run, or added something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saw {
+    /// How often it had looked: one that is no task, since its turn began.
+    pub look: u64,
+    /// How many additions it saw.
+    pub additions: u64,
+    /// The name of what it added then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adds: Option<String>,
+}
+
 /// Something that happened to a call of an agent, beside what its report says.
 #[derive(Debug)]
 pub(crate) enum Happened<'a> {
@@ -90,4 +125,6 @@ pub(crate) enum Happened<'a> {
     Abandoned { task: &'a str, tool: &'a str },
     /// Tasks were asked for.
     Looked(&'a Looked),
+    /// What is added to the run was seen, or added to.
+    Saw(&'a Saw),
 }

@@ -334,7 +334,8 @@ impl Ready {
         };
         let started = id.and_then(|id| {
             let entry = recorder.map(|recorder| recorder.task(place, &tool, &self.arguments, &id)).transpose()?;
-            let work = on_its_own(place.clone(), self, id.clone(), entry.unwrap_or_default());
+            let beside = Place { view: place.view.beside(), ..place.clone() };
+            let work = on_its_own(beside, self, id.clone(), entry.unwrap_or_default());
             let new = New { kind, most, id: &id, tool: &tool };
             place.start(new, strand.clone(), || tell(Ok(&id)), work)?;
             Ok(id)

@@ -79,9 +79,9 @@ impl Inner {
         self.nested.lock().unwrap_or_else(PoisonError::into_inner).push(nested);
     }
 
-    /// The place for what is started now: the run may have been added to meanwhile.
-    fn place(&self, left: Allowance) -> Place {
-        Place { left: Some(left), added: self.place.run.added(), ..self.place.clone() }
+    /// The place for what is started now.
+    async fn place(&self, left: Allowance) -> Place {
+        self.place.now(Some(left)).await
     }
 
     fn meta_enabled(&self) -> Result<(), meta::Error> {
@@ -93,12 +93,20 @@ impl Inner {
         Err(meta::Error::AccessDenied(refusal.into()))
     }
 
+    fn may_register(&self, what: &str) -> Result<(), meta::Error> {
+        self.meta_enabled()?;
+        if self.calls > 0 {
+            return Err(meta::Error::Invalid(format!("cannot register {what} from within meta.call_tool")));
+        }
+        Ok(())
+    }
+
     /// Fires a `meta` event: what a hook blocks does not happen.
     async fn governed(&self, name: &str, payload: Json, left: Allowance) -> (Result<Json, meta::Error>, u64) {
         if self.place.depth > NESTING {
             return (Err(meta::Error::TooDeep(NESTING)), 0);
         }
-        let dispatch = self.place(left).fire(&Event::Meta(name.to_owned()), payload).await;
+        let dispatch = self.place(left).await.fire(&Event::Meta(name.to_owned()), payload).await;
         let fuel = dispatch.usage().fuel;
         let answer = match dispatch.decision.blocked() {
             Some(reason) => Err(meta::Error::AccessDenied(Refusal::always(reason).into())),
@@ -125,7 +133,7 @@ impl Inner {
         }
         let arguments = json!({ "agent": agent, "task": task });
         let call = Call { id: None, name: tool.to_owned(), arguments };
-        match pipeline::call(&self.place(left), call, Some(&self.grant)).await {
+        match pipeline::call(&self.place(left).await, call, Some(&self.grant)).await {
             Ok(report) => {
                 let used = report.total().fuel;
                 let answer = match &report.outcome {
@@ -186,7 +194,7 @@ impl Reentry for Inner {
             if self.place.depth > NESTING {
                 return (Err(events::Error::TooDeep(NESTING)), 0);
             }
-            let dispatch = self.place(left).fire(&event, payload).await;
+            let dispatch = self.place(left).await.fire(&event, payload).await;
             let fuel = dispatch.usage().fuel;
             let answer = match dispatch.decision.blocked() {
                 Some(reason) => Err(events::Error::AccessDenied(Refusal::always(reason).into())),
@@ -199,14 +207,11 @@ impl Reentry for Inner {
 
     fn register_tool(&self, tool: meta::NewTool, left: Allowance) -> Answering<'_, (), meta::Error> {
         Box::pin(async move {
-            let checked = self.meta_enabled().and_then(|()| {
-                if self.calls > 0 {
-                    let why = "cannot register tools from within meta.call_tool".to_owned();
-                    return Err(meta::Error::Invalid(why));
-                }
-                added::check_tool(&self.place, &tool)
-            });
-            let parameters = match checked {
+            let place = match self.may_register("tools") {
+                Ok(()) => self.place(left).await,
+                Err(error) => return (Err(error), 0),
+            };
+            let parameters = match added::check_tool(&place, &tool) {
                 Ok(parameters) => parameters,
                 Err(error) => return (Err(error), 0),
             };
@@ -218,20 +223,20 @@ impl Reentry for Inner {
                 replace: tool.replace,
             };
             let (allowed, fuel) = self.governed("tool_register", payload::of(&event), left).await;
-            (allowed.and_then(|payload| added::add_tool(&self.place, &self.grant, tool, &payload)), fuel)
+            match allowed {
+                Ok(payload) => (added::add_tool(&self.place, &self.grant, tool, &payload).await, fuel),
+                Err(error) => (Err(error), fuel),
+            }
         })
     }
 
     fn register_hook(&self, hook: meta::NewHook, left: Allowance) -> Answering<'_, (), meta::Error> {
         Box::pin(async move {
-            let checked = self.meta_enabled().and_then(|()| {
-                if self.calls > 0 {
-                    let why = "cannot register hooks from within meta.call_tool".to_owned();
-                    return Err(meta::Error::Invalid(why));
-                }
-                added::check_hook(&self.place, &hook)
-            });
-            let (event, priority) = match checked {
+            let place = match self.may_register("hooks") {
+                Ok(()) => self.place(left).await,
+                Err(error) => return (Err(error), 0),
+            };
+            let (event, priority) = match added::check_hook(&place, &hook) {
                 Ok(checked) => checked,
                 Err(error) => return (Err(error), 0),
             };
@@ -243,7 +248,10 @@ impl Reentry for Inner {
                 priority,
             };
             let (allowed, fuel) = self.governed("hook_register", payload::of(&fired), left).await;
-            (allowed.and_then(|_| added::add_hook(&self.place, &self.grant, hook, event, priority)), fuel)
+            match allowed {
+                Ok(_) => (added::add_hook(&self.place, &self.grant, hook, event, priority).await, fuel),
+                Err(error) => (Err(error), fuel),
+            }
         })
     }
 
@@ -268,7 +276,7 @@ impl Reentry for Inner {
                 Err(meta::Error::AccessDenied(denial)) => return (Ok(format!("error: {}", denial.reason)), fuel),
                 Err(error) => return (Err(error), fuel),
             };
-            let place = Place { calls: self.calls.saturating_add(1), ..self.place(left.after(fuel)) };
+            let place = Place { calls: self.calls.saturating_add(1), ..self.place(left.after(fuel)).await };
             let call = Call { id: None, name, arguments: args };
             match pipeline::call(&place, call, Some(&self.grant)).await {
                 Ok(report) => {
@@ -306,22 +314,39 @@ impl Reentry for Inner {
         })
     }
 
-    fn list_tools(&self, pattern: Option<String>) -> Result<Vec<meta::ToolSummary>, meta::Error> {
-        self.meta_enabled()?;
-        let pattern = pattern.as_deref().map(NamePattern::parse).transpose().map_err(meta::Error::Invalid)?;
-        let (loaded, added) = (&self.place.loaded, self.place.run.added());
-        let tools = loaded.registry.tools().iter().chain(added.tools.iter().map(|added| &added.tool));
-        let shown = tools
-            .filter(|tool| loaded.policy.tools.decide(&tool.name).is_ok())
-            .filter(|tool| pattern.as_ref().is_none_or(|pattern| pattern.matches(&tool.name)));
-        Ok(shown
-            .map(|tool| meta::ToolSummary {
-                name: tool.name.clone(),
-                description: tool.description.clone(),
-                parameter_count: u32::try_from(tool.parameters.len()).unwrap_or(u32::MAX),
-            })
-            .collect())
+    fn list_tools(
+        &self,
+        pattern: Option<String>,
+        left: Allowance,
+    ) -> Answering<'_, Vec<meta::ToolSummary>, meta::Error> {
+        Box::pin(async move {
+            let pattern = match self.meta_enabled().and_then(|()| parsed(pattern)) {
+                Ok(pattern) => pattern,
+                Err(error) => return (Err(error), 0),
+            };
+            (Ok(summaries(&self.place(left).await, pattern.as_ref())), 0)
+        })
     }
+}
+
+fn parsed(pattern: Option<String>) -> Result<Option<NamePattern>, meta::Error> {
+    pattern.as_deref().map(NamePattern::parse).transpose().map_err(meta::Error::Invalid)
+}
+
+/// The tools that may be called at a place.
+fn summaries(place: &Place, pattern: Option<&NamePattern>) -> Vec<meta::ToolSummary> {
+    let Place { loaded, added, .. } = place;
+    let tools = loaded.registry.tools().iter().chain(added.tools.iter().map(|added| &added.tool));
+    let shown = tools
+        .filter(|tool| loaded.policy.tools.decide(&tool.name).is_ok())
+        .filter(|tool| pattern.is_none_or(|pattern| pattern.matches(&tool.name)));
+    shown
+        .map(|tool| meta::ToolSummary {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameter_count: u32::try_from(tool.parameters.len()).unwrap_or(u32::MAX),
+        })
+        .collect()
 }
 
 /// Why a call was not made, in one line.

@@ -6,6 +6,7 @@ use super::builtin::BuiltIns;
 use super::confirm::Confirmer;
 use super::past::Past;
 use super::tasks::Tasks;
+use super::view::View;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::tool::Tool;
@@ -23,6 +24,8 @@ pub struct Run {
     /// What narrows every call of this run.
     layers: Vec<Layer>,
     added: RwLock<Arc<Added>>,
+    /// What is seen of that in none of its tasks.
+    view: Arc<View>,
     /// The tools of the agent that its calls are for, where agents run.
     built_ins: OnceLock<Arc<dyn BuiltIns>>,
     /// Who is asked whether a call may be made that is to be confirmed.
@@ -38,6 +41,8 @@ pub struct Run {
 /// What scripts have added to a run. Each call sees one state of it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Added {
+    /// How many additions have led here.
+    pub(crate) additions: u64,
     pub(crate) tools: Vec<AddedTool>,
     pub(crate) hooks: Vec<AddedHook>,
 }
@@ -91,17 +96,21 @@ impl Run {
         self.added.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes what was added; what is under way goes on with what it saw.
-    ///
-    /// # Errors
-    ///
-    /// Those of the change, after which nothing has changed.
-    pub(crate) fn change<E>(&self, change: impl FnOnce(&mut Added) -> Result<(), E>) -> Result<(), E> {
+    /// Changes what was added. Gives back the state before, and the one after or why it stays as it is.
+    pub(crate) fn change<E>(
+        &self,
+        change: impl FnOnce(&mut Added) -> Result<(), E>,
+    ) -> (Arc<Added>, Result<Arc<Added>, E>) {
         let mut current = self.added.write().unwrap_or_else(PoisonError::into_inner);
-        let mut next = Added::clone(&current);
-        change(&mut next)?;
-        *current = Arc::new(next);
-        Ok(())
+        let (seen, next) = (current.clone(), current.changed(change));
+        if let Ok(next) = &next {
+            current.clone_from(next);
+        }
+        (seen, next)
+    }
+
+    pub(crate) fn view(&self) -> &Arc<View> {
+        &self.view
     }
 
     /// The built-in tools of calls that are made for no agent in particular.
@@ -157,6 +166,17 @@ impl Run {
 }
 
 impl Added {
+    /// The state after a change.
+    ///
+    /// # Errors
+    ///
+    /// Those of the change.
+    pub(crate) fn changed<E>(&self, change: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<Arc<Self>, E> {
+        let mut next = Self { additions: self.additions.saturating_add(1), ..self.clone() };
+        change(&mut next)?;
+        Ok(Arc::new(next))
+    }
+
     pub(crate) fn tool(&self, name: &str) -> Option<&AddedTool> {
         self.tools.iter().find(|added| added.tool.name == name)
     }

@@ -258,10 +258,9 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
             let (granted, reentry) = s.meta();
             (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.call_tool(name, arguments, left).await })
         }),
-        Import::MetaListTools => sync(it, import, |s, (pattern,): (Option<String>,)| {
+        Import::MetaListTools => nested(it, import, |s, (pattern,): (Option<String>,), left| {
             let (granted, reentry) = s.meta();
-            granted?;
-            reentry?.list_tools(pattern)
+            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.list_tools(pattern, left).await })
         }),
         Import::AgentsDelegate => nested(it, import, |s, (agent, task): (String, String), left| {
             let (granted, reentry) = s.agents();

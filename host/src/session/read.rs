@@ -336,7 +336,7 @@ mod tests {
         3: it is no JSON: expected value at line 1 column 1
         3: it is no JSON object
         3: another session begins
-        2: it is no line of the kind "party": unknown variant `party`, expected one of `session`, `turn`, `said`, `asked`, `retry`, `reply`, `unanswered`, `unmade`, `event`, `calling`, `called`, `delegated`, `judged`, `returned`, `task`, `looked`, `confirmation`, `script`, `turned`, `stopped`, `full`, `ended`
+        2: it is no line of the kind "party": unknown variant `party`, expected one of `session`, `turn`, `said`, `asked`, `retry`, `reply`, `unanswered`, `unmade`, `event`, `calling`, `called`, `delegated`, `judged`, `returned`, `task`, `looked`, `saw`, `confirmation`, `script`, `turned`, `stopped`, `full`, `ended`
         2: it is no line of the kind "turn": missing field `depth`
         "#
         );

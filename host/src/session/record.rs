@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use crate::dispatch::Refused;
+use crate::dispatch::{Refused, Saw};
 use crate::sandbox::tape::{Answered, Script};
 
 /// The form of a record. Another one is another program's.
@@ -66,6 +66,8 @@ pub enum What {
     Task(Task),
     /// Tasks were asked for.
     Looked(Looked),
+    /// What scripts have added to the run was seen anew, or added to.
+    Saw(Saw),
     /// A person was asked whether something may be done.
     Confirmation(Confirmation),
     /// A script ran: what a replay needs of it.

@@ -241,6 +241,7 @@ impl Recorder {
                 news: looked.news.clone(),
                 missing: looked.missing.clone(),
             }),
+            Told::Saw { saw, .. } => What::Saw((*saw).clone()),
             Told::Turned { turn, given, .. } => {
                 self.forget(by);
                 What::Turned(convert::turned(*turn, *given))

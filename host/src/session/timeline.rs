@@ -366,8 +366,13 @@ impl Growing {
                     }
                 }
             }
-            What::Session(_) | What::Unmade(_) | What::Script(_) | What::Looked(_) | What::Full {} | What::Ended {} => {
-            }
+            What::Session(_)
+            | What::Unmade(_)
+            | What::Script(_)
+            | What::Looked(_)
+            | What::Saw(_)
+            | What::Full {}
+            | What::Ended {} => {}
         }
     }
 

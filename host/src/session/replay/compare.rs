@@ -270,6 +270,7 @@ fn fact(what: &What) -> Option<Fact> {
         | What::Calling(_)
         | What::Task(_)
         | What::Looked(_)
+        | What::Saw(_)
         | What::Script(_)
         | What::Stopped {}
         | What::Unmade(_)

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::dispatch::Looked;
 use crate::dispatch::confirm::{Answer, Confirmer, Question};
-use crate::dispatch::past::{Began, Past, Refused, Went};
+use crate::dispatch::past::{Began, Past, Refused, Seen, Went};
+use crate::dispatch::{Added, Looked, Saw};
 use crate::sandbox::strand;
 use crate::sandbox::tape::{Given, Late, Place, Ran, Script, Tape};
 use crate::session::read::Recording;
-use crate::session::record::{Line, ScriptRan, Task, What};
+use crate::session::record::{Line, ROOT, ScriptRan, Task, What};
 use crate::session::recorder::Recorder;
 
 /// For how long tasks are waited for that go another way now, and may come to no end.
@@ -34,8 +34,12 @@ pub(super) struct Rewound {
     /// Tasks whose time was over, and what they had of it.
     late_tasks: HashMap<String, u64>,
     late_delegations: HashSet<String>,
-    /// Told whenever a task is over.
-    over: Notify,
+    /// What strands saw of what was added to the run, by look.
+    saw: HashMap<Look, Saw>,
+    /// The strand and turn of the root in which each addition was made. None in a record of before they were kept.
+    adders: HashMap<u64, (String, u64)>,
+    /// Told whenever a task is over, a turn of the root begins or the run is added to.
+    changed: Notify,
 }
 
 /// What is given once.
@@ -50,7 +54,16 @@ struct Left {
     turns: HashMap<String, VecDeque<Turned>>,
     /// Tasks that are under way now, with their strands.
     open: HashMap<String, String>,
+    /// Strands of those that are over.
+    over: HashSet<String>,
+    /// Turns of the root that have begun.
+    turns_begun: u64,
+    /// What was added to the run, as it was after each addition.
+    states: HashMap<u64, Arc<Added>>,
 }
+
+/// Strand, turn of the root, and how often that strand has looked: outside of tasks, in that turn.
+type Look = (String, u64, u64);
 
 /// How a turn ended.
 #[derive(Debug, Default)]
@@ -72,6 +85,24 @@ fn milliseconds(result: &str) -> Option<u64> {
     rest.split(' ').next()?.parse().ok()
 }
 
+impl Left {
+    /// A look in the turn of now. Those of a task are counted from its beginning.
+    fn look(&self, strand: String, look: u64) -> Look {
+        let turn = if strand.is_empty() { self.turns_begun } else { 0 };
+        (strand, turn, look)
+    }
+
+    /// Whether a strand has come to its end, or is past a turn of the root in which it did something.
+    fn is_over(&self, strand: &str, turn: u64) -> bool {
+        if strand.is_empty() {
+            return turn < self.turns_begun;
+        }
+        let parent = strand.rsplit_once('.').map_or("", |(parent, _)| parent);
+        let open = self.open.values().any(|open| open == strand);
+        self.over.contains(strand) || (!open && self.is_over(parent, turn))
+    }
+}
+
 impl Rewound {
     pub(super) fn new(recording: &Recording, recorder: Arc<Recorder>) -> Self {
         let mut rewound = Self {
@@ -81,7 +112,9 @@ impl Rewound {
             cut: HashSet::new(),
             late_tasks: HashMap::new(),
             late_delegations: HashSet::new(),
-            over: Notify::new(),
+            saw: HashMap::new(),
+            adders: HashMap::new(),
+            changed: Notify::new(),
         };
         let mut left = Left::default();
         recording.lines.iter().for_each(|line| rewound.take(line, &mut left));
@@ -90,6 +123,8 @@ impl Rewound {
             rewound.cut.extend(recording.lines.iter().map(|line| line.strand.clone()));
             rewound.cut.extend(rewound.began.keys().cloned());
         }
+        left.turns_begun = 0;
+        left.states.insert(0, Arc::default());
         rewound.left = Mutex::new(left);
         rewound
     }
@@ -142,6 +177,13 @@ impl Rewound {
                     self.cut.insert(strand);
                 }
             }
+            What::Turn(_) if line.by == ROOT => left.turns_begun = left.turns_begun.saturating_add(1),
+            What::Saw(saw) => {
+                if saw.adds.is_some() {
+                    self.adders.insert(saw.additions.saturating_add(1), (strand.clone(), left.turns_begun));
+                }
+                self.saw.insert(left.look(strand, saw.look), saw.clone());
+            }
             What::Stopped {} => {
                 left.turns.entry(line.by.clone()).or_default().push_back(Turned::default());
                 self.cut.insert(strand);
@@ -152,6 +194,23 @@ impl Rewound {
 
     fn left(&self) -> MutexGuard<'_, Left> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for something, as long as it may take.
+    async fn until(&self, done: impl Fn(&Left) -> bool) {
+        let waits = async {
+            loop {
+                let more = self.changed.notified();
+                tokio::pin!(more);
+                // From here on nothing is missed.
+                more.as_mut().enable();
+                if done(&self.left()) {
+                    return;
+                }
+                more.await;
+            }
+        };
+        let _ = tokio::time::timeout(MAX_SETTLING, waits).await;
     }
 
     /// Whether somebody stopped waiting for something in the strand that this is in.
@@ -209,28 +268,40 @@ impl Past for Rewound {
         self.left().looked.get_mut(&strand::name()).and_then(VecDeque::pop_front)
     }
 
+    fn saw(&self, look: u64) -> Seen {
+        if self.adders.is_empty() {
+            return Seen::Anew;
+        }
+        let look = self.left().look(strand::name(), look);
+        self.saw.get(&look).map_or(Seen::Same, |saw| Seen::Other { additions: saw.additions, adds: saw.adds.is_some() })
+    }
+
+    fn state(&self, additions: u64) -> Pin<Box<dyn Future<Output = Option<Arc<Added>>> + Send + '_>> {
+        Box::pin(async move {
+            let adder = self.adders.get(&additions);
+            let never = |left: &Left| adder.is_none_or(|(strand, turn)| left.is_over(strand, *turn));
+            self.until(|left| left.states.contains_key(&additions) || never(left)).await;
+            self.left().states.get(&additions).cloned()
+        })
+    }
+
+    fn keep(&self, added: &Arc<Added>) {
+        self.left().states.insert(added.additions, added.clone());
+        self.changed.notify_waiters();
+    }
+
     fn over(&self, task: &str) {
-        self.left().open.remove(task);
-        self.over.notify_waiters();
+        let mut left = self.left();
+        let strand = left.open.remove(task);
+        left.over.extend(strand);
+        drop(left);
+        self.changed.notify_waiters();
     }
 
     fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         let name = strand::name();
         let below = if name.is_empty() { name } else { format!("{name}.") };
-        Box::pin(async move {
-            let all = async {
-                loop {
-                    let more = self.over.notified();
-                    tokio::pin!(more);
-                    more.as_mut().enable();
-                    if !self.left().open.values().any(|strand| strand.starts_with(&below)) {
-                        return;
-                    }
-                    more.await;
-                }
-            };
-            let _ = tokio::time::timeout(MAX_SETTLING, all).await;
-        })
+        Box::pin(self.until(move |left| !left.open.values().any(|strand| strand.starts_with(&below))))
     }
 
     fn late_task(&self, task: &str) -> Option<u64> {
@@ -242,7 +313,12 @@ impl Past for Rewound {
     }
 
     fn turn(&self, by: &str) -> Went {
-        let Turned { late, refused } = self.left().turns.get_mut(by).and_then(VecDeque::pop_front).unwrap_or_default();
+        let mut left = self.left();
+        if by == ROOT {
+            left.turns_begun = left.turns_begun.saturating_add(1);
+            self.changed.notify_waiters();
+        }
+        let Turned { late, refused } = left.turns.get_mut(by).and_then(VecDeque::pop_front).unwrap_or_default();
         // Where one works after the other it is found out anew.
         Went { late, refused: (!self.began.is_empty()).then_some(refused) }
     }
