@@ -64,6 +64,29 @@ impl Server {
         let ran = project.ran(&command.output().unwrap());
         Ran { err: ran.err.replace(&self.address, "[server]"), ..ran }
     }
+
+    /// The request is not made, and the script is told why.
+    #[track_caller]
+    fn refuses(&self, trusted: bool, why: &str) {
+        let ran = self.asked(trusted);
+        let err = ran.err.replace(why, "[why]");
+        insta::allow_duplicates! {
+            assert_snapshot!(Ran { err, ..ran }, @r"
+            exit 1
+            --- stdout
+            --- stderr
+            error: tool `it` failed: http.get: no trusted connection: invalid peer certificate: [why]
+             --> .harness/tools/it.md:4:14
+              |
+            4 |       return http.get('https://[server]/')['status']
+              |              ^
+
+            calls, outermost first:
+              .harness/tools/it.md:4:14 in run
+              .harness/tools/it.md:4:14 in get
+            ");
+        }
+    }
 }
 
 #[test]
@@ -75,36 +98,11 @@ fn a_certificate_is_verified() {
     }
     let folder = tempfile::tempdir().unwrap();
     let server = Server::new(folder.path(), "IP:127.0.0.1");
-    assert_snapshot!(server.asked(false), @r#"
-    exit 1
-    --- stdout
-    --- stderr
-    error: tool `it` failed: http.get: no trusted connection: invalid peer certificate: UnknownIssuer
-     --> .harness/tools/it.md:4:14
-      |
-    4 |       return http.get('https://[server]/')['status']
-      |              ^
-
-    calls, outermost first:
-      .harness/tools/it.md:4:14 in run
-      .harness/tools/it.md:4:14 in get
-    "#);
+    server.refuses(false, "UnknownIssuer");
     server.asked(true).gives("200");
 
     let folder = tempfile::tempdir().unwrap();
     let server = Server::new(folder.path(), "DNS:other.example");
-    assert_snapshot!(server.asked(true), @r#"
-    exit 1
-    --- stdout
-    --- stderr
-    error: tool `it` failed: http.get: no trusted connection: invalid peer certificate: certificate not valid for name "127.0.0.1"; certificate is only valid for DnsName("other.example")
-     --> .harness/tools/it.md:4:14
-      |
-    4 |       return http.get('https://[server]/')['status']
-      |              ^
-
-    calls, outermost first:
-      .harness/tools/it.md:4:14 in run
-      .harness/tools/it.md:4:14 in get
-    "#);
+    let why = "certificate not valid for name \"127.0.0.1\"; certificate is only valid for DnsName(\"other.example\")";
+    server.refuses(true, why);
 }
