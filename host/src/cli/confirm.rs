@@ -119,6 +119,7 @@ fn told(question: &Question<'_>) -> String {
 
 /// Asks until there is an answer or nobody waits for it. On another thread: it waits for a person.
 fn ask(printer: Printer, text: &str, lasting: bool, given_up: &AtomicBool) -> Said {
+    printer.end_line();
     let _quiet = progress::quiet();
     let stdin = std::io::stdin();
     // What was typed before the question was no answer to it.

@@ -2,10 +2,44 @@
 //! script, an artifact or the network is escaped before a terminal sees it.
 
 use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use harness::artifact::escape;
 
 use super::args::Color;
+
+/// The text that is shown as it comes: a process has one terminal.
+static TEXT: Mutex<Text> = Mutex::new(Text { open: false, waiting: Vec::new() });
+
+/// A text that comes in pieces. What is said meanwhile waits for the end of its line.
+#[derive(Debug)]
+struct Text {
+    /// Whether a line of it has begun and not ended.
+    open: bool,
+    waiting: Vec<String>,
+}
+
+impl Text {
+    fn of_terminal() -> MutexGuard<'static, Self> {
+        TEXT.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// More of it: the lines that it ends, what was said until then, and the beginning of its next line.
+    fn more<'t>(&mut self, piece: &'t str) -> (&'t str, Vec<String>, &'t str) {
+        let (lines, rest) = piece.split_at(piece.rfind('\n').map_or(0, |end| end.saturating_add(1)));
+        self.open = !rest.is_empty() || (self.open && lines.is_empty());
+        let said = if lines.is_empty() { Vec::new() } else { std::mem::take(&mut self.waiting) };
+        (lines, said, rest)
+    }
+
+    /// A line beside it: back, where it can be said now.
+    fn beside<'l>(&mut self, line: &'l str) -> Option<&'l str> {
+        if self.open {
+            self.waiting.push(line.to_owned());
+        }
+        (!self.open).then_some(line)
+    }
+}
 
 /// Where output goes, and how.
 #[derive(Debug, Clone, Copy)]
@@ -55,9 +89,27 @@ impl Printer {
 
     /// More of a text that is shown on a terminal as it comes.
     pub(crate) fn piece(self, text: &str) {
+        let shown = escape::text(text);
+        let mut open = Text::of_terminal();
+        let (lines, said, rest) = open.more(&shown);
         let mut out = std::io::stdout().lock();
-        let _ = out.write_all(escape::text(text).as_bytes());
+        let _ = out.write_all(lines.as_bytes());
         let _ = out.flush();
+        said.iter().for_each(|line| written(line));
+        let _ = out.write_all(rest.as_bytes());
+        let _ = out.flush();
+    }
+
+    /// Whether a line of such a text has begun and not ended.
+    pub(crate) fn is_within_text(self) -> bool {
+        Text::of_terminal().open
+    }
+
+    /// Ends that line, for what cannot wait.
+    pub(crate) fn end_line(self) {
+        if self.is_within_text() {
+            self.piece("\n");
+        }
     }
 
     /// JSON on standard output, which escapes by itself.
@@ -65,9 +117,11 @@ impl Printer {
         self.data(&format!("{value:#}"));
     }
 
-    /// A line of talk, not escaped: for text that is ours, or was escaped.
+    /// A line of talk, not escaped: for text that is ours, or was escaped. Not within a line of a text that comes.
     pub(crate) fn say(self, text: &str) {
-        let _ = writeln!(std::io::stderr().lock(), "{text}");
+        if let Some(line) = Text::of_terminal().beside(text) {
+            written(line);
+        }
     }
 
     /// A question, without a line break: what is typed stands behind it.
@@ -96,5 +150,30 @@ impl Printer {
     /// Text in a color, given as the numbers of an SGR sequence (ECMA-48, 8.3.117).
     pub(crate) fn paint(self, text: &str, numbers: &str) -> String {
         if self.color { format!("\x1b[{numbers}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+fn written(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_beside_a_text_waits_for_the_end_of_its_line() {
+        let mut text = Text { open: false, waiting: Vec::new() };
+        assert_eq!(text.beside("before"), Some("before"));
+        assert_eq!(text.more("The por"), ("", vec![], "The por"));
+        assert_eq!((text.beside("worker calls look"), text.beside("worker is done")), (None, None));
+        assert_eq!(text.more("t is "), ("", vec![], "t is "));
+        let said = vec!["worker calls look".to_owned(), "worker is done".to_owned()];
+        assert_eq!(text.more("8080.\nOr\nnot"), ("8080.\nOr\n", said, "not"));
+        assert_eq!(text.beside("again"), None);
+        // Nothing comes, and nothing ends.
+        assert_eq!(text.more(""), ("", vec![], ""));
+        assert_eq!(text.more("\n"), ("\n", vec!["again".to_owned()], ""));
+        assert_eq!(text.beside("after"), Some("after"));
     }
 }

@@ -61,7 +61,12 @@ impl Watch {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.sign = None;
         change(&mut running.calls);
-        running.sign = running.calls.last().map(|(_, tool)| Progress::start(format!("running {tool}")));
+        let last = running.calls.last().filter(|_| !self.printer.is_within_text());
+        running.sign = last.map(|(_, tool)| Progress::start(format!("running {tool}")));
+    }
+
+    fn unsign(&self) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).sign = None;
     }
 
     fn line(&self, agent: &str, text: &str) {
@@ -75,7 +80,7 @@ impl Listener for Watch {
         if let Told::Text { .. } = what {
             return self.tell(what);
         }
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).sign = None;
+        self.unsign();
         self.tell(what);
         self.sign(|calls| match what {
             Told::Calls { call, .. } => calls.push((call.id.clone(), call.name.clone())),
@@ -90,6 +95,7 @@ impl Watch {
     fn tell(&self, what: &Told<'_>) {
         match what {
             Told::Text { agent: "", text } if self.live => {
+                self.unsign();
                 self.shown.store(true, Ordering::Relaxed);
                 self.printer.piece(text);
             }
