@@ -37,6 +37,8 @@ pub use message::{Message, ToolCall};
 
 use serde_json::Value as Json;
 
+use crate::capability::secrets::Vault;
+
 /// A future of a trait object.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -154,6 +156,14 @@ pub struct Reply {
     pub usage: Option<Usage>,
     /// Why it ended.
     pub finish: Finish,
+}
+
+impl Reply {
+    /// Puts notes in the place of secrets and keys: what a model says is shown, kept and given to tools.
+    pub(crate) fn redact(&mut self, vault: &Vault) {
+        let calls = self.calls.iter_mut().flat_map(|call| [&mut call.id, &mut call.name, &mut call.arguments]);
+        calls.chain([&mut self.text]).for_each(|text| vault.redact(text));
+    }
 }
 
 /// Tokens that a service counted.

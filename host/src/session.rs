@@ -12,7 +12,6 @@
 
 mod convert;
 pub mod html;
-mod key;
 pub mod read;
 pub mod record;
 pub mod recorder;
@@ -26,7 +25,6 @@ use crate::artifact::policy::ProjectPolicy;
 use crate::audit::digest;
 use crate::dispatch::{Loaded, Project};
 use crate::sandbox::engine::INTERPRETER;
-use key::Keys;
 use record::{Header, VERSION};
 use recorder::Recorder;
 use time::OffsetDateTime;
@@ -68,8 +66,7 @@ pub fn begin(
         resumes: resumes.map(str::to_owned),
         ..header(&loaded)
     };
-    let keys = Keys::of(loaded.policy());
-    Arc::new(Recorder::to_file(writer, header, loaded.secrets.clone(), keys, listener))
+    Arc::new(Recorder::to_file(writer, header, loaded.secrets.clone(), listener))
 }
 
 /// What a record says at its top of a project as it is now.

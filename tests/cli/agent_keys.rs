@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use crate::agent_services::{ASKED, SAID, project};
@@ -147,6 +149,14 @@ fn at_a_terminal() {
         person.sees("[key] a [key] b [key] c");
         assert_eq!(person.leaves(), 0, "{name}: {}", person.seen);
         without_key(&person.seen, name);
+        // Nor is it shown as somebody else may write it down, in whatever pieces.
+        let encoded = STANDARD.encode(format!("token {KEY}"));
+        let service = Service::new(vec![wire.reply(true, &format!("{encoded} that is {encoded}."), &[]).split()]);
+        let project = crate::agent_services::project(name, &service, "");
+        let mut person = Person::with(&project, &["run", ASKED], &[("HARNESS_TEST_KEY", KEY)]);
+        person.sees("dG9rZW4g[redacted:HARNESS_TEST_KEY] that is dG9rZW4g[redacted:HARNESS_TEST_KEY].");
+        assert_eq!(person.leaves(), 0, "{name}: {}", person.seen);
+        assert!(!person.seen.contains(&encoded[10..]), "{}", person.seen);
     }
 }
 

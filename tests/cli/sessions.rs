@@ -202,7 +202,7 @@ fn no_secret_and_no_key_is_in_a_record() {
     assert!(command.status().unwrap().success());
     let text = last(&project);
     assert!(!text.contains("s3cr3t") && !text.contains("sk-test"), "{text}");
-    assert!(text.contains("Is it [redacted:DEPLOY] or [key]?"), "{text}");
+    assert!(text.contains("Is it [redacted:DEPLOY] or [redacted:OPENAI_API_KEY]?"), "{text}");
     assert!(text.contains("token: [redacted:DEPLOY]"), "the answer of the host call is there, without it: {text}");
 }
 

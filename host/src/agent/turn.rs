@@ -328,14 +328,22 @@ impl<'a> Work<'a> {
         request.messages.iter_mut().for_each(|message| message.redact(self.runtime.loaded.secrets()));
         let agent = self.runtime.name();
         self.tell(&Told::Asked { agent, round: self.asked, request: &request, room });
-        let listener = &self.runtime;
+        let (listener, secrets) = (&self.runtime, self.runtime.loaded.secrets());
         // What a hook may still change or keep back is not shown before it has.
         let here = self.here().await;
         let open = ![Event::CompletionPost, Event::AgentStop, Event::TurnEnd].iter().any(|event| here.hears(event));
+        let mut held = String::new();
         let mut heard = |delta: Delta<'_>| match delta {
-            Delta::Text(text) if open => listener.tell(&Told::Text { agent, text }),
+            Delta::Text(text) if open => {
+                held.push_str(text);
+                let text = secrets.take_shown(&mut held);
+                if !text.is_empty() {
+                    listener.tell(&Told::Text { agent, text: &text });
+                }
+            }
             Delta::Text(_) => {}
             Delta::Retry { error, pause } => {
+                held.clear();
                 listener.tell(&Told::Retry { agent, error: &error.to_string(), pause });
             }
         };
@@ -345,6 +353,10 @@ impl<'a> Work<'a> {
         let mut reply = asked.inspect_err(|error| {
             self.tell(&Told::Unanswered { agent, error: &error.to_string(), took });
         })?;
+        if !held.is_empty() {
+            self.tell(&Told::Text { agent, text: &held });
+        }
+        reply.redact(secrets);
         self.count(&request, &reply);
         self.tell(&Told::Answered { agent, reply: &reply, took });
         let after = self.here().await.hears(&Event::CompletionPost).then(|| payload::of(&completion_post(&reply)));

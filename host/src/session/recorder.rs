@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::convert::{self, micros};
-use super::key::Keys;
 use super::record::{
     Calling, Confirmation, Delegated, Header, Judged, Line, Looked, ROOT, Retry, Returned, Said, ScriptRan, Task, Turn,
     Unanswered, Unmade, What,
@@ -28,7 +27,6 @@ const MAX_ANSWERS: usize = 64 << 20;
 pub struct Recorder {
     began: Instant,
     secrets: Arc<Vault>,
-    keys: Keys,
     listener: Arc<dyn Listener>,
     state: Mutex<State>,
 }
@@ -56,30 +54,18 @@ struct State {
 
 impl Recorder {
     /// Of a session whose lines go to a file.
-    pub(super) fn to_file(
-        writer: Writer,
-        header: Header,
-        secrets: Arc<Vault>,
-        keys: Keys,
-        listener: Arc<dyn Listener>,
-    ) -> Self {
-        Self::new(Sink::File(writer), Some(Box::new(header)), secrets, keys, listener)
+    pub(super) fn to_file(writer: Writer, header: Header, secrets: Arc<Vault>, listener: Arc<dyn Listener>) -> Self {
+        Self::new(Sink::File(writer), Some(Box::new(header)), secrets, listener)
     }
 
     /// Of a session whose lines are only looked at.
-    pub(super) fn to_memory(secrets: Arc<Vault>, keys: Keys, listener: Arc<dyn Listener>) -> Self {
-        Self::new(Sink::Memory(Vec::new()), None, secrets, keys, listener)
+    pub(super) fn to_memory(secrets: Arc<Vault>, listener: Arc<dyn Listener>) -> Self {
+        Self::new(Sink::Memory(Vec::new()), None, secrets, listener)
     }
 
-    fn new(
-        sink: Sink,
-        header: Option<Box<Header>>,
-        secrets: Arc<Vault>,
-        keys: Keys,
-        listener: Arc<dyn Listener>,
-    ) -> Self {
+    fn new(sink: Sink, header: Option<Box<Header>>, secrets: Arc<Vault>, listener: Arc<dyn Listener>) -> Self {
         let state = State { sink, header, replies: HashMap::new(), room: MAX_ANSWERS, trouble: None };
-        Self { began: Instant::now(), secrets, keys, listener, state: Mutex::new(state) }
+        Self { began: Instant::now(), secrets, listener, state: Mutex::new(state) }
     }
 
     /// Records that something happened now. `by` is the agent at work that it is about, if it is about one.
@@ -142,7 +128,6 @@ impl Recorder {
 
     fn write(&self, state: &mut State, line: &Line) {
         let mut json = line.to_json();
-        self.keys.redact(&mut json);
         self.secrets.redact_json(&mut json);
         let written = match &mut state.sink {
             Sink::File(writer) => writer.append(&json.to_string()),

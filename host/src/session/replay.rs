@@ -15,7 +15,6 @@ use std::sync::atomic::AtomicU64;
 
 use serde_json::{Value as Json, json};
 
-use super::key::Keys;
 use super::read::Recording;
 use super::record::{ROOT, What};
 use super::recorder::Recorder;
@@ -74,8 +73,7 @@ impl Replayed {
 /// Where a line of the record does not fit those before it.
 pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Result<Replayed, String> {
     let loaded = project.loaded();
-    let keys = Keys::of(loaded.policy());
-    let recorder = Arc::new(Recorder::to_memory(loaded.secrets.clone(), keys, Arc::new(Silent)));
+    let recorder = Arc::new(Recorder::to_memory(loaded.secrets.clone(), Arc::new(Silent)));
     let rewound = Arc::new(Rewound::new(recording, recorder.clone()));
     let run = Run::with_session(state::Session {
         // What the record answers is never asked of these; they have nothing to answer with, if it were.

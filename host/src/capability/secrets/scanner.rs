@@ -55,6 +55,13 @@ impl Scanner {
         self.patterns.get(found.pattern().as_usize()).map(|(_, name)| name.as_str())
     }
 
+    /// Where the end of a text may be the beginning of a value: what follows tells.
+    pub(super) fn begins(&self, text: &str) -> usize {
+        let from = text.floor_char_boundary(text.len().saturating_sub(self.longest));
+        let begins = |end: &str| self.patterns.iter().any(|(form, _)| form.text.starts_with(end));
+        (from..text.len()).find(|at| text.get(*at..).is_some_and(begins)).unwrap_or(text.len())
+    }
+
     /// Puts a note in the place of each value that begins in the first `cap` bytes, and leaves out what is after them.
     pub(super) fn redact_within(&self, text: &mut String, cap: usize) {
         let cap = text.floor_char_boundary(cap);

@@ -262,6 +262,15 @@ impl Vault {
         }
     }
 
+    /// Takes from a text that is still coming what can be shown of it, with notes: what may be the beginning of a value
+    /// waits for what follows.
+    pub(crate) fn take_shown(&self, held: &mut String) -> String {
+        let Some(scanner) = &self.scanner else { return std::mem::take(held) };
+        scanner.redact_within(held, usize::MAX);
+        let rest = held.split_off(scanner.begins(held));
+        std::mem::replace(held, rest)
+    }
+
     /// The name of a secret in whose place a note stands in a text.
     pub(crate) fn noted(&self, text: &str) -> Option<&str> {
         let names = self.known.iter().map(Known::name);
