@@ -149,12 +149,12 @@ fn at_a_terminal() {
         person.sees("[key] a [key] b [key] c");
         assert_eq!(person.leaves(), 0, "{name}: {}", person.seen);
         without_key(&person.seen, name);
-        // Nor is it shown as somebody else may write it down, in whatever pieces.
+        // Nor is it in base64, cut in two as well.
         let encoded = STANDARD.encode(format!("token {KEY}"));
-        let service = Service::new(vec![wire.reply(true, &format!("{encoded} that is {encoded}."), &[]).split()]);
+        let service = Service::new(vec![wire.reply(true, &format!("{encoded} a {encoded} b {encoded}"), &[]).split()]);
         let project = crate::agent_services::project(name, &service, "");
         let mut person = Person::with(&project, &["run", ASKED], &[("HARNESS_TEST_KEY", KEY)]);
-        person.sees("dG9rZW4g[redacted:HARNESS_TEST_KEY] that is dG9rZW4g[redacted:HARNESS_TEST_KEY].");
+        person.sees("dG9rZW4g[redacted:HARNESS_TEST_KEY] a dG9rZW4g[redacted:HARNESS_TEST_KEY] b dG9rZW4g[redacted:HARNESS_TEST_KEY]");
         assert_eq!(person.leaves(), 0, "{name}: {}", person.seen);
         assert!(!person.seen.contains(&encoded[10..]), "{}", person.seen);
     }

@@ -396,7 +396,7 @@ impl Rules {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 64, ..ProptestConfig::default() })]
 
     #[test]
     fn agents_that_set_each_other_to_work(
@@ -405,7 +405,8 @@ proptest! {
         how in proptest::collection::vec(How::all(), 1..4),
     ) {
         let folder = chain(&rules, &how);
-        let options = Options { machine: Machine::File(folder.path().join("machine.yaml")), ..Options::default() };
+        let machine = Machine::File(folder.path().join("machine.yaml"));
+        let options = Options { machine, concurrency: 4, ..Options::default() };
         let opened = Arc::new(Project::open(folder.path(), options).unwrap());
         let models = Arc::new(Configured::new(folder.path(), &opened.loaded().policy().models));
         let caller = layer::parse("caller", &caller).0.unwrap();
