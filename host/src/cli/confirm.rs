@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush};
 
 use super::args::Confirm;
-use super::printer::Printer;
+use super::printer::{Printer, Typing};
 use super::progress;
 
 /// Bytes of arguments that are shown.
@@ -41,6 +41,11 @@ impl AtTerminal {
     pub(crate) fn new(given: &Confirm, printer: Printer) -> Arc<Self> {
         let (lasting, turn) = (Mutex::default(), tokio::sync::Mutex::default());
         Arc::new(Self { printer, all: given.yes, named: given.confirm.clone(), lasting, turn })
+    }
+
+    /// The person types something else until this is dropped: questions wait.
+    pub(crate) fn typing(&self) -> (tokio::sync::MutexGuard<'_, ()>, Typing) {
+        (self.turn.blocking_lock(), self.printer.typing())
     }
 
     fn is_known(&self, key: &str) -> bool {
@@ -119,18 +124,18 @@ fn told(question: &Question<'_>) -> String {
 
 /// Asks until there is an answer or nobody waits for it. On another thread: it waits for a person.
 fn ask(printer: Printer, text: &str, lasting: bool, given_up: &AtomicBool) -> Said {
-    printer.end_line();
+    let _typing = printer.typing();
     let _quiet = progress::quiet();
     let stdin = std::io::stdin();
     // What was typed before the question was no answer to it.
     let _ = tcflush(stdin.as_fd(), QueueSelector::IFlush);
-    printer.say(text);
+    printer.ask(&format!("{text}\n"));
     let choices = if lasting { "[y]es, [a]lways in this session, [N]o" } else { "[y]es, [N]o" };
     printer.ask(&format!("{} {choices}: ", printer.paint("Call it?", "1")));
     let mut line = Vec::new();
     loop {
         if given_up.load(Ordering::SeqCst) {
-            printer.say("");
+            printer.ask("\n");
             return Said::No;
         }
         let mut waited = [PollFd::new(&stdin, PollFlags::IN)];
@@ -144,7 +149,7 @@ fn ask(printer: Printer, text: &str, lasting: bool, given_up: &AtomicBool) -> Sa
             Err(rustix::io::Errno::INTR) => {}
             // The end of input is no answer, whatever came before it.
             Ok(0) | Err(_) => {
-                printer.say("");
+                printer.ask("\n");
                 return Said::No;
             }
             Ok(read) => {

@@ -9,35 +9,67 @@ use harness::artifact::escape;
 use super::args::Color;
 
 /// The text that is shown as it comes: a process has one terminal.
-static TEXT: Mutex<Text> = Mutex::new(Text { open: false, waiting: Vec::new() });
+static TEXT: Mutex<Text> = Mutex::new(Text::new());
 
-/// A text that comes in pieces. What is said meanwhile waits for the end of its line.
+/// A text that comes in pieces. What is said meanwhile waits for the end of its line; where a person types, all of it waits.
 #[derive(Debug)]
 struct Text {
     /// Whether a line of it has begun and not ended.
     open: bool,
+    /// Whether a person types.
+    typed: bool,
+    /// Of the text.
+    later: String,
+    /// What was said beside it.
     waiting: Vec<String>,
 }
 
 impl Text {
+    const fn new() -> Self {
+        Self { open: false, typed: false, later: String::new(), waiting: Vec::new() }
+    }
+
     fn of_terminal() -> MutexGuard<'static, Self> {
         TEXT.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// More of it: the lines that it ends, what was said until then, and the beginning of its next line.
     fn more<'t>(&mut self, piece: &'t str) -> (&'t str, Vec<String>, &'t str) {
+        if self.typed {
+            self.later.push_str(piece);
+            return ("", Vec::new(), "");
+        }
         let (lines, rest) = piece.split_at(piece.rfind('\n').map_or(0, |end| end.saturating_add(1)));
         self.open = !rest.is_empty() || (self.open && lines.is_empty());
-        let said = if lines.is_empty() { Vec::new() } else { std::mem::take(&mut self.waiting) };
+        let said = if self.open && lines.is_empty() { Vec::new() } else { std::mem::take(&mut self.waiting) };
         (lines, said, rest)
     }
 
     /// A line beside it: back, where it can be said now.
     fn beside<'l>(&mut self, line: &'l str) -> Option<&'l str> {
-        if self.open {
+        if self.is_taken() {
             self.waiting.push(line.to_owned());
         }
-        (!self.open).then_some(line)
+        (!self.is_taken()).then_some(line)
+    }
+
+    /// Whether what is said has to wait.
+    fn is_taken(&self) -> bool {
+        self.open || self.typed
+    }
+}
+
+/// A person types, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Typing(Printer);
+
+impl Drop for Typing {
+    fn drop(&mut self) {
+        let mut text = Text::of_terminal();
+        text.typed = false;
+        let later = std::mem::take(&mut text.later);
+        drop(text);
+        self.0.piece(&later);
     }
 }
 
@@ -100,16 +132,18 @@ impl Printer {
         let _ = out.flush();
     }
 
-    /// Whether a line of such a text has begun and not ended.
-    pub(crate) fn is_within_text(self) -> bool {
-        Text::of_terminal().open
+    /// Whether a line of such a text has begun and not ended, or a person types.
+    pub(crate) fn is_taken(self) -> bool {
+        Text::of_terminal().is_taken()
     }
 
-    /// Ends that line, for what cannot wait.
-    pub(crate) fn end_line(self) {
-        if self.is_within_text() {
+    /// Ends the line of such a text and leaves the terminal to a person who types.
+    pub(crate) fn typing(self) -> Typing {
+        if self.is_taken() {
             self.piece("\n");
         }
+        Text::of_terminal().typed = true;
+        Typing(self)
     }
 
     /// JSON on standard output, which escapes by itself.
@@ -124,7 +158,7 @@ impl Printer {
         }
     }
 
-    /// A question, without a line break: what is typed stands behind it.
+    /// A question to a person who types, without a line break: the answer stands behind it.
     pub(crate) fn ask(self, text: &str) {
         let mut err = std::io::stderr().lock();
         let _ = err.write_all(text.as_bytes());
@@ -163,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_is_said_beside_a_text_waits_for_the_end_of_its_line() {
-        let mut text = Text { open: false, waiting: Vec::new() };
+        let mut text = Text::new();
         assert_eq!(text.beside("before"), Some("before"));
         assert_eq!(text.more("The por"), ("", vec![], "The por"));
         assert_eq!((text.beside("worker calls look"), text.beside("worker is done")), (None, None));
@@ -172,8 +206,22 @@ mod tests {
         assert_eq!(text.more("8080.\nOr\nnot"), ("8080.\nOr\n", said, "not"));
         assert_eq!(text.beside("again"), None);
         // Nothing comes, and nothing ends.
-        assert_eq!(text.more(""), ("", vec![], ""));
+        assert_eq!((text.more(""), text.is_taken()), (("", vec![], ""), true));
         assert_eq!(text.more("\n"), ("\n", vec!["again".to_owned()], ""));
         assert_eq!(text.beside("after"), Some("after"));
+        // Where a person types, all of it does, and comes in its order.
+        text.typed = true;
+        assert_eq!(
+            (text.more("It "), text.beside("aside"), text.more("is")),
+            (("", vec![], ""), None, ("", vec![], ""))
+        );
+        text.typed = false;
+        let later = std::mem::take(&mut text.later);
+        assert_eq!(
+            (text.more(&later), text.more(".\n")),
+            (("", vec![], "It is"), (".\n", vec!["aside".to_owned()], ""))
+        );
+        (text.typed, text.waiting) = (false, vec!["alone".to_owned()]);
+        assert_eq!(text.more(""), ("", vec!["alone".to_owned()], ""));
     }
 }

@@ -30,14 +30,18 @@ pub(super) fn run(opened: Opened, printer: Printer) -> Exit {
     };
     let watch = Arc::new(Watch::new(printer, true, false));
     let Opened { project, models, runtime, asked, record } = opened;
-    let recorded = record.begin(&project, watch.clone(), asked);
+    let recorded = record.begin(&project, watch.clone(), asked.clone());
     let mut session = match runtime.block_on(recorded.start(&project, models)) {
         Ok(session) => session,
         Err(error) => return failed(&error, Usage::default(), false, printer),
     };
     printer.say("Say what is to be done; /help lists the commands.");
     loop {
-        let line = match editor.readline("> ") {
+        let typing = asked.typing();
+        watch.unsign();
+        let line = editor.readline("> ");
+        drop(typing);
+        let line = match line {
             Ok(line) => line,
             Err(ReadlineError::Interrupted) => continue,
             Err(_) => break,

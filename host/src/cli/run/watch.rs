@@ -61,11 +61,12 @@ impl Watch {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.sign = None;
         change(&mut running.calls);
-        let last = running.calls.last().filter(|_| !self.printer.is_within_text());
+        let last = running.calls.last().filter(|_| !self.printer.is_taken());
         running.sign = last.map(|(_, tool)| Progress::start(format!("running {tool}")));
     }
 
-    fn unsign(&self) {
+    /// Takes away the sign of what runs.
+    pub(super) fn unsign(&self) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).sign = None;
     }
 
