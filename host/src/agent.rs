@@ -133,6 +133,13 @@ impl Session {
         self.runtime.tools(&self.runtime.place())
     }
 
+    /// The names of the hooks that look at what the root does now: the project's, and those that the run has added.
+    pub fn hooks(&self) -> Vec<String> {
+        let added = self.runtime.crew.run.added();
+        let all = self.runtime.loaded.registry().hooks().iter().chain(added.hooks.iter().map(|one| &one.hook));
+        all.map(|hook| hook.name.clone()).collect()
+    }
+
     /// What the models' services have counted so far, for every request that was answered: those of turns that failed or
     /// were given up, and those of sub-agents too.
     pub fn usage(&self) -> Usage {

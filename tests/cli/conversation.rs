@@ -128,14 +128,17 @@ fn a_conversation_with_commands_editing_and_history() {
     assert_eq!(person.leaves().0, 0);
 }
 
-/// What is listed is what the model is offered: nothing that the policy denies, what the run has added, the host's own.
+/// What is listed is what the model is offered: nothing that the policy denies, what the run has added, the host's own. So
+/// it is with hooks.
 #[test]
 fn the_tools_of_a_conversation_are_those_that_the_agent_may_call() {
-    let added = "def run(args):\n    meta.register_tool('added', 'Added.', {}, 'def run(args):\\n    return 1\\n')\n    return 1\n";
+    let added = "def run(args):\n    meta.register_tool('added', 'Added.', {}, 'def run(args):\\n    return 1\\n')\n    \
+                 meta.register_hook('looks', 'tool.pre', 'def handle(event, payload):\\n    return allow()\\n')\n    return 1\n";
     let policy = "meta: { enabled: true }\ntools_policy: { deny: [hidden, delegate_async] }\n";
     let project = agent(policy, "- tool_calls: [{ name: adds }]\n- text: It is added.\n")
         .tool("adds", "", added)
         .tool("hidden", "", "def run(args):\n    return 1\n")
+        .with_handle("guard", "turn.start", "", "return allow()")
         .file(".harness/agents/helper.md", "---\ndescription: Helps.\n---\nYou help.\n");
     let mut person = Person::at(&project, "\"$HARNESS\" run");
     let tools = |person: &mut Person| -> Vec<String> {
@@ -151,6 +154,9 @@ fn the_tools_of_a_conversation_are_those_that_the_agent_may_call() {
     person.sees("It is added.");
     person.sees("> ");
     assert_eq!(tools(&mut person), [&["adds", "added"], &own[..]].concat());
+    person.types("/hooks\r");
+    person.sees("guard\r\nlooks\r\n");
+    person.sees("> ");
     person.types("/quit\r");
     assert_eq!(person.leaves().0, 0);
 }

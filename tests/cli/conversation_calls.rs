@@ -313,8 +313,10 @@ fn an_agent_works_on_between_turns() {
     let hold = "def run(args):\n    for i in range(4000):\n        if fs.exists('go'):\n            return 'gone'\n        sleep(5)\n";
     let replies = "- tool_calls: [{ name: delegate_async, args: { agent: worker, task: Hold. } }]\n- text: It works.\n\
                    - tool_calls: [{ name: delegate_await }]\n- { expect: I held., text: It is done. }\n\
-                   - { agent: worker, tool_calls: [{ name: hold }] }\n- { agent: worker, expect: gone, text: I held. }\n";
-    let project = waiting("0", replies).tool("hold", "", hold);
+                   - { agent: worker, tool_calls: [{ name: hold }] }\n- { agent: worker, expect: gone, tool_calls: [{ name: drop }] }\n\
+                   - { agent: worker, expect: dropped, text: I held. }\n";
+    let drop = "def run(args):\n    return 'dropped'\n";
+    let project = waiting("0", replies).tool("hold", "", hold).tool("drop", "confirm: true\n", drop);
     let mut person = Person::starts(&project, &["run"]);
     person.sees("> ");
     person.types("Begin.\r");
@@ -324,13 +326,16 @@ fn an_agent_works_on_between_turns() {
     person.sees("An");
     project.write("go", "");
     let end = Instant::now() + PATIENCE;
-    while crate::sessions::lines(&crate::sessions::last(&project), "task").len() < 2 {
-        assert!(Instant::now() < end, "it does not end: {}", person.seen);
+    while !crate::sessions::lines(&crate::sessions::last(&project), "calling").iter().any(|line| line["tool"] == "drop")
+    {
+        assert!(Instant::now() < end, "it does not go on: {}", person.seen);
         std::thread::sleep(Duration::from_millis(5));
     }
-    // What is told meanwhile waits for the line that is being typed.
+    // What is told and asked meanwhile waits for the line that is being typed.
     person.types("d?\r");
     person.sees("hold completed");
+    person.sees("[N]o: ");
+    person.types("y\n");
     person.sees("It is done.");
     assert!(screen(&person.seen).contains(&"> And?".to_owned()), "{:?}", screen(&person.seen));
     person.sees("> ");

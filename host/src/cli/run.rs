@@ -26,6 +26,8 @@ use watch::Watch;
 const CONCURRENCY: u32 = 4;
 /// Threads for what goes on while a person types.
 const THREADS: usize = 1;
+/// Bytes of stack that each of them has, as the main one does: agents may be sixteen deep there too.
+const STACK: usize = 8 << 20;
 
 pub(crate) fn talk(command: &Talk, place: &Place, printer: &Printer) -> Exit {
     let prompt = match &command.prompt {
@@ -134,10 +136,15 @@ impl Opened {
 
 /// What turns are made on: what goes on by itself goes on while nobody waits for a turn, too.
 fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().map_err(|error| {
-        printer.error(&format!("cannot start: {error}"), &[], None);
-        Exit::Fault
-    })
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_stack_size(STACK)
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            printer.error(&format!("cannot start: {error}"), &[], None);
+            Exit::Fault
+        })
 }
 
 /// The models that a project names.

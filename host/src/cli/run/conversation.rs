@@ -78,14 +78,14 @@ pub(super) fn run(opened: Opened, printer: Printer) -> Exit {
 fn tell(command: &str, project: &Project, session: &Session, printer: Printer) {
     let loaded = project.loaded();
     let registry = loaded.registry();
-    let tools = session.tools();
+    let (tools, hooks) = (session.tools(), session.hooks());
     let list = |names: Vec<&str>| match names.is_empty() {
         true => "none".to_owned(),
         false => names.iter().map(|name| escape::line(name).into_owned()).collect::<Vec<_>>().join("\n"),
     };
     let text = match command {
         "tools" => list(tools.iter().map(|tool| tool.name.as_str()).collect()),
-        "hooks" => list(registry.hooks().iter().map(|hook| hook.name.as_str()).collect()),
+        "hooks" => list(hooks.iter().map(String::as_str).collect()),
         "agents" => list(registry.agents().iter().map(|agent| agent.name.as_str()).collect()),
         "usage" => {
             let usage = session.usage();
