@@ -324,9 +324,10 @@ impl Reentry for Echo {
         Box::pin(async move { (answer, 1) })
     }
 
-    fn list_tools(&self, pattern: Option<String>) -> Result<Vec<meta::ToolSummary>, meta::Error> {
+    fn list_tools(&self, pattern: Option<String>, _: Allowance) -> Answering<'_, Vec<meta::ToolSummary>, meta::Error> {
         let name = pattern.unwrap_or_default();
-        Ok(vec![meta::ToolSummary { description: name.clone(), name, parameter_count: 3 }])
+        let answer = Ok(vec![meta::ToolSummary { description: name.clone(), name, parameter_count: 3 }]);
+        Box::pin(async move { (answer, 0) })
     }
 }
 
