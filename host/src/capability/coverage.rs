@@ -28,3 +28,16 @@ impl Coverage {
         self.reached.extend(other.reached);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_lines_and_none_that_is_no_statement() {
+        let most = u32::try_from(MAX_LINES).unwrap();
+        let coverage = Coverage::of((1..=most + 1).collect(), vec![1, most + 1, most + 2]);
+        let wanted = Coverage { statements: (1..=most).collect(), reached: BTreeSet::from([1]) };
+        assert!(coverage == wanted, "{} {:?}", coverage.statements.len(), coverage.reached);
+    }
+}

@@ -66,12 +66,6 @@ pub fn wider(old: &Grant, new: &Grant) -> Vec<Wider> {
                 break;
             }
         }
-        let given = names(new, |layer| layer.exec.as_ref().map(|exec| &exec.env));
-        let given =
-            given.into_iter().find(|name| new.decide_child_env(name).is_ok() && old.decide_child_env(name).is_err());
-        if let (Some(name), true) = (given, new.exec_env().iter().all(|name| old.exec_env().contains(name))) {
-            tell("exec.env", certain(format!("giving commands the variable `{name}`"), "commands do not get it"));
-        }
         if new.exec_network() && !old.exec_network() {
             tell("exec.network", certain("commands that use the network".to_owned(), "commands have no network"));
         }

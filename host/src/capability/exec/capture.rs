@@ -103,6 +103,7 @@ mod tests {
     async fn a_flood_is_told() {
         let mut capture = Capture::default();
         assert!(capture.fill(tokio::io::repeat(b'x')).await.is_err());
+        assert_eq!(capture.kept.len(), MAX_TEXT);
         assert_eq!(capture.text(&Vault::default()), ("x".repeat(MAX_TEXT), true));
     }
 

@@ -170,6 +170,26 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_the_machine_and_the_user_are_not_read() {
+        let variables: Vec<String> =
+            variables("").iter().take(VARIABLES.len()).map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(
+            variables,
+            [
+                "GIT_CONFIG_NOSYSTEM=1",
+                "GIT_CONFIG_SYSTEM=/dev/null",
+                "GIT_CONFIG_GLOBAL=/dev/null",
+                "GIT_ATTR_NOSYSTEM=1",
+                "GIT_TERMINAL_PROMPT=0",
+                "GIT_PAGER=cat",
+                "GIT_EDITOR=:",
+                "GIT_SEQUENCE_EDITOR=:",
+                "GIT_NO_LAZY_FETCH=1",
+            ]
+        );
+    }
+
+    #[test]
     fn every_name_that_starts_a_program_is_overridden_once() {
         let names = "core.bare\0alias.st\0filter.a.b/C=d.clean\0diff.external\0diff.x.textconv\0user.name\0\
                      credential.https://a.b.helper\0credential.helper\0alias.st\0gpg.ssh.program\0core.hookspath\0";

@@ -317,6 +317,7 @@ async fn what_cannot_be_a_command_is_said_before_the_grant_is_asked() {
         command("echo", &[&"x".repeat((1 << 20) + 1)]),
         Command { env: vec![("A".to_owned(), "x\0".to_owned())], ..echo() },
         Command { env: vec![("A".to_owned(), String::new()); 65], ..echo() },
+        Command { env: vec![("A".to_owned(), "x".repeat(1 << 20))], ..echo() },
         Command { stdin: Some("x".repeat((10 << 20) + 1)), ..echo() },
     ] {
         let ran = ran(&none, wrong).await;

@@ -475,3 +475,20 @@ fn probe() -> Result<Namespaces, String> {
 fn last_error() -> Errno {
     Errno::from_raw_os_error(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_each_limit_of_the_kernel() {
+        let cores = u64::try_from(std::thread::available_parallelism().unwrap().get()).unwrap();
+        let most = Limits { file_bytes: 1_000, command_memory_bytes: 2_000, ..Limits::default() };
+        let in_a_group =
+            vec![(Resource::Core, 0), (Resource::Fsize, 1_000), (Resource::Data, 2_000), (Resource::Cpu, 8 * cores)];
+        let time = Duration::from_millis(7_500);
+        assert_eq!(resources(&most, time, None), in_a_group);
+        let counted = [in_a_group, vec![(Resource::Nproc, 3)]].concat();
+        assert_eq!(resources(&most, time, Some(3)), counted);
+    }
+}

@@ -71,6 +71,25 @@ async fn nor_datagrams_or_the_machines_own_sockets() {
 }
 
 /// A pair of datagram sockets could be pointed at any other; a pair of streams is only for the two.
+/// Sockets without a file are the machine's, whatever a command sees of the files.
+#[tokio::test]
+async fn with_a_network_it_reaches_no_socket_of_another_without_a_file() {
+    // Older ones cannot hold this, and nothing else does.
+    if Offers::get().landlock.is_none_or(|version| version < 6) {
+        return;
+    }
+    let name = format!("harness-{}", std::process::id());
+    let address =
+        <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(&name).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
+    let script = format!(
+        "socket(S, AF_UNIX, SOCK_STREAM, 0) && connect(S, pack('S a*', AF_UNIX, qq(\\0{name}))) or die qq($!\\n); print 'open'"
+    );
+    let connect = || command("perl", &["-MSocket", "-e", &script]);
+    assert_eq!(told(&with_network(), connect()).await.1, "Operation not permitted");
+    assert_eq!(told(&unconfined(), connect()).await.0, "open");
+}
+
 #[tokio::test]
 async fn pairs_of_sockets_lead_nowhere() {
     let pair = |kind: &str| {
@@ -115,6 +134,43 @@ async fn it_reaches_into_no_other_process_and_makes_no_namespace() {
     assert!(code != 0 && complaint.ends_with("Operation not permitted"), "{complaint}");
     if rustix::process::geteuid().is_root() {
         assert_eq!(told(&unconfined(), namespace()).await, (String::new(), String::new(), 0));
+    }
+}
+
+#[tokio::test]
+async fn its_namespaces_are_its_own() {
+    if Offers::get().namespaces.is_err() {
+        return;
+    }
+    for kind in ["cgroup", "ipc", "mnt", "pid"] {
+        let link = format!("/proc/self/ns/{kind}");
+        let of_host = format!("{}\n", std::fs::read_link(&link).unwrap().display());
+        let read = || sh(&format!("readlink {link}"));
+        assert_ne!(told(&confined(), read()).await.0, of_host, "{kind}");
+        assert_eq!(told(&unconfined(), read()).await.0, of_host, "{kind}");
+    }
+}
+
+/// Others put another folder in the place of one that was looked at, and it does not start.
+#[tokio::test]
+async fn its_folders_are_those_that_were_looked_at() {
+    if Offers::get().namespaces.is_err() {
+        return;
+    }
+    for (swapped, step) in [("", "its view of the files"), ("inner", "the folder to start in")] {
+        let around = Workspace::new();
+        let root = around.root.path().canonicalize().unwrap().join("work");
+        std::fs::create_dir_all(root.join("inner")).unwrap();
+        let dir = Dir::open_ambient_dir(root.join("inner"), cap_std::ambient_authority()).unwrap();
+        let (grant, program, handles) = (confined(), Path::new("/bin/sh"), Handles::default());
+        let place = Place { dir: &dir, workspace: &root, handles: &handles };
+        let wall = Wall::new(&For { grant: &grant, place, program, name: "sh", time: LONG }).unwrap();
+        std::fs::rename(root.join(swapped), around.root.path().join("moved")).unwrap();
+        std::fs::create_dir_all(root.join("inner")).unwrap();
+        let env = BTreeMap::new();
+        let start = Start { program, name: "sh", args: &[], env: &env, dir: &dir, stdin: false, wall };
+        let stale = std::io::Error::from(rustix::io::Errno::STALE);
+        assert_eq!(Running::start(start).map(drop), Err(format!("it cannot be confined: {step}: {stale}")));
     }
 }
 
@@ -232,6 +288,17 @@ async fn folders_beside_the_workspace_are_those_that_the_policy_names() {
     assert_eq!(ran(&with, command(program, &[])).await.unwrap().stdout, "works\nread-only\n");
 }
 
+/// Modes are given as they are, so that nothing is changed where the wall is open.
+#[tokio::test]
+async fn what_it_sees_of_the_machine_is_fixed() {
+    if Offers::get().namespaces.is_err() {
+        return;
+    }
+    let script = "for f in / /usr /dev /proc; do chmod --reference=$f $f 2>/dev/null && echo changed $f; done; \
+                  ls / | grep -x old; echo $(($(stat -f -c '%b * %S' $TMPDIR)))";
+    assert_eq!(in_workspace(&confined(), &[], script).await.1, "536870912\n");
+}
+
 #[tokio::test]
 async fn the_temporary_folder_is_its_own_and_goes_away() {
     let (_, said) = in_workspace(&confined(), &[], "echo x > $TMPDIR/file && ls $TMPDIR && echo $TMPDIR").await;
@@ -306,8 +373,11 @@ async fn files_and_memory_have_limits() {
 async fn root_keeps_no_privileges_but_over_files() {
     let (_, said) =
         in_workspace(&confined(), &[], "grep -E '^Cap(Eff|Prm|Bnd|Inh|Amb)' /proc/self/status | tr -d '\t'").await;
-    let kept = if rustix::process::geteuid().is_root() { "000000000000001b" } else { "0000000000000000" };
-    for set in ["CapEff", "CapPrm"] {
+    let is_root = rustix::process::geteuid().is_root();
+    let kept = if is_root { "000000000000001b" } else { "0000000000000000" };
+    // Who has none may not give up what it could be given.
+    let sets = if is_root { &["CapEff", "CapPrm", "CapBnd"][..] } else { &["CapEff", "CapPrm"] };
+    for set in sets {
         assert!(said.contains(&format!("{set}:{kept}")), "{said}");
     }
     let (_, said) =

@@ -52,6 +52,19 @@ fn what_is_in_memory_is_answered_at_once() {
     }
 }
 
+/// Opening a pipe lets somebody go on who waits for that.
+#[test]
+fn what_is_no_file_is_not_opened() {
+    use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+    let bench = bench();
+    let opened = init(CreateFlags::NONBLOCK).unwrap();
+    add_watch(&opened, bench.at("fifo"), WatchFlags::OPEN).unwrap();
+    assert_eq!(bench.workspace.read_cached(&all(), "fifo"), None);
+    assert_eq!(rustix::io::read(&opened, &mut [0; 256]), Err(rustix::io::Errno::AGAIN));
+    fs::OpenOptions::new().read(true).write(true).open(bench.at("fifo")).unwrap();
+    assert!(rustix::io::read(&opened, &mut [0; 256]).is_ok());
+}
+
 #[test]
 fn the_rest_is_not() {
     let bench = bench();

@@ -112,10 +112,10 @@ fn walks_go_so_deep_and_no_deeper() {
 #[test]
 fn copy() {
     let bench = Bench::new(&[("a", "1"), ("f/x", "2"), ("f/g/y", "3"), ("f/empty/", "")]);
-    fs::set_permissions(bench.at("a"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(bench.at("a"), fs::Permissions::from_mode(0o6700)).unwrap();
     let copy = |source: &str, target: &str| bench.workspace.copy(&all(), source, target);
     assert_eq!(copy("a", "new/b"), bench.answer("new/b"));
-    assert_eq!(fs::metadata(bench.at("new/b")).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(bench.at("new/b")).unwrap().permissions().mode() & 0o7777, 0o700);
     assert_eq!(copy("f", "h"), bench.answer("h"));
     let expected = [
         ("a", "1"),
@@ -141,6 +141,10 @@ fn copy() {
     assert_eq!(copy(".", "z"), refused("the workspace itself may not be copied or moved", ""));
     let small = grant(&["."], &["."], &[], Some(0));
     assert_eq!(bench.workspace.copy(&small, "f", "z"), Err(Error::TooLarge(0)));
+    // Or of more bytes than are left.
+    let mut room = Room { files: 10, bytes: 1, over: None };
+    assert_eq!(bench.workspace.copy_within(&all(), "f", "z", &mut room), Err(Error::TooLarge(0)));
+    assert_eq!(room, Room { files: 6, bytes: 0, over: Some(LimitKey::Io) });
     assert_eq!(bench.everything(), owned(&expected));
 }
 

@@ -165,7 +165,8 @@ fn a_file_over_the_cap_is_not_read() {
 #[test]
 fn write_makes_replaces_and_keeps_the_mode() {
     let bench = Bench::new(&[("script", "old")]);
-    fs::set_permissions(bench.at("script"), fs::Permissions::from_mode(0o750)).unwrap();
+    // But not that it runs as its owner.
+    fs::set_permissions(bench.at("script"), fs::Permissions::from_mode(0o6750)).unwrap();
     assert_eq!(bench.workspace.write(&all(), "script", "new"), bench.answer("script"));
     assert_eq!(fs::metadata(bench.at("script")).unwrap().permissions().mode() & 0o7777, 0o750);
     assert_eq!(bench.workspace.write(&all(), "deep/er/a", "1"), bench.answer("deep/er/a"));

@@ -181,6 +181,13 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_name_has_so_many_addresses() {
+        let names = Names::Given(Box::new(|_| vec![IpAddr::from([192, 0, 2, 1]); MAX_ADDRESSES + 1]));
+        let found = names.look_up(Share::default(), "a.test".to_owned(), 80).await;
+        assert_eq!(found, vec![SocketAddr::from(([192, 0, 2, 1], 80)); MAX_ADDRESSES]);
+    }
+
+    #[tokio::test]
     async fn the_resolver_hands_out_what_was_vetted_for_the_name_and_nothing_else() {
         let addresses: Vec<SocketAddr> = vec!["192.0.2.1:80".parse().unwrap()];
         let vetted = Vetted { name: "a.test".to_owned(), addresses: addresses.clone() };

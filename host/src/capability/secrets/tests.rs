@@ -92,6 +92,20 @@ fn values() {
     assert_eq!(one(&"x".repeat(MAX_VALUE + 1)), "it has over 16384 bytes");
 }
 
+/// The characters that hold a part of a value and a part of what is beside it go with it.
+#[test]
+fn nothing_of_a_value_is_left_in_base64() {
+    let text = forms::base64(format!("a{VALUE}b").as_bytes());
+    assert_eq!(redacted(&vault(&[("A", VALUE)]), &text), "Y[redacted:A]I=");
+}
+
+/// What a script prints of secrets does not grow with their names.
+#[test]
+fn a_note_has_so_many_bytes() {
+    let name = "N".repeat(100);
+    assert_eq!(redacted(&vault(&[(&name, VALUE)]), VALUE), format!("[redacted:{}]", &name[..32]));
+}
+
 #[test]
 fn no_debug_text_holds_a_value() {
     let vault = vault(&[("A", VALUE)]);

@@ -1,9 +1,15 @@
 use super::*;
+use crate::artifact::policy::ProjectPolicy;
+use crate::policy::secret::Secret;
 use crate::policy::testing::{Dice, grant, request, stack};
 
 /// What is told of two policies, one a line.
 fn told(old: &str, new: &str) -> String {
-    let lines = wider(&grant(&[old]), &grant(&[new])).into_iter().map(|wider| match wider.example {
+    lines(wider(&grant(&[old]), &grant(&[new])))
+}
+
+fn lines(found: Vec<Wider>) -> String {
+    let lines = found.into_iter().map(|wider| match wider.example {
         Example::Certain { what, refused } => format!("{}: {what} ({refused})", wider.key),
         Example::Perhaps => format!("{}: perhaps", wider.key),
     });
@@ -25,8 +31,8 @@ fn examples(old: &str, new: &str) -> Vec<String> {
 fn an_example_says_what_is_new_and_what_refused_it() {
     insta::assert_snapshot!(
         told(
-            "fs: { read: [src], write: [out], protect: [src/keys] }\nnetwork: [a.example]\nexec: { allow: [git status], env: [PATH] }\nlimits: { fuel: 5 }\nservices: [cache]",
-            "fs: { read: [src, docs], write: [out/tmp] }\nnetwork: ['*.example']\nexec: { allow: ['git *'], env: [PATH, HOME], folders: [/opt/go], network: true }\nenv: [CI]\nlimits: { fuel: 6 }\nservices: [cache, clock]",
+            "fs: { read: [src], write: [out], protect: [src/keys] }\nnetwork: [a.example]\nexec: { allow: [git status], env: [PATH] }\nlimits: { fuel: 5 }\nsecrets: [A]\nservices: [cache]",
+            "fs: { read: [src, docs], write: [out/tmp] }\nnetwork: ['*.example']\nexec: { allow: ['git *'], env: [PATH, HOME], folders: [/opt/go], network: true }\nenv: [CI]\nlimits: { fuel: 6 }\nsecrets: [A, B]\nservices: [cache, clock]",
         ),
         @"
     fs.read: reading `docs` (reading `docs` is not granted: nothing in `fs.read` in `test:1:13` covers it)
@@ -36,10 +42,56 @@ fn an_example_says_what_is_new_and_what_refused_it() {
     exec.network: commands that use the network (commands have no network)
     exec.folders: the folder `/opt/go` for commands (commands do not see it)
     env: the variable `CI` (the variable `CI` is not granted)
+    secrets: the secret `B` (the secret `B` is not granted)
     services: `clock` (`clock` is not granted)
     limits.fuel: 6 units (the limit is 5 units)
     "
     );
+}
+
+#[test]
+fn secrets() {
+    let secrets = |rules: &str| -> Vec<Secret> {
+        let text = format!("---\nsandbox: {{ secrets: {{ A: {{ {rules} }} }} }}\n---\n");
+        let policy = ProjectPolicy::parse(".harness/harness.md", &text).0.unwrap();
+        policy.secrets.into_iter().map(|secret| secret.value).collect()
+    };
+    for (old, new, told) in [
+        ("env: A, hosts: [a.test], exec: ['gh *']", "env: A, hosts: [a.test], exec: [gh pr]", ""),
+        (
+            "env: A, hosts: [a.test]",
+            "env: B, hosts: [a.test]",
+            "secrets.A: using what the variable `B` holds (it is what the variable `A` holds)",
+        ),
+        (
+            "env: A, hosts: [a.test]",
+            "env: A, hosts: [a.test, b.test]",
+            "secrets.A.hosts: giving it to the host `b.test` (the secret `A` is not for it)",
+        ),
+        (
+            "env: A, exec: [gh]",
+            "env: A, exec: [gh, git]",
+            "secrets.A.exec: giving it to the command `git` (the secret `A` is not for it)",
+        ),
+    ] {
+        assert_eq!(lines(wider_secrets(secrets(old).iter(), secrets(new).iter())), told, "{old} | {new}");
+    }
+}
+
+#[test]
+fn what_is_agreed_is_what_all_layers_allow() {
+    let of = |layers: &[&str]| agreed(&grant(layers)).into_iter().find(|one| one.key == "fs.read").unwrap();
+    let rules = |rules: &[&str]| rules.iter().map(|&rule| rule.to_owned()).collect();
+    let (wide, narrow) = ("fs: { read: [src, docs] }", "fs: { read: [src] }");
+    assert_eq!(of(&[wide]), Agreed { key: "fs.read", rules: rules(&["src", "docs"]), whole: true });
+    assert_eq!(of(&[wide, narrow]), Agreed { key: "fs.read", rules: rules(&["src"]), whole: true });
+}
+
+/// Rules that are the same, and so many states apart that it would take for ever to see that.
+#[test]
+fn what_takes_too_long_to_compare_is_told() {
+    let rule = format!("exec: {{ allow: ['x *a{}'] }}", "?".repeat(20));
+    assert_eq!(told(&rule, &rule), "exec.allow: perhaps");
 }
 
 #[test]

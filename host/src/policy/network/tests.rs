@@ -311,6 +311,20 @@ fn what_is_not_a_host_is_no_rule() {
         let error = HostRule::parse(text).expect_err(text);
         assert!(error.starts_with('`') && !error.contains('\n') && !error.ends_with('.'), "{error}");
     }
+    // Who wrote it learns what is to be written instead.
+    for (text, why) in [
+        ("", "it is empty"),
+        ("é".repeat(513).as_str(), "it is over 1,024 bytes"),
+        ("exa mple.com", "there is white space in it"),
+        ("https://example.com", "leave out the scheme"),
+        ("user@example.com", "leave out the user name"),
+        ("example.com/path", "leave out the path"),
+        ("*.*", "`*` stands alone or in front, as in `*.example.com`"),
+        ("[::1", "the bracket is not closed"),
+        ("::1", "an IPv6 address goes in brackets: `[::1]`"),
+    ] {
+        assert_eq!(HostRule::parse(text), Err(format!("`{}` is not a host: {why}", shown(text))));
+    }
     let label = "a".repeat(63);
     assert!(HostRule::parse(&format!("{label}.com")).is_ok());
     assert!(HostRule::parse(&format!("{label}a.com")).is_err());

@@ -36,3 +36,14 @@ fn make() -> io::Result<OwnedFd> {
     fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_writes_it() {
+        let program = program().unwrap();
+        assert_eq!(rustix::io::write(program, b"x"), Err(Errno::PERM));
+    }
+}
