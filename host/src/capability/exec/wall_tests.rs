@@ -138,6 +138,30 @@ async fn it_reaches_into_no_other_process_and_makes_no_namespace() {
 }
 
 #[tokio::test]
+async fn it_makes_no_namespace_with_a_process() {
+    let number = if cfg!(target_arch = "x86_64") { 56 } else { 220 };
+    let made = |flags: libc::c_int| {
+        let script = format!(
+            "my $p = syscall({number}, {}, 0, 0, 0, 0); exit 0 if $p == 0; die qq($!\n) if $p < 0; waitpid($p, 0); print 'made'",
+            flags | libc::SIGCHLD
+        );
+        command("perl", &["-e", &script])
+    };
+    assert_eq!(told(&with_network(), made(libc::CLONE_NEWUSER)).await.1, "Operation not permitted");
+    assert_eq!(told(&with_network(), made(0)).await.0, "made");
+}
+
+/// `io_uring_setup`, `clone3` and `openat2`: what they are given is in memory, where a filter does not look.
+#[tokio::test]
+async fn calls_that_no_filter_sees_into_are_not_there() {
+    let call = |number: u32| command("perl", &["-e", &format!("syscall({number}, 0, 0, 0, 0) < 0 and print $!")]);
+    for number in [425, 435, 437] {
+        assert_eq!(told(&with_network(), call(number)).await.0, "Function not implemented", "{number}");
+    }
+    assert_eq!(told(&unconfined(), call(437)).await.0, "Invalid argument");
+}
+
+#[tokio::test]
 async fn its_namespaces_are_its_own() {
     if Offers::get().namespaces.is_err() {
         return;
@@ -459,9 +483,13 @@ async fn no_file_is_left_that_others_run_as_its_owner() {
 #[tokio::test]
 async fn it_sets_limits_of_its_own_alone() {
     let host = std::process::id();
-    let script = format!("prlimit --pid {host} --core >/dev/null 2>&1 && echo host; ulimit -n 100 && ulimit -n");
+    // Its own children are others, too: those it sees.
+    let script = format!(
+        "sleep 9 >/dev/null & for p in {host} $!; do prlimit --pid $p --core >/dev/null 2>&1 && echo set; done; \
+         kill $!; ulimit -n 100 && ulimit -n"
+    );
     assert_eq!(in_workspace(&confined(), &[], &script).await.1, "100\n");
-    assert_eq!(in_workspace(&unconfined(), &[], &script).await.1, "host\n100\n");
+    assert_eq!(in_workspace(&unconfined(), &[], &script).await.1, "set\nset\n100\n");
 }
 
 /// A workspace in a folder that every command sees is no more open than another. Only root can make one.

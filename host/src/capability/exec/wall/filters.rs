@@ -312,3 +312,22 @@ fn without_x32() -> [sock_filter; 3] {
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     [step(LOAD_NUMBER, 0, 0, 0), step(IF_AT_LEAST, 0, 1, X32), step(GIVE, 0, 0, refused)]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Not every kernel knows the other numbers; where it does not, no command can try them.
+    #[test]
+    fn each_filter_begins_with_calls_by_other_numbers() {
+        let steps = |program: &[sock_filter]| -> Vec<(u16, u8, u8, u32)> {
+            program.iter().take(3).map(|step| (step.code, step.jt, step.jf, step.k)).collect()
+        };
+        for (network, alone) in [(false, false), (true, false), (false, true), (true, true)] {
+            for program in &Filters::of_command(network, alone).unwrap().0 {
+                let begins = steps(program) == steps(&without_x32());
+                assert_eq!(begins, cfg!(target_arch = "x86_64"), "{network} {alone}");
+            }
+        }
+    }
+}
