@@ -38,8 +38,14 @@ pub(crate) const CASES: &[Coded] = &[
     Coded {
         id: "links-103",
         tried: "swaps a file for a link to a secret while the host reads it, 30,000 times",
-        run: |_, servers| read(servers, true),
-        control: |_, servers| read(servers, false),
+        run: |_, servers| read(servers, true, SECRET_FILE),
+        control: |_, servers| read(servers, false, SECRET_FILE),
+    },
+    Coded {
+        id: "links-105",
+        tried: "swaps a folder for a link to a closed one beside it while the host reads in it, 30,000 times",
+        run: |_, servers| read(servers, true, CLOSED_FOLDER),
+        control: |_, servers| read(servers, false, CLOSED_FOLDER),
     },
     Coded {
         id: "links-104",
@@ -149,18 +155,22 @@ fn swapped(servers: &Servers, attack: bool) -> Result<String, String> {
     told(&world, attack, through, stopped)
 }
 
-fn read(servers: &Servers, attack: bool) -> Result<String, String> {
+/// What is closed, what is swapped with a link to it, and what is read.
+const SECRET_FILE: [&str; 3] = [".env", "file", "file"];
+const CLOSED_FOLDER: [&str; 3] = ["agents", "dir", "dir/team.md"];
+
+fn read(servers: &Servers, attack: bool, [closed, swapped, path]: [&str; 3]) -> Result<String, String> {
     let mut world = World::new(servers);
-    for thing in [["link", "bait", ".env"], ["file", "file", "harmless"]] {
+    for thing in [["link", "bait", closed], ["file", path, "harmless"]] {
         world.add(&thing.map(|word| world.filled(word, "")));
     }
     world.seal();
     let (workspace, grant) = (Workspace::open(&world.work()).unwrap(), grant(""));
-    let (one, other) = (world.work().join("file"), world.work().join("bait"));
+    let (one, other) = (world.work().join(swapped), world.work().join("bait"));
     let (mut through, mut stopped, mut leaked) = (0, 0, false);
     while_swapping(attack, one, other, || {
         for _ in 0..if attack { 30_000 } else { 100 } {
-            match workspace.read(&grant, "file") {
+            match workspace.read(&grant, path) {
                 Ok(text) => {
                     leaked |= text != "harmless";
                     through += 1;

@@ -62,3 +62,16 @@ pub trait Reentry: Send + Sync + fmt::Debug {
         left: Allowance,
     ) -> Answering<'_, Vec<meta::ToolSummary>, meta::Error>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_is_not_left() {
+        let deadline = Instant::now();
+        let left = |fuel| Allowance { fuel, deadline };
+        assert_eq!(left(10).after(3), left(7));
+        assert_eq!(left(10).after(11), left(0));
+    }
+}

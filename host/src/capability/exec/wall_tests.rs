@@ -312,6 +312,17 @@ async fn folders_beside_the_workspace_are_those_that_the_policy_names() {
     assert_eq!(ran(&with, command(program, &[])).await.unwrap().stdout, "works\nread-only\n");
 }
 
+/// The folder would show what of the workspace is closed.
+#[tokio::test]
+async fn a_folder_beside_the_workspace_does_not_hold_it() {
+    let workspace = Workspace::new();
+    let around = workspace.root.path().canonicalize().unwrap().parent().unwrap().to_owned();
+    let folders = vec![FolderRule::parse(around.to_str().unwrap()).unwrap()];
+    let ran = workspace.run_in(&granted(ExecRules { folders, ..rules(false, false) }), LONG, sh("true")).await;
+    let why = "it cannot be confined: the workspace is inside of a folder that `exec.folders` opens";
+    assert_eq!(ran, Err(Error::Start(why.to_owned())));
+}
+
 /// Modes are given as they are, so that nothing is changed where the wall is open.
 #[tokio::test]
 async fn what_it_sees_of_the_machine_is_fixed() {
@@ -468,6 +479,17 @@ async fn no_configuration_makes_git_start_a_program() {
     let shell = command("sh", &["-c", "git diff; git foo"]);
     let output = workspace.run_in(&confined(), LONG, shell).await.unwrap();
     assert!(output.stderr.contains("sprung"), "{output:?}");
+}
+
+/// Names that there is no room for may be those of programs.
+#[tokio::test]
+async fn git_is_not_run_with_settings_that_were_not_all_read() {
+    let workspace = Workspace::new();
+    assert_eq!(workspace.run_in(&unconfined(), LONG, command("git", &["init", "--quiet"])).await.unwrap().exit_code, 0);
+    let settings: String = (0..30_000).map(|number| format!("\tname{number:032} = 1\n")).collect();
+    std::fs::write(workspace.root.path().join(".git/config"), format!("[all]\n{settings}")).unwrap();
+    let ran = workspace.run_in(&confined(), LONG, command("git", &["status"])).await;
+    assert_eq!(ran, Err(Error::Start("the repository's configuration cannot be read".to_owned())));
 }
 
 #[tokio::test]
