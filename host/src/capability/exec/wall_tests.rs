@@ -70,7 +70,6 @@ async fn nor_datagrams_or_the_machines_own_sockets() {
     assert_eq!(told(&with_network(), unix()).await.0, "open");
 }
 
-/// A pair of datagram sockets could be pointed at any other; a pair of streams is only for the two.
 /// Sockets without a file are the machine's, whatever a command sees of the files.
 #[tokio::test]
 async fn with_a_network_it_reaches_no_socket_of_another_without_a_file() {
@@ -90,6 +89,7 @@ async fn with_a_network_it_reaches_no_socket_of_another_without_a_file() {
     assert_eq!(told(&unconfined(), connect()).await.0, "open");
 }
 
+/// A pair of datagram sockets could be pointed at any other; a pair of streams is only for the two.
 #[tokio::test]
 async fn pairs_of_sockets_lead_nowhere() {
     let pair = |kind: &str| {
