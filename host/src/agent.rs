@@ -57,6 +57,8 @@ use crate::provider::{Message, ToolSchema, Usage};
 #[derive(Debug)]
 pub struct Session {
     runtime: Arc<Runtime>,
+    /// What its calls belong to.
+    run: Arc<Run>,
     history: Conversation,
     /// What goes on by itself ends with the session.
     _tasks: Owner,
@@ -81,7 +83,7 @@ impl Session {
             Some(reason) => Err(TurnError::Blocked { what: "session", reason }),
             None => {
                 let tasks = run.tasks().owner();
-                Ok(Self { runtime, history: Conversation::default(), _tasks: tasks })
+                Ok(Self { runtime, run: run.clone(), history: Conversation::default(), _tasks: tasks })
             }
         }
     }
@@ -113,7 +115,7 @@ impl Session {
 
     /// Ends the session: ends what goes on by itself, and fires `session.end`, which nothing can block.
     pub async fn end(self) -> Dispatch {
-        self.runtime.crew.run.settled().await;
+        self.run.settled().await;
         self.runtime.tasks.cancel();
         self.runtime.tasks.gone().await;
         let place = self.runtime.place().now(None).await;
@@ -171,7 +173,7 @@ pub fn attach(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>) {
 fn root(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>, listener: Arc<dyn Listener>) -> Arc<Runtime> {
     let loaded = project.loaded();
     let settings = Settings::of(loaded.policy());
-    let crew = Arc::new(Crew::new(run.clone(), Arc::new(Watched::new(models, listener.clone())), listener, settings));
+    let crew = Arc::new(Crew::new(run, Arc::new(Watched::new(models, listener.clone())), listener, settings));
     let runtime = Arc::new(Runtime::root(crew, loaded));
     run.set_built_ins(runtime.clone());
     runtime

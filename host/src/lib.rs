@@ -18,6 +18,7 @@ pub mod audit;
 pub mod capability;
 pub mod confine;
 pub mod dispatch;
+pub mod memory;
 pub mod policy;
 pub mod provider;
 pub mod registry;

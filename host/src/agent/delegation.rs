@@ -73,11 +73,12 @@ impl Runtime {
             Ok(agent) => agent,
             Err(ended) => return Answered { outcome: ended.outcome(), nested: Vec::new() },
         };
-        let id = self.crew.run.strand().next_delegation();
+        let run = self.crew.run();
+        let id = run.strand().next_delegation();
         let mut delegation =
             Delegation { by: self, id: id.clone(), place, left: place.left, late: false, nested: Vec::new() };
         let limit = self.crew.settings.delegation_timeout;
-        let past = self.crew.run.past();
+        let past = run.past();
         let ended = {
             let mut work = pin!(delegation.run(&agent, text("task"), call));
             let done = match past.map(|past| past.late_delegation(&id)) {
@@ -86,7 +87,7 @@ impl Runtime {
                 None => tokio::time::timeout(limit, work.as_mut()).await.ok(),
             };
             // What has ended by itself until then has.
-            self.crew.run.settled().await;
+            run.settled().await;
             done
         };
         let outcome = match ended {
@@ -352,7 +353,7 @@ impl Delegation<'_> {
         let grant = Arc::new(loaded.policy().grant_for("", None));
         let mut limits = grant.limits();
         within(&mut limits, self.left);
-        let session = self.by.crew.run.session().clone();
+        let session = self.by.crew.run().session().clone();
         let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets.clone());
         let context = Context { grant, workspace, session, secrets, reentry: None };
         let report = loaded.sandbox().run(&image, context, limits, &result.to_string()).await;

@@ -1,7 +1,7 @@
 //! An agent at work: its artifacts, its model, its place in the tree of those that set each other to work.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::ledger::{Counted, Ledger};
 use super::listener::{Listener, Told, Who};
@@ -23,7 +23,8 @@ use crate::provider::ToolSchema;
 /// What all agents of a session share.
 #[derive(Debug)]
 pub(super) struct Crew {
-    pub(super) run: Arc<Run>,
+    /// Weak, because the run has the agents too. Whoever has them work holds it: a place, or a session.
+    run: Weak<Run>,
     pub(super) models: Arc<dyn Models>,
     pub(super) listener: Arc<dyn Listener>,
     pub(super) settings: Settings,
@@ -32,8 +33,18 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    pub(super) fn new(run: Arc<Run>, models: Arc<dyn Models>, listener: Arc<dyn Listener>, settings: Settings) -> Self {
-        Self { run, models, listener, settings, counted: Counted::default() }
+    pub(super) fn new(
+        run: &Arc<Run>,
+        models: Arc<dyn Models>,
+        listener: Arc<dyn Listener>,
+        settings: Settings,
+    ) -> Self {
+        Self { run: Arc::downgrade(run), models, listener, settings, counted: Counted::default() }
+    }
+
+    /// The run that they belong to.
+    pub(super) fn run(&self) -> Arc<Run> {
+        self.run.upgrade().unwrap_or_default()
     }
 }
 
@@ -74,7 +85,7 @@ impl Runtime {
         let own = policy.context.system_prompt.as_deref().unwrap_or_default();
         let prompt = if policy.body.is_empty() { own } else { &policy.body }.to_owned();
         let built_ins = built_ins(&crew.settings, &loaded, 0);
-        let tasks = crew.run.tasks().clone();
+        let tasks = crew.run().tasks().clone();
         let ledger = Mutex::new(Ledger::new(crew.settings.tree_budget.clone(), None));
         Self {
             crew,
@@ -162,7 +173,7 @@ impl Runtime {
 
     /// Where the root's events are fired and its calls made.
     pub(super) fn place(self: &Arc<Self>) -> Place {
-        let outermost = Place::outermost(self.loaded.clone(), self.crew.run.clone());
+        let outermost = Place::outermost(self.loaded.clone(), self.crew.run());
         Place { built_ins: Some(self.clone()), caller: Some("agent".into()), asks_later: true, ..outermost }
     }
 

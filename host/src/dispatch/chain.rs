@@ -399,7 +399,13 @@ impl Place {
     /// Takes what `handle` returned: a decision as the interpreter tells it, with a warning in the place of anything
     /// else.
     fn decided(&self, run: &mut HookRun, event: &Event, decision: &str, payload: &mut Json, added: bool) -> bool {
-        let mut decision: Json = serde_json::from_str(decision).unwrap_or_default();
+        let mut decision: Json = match serde_json::from_str(decision) {
+            Ok(decision) => decision,
+            Err(error) => {
+                self.failed(run, event, &format!("the interpreter gave no JSON: {error}"));
+                return false;
+            }
+        };
         self.loaded.secrets.redact_json(&mut decision);
         if let Some(warning) = decision.get("warning").and_then(Json::as_str) {
             return self.wrong_return(run, event, warning);
