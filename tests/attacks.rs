@@ -11,10 +11,12 @@
 //! - `attempt`: one call, and how it ended
 //! - `corpus`: a case with its control, from beginning to end
 //! - `guests`, `compose`: a guest that is no interpreter, and how a component is made of it
-//! - `races`, `state`: what no table can say
+//! - `imports`, `forged`: every function of the contract, called by such a guest in every bad way that its type allows
+//! - `races`, `state`, `mounts`, `printed`: what no table can say
 //! - `page`: whether `docs/security.md` tells the true numbers
 //! - `process`: what the runner looks at in its own process
 //! - `soak`: very many calls
+//! - `million`: a folder with a million entries
 //! - `mutants`: what of this fails when a check of the host is taken away
 //!
 //! It has a `main` of its own, for the table and because nothing else may run in the process:
@@ -23,6 +25,7 @@
 //! cargo test --release --test attacks                      all but the long ones
 //! cargo test --release --test attacks -- paths network-01  those whose id begins so
 //! cargo test --release --test attacks -- --ignored soak    a million calls; ATTACKS_SOAK_CALLS sets how many
+//! cargo test --release --test attacks -- --ignored million a folder with a million entries, which takes half a minute
 //! cargo test --release --test attacks -- --ignored mutants the mutation score
 //! ```
 
@@ -47,12 +50,22 @@ mod case;
 mod compose;
 #[path = "attacks/corpus.rs"]
 mod corpus;
+#[path = "attacks/forged.rs"]
+mod forged;
 #[path = "attacks/guests.rs"]
 mod guests;
+#[path = "attacks/imports.rs"]
+mod imports;
+#[path = "attacks/million.rs"]
+mod million;
+#[path = "attacks/mounts.rs"]
+mod mounts;
 #[path = "attacks/mutants.rs"]
 mod mutants;
 #[path = "attacks/page.rs"]
 mod page;
+#[path = "attacks/printed.rs"]
+mod printed;
 #[path = "attacks/process.rs"]
 mod process;
 #[path = "attacks/races.rs"]
@@ -103,8 +116,9 @@ fn main() {
     if arguments.ignored {
         let failed = match arguments.chosen.first().map(String::as_str) {
             Some("soak") => !soak::run(&runtime),
+            Some("million") => !million::run(&runtime),
             Some("mutants") => !mutants::run(),
-            _ => return println!("long ones: `soak`, `mutants`"),
+            _ => return println!("long ones: `soak`, `million`, `mutants`"),
         };
         std::process::exit(i32::from(failed) * 101);
     }

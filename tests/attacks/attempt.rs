@@ -1,10 +1,12 @@
 //! One call, and how it ended.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use harness::agent::{Configured, attach};
 use harness::artifact::event::Event;
 use harness::artifact::policy::layer;
 use harness::capability::http::Client;
@@ -17,6 +19,7 @@ use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 
 use crate::case::{Setting, Verdict};
+use crate::compose::component;
 use crate::world::World;
 
 /// What came of it.
@@ -55,7 +58,14 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
             record: String::new(),
         };
     }
+    let loaded = project.loaded();
+    for (name, guest) in &setting.guests {
+        loaded.stand_in(name, || component(&guest.imports, &world.filled(&guest.wat, each))).unwrap();
+    }
     let run = run(world, setting, each);
+    if !loaded.registry().agents().is_empty() {
+        attach(project, &run, Arc::new(Configured::new(&world.work(), &loaded.policy().models)));
+    }
     let args = setting.args.as_ref().map_or("{}".to_owned(), |args| world.filled(args, each));
     let args: Json = serde_json::from_str(&args).unwrap_or_else(|error| panic!("{args}: {error}"));
     let seen = if let Some(event) = &setting.fire {
@@ -115,6 +125,15 @@ pub(crate) fn write(world: &World, setting: &Setting, each: &str) {
     if let Some(script) = &setting.script {
         let front = setting.front.as_ref().map_or(String::new(), |front| format!("{}\n", front.trim_end()));
         put("tools/it.md", &format!("---\n{front}script: |\n{}---\n# it\n", indented(&whole(script), "  ")));
+    }
+    for (name, guest) in &setting.guests {
+        // What is kept of a script is found by its text: another guest has another.
+        let mut hasher = DefaultHasher::new();
+        (world.filled(&guest.wat, each), &guest.imports).hash(&mut hasher);
+        let front = if guest.front.is_empty() { String::new() } else { format!("{}\n", guest.front.trim_end()) };
+        let kind = if front.contains("event:") { "hooks" } else { "tools" };
+        let script = format!("{front}script: |\n  # A guest stands in: {:016x}\n", hasher.finish());
+        put(&format!("{kind}/{name}.md"), &format!("---\n{script}---\n# {name}\n"));
     }
     std::fs::write(world.machine(), world.filled(setting.machine.as_deref().unwrap_or("{}"), each)).unwrap();
     // What a control leaves out is empty.

@@ -14,7 +14,7 @@ struct Table {
 
 /// The keys of a case and of its control; serde cannot refuse others where a struct is spread over another.
 const OF_A_CASE: [&str; 5] = ["id", "tried", "known", "each", "control"];
-const OF_BOTH: [&str; 21] = [
+const OF_BOTH: [&str; 23] = [
     "recorded",
     "tells",
     "machine",
@@ -24,12 +24,14 @@ const OF_BOTH: [&str; 21] = [
     "artifacts",
     "front",
     "script",
+    "guests",
     "args",
     "call",
     "fire",
     "caller",
     "names",
     "gives",
+    "but",
     "denied",
     "failed",
     "limited",
@@ -71,6 +73,9 @@ pub(crate) struct Setting {
     pub(crate) front: Option<String>,
     /// An expression, or the lines of `run`, or a whole script.
     pub(crate) script: Option<String>,
+    /// Guests that are no interpreter, in the place of the scripts of the tools and hooks of these names.
+    #[serde(default)]
+    pub(crate) guests: BTreeMap<String, Guest>,
     /// Arguments of the call, as JSON; or the payload of `fire`.
     pub(crate) args: Option<String>,
     /// Call another tool than `it`.
@@ -94,6 +99,17 @@ pub(crate) struct Setting {
     pub(crate) ends: Ends,
 }
 
+/// The inside of a core module, and the functions of the contract that it imports; see `guests`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Guest {
+    /// Front matter of its tool, or of its hook, which has an `event`.
+    #[serde(default)]
+    pub(crate) front: String,
+    pub(crate) imports: Vec<String>,
+    pub(crate) wat: String,
+}
+
 /// The control: what differs, and what it gives.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Control {
@@ -106,6 +122,8 @@ pub(crate) struct Control {
 pub(crate) struct Ends {
     /// It completes, and gives this.
     pub(crate) gives: Option<toml::Value>,
+    /// It ends in any way but that it completes and gives this.
+    pub(crate) but: Option<String>,
     /// A rule refuses it, in these words.
     pub(crate) denied: Option<String>,
     /// The script fails, with this message.
@@ -134,7 +152,15 @@ impl Verdict {
 
     /// Whether an ending is what this asks for.
     pub(crate) fn fits(&self, found: &Self) -> bool {
-        self.word == found.word && matches(&self.says, &found.says)
+        match self.word {
+            // Where nothing was called, nothing was tried.
+            "but" => match found.word {
+                "refused" | "rejected" => false,
+                "gives" => !matches(&self.says, &found.says),
+                _ => true,
+            },
+            word => word == found.word && matches(&self.says, &found.says),
+        }
     }
 }
 
@@ -149,10 +175,11 @@ fn matches(wanted: &str, text: &str) -> bool {
 impl Ends {
     /// What is asked for; nothing where it is not exactly one.
     pub(crate) fn wanted(&self) -> Option<Verdict> {
-        let Self { gives, denied, failed, limited, refused, rejected, fault } = self;
+        let Self { gives, but, denied, failed, limited, refused, rejected, fault } = self;
         let gives = gives.as_ref().map(|value| json(value).to_string());
         let words = [
             ("gives", &gives),
+            ("but", but),
             ("denied", denied),
             ("failed", failed),
             ("limited", limited),
@@ -177,9 +204,12 @@ impl Case {
         world.extend(own.world);
         let mut artifacts = mine.artifacts;
         artifacts.extend(own.artifacts);
+        let mut guests = mine.guests;
+        guests.extend(own.guests);
         Setting {
             world,
             artifacts,
+            guests,
             policy: own.policy.or(mine.policy),
             front: own.front.or(mine.front),
             script: own.script.or(mine.script),

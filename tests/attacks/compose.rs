@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::abi::{AbiVariant, WasmType};
-use wit_parser::{Resolve, WorldId, WorldItem};
+use wit_parser::{Function, Resolve, WorldId, WorldItem};
 
 /// The contract.
-fn contract() -> &'static (Resolve, WorldId) {
+pub(crate) fn contract() -> &'static (Resolve, WorldId) {
     static CONTRACT: OnceLock<(Resolve, WorldId)> = OnceLock::new();
     CONTRACT.get_or_init(|| {
         let mut resolve = Resolve::default();
@@ -30,6 +30,20 @@ const PRELUDE: &str = r#"
         ;; 0: denied, 1: another error, 2: fine
         (call $give (i32.add (i32.const 96) (i32.mul (local.get $what) (i32.const 8))) (i32.const 6)))
     (data (i32.const 96) "denied  errors  passed  ")
+    (func $say_json (param $what i32) (result i32)
+        (call $give (i32.add (i32.const 128) (i32.mul (local.get $what) (i32.const 8))) (i32.const 8)))
+    (data (i32.const 128) "\"denied\"\"errors\"\"passed\"")
+    ;; The same of a result whose error holds no `u64`, such as those of `meta`: which case of the error at 516, the string
+    ;; at 516 and 520.
+    (func $judged (result i32)
+        (if (result i32) (i32.load8_u (i32.const 512))
+            (then (call $say_json (i32.ne (i32.load8_u (i32.const 516)) (i32.const 0))))
+            (else (call $say_json (i32.const 2)))))
+    (func $quoted (result i32)
+        (if (i32.load8_u (i32.const 512)) (then (return (call $judged))))
+        (i32.store8 (i32.sub (i32.load (i32.const 516)) (i32.const 1)) (i32.const 34))
+        (i32.store8 (i32.add (i32.load (i32.const 516)) (i32.load (i32.const 520))) (i32.const 34))
+        (call $give (i32.sub (i32.load (i32.const 516)) (i32.const 1)) (i32.add (i32.load (i32.const 520)) (i32.const 2))))
     (func $told (result i32)
         (if (result i32) (i32.load8_u (i32.const 512))
             (then (call $say (i32.ne (i32.load8_u (i32.const 520)) (i32.const 0))))
@@ -50,10 +64,11 @@ const REALLOC: &str = r#"
 /// A component from the inside of a core module.
 pub(crate) fn component(imports: &[String], inside: &str) -> Vec<u8> {
     let (resolve, world) = contract();
+    let world = *world;
     let exports = ["prepare", "load", "run", "handle", "matches"];
     let mut text = "(module\n".to_owned();
     for import in imports {
-        text.push_str(&import_of(resolve, *world, import));
+        text.push_str(&import_of(import));
     }
     let mut inside = inside.to_owned();
     for (name, empty) in exports.into_iter().zip([
@@ -81,7 +96,7 @@ pub(crate) fn component(imports: &[String], inside: &str) -> Vec<u8> {
     text.push_str(&inside);
     text.push(')');
     let mut module = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"));
-    embed_component_metadata(&mut module, resolve, *world, StringEncoding::UTF8).unwrap();
+    embed_component_metadata(&mut module, resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default()
         .validate(true)
         .module(&module)
@@ -90,28 +105,32 @@ pub(crate) fn component(imports: &[String], inside: &str) -> Vec<u8> {
         .unwrap_or_else(|error| panic!("{error:?}"))
 }
 
-/// A function of the contract as a core module imports it.
-fn import_of(resolve: &Resolve, world: WorldId, name: &str) -> String {
+/// A function of the contract, such as `fs.read`, and the interface that it is of as a module names it.
+pub(crate) fn function(name: &str) -> (String, &'static Function) {
+    let (resolve, world) = contract();
     let (wanted, function) = name.split_once('.').unwrap();
-    for item in resolve.worlds[world].imports.values() {
-        let WorldItem::Interface { id, .. } = item else { continue };
+    let found = resolve.worlds[*world].imports.values().find_map(|item| {
+        let WorldItem::Interface { id, .. } = item else { return None };
         let interface = &resolve.interfaces[*id];
-        if interface.name.as_deref() != Some(wanted) {
-            continue;
-        }
-        let module = resolve.id_of(*id).unwrap();
-        let signature = resolve.wasm_signature(AbiVariant::GuestImport, &interface.functions[function]);
-        let types = |types: &[WasmType]| {
-            let words = types.iter().map(|one| match one {
-                WasmType::I32 | WasmType::Pointer | WasmType::Length => "i32",
-                WasmType::I64 | WasmType::PointerOrI64 => "i64",
-                WasmType::F32 => "f32",
-                WasmType::F64 => "f64",
-            });
-            words.collect::<Vec<_>>().join(" ")
-        };
-        let (params, results) = (types(&signature.params), types(&signature.results));
-        return format!("(import \"{module}\" \"{function}\" (func ${name} (param {params}) (result {results})))\n");
-    }
-    panic!("the contract has no `{name}`");
+        let function = interface.functions.get(function).filter(|_| interface.name.as_deref() == Some(wanted))?;
+        Some((resolve.id_of(*id).unwrap(), function))
+    });
+    found.unwrap_or_else(|| panic!("the contract has no `{name}`"))
+}
+
+/// A function of the contract as a core module imports it.
+fn import_of(name: &str) -> String {
+    let (module, function) = function(name);
+    let signature = contract().0.wasm_signature(AbiVariant::GuestImport, function);
+    let types = |types: &[WasmType]| {
+        let words = types.iter().map(|one| match one {
+            WasmType::I32 | WasmType::Pointer | WasmType::Length => "i32",
+            WasmType::I64 | WasmType::PointerOrI64 => "i64",
+            WasmType::F32 => "f32",
+            WasmType::F64 => "f64",
+        });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let (params, results, function) = (types(&signature.params), types(&signature.results), &function.name);
+    format!("(import \"{module}\" \"{function}\" (func ${name} (param {params}) (result {results})))\n")
 }

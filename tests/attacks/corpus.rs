@@ -11,7 +11,7 @@ use crate::attempt::{Seen, attempt, write};
 use crate::case::{self, Case, Setting, Verdict};
 use crate::process::{CANARY, Held, children_left, lingering};
 use crate::world::{Servers, Stage, World};
-use crate::{guests, races, state};
+use crate::{guests, imports, mounts, printed, races, state};
 
 /// The areas of the catalogue, in its order, and the one for guests that are no interpreter.
 pub(crate) const AREAS: [&str; 13] = [
@@ -38,7 +38,7 @@ const TRIES: usize = 4;
 const AGAIN: usize = 5;
 /// How often at most. What leaks does so each time; a slot of a pool that is used for the first time, and keeps up to
 /// 16 MiB from then on, does not.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 6;
 /// By how much its resident memory may have grown in the last of them, in KiB.
 const MAY_GROW: u64 = 16 << 10;
 
@@ -49,6 +49,8 @@ pub(crate) enum Any {
     Table(Box<Case>),
     /// A guest that is no interpreter, and its control.
     Guest(Box<guests::Case>),
+    /// Everything that is tried of a function of the contract.
+    Import(imports::Case),
     /// What takes a program to try.
     Coded(Coded),
 }
@@ -68,6 +70,7 @@ impl Any {
         match self {
             Self::Table(case) => &case.id,
             Self::Guest(case) => &case.id,
+            Self::Import(case) => &case.id,
             Self::Coded(case) => case.id,
         }
     }
@@ -80,8 +83,8 @@ impl Any {
     pub(crate) fn known(&self) -> bool {
         match self {
             Self::Table(case) => case.known.is_some(),
-            Self::Guest(_) => false,
-            Self::Coded(case) => case.tried.contains("CVE"),
+            Self::Guest(_) | Self::Import(_) => false,
+            Self::Coded(case) => case.tried.contains("CVE") || case.tried.contains("harvey"),
         }
     }
 
@@ -89,6 +92,7 @@ impl Any {
         match self {
             Self::Table(case) => &case.tried,
             Self::Guest(case) => &case.tried,
+            Self::Import(case) => &case.tried,
             Self::Coded(case) => case.tried,
         }
     }
@@ -108,7 +112,9 @@ pub(crate) fn all() -> Vec<Any> {
         cases.extend(case::read(name, &text).into_iter().map(|case| Any::Table(Box::new(case))));
     }
     cases.extend(guests::all().into_iter().map(|case| Any::Guest(Box::new(case))));
-    cases.extend(races::CASES.iter().chain(state::CASES).map(|case| Any::Coded(*case)));
+    cases.extend(imports::all().into_iter().map(Any::Import));
+    let coded = [races::CASES, state::CASES, mounts::CASES, printed::CASES];
+    cases.extend(coded.into_iter().flatten().map(|case| Any::Coded(*case)));
     cases.sort_by_key(|case| (AREAS.iter().position(|area| *area == case.area()), case.id().to_owned()));
     cases
 }
@@ -175,6 +181,7 @@ pub(crate) fn run(runtime: &Runtime, servers: &Servers, cases: &[Any], fail_fast
     let row = |case: &Any| match case {
         Any::Table(case) => tabled(runtime, servers, &stage, case),
         Any::Guest(case) => guests::row(runtime, servers, &stage, case),
+        Any::Import(case) => imports::row(runtime, servers, case),
         Any::Coded(case) => coded(runtime, servers, case),
     };
     let mut failed = 0;
@@ -262,7 +269,7 @@ fn coded(runtime: &Runtime, servers: &Servers, case: &Coded) -> Row {
 }
 
 /// One attempt in a world of its own, and all that is wrong with it.
-fn once(
+pub(crate) fn once(
     runtime: &Runtime,
     servers: &Servers,
     stage: &Stage,

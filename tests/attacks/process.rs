@@ -29,6 +29,8 @@ pub(crate) fn set_traps() {
     }
     // SAFETY: as above.
     unsafe { std::env::remove_var("NO_PROXY") };
+    // As the program has it.
+    harness::memory::give_back();
     leave_open();
 }
 
@@ -86,14 +88,18 @@ impl Held {
     /// As it is now.
     pub(crate) fn now() -> Self {
         let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).map_or(0, Iterator::count);
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-        Self {
-            memory: memory.unwrap().parse().unwrap(),
-            descriptors: count("fd"),
-            threads: count("task"),
-            children: children().len(),
-        }
+        Self { memory: status("VmRSS:"), descriptors: count("fd"), threads: count("task"), children: children().len() }
+    }
+
+    /// Lets the peak of resident memory begin anew, and gives what it begins with, in KiB.
+    pub(crate) fn from_here() -> u64 {
+        std::fs::write("/proc/self/clear_refs", "5").unwrap();
+        status("VmRSS:")
+    }
+
+    /// The peak since then, in KiB.
+    pub(crate) fn peak() -> u64 {
+        status("VmHWM:")
     }
 
     /// As it is when nothing is under way any more, waited for up to a few seconds: what was killed takes a moment to be
@@ -117,6 +123,13 @@ impl Held {
         }
         now
     }
+}
+
+/// What the system tells of this process, in KiB.
+fn status(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let told = status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
+    told.unwrap().parse().unwrap()
 }
 
 impl fmt::Display for Held {

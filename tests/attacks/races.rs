@@ -18,6 +18,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
+use crate::compose::component;
 use crate::corpus::Coded;
 use crate::guests::grant;
 use crate::world::{Servers, World};
@@ -34,6 +35,12 @@ pub(crate) const CASES: &[Coded] = &[
         tried: "swaps a folder for a link to outside while a script writes below it (CVE-2021-25741)",
         run: |runtime, servers| scripted(runtime, servers, true),
         control: |runtime, servers| scripted(runtime, servers, false),
+    },
+    Coded {
+        id: "links-106",
+        tried: "swaps a folder for a link to outside while a guest writes below it, 100,000 times",
+        run: |runtime, servers| by_guest(runtime, servers, true),
+        control: |runtime, servers| by_guest(runtime, servers, false),
     },
     Coded {
         id: "links-103",
@@ -89,19 +96,26 @@ pub(crate) const CASES: &[Coded] = &[
 
 /// Runs `work` while another thread swaps two names back and forth, or does not.
 fn while_swapping<T>(swaps: bool, one: PathBuf, other: PathBuf, work: impl FnOnce() -> T) -> T {
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    while_counting(swaps, one, other, work).0
+}
+
+/// The same, and how often they were swapped.
+fn while_counting<T>(swaps: bool, one: PathBuf, other: PathBuf, work: impl FnOnce() -> T) -> (T, usize) {
+    let (stop, swapped) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let done = std::thread::scope(|scope| {
         if swaps {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+                    swapped.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         let done = work();
         stop.store(true, Ordering::Relaxed);
         done
-    })
+    });
+    (done, swapped.into_inner())
 }
 
 /// A world with a folder, and beside it a link to outside that takes its place.
@@ -214,6 +228,60 @@ fn scripted(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String
     });
     // Beside a thread that does nothing but swap, forty writes in a row may never all come through.
     told(&world, attack, through.max(usize::from(attack)), stopped)
+}
+
+/// A guest that goes on where it was refused, which a script cannot: all its writes are made in one call.
+const WRITES: &str = r#"
+(data (i32.const 1024) "dir/logdir/sub/xdir/new")
+(global $failed (mut i32) (i32.const 0))
+(func $count (if (i32.load8_u (i32.const 512)) (then (global.set $failed (i32.add (global.get $failed) (i32.const 1))))))
+(func (export "run") (param i32 i32) (result i32) (local $n i32) (local $at i32)
+    (loop $more
+        (if (i32.and (local.get $n) (i32.const 1))
+            (then (call $fs.append (i32.const 1024) (i32.const 7) (i32.const 1024) (i32.const 1) (i32.const 512)))
+            (else (if (i32.and (local.get $n) (i32.const 2))
+                (then (call $fs.mkdir (i32.const 1031) (i32.const 9) (i32.const 512)))
+                (else (call $fs.write (i32.const 1040) (i32.const 7) (i32.const 1024) (i32.const 1) (i32.const 512))))))
+        (call $count)
+        ;; What it is answered goes to the same place each time.
+        (global.set $free (i32.const 32768))
+        (local.set $n (i32.add (local.get $n) (i32.const 1)))
+        (br_if $more (i32.lt_u (local.get $n) (i32.const {writes}))))
+    ;; How many were refused, as a text of eight digits.
+    (local.set $at (i32.const 1108))
+    (i32.store8 (i32.const 1109) (i32.const 34))
+    (loop $digits
+        (i32.store8 (local.get $at) (i32.add (i32.const 48) (i32.rem_u (global.get $failed) (i32.const 10))))
+        (global.set $failed (i32.div_u (global.get $failed) (i32.const 10)))
+        (local.set $at (i32.sub (local.get $at) (i32.const 1)))
+        (br_if $digits (i32.gt_u (local.get $at) (i32.const 1100))))
+    (i32.store8 (i32.const 1100) (i32.const 34))
+    (call $give (i32.const 1100) (i32.const 10)))
+"#;
+
+fn by_guest(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String, String> {
+    let (mut world, ..) = with_bait(servers);
+    let limits = "fuel: 100000000000000, files: 10000000, host_calls: 10000000, timeout_ms: 120000";
+    let policy = format!("sandbox: {{ audit: false, limits: {{ {limits} }} }}");
+    let project = project(&world, &policy, "def run(args):\n    return 'a guest stands in'\n");
+    let writes = if attack { 100_000 } else { 100 };
+    let imports = ["fs.append", "fs.mkdir", "fs.write"].map(str::to_owned);
+    let guest = || component(&imports, &WRITES.replace("{writes}", &writes.to_string()));
+    project.loaded().stand_in("it", guest).unwrap();
+    world.seal();
+    let (one, other) = (world.work().join("dir"), world.work().join("bait"));
+    let called = || runtime.block_on(project.call("it", json!({}), &Run::new())).unwrap();
+    let (report, swaps) = while_counting(attack, one, other, called);
+    let stopped: usize = match report.outcome {
+        Outcome::Completed(_) => report.content.parse().unwrap(),
+        other => return Err(format!("{other:?}")),
+    };
+    if attack {
+        println!(
+            "    links-106: {writes} writes, {stopped} of them refused, while the folder was swapped {swaps} times"
+        );
+    }
+    told(&world, attack, writes - stopped, stopped)
 }
 
 fn started(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String, String> {

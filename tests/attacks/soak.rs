@@ -12,11 +12,16 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::process::Held;
-use crate::state::{Guest, LEFT};
+use crate::state::{Guest, LEFT, found_by_commands, kept_apart};
 use crate::world::{Servers, World};
 
 /// Calls where ATTACKS_SOAK_CALLS does not say.
 const CALLS: u64 = 1_000_000;
+/// Runs at most that look for what one of them has left in the cache.
+const RUNS: u64 = 100_000;
+/// Commands at most that look for files of those before: each is a process behind its wall, and takes as long as a hundred
+/// calls that start none.
+const COMMANDS: u64 = 2_000;
 /// Calls at one time where ATTACKS_SOAK_AT_ONCE does not say.
 const AT_ONCE: u64 = 8;
 /// By how much resident memory may grow after the first fifth, in KiB.
@@ -120,7 +125,20 @@ pub(crate) fn run(runtime: &Runtime) -> bool {
         }
     }
     println!("{calls} calls in {:.0} s", started.elapsed().as_secs_f64());
-    fine
+    drop((project, guest));
+    let number = |most: u64| usize::try_from(calls.min(most)).unwrap();
+    let (runs, some) = (number(RUNS), number(COMMANDS));
+    fine & clean(&format!("{runs} runs look for what one left in the cache"), || kept_apart(runtime, &servers, runs))
+        & clean(&format!("{some} commands look for what others left in files"), || {
+            if commands { found_by_commands(runtime, &servers, some) } else { Ok("not tried".to_owned()) }
+        })
+}
+
+/// Says whether something was found that must not be.
+fn clean(what: &str, look: impl FnOnce() -> Result<String, String>) -> bool {
+    let (started, found) = (Instant::now(), look());
+    println!("{what}: {found:?} in {:.0} s", started.elapsed().as_secs_f64());
+    found.is_ok()
 }
 
 fn ended<T>(outcome: &Outcome<T>) -> String {

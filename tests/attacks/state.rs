@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use harness::agent::{Configured, attach};
 use harness::capability::fs::Workspace;
 use harness::dispatch::{Options, Project, Run};
 use harness::policy::limits::Limits;
@@ -47,8 +48,8 @@ pub(crate) const CASES: &[Coded] = &[
     Coded {
         id: "state-102",
         tried: "leaves a canary in the cache and the metrics of a run for 1,000 later runs",
-        run: |runtime, servers| cached(runtime, servers, false),
-        control: |runtime, servers| cached(runtime, servers, true),
+        run: |runtime, servers| kept_apart(runtime, servers, CALLS),
+        control: cached,
     },
     Coded {
         id: "state-103",
@@ -66,6 +67,30 @@ pub(crate) const CASES: &[Coded] = &[
         tried: "gives up calls half-way, to have the next one find what they held",
         run: |runtime, servers| given_up(runtime, servers, true),
         control: |runtime, servers| given_up(runtime, servers, false),
+    },
+    Coded {
+        id: "state-106",
+        tried: "leaves files in every temporary folder of a command for 100 later commands",
+        run: |runtime, servers| found_by_commands(runtime, servers, 100),
+        control: |runtime, servers| {
+            let world = World::new(servers);
+            let script =
+                format!("def run(args):\n    return exec.run('sh', ['-c', {LEAVE} + ';' + {LOOK}])['stdout']\n");
+            let project = project(&world, "sandbox: { audit: false, exec: { allow: [sh] } }", &script);
+            let seen = result(runtime, &project, "it", json!({}), &Run::new());
+            if seen.contains("left") { Ok("seen".to_owned()) } else { Err(seen) }
+        },
+    },
+    Coded {
+        id: "state-107",
+        tried: "has a run that sets agents to work stay in memory when it is over",
+        run: |runtime, servers| {
+            let run = with_agents(runtime, servers)?;
+            let left = Arc::downgrade(&run);
+            drop(run);
+            if left.strong_count() == 0 { Ok("gone".to_owned()) } else { Err("the run is still there".to_owned()) }
+        },
+        control: |runtime, servers| with_agents(runtime, servers).map(|_| "worked".to_owned()),
     },
     Coded {
         id: "state-105",
@@ -141,20 +166,62 @@ fn result(runtime: &Runtime, project: &Project, name: &str, args: Json, run: &Ar
     runtime.block_on(project.call(name, args, run)).map_or_else(|error| error.to_string(), |report| report.content)
 }
 
-fn cached(runtime: &Runtime, servers: &Servers, same_run: bool) -> Result<String, String> {
-    let script = "def run(args):\n    if args['leave']:\n        cache.set('k', args['leave'])\n        metrics.set('m', 7)\n    return str(cache.get('k', '')) + str(metrics.get('m')) + str(len(metrics.snapshot()))\n";
+const KEEPS: &str = "def run(args):\n    if args['leave']:\n        cache.set('k', args['leave'])\n        metrics.set('m', 7)\n    return str(cache.get('k', '')) + str(metrics.get('m')) + str(len(metrics.snapshot()))\n";
+
+/// What a run leaves in the cache and the metrics, and whether any of so many later runs finds it.
+pub(crate) fn kept_apart(runtime: &Runtime, servers: &Servers, runs: usize) -> Result<String, String> {
     let world = World::new(servers);
-    let project = project(&world, "sandbox: { audit: false }", script);
+    let project = project(&world, "sandbox: { audit: false }", KEEPS);
     let first = Run::new();
     result(runtime, &project, "it", json!({"leave": CANARY}), &first);
-    if same_run {
-        let seen = result(runtime, &project, "it", json!({"leave": ""}), &first);
-        return if seen.contains(CANARY) { Ok("seen".to_owned()) } else { Err(seen) };
-    }
-    for call in 0..CALLS {
+    for call in 0..runs {
         let seen = result(runtime, &project, "it", json!({"leave": ""}), &Run::new());
         if seen != "0.00" && seen != "00" {
             return Err(format!("call {call}: {seen}"));
+        }
+    }
+    Ok("clean".to_owned())
+}
+
+/// A later call of the same run finds it.
+fn cached(runtime: &Runtime, servers: &Servers) -> Result<String, String> {
+    let world = World::new(servers);
+    let project = project(&world, "sandbox: { audit: false }", KEEPS);
+    let run = Run::new();
+    result(runtime, &project, "it", json!({"leave": CANARY}), &run);
+    let seen = result(runtime, &project, "it", json!({"leave": ""}), &run);
+    if seen.contains(CANARY) { Ok("seen".to_owned()) } else { Err(seen) }
+}
+
+/// A run in which an agent was set to work.
+fn with_agents(runtime: &Runtime, servers: &Servers) -> Result<Arc<Run>, String> {
+    let world = World::new(servers);
+    let agents = world.work().join(".harness/agents");
+    std::fs::create_dir_all(&agents).unwrap();
+    std::fs::write(agents.join("worker.md"), "---\ndescription: Works.\n---\n# Worker\n").unwrap();
+    std::fs::write(world.work().join("r.yaml"), "- { agent: worker, text: done }\n").unwrap();
+    let policy = "model: { provider: script, script: r.yaml }\nsandbox: { audit: false }";
+    let project = project(&world, policy, "def run(args):\n    return delegate('worker', 'Work.')['response']\n");
+    let run = Run::new();
+    attach(&project, &run, Arc::new(Configured::new(&world.work(), &project.loaded().policy().models)));
+    let told = result(runtime, &project, "it", json!({}), &run);
+    if told == "done" { Ok(run) } else { Err(told) }
+}
+
+/// Lines for a shell, as a script has them: one leaves a file in each folder that is there for that, one looks.
+const LEAVE: &str =
+    r#"'for d in "$TMPDIR" /tmp /var/tmp /dev/shm "$HOME"; do echo left > "$d/left-of-attacks"; done 2>/dev/null'"#;
+const LOOK: &str = r#"'for d in "$TMPDIR" /tmp /var/tmp /dev/shm "$HOME"; do cat "$d/left-of-attacks"; done 2>/dev/null; ls -A "$TMPDIR"'"#;
+
+/// Commands that each look for what those before have left, and leave it.
+pub(crate) fn found_by_commands(runtime: &Runtime, servers: &Servers, commands: usize) -> Result<String, String> {
+    let world = World::new(servers);
+    let script = format!("def run(args):\n    return exec.run('sh', ['-c', {LOOK} + ';' + {LEAVE}])['stdout']\n");
+    let project = project(&world, "sandbox: { audit: false, exec: { allow: [sh] } }", &script);
+    for command in 0..commands {
+        let seen = result(runtime, &project, "it", json!({}), &Run::new());
+        if !seen.is_empty() {
+            return Err(format!("command {command}: {seen}"));
         }
     }
     Ok("clean".to_owned())

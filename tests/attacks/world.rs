@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use harness::dispatch::{Options, Project};
 use harness::registry::Machine;
@@ -44,7 +45,10 @@ impl Stage {
         fs::create_dir_all(work.join(".harness")).unwrap();
         let machine = folder.path().canonicalize().unwrap().join(MACHINE);
         write(&machine, "{}");
-        let options = Options { concurrency: 2, machine: Machine::File(machine), ..Options::default() };
+        // With an agent, for which there is room beside the one call: else the pools would be made anew on the way.
+        write(&work.join(".harness/harness.md"), "---\ndelegation: { max_concurrent: 1 }\n---\n");
+        write(&work.join(".harness/agents/first.md"), "---\ndescription: The first.\n---\n# First\n");
+        let options = Options { concurrency: 1, machine: Machine::File(machine), ..Options::default() };
         let project = Project::open(&work, options).unwrap();
         Self { folder, project }
     }
@@ -185,6 +189,12 @@ impl World {
             ["program", path, text] => {
                 fs::write(at(path), text).unwrap();
                 fs::set_permissions(at(path), fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            ["git", words @ ..] => {
+                let mut git = Command::new("git");
+                git.args(words).current_dir(self.work()).stdin(Stdio::null());
+                let ran = git.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+                assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
             }
             ["folder", path] => fs::create_dir_all(at(path)).unwrap(),
             ["link", path, target] => symlink(target, at(path)).unwrap(),

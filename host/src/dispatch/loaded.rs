@@ -18,6 +18,7 @@ use crate::policy::limits::Limits;
 use crate::policy::watch::{Watch, Watched};
 use crate::registry::Registry;
 use crate::sandbox::engine::{Image, LOADS, Sandbox, ScriptError};
+use crate::sandbox::imports::Role;
 use crate::sandbox::outcome::{Entry, Failure, Predicate, Source};
 
 /// A project's artifacts, ready to be called. Immutable but for images that are made when they are first wanted; calls
@@ -221,6 +222,29 @@ impl Loaded {
         let image = self.load(&source);
         let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
         images.entry(source).or_insert(image).clone()
+    }
+
+    /// Any component in the place of the script of a tool or a hook, made where that place is not taken: as
+    /// [`Sandbox::foreign`], and for tests as that is.
+    ///
+    /// # Errors
+    ///
+    /// Where there is nothing of this name with a script, or for the reasons of [`Sandbox::foreign`].
+    #[doc(hidden)]
+    pub fn stand_in(&self, name: &str, component: impl FnOnce() -> Vec<u8>) -> wasmtime::Result<()> {
+        let tool = self.registry.tool(name).ok().and_then(|tool| self.tool_source(tool));
+        let hook = || self.registry.hook(name).and_then(|hook| self.hook_source(hook));
+        let source = tool.or_else(hook).ok_or_else(|| wasmtime::format_err!("`{name}` has no script"))?;
+        let taken = self.images.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&source);
+        if !taken {
+            let role = match source.entry {
+                Entry::Tool => Role::Tool,
+                Entry::Hook => Role::Hook,
+            };
+            let image = self.sandbox.foreign(&component(), role, &source.file)?;
+            self.images.lock().unwrap_or_else(PoisonError::into_inner).insert(source, Ok(image));
+        }
+        Ok(())
     }
 
     /// Loads a script that is not kept.
