@@ -19,8 +19,8 @@ use crate::world::{Servers, World};
 const CALLS: u64 = 1_000_000;
 /// Runs at most that look for what one of them has left in the cache.
 const RUNS: u64 = 100_000;
-/// Commands at most that look for files of those before: each is a process behind its wall, and takes as long as a hundred
-/// calls that start none.
+/// Commands at most that look for files of those before, where ATTACKS_SOAK_COMMANDS does not say: each is a process behind
+/// its wall, and takes as long as a hundred calls that start none.
 const COMMANDS: u64 = 2_000;
 /// Calls at one time where ATTACKS_SOAK_AT_ONCE does not say.
 const AT_ONCE: u64 = 8;
@@ -126,8 +126,9 @@ pub(crate) fn run(runtime: &Runtime) -> bool {
     }
     println!("{calls} calls in {:.0} s", started.elapsed().as_secs_f64());
     drop((project, guest));
-    let number = |most: u64| usize::try_from(calls.min(most)).unwrap();
-    let (runs, some) = (number(RUNS), number(COMMANDS));
+    let runs = usize::try_from(calls.min(RUNS)).unwrap();
+    let some = number("ATTACKS_SOAK_COMMANDS").unwrap_or(calls.min(COMMANDS));
+    let some = usize::try_from(some).unwrap();
     fine & clean(&format!("{runs} runs look for what one left in the cache"), || kept_apart(runtime, &servers, runs))
         & clean(&format!("{some} commands look for what others left in files"), || {
             if commands { found_by_commands(runtime, &servers, some) } else { Ok("not tried".to_owned()) }
