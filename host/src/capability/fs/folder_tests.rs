@@ -141,6 +141,14 @@ fn copy() {
     assert_eq!(copy(".", "z"), refused("the workspace itself may not be copied or moved", ""));
     let small = grant(&["."], &["."], &[], Some(0));
     assert_eq!(bench.workspace.copy(&small, "f", "z"), Err(Error::TooLarge(0)));
+    // What is over the cap takes nothing of the bytes that are left.
+    let mut room = Room { files: 10, bytes: 10, over: None };
+    assert_eq!(bench.workspace.copy_within(&small, "a", "z", &mut room), Err(Error::TooLarge(0)));
+    assert_eq!((room.bytes, room.over), (10, Some(LimitKey::FileBytes)));
+    // Nor is looked at what would be put where something is.
+    std::os::unix::fs::symlink("a", bench.at("link")).unwrap();
+    assert_eq!(copy("link", "a"), Err(Error::AlreadyExists("a".to_owned())));
+    fs::remove_file(bench.at("link")).unwrap();
     // Or of more bytes than are left.
     let mut room = Room { files: 10, bytes: 1, over: None };
     assert_eq!(bench.workspace.copy_within(&all(), "f", "z", &mut room), Err(Error::TooLarge(0)));

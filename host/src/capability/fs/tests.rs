@@ -162,6 +162,34 @@ fn a_file_over_the_cap_is_not_read() {
     assert_eq!(bench.workspace.read(&all(), "sparse"), Err(Error::TooLarge(16 << 20)));
 }
 
+/// It is not even begun to be read: of this file of the kernel's, which says that it has 4,096 bytes, none can be.
+#[test]
+fn a_file_that_says_that_it_is_over_the_cap_is_not_touched() {
+    let folder = Path::new("/sys/devices/virtual/net/lo");
+    if !folder.join("speed").exists() || fs::read(folder.join("speed")).is_ok() {
+        return;
+    }
+    let workspace = Workspace::open(folder).unwrap();
+    let read = |cap| workspace.read(&grant(&["."], &[], &[], Some(cap)), "speed");
+    assert_eq!(read(4_095), Err(Error::TooLarge(4_095)));
+    assert!(matches!(read(4_096), Err(Error::Io(_))));
+}
+
+/// As one that grows while it is read: this one of the kernel's says that it is empty, and has megabytes.
+#[test]
+fn of_a_file_that_has_more_than_it_says_no_more_than_the_cap_is_read() {
+    let taken = || {
+        let told = fs::read_to_string("/proc/thread-self/io").ok()?;
+        told.lines().find_map(|line| line.strip_prefix("rchar: "))?.parse::<u64>().ok()
+    };
+    let (Ok(all), Some(before)) = (fs::read("/proc/kallsyms"), taken()) else { return };
+    let workspace = Workspace::open(Path::new("/proc")).unwrap();
+    let read = workspace.read(&grant(&["."], &[], &[], Some(1_000)), "kallsyms");
+    assert_eq!(read, Err(Error::TooLarge(1_000)));
+    let taken = taken().unwrap() - before;
+    assert!(taken < 10_000, "{taken} of {} bytes", all.len());
+}
+
 #[test]
 fn write_makes_replaces_and_keeps_the_mode() {
     let bench = Bench::new(&[("script", "old")]);

@@ -167,6 +167,23 @@ async fn a_name_that_leads_to_this_machine_needs_a_private_rule() {
     assert_eq!(dotted.map(|answer| answer.body), Ok("inside".to_owned()));
 }
 
+/// An address in a URL is decided on once more, where those of a name are.
+#[tokio::test]
+async fn an_address_that_is_no_name_is_vetted_too() {
+    let names = lookup::Names::default();
+    for url in ["http://127.0.0.1:8080/", "http://[::1]:8080/"] {
+        let url = url::Url::parse(url).unwrap();
+        let target = Target::of(&url).unwrap();
+        let vetted = async |grant: Grant| {
+            lookup::vetted((&names, lookup::Share::default()), &grant, &target, &url).await.is_ok()
+        };
+        assert!(
+            vetted(grant(&[HostRule::parse(&url[url::Position::BeforeHost..url::Position::AfterPort]).unwrap()])).await
+        );
+        assert!(!vetted(grant(&[HostRule::parse("example.com").unwrap()])).await, "{url}");
+    }
+}
+
 #[tokio::test]
 async fn a_redirect_is_decided_like_a_request() {
     let inner = Server::new(|_| ok("inner")).await;
