@@ -149,8 +149,12 @@ fn hooks_govern_a_delegation() {
     assert_eq!(with("delegation.post", "modify({'result': {'short': True}})").0, "{\"short\":true}");
     let (_, asked) = with("delegation.pre", "modify({'prompt': 'Find less.', 'model': 'tiny'})");
     assert_eq!((&asked[1]["messages"][2]["content"], &asked[1]["model"]), (&json!("Find less."), &json!("tiny")));
-    let (result, _) = with("delegation.pre", "modify({'agent': 'other'})");
-    assert_eq!(result, "tool error: delegation.pre modify payload: `agent` cannot be changed");
+    // Nothing else of it is changed, and nobody is to believe that it was.
+    for (key, value) in [("agent", "'other'"), ("tools", "[]"), ("hooks", "['strict']"), ("depth", "9")] {
+        let (result, asked) = with("delegation.pre", &format!("modify({{'{key}': {value}}})"));
+        assert_eq!(result, format!("tool error: delegation.pre modify payload: `{key}` cannot be changed"));
+        assert_eq!(asked.len(), 2, "the child was asked");
+    }
     // It is a tool like any other.
     let (result, _) = with("tool.pre", "block('no') if payload['name'] == 'delegate' else allow()");
     assert_eq!(result, "tool blocked: blocked by hook \"h\": no");

@@ -57,6 +57,11 @@ fn until_done_is_called() {
     let limit = "error: max tool rounds reached (3); `exit_policy.max_iterations` in `harness.md` raises it";
     let (code, error, _) = said(agent(policy, &never));
     assert_eq!((code, error.as_str()), (4, limit));
+    // It says which key that is.
+    let by_depth = "exit_policy: { mode: done_tool }\ndelegation: { iterations_per_depth: [2] }\n";
+    let other = "error: max tool rounds reached (2); `delegation.iterations_per_depth` in `harness.md` raises it";
+    let (code, error, _) = said(agent(by_depth, &never));
+    assert_eq!((code, error.as_str()), (4, other));
     // A call of it that was stopped is none.
     let blocked = agent(policy, replies).with_handle(
         "no",

@@ -260,10 +260,13 @@ impl Delegation<'_> {
             tools: agent.tools.iter().map(|one| named(one, |tool| &tool.name)).collect(),
             hooks: agent.hooks.iter().map(|one| named(one, |hook| &hook.name)).collect(),
         };
-        let payload = self.fire(&Event::DelegationPre, payload::of(&pre)).await.map_err(Ended::Blocked)?;
-        if payload.get("agent").and_then(Json::as_str) != Some(&agent.name) {
-            // What `tool.pre` has allowed to be called is this agent.
-            return Err(Ended::Failed("delegation.pre modify payload: `agent` cannot be changed".to_owned()));
+        let asked = payload::of(&pre);
+        let payload = self.fire(&Event::DelegationPre, asked.clone()).await.map_err(Ended::Blocked)?;
+        // What `tool.pre` has allowed to be called is this agent, as it is: a guard that would have it otherwise, such as
+        // with fewer tools, is not to believe that it has.
+        let others = |key: &&&str| payload.get(**key) != asked.get(**key);
+        if let Some(key) = ["agent", "parent_id", "depth", "tools", "hooks"].iter().find(others) {
+            return Err(Ended::Failed(format!("delegation.pre modify payload: `{key}` cannot be changed")));
         }
         let Some(Json::String(task)) = payload.get("prompt") else {
             return Err(Ended::Failed("delegation.pre modify payload: `prompt` must be a string".to_owned()));

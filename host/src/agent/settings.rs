@@ -13,6 +13,8 @@ use crate::dispatch::MAX_AGENTS;
 const ROOT_ROUNDS: u64 = 10;
 /// Rounds with tools by depth; the last holds for all that are deeper.
 const ROUNDS_PER_DEPTH: [u64; 4] = [20, 10, 5, 3];
+/// The key that sets them.
+const ROUNDS_BY_DEPTH: &str = "`delegation.iterations_per_depth` in `harness.md`";
 /// How deep agents call agents.
 const MAX_DEPTH: u64 = 3;
 /// How often a result that was refused is asked for again.
@@ -32,6 +34,8 @@ pub(super) struct Settings {
     pub(super) allow_recursive: bool,
     pub(super) verify: Option<Script>,
     pub(super) verify_retries: u32,
+    /// The key that sets the rounds of the root, and where that is.
+    rounds_of_root: &'static str,
     pub(super) delegation_timeout: Duration,
     pub(super) budget: Option<Budget>,
     pub(super) tree_budget: Budget,
@@ -62,8 +66,13 @@ impl Settings {
             }
         }
         let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        let rounds_of_root = match (policy.exit.max_iterations, &delegation.iterations_per_depth) {
+            (None, Some(_)) => ROUNDS_BY_DEPTH,
+            _ => "`exit_policy.max_iterations` in `harness.md`",
+        };
         Self {
             rounds,
+            rounds_of_root,
             max_depth: small(delegation.max_depth.unwrap_or(MAX_DEPTH)),
             allow_recursive: delegation.allow_recursive.unwrap_or(false),
             verify: delegation.verify.clone(),
@@ -82,6 +91,11 @@ impl Settings {
     pub(super) fn rounds(&self, depth: u32) -> u64 {
         let at = usize::try_from(depth).unwrap_or(usize::MAX);
         self.rounds.get(at).or_else(|| self.rounds.last()).copied().unwrap_or(ROOT_ROUNDS)
+    }
+
+    /// The key that sets them, and where that is.
+    pub(super) fn rounds_key(&self, depth: u32) -> &'static str {
+        if depth == 0 { self.rounds_of_root } else { ROUNDS_BY_DEPTH }
     }
 }
 

@@ -279,11 +279,7 @@ impl<'a> Work<'a> {
             self.rounds = self.rounds.saturating_add(1);
             return Ok(None);
         }
-        let key = if self.runtime.depth() == 0 {
-            "`exit_policy.max_iterations` in `harness.md`"
-        } else {
-            "`delegation.iterations_per_depth` in `harness.md`"
-        };
+        let key = self.runtime.crew.settings.rounds_key(self.runtime.depth());
         let limit = TurnError::Limit { what: "max tool rounds", allowed, key };
         match self.runtime.crew.settings.on_max {
             OnMaxIterations::Error => Err(limit),
