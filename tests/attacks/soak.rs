@@ -125,14 +125,29 @@ pub(crate) fn run(runtime: &Runtime) -> bool {
         }
     }
     println!("{calls} calls in {:.0} s", started.elapsed().as_secs_f64());
-    drop((project, guest));
     let runs = usize::try_from(calls.min(RUNS)).unwrap();
+    fine &= clean(&format!("{runs} guests look through memory, globals and tables"), || {
+        runtime.block_on(looked(&guest, runs))
+    });
+    drop((project, guest));
     let some = number("ATTACKS_SOAK_COMMANDS").unwrap_or(calls.min(COMMANDS));
     let some = usize::try_from(some).unwrap();
     fine & clean(&format!("{runs} runs look for what one left in the cache"), || kept_apart(runtime, &servers, runs))
         & clean(&format!("{some} commands look for what others left in files"), || {
             if commands { found_by_commands(runtime, &servers, some) } else { Ok("not tried".to_owned()) }
         })
+}
+
+/// Guests, one after the other, that look for what the first of them leaves, and those of the soak have left.
+async fn looked(guest: &Guest, runs: usize) -> Result<String, String> {
+    guest.leave(Limits { fuel: 2_000_000, ..Limits::default() }).await;
+    for run in 0..runs {
+        let told = guest.look().await;
+        if told != "passed" {
+            return Err(format!("guest {run}: {told}"));
+        }
+    }
+    Ok("clean".to_owned())
 }
 
 /// Says whether something was found that must not be.
