@@ -150,7 +150,9 @@ fn hooks_govern_a_delegation() {
     let (_, asked) = with("delegation.pre", "modify({'prompt': 'Find less.', 'model': 'tiny'})");
     assert_eq!((&asked[1]["messages"][2]["content"], &asked[1]["model"]), (&json!("Find less."), &json!("tiny")));
     // Nothing else of it is changed, and nobody is to believe that it was.
-    for (key, value) in [("agent", "'other'"), ("tools", "[]"), ("hooks", "['strict']"), ("depth", "9")] {
+    for (key, value) in
+        [("agent", "'other'"), ("tools", "[]"), ("hooks", "['strict']"), ("depth", "9"), ("parent_id", "'x'")]
+    {
         let (result, asked) = with("delegation.pre", &format!("modify({{'{key}': {value}}})"));
         assert_eq!(result, format!("tool error: delegation.pre modify payload: `{key}` cannot be changed"));
         assert_eq!(asked.len(), 2, "the child was asked");

@@ -264,8 +264,8 @@ impl Delegation<'_> {
         let payload = self.fire(&Event::DelegationPre, asked.clone()).await.map_err(Ended::Blocked)?;
         // What `tool.pre` has allowed to be called is this agent, as it is: a guard that would have it otherwise, such as
         // with fewer tools, is not to believe that it has.
-        let others = |key: &&&str| payload.get(**key) != asked.get(**key);
-        if let Some(key) = ["agent", "parent_id", "depth", "tools", "hooks"].iter().find(others) {
+        let fixed = ["agent", "parent_id", "depth", "tools", "hooks"];
+        if let Some(key) = fixed.into_iter().find(|key| payload.get(key) != asked.get(key)) {
             return Err(Ended::Failed(format!("delegation.pre modify payload: `{key}` cannot be changed")));
         }
         let Some(Json::String(task)) = payload.get("prompt") else {
