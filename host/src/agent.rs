@@ -106,7 +106,7 @@ impl Session {
     /// What ended the turn without an answer. Hooks on `error` have been told.
     pub async fn turn(&mut self, text: &str) -> Result<Turn, TurnError> {
         self.runtime.begin();
-        self.runtime.crew.run().view().restart();
+        self.run.view().restart();
         let given_up = GivenUp(Some(self.runtime.tasks.clone()));
         let turn = turn::turn(&self.runtime, &self.runtime.place(), &mut self.history, text).await;
         given_up.not();
@@ -137,7 +137,7 @@ impl Session {
 
     /// The names of the hooks that look at what the root does now: the project's, and those that the run has added.
     pub fn hooks(&self) -> Vec<String> {
-        let added = self.runtime.crew.run().added();
+        let added = self.run.added();
         let all = self.runtime.loaded.registry().hooks().iter().chain(added.hooks.iter().map(|one| &one.hook));
         all.map(|hook| hook.name.clone()).collect()
     }

@@ -73,7 +73,7 @@ impl Runtime {
             Ok(agent) => agent,
             Err(ended) => return Answered { outcome: ended.outcome(), nested: Vec::new() },
         };
-        let run = self.crew.run();
+        let run = &place.run;
         let id = run.strand().next_delegation();
         let mut delegation =
             Delegation { by: self, id: id.clone(), place, left: place.left, late: false, nested: Vec::new() };
@@ -356,7 +356,7 @@ impl Delegation<'_> {
         let grant = Arc::new(loaded.policy().grant_for("", None));
         let mut limits = grant.limits();
         within(&mut limits, self.left);
-        let session = self.by.crew.run().session().clone();
+        let session = self.place.run.session().clone();
         let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets.clone());
         let context = Context { grant, workspace, session, secrets, reentry: None };
         let report = loaded.sandbox().run(&image, context, limits, &result.to_string()).await;

@@ -179,7 +179,7 @@ impl<'a> Work<'a> {
         self.told = history.len();
         self.tell(&Told::Turn { agent: self.runtime.name(), depth, text });
         let mut unfinished = Unfinished { runtime: self.runtime.clone(), ended: false };
-        let past = self.runtime.crew.run().past().map(|past| past.turn(&self.runtime.id));
+        let past = self.place.run.past().map(|past| past.turn(&self.runtime.id));
         let late = past.as_ref().map(|went| went.late);
         self.purse.went = past.and_then(|went| went.refused);
         let ended = match (late, self.purse.ledger.deadline()) {
