@@ -10,6 +10,7 @@ pub mod env;
 pub mod events;
 pub mod exec;
 pub mod fs;
+mod hard_links;
 pub mod http;
 pub mod log;
 pub mod meta;

@@ -9,6 +9,7 @@
 
 mod cached;
 mod folder;
+mod other_names;
 mod replace;
 mod resolve;
 mod search;
@@ -25,6 +26,7 @@ mod tests;
 
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Mutex;
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::ambient_authority;
@@ -32,6 +34,7 @@ use cap_std::fs::{Dir, File, Metadata, MetadataExt, OpenOptions};
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
+use self::other_names::Searched;
 use self::replace::replace;
 use self::resolve::{LastLink, Place, Spot, make_folders};
 use super::denial::Denial;
@@ -134,6 +137,8 @@ pub struct Workspace {
     absolute: String,
     /// Whether its file system is the machine's own, which is asked what it has in memory.
     local: bool,
+    /// The protected files that have several names, as they were last found.
+    searched: Mutex<Option<Searched>>,
     /// How long every look at the disk takes, for a test of what a slow one does.
     #[cfg(test)]
     pub(crate) slow: Option<std::time::Duration>,
@@ -158,6 +163,7 @@ impl Workspace {
             local: cached::local(&root),
             root,
             absolute,
+            searched: Mutex::new(None),
             #[cfg(test)]
             slow: None,
         })
@@ -170,13 +176,14 @@ impl Workspace {
 
     /// The whole of a text file.
     ///
-    /// A file with several names (hard links) may be read under any that is granted: which other names it has cannot
-    /// be known.
+    /// A file with several names (hard links) may be read under any that is granted, unless one of those in the workspace
+    /// is protected.
     pub fn read(&self, grant: &Grant, path: &str) -> Result<String, Error> {
         let place = self.place(grant, path, Access::Read, LastLink::Follow)?;
         let cap = grant.limits().file_bytes;
         let (folder, name) = place.file()?;
         let (file, metadata) = open_file(folder, name, OpenOptions::new().read(true), |error| place.failed(error))?;
+        self.no_other_name_is_protected(grant, &place.asked, &metadata)?;
         if metadata.len() > cap {
             return Err(Error::TooLarge(cap));
         }

@@ -108,15 +108,28 @@ impl Grant {
 
     /// Whether any layer protects paths beside the [built-in names](protected).
     pub(crate) fn protects_paths(&self) -> bool {
-        self.layers().iter().filter_map(|layer| layer.fs.as_ref()).any(|fs| !fs.protect.is_empty())
+        self.protected_paths().next().is_some()
+    }
+
+    /// The least access to a path that no policy opens, by its name or by what a layer protects: what may not be read may
+    /// not be written either.
+    pub(crate) fn protected_from(&self, path: &WorkspacePath) -> Option<Access> {
+        let closed = protected::rule_against(path, Access::Read).is_some()
+            || self.protected_paths().any(|pattern| pattern.matches_in_any_case(path));
+        match closed {
+            true => Some(Access::Read),
+            false => protected::rule_against(path, Access::Write).map(|_| Access::Write),
+        }
+    }
+
+    /// Every pattern of paths that a layer protects beside the [built-in names](protected).
+    pub(crate) fn protected_paths(&self) -> impl Iterator<Item = &PathPattern> {
+        self.layers().iter().filter_map(|layer| layer.fs.as_ref()).flat_map(|fs| &fs.protect)
     }
 
     /// Whether anything in a folder, at any depth, could be read: a walk need not go down where this is false.
     pub fn could_read_below(&self, folder: &WorkspacePath) -> bool {
-        let protected = protected::rule_against(folder, Access::Read).is_some()
-            || (self.layers().iter().filter_map(|layer| layer.fs.as_ref()))
-                .any(|fs| fs.protect.iter().any(|pattern| pattern.matches_in_any_case(folder)));
-        !protected
+        self.protected_from(folder) != Some(Access::Read)
             && self
                 .every(
                     |layer| layer.fs.as_ref(),

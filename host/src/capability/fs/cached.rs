@@ -8,6 +8,7 @@
 
 use std::fs::{File, Metadata};
 use std::io::IoSliceMut;
+use std::os::unix::fs::MetadataExt as _;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -42,7 +43,8 @@ impl Workspace {
         let file =
             self.open_cached(&asked, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOATIME).ok()?;
         let opened = file.metadata().ok()?;
-        if !opened.is_file() || opened.len() > most {
+        // Which names it has beside this one takes a search.
+        if !opened.is_file() || opened.len() > most || opened.nlink() > 1 {
             return None;
         }
         // One byte more, to see its end.

@@ -256,6 +256,59 @@ fn a_file_with_other_names_is_not_written() {
 }
 
 #[test]
+fn a_file_with_a_protected_name_is_read_under_none() {
+    let bench = Bench::new(&[("sub/.env", "1"), ("private/x", "2"), ("a", "3"), ("sub/.git/config", "4"), ("b", "5")]);
+    let names =
+        [("sub/.env", "env"), ("private/x", "deep"), ("a", "sub/a"), ("sub/.git/config", "config"), ("b", "id_b")];
+    for (file, name) in names {
+        fs::hard_link(bench.at(file), bench.at(name)).unwrap();
+    }
+    let read = |grant: &Grant, path: &str| bench.workspace.read(grant, path);
+    let closed = |path: &str| {
+        let reason =
+            format!("reading `{path}` is not allowed: the file has another name, which is protected (hard links)");
+        refused(&reason, "")
+    };
+    let protecting = grant(&["."], &["."], &["private"], None);
+    for (grant, deep) in [(all(), Ok("2".to_owned())), (protecting, closed("deep")), (all(), Ok("2".to_owned()))] {
+        assert_eq!(read(&grant, "env"), closed("env"));
+        assert_eq!(read(&grant, "b"), closed("b"));
+        assert_eq!(bench.workspace.copy(&grant, "env", "mine"), closed("env"));
+        assert_eq!(read(&grant, "deep"), deep);
+        // What may be read under each of its names.
+        assert_eq!(read(&grant, "a"), Ok("3".to_owned()));
+        assert_eq!(read(&grant, "config"), Ok("4".to_owned()));
+        assert_eq!(bench.workspace.read_cached(&grant, "a"), None);
+    }
+}
+
+#[test]
+fn what_is_linked_later_is_found_when_a_search_is_no_longer_fresh() {
+    let bench = Bench::new(&[(".env", "1"), ("a", "2")]);
+    fs::hard_link(bench.at("a"), bench.at("b")).unwrap();
+    assert_eq!(bench.workspace.read(&all(), "b"), Ok("2".to_owned()));
+    fs::hard_link(bench.at(".env"), bench.at("env")).unwrap();
+    if let Some(searched) = bench.workspace.searched.lock().unwrap().as_mut() {
+        searched.until = std::time::Instant::now();
+    }
+    let reason = "reading `env` is not allowed: the file has another name, which is protected (hard links)";
+    assert_eq!(bench.workspace.read(&all(), "env"), refused(reason, ""));
+}
+
+/// Whether a file has a protected name cannot be told where there is too much to look at.
+#[test]
+fn a_file_with_other_names_in_a_tree_without_end_is_not_read() {
+    let bench = Bench::new(&[("a", "1"), ("plain", "2")]);
+    let deep = vec!["d"; 70].join("/");
+    fs::create_dir_all(bench.at(&deep)).unwrap();
+    fs::hard_link(bench.at("a"), bench.at("b")).unwrap();
+    let reason = "reading `a` is not allowed: the file has other names too (hard links), and whether one of them is \
+                  protected cannot be seen: there are over 64 folders inside each other";
+    assert_eq!(bench.workspace.read(&all(), "a"), refused(reason, ""));
+    assert_eq!(bench.workspace.read(&all(), "plain"), Ok("2".to_owned()));
+}
+
+#[test]
 fn protected_names_are_closed_in_every_function() {
     let closed =
         ["agents", "AGENTS/x", ".env", "sub/.ENV.local", "x.PEM", "id_rsa", "sub/.netrc", ".env/inside", ".npmrc. "];

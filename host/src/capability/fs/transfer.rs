@@ -39,7 +39,8 @@ impl Workspace {
         let unfinished = Unfinished::new(&place).map_err(|error| to.failed(&error))?;
         let budget = Budget::new(room.files);
         let cap = grant.limits().file_bytes;
-        let mut copy = Copy { grant, budget, alone: !kind.is_dir(), cap, bytes: room.bytes, over: None };
+        let mut copy =
+            Copy { workspace: self, grant, budget, alone: !kind.is_dir(), cap, bytes: room.bytes, over: None };
         let ends = Ends { from: (folder, name, &from.real), to: (&place, unfinished.name(), &to.real) };
         let copied = copy.anything(&ends, kind);
         let (files, more) = copy.budget.used();
@@ -106,6 +107,7 @@ struct Ends<'a> {
 }
 
 struct Copy<'a> {
+    workspace: &'a Workspace,
     grant: &'a Grant,
     budget: Budget,
     /// Whether it is a file, which is on the disk when it has its place. For each file of a folder that would take longer
@@ -138,6 +140,7 @@ impl Copy<'_> {
         let ((from, name, path), (to, new, _)) = (ends.from, ends.to);
         let fails = |error: &io::Error| failed(path, error);
         let (file, metadata) = open_file(from, name, OpenOptions::new().read(true), fails)?;
+        self.workspace.no_other_name_is_protected(self.grant, path, &metadata)?;
         if metadata.len() > self.cap {
             return Err(self.too_large(LimitKey::FileBytes, self.cap));
         }

@@ -9,9 +9,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat};
 use rustix::io::Errno;
 
+pub(super) use crate::capability::hard_links::Identity;
+use crate::capability::hard_links::{FOLDER, HardLinks, Unsearched};
 use crate::policy::grant::Grant;
 use crate::policy::path::{Access, WorkspacePath, protected};
 
@@ -42,16 +44,6 @@ pub(super) struct Place {
     pub(super) identity: Identity,
 }
 
-/// A file or folder, whatever its name is: its file system and its number there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity(u64, u64);
-
-impl Identity {
-    pub(super) fn of(stat: &Stat) -> Self {
-        Self(stat.st_dev, stat.st_ino)
-    }
-}
-
 /// The places of a workspace, each after the folder that it is in. The workspace itself, where it is not listed, is
 /// [`Reach::Closed`].
 ///
@@ -62,17 +54,17 @@ pub(super) fn places(grant: &Grant, workspace: &Path) -> Result<Vec<Place>, Stri
     let failed = |error: Errno| format!("the workspace cannot be looked at: {}", std::io::Error::from(error));
     let root = rustix::fs::open(workspace, FOLDER, Mode::empty()).map_err(failed)?;
     let stat = rustix::fs::fstat(&root).map_err(failed)?;
-    let (at, mut walk) =
-        (WorkspacePath::root(), Walk { grant, picky: grant.protects_paths(), left: MAX_ENTRIES, places: Vec::new() });
+    let (at, links) = (WorkspacePath::root(), HardLinks::default());
+    let mut walk = Walk { grant, picky: grant.protects_paths(), left: MAX_ENTRIES, places: Vec::new(), links };
     let reach = walk.reach(&at);
     if reach != Reach::Closed {
         walk.place(workspace.to_owned(), reach, true, &stat)?;
     }
+    let again = root.try_clone().map_err(|error| format!("the workspace cannot be looked at: {error}"))?;
     walk.folder(root, workspace, &at, reach)?;
+    walk.other_names(&again, workspace)?;
     Ok(walk.places)
 }
-
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 struct Walk<'a> {
     grant: &'a Grant,
@@ -80,6 +72,8 @@ struct Walk<'a> {
     picky: bool,
     left: u64,
     places: Vec<Place>,
+    /// Protected files with several names, of those that the walk came by.
+    links: HardLinks,
 }
 
 impl Walk<'_> {
@@ -132,6 +126,34 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// A protected file is no more open under its other names, as far as these are in what the command reaches.
+    fn other_names(&mut self, root: &OwnedFd, workspace: &Path) -> Result<(), String> {
+        if self.links.is_empty() {
+            return Ok(());
+        }
+        let links = std::mem::take(&mut self.links);
+        let mut names = Vec::new();
+        let enter = |folder: &WorkspacePath| self.grant.could_read_below(folder);
+        let found = |at: WorkspacePath, stat: &Stat, from: Access| names.push((at, *stat, from));
+        links.names(root, &WorkspacePath::root(), enter, found).map_err(unsearched)?;
+        for (at, stat, from) in names {
+            let own = self.reach(&at);
+            let reach = match (own, from) {
+                (Reach::Closed, _) | (_, Access::Read) => Reach::Closed,
+                (Reach::Read | Reach::Write, Access::Write) => Reach::Read,
+            };
+            if reach == own {
+                continue;
+            }
+            let path = workspace.join(at.to_string());
+            match self.places.iter_mut().find(|place| place.path == path) {
+                Some(place) => place.reach = reach,
+                None => self.place(path, reach, false, &stat)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Whether writing may begin further down than reading does.
     fn could_write_below(&self, at: &WorkspacePath) -> bool {
         let mut rules = self.grant.layers().iter().filter_map(|layer| layer.fs.as_ref());
@@ -169,14 +191,33 @@ impl Walk<'_> {
             return Ok(());
         }
         let is_dir = kind == FileType::Directory;
-        if reach != outer {
+        let protected = match &at {
+            Some(at) if self.picky || suspicious(name) => self.grant.protected_from(at),
+            _ => None,
+        };
+        if reach != outer || (protected.is_some() && !is_dir) {
             match stat() {
-                Ok(stat) => self.place(path.to_owned(), reach, is_dir, &stat)?,
+                Ok(stat) => {
+                    if reach != outer {
+                        self.place(path.to_owned(), reach, is_dir, &stat)?;
+                    }
+                    if let Some(from) = protected.filter(|_| kind == FileType::RegularFile) {
+                        self.links.add(&stat, from);
+                    }
+                }
                 Err(Errno::NOENT) => return Ok(()),
                 Err(error) => return Err(failed(&error)),
             }
         }
         let Some(at) = at.filter(|_| is_dir) else { return Ok(()) };
+        // What is in a protected folder has ordinary names, and the walk may not go there.
+        if protected.is_some() && self.grant.protected_from(outer_at).is_none() {
+            match rustix::fs::openat(folder, name, FOLDER, Mode::empty()) {
+                Ok(inner) => self.links.add_folder(self.grant, inner, &at).map_err(unsearched)?,
+                Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+                Err(error) => return Err(failed(&error)),
+            }
+        }
         let is_repository = at.name() == Some(".git");
         if is_repository || (reach == Reach::Closed && !self.grant.could_read_below(&at)) {
             return Ok(());
@@ -188,6 +229,10 @@ impl Walk<'_> {
             Err(error) => Err(failed(&error)),
         }
     }
+}
+
+fn unsearched(why: Unsearched) -> String {
+    format!("whether protected files have other names cannot be seen: {why}")
 }
 
 fn suspicious(name: &OsStr) -> bool {
@@ -310,6 +355,51 @@ mod tests {
             ["docs/guide.md Read", "src/ Read", "src/a.rs Write", "src/deep/.ENV Closed"]
         );
         assert!(walked(vec![project], &FILES).contains(&"secrets/ Closed".to_owned()));
+    }
+
+    /// Under another name a protected file is as closed as under its own, wherever a command could come upon it.
+    #[test]
+    fn other_names_of_protected_files_are_as_closed() {
+        let grant = Grant::new(vec![layer(&["src", "docs", "out/*.txt"], &["src", "out"], &["docs/private"])]);
+        let root = tempfile::tempdir().unwrap();
+        let workspace = root.path().canonicalize().unwrap();
+        let links = [
+            (".git/hooks/pre-commit", "src/hook"),
+            (".git/objects/aa/bb", "src/object"),
+            (".harness/audit/log", "src/log"),
+            (".harness/tools/t.md", "out/tool.txt"),
+            ("agents/a.md", "docs/team"),
+            ("docs/private/x", "src/deep/x"),
+            ("docs/open", "src/open"),
+            ("src/.env", "out/env.txt"),
+            ("harness.lock", "closed/lock"),
+        ];
+        for (file, name) in links {
+            for path in [file, name] {
+                std::fs::create_dir_all(workspace.join(path).parent().unwrap()).unwrap();
+            }
+            std::fs::write(workspace.join(file), "").unwrap();
+            std::fs::hard_link(workspace.join(file), workspace.join(name)).unwrap();
+        }
+        let mut places: Vec<String> = (places(&grant, &workspace).unwrap().iter())
+            .map(|place| format!("{} {:?}", place.path.strip_prefix(&workspace).unwrap().display(), place.reach))
+            .collect();
+        places.sort();
+        assert_eq!(
+            places,
+            [
+                "docs Read",
+                "docs/private Closed",
+                "docs/team Closed",
+                "out/env.txt Closed",
+                "out/tool.txt Read",
+                "src Write",
+                "src/.env Closed",
+                "src/deep/x Closed",
+                "src/hook Read",
+                "src/log Closed",
+            ]
+        );
     }
 
     #[test]
