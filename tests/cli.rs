@@ -24,6 +24,7 @@
 //! - `requests`: HTTP as a script writes it
 //! - `tls`: whom a script talks to over TLS
 //! - `wrong`: input that cannot be used
+//! - `kills`: the host is killed while it writes
 //! - `limits`: what ends a call, and what must not
 //! - `grants`: each capability granted, not granted, and granted for something else
 //! - `artifacts`: the format of artifacts, and what each is granted
@@ -105,6 +106,8 @@ mod hooks_failing;
 mod hooks_guards;
 #[path = "cli/hooks_pipeline.rs"]
 mod hooks_pipeline;
+#[path = "cli/kills.rs"]
+mod kills;
 #[path = "cli/limits.rs"]
 mod limits;
 #[path = "cli/listings.rs"]
