@@ -3,7 +3,7 @@
 //! A name tells nothing of the other names of its file, and the system does not list them. So folders are searched for
 //! the protected names of files that have several. Scripts make no hard links: they are what somebody else has made.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -125,13 +125,14 @@ impl HardLinks {
         enter: impl Fn(&WorkspacePath) -> bool,
         mut found: impl FnMut(WorkspacePath, &Stat, Access),
     ) -> Result<(), Unsearched> {
+        let numbers: HashSet<u64> = self.0.keys().map(|Identity(_, number)| *number).collect();
         let mut walk = Walk { left: MAX_ENTRIES, levels: MAX_LEVELS };
         walk.folder(folder, at, &mut |at, entry| {
             let Some(here) = entry.name.to_str().and_then(|name| at.child(name).ok()) else { return Ok(None) };
             if entry.kind == FileType::Directory {
                 return Ok(enter(&here).then_some(here));
             }
-            if self.0.keys().any(|Identity(_, number)| *number == entry.number) {
+            if numbers.contains(&entry.number) {
                 let stat = entry.stat()?;
                 if let Some(from) = self.protected_from(Identity::of(&stat)) {
                     found(here, &stat, from);
