@@ -1,7 +1,7 @@
 //! An agent at work: its artifacts, its model, its place in the tree of those that set each other to work.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ledger::{Counted, Ledger};
 use super::listener::{Listener, Told, Who};
@@ -23,8 +23,6 @@ use crate::provider::ToolSchema;
 /// What all agents of a session share.
 #[derive(Debug)]
 pub(super) struct Crew {
-    /// Weak, because the run has the agents too. Whoever has them work holds it: a place, or a session.
-    run: Weak<Run>,
     pub(super) models: Arc<dyn Models>,
     pub(super) listener: Arc<dyn Listener>,
     pub(super) settings: Settings,
@@ -33,18 +31,8 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    pub(super) fn new(
-        run: &Arc<Run>,
-        models: Arc<dyn Models>,
-        listener: Arc<dyn Listener>,
-        settings: Settings,
-    ) -> Self {
-        Self { run: Arc::downgrade(run), models, listener, settings, counted: Counted::default() }
-    }
-
-    /// The run that they belong to.
-    pub(super) fn run(&self) -> Arc<Run> {
-        self.run.upgrade().unwrap_or_default()
+    pub(super) fn new(models: Arc<dyn Models>, listener: Arc<dyn Listener>, settings: Settings) -> Self {
+        Self { models, listener, settings, counted: Counted::default() }
     }
 }
 
@@ -79,13 +67,12 @@ pub(super) struct Runtime {
 }
 
 impl Runtime {
-    /// The agent of `harness.md`.
-    pub(super) fn root(crew: Arc<Crew>, loaded: Arc<Loaded>) -> Self {
+    /// The agent of `harness.md`, whose tasks are those of its run.
+    pub(super) fn root(crew: Arc<Crew>, loaded: Arc<Loaded>, tasks: Arc<Tasks>) -> Self {
         let policy = loaded.policy();
         let own = policy.context.system_prompt.as_deref().unwrap_or_default();
         let prompt = if policy.body.is_empty() { own } else { &policy.body }.to_owned();
         let built_ins = built_ins(&crew.settings, &loaded, 0);
-        let tasks = crew.run().tasks().clone();
         let ledger = Mutex::new(Ledger::new(crew.settings.tree_budget.clone(), None));
         Self {
             crew,
@@ -171,9 +158,10 @@ impl Runtime {
         u32::try_from(self.lineage.len()).unwrap_or(u32::MAX)
     }
 
-    /// Where the root's events are fired and its calls made.
-    pub(super) fn place(self: &Arc<Self>) -> Place {
-        let outermost = Place::outermost(self.loaded.clone(), self.crew.run());
+    /// Where the root's events are fired and its calls made. The run is whoever's has it work: it has the agents, and
+    /// they do not hold it.
+    pub(super) fn place(self: &Arc<Self>, run: &Arc<Run>) -> Place {
+        let outermost = Place::outermost(self.loaded.clone(), run.clone());
         Place { built_ins: Some(self.clone()), caller: Some("agent".into()), asks_later: true, ..outermost }
     }
 
