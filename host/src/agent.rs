@@ -12,6 +12,7 @@
 //! - `exchange`: what hooks see of a request and a reply, and may change
 //! - `window`: how much of a conversation a model gets
 //! - `ledger`: what agents have used of their budgets
+//! - `failures`: how often in a row each tool has failed it
 //! - `made`: what it called, for whoever judges it
 //! - `models`: which model answers whom
 
@@ -22,6 +23,7 @@ mod conversation;
 mod delegation;
 mod error;
 mod exchange;
+mod failures;
 mod ledger;
 mod listener;
 mod logged;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::failures::Failures;
 use super::ledger::{Counted, Ledger};
 use super::listener::{Listener, Told, Who};
 use super::models::{Model, Models};
@@ -60,6 +61,8 @@ pub(super) struct Runtime {
     pub(super) tasks: Arc<Tasks>,
     /// Of its task; of the root, of its turn.
     ledger: Mutex<Arc<Ledger>>,
+    /// The same for what its calls have come to.
+    pub(super) failures: Failures,
     /// The artifacts as its sub-agents have them, by their names.
     children: Mutex<HashMap<String, Arc<Loaded>>>,
     /// How many tokens the service of a model counts for one that is estimated here, by the model's name.
@@ -74,6 +77,7 @@ impl Runtime {
         let prompt = if policy.body.is_empty() { own } else { &policy.body }.to_owned();
         let built_ins = built_ins(&crew.settings, &loaded, 0);
         let ledger = Mutex::new(Ledger::new(crew.settings.tree_budget.clone(), None));
+        let failures = Failures::new(crew.settings.tool_failures);
         Self {
             crew,
             id: "root".to_owned(),
@@ -87,6 +91,7 @@ impl Runtime {
             built_ins,
             tasks,
             ledger,
+            failures,
             children: Mutex::default(),
             scales: Mutex::default(),
         }
@@ -110,6 +115,7 @@ impl Runtime {
             caller,
             tasks: self.tasks.beside(),
             ledger: Mutex::new(Ledger::new(budget, Some(self.ledger()))),
+            failures: Failures::new(self.crew.settings.tool_failures),
             children: Mutex::default(),
             scales: Mutex::default(),
         }
@@ -136,8 +142,9 @@ impl Runtime {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Begins a turn of the root: its budget is for one.
+    /// Begins a turn of the root: its budget is for one, and a tool that failed in the last may have been mended.
     pub(super) fn begin(&self) {
+        self.failures.forget();
         let ledger = Ledger::new(self.crew.settings.tree_budget.clone(), None);
         *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
     }

@@ -507,6 +507,7 @@ impl<'a> Work<'a> {
             let took = started.elapsed();
             self.tell(&Told::Called { agent, call: &call, report: called.as_ref(), content: &content, took });
             let is_error = called.as_ref().map_or(true, |report| report.is_error);
+            self.runtime.failures.enter(&call.name, is_error);
             self.made.push(&call.id, &call.name, arguments(&call), content.clone(), is_error);
             if let Ok(report) = called {
                 self.done |= call.name == DONE && !report.is_error;
@@ -534,7 +535,13 @@ impl<'a> Work<'a> {
         let arguments = arguments(call);
         self.calls.push(ToolUse { name: call.name.clone(), args: arguments.clone() });
         let made = Call { id: Some(call.id.clone()), name: call.name.clone(), arguments };
-        pipeline::call(&self.here().await, made, self.runtime.caller.as_ref()).await
+        let here = self.here().await;
+        // Without `done` no turn could end that has to.
+        let ends = call.name == DONE && self.runtime.crew.settings.exit.wants_done();
+        match self.runtime.failures.refuse(&call.name).filter(|_| !ends) {
+            Some(why) => pipeline::refuse(&here, made, why).await,
+            None => pipeline::call(&here, made, self.runtime.caller.as_ref()).await,
+        }
     }
 
     /// What the turn's scripts logged, in order.
