@@ -26,7 +26,7 @@ impl Failures {
     /// Why a tool is not called again, where that is so.
     pub(super) fn refuse(&self, tool: &str) -> Option<CallError> {
         let failed = self.with(|all| all.get(tool).copied()).unwrap_or_default();
-        (self.most > 0 && failed >= self.most).then(|| CallError::Failing { tool: tool.to_owned(), times: self.most })
+        (self.most > 0 && failed >= self.most).then(|| CallError::Failing(tool.to_owned(), self.most))
     }
 
     /// Enters how a call has ended.

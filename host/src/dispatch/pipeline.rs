@@ -81,17 +81,12 @@ pub enum CallError {
     /// The reply that calls it ended within its arguments.
     #[error("the reply was cut at its length before the arguments of `{0}` were whole: the call was not made")]
     Cut(String),
-    /// The tool has failed whoever calls it too often.
+    /// This tool has failed whoever calls it so often in a row.
     #[error(
-        "the tool `{tool}` has failed {times} times in a row and is not called again until this task is over; \
+        "the tool `{0}` has failed {1} times in a row and is not called again until this task is over; \
          `delegation.max_tool_failures` in `harness.md` raises that"
     )]
-    Failing {
-        /// Which tool.
-        tool: String,
-        /// How often.
-        times: u64,
-    },
+    Failing(String, u64),
     /// Its script cannot be loaded.
     #[error("{}", .0.message)]
     Script(Failure),
