@@ -12,6 +12,8 @@
 //! - `exchange`: what hooks see of a request and a reply, and may change
 //! - `window`: how much of a conversation a model gets
 //! - `ledger`: what agents have used of their budgets
+//! - `failures`: how often in a row each tool has failed it
+//! - `made`: what it called, for whoever judges it
 //! - `models`: which model answers whom
 
 mod background;
@@ -21,9 +23,11 @@ mod conversation;
 mod delegation;
 mod error;
 mod exchange;
+mod failures;
 mod ledger;
 mod listener;
 mod logged;
+mod made;
 mod models;
 mod runtime;
 mod settings;
@@ -77,7 +81,7 @@ impl Session {
         listener: Arc<dyn Listener>,
     ) -> Result<Self, TurnError> {
         let runtime = root(project, run, models, listener);
-        let dispatch = runtime.place().fire(&Event::SessionStart, Json::Null).await;
+        let dispatch = runtime.place(run).fire(&Event::SessionStart, Json::Null).await;
         runtime.tell(&Told::Event { agent: "", dispatch: &dispatch });
         match dispatch.decision.blocked() {
             Some(reason) => Err(TurnError::Blocked { what: "session", reason }),
@@ -108,7 +112,7 @@ impl Session {
         self.runtime.begin();
         self.run.view().restart();
         let given_up = GivenUp(Some(self.runtime.tasks.clone()));
-        let turn = turn::turn(&self.runtime, &self.runtime.place(), &mut self.history, text).await;
+        let turn = turn::turn(&self.runtime, &self.runtime.place(&self.run), &mut self.history, text).await;
         given_up.not();
         turn
     }
@@ -118,7 +122,7 @@ impl Session {
         self.run.settled().await;
         self.runtime.tasks.cancel();
         self.runtime.tasks.gone().await;
-        let place = self.runtime.place().now(None).await;
+        let place = self.runtime.place(&self.run).now(None).await;
         let dispatch = place.fire(&Event::SessionEnd, Json::Null).await;
         self.runtime.tell(&Told::Event { agent: "", dispatch: &dispatch });
         dispatch
@@ -132,7 +136,7 @@ impl Session {
     /// What the agent may call now, as its model is offered it: the project's tools, those that the run has added, and
     /// the host's own, without those that the policy does not let be called.
     pub fn tools(&self) -> Vec<ToolSchema> {
-        self.runtime.tools(&self.runtime.place())
+        self.runtime.tools(&self.runtime.place(&self.run))
     }
 
     /// The names of the hooks that look at what the root does now: the project's, and those that the run has added.
@@ -173,8 +177,8 @@ pub fn attach(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>) {
 fn root(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>, listener: Arc<dyn Listener>) -> Arc<Runtime> {
     let loaded = project.loaded();
     let settings = Settings::of(loaded.policy());
-    let crew = Arc::new(Crew::new(run, Arc::new(Watched::new(models, listener.clone())), listener, settings));
-    let runtime = Arc::new(Runtime::root(crew, loaded));
+    let crew = Arc::new(Crew::new(Arc::new(Watched::new(models, listener.clone())), listener, settings));
+    let runtime = Arc::new(Runtime::root(crew, loaded, run.tasks().clone()));
     run.set_built_ins(runtime.clone());
     runtime
 }

@@ -133,6 +133,10 @@ fn hooks_govern_a_delegation() {
         *post,
         json!({"id": "delegation_1", "parent_id": "root", "agent": "researcher", "result": post["result"], "depth": 1})
     );
+    // Who judges it sees what was called, which the one that asked does not.
+    assert_eq!(post["result"]["tool_calls"], json!([{"id": "call_2", "name": "secret_source", "args": {}}]));
+    let given = json!({"call_id": "call_2", "name": "secret_source", "content": "the answer is 42", "is_error": false});
+    assert_eq!(post["result"]["tool_results"], json!([given]));
 
     let with = |event: &str, decision: &str| {
         let project = spied(delegating("", FOUND), &["completion.pre"]);
@@ -147,6 +151,9 @@ fn hooks_govern_a_delegation() {
     assert_eq!(result, "tool denied: delegation blocked: blocked by hook \"h\": not that");
     assert_eq!(asked.len(), 4);
     assert_eq!(with("delegation.post", "modify({'result': {'short': True}})").0, "{\"short\":true}");
+    let kept =
+        "modify({'result': {'tool_calls': payload['result']['tool_calls'], 'tool_results': [], 'response': 'x'}})";
+    assert_eq!(with("delegation.post", kept).0, "{\"tool_results\":[],\"response\":\"x\"}");
     let (_, asked) = with("delegation.pre", "modify({'prompt': 'Find less.', 'model': 'tiny'})");
     assert_eq!((&asked[1]["messages"][2]["content"], &asked[1]["model"]), (&json!("Find less."), &json!("tiny")));
     // Nothing else of it is changed, and nobody is to believe that it was.
@@ -286,6 +293,34 @@ fn a_result_that_is_not_accepted_is_asked_for_again() {
     assert_eq!(ended(VERIFY), "tool error: delegation verification failed after 3 attempt(s): no source");
     let once = format!("{VERIFY}  max_verify_retries: 0\n");
     assert_eq!(ended(&once), "tool error: delegation verification failed after 1 attempt(s): no source");
+}
+
+/// A verifier sees what was called in the attempt that it judges, and what that gave.
+#[test]
+fn a_verifier_sees_the_calls() {
+    let calls = "- { agent: researcher, tool_calls: [{ name: secret_source }, { name: none_such }] }\n";
+    let replies =
+        format!("- {{ agent: researcher, text: '42, I guess.' }}\n{calls}- {{ agent: researcher, text: It is 42. }}\n");
+    let policy = "delegation:\n  verify: |\n    def run(result):\n        found = [r['content'] for r in result['tool_results'] if not r['is_error']]\n        return {'verified': 'the answer is 42' in found, 'reason': 'not looked up'}\n";
+    let project = delegating(policy, &replies).with_handle(
+        "spy",
+        "delegation.post_verify",
+        "",
+        "log.info(json.encode(payload['result']['tool_results']))\nreturn allow()",
+    );
+    let ran = spied(project, &["completion.pre"]).run(&["run", "What?"]);
+    let seen: Vec<&str> = ran.err.lines().filter_map(|line| line.strip_prefix("[info] spy: ")).collect();
+    let unknown = "error: there is no tool `none_such`";
+    let second = json!([
+        {"call_id": "call_2", "name": "secret_source", "content": "the answer is 42", "is_error": false},
+        {"call_id": "call_3", "name": "none_such", "content": unknown, "is_error": true},
+    ]);
+    assert_eq!(seen, ["[]", &second.to_string()], "{ran}");
+    let result: Json = serde_json::from_str(&results(&ran)[0]).unwrap();
+    assert_eq!(
+        result,
+        json!({"agent": "researcher", "response": "It is 42.", "calls": 2, "rounds": 1, "attempts": 2, "usage": result["usage"]})
+    );
 }
 
 /// Hooks judge too, and only where the policy declares `verify`.

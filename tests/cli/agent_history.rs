@@ -98,6 +98,24 @@ fn what_there_is_no_room_for() {
     assert!(last.ends_with('5'), "the newest is there");
 }
 
+/// An answer that says that a file cannot be read is an answer: nobody is asked again behind the person's back, and nothing is
+/// taken out of the conversation for it.
+#[test]
+fn an_answer_that_says_no_is_an_answer() {
+    let no = "I'm sorry, I cannot access or read the file a.txt.";
+    let replies = format!("- tool_calls: [{{ name: count, args: {{ n: 1 }} }}]\n- text: \"{no}\"\n");
+    let project = agent("", &replies).tool("count", "", COUNT).file("a.txt", "what it holds");
+    project.run(&["run", "What is in a.txt?"]).gives(no);
+    project.write("replies.yaml", "- text: Done.\n");
+    let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "--resume", "latest", "And?"]));
+    let (roles, results) = seen(&asked[0]);
+    assert_eq!(
+        (roles.join(" "), results),
+        ("user assistant tool assistant user".to_owned(), vec!["counted 1".to_owned()])
+    );
+    assert!(!asked[0].to_string().contains("what it holds"), "the file was put into the conversation");
+}
+
 /// A turn that ended with an error is part of the conversation when it goes on.
 #[test]
 fn a_turn_that_failed_is_remembered() {

@@ -88,6 +88,55 @@ fn until_done_is_called_and_hooks_agree() {
     assert!(said(project).1.contains("no more replies"));
 }
 
+/// Where the policy asks for `done` and does not let it be called, no turn could end: that is said before any begins, with
+/// the line that would allow it.
+#[test]
+fn a_done_that_may_not_be_called() {
+    let replies = "- tool_calls: [{ name: done }]\n- text: Done.\n";
+    let project = |mode: &str, tools: &str| {
+        let policy = format!("exit_policy: {{ mode: {mode} }}\ntools_policy: {tools}\n");
+        agent(&policy, replies).tool("fine", "", "def run(args):\n    return 1\n")
+    };
+    let said = |project: &Project| {
+        let (checked, ran) = (project.run(&["validate"]), project.run(&["run", "Do it."]));
+        assert_eq!((checked.code, ran.code, ran.out.as_str()), (2, 2, ""), "{checked}{ran}");
+        assert!(checked.out.contains(&ran.err) || checked.err.contains(&ran.err), "{checked}{ran}");
+        ran.err
+    };
+    insta::assert_snapshot!(said(&project("done_tool", "{ allow: [fine] }")), @r"
+    error: with this `exit_policy.mode` no agent could end a turn: the tool `done` is not allowed
+     --> .harness/harness.md:3:22
+      |
+    3 | exit_policy: { mode: done_tool }
+      |                      ^^^^^^^^^
+      |
+      = hint: add `done` to `tools_policy.allow` in `.harness/harness.md:4:24`
+    ");
+    insta::assert_snapshot!(said(&project("hybrid", "{ deny: [fine, 'd*'] }")), @r"
+    error: with this `exit_policy.mode` no agent could end a turn: the tool `done` is denied by `d*`
+     --> .harness/harness.md:3:22
+      |
+    3 | exit_policy: { mode: hybrid }
+      |                      ^^^^^^
+      |
+      = hint: remove `d*` from `tools_policy.deny` in `.harness/harness.md:4:30`
+    ");
+    for (mode, tools) in [("done_tool", "{ allow: [fine, done] }"), ("hybrid", "{ allow: ['*'], deny: [fine] }")] {
+        let project = project(mode, tools);
+        project.run(&["run", "Do it."]).gives("Done.");
+        project.run(&["validate", "--strict"]).says(0, "");
+    }
+    // Where nothing asks for it, nothing has to allow it.
+    let natural = project("natural", "{ allow: [fine] }");
+    natural.write("replies.yaml", "- text: Fine.\n");
+    natural.run(&["run", "Do it."]).gives("Fine.");
+    // The machine has its say as well.
+    let project = project("done_tool", "{}").file("machine.yaml", "tools_policy:\n  allow: [fine]\n");
+    let ran = project.run(&["--policy", "machine.yaml", "run", "Do it."]);
+    assert!(ran.code == 2 && ran.err.contains("add `done` to `tools_policy.allow` in `"), "{ran}");
+    assert!(ran.err.contains("machine.yaml:2:10`"), "{ran}");
+}
+
 /// A tool of the project that has the name is the one that is called.
 #[test]
 fn a_done_of_the_project() {

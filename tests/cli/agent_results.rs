@@ -145,8 +145,8 @@ fn a_delegation_that_comes_to_nothing() {
     assert_eq!(told[0]["error"], "tool error: agent \"worker\": replies.yaml answers 500: it is \"down\"");
 }
 
-/// Two failures in a row of one tool stop nothing by themselves, and those of one tool count for no other: what bounds
-/// an agent that tries again and again is its rounds.
+/// A few failures in a row of one tool stop nothing by themselves, and those of one tool count for no other: what bounds an
+/// agent that tries again then is its rounds.
 #[test]
 fn a_tool_that_fails_again_and_again() {
     let calls = "- { agent: worker, tool_calls: [{ name: fails }, { name: shared }] }\n".repeat(3);

@@ -3,6 +3,7 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::hooks_events::not_taken;
 use crate::project::{Project, Ran};
 
 /// The policy of a project whose model is scripted.
@@ -111,8 +112,13 @@ fn every_event_of_a_turn_fires_at_its_place_with_its_payload() {
             "log": told(&ran, "turn.end")[0]["log"],
         })]
     );
-    let stop =
-        json!({"id": "root", "parent_id": null, "finish_reason": "stop", "iteration": 1, "text": "It uses port 8080."});
+    let stop = json!({
+        "id": "root", "parent_id": null, "finish_reason": "stop", "iteration": 1,
+        "text": "It uses port 8080.", "response": "It uses port 8080.",
+        "tool_calls": [{"id": "call_1", "name": "read_file", "args": {"path": "config.yaml"}}],
+        "tool_results": [{"call_id": "call_1", "name": "read_file", "content": "port: 8080\n", "is_error": false}],
+        "usage": told(&ran, "turn.end")[0]["usage"],
+    });
     assert_eq!(told(&ran, "agent.stop"), [stop]);
     let called = json!([{"id": "call_1", "type": "function", "function": {"name": "read_file", "arguments": "{\"path\":\"config.yaml\"}"}}]);
     let asked = told(&ran, "completion.pre");
@@ -238,7 +244,18 @@ fn what_is_modified_is_what_happens() {
         "modify({'choices': [{'message': {'role': 'assistant', 'content': 'other'}, 'finish_reason': 'stop'}]})";
     assert_eq!(with("completion.post", fine, decision).out, "other\n");
     assert_eq!(with("turn.end", fine, "modify({'text': 'ended'})").out, "ended\n");
-    assert_eq!(with("agent.stop", fine, "modify({'text': 'stopped'})").out, "stopped\n");
+    for key in ["text", "response"] {
+        assert_eq!(with("agent.stop", fine, &format!("modify({{'{key}': 'stopped'}})")).out, "stopped\n");
+    }
+    // What nothing takes back is told, and is as it was.
+    for (event, key) in [("turn.end", "usage"), ("completion.post", "model"), ("agent.stop", "tool_calls")] {
+        let ran = with(event, fine, &format!("modify({{'{key}': 'other'}})"));
+        let warning = format!("warning: hook `change`: {}", not_taken(event, key));
+        assert_eq!(
+            (ran.code, ran.out.as_str(), ran.err.lines().filter(|line| *line == warning).count()),
+            (0, "fine\n", 1)
+        );
+    }
     // What cannot be used says so.
     let wrong = |event: &str, decision: &str| with(event, fine, decision).err.lines().last().unwrap().to_owned();
     assert_eq!(
@@ -317,11 +334,13 @@ fn hooks_do_not_undo_an_error() {
             project.with_handle("change", "error", "priority: 1\n", &format!("return {decision}")).run(&["run", "?"]);
         (ran.code, ran.out, ran.err)
     };
+    let not_taken = |key: &str| format!("warning: hook `change`: {}\n", not_taken("error", key));
     let ended = |before: &str| (5, String::new(), format!("{before}error: replies.yaml answers 500: it is down\n"));
     assert_eq!(down("block('not today')"), ended(""));
     let all = "modify({'kind': 'odd', 'message': 'it is fine', 'source': 'me', 'more': 1})";
     let seen = "[info] spy0: error {\"kind\":\"odd\",\"message\":\"it is fine\",\"source\":\"me\",\"more\":1}\n";
-    assert_eq!(down(all), ended(seen));
+    let warned: String = ["kind", "message", "source", "more"].map(not_taken).concat();
+    assert_eq!(down(all), ended(&format!("{warned}{seen}")));
     let failed = "warning: hook `change`: the hook failed: `modify` of `error` takes a dict, not a string\n\
                   [info] spy0: error {\"kind\":\"completion\",\"message\":\"replies.yaml answers 500: it is down\",\"source\":\"agent\"}\n";
     assert_eq!(down("modify('it is fine')"), ended(failed));

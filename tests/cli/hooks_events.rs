@@ -35,7 +35,13 @@ fn catalogue() -> Vec<(&'static str, Json)> {
         ),
         ("delegation.post", delegated),
         ("delegation.post_verify", verified),
-        ("agent.stop", json!({"id": "s", "parent_id": null, "finish_reason": "stop", "iteration": 1, "text": "t"})),
+        (
+            "agent.stop",
+            json!({
+                "id": "s", "parent_id": null, "finish_reason": "stop", "iteration": 1, "text": "t", "response": "t",
+                "tool_calls": [], "tool_results": [], "usage": {"input_tokens": 1, "output_tokens": 2},
+            }),
+        ),
         ("error", json!({"kind": "limit", "message": "m", "source": "x"})),
         ("custom.my_event2", json!({"any": ["thing"]})),
         (
@@ -43,6 +49,48 @@ fn catalogue() -> Vec<(&'static str, Json)> {
             json!({"name": "n", "description": "d", "parameters": {}, "script": "s", "replace": false}),
         ),
     ]
+}
+
+/// What a hook may change of each event whose payload is not taken back whole.
+const TAKEN: [(&str, &str); 11] = [
+    ("turn.end", "what can be is `text`"),
+    ("tool.pre", "what can be is `arguments` and `args`"),
+    ("tool.post", "what can be is `content`, `is_error` and `result`"),
+    ("completion.pre", "what can be is `model`, `messages`, `tools`, `max_tokens` and `temperature`"),
+    ("completion.post", "what can be is `choices` and `finish_reason`"),
+    ("delegation.pre", "what can be is `prompt` and `model`"),
+    ("delegation.post", "what can be is `result`"),
+    ("delegation.post_verify", "what can be is `result`"),
+    ("agent.stop", "what can be is `text` and `response`"),
+    ("error", "nothing of it can be"),
+    ("meta.tool_register", "what can be is `description`"),
+];
+
+/// What is said of a change that only hooks see.
+pub(crate) fn not_taken(event: &str, key: &str) -> String {
+    let (_, taken) = TAKEN.iter().find(|(name, _)| *name == event).unwrap();
+    format!("`{key}` of `{event}` is changed for the hooks that follow and for nothing else: {taken}")
+}
+
+/// A change of what nothing but hooks would see is told, key by key; what is the same as before is no change.
+#[test]
+fn a_change_that_nothing_takes_back_is_told() {
+    for (event, payload) in catalogue() {
+        let Some((_, taken)) = TAKEN.iter().find(|(name, _)| *name == event) else { continue };
+        for key in payload.as_object().unwrap().keys() {
+            if ["id", "call_id", "name"].contains(&key.as_str()) || taken.contains(&format!("`{key}`")) {
+                continue;
+            }
+            let body = format!("return modify({{'{key}': ['other']}})");
+            let ran = Project::new().with_handle("it", event, "", &body).fire(event, &payload);
+            let mut after = payload.clone();
+            after[key] = json!(["other"]);
+            let said = format!("warning: hook `it`: {}\n", not_taken(event, key));
+            assert_eq!((ran.code, &ran.json()["payload"], ran.err), (0, &after, said));
+        }
+        let ran = Project::new().with_handle("it", event, "", "return modify(dict(payload))").fire(event, &payload);
+        assert_eq!((ran.code, &ran.json()["payload"], ran.err.as_str()), (0, &payload, ""));
+    }
 }
 
 fn file_name(event: &str) -> String {
@@ -80,9 +128,11 @@ fn every_event_is_dispatched_in_the_same_way() {
             json!([told["event"], told["decision"], told["hook"], told["payload"]]),
             json!([event, "block", format!("{name}_2"), after])
         );
-        // Where there is no payload there is nothing to rewrite, which is told.
+        // Where there is no payload there is nothing to rewrite, which is told; and so is what nothing takes back.
+        let warning = |what: &str| format!("warning: hook `{name}_1`: {what}\n");
         let warnings = match payload {
-            Json::Null => format!("warning: hook `{name}_1`: `{event}` has no payload: `modify` has no effect\n"),
+            Json::Null => warning(&format!("`{event}` has no payload: `modify` has no effect")),
+            Json::Object(_) if event != "custom.my_event2" => warning(&not_taken(event, "extra")),
             _ => String::new(),
         };
         assert_eq!(ran.err, warnings);

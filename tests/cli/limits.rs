@@ -48,6 +48,18 @@ fn a_long_built_in_meets_its_deadline() {
     ended(script, "fuel: 1000000000000000, timeout_ms: 50, memory_mb: 1024", "`deadline` of 50 ms");
 }
 
+/// What looks through files is ended as anything else is.
+#[test]
+fn a_search_meets_its_deadline() {
+    for search in ["glob('**/none')", "list('.')", "find('a.txt', 'none')"] {
+        let script = format!(
+            "def run(args):\n    fs.write('a.txt', 'x\\n' * 1000)\n    for i in range(1 << 30):\n        fs.{search}\n"
+        );
+        let limits = "fuel: 1000000000000000, timeout_ms: 200, host_calls: 1000000000, io_bytes: 1099511627776";
+        ended(&script, limits, "`deadline` of 200 ms");
+    }
+}
+
 #[test]
 fn a_memory_bomb() {
     let script = "def run(args):\n    x = [0] * 1000\n    for i in range(100):\n        x = x + x\n    return len(x)\n";

@@ -129,7 +129,7 @@ fn what_a_new_policy_allows() {
     project.run(&["policy", "diff", "old.md", "none.md"]).says(2, "cannot read `none.md`");
     // What is no grant: secrets, tasks, what agents may use.
     let agents = "async_tools: false, secrets: { KEY: { env: KEY, hosts: ['*.a.example'], exec: [sh] }, OLD: { env: A } } }\n\
-                  delegation: { budget: { tokens: 5 }, tree_budget: { calls: 7 }, timeout_ms: 9, verify: 'def verify(p): return True' }\n";
+                  delegation: { budget: { tokens: 5 }, tree_budget: { calls: 7 }, timeout_ms: 9, max_tool_failures: 2, verify: 'def verify(p): return True' }\n";
     let others = "async_tools: true, secrets: { KEY: { env: KEY, hosts: [a.example], exec: [sh, env] }, OLD: { file: b }, NEW: { env: C } } }\n\
                   delegation: { allow_recursive: true, max_depth: 4, budget: { tokens: 6 }, iterations_per_depth: [10, 10, 6] }\n";
     project.write("agents.md", &format!("---\nsandbox: {{ {agents}---\n"));
@@ -146,6 +146,8 @@ fn what_a_new_policy_allows() {
           before: at most 3
       delegation.max_depth: 4
           before: at most 3
+      delegation.max_tool_failures: 5
+          before: at most 2
       delegation.timeout_ms: 600000
           before: at most 9
       delegation.tree_budget.calls: without bound

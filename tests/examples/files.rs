@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::support::Project;
 
@@ -243,6 +243,25 @@ fn search_files_finds_lines() {
         project.call("search_files", json!({"pattern": "main", "path": "src", "max_matches": 1})).result(),
         json!({"matches": ["src/b.rs:1:fn main_b() {}"], "files_searched": 2, "note": "there are more than 1 matches"})
     );
+}
+
+/// A dot at the beginning of a name hides what is in a workspace from none of the tools, where it is the workspace's own
+/// name or that of a folder above.
+#[test]
+fn a_workspace_whose_name_begins_with_a_dot() {
+    let above = tempfile::Builder::new().prefix(".above").tempdir().unwrap();
+    for name in ["plain", ".dotted"] {
+        let project = Project::below(above.path(), name);
+        project.write("src/a.txt", "the needle\n");
+        let result = |tool: &str, arguments: Value| project.call(tool, arguments).result();
+        let found = json!({"matches": ["src/a.txt:1:the needle"], "files_searched": 1});
+        assert_eq!(result("search_files", json!({"pattern": "needle"})), found, "{name}");
+        let listed = json!({"path": ".", "entries": [".harness/", "src/", "src/a.txt"]});
+        assert_eq!(result("list_files", json!({"path": ".", "depth": 2})), listed, "{name}");
+        assert_eq!(result("read_file", json!({"path": "src/a.txt"}))["text"], "the needle", "{name}");
+        let whole = project.at("src/a.txt").canonicalize().unwrap();
+        assert_eq!(result("word_count", json!({"path": whole}))["words"], 2, "{name}");
+    }
 }
 
 #[test]

@@ -31,7 +31,16 @@ pub(crate) struct Project {
 impl Project {
     /// Without a policy: the workspace, and no host, command or variable.
     pub(crate) fn new() -> Self {
-        let project = Self { folder: tempfile::tempdir().unwrap() };
+        Self::within(tempfile::tempdir().unwrap())
+    }
+
+    /// In a folder whose name begins so, below another one.
+    pub(crate) fn below(above: &Path, prefix: &str) -> Self {
+        Self::within(tempfile::Builder::new().prefix(prefix).tempdir_in(above).unwrap())
+    }
+
+    fn within(folder: TempDir) -> Self {
+        let project = Self { folder };
         for name in tool_names() {
             let file = format!(".harness/tools/{name}.md");
             project.write(&file, fs::read(Path::new(REPOSITORY).join(&file)).unwrap());

@@ -67,7 +67,8 @@ pub async fn context(
     history: &[Message],
     prompt: Option<&str>,
 ) -> Result<Context, String> {
-    let mut runtime = root(project, &Run::new(), models, Arc::new(Silent));
+    let run = Run::new();
+    let mut runtime = root(project, &run, models, Arc::new(Silent));
     if let Some(name) = agent {
         let found = runtime.loaded.registry().agents().iter().find(|agent| agent.name == name).cloned();
         let agent = found.ok_or_else(|| format!("there is no agent {}", quoted(name)))?;
@@ -80,7 +81,7 @@ pub async fn context(
     let mut request = Request {
         model: model.name.clone(),
         messages: system(&runtime).collect(),
-        tools: runtime.tools(&runtime.place()),
+        tools: runtime.tools(&runtime.place(&run)),
         max_tokens: model.max_tokens,
         temperature: model.temperature,
         agent: runtime.name().to_owned(),

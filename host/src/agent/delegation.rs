@@ -31,6 +31,9 @@ use crate::sandbox::outcome::{Entry, Failure, FailureKind, Outcome, Source, Usag
 use crate::sandbox::state::Context;
 use crate::sandbox::strand;
 
+/// The keys of a result that have what a child called and what that gave.
+const CALLS: [&str; 2] = ["tool_calls", "tool_results"];
+
 impl BuiltIns for Runtime {
     fn tools(&self) -> &[Arc<Tool>] {
         &self.built_ins
@@ -214,6 +217,7 @@ impl Delegation<'_> {
             let (agent, to) = (by.name(), child.name());
             by.tell(&Told::Delegated { agent, to, depth, attempt, task: &said });
             let result = self.attempt(&child, &mut history, &said, attempt).await?;
+            let calls = CALLS.map(|key| result.get(key).cloned());
             let post = DelegationPost {
                 id: id.clone(),
                 parent_id: Some(by.id.clone()),
@@ -225,7 +229,8 @@ impl Delegation<'_> {
             let result = payload.get("result").cloned().unwrap_or_default();
             let post = DelegationPost { result, ..post };
             match self.verify(post, attempt).await? {
-                Ok(result) => {
+                Ok(mut result) => {
+                    without(&mut result, &calls);
                     self.returned(to, Ok(&result));
                     return Ok(result);
                 }
@@ -296,7 +301,7 @@ impl Delegation<'_> {
         self.spend(nested.usage());
         self.nested.push(nested);
         match turn {
-            Ok(Turn { text, calls, usage, rounds, warning, .. }) => {
+            Ok(Turn { text, calls, usage, rounds, warning, made, .. }) => {
                 let mut result = json!({
                     "agent": child.name(),
                     "response": text,
@@ -304,6 +309,8 @@ impl Delegation<'_> {
                     "rounds": rounds,
                     "attempts": attempt,
                     "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens},
+                    "tool_calls": made.calls(),
+                    "tool_results": made.results(),
                 });
                 if let (Some(object), Some(warning)) = (result.as_object_mut(), warning) {
                     object.insert("warning".to_owned(), warning.into());
@@ -391,6 +398,17 @@ fn verdict_of(verdict: &Json) -> Result<Result<(), String>, String> {
             _ => Err("its result must be True, False or a dict with `verified`".to_owned()),
         },
         _ => Err("its result must be True, False or a dict with `verified`".to_owned()),
+    }
+}
+
+/// Takes out what a child has called, which is for whoever judges its result; the one that delegates does not see it. What
+/// hooks have put in its place stays.
+fn without(result: &mut Json, calls: &[Option<Json>; 2]) {
+    let Some(result) = result.as_object_mut() else { return };
+    for (key, value) in CALLS.into_iter().zip(calls) {
+        if result.get(key) == value.as_ref() {
+            result.shift_remove(key);
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! An agent at work: its artifacts, its model, its place in the tree of those that set each other to work.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::failures::Failures;
 use super::ledger::{Counted, Ledger};
 use super::listener::{Listener, Told, Who};
 use super::models::{Model, Models};
@@ -23,8 +24,6 @@ use crate::provider::ToolSchema;
 /// What all agents of a session share.
 #[derive(Debug)]
 pub(super) struct Crew {
-    /// Weak, because the run has the agents too. Whoever has them work holds it: a place, or a session.
-    run: Weak<Run>,
     pub(super) models: Arc<dyn Models>,
     pub(super) listener: Arc<dyn Listener>,
     pub(super) settings: Settings,
@@ -33,18 +32,8 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    pub(super) fn new(
-        run: &Arc<Run>,
-        models: Arc<dyn Models>,
-        listener: Arc<dyn Listener>,
-        settings: Settings,
-    ) -> Self {
-        Self { run: Arc::downgrade(run), models, listener, settings, counted: Counted::default() }
-    }
-
-    /// The run that they belong to.
-    pub(super) fn run(&self) -> Arc<Run> {
-        self.run.upgrade().unwrap_or_default()
+    pub(super) fn new(models: Arc<dyn Models>, listener: Arc<dyn Listener>, settings: Settings) -> Self {
+        Self { models, listener, settings, counted: Counted::default() }
     }
 }
 
@@ -72,6 +61,8 @@ pub(super) struct Runtime {
     pub(super) tasks: Arc<Tasks>,
     /// Of its task; of the root, of its turn.
     ledger: Mutex<Arc<Ledger>>,
+    /// The same for what its calls have come to.
+    pub(super) failures: Failures,
     /// The artifacts as its sub-agents have them, by their names.
     children: Mutex<HashMap<String, Arc<Loaded>>>,
     /// How many tokens the service of a model counts for one that is estimated here, by the model's name.
@@ -79,14 +70,14 @@ pub(super) struct Runtime {
 }
 
 impl Runtime {
-    /// The agent of `harness.md`.
-    pub(super) fn root(crew: Arc<Crew>, loaded: Arc<Loaded>) -> Self {
+    /// The agent of `harness.md`, whose tasks are those of its run.
+    pub(super) fn root(crew: Arc<Crew>, loaded: Arc<Loaded>, tasks: Arc<Tasks>) -> Self {
         let policy = loaded.policy();
         let own = policy.context.system_prompt.as_deref().unwrap_or_default();
         let prompt = if policy.body.is_empty() { own } else { &policy.body }.to_owned();
         let built_ins = built_ins(&crew.settings, &loaded, 0);
-        let tasks = crew.run().tasks().clone();
         let ledger = Mutex::new(Ledger::new(crew.settings.tree_budget.clone(), None));
+        let failures = Failures::new(crew.settings.tool_failures);
         Self {
             crew,
             id: "root".to_owned(),
@@ -100,6 +91,7 @@ impl Runtime {
             built_ins,
             tasks,
             ledger,
+            failures,
             children: Mutex::default(),
             scales: Mutex::default(),
         }
@@ -123,6 +115,7 @@ impl Runtime {
             caller,
             tasks: self.tasks.beside(),
             ledger: Mutex::new(Ledger::new(budget, Some(self.ledger()))),
+            failures: Failures::new(self.crew.settings.tool_failures),
             children: Mutex::default(),
             scales: Mutex::default(),
         }
@@ -149,8 +142,9 @@ impl Runtime {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Begins a turn of the root: its budget is for one.
+    /// Begins a turn of the root: its budget is for one, and a tool that failed in the last may have been mended.
     pub(super) fn begin(&self) {
+        self.failures.forget();
         let ledger = Ledger::new(self.crew.settings.tree_budget.clone(), None);
         *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
     }
@@ -171,9 +165,10 @@ impl Runtime {
         u32::try_from(self.lineage.len()).unwrap_or(u32::MAX)
     }
 
-    /// Where the root's events are fired and its calls made.
-    pub(super) fn place(self: &Arc<Self>) -> Place {
-        let outermost = Place::outermost(self.loaded.clone(), self.crew.run());
+    /// Where the root's events are fired and its calls made. The run is whoever's has it work: it has the agents, and
+    /// they do not hold it.
+    pub(super) fn place(self: &Arc<Self>, run: &Arc<Run>) -> Place {
+        let outermost = Place::outermost(self.loaded.clone(), run.clone());
         Place { built_ins: Some(self.clone()), caller: Some("agent".into()), asks_later: true, ..outermost }
     }
 

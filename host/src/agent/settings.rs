@@ -19,6 +19,8 @@ const ROUNDS_BY_DEPTH: &str = "`delegation.iterations_per_depth` in `harness.md`
 const MAX_DEPTH: u64 = 3;
 /// How often a result that was refused is asked for again.
 const VERIFY_RETRIES: u64 = 2;
+/// How often in a row a tool may fail an agent, until it is not called again.
+const TOOL_FAILURES: u64 = 5;
 /// Most time of one delegation. Long: models are slow, and each call has its own deadline.
 const DELEGATION_TIMEOUT: Duration = Duration::from_secs(600);
 /// Messages of a conversation that a model gets.
@@ -34,6 +36,8 @@ pub(super) struct Settings {
     pub(super) allow_recursive: bool,
     pub(super) verify: Option<Script>,
     pub(super) verify_retries: u32,
+    /// 0: as often as it likes.
+    pub(super) tool_failures: u64,
     /// The key that sets the rounds of the root, and where that is.
     rounds_of_root: &'static str,
     pub(super) delegation_timeout: Duration,
@@ -77,6 +81,7 @@ impl Settings {
             allow_recursive: delegation.allow_recursive.unwrap_or(false),
             verify: delegation.verify.clone(),
             verify_retries: small(delegation.max_verify_retries.unwrap_or(VERIFY_RETRIES)),
+            tool_failures: delegation.max_tool_failures.unwrap_or(TOOL_FAILURES),
             delegation_timeout: delegation.timeout_ms.map_or(DELEGATION_TIMEOUT, Duration::from_millis),
             budget: delegation.budget.clone(),
             tree_budget: delegation.tree_budget.clone().unwrap_or_default(),
@@ -111,6 +116,8 @@ pub fn allowances(policy: &ProjectPolicy) -> Vec<(String, Option<u64>)> {
         ("delegation.timeout_ms".to_owned(), Some(time)),
         ("delegation.max_verify_retries".to_owned(), Some(settings.verify_retries.into())),
     ];
+    let failures = Some(settings.tool_failures).filter(|most| *most > 0);
+    found.push(("delegation.max_tool_failures".to_owned(), failures));
     let rounds = |depth| (format!("delegation.iterations_per_depth[{depth}]"), Some(settings.rounds(depth)));
     found.extend((0..=settings.max_depth.min(DEEPEST)).map(rounds));
     for (key, budget) in [("budget", &policy.delegation.budget), ("tree_budget", &policy.delegation.tree_budget)] {

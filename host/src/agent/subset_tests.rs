@@ -142,7 +142,7 @@ fn project(own: &[(Vec<u8>, Vec<u8>)], rules: &[String]) -> tempfile::TempDir {
 
 /// The tools that a model sees, by name and where each is from.
 fn tools(runtime: &Arc<Runtime>) -> Vec<(String, String)> {
-    let shown = runtime.tools(&runtime.place());
+    let shown = runtime.tools(&runtime.place(&Run::new()));
     let loaded = &runtime.loaded;
     shown
         .into_iter()

@@ -12,6 +12,7 @@ use super::exchange::{answer, change, completion_post, completion_pre, tokens};
 use super::ledger::{Entry, Purse};
 use super::listener::Told;
 use super::logged;
+use super::made::Made;
 use super::models::Model;
 use super::runtime::Runtime;
 use super::window;
@@ -53,6 +54,8 @@ pub struct Turn {
     pub log: Vec<LogLine>,
     /// Why it was ended early, where the policy makes a warning of that.
     pub warning: Option<String>,
+    /// The last of the calls, with what they gave.
+    pub(super) made: Made,
 }
 
 /// One turn. It takes its place in `history`, as far as it comes.
@@ -83,6 +86,7 @@ struct Work<'a> {
     left: Option<Allowance>,
     nested: Vec<Nested>,
     calls: Vec<ToolUse>,
+    made: Made,
     usage: Usage,
     rounds: u32,
     asked: u32,
@@ -125,6 +129,7 @@ impl<'a> Work<'a> {
             left: place.left,
             nested: Vec::new(),
             calls: Vec::new(),
+            made: Made::default(),
             usage: Usage::default(),
             rounds: 0,
             asked: 0,
@@ -200,8 +205,8 @@ impl<'a> Work<'a> {
             // Nothing is left that could be stopped.
             let _ = self.fire(&Event::Error, || payload::of(&envelope)).await;
         }
-        let Self { nested, calls, usage, rounds, warning, runtime, purse, .. } = self;
-        let turn = ended.map(|(text, log)| Turn { text, calls, usage, rounds, log, warning });
+        let Self { nested, calls, made, usage, rounds, warning, runtime, purse, .. } = self;
+        let turn = ended.map(|(text, log)| Turn { text, calls, usage, rounds, log, warning, made });
         unfinished.ended = true;
         runtime.tell(&Told::Turned { agent: runtime.name(), turn: turn.as_ref(), given: purse.given });
         (turn, nested)
@@ -437,14 +442,8 @@ impl<'a> Work<'a> {
             said.clear();
             return Ok(Round::Again);
         }
-        let stop = AgentStop {
-            id: self.runtime.id.clone(),
-            parent_id: self.runtime.parent.clone(),
-            finish_reason: reply.finish.as_str().to_owned(),
-            iteration: self.rounds,
-            text: said.clone(),
-        };
-        match self.fire(&Event::AgentStop, || payload::of(&stop)).await {
+        let stop = self.stop(&reply, said);
+        match self.fire(&Event::AgentStop, || stop).await {
             Ok(None) => {}
             Ok(Some(payload)) => match payload.get("text") {
                 Some(Json::String(text)) => said.clone_from(text),
@@ -461,6 +460,21 @@ impl<'a> Work<'a> {
         }
         history.push(says(said));
         Ok(Round::Answer(std::mem::take(said)))
+    }
+
+    /// What hooks on `agent.stop` judge.
+    fn stop(&self, reply: &Reply, said: &str) -> Json {
+        payload::of(&AgentStop {
+            id: self.runtime.id.clone(),
+            parent_id: self.runtime.parent.clone(),
+            finish_reason: reply.finish.as_str().to_owned(),
+            iteration: self.rounds,
+            text: said.to_owned(),
+            response: said.to_owned(),
+            tool_calls: self.made.calls(),
+            tool_results: self.made.results(),
+            usage: tokens(self.usage),
+        })
     }
 
     /// Makes the calls of a reply, one after another.
@@ -492,6 +506,9 @@ impl<'a> Work<'a> {
             };
             let took = started.elapsed();
             self.tell(&Told::Called { agent, call: &call, report: called.as_ref(), content: &content, took });
+            let is_error = called.as_ref().map_or(true, |report| report.is_error);
+            self.runtime.failures.enter(&call.name, is_error);
+            self.made.push(&call.id, &call.name, arguments(&call), content.clone(), is_error);
             if let Ok(report) = called {
                 self.done |= call.name == DONE && !report.is_error;
                 self.spend(report.total().fuel);
@@ -515,20 +532,29 @@ impl<'a> Work<'a> {
     }
 
     async fn call(&mut self, call: &ToolCall) -> Result<CallReport, CallError> {
-        let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-        let arguments = serde_json::from_str(text);
-        let args = arguments.as_ref().map_or_else(|_| text.into(), Clone::clone);
-        self.calls.push(ToolUse { name: call.name.clone(), args });
-        // What is no JSON is refused by the same check as any other value that is no object.
-        let arguments = arguments.unwrap_or_else(|_| text.into());
+        let arguments = arguments(call);
+        self.calls.push(ToolUse { name: call.name.clone(), args: arguments.clone() });
         let made = Call { id: Some(call.id.clone()), name: call.name.clone(), arguments };
-        pipeline::call(&self.here().await, made, self.runtime.caller.as_ref()).await
+        let here = self.here().await;
+        // Without `done` no turn could end that has to.
+        let ends = call.name == DONE && self.runtime.crew.settings.exit.wants_done();
+        match self.runtime.failures.refuse(&call.name).filter(|_| !ends) {
+            Some(why) => pipeline::refuse(&here, made, why).await,
+            None => pipeline::call(&here, made, self.runtime.caller.as_ref()).await,
+        }
     }
 
     /// What the turn's scripts logged, in order.
     fn log(&self) -> Vec<LogLine> {
         logged::lines(&self.nested)
     }
+}
+
+/// The arguments of a call. What is no JSON is the text that it is, which the same check refuses as any other value that
+/// is no object.
+fn arguments(call: &ToolCall) -> Json {
+    let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 
 /// Whether a call has arguments and all of them: where a reply was cut, those of its last call may be missing.

@@ -142,7 +142,17 @@ impl Event {
             }
             Self::DelegationPost => Shape::Dict(&["id", "parent_id", "agent", "result", "depth"]),
             Self::DelegationPostVerify => Shape::Dict(&["id", "parent_id", "agent", "result", "depth", "attempt"]),
-            Self::AgentStop => Shape::Dict(&["id", "parent_id", "finish_reason", "iteration", "text"]),
+            Self::AgentStop => Shape::Dict(&[
+                "id",
+                "parent_id",
+                "finish_reason",
+                "iteration",
+                "text",
+                "response",
+                "tool_calls",
+                "tool_results",
+                "usage",
+            ]),
             Self::Error => Shape::Dict(&["kind", "message", "source"]),
             Self::Meta(name) => match name.as_str() {
                 "tool_register" => Shape::Dict(&["name", "description", "parameters", "script", "replace"]),
@@ -160,6 +170,46 @@ impl Event {
             Self::Custom(_) => &[],
             _ => &["id", "call_id", "name"],
         }
+    }
+
+    /// Keys of the payload that whoever fired it takes back from its hooks; `None`: all of it. A change of any other is
+    /// seen by the hooks that follow, and by nothing else.
+    pub fn taken_keys(&self) -> Option<&'static [&'static str]> {
+        Some(match self {
+            Self::TurnStart | Self::Custom(_) => return None,
+            Self::SessionStart | Self::SessionEnd | Self::Error => &[],
+            Self::TurnEnd => &["text"],
+            Self::ToolPre => &["arguments", "args"],
+            Self::ToolPost => &["content", "is_error", "result"],
+            Self::CompletionPre => &["model", "messages", "tools", "max_tokens", "temperature"],
+            Self::CompletionPost => &["choices", "finish_reason"],
+            Self::DelegationPre => &["prompt", "model"],
+            Self::DelegationPost | Self::DelegationPostVerify => &["result"],
+            Self::AgentStop => &["text", "response"],
+            Self::Meta(name) => match name.as_str() {
+                "tool_register" => &["description"],
+                "call_tool" => &["arguments", "args"],
+                _ => &[],
+            },
+        })
+    }
+
+    /// What is to be said of a change of a key that is not taken back.
+    pub fn not_taken(&self, key: &str) -> Option<String> {
+        if self.fixed_keys().contains(&key) {
+            return Some(format!("`{key}` of `{self}` cannot be changed: it stays as it is"));
+        }
+        let taken = self.taken_keys()?;
+        if taken.contains(&key) {
+            return None;
+        }
+        let taken: Vec<String> = taken.iter().map(|key| format!("`{key}`")).collect();
+        let what = match taken.split_last() {
+            None => "nothing of it can be".to_owned(),
+            Some((one, [])) => format!("what can be is {one}"),
+            Some((last, others)) => format!("what can be is {} and {last}", others.join(", ")),
+        };
+        Some(format!("`{key}` of `{self}` is changed for the hooks that follow and for nothing else: {what}"))
     }
 }
 
@@ -188,6 +238,25 @@ mod tests {
             "tool.mid",
         ] {
             assert_eq!(Event::parse(name), None, "{name:?}");
+        }
+    }
+
+    /// The page on hooks has a row for each event, with its keys and those that a hook may change.
+    #[test]
+    fn the_page_tells_what_each_carries() {
+        let page = include_str!("../../../docs/hooks.md");
+        let quoted = |cell: &str| -> Vec<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+        let rows: Vec<Vec<&str>> = page.lines().map(|line| line.split(" | ").collect()).collect();
+        let metas = ["tool_register", "hook_register", "call_tool"].map(|name| Event::Meta(name.to_owned()));
+        for event in Event::FIXED.into_iter().chain(metas) {
+            let row = rows.iter().find(|row| row.len() == 5 && quoted(row[0]) == [event.to_string()]);
+            let row = row.unwrap_or_else(|| panic!("{event} has no row"));
+            let keys = match event.shape() {
+                Shape::Dict(keys) => keys,
+                _ => &[],
+            };
+            assert_eq!(quoted(row[2]), keys, "{event}");
+            assert_eq!(quoted(row[4]), event.taken_keys().unwrap_or_default(), "{event}");
         }
     }
 

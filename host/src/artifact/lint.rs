@@ -9,7 +9,7 @@ use super::suggest::{closest, quoted};
 /// Methods of a dict, which a hook may call on a payload.
 const DICT_METHODS: [&str; 9] = ["get", "items", "keys", "values", "pop", "update", "setdefault", "popitem", "clear"];
 
-/// Keys that the event does not have, and keys that are read like attributes.
+/// Keys that the event does not have, keys that are read like attributes, and keys of a `modify` that change nothing.
 pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
     let Shape::Dict(keys) = hook.event.shape() else { return Vec::new() };
     let mut found = Vec::new();
@@ -17,7 +17,8 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
         let Some(script) = script else { continue };
         for (line, text) in (1_u32..).zip(script.text.lines()) {
             for (column, used) in uses(text) {
-                let at = place(hook, script, line, column, used.name());
+                let length = used.name().chars().count().saturating_add("payload".len());
+                let at = place(hook, script, line, column, length);
                 match used {
                     Used::Key(key) if !keys.contains(&key) => {
                         let warning =
@@ -35,6 +36,12 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
                     }
                     Used::Key(_) | Used::Attribute(_) => {}
                 }
+            }
+            for (column, key) in modified(text) {
+                let warning = hook.event.not_taken(key).map(Diagnostic::warning);
+                found.extend(warning.map(|warning| {
+                    warning.at(place(hook, script, line, column, key.chars().count().saturating_add(2)))
+                }));
             }
         }
     }
@@ -111,6 +118,34 @@ fn uses(line: &str) -> Vec<(u32, Used<'_>)> {
     found
 }
 
+/// The keys of the dict that a line gives to `modify`, where it is written out there, with their columns from 1.
+fn modified(line: &str) -> Vec<(u32, &str)> {
+    const MODIFY: &str = "modify({";
+    let code = line.split('#').next().unwrap_or_default();
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices(MODIFY) {
+        let (mut at, mut depth, mut begins) = (at.saturating_add(MODIFY.len()), 1_u32, true);
+        while depth > 0
+            && let Some(rest) = code.get(at..)
+            && let Some(next) = rest.chars().next()
+        {
+            let text = literal(rest);
+            if let Some(key) = text.filter(|_| begins && depth == 1) {
+                let column = code.get(..at).unwrap_or_default().chars().count().saturating_add(1);
+                found.push((u32::try_from(column).unwrap_or(u32::MAX), key));
+            }
+            match next {
+                '{' | '[' | '(' => depth = depth.saturating_add(1),
+                '}' | ']' | ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            begins = next == ',' || begins && next.is_whitespace();
+            at = at.saturating_add(text.map_or(next.len_utf8(), |text| text.len().saturating_add(2)));
+        }
+    }
+    found
+}
+
 /// The text in quotes that something begins with.
 fn literal(text: &str) -> Option<&str> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
@@ -118,10 +153,9 @@ fn literal(text: &str) -> Option<&str> {
     inner.get(..inner.find(quote)?)
 }
 
-fn place(hook: &Hook, script: &Script, line: u32, column: u32, name: &str) -> Position {
+fn place(hook: &Hook, script: &Script, line: u32, column: u32, length: usize) -> Position {
     let (line, column) = script.locate(line, column);
-    let length = u32::try_from(name.chars().count().saturating_add("payload".len())).unwrap_or(u32::MAX);
-    Position { file: hook.source.file.clone(), line, column, length }
+    Position { file: hook.source.file.clone(), line, column, length: u32::try_from(length).unwrap_or(u32::MAX) }
 }
 
 #[cfg(test)]
@@ -155,6 +189,35 @@ mod tests {
                 ".harness/hooks/h.md:7:9 the payload of `tool.post` has no key `arguments` (it has call_id, name, content, is_error, result)",
             ]
         );
+    }
+
+    #[test]
+    fn keys_of_a_modify_that_change_nothing() {
+        let of = |event: &str, body: &str| {
+            let text =
+                format!("---\nevent: {event}\nscript: |\n  def handle(event, payload):\n    return {body}\n---\n");
+            shown(&payload_keys(&hook(&text)))
+        };
+        assert_eq!(
+            of("turn.end", "modify({'text': f({'usage': 1}, 'log'), \"usage\": 'a, b', 'é': {}, 'txt': 1})"),
+            [
+                ".harness/hooks/h.md:5:52 `usage` of `turn.end` is changed for the hooks that follow and for nothing else: what can be is `text` ()",
+                ".harness/hooks/h.md:5:69 `é` of `turn.end` is changed for the hooks that follow and for nothing else: what can be is `text` ()",
+                ".harness/hooks/h.md:5:78 `txt` of `turn.end` is changed for the hooks that follow and for nothing else: what can be is `text` ()",
+            ]
+        );
+        assert_eq!(
+            of("tool.pre", "modify({ 'name': 'x' })  # modify({'id': 1})"),
+            [".harness/hooks/h.md:5:21 `name` of `tool.pre` cannot be changed: it stays as it is ()"]
+        );
+        for (event, body) in [
+            ("tool.pre", "modify({'args': {}}) if payload['name'] == 'x' else modify(payload)"),
+            ("custom.x", "modify({'any': 1})"),
+            ("turn.end", "modify({"),
+            ("turn.end", "modify({'usage"),
+        ] {
+            assert_eq!(of(event, body), [""; 0], "{body}");
+        }
     }
 
     #[test]

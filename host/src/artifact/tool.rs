@@ -19,6 +19,9 @@ use crate::policy::layer::{Layer, Origin, Scope};
 /// Names that tools of the host have, and no artifact.
 pub const RESERVED: [&str; 6] =
     ["delegate", "delegate_async", "delegate_await", "delegate_status", "task_await", "task_poll"];
+/// The tool by which a model says that its task is complete, where the policy asks for that: the host's, unless the
+/// project has one of the name.
+pub const DONE: &str = "done";
 
 /// A tool as its file declares it.
 #[derive(Debug, Clone, PartialEq)]

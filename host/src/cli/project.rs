@@ -158,7 +158,7 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
                 .say(registry.render(&diagnostic(failure, "the script cannot be loaded"), printer.color()).trim_end());
             Exit::Usage
         }
-        CallError::Host(_) | CallError::Cut(_) => {
+        CallError::Host(_) | CallError::Cut(_) | CallError::Failing(..) => {
             printer.error(&error.to_string(), &[], None);
             Exit::Fault
         }

@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 use super::chain::Place;
 use super::past::Happened;
 use super::reentry::Nested;
+pub(crate) use crate::artifact::tool::DONE;
 use crate::artifact::tool::Tool;
 use crate::policy::grant::Grant;
 use crate::sandbox::outcome::Outcome;
@@ -27,8 +28,6 @@ pub(crate) const DELEGATE_AWAIT: &str = "delegate_await";
 pub(crate) const TASK_POLL: &str = "task_poll";
 /// Waits for that.
 pub(crate) const TASK_AWAIT: &str = "task_await";
-/// The name of the tool by which a model says that its task is complete, where the policy asks for that.
-pub(crate) const DONE: &str = "done";
 
 /// A call of one of them.
 #[derive(Debug)]

@@ -49,6 +49,25 @@ pub struct ToolUse {
     pub args: Json,
 }
 
+/// A call that an agent has made, for whoever judges its work: the keys are those of `tool.pre`.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the keys are the event's")]
+pub struct CallMade {
+    pub id: String,
+    pub name: String,
+    pub args: Json,
+}
+
+/// What that gave its model: the keys are those of `tool.post`.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the keys are the event's")]
+pub struct CallResult {
+    pub call_id: String,
+    pub name: String,
+    pub content: String,
+    pub is_error: bool,
+}
+
 /// What a model counted.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[expect(missing_docs, reason = "the keys are the event's")]
@@ -135,6 +154,13 @@ pub struct AgentStop {
     pub finish_reason: String,
     pub iteration: u32,
     pub text: String,
+    /// The same under the name that a delegation's result has for it. A hook may change either.
+    pub response: String,
+    /// The last calls of the turn.
+    pub tool_calls: Vec<CallMade>,
+    pub tool_results: Vec<CallResult>,
+    /// Of the turn so far.
+    pub usage: Tokens,
 }
 
 /// `error`: something that ends a turn.
@@ -186,7 +212,8 @@ pub(crate) fn of(payload: &impl Serialize) -> Json {
 }
 
 /// Applies `modify(new)`: the keys given replace those keys, the rest stays; what is not a dict is replaced whole. What
-/// an event is about cannot be changed, and what it says twice stays equal. Gives back warnings.
+/// an event is about cannot be changed, and what it says twice stays equal. Gives back warnings, one for each change that
+/// the operation does not take back as well.
 ///
 /// # Errors
 ///
@@ -210,11 +237,11 @@ fn merge(event: &Event, object: &mut Map<String, Json>, new: Map<String, Json>) 
     let mut warnings = Vec::new();
     let old = object.clone();
     for (key, value) in new {
-        if event.fixed_keys().contains(&key.as_str()) && old.contains_key(&key) {
-            if old.get(&key) != Some(&value) {
-                warnings.push(format!("`{key}` of `{event}` cannot be changed: it stays as it is"));
-            }
-        } else {
+        if old.get(&key) == Some(&value) {
+            continue;
+        }
+        warnings.extend(event.not_taken(&key));
+        if !event.fixed_keys().contains(&key.as_str()) {
             object.insert(key, value);
         }
     }
@@ -222,6 +249,7 @@ fn merge(event: &Event, object: &mut Map<String, Json>, new: Map<String, Json>) 
         Event::ToolPre => arguments(&old, object, &mut warnings)?,
         Event::Meta(name) if name == "call_tool" => arguments(&old, object, &mut warnings)?,
         Event::ToolPost => content(&old, object, &mut warnings)?,
+        Event::AgentStop => response(&old, object, &mut warnings),
         _ => {}
     }
     Ok(warnings)
@@ -288,6 +316,22 @@ fn content(old: &Map<String, Json>, new: &mut Map<String, Json>, warnings: &mut 
         return Err("`is_error` must be True or False".to_owned());
     }
     Ok(())
+}
+
+/// Keeps `text` and `response`, the same under the names of two pages, equal. The one that was changed counts; of both,
+/// `text`.
+fn response(old: &Map<String, Json>, new: &mut Map<String, Json>, warnings: &mut Vec<String>) {
+    let changed = |key: &str| old.get(key) != new.get(key);
+    let (text, response) = (changed("text"), changed("response"));
+    let (from, to) = if text { ("text", "response") } else { ("response", "text") };
+    if text && response && new.get("text") != new.get("response") {
+        warnings.push("`text` and `response` were changed to different things: `text` counts".to_owned());
+    }
+    if (text || response)
+        && let Some(value) = new.get(from).cloned()
+    {
+        new.insert(to.to_owned(), value);
+    }
 }
 
 /// A result as text: a string is itself.

@@ -81,6 +81,12 @@ pub enum CallError {
     /// The reply that calls it ended within its arguments.
     #[error("the reply was cut at its length before the arguments of `{0}` were whole: the call was not made")]
     Cut(String),
+    /// This tool has failed whoever calls it so often in a row.
+    #[error(
+        "the tool `{0}` has failed {1} times in a row and is not called again until this task is over; \
+         `delegation.max_tool_failures` in `harness.md` raises that"
+    )]
+    Failing(String, u64),
     /// Its script cannot be loaded.
     #[error("{}", .0.message)]
     Script(Failure),
@@ -181,17 +187,29 @@ pub(crate) async fn start(place: &Place, call: Call, caller: Option<&Arc<Grant>>
     made(place, call, caller, How::AsTask).await
 }
 
-async fn made(place: &Place, mut call: Call, caller: Option<&Arc<Grant>>, how: How) -> Result<CallReport, CallError> {
+/// A call that is not made, which is recorded as any other.
+pub(crate) async fn refuse(place: &Place, call: Call, why: CallError) -> Result<CallReport, CallError> {
+    recorded(place, call, |_| std::future::ready(Err(why))).await
+}
+
+async fn made(place: &Place, call: Call, caller: Option<&Arc<Grant>>, how: How) -> Result<CallReport, CallError> {
+    recorded(place, call, |call| steps(place, call, caller, how)).await
+}
+
+async fn recorded<F>(place: &Place, mut call: Call, work: impl FnOnce(Call) -> F) -> Result<CallReport, CallError>
+where
+    F: Future<Output = Result<CallReport, CallError>>,
+{
     let vault = &place.loaded.secrets;
     for text in call.id.iter_mut().chain([&mut call.name]) {
         vault.redact(text);
     }
     vault.redact_json(&mut call.arguments);
-    let Some(recorder) = &place.loaded.recorder else { return steps(place, call, caller, how).await };
+    let Some(recorder) = &place.loaded.recorder else { return work(call).await };
     recorder.ready().map_err(CallError::Host)?;
     let known = recorder.called(place, &call.name, &call.arguments).map_err(CallError::Host)?;
     let unfinished = Unfinished::new(recorder, known);
-    let called = steps(place, call, caller, how).await;
+    let called = work(call).await;
     // What a call gave is not handed out where nobody could see later that it was made.
     recorder.call(place, unfinished.ended(), &called).map_err(CallError::Host)?;
     called

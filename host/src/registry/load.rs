@@ -266,6 +266,7 @@ impl Load {
         resolve::reserved(&mut self.registry);
         resolve::references(&mut self.registry);
         resolve::rules(&mut self.registry, &self.found);
+        resolve::done(&mut self.registry);
         if self.guard_lost {
             self.registry.policy = None;
         }

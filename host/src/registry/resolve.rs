@@ -5,7 +5,7 @@ use crate::artifact::agent::Use;
 use crate::artifact::diagnostic::Diagnostic;
 use crate::artifact::located::Located;
 use crate::artifact::suggest::{closest, quoted};
-use crate::artifact::tool::RESERVED;
+use crate::artifact::tool::{DONE, RESERVED};
 
 /// Names that the host's own tools have.
 pub(super) fn reserved(registry: &mut Registry) {
@@ -88,11 +88,24 @@ pub(super) fn rules(registry: &mut Registry, found: &[String]) {
             });
         }
     }
+    let own = registry.agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
+    let names = registry.tools.iter().chain(own).map(|tool| tool.name.as_str());
+    let names: Vec<&str> = names.chain(RESERVED).chain([DONE]).collect();
     for pattern in policy.tools.patterns() {
-        if !registry.tools.iter().any(|tool| pattern.matches(&tool.name)) {
+        if !names.iter().any(|name| pattern.matches(name)) {
             let what = format!("`tools_policy`: no tool is named like `{}`", pattern.value);
             warnings.push(Diagnostic::warning(what).at(pattern.position.clone()));
         }
     }
     warnings.into_iter().for_each(|warning| registry.diagnostics.push(warning));
+}
+
+/// Where a turn ends with a call of `done`, that must be allowed: else no agent could end one.
+pub(super) fn done(registry: &mut Registry) {
+    let Some(policy) = &registry.policy else { return };
+    let refused = policy.tools.decide(DONE).err().filter(|_| policy.exit.mode.wants_done());
+    if let (Some(refusal), Some(at)) = (refused, policy.exit.mode_at.clone()) {
+        let message = format!("with this `exit_policy.mode` no agent could end a turn: {}", refusal.reason);
+        registry.diagnostics.push(Diagnostic::error(message).at(at).hint(refusal.hint));
+    }
 }

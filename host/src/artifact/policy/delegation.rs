@@ -23,6 +23,8 @@ pub struct DelegationPolicy {
     pub verify: Option<Script>,
     /// How often a result that was refused is asked for again.
     pub max_verify_retries: Option<u64>,
+    /// How often in a row a tool may fail an agent before it is not called again in that turn; 0: as often as it likes.
+    pub max_tool_failures: Option<u64>,
     /// What each sub-agent may use, where its own file does not say it.
     pub budget: Option<Budget>,
     /// What a turn of the root may use with all that it sets to work.
@@ -40,6 +42,9 @@ keys! {
     given timeout_ms: Between<1, 86_400_000>;
     /// How often a result that was refused is asked for again.
     given max_verify_retries: Between<0, 100>;
+    /// How often in a row a tool may fail an agent before it is not called again in that turn; 0: as often as it likes.
+    /// Without it 5.
+    given max_tool_failures: Between<0, 1000>;
     /// Most rounds with tools, for each depth; the last one holds for all that are deeper.
     given iterations_per_depth: Iterations;
     /// Whether an agent may call itself.
@@ -69,6 +74,7 @@ impl Read for DelegationPolicy {
             allow_recursive: keys.allow_recursive.read(decoder),
             verify: keys.verify.read(decoder),
             max_verify_retries: keys.max_verify_retries.read(decoder).map(|n| n.0),
+            max_tool_failures: keys.max_tool_failures.read(decoder).map(|n| n.0),
             budget: keys.budget.read(decoder),
             tree_budget: keys.tree_budget.read(decoder),
         })

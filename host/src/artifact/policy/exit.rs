@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::diagnostic::Position;
 use crate::artifact::keys::{self, Unknown, keys};
 use crate::artifact::shape::{self, Between, Read, Schema, Shape, Shown};
 
@@ -11,6 +12,8 @@ use crate::artifact::shape::{self, Between, Read, Schema, Shape, Shown};
 pub struct ExitPolicy {
     /// What ends it.
     pub mode: ExitMode,
+    /// Where that is said.
+    pub mode_at: Option<Position>,
     /// Most rounds with tools at the root; the default of the room that runs it where there is none.
     pub max_iterations: Option<u64>,
     /// What becomes of a turn that reaches that.
@@ -82,6 +85,7 @@ impl Read for ExitPolicy {
     fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
         let keys: ExitKeys<'_> = decoder.keys(field)?;
         Some(Self {
+            mode_at: keys.mode.field().map(|field| decoder.position(field.span())),
             mode: keys.mode.read(decoder),
             max_iterations: keys.max_iterations.read(decoder).map(|most| most.0).filter(|most| *most > 0),
             on_max_iterations: keys.on_max_iterations.read(decoder),

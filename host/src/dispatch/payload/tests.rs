@@ -85,6 +85,10 @@ fn the_types_have_the_keys_of_their_events() {
                 finish_reason: String::new(),
                 iteration: 1,
                 text: String::new(),
+                response: String::new(),
+                tool_calls: Vec::new(),
+                tool_results: Vec::new(),
+                usage: tokens,
             }),
         ),
         (Event::Error, of(&ErrorEnvelope { kind: String::new(), message: String::new(), source: String::new() })),
@@ -129,7 +133,54 @@ fn a_modify_replaces_the_keys_it_gives() {
         payload,
         json!({"call_id": "call_1", "name": "run", "content": "{\"out\":\"x\"}", "is_error": true, "result": {"out": "x"}, "note": 1})
     );
-    assert_eq!(warnings, [""; 0]);
+    let only = "what can be is `content`, `is_error` and `result`";
+    assert_eq!(
+        warnings,
+        [format!("`note` of `tool.post` is changed for the hooks that follow and for nothing else: {only}")]
+    );
+}
+
+/// Each key of each event: a change either is taken back, or is warned of; what is as before is no change.
+#[test]
+fn no_change_is_without_effect_and_without_a_word() {
+    let metas = ["tool_register", "hook_register", "call_tool"].map(|name| Event::Meta(name.to_owned()));
+    let mut seen = Vec::new();
+    for event in Event::FIXED.into_iter().chain(metas) {
+        let Shape::Dict(keys) = event.shape() else { continue };
+        let old = |key: &str| if key == "is_error" { json!(false) } else { json!("old") };
+        let payload: Map<String, Json> = keys.iter().map(|key| ((*key).to_owned(), old(key))).collect();
+        for key in keys.iter().chain(&["other"]) {
+            let (same, warnings) = changed(&event, payload.clone().into(), json!({*key: payload.get(*key)}));
+            assert_eq!(warnings.is_empty(), *key != "other", "{event} {key}");
+            assert_eq!(same.as_object().map(Map::len), Some(keys.len() + usize::from(*key == "other")));
+            let value = if *key == "is_error" { json!(true) } else { json!("7") };
+            let (after, warnings) = changed(&event, payload.clone().into(), json!({*key: value}));
+            let taken = event.taken_keys().unwrap().contains(key);
+            assert_eq!(warnings.is_empty(), taken, "{event} {key}: {warnings:?}");
+            let stays = ["id", "call_id", "name"].contains(key);
+            assert_eq!(after[*key] == payload.get(*key).cloned().unwrap_or_default(), stays, "{event} {key}");
+            seen.extend(warnings);
+        }
+    }
+    let of = |event: &str| -> Vec<&str> {
+        seen.iter().filter(|said| said.contains(event)).filter_map(|said| said.split('`').nth(1)).collect()
+    };
+    assert_eq!(of("`turn.end`"), ["tool_calls", "usage", "log", "other"]);
+    assert_eq!(of("`completion.post`"), ["id", "model", "usage", "other"]);
+    assert_eq!(of("`error`"), ["kind", "message", "source", "other"]);
+    assert_eq!(of("`completion.pre`"), ["other"]);
+}
+
+#[test]
+fn text_and_response_stay_equal() {
+    let stop = || json!({"text": "a", "response": "a"});
+    let both = |text: &str| json!({"text": text, "response": text});
+    for new in [json!({"text": "b"}), json!({"response": "b"}), json!({"text": "b", "response": "b"})] {
+        assert_eq!(changed(&Event::AgentStop, stop(), new), (both("b"), Vec::new()));
+    }
+    let (payload, warnings) = changed(&Event::AgentStop, stop(), json!({"text": "b", "response": "c"}));
+    assert_eq!(payload, both("b"));
+    assert_eq!(warnings, ["`text` and `response` were changed to different things: `text` counts"]);
 }
 
 #[test]

@@ -168,6 +168,21 @@ fn pieces_of_calls_are_joined_by_their_index() {
     assert_eq!(chat_calls(&interleaved), ["a one {\"x\":1}", "b two {}"]);
 }
 
+/// Ollama's calls are whole: two that come in pieces of their own, with the same position and identifier, are two.
+#[test]
+fn calls_of_one_position_in_pieces_of_their_own_are_apart() {
+    let called = |x: u32| {
+        let function = json!({ "name": "one", "index": 0, "arguments": { "x": x } });
+        json!({ "message": { "role": "assistant", "content": "", "tool_calls": [{ "id": "call_0", "function": function }] } })
+    };
+    let end = json!({ "done": true, "done_reason": "stop", "message": { "role": "assistant", "content": "" } });
+    let stream: String = [called(1), called(2), end].iter().map(|line| format!("{line}\n")).collect();
+    let calls = read(Wire::Ollama, &stream).unwrap().calls;
+    let arguments: Vec<&str> = calls.iter().map(|call| call.arguments.as_str()).collect();
+    assert_eq!(arguments, ["{\"x\":1}", "{\"x\":2}"]);
+    assert_ne!(calls[0].id, calls[1].id);
+}
+
 #[test]
 fn services_that_take_the_format_lightly_are_understood() {
     // Each piece says all again.
