@@ -25,7 +25,9 @@ use crate::capability::fs::Workspace;
 use crate::capability::log::Log;
 use crate::capability::reentry::Allowance;
 use crate::policy::grant::Grant;
+use crate::policy::layer::Service;
 use crate::policy::limits::Limits;
+use crate::policy::refusal::Refusal;
 use crate::sandbox::engine::Image;
 use crate::sandbox::imports::Role;
 use crate::sandbox::outcome::{Answer, Failure, HostCall, Outcome, Report, Usage};
@@ -340,7 +342,7 @@ impl Place {
         within(&mut limits, left);
         let inner = Arc::new(Inner::new(self, format!("hook {}", hook.name), grant.clone(), Role::Hook));
         let context = Context {
-            grant,
+            grant: grant.clone(),
             workspace: self.workspace.clone(),
             session: self.run.session().clone(),
             secrets: self.loaded.secrets.clone(),
@@ -378,7 +380,7 @@ impl Place {
                 false
             }
             Outcome::Completed(Answer::Decided(decision)) => {
-                self.decided(&mut run, event, &decision, payload, link.added.is_some())
+                self.decided(&mut run, event, &decision, payload, (link, &grant))
             }
             Outcome::Failed(failure) | Outcome::Denied { failure, .. } => {
                 self.failed(&mut run, event, &told(&failure));
@@ -398,7 +400,14 @@ impl Place {
 
     /// Takes what `handle` returned: a decision as the interpreter tells it, with a warning in the place of anything
     /// else.
-    fn decided(&self, run: &mut HookRun, event: &Event, decision: &str, payload: &mut Json, added: bool) -> bool {
+    fn decided(
+        &self,
+        run: &mut HookRun,
+        event: &Event,
+        decision: &str,
+        payload: &mut Json,
+        (link, grant): (&Link<'_>, &Grant),
+    ) -> bool {
         let mut decision: Json = match serde_json::from_str(decision) {
             Ok(decision) => decision,
             Err(error) => {
@@ -425,10 +434,18 @@ impl Place {
                 let Some(new) = decision.get("payload") else {
                     return self.wrong_return(run, event, "`handle` returned a `modify` without a `payload`");
                 };
-                if added && !matches!(event, Event::Custom(_)) {
+                if !matches!(event, Event::Custom(_)) {
                     // With the grant of who added it, it could else make a tool with a wider one do as it likes.
-                    run.warnings.push(format!("a hook that the run has added cannot modify `{event}`"));
-                    return false;
+                    if link.added.is_some() {
+                        run.warnings.push(format!("a hook that the run has added cannot modify `{event}`"));
+                        return false;
+                    }
+                    // And so could a plugin's hook with the project's tools.
+                    if let Err(refusal) = grant.decide_service(Service::Modify) {
+                        let Refusal { reason, hint } = refusal;
+                        self.failed(run, event, &format!("it may not modify `{event}`: {reason}; {hint}"));
+                        return false;
+                    }
                 }
                 let before = payload.clone();
                 match payload::modify(event, payload, new.clone()) {
