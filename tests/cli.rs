@@ -22,6 +22,7 @@
 //! - `commands`: the other commands, and help
 //! - `terminal`: colors, and what is escaped
 //! - `requests`: HTTP as a script writes it
+//! - `server`: the server of the attacks, which speaks TLS as well
 //! - `tls`: whom a script talks to over TLS
 //! - `wrong`: input that cannot be used
 //! - `limits`: what ends a call, and what must not
@@ -127,6 +128,8 @@ mod pty;
 mod requests;
 #[path = "cli/secrets.rs"]
 mod secrets;
+#[path = "attacks/server.rs"]
+mod server;
 #[path = "cli/services.rs"]
 mod services;
 #[path = "cli/sessions.rs"]
