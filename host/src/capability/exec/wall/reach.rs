@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::policy::grant::Grant;
 use crate::policy::path::{Access, WorkspacePath, protected};
+use crate::policy::watch::Request;
 
 /// Entries of folders that are looked at before a command.
 pub(super) const MAX_ENTRIES: u64 = 200_000;
@@ -62,11 +63,13 @@ pub(super) fn places(grant: &Grant, workspace: &Path) -> Result<Vec<Place>, Stri
     let failed = |error: Errno| format!("the workspace cannot be looked at: {}", std::io::Error::from(error));
     let root = rustix::fs::open(workspace, FOLDER, Mode::empty()).map_err(failed)?;
     let stat = rustix::fs::fstat(&root).map_err(failed)?;
-    let (at, mut walk) =
-        (WorkspacePath::root(), Walk { grant, picky: grant.protects_paths(), left: MAX_ENTRIES, places: Vec::new() });
+    let (at, quiet) = (WorkspacePath::root(), grant.unwatched());
+    let mut walk =
+        Walk { grant: &quiet, shown: grant, picky: grant.protects_paths(), left: MAX_ENTRIES, places: Vec::new() };
     let reach = walk.reach(&at);
     if reach != Reach::Closed {
         walk.place(workspace.to_owned(), reach, true, &stat)?;
+        walk.show(&at, reach);
     }
     walk.folder(root, workspace, &at, reach)?;
     Ok(walk.places)
@@ -76,6 +79,8 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 
 struct Walk<'a> {
     grant: &'a Grant,
+    /// The same, for who watches: told of what a command gets, and not of each name that is looked at.
+    shown: &'a Grant,
     /// Whether any path may be protected by the policy, beside the built-in names.
     picky: bool,
     left: u64,
@@ -90,6 +95,15 @@ impl Walk<'_> {
             true if may(Access::Write) => Reach::Write,
             true => Reach::Read,
         }
+    }
+
+    fn show(&self, at: &WorkspacePath, reach: Reach) {
+        let accesses: &[Access] = match reach {
+            Reach::Closed => &[],
+            Reach::Read => &[Access::Read],
+            Reach::Write => &[Access::Read, Access::Write],
+        };
+        accesses.iter().for_each(|access| self.shown.note(|| Request::Shown(at.clone(), *access)));
     }
 
     fn place(&mut self, path: PathBuf, reach: Reach, is_dir: bool, stat: &Stat) -> Result<(), String> {
@@ -171,7 +185,10 @@ impl Walk<'_> {
         let is_dir = kind == FileType::Directory;
         if reach != outer {
             match stat() {
-                Ok(stat) => self.place(path.to_owned(), reach, is_dir, &stat)?,
+                Ok(stat) => {
+                    self.place(path.to_owned(), reach, is_dir, &stat)?;
+                    at.iter().for_each(|at| self.show(at, reach));
+                }
                 Err(Errno::NOENT) => return Ok(()),
                 Err(error) => return Err(failed(&error)),
             }
