@@ -14,7 +14,7 @@ use super::loaded::{Callable, Loaded};
 use super::payload;
 use super::recorder::Unfinished;
 use super::reentry::{Inner, Nested};
-use super::run::{Added, Run};
+use super::run::{Added, AddedTool, Run};
 use super::tasks::Tasks;
 use super::view::View;
 use crate::artifact::event::Event;
@@ -219,6 +219,18 @@ impl Place {
             tasks,
             asks_later: false,
         }
+    }
+
+    /// The tools that the run has added, without those that have the name of one that is here anyway: what an agent has of its
+    /// own is not known where another adds one.
+    pub(crate) fn added_tools(&self) -> impl Iterator<Item = &AddedTool> {
+        let taken = |name: &str| self.loaded.registry.tools().iter().any(|tool| tool.name == name);
+        self.added.tools.iter().filter(move |added| !taken(&added.tool.name))
+    }
+
+    /// One of them.
+    pub(crate) fn added_tool(&self, name: &str) -> Option<&AddedTool> {
+        self.added_tools().find(|added| added.tool.name == name)
     }
 
     /// The same after something was used of what is left.

@@ -415,7 +415,7 @@ fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Result<Cal
             layers => Arc::new(grant.meet(&Grant::new(layers.to_vec()))),
         }
     };
-    if let Some(added) = place.added.tool(name) {
+    if let Some(added) = place.added_tool(name) {
         loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         let grant = narrowed(added.grant.clone());
         let body = Body::Script(added.image.clone());

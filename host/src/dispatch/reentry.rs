@@ -335,8 +335,8 @@ fn parsed(pattern: Option<String>) -> Result<Option<NamePattern>, meta::Error> {
 
 /// The tools that may be called at a place.
 fn summaries(place: &Place, pattern: Option<&NamePattern>) -> Vec<meta::ToolSummary> {
-    let Place { loaded, added, .. } = place;
-    let tools = loaded.registry.tools().iter().chain(added.tools.iter().map(|added| &added.tool));
+    let loaded = &place.loaded;
+    let tools = loaded.registry.tools().iter().chain(place.added_tools().map(|added| &added.tool));
     let shown = tools
         .filter(|tool| loaded.policy.tools.decide(&tool.name).is_ok())
         .filter(|tool| pattern.is_none_or(|pattern| pattern.matches(&tool.name)));

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{layer, sources};
+use crate::artifact::escape;
 use crate::policy::command::CommandRule;
 use crate::policy::grant::Grant;
 use crate::policy::layer::{Layer, Service};
@@ -430,8 +431,15 @@ fn quoted(text: &str) -> String {
     if begins && plain && !word.contains(&text.to_ascii_lowercase().as_str()) {
         return text.to_owned();
     }
-    // What JSON writes is what YAML reads.
-    serde_json::Value::from(text).to_string()
+    // What JSON writes is what YAML reads. A character that nobody sees is written as its number.
+    let mut quoted = String::new();
+    for c in serde_json::Value::from(text).to_string().chars() {
+        match c {
+            c if !escape::is_hidden(c) => quoted.push(c),
+            c => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
+        }
+    }
+    quoted
 }
 
 #[cfg(test)]
@@ -459,6 +467,7 @@ mod tests {
         let asked = Asked {
             requests: vec![
                 path("a b/[x].md", Access::Read),
+                path("a\u{202e}b", Access::Read),
                 path("src/deep/a.rs", Access::Read),
                 path("src", Access::Read),
                 path("out/true", Access::Write),
@@ -481,6 +490,7 @@ mod tests {
           fs:
             read:
               - "a b/?x?.md"
+              - "a\U0000202eb"
               - src
             write:
               - out/true
