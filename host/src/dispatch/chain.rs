@@ -15,7 +15,7 @@ use super::payload;
 use super::recorder::Unfinished;
 use super::reentry::{Inner, Nested};
 use super::run::{Added, AddedTool, Run};
-use super::tasks::Tasks;
+use super::tasks::{Begun, Tasks};
 use super::view::View;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
@@ -188,6 +188,8 @@ pub(crate) struct Place {
     pub(crate) built_ins: Option<Arc<dyn BuiltIns>>,
     /// What was started here and is not waited for.
     pub(crate) tasks: Arc<Tasks>,
+    /// Those of them that the outermost script has begun, with what it calls; none where no script is at work.
+    pub(crate) begun: Option<Arc<Begun>>,
     /// Whether who calls here can ask for that later: a model and a tool's script can, a hook and a program cannot.
     pub(crate) asks_later: bool,
 }
@@ -217,6 +219,7 @@ impl Place {
             caller: None,
             built_ins,
             tasks,
+            begun: None,
             asks_later: false,
         }
     }

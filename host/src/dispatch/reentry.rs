@@ -66,7 +66,8 @@ impl Inner {
     pub(crate) fn new(place: &Place, script: String, grant: Arc<Grant>, role: Role) -> Self {
         let depth = place.depth.saturating_add(1);
         let asks_later = role == Role::Tool;
-        let deeper = Place { depth, caller: Some(script.into()), asks_later, ..place.clone() };
+        let begun = Some(place.begun.clone().unwrap_or_default());
+        let deeper = Place { depth, caller: Some(script.into()), asks_later, begun, ..place.clone() };
         Self { place: deeper, grant, calls: place.calls, nested: Mutex::default() }
     }
 
