@@ -467,7 +467,6 @@ mod tests {
         let asked = Asked {
             requests: vec![
                 path("a b/[x].md", Access::Read),
-                path("a\u{202e}b", Access::Read),
                 path("src/deep/a.rs", Access::Read),
                 path("src", Access::Read),
                 path("out/true", Access::Write),
@@ -490,7 +489,6 @@ mod tests {
           fs:
             read:
               - "a b/?x?.md"
-              - "a\U0000202eb"
               - src
             write:
               - out/true
@@ -522,6 +520,22 @@ mod tests {
             };
             assert!(!allows(&less) || opens(), "without line {number}:\n{less}");
         }
+    }
+
+    /// What nobody sees in a command is seen in the rule for it, which still is for that command.
+    #[test]
+    fn hidden_characters_are_written_as_numbers() {
+        let run = Request::Command("echo".to_owned(), vec!["a\u{202e}b".to_owned()]);
+        let text = Draft::of(Asked { requests: vec![("tools/it".to_owned(), run.clone())] }, Kept::default()).text();
+        insta::assert_snapshot!(text, @r#"
+        sandbox:
+          fs: {}
+          services: []
+          exec:
+            allow:
+              - "echo a\U0000202eb"
+        "#);
+        assert!(run.allowed(&policy(&text).unwrap().grant_for("tools/it", None)));
     }
 
     #[test]
