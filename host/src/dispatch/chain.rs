@@ -13,7 +13,7 @@ use super::builtin::BuiltIns;
 use super::loaded::{Callable, Loaded};
 use super::payload;
 use super::recorder::Unfinished;
-use super::reentry::{Inner, Nested};
+use super::reentry::{self, Inner, Nested};
 use super::run::{Added, AddedTool, Run};
 use super::tasks::{Begun, Tasks};
 use super::view::View;
@@ -160,7 +160,7 @@ impl HookRun {
 
     /// What it used, and what it started in turn.
     pub fn total(&self) -> Usage {
-        self.nested.iter().map(Nested::usage).fold(self.usage, Usage::and)
+        self.usage.around(reentry::started(&self.nested))
     }
 }
 

@@ -44,9 +44,14 @@ impl Nested {
         match self {
             Self::Event(dispatch) => dispatch.usage(),
             Self::Call(report) => report.total(),
-            Self::Agent { nested, .. } => nested.iter().map(Self::usage).fold(Usage::default(), Usage::and),
+            Self::Agent { nested, .. } => started(nested),
         }
     }
+}
+
+/// What all of these used together.
+pub(crate) fn started(nested: &[Nested]) -> Usage {
+    nested.iter().map(Nested::usage).fold(Usage::default(), Usage::and)
 }
 
 /// The way back into dispatch of one call.
