@@ -25,8 +25,8 @@ use crate::registry::Registry;
 pub struct Plan {
     /// Whether programs are started, and how their wall is made.
     programs: Programs,
-    /// What Landlock leaves, where it is there and does not stand in the way of commands.
-    files: Option<Files>,
+    /// Which files stay open.
+    open: Open,
 }
 
 /// What starting programs needs.
@@ -42,6 +42,17 @@ pub(crate) enum Programs {
     Unconfined,
 }
 
+/// Which files stay open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Open {
+    /// Those that Landlock leaves.
+    Only(Files),
+    /// All, as they may be needed: what mounts cannot be held to some.
+    All,
+    /// All, as there is no Landlock on this machine.
+    Unheld,
+}
+
 /// Folders that stay open.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Files {
@@ -49,16 +60,18 @@ struct Files {
     write: BTreeSet<PathBuf>,
 }
 
-impl Files {
+impl Open {
     /// The project, to be read, and these folders, where Landlock is there.
-    fn of(registry: &Registry, root: &Path, write: &[&Path]) -> Option<Self> {
-        ambient::landlock_version()?;
+    fn of(registry: &Registry, root: &Path, write: &[&Path]) -> Self {
+        if ambient::landlock_version().is_none() {
+            return Self::Unheld;
+        }
         let real = |path: &Path| ambient::real_path(path).ok();
         let read = registry.roots().iter().cloned().chain(real(root)).chain(real(&root.join(".harness")));
         // Where the machine's certificates were said to be.
         let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().filter_map(ambient::variable);
         let write = write.iter().filter_map(|path| real(path)).collect();
-        Some(Self { read: read.chain(named.map(PathBuf::from)).collect(), write })
+        Self::Only(Files { read: read.chain(named.map(PathBuf::from)).collect(), write })
     }
 }
 
@@ -73,35 +86,52 @@ impl Plan {
         // What this machine offers is tried with processes, which take their time: only where it matters.
         let wall = if granted && !unconfined { Offers::get().wall() } else { Err(Vec::new()) };
         let programs = programs(granted, unconfined, &wall);
-        let files = (programs == Programs::None)
-            .then(|| Files::of(registry, root, &[workspace.unwrap_or(root), &root.join(audit::FOLDER)]));
-        Self { programs, files: files.flatten() }
+        let open = match programs {
+            Programs::None => Open::of(registry, root, &[workspace.unwrap_or(root), &root.join(audit::FOLDER)]),
+            _ => Open::All,
+        };
+        Self { programs, open }
     }
 
     /// For what loads scripts, or runs them with fakes behind their imports: no program is started, whatever the policy
     /// grants, and nothing but these folders is written.
     pub fn without_programs(registry: &Registry, root: &Path, write: &[&Path]) -> Self {
-        Self { programs: Programs::None, files: Files::of(registry, root, write) }
+        Self { programs: Programs::None, open: Open::of(registry, root, write) }
     }
 
     /// The same, where it is not known yet which files will be read.
     #[must_use]
     pub fn with_all_files(self) -> Self {
-        Self { files: None, ..self }
+        Self { open: Open::All, ..self }
     }
 
-    /// Gives it up, for good, for all threads of the process as far as the kernel does that.
+    /// What is not in the plan because this machine has nothing to hold it with, for who wants all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// What it is, for the operator.
+    pub fn whole(&self) -> Result<(), String> {
+        match self.open {
+            Open::Unheld => Err("files stay open, as there is no Landlock".to_owned()),
+            Open::Only(_) | Open::All => Ok(()),
+        }
+    }
+
+    /// Gives it up, for good, for all threads of the process as far as the kernel does that. What cannot be given up does
+    /// not keep the rest.
     ///
     /// # Errors
     ///
     /// What could not be given up, for the operator.
     pub fn apply(&self) -> Result<(), String> {
-        set_dumpable_behavior(DumpableBehavior::NotDumpable)
-            .map_err(|error| std::io::Error::from(error).to_string())?;
-        if let Some(files) = &self.files {
-            host::hold_files(&files.read, &files.write)?;
-        }
-        if self.programs == Programs::Unconfined { Ok(()) } else { host::hold_calls(self.programs) }
+        let memory = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        let memory = memory.map_err(|error| std::io::Error::from(error).to_string());
+        let files = match &self.open {
+            Open::Only(files) => host::hold_files(&files.read, &files.write),
+            Open::All | Open::Unheld => Ok(()),
+        };
+        let calls = if self.programs == Programs::Unconfined { Ok(()) } else { host::hold_calls(self.programs) };
+        memory.and(files).and(calls)
     }
 }
 
@@ -124,11 +154,11 @@ impl fmt::Display for Plan {
         if self.programs == Programs::None {
             f.write_str(", starting programs")?;
         }
-        match self.files {
-            Some(_) => f.write_str(", files outside of the project (Landlock)"),
-            None if self.programs == Programs::None => f.write_str("; files stay open, as there is no Landlock"),
-            None => f.write_str("; files stay open, as commands get a view of them"),
-        }
+        f.write_str(match self.open {
+            Open::Only(_) => ", files outside of the project (Landlock)",
+            Open::Unheld => "; files stay open, as there is no Landlock",
+            Open::All => "; files stay open, as commands get a view of them",
+        })
     }
 }
 
@@ -166,17 +196,19 @@ mod tests {
     }
 
     fn plan(name: &str, folder: &Path) -> Plan {
-        let files = (ambient::landlock_version().is_some() && name == "none").then(|| super::Files {
+        let files = || super::Files {
             read: BTreeSet::from([folder.join("read")]),
             write: BTreeSet::from([folder.join("write")]),
-        });
+        };
+        let held = ambient::landlock_version().is_some() && name == "none";
+        let open = if held { Open::Only(files()) } else { Open::All };
         let programs = match name {
             "none" => Programs::None,
             "plain" => Programs::Plain,
             "namespaces" => Programs::InNamespaces,
             _ => Programs::Unconfined,
         };
-        Plan { programs, files }
+        Plan { programs, open }
     }
 
     #[test]

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use crate::server::identity;
+
 /// What nobody may learn: it is in every file and variable that a case is not granted.
 pub(crate) const CANARY: &str = "canary-7f3a91d2-never-to-be-seen";
 
 /// A variable of the host that holds it.
 pub(crate) const SECRET_VARIABLE: &str = "HARNESS_ATTACKS_SECRET";
 
-/// Sets up the environment of an unlucky host: a secret in it, and proxies that nobody is to ask.
+/// Sets up the environment of an unlucky host: a secret in it, and proxies that nobody is to ask. It trusts the
+/// certificate of the corpus's servers.
 #[expect(unsafe_code, reason = "variables are set before there is a second thread")]
 pub(crate) fn set_traps() {
     let proxy = "http://127.0.0.1:9/";
@@ -28,7 +31,11 @@ pub(crate) fn set_traps() {
         unsafe { std::env::set_var(name, value) };
     }
     // SAFETY: as above.
-    unsafe { std::env::remove_var("NO_PROXY") };
+    unsafe {
+        std::env::remove_var("NO_PROXY");
+        std::env::remove_var("SSL_CERT_DIR");
+        std::env::set_var("SSL_CERT_FILE", identity("certificate.pem"));
+    }
     // As the program has it.
     harness::memory::give_back();
     leave_open();

@@ -13,9 +13,9 @@ use super::builtin::BuiltIns;
 use super::loaded::{Callable, Loaded};
 use super::payload;
 use super::recorder::Unfinished;
-use super::reentry::{Inner, Nested};
-use super::run::{Added, Run};
-use super::tasks::Tasks;
+use super::reentry::{self, Inner, Nested};
+use super::run::{Added, AddedTool, Run};
+use super::tasks::{Begun, Tasks};
 use super::view::View;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
@@ -162,7 +162,7 @@ impl HookRun {
 
     /// What it used, and what it started in turn.
     pub fn total(&self) -> Usage {
-        self.nested.iter().map(Nested::usage).fold(self.usage, Usage::and)
+        self.usage.around(reentry::started(&self.nested))
     }
 }
 
@@ -190,6 +190,8 @@ pub(crate) struct Place {
     pub(crate) built_ins: Option<Arc<dyn BuiltIns>>,
     /// What was started here and is not waited for.
     pub(crate) tasks: Arc<Tasks>,
+    /// Those of them that the outermost script has begun, with what it calls; none where no script is at work.
+    pub(crate) begun: Option<Arc<Begun>>,
     /// Whether who calls here can ask for that later: a model and a tool's script can, a hook and a program cannot.
     pub(crate) asks_later: bool,
 }
@@ -219,8 +221,21 @@ impl Place {
             caller: None,
             built_ins,
             tasks,
+            begun: None,
             asks_later: false,
         }
+    }
+
+    /// The tools that the run has added, without those that have the name of one that is here anyway: what an agent has of its
+    /// own is not known where another adds one.
+    pub(crate) fn added_tools(&self) -> impl Iterator<Item = &AddedTool> {
+        let taken = |name: &str| self.loaded.registry.tools().iter().any(|tool| tool.name == name);
+        self.added.tools.iter().filter(move |added| !taken(&added.tool.name))
+    }
+
+    /// One of them.
+    pub(crate) fn added_tool(&self, name: &str) -> Option<&AddedTool> {
+        self.added_tools().find(|added| added.tool.name == name)
     }
 
     /// The same after something was used of what is left.
