@@ -86,6 +86,8 @@ pub(crate) fn runtime() -> Runtime {
 pub(crate) struct Held {
     /// Resident memory, in KiB.
     pub(crate) memory: u64,
+    /// That of it which is not in the pools of instances, whose slots keep what they are used for, each up to a bound.
+    pub(crate) outside: u64,
     pub(crate) descriptors: usize,
     pub(crate) threads: usize,
     pub(crate) children: usize,
@@ -95,7 +97,9 @@ impl Held {
     /// As it is now.
     pub(crate) fn now() -> Self {
         let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).map_or(0, Iterator::count);
-        Self { memory: status("VmRSS:"), descriptors: count("fd"), threads: count("task"), children: children().len() }
+        let memory = status("VmRSS:");
+        let outside = memory.saturating_sub(pooled());
+        Self { memory, outside, descriptors: count("fd"), threads: count("task"), children: children().len() }
     }
 
     /// Lets the peak of resident memory begin anew, and gives what it begins with, in KiB.
@@ -139,10 +143,36 @@ fn status(name: &str) -> u64 {
     told.unwrap().parse().unwrap()
 }
 
+/// What is resident of the pools, in KiB: of places that lie next to each other and span more than all other memory.
+fn pooled() -> u64 {
+    const SPAN: u64 = 4 << 30;
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut begin, mut end, mut resident, mut pooled) = (0, 0, 0, 0);
+    for line in maps.lines() {
+        if let Some(kib) = line.strip_prefix("Rss:") {
+            resident += kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
+        } else if let Some((from, to)) = line.split(' ').next().and_then(|range| range.split_once('-'))
+            && let (Ok(from), Ok(to)) = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16))
+        {
+            if from != end {
+                pooled += if end - begin > SPAN { resident } else { 0 };
+                (begin, resident) = (from, 0);
+            }
+            end = to;
+        }
+    }
+    pooled + if end - begin > SPAN { resident } else { 0 }
+}
+
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { memory, descriptors, threads, children } = self;
-        write!(f, "{} MiB resident, {descriptors} descriptors, {threads} threads, {children} children", memory >> 10)
+        let Self { memory, outside, descriptors, threads, children } = self;
+        let (memory, outside) = (memory >> 10, outside >> 10);
+        write!(
+            f,
+            "{memory} MiB resident, {outside} of them outside of the pools, {descriptors} descriptors, {threads} threads, \
+             {children} children"
+        )
     }
 }
 
