@@ -141,10 +141,21 @@ pub(super) fn listing_of(repository: &Path) -> Result<Vec<String>, String> {
     Ok(there.into_iter().chain(LISTING).map(str::to_owned).collect())
 }
 
+/// What is said instead of a setting that starts a program.
+fn instead(name: &str) -> Option<&'static str> {
+    // The first and the last part of a name are in lower case as git lists them.
+    let fits = |(start, end, _): &&(&str, &str, &str)| {
+        let whole = end.is_empty() && !start.ends_with('.');
+        if whole { name == *start } else { name.starts_with(start) && name.ends_with(end) }
+    };
+    PROGRAMS.iter().find(fits).map(|(_, _, instead)| *instead)
+}
+
 /// What no variable keeps git from starting, of settings with these names, each with a NUL after it.
 pub(super) fn unstoppable(names: &str) -> Option<&str> {
-    // A name that is no text could not be told to git.
-    names.split('\0').find(|name| ADDED_UP.contains(name) || name.contains(char::REPLACEMENT_CHARACTER))
+    // A name that is no text cannot be told to git.
+    let no_text = |name: &str| name.contains(char::REPLACEMENT_CHARACTER) && instead(name).is_some();
+    names.split('\0').find(|name| ADDED_UP.contains(name) || no_text(name))
 }
 
 /// The command's arguments, with what turns off drivers and other repositories where git has options for it.
@@ -167,12 +178,7 @@ pub(super) fn arguments(args: &[String]) -> Vec<String> {
 pub(super) fn variables(names: &str) -> Vec<(String, String)> {
     let mut settings: Vec<(&str, &str)> = SETTINGS.to_vec();
     for name in names.split('\0').filter(|name| !name.is_empty()) {
-        // The first and the last part of a name are in lower case as git lists them.
-        let fits = |(start, end, _): &&(&str, &str, &str)| {
-            let whole = end.is_empty() && !start.ends_with('.');
-            if whole { name == *start } else { name.starts_with(start) && name.ends_with(end) }
-        };
-        if let Some((_, _, instead)) = PROGRAMS.iter().find(fits)
+        if let Some(instead) = instead(name)
             && !settings.iter().any(|(known, _)| *known == name)
         {
             settings.push((name, instead));
@@ -270,6 +276,7 @@ mod tests {
             ("core.bare\0gc.auto\0", None),
             ("core.bare\0gc.recentobjectshook\0", Some("gc.recentobjectshook")),
             ("filter.\u{fffd}.clean\0", Some("filter.\u{fffd}.clean")),
+            ("branch.\u{fffd}.merge\0", None),
         ] {
             assert_eq!(unstoppable(names), told, "{names}");
         }
