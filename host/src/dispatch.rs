@@ -207,6 +207,15 @@ impl Project {
         pipeline::call(&Place::outermost(self.loaded(), run.clone()), call, None).await
     }
 
+    /// Makes no call, for a reason that its caller found, and records it as every other one.
+    ///
+    /// # Errors
+    ///
+    /// That reason, or why it cannot be recorded.
+    pub async fn refuse(&self, call: Call, why: CallError, run: &Arc<Run>) -> Result<CallReport, CallError> {
+        pipeline::refuse(&Place::outermost(self.loaded(), run.clone()), call, why).await
+    }
+
     /// Dispatches an event to its hooks.
     pub async fn fire(&self, event: &Event, payload: Json, run: &Arc<Run>) -> Dispatch {
         Place::outermost(self.loaded(), run.clone()).fire(event, payload).await

@@ -37,7 +37,7 @@ const KINDS: [(&str, &str, &str); 14] = [
     ("denied", "", "return http.get('http://127.0.0.1:9/')"),
     ("fuel", "fuel: 3000000", "return len([0 for i in range(1 << 30)])"),
     ("memory", "memory_mb: 16", "return len('x' * ((17 << 20) + len(args)))"),
-    ("deadline", "timeout_ms: 3", "sleep(60000)"),
+    ("timeout_ms", "timeout_ms: 3", "sleep(60000)"),
     ("host calls", "host_calls: 10", "return [cache.get('k') for i in range(20)]"),
     ("output", "result_bytes: 256", "return 'x' * 1000"),
     ("call depth", "", "f = lambda g, n: g(g, n + 1)\n    return f(f, 0)"),
@@ -233,7 +233,7 @@ async fn by_guest(guest: &Guest, n: u64) -> Result<(), String> {
         // Before it has left all of it.
         2 => ("fuel", guest.leave(Limits { fuel: 200_000, ..default }).await),
         4 if (n / 120).is_multiple_of(10) => {
-            ("deadline", guest.leave(Limits { timeout: Duration::from_millis(3), ..default }).await)
+            ("timeout_ms", guest.leave(Limits { timeout: Duration::from_millis(3), ..default }).await)
         }
         4 => match tokio::time::timeout(Duration::from_micros(n % 2_000), guest.leave(default)).await {
             Err(_) => return Ok(()),

@@ -241,7 +241,7 @@ fn a_task_keeps_to_the_limits_of_its_tool() {
     let ran = spied(project, &["completion.pre"]).run(&["run", "Go"]);
     let told = json(&results(&ran, "You help.")[1]);
     assert_eq!(told[0]["status"], "limited");
-    assert_eq!(told[0]["error"], "tool error: over the limit `deadline` of 50 ms");
+    assert_eq!(told[0]["error"], "tool error: over the limit `timeout_ms` of 50 ms");
     let fails = agent(ON, &replies).tool("slow", "async: true\n", "def run(args):\n    fail('no')\n");
     let ran = spied(fails, &["completion.pre"]).run(&["run", "Go"]);
     let told = json(&results(&ran, "You help.")[1]);

@@ -73,6 +73,53 @@ fn each_call_is_a_line() {
     assert!(usage["fuel"].as_u64().unwrap() > 0 && usage["host_calls"] == 1 && usage["bytes_out"] == 4, "{usage}");
 }
 
+/// Whoever asks: what is not called is told apart from what nobody has asked for.
+#[test]
+fn a_call_that_is_not_made_is_a_line_too() {
+    let project = reading()
+        .file(".harness/harness.md", "---\ntools_policy: { deny: [shut], confirm: [asked] }\n---\n")
+        .tool("shut", "", "def run(args):\n    return 1\n")
+        .tool("asked", "", "def run(args):\n    return 1\n")
+        .file(".harness/tools/bare.md", "---\n{}\n---\nHas no script.\n");
+    for (arguments, code) in [
+        (&["call", "shut", "path=x"][..], 3),
+        (&["call", "shut", "--args", "{}"], 3),
+        (&["call", "none"], 2),
+        (&["call", "none", "--args", "{}"], 2),
+        (&["call", "read", "nothing=1"], 2),
+        (&["call", "read", "--args", "{}"], 2),
+        (&["call", "asked"], 3),
+        (&["call", "bare"], 2),
+        (&["policy", "learn", "--", "call", "shut"], 3),
+    ] {
+        let ran = project.run(arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {ran}");
+    }
+    // What cannot be read is no call.
+    project.run(&["call", "read", "--args", "{"]).says(2, "error: the arguments are not JSON");
+    let told: Vec<Json> = record(&project)
+        .iter()
+        .map(|line| json!([line["kind"], line["tool"], line["outcome"], line["confirmed"], line["why"]]))
+        .collect();
+    let shut = "the tool `shut` is denied by `shut`";
+    let asked = "each call of `asked` is to be confirmed (`asked` of `tools_policy.confirm` in `.harness/harness.md:2:41`), and there is nobody to ask";
+    assert_eq!(
+        told,
+        [
+            json!(["call", "shut", "denied", null, shut]),
+            json!(["call", "shut", "denied", null, shut]),
+            json!(["call", "none", "rejected", null, "there is no tool `none`"]),
+            json!(["call", "none", "rejected", null, "there is no tool `none`"]),
+            // What is wrong with arguments may say what is in them.
+            json!(["call", "read", "rejected", null, null]),
+            json!(["call", "read", "rejected", null, null]),
+            json!(["call", "asked", "denied", "nobody", asked]),
+            json!(["call", "bare", "rejected", null, "tool `bare` has no implementation: its file has no `script`"]),
+            json!(["call", "shut", "denied", null, shut]),
+        ]
+    );
+}
+
 #[test]
 fn what_a_script_starts_is_recorded_with_who_started_it() {
     let project = Project::new()

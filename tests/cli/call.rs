@@ -279,8 +279,8 @@ fn json_of_each_ending() {
       "usage": "looked at",
       "log": [],
       "error": {
-        "kind": "deadline",
-        "message": "over the limit `deadline` of 50 ms",
+        "kind": "timeout_ms",
+        "message": "over the limit `timeout_ms` of 50 ms",
         "file": null,
         "line": null,
         "column": null,

@@ -61,7 +61,7 @@ const FAILURES: [(&str, &str, &str, &str); 12] = [
         "sleeps",
         "capabilities: { limits: { timeout_ms: 50 } }\n",
         "def handle(event, payload):\n    sleep(60000)\n    return allow()\n",
-        "over the limit `deadline` of 50 ms",
+        "over the limit `timeout_ms` of 50 ms",
     ),
     (
         "grows",

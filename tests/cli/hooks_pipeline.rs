@@ -424,7 +424,7 @@ fn a_failed_call_is_seen_as_one() {
             Some("tool denied: env: the variable `HOME` is not granted (.harness/tools/denied.md:4:14)"),
             Some(true),
         ),
-        ("limited", 4, Some("tool error: over the limit `deadline` of 50 ms"), Some(true)),
+        ("limited", 4, Some("tool error: over the limit `timeout_ms` of 50 ms"), Some(true)),
     ];
     for (tool, code, why, key) in cases {
         let ran = project.run(&["call", tool]);

@@ -38,14 +38,14 @@ fn an_endless_loop_uses_up_its_fuel() {
 
 #[test]
 fn an_endless_loop_with_fuel_meets_its_deadline() {
-    ended(ENDLESS, "fuel: 1000000000000000, timeout_ms: 300", "`deadline` of 300 ms");
+    ended(ENDLESS, "fuel: 1000000000000000, timeout_ms: 300", "`timeout_ms` of 300 ms");
 }
 
 /// One built-in that takes long by itself is ended in the middle.
 #[test]
 fn a_long_built_in_meets_its_deadline() {
     let script = "def run(args):\n    return sorted(range(3000000), key = lambda x: -x)[0]\n";
-    ended(script, "fuel: 1000000000000000, timeout_ms: 50, memory_mb: 1024", "`deadline` of 50 ms");
+    ended(script, "fuel: 1000000000000000, timeout_ms: 50, memory_mb: 1024", "`timeout_ms` of 50 ms");
 }
 
 /// What looks through files is ended as anything else is.
@@ -56,7 +56,7 @@ fn a_search_meets_its_deadline() {
             "def run(args):\n    fs.write('a.txt', 'x\\n' * 1000)\n    for i in range(1 << 30):\n        fs.{search}\n"
         );
         let limits = "fuel: 1000000000000000, timeout_ms: 200, host_calls: 1000000000, io_bytes: 1099511627776";
-        ended(&script, limits, "`deadline` of 200 ms");
+        ended(&script, limits, "`timeout_ms` of 200 ms");
     }
 }
 
@@ -232,10 +232,10 @@ fn a_huge_result() {
 
 #[test]
 fn a_sleep_past_the_deadline() {
-    ended("def run(args):\n    sleep(600000)\n", "timeout_ms: 100", "`deadline` of 100 ms");
+    ended("def run(args):\n    sleep(600000)\n", "timeout_ms: 100", "`timeout_ms` of 100 ms");
     // The tool's own time is shorter than the policy's.
     let own = Project::new().tool("it", "timeout_ms: 70\n", "def run(args):\n    sleep(600000)\n");
-    own.run(&["call", "it"]).says(4, "over the limit `deadline` of 70 ms");
+    own.run(&["call", "it"]).says(4, "over the limit `timeout_ms` of 70 ms");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_command_past_the_deadline() {
     ended(
         "def run(args):\n    exec.run('sleep', ['600'], timeout_ms = 600000)\n",
         "timeout_ms: 200",
-        "`deadline` of 200 ms",
+        "`timeout_ms` of 200 ms",
     );
 }
 

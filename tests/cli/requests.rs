@@ -80,5 +80,5 @@ fn a_request_past_the_deadline() {
     let project = Project::new()
         .tool("it", "timeout_ms: 200\n", &format!("def run(args):\n    return http.get('http://{address}/')\n"))
         .policy(&format!("network: {{ allowed_domains: [\"{address}\"] }}\n"));
-    project.run(&["call", "it"]).says(4, "over the limit `deadline` of 200 ms");
+    project.run(&["call", "it"]).says(4, "over the limit `timeout_ms` of 200 ms");
 }

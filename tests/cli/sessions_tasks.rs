@@ -203,7 +203,7 @@ fn a_session_of_refusals_is_run_again() {
     assert_eq!(outcomes, ["denied", "denied", "denied", "limited", "limited", "rejected"]);
     let why: Vec<String> =
         lines(&text, "called").iter().map(|line| line["why"].as_str().unwrap_or_default().to_owned()).collect();
-    assert!(why[3].contains("`fuel`") && why[4].contains("`deadline`"), "{why:?}");
+    assert!(why[3].contains("`fuel`") && why[4].contains("`timeout_ms`"), "{why:?}");
     let refused: Vec<Json> =
         lines(&text, "called").iter().map(|line| line["work"]["host"][0]["call"].clone()).collect();
     assert_eq!(refused[..2], [json!("fs.read"), json!("http.send")]);
@@ -278,7 +278,7 @@ fn what_was_too_late_is_too_late_again() {
         "def run(args):\n    return meta.call_tool('slow', args)\n",
     );
     late.run(&["run", "Go."]).says(0, "");
-    assert!(told(&last(&late), 1)[0]["error"].as_str().unwrap().contains("over the limit `deadline` of "));
+    assert!(told(&last(&late), 1)[0]["error"].as_str().unwrap().contains("over the limit `timeout_ms` of "));
     same(&late);
     // A script, in the middle of what it has called.
     let late = agent("meta: { enabled: true }\n", "- tool_calls: [{ name: outer }]\n- text: Too late.\n")
@@ -301,7 +301,7 @@ fn what_was_too_slow_ends_at_the_same_place() {
         .file("a", "x");
     project.run(&["run", "Go."]).says(0, "");
     let record = last(&project);
-    let late = |line: &&Json| line["result"] == "over the limit `deadline` of 150 ms" && line["waited"].is_null();
+    let late = |line: &&Json| line["result"] == "over the limit `timeout_ms` of 150 ms" && line["waited"].is_null();
     let scripts = lines(&record, "script");
     let spun: Vec<_> = scripts.iter().filter(late).collect();
     assert_eq!(spun.len(), 2);

@@ -187,17 +187,12 @@ pub async fn run(
     if is_git {
         prepared.env.extend(git::variables(""));
         let given = std::mem::take(&mut prepared.args);
-        prepared.args = git::listing(&given);
-        // Where there is no repository there are no names.
-        let names = prepared.run(None, limit).await?;
-        if names.timed_out || names.truncated {
-            return Err(Error::Start("the repository's configuration cannot be read".to_owned()));
-        }
-        prepared.env.extend(git::variables(&names.stdout));
+        let names = prepared.settings(&given, started + limit).await.map_err(Error::Start)?;
+        prepared.env.extend(git::variables(&names));
         prepared.args = git::arguments(&given);
     }
     let left = limit.saturating_sub(started.elapsed());
-    let output = prepared.run(command.stdin, left).await?;
+    let output = prepared.run(command.stdin, left).await.map_err(Error::Start)?;
     Ok(Output { duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX), ..output })
 }
 
@@ -213,8 +208,36 @@ struct Prepared<'a> {
 }
 
 impl Prepared<'_> {
+    /// The names of all settings that git, with these arguments, may go by, each with a NUL after it.
+    async fn settings(&mut self, given: &[String], until: Instant) -> Result<String, String> {
+        let workspace = self.place.workspace.to_owned();
+        let found = tokio::task::spawn_blocking(move || git::repositories(&workspace)).await;
+        let found = found.map_err(|error| error.to_string())??;
+        let mut listings = vec![git::listing(given)];
+        // One that is alone is the one that the command is about.
+        if found.len() > 1 {
+            listings.extend(found.iter().map(|repository| git::listing_of(repository)).collect::<Result<Vec<_>, _>>()?);
+        }
+        let mut all = String::new();
+        for listing in listings {
+            self.args = listing;
+            // Where there is no repository there are no names.
+            let names = self.run(None, until.saturating_duration_since(Instant::now())).await?;
+            if names.timed_out || names.truncated {
+                return Err("the repository's configuration cannot be read".to_owned());
+            }
+            all.push_str(&names.stdout);
+        }
+        match git::unstoppable(&all) {
+            Some(name) => {
+                Err(format!("git cannot be kept from what the repository's configuration starts by `{name}`"))
+            }
+            None => Ok(all),
+        }
+    }
+
     /// Runs it once, to its end.
-    async fn run(&self, stdin: Option<String>, limit: Duration) -> Result<Output, Error> {
+    async fn run(&self, stdin: Option<String>, limit: Duration) -> Result<Output, String> {
         let begun = Instant::now();
         let (running, pipes) = self.start(stdin.is_some(), limit).await?;
         let vault = self.place.handles.vault();
@@ -225,9 +248,9 @@ impl Prepared<'_> {
 
     /// Starts it, on another thread: the whole workspace is walked before, and the kernel builds a file system, and neither
     /// the deadline nor other calls wait for that.
-    async fn start(&self, stdin: bool, time: Duration) -> Result<(Running, Pipes), Error> {
+    async fn start(&self, stdin: bool, time: Duration) -> Result<(Running, Pipes), String> {
         let Self { grant, place, program, name, args, env } = self;
-        let dir = place.dir.try_clone().map_err(|_| Error::Start("the folder cannot be opened".to_owned()))?;
+        let dir = place.dir.try_clone().map_err(|_| "the folder cannot be opened".to_owned())?;
         let (grant, workspace, handles) = ((*grant).clone(), place.workspace.to_owned(), place.handles.clone());
         let (program, name, args, mut env) = (program.clone(), name.clone(), args.clone(), env.clone());
         let starting = tokio::task::spawn_blocking(move || {
@@ -240,7 +263,7 @@ impl Prepared<'_> {
             // The texts of these errors hold a number and its meaning, and no path.
             Running::start(Start { program: &program, name: &name, args: &args, env: &env, dir: &dir, stdin, wall })
         });
-        starting.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Error::Start)
+        starting.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 }
 

@@ -1,8 +1,10 @@
 //! `harness call TOOL`: one call, from the command line.
 
+use std::sync::Arc;
+
 use harness::artifact::escape;
 use harness::artifact::policy::layer;
-use harness::dispatch::{CallError, CallReport, Options, Project, Run, ToolOutput, Verdict};
+use harness::dispatch::{self, CallError, CallReport, Options, Project, Run, ToolOutput, Verdict};
 use harness::policy::grant::Grant;
 use harness::policy::layer::Layer;
 use harness::sandbox::outcome::{Failure, Limit, LimitKind, Outcome};
@@ -24,10 +26,9 @@ pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Exit {
         Ok(project) => project,
         Err(exit) => return exit,
     };
-    let arguments = match arguments(command, &project) {
-        Ok(arguments) => arguments,
-        Err(Refused::Call(error)) => return project::refuse(&error, project.loaded().registry(), *printer),
-        Err(Refused::Text(message)) => {
+    let asked = match Asked::read(command, &project) {
+        Ok(asked) => asked,
+        Err(message) => {
             printer.error(&message, &[], Some("give the arguments as a JSON object, or as `key=value`"));
             return Exit::Usage;
         }
@@ -43,7 +44,7 @@ pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Exit {
         return exit;
     }
     let progress = Progress::start(format!("running {}", command.tool));
-    let called = project::block_on(project.call(&command.tool, arguments, &run), *printer);
+    let called = project::block_on(asked.make(&project, &run), *printer);
     drop(progress);
     let called = match called {
         Ok(called) => called,
@@ -232,23 +233,50 @@ fn error(outcome: &Outcome<ToolOutput>, grant: &Grant) -> Option<Json> {
     }
 }
 
-/// Why there are no arguments.
-pub(crate) enum Refused {
-    Call(CallError),
-    Text(String),
+/// A call as it was asked for.
+pub(crate) struct Asked {
+    call: dispatch::Call,
+    /// Why it is not made, where that is known before anybody is asked.
+    refused: Option<CallError>,
 }
 
-/// The arguments as one JSON object, from wherever they were given.
-pub(crate) fn arguments(command: &Call, project: &Project) -> Result<Json, Refused> {
-    let tool = project.tool(&command.tool).map_err(Refused::Call)?;
-    let text = match command.args.as_deref() {
-        None => {
-            return tool.read_arguments(&command.pairs).map(Json::Object).map_err(|errors| {
-                let changed_by = Vec::new();
-                Refused::Call(CallError::Arguments { tool: tool.name.clone(), errors, changed_by, pre: None })
-            });
+impl Asked {
+    /// Reads it from the arguments of the command line.
+    ///
+    /// # Errors
+    ///
+    /// Why there are no arguments of a call at all.
+    pub(crate) fn read(command: &Call, project: &Project) -> Result<Self, String> {
+        let (arguments, refused) = match command.args.as_deref() {
+            Some(given) => {
+                let json = serde_json::from_str(&input::text(given)?);
+                (json.map_err(|error| format!("the arguments are not JSON: {error}"))?, None)
+            }
+            None => match pairs(command, project) {
+                Ok(arguments) => (arguments, None),
+                Err(why) => (json!(command.pairs), Some(why)),
+            },
+        };
+        let call = dispatch::Call { id: None, name: command.tool.clone(), arguments };
+        Ok(Self { call, refused })
+    }
+
+    /// Makes it, or has it recorded that it is not made.
+    pub(crate) async fn make(&self, project: &Project, run: &Arc<Run>) -> Result<CallReport, CallError> {
+        match self.refused.clone() {
+            Some(why) => project.refuse(self.call.clone(), why, run).await,
+            None => project.make(self.call.clone(), run).await,
         }
-        Some(given) => input::text(given).map_err(Refused::Text)?,
-    };
-    serde_json::from_str(&text).map_err(|error| Refused::Text(format!("the arguments are not JSON: {error}")))
+    }
+}
+
+/// Arguments given as `key=value`, as the tool's parameters have them.
+fn pairs(command: &Call, project: &Project) -> Result<Json, CallError> {
+    let tool = project.tool(&command.tool)?;
+    tool.read_arguments(&command.pairs).map(Json::Object).map_err(|errors| CallError::Arguments {
+        tool: tool.name.clone(),
+        errors,
+        changed_by: Vec::new(),
+        pre: None,
+    })
 }

@@ -55,7 +55,7 @@ pub struct Call {
 }
 
 /// Why a call was not made.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
     /// There is no such tool.
     #[error(transparent)]

@@ -68,10 +68,10 @@ limits! {
         "host calls, those that are refused too",
         "ten for each of the 10,000 names that the longest listing gives";
     Io = "io_bytes", 256 << 20, 1..=1 << 40, "bytes",
-        "bytes through host calls, both ways together, and those that `fs.copy` copies",
+        "bytes through host calls, both ways together, and those that `fs.copy` copies; not what a command writes by itself",
         "sixteen of the largest files";
     Files = "files", 10_000, 0..=10_000_000, "files",
-        "files and folders that are made, written, copied, moved or removed",
+        "files and folders that are made, written, copied, moved or removed by host calls, not by a command",
         "as many as the longest listing has names: more is a storm that fills a disk's tables";
     FileBytes = "file_bytes", 16 << 20, 1..=1 << 30, "bytes",
         "any one file that is read, written or copied, by a command too",

@@ -130,11 +130,11 @@ impl LimitKind {
         Self::Body,
     ];
 
-    /// The word for it in messages and JSON.
+    /// The word for it in messages and JSON; for wall time the key that sets it, of the policy and of a tool.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fuel => "fuel",
-            Self::Deadline => "deadline",
+            Self::Deadline => "timeout_ms",
             Self::Memory => "memory",
             Self::Stack => "stack",
             Self::Depth => "call depth",

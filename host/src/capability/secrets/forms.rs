@@ -14,26 +14,34 @@ pub(super) struct Form {
     pub(super) after: usize,
 }
 
-/// All forms of a value that are looked for, each once: as it is, in JSON, percent-encoded, in hexadecimal, and in base64
-/// with anything before and after it.
+/// What writers of JSON escape by number beside control characters: nothing; what has a meaning in HTML; in its attributes
+/// too; and what else .NET takes no chances with.
+const IN_JSON: [&str; 5] = ["", "<>&\u{2028}\u{2029}", "<>&'=\u{2028}\u{2029}", "<>&'\"", "<>&'\"+`"];
+
+/// What is not percent-encoded beside letters, digits and `-._`: as the standard for URLs wants it, as JavaScript does it
+/// with a part and with a whole URL, as Python does it, as forms do it, and as PHP does it.
+const IN_URLS: [&str; 6] = ["~", "~!'()*", "~!'()*;/?:@&=+$,#", "~/", "*", ""];
+
+/// How quotes look in HTML and XML.
+const QUOTES: [(&str, &str); 6] =
+    [("\"", "'"), ("&quot;", "'"), ("&quot;", "&#39;"), ("&quot;", "&#x27;"), ("&quot;", "&apos;"), ("&#34;", "&#39;")];
+
+/// All forms of a value that are looked for, each once: as it is, in JSON, percent-encoded, in HTML, in hexadecimal, and
+/// in base64 with anything before and after it.
 pub(super) fn all(value: &str) -> Vec<Form> {
     let bytes = value.as_bytes();
-    let json = serde_json::Value::from(value).to_string();
-    let json = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(&json);
-    let mut texts = vec![
-        value.to_owned(),
-        json.to_owned(),
+    let mut texts = vec![value.to_owned(), hex(bytes), hex(bytes).to_uppercase()];
+    for (ascii, upper) in [(false, false), (false, true), (true, false), (true, true)] {
+        texts.extend(IN_JSON.map(|also| json(value, also, ascii, upper)));
         // As many write it: `/` too.
-        json.replace('/', "\\/"),
-        hex(bytes),
-        hex(bytes).to_uppercase(),
-    ];
-    // As the standards want it, as JavaScript does it, and as Python does.
-    for also in ["", "!'()*", "/"] {
+        texts.push(json(value, "", ascii, upper).replace('/', "\\/"));
+    }
+    for also in IN_URLS {
         for form in [true, false] {
             texts.extend([true, false].map(|upper| percent(bytes, also, form, upper)));
         }
     }
+    texts.extend(QUOTES.map(|(double, single)| entities(value, double, single)));
     let mut forms: Vec<Form> = texts.into_iter().map(|text| Form { text, before: 0, after: 0 }).collect();
     for alphabet in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
         forms.extend((0..3).map(|before| base64_within(bytes, before, &alphabet)));
@@ -50,11 +58,41 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Percent-encoded but for letters, digits, `-._~` and what is named; in a form, a space is `+`.
+/// In JSON, with these characters escaped by number, and where it is to be ASCII, all that are not.
+fn json(value: &str, also: &str, ascii: bool, upper: bool) -> String {
+    value.chars().fold(String::new(), |mut text, one| {
+        let letter = match one {
+            '"' | '\\' => Some(one),
+            '\u{8}' => Some('b'),
+            '\t' => Some('t'),
+            '\n' => Some('n'),
+            '\u{c}' => Some('f'),
+            '\r' => Some('r'),
+            _ => None,
+        };
+        if one < ' ' && letter.is_none() || also.contains(one) || (ascii && one > '~') {
+            for unit in one.encode_utf16(&mut [0; 2]) {
+                let _ = if upper { write!(text, "\\u{unit:04X}") } else { write!(text, "\\u{unit:04x}") };
+            }
+        } else {
+            text.extend(letter.map(|_| '\\'));
+            text.push(letter.unwrap_or(one));
+        }
+        text
+    })
+}
+
+/// In HTML or XML, with quotes as they are told.
+fn entities(value: &str, double: &str, single: &str) -> String {
+    let value = value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    value.replace('"', double).replace('\'', single)
+}
+
+/// Percent-encoded but for letters, digits, `-._` and what is named; in a form, a space is `+`.
 fn percent(bytes: &[u8], also: &str, form: bool, upper: bool) -> String {
     bytes.iter().fold(String::new(), |mut text, &byte| {
         let _ = match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => write!(text, "{}", char::from(byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => write!(text, "{}", char::from(byte)),
             _ if also.contains(char::from(byte)) => write!(text, "{}", char::from(byte)),
             b' ' if form => write!(text, "+"),
             _ if upper => write!(text, "%{byte:02X}"),
@@ -102,12 +140,31 @@ mod tests {
             "s%2Fe+%22c%C3%A9%3F%3E",
             "s%2fe%20%22c%c3%a9%3f%3e",
             "s%2fe+%22c%c3%a9%3f%3e",
+            "s/e \"cé?&gt;",
             "s/e \"cé?>",
+            "s/e &#34;cé?&gt;",
+            "s/e &quot;cé?&gt;",
+            "s/e \\\"c\\u00E9?>",
+            "s/e \\\"c\\u00E9?\\u003E",
+            "s/e \\\"c\\u00e9?>",
+            "s/e \\\"c\\u00e9?\\u003e",
             "s/e \\\"cé?>",
+            "s/e \\\"cé?\\u003E",
+            "s/e \\\"cé?\\u003e",
+            "s/e \\u0022c\\u00E9?\\u003E",
+            "s/e \\u0022c\\u00e9?\\u003e",
+            "s/e \\u0022cé?\\u003E",
+            "s/e \\u0022cé?\\u003e",
             "s/e%20%22c%C3%A9%3F%3E",
+            "s/e%20%22c%C3%A9?%3E",
             "s/e%20%22c%c3%a9%3f%3e",
+            "s/e%20%22c%c3%a9?%3e",
             "s/e+%22c%C3%A9%3F%3E",
+            "s/e+%22c%C3%A9?%3E",
             "s/e+%22c%c3%a9%3f%3e",
+            "s/e+%22c%c3%a9?%3e",
+            "s\\/e \\\"c\\u00E9?>",
+            "s\\/e \\\"c\\u00e9?>",
             "s\\/e \\\"cé?>",
             "zL2UgImPDqT8+",
             "zL2UgImPDqT8-",

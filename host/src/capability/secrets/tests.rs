@@ -62,6 +62,32 @@ fn in_json_keys_and_numbers_too() {
     assert_eq!(value, wanted);
 }
 
+/// As the libraries of the languages write it, each with its own care.
+#[test]
+fn what_libraries_write_is_found() {
+    const ODD: &str = "p<&'\"+`=>~*!/\u{fc}\u{1f511}\u{2028}\u{7f}\u{1f}\n\\";
+    let vault = vault(&[("A", ODD)]);
+    for (library, text) in [
+        ("Go", r#"{"t":"p\u003c\u0026'\"+`=\u003e~*!/ü🔑\u2028DEL\u001f\n\\"}"#),
+        ("Python", r#"{"t": "p<&'\"+`=>~*!/\u00fc\ud83d\udd11\u2028\u007f\u001f\n\\"}"#),
+        ("PHP", r#"{"t":"p<&'\"+`=>~*!\/\u00fc\ud83d\udd11\u2028\u007f\u001f\n\\"}"#),
+        ("Gson", r#"{"t":"p\u003c\u0026\u0027\"+`\u003d\u003e~*!/ü🔑\u2028DEL\u001f\n\\"}"#),
+        (".NET", r#"{"t":"p\u003C\u0026\u0027\u0022\u002B\u0060=\u003E~*!/\u00FC\uD83D\uDD11\u2028\u007F\u001F\n\\"}"#),
+        ("Jackson", r#"{"t":"p<&'\"+`=>~*!/\u00FC\uD83D\uDD11\u2028\u007F\u001F\n\\"}"#),
+        ("encodeURI", "?t=p%3C&'%22+%60=%3E~*!/%C3%BC%F0%9F%94%91%E2%80%A8%7F%1F%0A%5C"),
+        ("URLSearchParams", "?t=p%3C%26%27%22%2B%60%3D%3E%7E*%21%2F%C3%BC%F0%9F%94%91%E2%80%A8%7F%1F%0A%5C"),
+        ("urlencode", "?t=p%3C%26%27%22%2B%60%3D%3E%7E%2A%21%2F%C3%BC%F0%9F%94%91%E2%80%A8%7F%1F%0A%5C"),
+        ("html.escape", "<b>p&lt;&amp;&#x27;&quot;+`=&gt;~*!/ü🔑\u{2028}\u{7f}\u{1f}\n\\</b>"),
+        ("html/template", "<b>p&lt;&amp;&#39;&#34;+`=&gt;~*!/ü🔑\u{2028}\u{7f}\u{1f}\n\\</b>"),
+        ("XML", "<b>p&lt;&amp;&apos;&quot;+`=&gt;~*!/ü🔑\u{2028}\u{7f}\u{1f}\n\\</b>"),
+    ] {
+        let text = text.replace("DEL", "\u{7f}");
+        let (start, end) = (text.find('p').unwrap(), text.rfind(|end| matches!(end, '\\' | 'C' | '5')).unwrap());
+        let wanted = format!("{}[redacted:A]{}", &text[..start], &text[end + 1..]);
+        assert_eq!(redacted(&vault, &text), wanted, "{library}");
+    }
+}
+
 /// What is cut off is looked at, so that nothing of a value is left before the cut, wherever it falls.
 #[test]
 fn a_cut_through_a_value() {

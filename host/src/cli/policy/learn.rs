@@ -16,7 +16,6 @@ use harness::policy::path::Access;
 use harness::policy::watch::{Asked, Request, Watch};
 use harness::sandbox::outcome::Outcome;
 use harness::sandbox::price::Import;
-use serde_json::Value as Json;
 
 use super::super::args::{Arguments, Call, Command, Learn, Place};
 use super::super::confirm::AtTerminal;
@@ -87,35 +86,28 @@ fn written(asked: &Asked, workspace: &Path, since: Duration) -> Vec<(String, Req
 /// A call that can be made more than once.
 struct Repeatable<'a> {
     project: &'a Project,
-    tool: &'a str,
-    arguments: Json,
+    call: call::Asked,
     within: Option<Layer>,
     confirmer: Arc<AtTerminal>,
     printer: Printer,
 }
 
 impl<'a> Repeatable<'a> {
-    fn new(asked: &'a Call, project: &'a Project, printer: Printer) -> Result<Self, Exit> {
-        let arguments = match call::arguments(asked, project) {
-            Ok(arguments) => arguments,
-            Err(call::Refused::Call(error)) => {
-                return Err(project::refuse(&error, project.loaded().registry(), printer));
-            }
-            Err(call::Refused::Text(message)) => {
-                printer.error(&message, &[], None);
-                return Err(Exit::Usage);
-            }
-        };
+    fn new(asked: &Call, project: &'a Project, printer: Printer) -> Result<Self, Exit> {
+        let call = call::Asked::read(asked, project).map_err(|message| {
+            printer.error(&message, &[], None);
+            Exit::Usage
+        })?;
         let within = asked.within.as_deref().map(|rules| call::narrowing(rules, printer)).transpose()?;
         let confirmer = AtTerminal::new(&asked.confirm, printer);
-        Ok(Self { project, tool: &asked.tool, arguments, within, confirmer, printer })
+        Ok(Self { project, call, within, confirmer, printer })
     }
 
     /// Makes it, within a policy.
     fn make(&self, policy: Option<Layer>) -> Result<CallReport, Exit> {
         let run = Run::narrowed(self.within.iter().cloned().chain(policy).collect());
         run.set_confirmer(self.confirmer.clone());
-        project::block_on(self.project.call(self.tool, self.arguments.clone(), &run), self.printer)?
+        project::block_on(self.call.make(self.project, &run), self.printer)?
             .map_err(|error| project::refuse(&error, self.project.loaded().registry(), self.printer))
     }
 }

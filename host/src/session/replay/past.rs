@@ -81,7 +81,7 @@ fn key(strand: String, script: &Script) -> Key {
 
 /// The time that a script had, of the sentence that says that it was over.
 fn milliseconds(result: &str) -> Option<u64> {
-    let (_, rest) = result.split_once("`deadline` of ")?;
+    let (_, rest) = result.split_once("`timeout_ms` of ")?;
     rest.split(' ').next()?.parse().ok()
 }
 
