@@ -117,7 +117,9 @@ impl Arguments {
 }
 
 fn main() {
-    host::inside();
+    if host::inside() {
+        return;
+    }
     process::set_traps();
     let arguments = Arguments::read();
     if arguments.confined {
