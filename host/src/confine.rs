@@ -6,10 +6,11 @@
 //! - It makes no system call that reaches into the system or into other processes, and the sockets that its policy has a
 //!   use for.
 //! - Where the policy grants no command, it starts no program either, makes no namespace, signals no other process and
-//!   keeps of root's privileges those over files; and Landlock holds it to the project, the workspace and the machine's
-//!   own folders. (Around a process that mounts, Landlock cannot be.)
+//!   keeps of root's privileges those over files.
+//! - Where no command needs a view of its own, Landlock holds it to the project, the workspace and the machine's own
+//!   folders. (Around a process that mounts, Landlock cannot be.)
 //!
-//! The kernel takes the last two from the thread that asks, and from those that it starts later. So the process must not
+//! The kernel takes files and privileges from the thread that asks, and from those that it starts later. So the process must not
 //! have others yet: a project that is open has none, and a runtime is to be started after this.
 
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ use crate::ambient;
 use crate::artifact::model::Provider;
 use crate::audit;
 use crate::capability::exec::wall::{Offers, Standing, host};
+use crate::policy::command::ExecRules;
 use crate::policy::layer::Layer;
 use crate::registry::Registry;
 
@@ -78,6 +80,14 @@ impl Files {
         let write = write.iter().filter_map(|path| real(path)).collect();
         Some(Self { read: read.chain(named).collect(), write })
     }
+
+    /// The same with the folders that are opened to commands: what a host has not got, it cannot give them.
+    fn with_folders<'a>(mut self, exec: impl Iterator<Item = &'a ExecRules>) -> Self {
+        let home = ambient::variable("HOME").map(PathBuf::from);
+        let folders = exec.flat_map(|exec| &exec.folders).filter_map(|folder| folder.path(home.as_deref()));
+        self.read.extend(folders.filter_map(|folder| ambient::real_path(&folder).ok()));
+        self
+    }
 }
 
 impl Plan {
@@ -92,12 +102,20 @@ impl Plan {
         // What this machine offers is tried with processes, which take their time: only where it matters.
         let wall = if granted && !unconfined { Offers::get().wall() } else { Err(Vec::new()) };
         let programs = programs(granted, unconfined, &wall);
-        let files = (programs == Programs::None)
-            .then(|| Files::of(registry, root, &[workspace.unwrap_or(root), &root.join(audit::FOLDER)]));
+        let own = [workspace.unwrap_or(root), &root.join(audit::FOLDER)];
+        let files = match programs {
+            Programs::None => Files::of(registry, root, &own),
+            // Root's commands need their control group.
+            Programs::Plain if ambient::user() != 0 => {
+                let files = Files::of(registry, root, &[&own[..], &[&ambient::temporary_folder()]].concat());
+                files.map(|files| files.with_folders(exec()))
+            }
+            Programs::Plain | Programs::InNamespaces | Programs::Unconfined => None,
+        };
         let asks = policy.is_some_and(|policy| policy.models.all().any(|model| *model.provider != Provider::Script));
         let hosts = layers().filter_map(|layer| layer.network.as_ref()).any(|network| !network.allow.is_empty());
         let by_commands = granted && exec().any(|exec| exec.network);
-        Self { programs, sockets: sockets(by_commands, asks || hosts), files: files.flatten() }
+        Self { programs, sockets: sockets(by_commands, asks || hosts), files }
     }
 
     /// For what loads scripts, or runs them with fakes behind their imports: no program is started, whatever the policy
@@ -120,12 +138,12 @@ impl Plan {
     pub fn apply(&self) -> Result<(), String> {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)
             .map_err(|error| std::io::Error::from(error).to_string())?;
-        let held = match self.programs {
-            Programs::Unconfined => return Ok(()),
-            Programs::None => host::hold(self.files.as_ref().map(|files| (&files.read, &files.write))),
-            Programs::Plain | Programs::InNamespaces => Ok(()),
-        };
-        host::hold_calls(self.programs, self.sockets).and(held)
+        if self.programs == Programs::Unconfined {
+            return Ok(());
+        }
+        let files = self.files.as_ref().map_or(Ok(()), |files| host::hold_files(&files.read, &files.write));
+        let privileges = if self.programs == Programs::None { host::hold_privileges() } else { Ok(()) };
+        host::hold_calls(self.programs, self.sockets).and(files).and(privileges)
     }
 }
 

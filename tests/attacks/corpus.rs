@@ -256,7 +256,7 @@ struct Here {
 }
 
 /// Whether commands are behind Landlock alone.
-fn alone() -> bool {
+pub(crate) fn alone() -> bool {
     Offers::get().wall().is_ok_and(|wall| wall.files == Files::Rules)
 }
 

@@ -23,7 +23,7 @@ pub(crate) const CASES: &[Coded] = &[
     Coded {
         id: "host-001",
         tried: "reads and writes outside of the project, in the host's own process",
-        run: |_, servers| held(servers, NOTHING, "files", &["reads the workspace", "writes the workspace"]),
+        run: |_, servers| held(servers, NOTHING, "files", OWN_FILES),
         control: |_, servers| free(servers, NOTHING, "files"),
     },
     Coded {
@@ -58,9 +58,14 @@ pub(crate) const CASES: &[Coded] = &[
     },
     Coded {
         id: "host-007",
-        tried: "looks into other processes and makes sockets, where a command is granted",
+        tried: "looks into other processes, makes sockets, and reads outside of the project where no view is made, where a command is granted",
         run: |_, servers| {
             held(servers, A_COMMAND, "sockets", &[])?;
+            // Where no view is made, Landlock holds the host too: its files, and whom it signals.
+            if crate::corpus::alone() && !rustix::process::getuid().is_root() {
+                held(servers, A_COMMAND, "processes", &["starts a program"])?;
+                return held(servers, A_COMMAND, "files", OWN_FILES);
+            }
             held(servers, A_COMMAND, "processes", &["signals another process", "starts a program"])
         },
         control: |_, servers| free(servers, A_COMMAND, "processes"),
@@ -73,6 +78,7 @@ pub(crate) const CASES: &[Coded] = &[
     },
 ];
 
+const OWN_FILES: &[&str] = &["reads the workspace", "writes the workspace"];
 const NOTHING: &str = "sandbox: {}";
 const A_HOST: &str = "network: { allowed_domains: [example.com] }";
 const A_COMMAND: &str = "sandbox: { exec: { allow: [sh] } }";
@@ -195,6 +201,8 @@ pub(crate) fn confine() {
     let policy = "---\nsandbox: { exec: { allow: [sh], network: true } }\n---\n";
     std::fs::write(folder.path().join(".harness/harness.md"), policy).unwrap();
     let plan = Plan::of(&Registry::load_within(folder.path(), &Machine::None), folder.path(), None, None);
+    // The worlds of the cases are elsewhere.
+    let plan = plan.with_all_files();
     plan.apply().unwrap();
     println!("this process has given up {plan}");
 }

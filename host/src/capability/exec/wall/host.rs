@@ -15,22 +15,28 @@ use crate::confine::{Programs, Sockets};
 /// What a host keeps of root's privileges: a workspace may be somebody else's, and files in it.
 const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::FOWNER);
 
-/// Takes from this process privileges, and all files but the machine's own and these, which are to be read and to be
-/// changed.
+/// Takes from this process all files but the machine's own and these, which are to be read and to be changed.
 ///
 /// # Errors
 ///
 /// What could not be done. Nothing is where the process has other threads: the kernel would hold this one, and those that
 /// it starts later.
-pub(crate) fn hold(files: Option<(&BTreeSet<PathBuf>, &BTreeSet<PathBuf>)>) -> Result<(), String> {
+pub(crate) fn hold_files(read: &BTreeSet<PathBuf>, write: &BTreeSet<PathBuf>) -> Result<(), String> {
     alone()?;
-    let system = |error: Errno| std::io::Error::from(error);
-    rustix::thread::set_no_new_privs(true).map_err(|error| system(error).to_string())?;
-    if let Some((read, write)) = files {
-        let rules = Rules::new(&rules(read, write)?, false)?;
-        rules.enforce().map_err(|error| format!("Landlock: {}", system(error)))?;
-    }
-    super::give_up_privileges(KEPT).map_err(|error| format!("privileges: {}", system(error)))
+    let rules = Rules::new(&rules(read, write)?, false)?;
+    let failed = |error: Errno| format!("Landlock: {}", std::io::Error::from(error));
+    rustix::thread::set_no_new_privs(true).map_err(failed)?;
+    rules.enforce().map_err(failed)
+}
+
+/// Takes from this process the privileges of root, but for those over files.
+///
+/// # Errors
+///
+/// As above.
+pub(crate) fn hold_privileges() -> Result<(), String> {
+    alone()?;
+    super::give_up_privileges(KEPT).map_err(|error| format!("privileges: {}", std::io::Error::from(error)))
 }
 
 fn rules(read: &BTreeSet<PathBuf>, write: &BTreeSet<PathBuf>) -> Result<Vec<Rule>, String> {
