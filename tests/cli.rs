@@ -23,6 +23,7 @@
 //! - `commands`: the other commands, and help
 //! - `terminal`: colors, and what is escaped
 //! - `requests`: HTTP as a script writes it
+//! - `server`: the server of the attacks, which speaks TLS as well
 //! - `tls`: whom a script talks to over TLS
 //! - `wrong`: input that cannot be used
 //! - `kills`: the host is killed while it writes
@@ -133,6 +134,8 @@ mod pty;
 mod requests;
 #[path = "cli/secrets.rs"]
 mod secrets;
+#[path = "attacks/server.rs"]
+mod server;
 #[path = "cli/services.rs"]
 mod services;
 #[path = "cli/sessions.rs"]

@@ -20,6 +20,8 @@ mod files;
 mod git;
 #[path = "examples/git_hostile.rs"]
 mod git_hostile;
+#[path = "examples/learned.rs"]
+mod learned;
 #[path = "examples/support.rs"]
 mod support;
 

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-pub use configured::Configured;
+pub use configured::{Configured, RepliesFile, replies_files};
 pub use context::{Context, Section, context};
 pub use error::TurnError;
 pub use listener::{Listener, Silent, Told, Who};

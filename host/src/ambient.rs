@@ -226,6 +226,44 @@ pub fn landlock_version() -> Option<u32> {
     u32::try_from(version).ok().filter(|version| *version > 0)
 }
 
+/// Now, as the times of files have it: by the kernel's last tick, so that what changes from here on has no earlier one.
+pub fn now_of_files() -> std::time::Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes to the one place that the pointer leads to.
+    #[expect(unsafe_code, reason = "there is no function for this clock")]
+    let told = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut now) } == 0;
+    if told { moment(now.tv_sec, now.tv_nsec) } else { std::time::Duration::ZERO }
+}
+
+fn moment(seconds: i64, nanoseconds: i64) -> std::time::Duration {
+    let seconds = u64::try_from(seconds).unwrap_or_default();
+    std::time::Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or_default())
+}
+
+/// Whether something at or below a path was made, written, renamed, removed or given other facts since then, but for what
+/// no command changes: `.harness/` and `.git/`. True where it cannot be told.
+pub fn changed_since(path: &std::path::Path, since: std::time::Duration) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let (mut waiting, mut left) = (vec![path.to_owned()], MAX_LOOKED_AT);
+    while let Some(path) = waiting.pop() {
+        left -= 1;
+        let Ok(facts) = std::fs::symlink_metadata(&path) else { return true };
+        if left == 0 || moment(facts.ctime(), facts.ctime_nsec()) >= since {
+            return true;
+        }
+        if facts.is_dir() {
+            let Ok(entries) = std::fs::read_dir(&path) else { return true };
+            let names =
+                entries.flatten().filter(|entry| entry.file_name() != ".harness" && entry.file_name() != ".git");
+            waiting.extend(names.map(|entry| entry.path()));
+        }
+    }
+    false
+}
+
+/// Files and folders that are looked at for a change.
+const MAX_LOOKED_AT: u32 = 200_000;
+
 /// Where the machine has its temporary files.
 pub fn temporary_folder() -> std::path::PathBuf {
     std::env::temp_dir()

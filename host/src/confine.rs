@@ -33,8 +33,8 @@ pub struct Plan {
     /// Whether programs are started, and how their wall is made.
     programs: Programs,
     sockets: Sockets,
-    /// What Landlock leaves, where it is there and does not stand in the way of commands.
-    files: Option<Files>,
+    /// Which files stay open.
+    open: Open,
 }
 
 /// What starting programs needs.
@@ -61,6 +61,17 @@ pub(crate) enum Sockets {
     Commands,
 }
 
+/// Which files stay open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Open {
+    /// Those that Landlock leaves.
+    Only(Files),
+    /// All, as they may be needed: what mounts cannot be held to some.
+    All,
+    /// All, as there is no Landlock on this machine.
+    Unheld,
+}
+
 /// Folders that stay open.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Files {
@@ -68,24 +79,28 @@ struct Files {
     write: BTreeSet<PathBuf>,
 }
 
-impl Files {
+impl Open {
     /// The project, to be read, and these folders, where Landlock is there.
-    fn of(registry: &Registry, root: &Path, write: &[&Path]) -> Option<Self> {
-        ambient::landlock_version()?;
+    fn of(registry: &Registry, root: &Path, write: &[&Path]) -> Self {
+        if ambient::landlock_version().is_none() {
+            return Self::Unheld;
+        }
         let real = |path: &Path| ambient::real_path(path).ok();
         let read = registry.roots().iter().cloned().chain(real(root)).chain(real(&root.join(".harness")));
         // Where the machine's certificates were said to be.
         let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().filter_map(ambient::variable);
         let named = named.filter_map(|path| real(Path::new(&path)));
         let write = write.iter().filter_map(|path| real(path)).collect();
-        Some(Self { read: read.chain(named).collect(), write })
+        Self::Only(Files { read: read.chain(named).collect(), write })
     }
 
     /// The same with the folders that are opened to commands: what a host has not got, it cannot give them.
     fn with_folders<'a>(mut self, exec: impl Iterator<Item = &'a ExecRules>) -> Self {
         let home = ambient::variable("HOME").map(PathBuf::from);
         let folders = exec.flat_map(|exec| &exec.folders).filter_map(|folder| folder.path(home.as_deref()));
-        self.read.extend(folders.filter_map(|folder| ambient::real_path(&folder).ok()));
+        if let Self::Only(files) = &mut self {
+            files.read.extend(folders.filter_map(|folder| ambient::real_path(&folder).ok()));
+        }
         self
     }
 }
@@ -103,47 +118,63 @@ impl Plan {
         let wall = if granted && !unconfined { Offers::get().wall() } else { Err(Vec::new()) };
         let programs = programs(granted, unconfined, &wall);
         let own = [workspace.unwrap_or(root), &root.join(audit::FOLDER)];
-        let files = match programs {
-            Programs::None => Files::of(registry, root, &own),
+        let open = match programs {
+            Programs::None => Open::of(registry, root, &own),
             // Root's commands need their control group.
             Programs::Plain if ambient::user() != 0 => {
-                let files = Files::of(registry, root, &[&own[..], &[&ambient::temporary_folder()]].concat());
-                files.map(|files| files.with_folders(exec()))
+                let temporary = ambient::temporary_folder();
+                Open::of(registry, root, &[&own[..], &[&temporary]].concat()).with_folders(exec())
             }
-            Programs::Plain | Programs::InNamespaces | Programs::Unconfined => None,
+            Programs::Plain | Programs::InNamespaces | Programs::Unconfined => Open::All,
         };
         let asks = policy.is_some_and(|policy| policy.models.all().any(|model| *model.provider != Provider::Script));
         let hosts = layers().filter_map(|layer| layer.network.as_ref()).any(|network| !network.allow.is_empty());
         let by_commands = granted && exec().any(|exec| exec.network);
-        Self { programs, sockets: sockets(by_commands, asks || hosts), files }
+        Self { programs, sockets: sockets(by_commands, asks || hosts), open }
     }
 
     /// For what loads scripts, or runs them with fakes behind their imports: no program is started, whatever the policy
     /// grants, and nothing but these folders is written.
     pub fn without_programs(registry: &Registry, root: &Path, write: &[&Path]) -> Self {
-        Self { programs: Programs::None, sockets: Sockets::None, files: Files::of(registry, root, write) }
+        Self { programs: Programs::None, sockets: Sockets::None, open: Open::of(registry, root, write) }
     }
 
     /// The same, where it is not known yet which files will be read.
     #[must_use]
     pub fn with_all_files(self) -> Self {
-        Self { files: None, ..self }
+        Self { open: Open::All, ..self }
     }
 
-    /// Gives it up, for good, for all threads of the process. What can be given up is, also where something cannot.
+    /// What is not in the plan because this machine has nothing to hold it with, for who wants all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// What it is, for the operator.
+    pub fn whole(&self) -> Result<(), String> {
+        match self.open {
+            Open::Unheld => Err("files stay open, as there is no Landlock".to_owned()),
+            Open::Only(_) | Open::All => Ok(()),
+        }
+    }
+
+    /// Gives it up, for good, for all threads of the process What cannot be given up does not keep the rest.
     ///
     /// # Errors
     ///
     /// What could not be given up, for the operator.
     pub fn apply(&self) -> Result<(), String> {
-        set_dumpable_behavior(DumpableBehavior::NotDumpable)
-            .map_err(|error| std::io::Error::from(error).to_string())?;
+        let memory = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        let memory = memory.map_err(|error| std::io::Error::from(error).to_string());
         if self.programs == Programs::Unconfined {
-            return Ok(());
+            return memory;
         }
-        let files = self.files.as_ref().map_or(Ok(()), |files| host::hold_files(&files.read, &files.write));
+        let files = match &self.open {
+            Open::Only(files) => host::hold_files(&files.read, &files.write),
+            Open::All | Open::Unheld => Ok(()),
+        };
         let privileges = if self.programs == Programs::None { host::hold_privileges() } else { Ok(()) };
-        host::hold_calls(self.programs, self.sockets).and(files).and(privileges)
+        let calls = host::hold_calls(self.programs, self.sockets);
+        memory.and(files).and(privileges).and(calls)
     }
 }
 
@@ -179,12 +210,12 @@ impl fmt::Display for Plan {
             Sockets::Internet => ", sockets but those of the internet",
             Sockets::Commands => ", raw sockets",
         })?;
-        match self.files {
-            Some(_) => f.write_str(", files outside of the project (Landlock)"),
-            None if self.programs == Programs::None => f.write_str("; files stay open, as there is no Landlock"),
-            None if self.programs == Programs::Plain => f.write_str("; files stay open, as commands need them"),
-            None => f.write_str("; files stay open, as commands get a view of them"),
-        }
+        f.write_str(match self.open {
+            Open::Only(_) => ", files outside of the project (Landlock)",
+            Open::Unheld => "; files stay open, as there is no Landlock",
+            Open::All if self.programs == Programs::InNamespaces => "; files stay open, as commands get a view of them",
+            Open::All => "; files stay open, as they may be needed",
+        })
     }
 }
 
@@ -241,7 +272,7 @@ mod tests {
             "namespaces" => (Programs::InNamespaces, Sockets::Commands),
             _ => (Programs::Unconfined, Sockets::Commands),
         };
-        Plan { programs, sockets, files: None }
+        Plan { programs, sockets, open: Open::All }
     }
 
     #[test]

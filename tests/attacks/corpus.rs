@@ -38,10 +38,9 @@ const GRACE: Duration = Duration::from_millis(10);
 const TRIES: usize = 4;
 /// One in so many cases is tried once more when all were, to see whether the host grows.
 const AGAIN: usize = 5;
-/// How often at most. What leaks does so each time; a slot of a pool that is used for the first time, and keeps up to
-/// 16 MiB from then on, does not.
+/// How often at most. What leaks does so each time.
 const ROUNDS: usize = 6;
-/// By how much its resident memory may have grown in the last of them, in KiB.
+/// By how much its resident memory outside of the pools may have grown in the last of them, in KiB.
 const MAY_GROW: u64 = 16 << 10;
 
 /// What can be tried.
@@ -221,7 +220,7 @@ pub(crate) fn run(runtime: &Runtime, servers: &Servers, cases: &[Any], arguments
         let left = after.descriptors > before.descriptors
             || after.threads > before.threads
             || after.children > before.children;
-        grown = left || after.memory > before.memory + MAY_GROW;
+        grown = left || after.outside > before.outside + MAY_GROW;
         if left || !grown {
             break;
         }

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use crate::server::identity;
+
 /// What nobody may learn: it is in every file and variable that a case is not granted.
 pub(crate) const CANARY: &str = "canary-7f3a91d2-never-to-be-seen";
 
 /// A variable of the host that holds it.
 pub(crate) const SECRET_VARIABLE: &str = "HARNESS_ATTACKS_SECRET";
 
-/// Sets up the environment of an unlucky host: a secret in it, and proxies that nobody is to ask.
+/// Sets up the environment of an unlucky host: a secret in it, and proxies that nobody is to ask. It trusts the
+/// certificate of the corpus's servers.
 #[expect(unsafe_code, reason = "variables are set before there is a second thread")]
 pub(crate) fn set_traps() {
     let proxy = "http://127.0.0.1:9/";
@@ -28,7 +31,11 @@ pub(crate) fn set_traps() {
         unsafe { std::env::set_var(name, value) };
     }
     // SAFETY: as above.
-    unsafe { std::env::remove_var("NO_PROXY") };
+    unsafe {
+        std::env::remove_var("NO_PROXY");
+        std::env::remove_var("SSL_CERT_DIR");
+        std::env::set_var("SSL_CERT_FILE", identity("certificate.pem"));
+    }
     // As the program has it.
     harness::memory::give_back();
     leave_open();
@@ -79,6 +86,8 @@ pub(crate) fn runtime() -> Runtime {
 pub(crate) struct Held {
     /// Resident memory, in KiB.
     pub(crate) memory: u64,
+    /// That of it which is not in the pools of instances, whose slots keep what they are used for, each up to a bound.
+    pub(crate) outside: u64,
     pub(crate) descriptors: usize,
     pub(crate) threads: usize,
     pub(crate) children: usize,
@@ -88,7 +97,9 @@ impl Held {
     /// As it is now.
     pub(crate) fn now() -> Self {
         let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).map_or(0, Iterator::count);
-        Self { memory: status("VmRSS:"), descriptors: count("fd"), threads: count("task"), children: children().len() }
+        let memory = status("VmRSS:");
+        let outside = memory.saturating_sub(pooled());
+        Self { memory, outside, descriptors: count("fd"), threads: count("task"), children: children().len() }
     }
 
     /// Lets the peak of resident memory begin anew, and gives what it begins with, in KiB.
@@ -132,10 +143,36 @@ fn status(name: &str) -> u64 {
     told.unwrap().parse().unwrap()
 }
 
+/// What is resident of the pools, in KiB: of places that lie next to each other and span more than all other memory.
+fn pooled() -> u64 {
+    const SPAN: u64 = 4 << 30;
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut begin, mut end, mut resident, mut pooled) = (0, 0, 0, 0);
+    for line in maps.lines() {
+        if let Some(kib) = line.strip_prefix("Rss:") {
+            resident += kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
+        } else if let Some((from, to)) = line.split(' ').next().and_then(|range| range.split_once('-'))
+            && let (Ok(from), Ok(to)) = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16))
+        {
+            if from != end {
+                pooled += if end - begin > SPAN { resident } else { 0 };
+                (begin, resident) = (from, 0);
+            }
+            end = to;
+        }
+    }
+    pooled + if end - begin > SPAN { resident } else { 0 }
+}
+
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { memory, descriptors, threads, children } = self;
-        write!(f, "{} MiB resident, {descriptors} descriptors, {threads} threads, {children} children", memory >> 10)
+        let Self { memory, outside, descriptors, threads, children } = self;
+        let (memory, outside) = (memory >> 10, outside >> 10);
+        write!(
+            f,
+            "{memory} MiB resident, {outside} of them outside of the pools, {descriptors} descriptors, {threads} threads, \
+             {children} children"
+        )
     }
 }
 

@@ -1,12 +1,20 @@
-//! A server whose answer is asked for by the path, most of them bad.
+//! A server whose answer is asked for by the path, most of them bad. It speaks TLS with whoever begins so.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// The first byte of a handshake of TLS (RFC 8446, section 5.1).
+const HANDSHAKE: u8 = 22;
 
 /// A server on the loopback interface, and how many have connected to it.
 pub(crate) struct Server {
@@ -18,11 +26,11 @@ impl Server {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, connected) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
-        let count = connected.clone();
+        let (count, tls) = (connected.clone(), acceptor());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(serve(stream));
+                tokio::spawn(accepted(stream, tls.clone()));
             }
         });
         Self { address, connected }
@@ -33,7 +41,30 @@ impl Server {
     }
 }
 
-async fn serve(mut stream: TcpStream) {
+/// The server's certificate, for the loopback interface and two names, or the key to it: a key for tests alone.
+pub(crate) fn identity(file: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/tls")).join(file)
+}
+
+fn acceptor() -> TlsAcceptor {
+    let certificate = CertificateDer::from_pem_file(identity("certificate.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(identity("key.pem")).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn accepted(stream: TcpStream, tls: TlsAcceptor) {
+    let mut first = [0];
+    if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first == [HANDSHAKE] {
+        if let Ok(stream) = tls.accept(stream).await {
+            serve(stream).await;
+        }
+    } else {
+        serve(stream).await;
+    }
+}
+
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let mut head = Vec::new();
     while !head.windows(4).any(|four| four == b"\r\n\r\n") {
         let mut buffer = [0; 4096];
@@ -53,7 +84,7 @@ fn ok(headers: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-async fn answer(stream: &mut TcpStream, head: &str, path: &str) -> std::io::Result<()> {
+async fn answer(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), head: &str, path: &str) -> std::io::Result<()> {
     let parts: Vec<&str> = path.splitn(4, '/').skip(1).collect();
     match parts.as_slice() {
         // What the server was asked, word for word.

@@ -263,3 +263,16 @@ fn what_is_left_of_a_turn_that_was_ended() {
         assert!(text.contains(ASKED) && text.contains("And now?"), "{name}: {text}");
     }
 }
+
+/// A limit that is misspelled does not leave its default standing.
+#[test]
+fn a_limit_that_is_misspelled() {
+    for (section, meant) in
+        [("exit_policy: { max_iteration: 3 }", "max_iterations"), ("context: { max_histroy: 3 }", "max_history")]
+    {
+        let ran = agent(&format!("{section}\n"), "- text: x\n").run(&["run", "hi"]);
+        ran.says(2, &format!("did you mean `{meant}`?"));
+        let known = section.replace("max_iteration:", "max_iterations:").replace("max_histroy", "max_history");
+        agent(&format!("{known}\n"), "- text: x\n").run(&["run", "hi"]).gives("x");
+    }
+}

@@ -511,6 +511,23 @@ fn calls_within_calls_are_bounded() {
     assert!(matches!(ran.code, 0 | 1 | 4), "{ran}");
 }
 
+/// Once, however many are in between.
+#[test]
+fn who_calls_a_tool_pays_for_it_once() {
+    let project = Project::new()
+        .tool("works", "", "def run(args):\n    return len([n for n in range(100000)])\n")
+        .tool("one", "", &gives("meta.call_tool('works')"))
+        .tool("two", "", &gives("meta.call_tool('one')"))
+        .tool("three", "", &gives("meta.call_tool('two')"))
+        .policy(ON);
+    let fuel = |tool: &str| project.run(&["call", tool, "--json"]).json()["usage"]["fuel"].as_u64().unwrap();
+    let (works, three) = (fuel("works"), fuel("three"));
+    assert!(works < three && three < works + works / 10, "{works} {three}");
+    // So does the sum of all that were at work.
+    let together = format!("with its hooks it used fuel {three}, ");
+    project.run(&["policy", "learn", "--", "call", "three"]).says(0, &together);
+}
+
 #[test]
 fn a_hook_calls_tools_and_adds_nothing() {
     let hook = |line: &str| {

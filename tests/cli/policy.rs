@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::grants::server;
-use crate::project::{FINE, Project};
+use crate::project::{FINE, Project, Ran};
 
 #[test]
 fn a_grant_is_shown_with_what_set_each_limit() {
@@ -59,7 +59,7 @@ fn a_grant_is_shown_with_what_set_each_limit() {
         commands: git (.harness/harness.md:3:95)
         their variables: nothing (.harness/harness.md:3:86)
         variables: CI, HOME (.harness/harness.md:3:109)
-        services: cache, metrics, clock, random, events, meta, delegate
+        services: cache, metrics, clock, random, events, meta, delegate, modify
       .harness/harness.md:3:132, source `tools`:
         read: . (.harness/harness.md:3:153)
         write: *b (.harness/harness.md:3:167)
@@ -325,15 +325,17 @@ fn every_line_is_needed(project: &Project, policy: &str, result: &str) {
     }
 }
 
-/// What a command needs of what it gets nobody sees: the files, folders, variables and network that it had are kept.
+/// What a command needs of what it gets nobody sees. It is found out by calls that can change nothing, unless there is to
+/// be one call.
 #[test]
-fn what_commands_had_is_kept() {
+fn what_commands_had_is_tried_where_nothing_can_change() {
     let script = "def run(args):\n    fs.read('docs/a')\n    return exec.run('echo', ['a', 'b *'])['stdout']\n";
-    let policy = "sandbox: { fs: { read: ['.'], write: [notes] }, exec: { allow: [echo], env: [PATH, HARNESS_NONE], network: true, folders: [/usr/share] } }\n";
+    let policy = "sandbox: { fs: { read: ['.'], write: [notes] }, exec: { allow: [echo], env: [PATH, HARNESS_NONE], network: true, folders: [/usr/share] }, limits: { timeout_ms: 50000, processes: 70 } }\n";
     let project = Project::with_script(script).file("notes/a", "").file("docs/a", "").policy(policy);
-    let learned = project.run(&["policy", "learn", "--", "call", "it"]);
-    assert_eq!(learned.code, 0, "{learned}");
-    assert_snapshot!(learned.out, @r#"
+    let once = project.run(&["policy", "learn", "--once", "--", "call", "it"]);
+    assert_snapshot!(told(&once), @r#"
+    exit 0
+    --- stdout
     sandbox:
       services: []
       fs:
@@ -349,9 +351,113 @@ fn what_commands_had_is_kept() {
         folders:
           - "/usr/share"
         network: true
+      limits:
+        processes: 70
+    --- stderr
+    whether it needs these was not tried, as the call was made once:
+      limits.processes: 70
+      exec.network: true
+      exec.folders: "/usr/share"
+      exec.env: PATH
+      fs.write: notes
     "#);
-    project.write(".harness/harness.md", &format!("---\n{}---\n", learned.out));
-    project.run(&["call", "it"]).gives("a b *");
+    let learned = project.run(&["policy", "learn", "--", "call", "it"]);
+    assert_snapshot!(told(&learned), @r#"
+    exit 0
+    --- stdout
+    sandbox:
+      services: []
+      fs:
+        read:
+          - "."
+      exec:
+        allow:
+          - "echo a \"b *\""
+    --- stderr
+    4 further calls told which lines are needed of those that looking does not judge
+    "#);
+    every_line_is_needed(&project, &learned.out, "a b *");
+}
+
+/// What was printed, without how much the call used.
+fn told(ran: &Ran) -> String {
+    let text = ran.to_string();
+    let lines = text.lines().filter(|line| !line.contains("with its hooks it used"));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// A call that changes something is not made again without being told to.
+#[test]
+fn what_changes_something_is_done_once() {
+    let policy = "sandbox: { fs: { read: [.], write: [out] }, exec: { allow: [sh], env: [HARNESS_TEST_VARIABLE] } }\n";
+    let lines = |script: &str, how: &[&str]| {
+        let project = Project::with_script(script).policy(policy).file("out/log", "");
+        let ran = project.run(&[&["policy", "learn"], how, &["--", "call", "it"]].concat());
+        assert_eq!(ran.code, 0, "{ran}");
+        let untried: Vec<String> = ran.err.lines().skip(1).map(str::to_owned).collect();
+        (std::fs::read_to_string(project.path("out/log")).unwrap().lines().count(), untried)
+    };
+    let because = |why: &str| {
+        vec![format!("whether it needs these was not tried, as {why}:"), "  exec.env: HARNESS_TEST_VARIABLE".to_owned()]
+    };
+    let wrote = because("the call writes or asks somebody");
+    let script =
+        "def run(args):\n    fs.append('out/log', 'x\\n')\n    return exec.run('sh', ['-c', 'true'])['stdout']\n";
+    assert_eq!(lines(script, &[]), (1, wrote.clone()));
+    assert_eq!(lines(script, &["--once"]), (1, because("the call was made once")));
+    // What its command wrote is seen, whatever the script makes of it.
+    let command = "def run(args):\n    exec.run('sh', ['-c', 'echo x >> out/log'])\n    return 1\n";
+    assert_eq!(lines(command, &[]), (1, wrote));
+    let (times, told) = lines(command, &["--again"]);
+    assert!(times > 1 && told.len() == 1 && told[0].contains("further calls told which lines"), "{times} {told:?}");
+    // What it would have liked to write, but may not, is not there to be seen; it says the same again.
+    let refused = "def run(args):\n    return exec.run('sh', ['-c', 'echo x >> log'])['stderr'] != ''\n";
+    assert_eq!(lines(refused, &[]).0, 0);
+}
+
+/// Nor is one that a person has to confirm.
+#[test]
+fn what_a_person_confirms_is_done_once() {
+    let policy = "sandbox: { fs: { read: [.] }, exec: { allow: [sh], env: [HARNESS_TEST_VARIABLE] } }\n";
+    let script = "def run(args):\n    return exec.run('sh', ['-c', 'echo x'])['stdout']\n";
+    let project = Project::new().tool("it", "confirm: true\n", script).policy(policy);
+    let ran = project.run(&["policy", "learn", "--", "call", "it", "--yes"]);
+    ran.says(0, "was not tried, as the call is to be confirmed each time:\n  exec.env: HARNESS_TEST_VARIABLE\n");
+}
+
+/// A secret that was used is defined, for what it was used with.
+#[test]
+fn a_secret_is_defined_for_where_it_went() {
+    let (address, _) = server();
+    let script = format!(
+        "def run(args):\n    sent = http.get('http://{address}/', headers={{'x-token': secret('KEY')}})\n    return sent['body'] + exec.run('sh', ['-c', 'test -n \"$TOKEN\" && echo there'], env={{'TOKEN': secret('FILE')}})['stdout']\n"
+    );
+    let policy = format!(
+        "network: {{ allowed_domains: ['*', '{address}'] }}\nsandbox:\n  fs: {{ read: [.] }}\n  exec: {{ allow: [sh], env: [TOKEN] }}\n  secrets:\n    KEY: {{ file: keys/three, hosts: ['*', '{address}'], exec: [git] }}\n    FILE: {{ file: keys/one, exec: [sh, git] }}\n    OTHER: {{ file: keys/two, exec: [sh] }}\n"
+    );
+    let project = Project::with_script(&script).policy(&policy);
+    let project = project.file("keys/one", "12345678").file("keys/three", "87654321");
+    let learned = project.run(&["policy", "learn", "--again", "--", "call", "it"]);
+    assert_eq!(learned.code, 0, "{learned}");
+    assert_snapshot!(learned.out.replace(&address, "[server]"), @r#"
+    network:
+      allowed_domains:
+        - { host: "[server]", methods: [GET], scheme: http }
+    sandbox:
+      services: []
+      fs:
+        read:
+          - "."
+      exec:
+        allow:
+          - sh
+        env:
+          - TOKEN
+      secrets:
+        KEY: { file: keys/three, hosts: [{ host: "[server]", methods: [GET], scheme: http }] }
+        FILE: { file: keys/one, exec: [sh] }
+    "#);
+    every_line_is_needed(&project, &learned.out, "pongthere");
 }
 
 /// What a command needs of what it gets is found out by further calls: the policy that is left lets the same call go the

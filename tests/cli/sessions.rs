@@ -370,6 +370,21 @@ fn the_example_agent_on_a_timeline() {
     assert_eq!(std::fs::metadata(project.path("page.html")).unwrap().permissions().mode() & 0o777, 0o600);
     is_self_contained(&page);
     assert_eq!(project.run(&["sessions", "show", "--html"]).out, page);
+    // A session is not taken for a file.
+    project.run(&["sessions", "show", "--html", "latest"]).says(
+        2,
+        "error: `--html latest` would write to a file `latest`, which is the name of a session\n\n\
+         hint: write `harness sessions show latest --html FILE.html`",
+    );
+    assert!(!project.path("latest").exists());
+}
+
+#[test]
+fn a_session_that_a_hook_kept_back_is_listed_so() {
+    let project = agent("", "- text: x\n").with_handle("shut", "session.start", "", "return block('not today')");
+    project.run(&["run", "hi"]).says(3, "not today");
+    let listed = project.run(&["sessions", "list"]).out;
+    assert!(listed.contains("0 turns, blocked"), "{listed}");
 }
 
 /// The page loads nothing and runs nothing: it is made of these elements, none of which has an attribute that could.

@@ -553,7 +553,7 @@ fn what_is_watched_is_run_again_when_it_changes() {
     assert!(seen.last().unwrap().starts_with("3 cases, 3 passed, 0 failed, "), "{seen:#?}");
 
     // The policy touches all.
-    project.write(".harness/harness.md", "---\nsandbox: { services: [cache] }\n---\n");
+    project.write(".harness/harness.md", "---\nsandbox: { services: [cache, modify] }\n---\n");
     until(&watching.out, "9 cases, 9 passed, 0 failed, ");
 }
 

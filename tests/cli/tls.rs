@@ -1,108 +1,138 @@
-//! Whom a script talks to over TLS: a server whose certificate this machine trusts, for the name that was asked for.
-
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+//! Whom a script talks to over TLS: a server whose certificate this machine trusts, for the name that was asked for; and
+//! where a redirect leads that goes into TLS or out of it.
 
 use insta::assert_snapshot;
+use serde_json::json;
+use tokio::runtime::Runtime;
 
 use crate::project::{Project, Ran};
+use crate::server::{Server, identity};
 
-/// A server of `openssl` that answers with a page about the connection, and its certificate.
-struct Server {
-    process: Child,
-    address: String,
-    certificate: PathBuf,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+/// What a script prints of what `http.get` answers in a project with this rule, on a machine that trusts the server or
+/// not. `SERVER` is its address.
+fn asked(server: &Server, rules: &str, call: &str, trusted: bool) -> Ran {
+    let filled = |text: &str| text.replace("SERVER", &server.address.to_string());
+    let project = Project::with_script(&filled(&format!("def run(args):\n    return {call}\n")))
+        .policy(&filled(&format!("network: {{ allowed_domains: [{rules}] }}\n")));
+    let mut command = project.command(&["call", "it"]);
+    command.env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR");
+    if trusted {
+        command.env("SSL_CERT_FILE", identity("certificate.pem"));
     }
-}
-
-impl Server {
-    /// With a certificate of its own for this name.
-    fn new(folder: &Path, name: &str) -> Self {
-        let at = |file: &str| folder.join(file);
-        let config = format!(
-            "[req]\ndistinguished_name = who\nx509_extensions = more\nprompt = no\n[who]\nCN = a test\n[more]\n\
-             basicConstraints = critical, CA:FALSE\nsubjectAltName = {name}\n"
-        );
-        std::fs::write(at("config"), config).unwrap();
-        let made = Command::new("openssl")
-            .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-config", "config"])
-            .args(["-keyout", "key.pem", "-out", "certificate.pem"])
-            .current_dir(folder)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let mut process = Command::new("openssl")
-            .args(["s_server", "-accept", "127.0.0.1:0", "-www", "-cert", "certificate.pem", "-key", "key.pem"])
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let address = lines.find_map(|line| Some(line.unwrap().strip_prefix("ACCEPT ")?.to_owned())).unwrap();
-        Self { process, address, certificate: at("certificate.pem") }
-    }
-
-    /// What a script gets that may ask it, where its certificate is trusted or not.
-    fn asked(&self, trusted: bool) -> Ran {
-        let script = format!("def run(args):\n    return http.get('https://{}/')['status']\n", self.address);
-        let project = Project::with_script(&script)
-            .policy(&format!("network: {{ allowed_domains: [{{ host: '{}', scheme: https }}] }}\n", self.address));
-        let mut command = project.command(&["call", "it"]);
-        command.env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR");
-        if trusted {
-            command.env("SSL_CERT_FILE", &self.certificate);
-        }
-        let ran = project.ran(&command.output().unwrap());
-        Ran { err: ran.err.replace(&self.address, "[server]"), ..ran }
-    }
-
-    /// The request is not made, and the script is told why.
-    #[track_caller]
-    fn refuses(&self, trusted: bool, why: &str) {
-        let ran = self.asked(trusted);
-        let err = ran.err.replace(why, "[why]");
-        insta::allow_duplicates! {
-            assert_snapshot!(Ran { err, ..ran }, @r"
-            exit 1
-            --- stdout
-            --- stderr
-            error: tool `it` failed: http.get: no trusted connection: invalid peer certificate: [why]
-             --> .harness/tools/it.md:4:14
-              |
-            4 |       return http.get('https://[server]/')['status']
-              |              ^
-
-            calls, outermost first:
-              .harness/tools/it.md:4:14 in run
-              .harness/tools/it.md:4:14 in get
-            ");
-        }
-    }
+    let ran = project.ran(&command.output().unwrap());
+    let shown = |text: &str| text.replace(&server.address.to_string(), "[server]");
+    Ran { out: shown(&ran.out), err: shown(&ran.err).replace(&server.address.port().to_string(), "[port]"), ..ran }
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "told where it is left out")]
 fn a_certificate_is_verified() {
-    if Command::new("openssl").arg("version").output().is_err() {
-        eprintln!("no `openssl` on this machine: left out");
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::new(folder.path(), "IP:127.0.0.1");
-    server.refuses(false, "UnknownIssuer");
-    server.asked(true).gives("200");
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(Server::start());
+    let rules = "{ host: SERVER, scheme: https }";
+    assert_snapshot!(asked(&server, rules, "http.get('https://SERVER/')['status']", false), @r"
+    exit 1
+    --- stdout
+    --- stderr
+    error: tool `it` failed: http.get: no trusted connection: invalid peer certificate: UnknownIssuer
+     --> .harness/tools/it.md:4:14
+      |
+    4 |       return http.get('https://[server]/')['status']
+      |              ^
 
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::new(folder.path(), "DNS:other.example");
-    let why = "certificate not valid for name \"127.0.0.1\"; certificate is only valid for DnsName(\"other.example\")";
-    server.refuses(true, why);
+    calls, outermost first:
+      .harness/tools/it.md:4:14 in run
+      .harness/tools/it.md:4:14 in get
+    ");
+    asked(&server, rules, "http.get('https://SERVER/')['status']", true).gives("200");
+
+    // By a name that the certificate is not for.
+    let name = format!("localhost:{}", server.address.port());
+    let (rules, call) =
+        (format!("{{ host: '{name}', private: true }}"), format!("http.get('https://{name}/')['status']"));
+    assert_snapshot!(asked(&server, &rules, &call, true), @r#"
+    exit 1
+    --- stdout
+    --- stderr
+    error: tool `it` failed: http.get: no trusted connection: invalid peer certificate: certificate not valid for name "localhost"; certificate is only valid for IpAddress(127.0.0.1), DnsName("secure.example") or DnsName("second.example")
+     --> .harness/tools/it.md:4:14
+      |
+    4 |       return http.get('https://localhost:[port]/')['status']
+      |              ^
+
+    calls, outermost first:
+      .harness/tools/it.md:4:14 in run
+      .harness/tools/it.md:4:14 in get
+    "#);
+    asked(&server, &rules, &call.replace("https", "http"), true).gives("200");
+}
+
+/// A redirect into TLS, or out of it, is a request of its own: a rule for one scheme does not cover it.
+#[test]
+fn a_redirect_to_another_scheme_is_decided_like_a_request() {
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(Server::start());
+    let secure = "{ host: SERVER, scheme: https }";
+    let call = |from: &str, to: &str| format!("http.get('{from}://SERVER/to/302/{to}://SERVER/ok')['url']");
+    assert_snapshot!(asked(&server, secure, &call("https", "http"), true), @r"
+    exit 3
+    --- stdout
+    --- stderr
+    error: tool `it` was denied: http.get: GET over http is not allowed for the host `[server]`
+     --> .harness/tools/it.md:4:14
+      |
+    4 |       return http.get('https://[server]/to/302/http://[server]/ok')['url']
+      |              ^
+      |
+      = hint: add `{ host: [server], methods: [GET], scheme: http }` to `network.allowed_domains` in `.harness/harness.md:2:29`
+
+    calls, outermost first:
+      .harness/tools/it.md:4:14 in run
+      .harness/tools/it.md:4:14 in get
+    ");
+    assert_snapshot!(asked(&server, "{ host: SERVER, scheme: http }", &call("http", "https"), true), @r"
+    exit 3
+    --- stdout
+    --- stderr
+    error: tool `it` was denied: http.get: GET over https is not allowed for the host `[server]`
+     --> .harness/tools/it.md:4:14
+      |
+    4 |       return http.get('http://[server]/to/302/https://[server]/ok')['url']
+      |              ^
+      |
+      = hint: add `{ host: [server], methods: [GET], scheme: https }` to `network.allowed_domains` in `.harness/harness.md:2:29`
+
+    calls, outermost first:
+      .harness/tools/it.md:4:14 in run
+      .harness/tools/it.md:4:14 in get
+    ");
+    // A rule for both, and the same redirects; and one that stays where it is.
+    asked(&server, "SERVER", &call("https", "http"), true).gives("http://[server]/ok");
+    asked(&server, "SERVER", &call("http", "https"), true).gives("https://[server]/ok");
+    asked(&server, secure, &call("https", "https"), true).gives("https://[server]/ok");
+    // A server that nobody trusts is not asked, wherever the redirect to it came from.
+    asked(&server, "SERVER", &call("http", "https"), false).says(1, "no trusted connection");
+    assert_eq!(server.connected(), 10);
+}
+
+/// What a request says of who asks stays with the origin that it was for, and another scheme is another origin.
+#[test]
+fn credentials_do_not_cross_schemes() {
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(Server::start());
+    let got = |from: &str, to: &str| {
+        let url = format!("{from}://SERVER/to/307/{to}://SERVER/echo");
+        let headers = "{'Authorization': 'mine', 'Cookie': 'mine', 'X-Api-Key': 'mine', 'Accept': 'text/plain'}";
+        let call = format!(
+            "[line for line in http.get('{url}', headers={headers})['body'].split('\\r\\n') if ': mine' in line or 'plain' in line]"
+        );
+        let ran = asked(&server, "SERVER", &call, true);
+        assert_eq!(ran.code, 0, "{ran}");
+        let mut lines: Vec<String> = serde_json::from_value(ran.json()).unwrap();
+        lines.sort_unstable();
+        json!(lines)
+    };
+    let anybody = json!(["accept: text/plain"]);
+    assert_eq!((got("https", "http"), got("http", "https")), (anybody.clone(), anybody));
+    let all = json!(["accept: text/plain", "authorization: mine", "cookie: mine", "x-api-key: mine"]);
+    assert_eq!((got("https", "https"), got("http", "http")), (all.clone(), all));
 }

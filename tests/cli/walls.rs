@@ -1,12 +1,16 @@
 //! What is told of the walls around commands and around the host. What the walls hold is in the tests of `exec`.
 
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use serde_json::{Value as Json, json};
 
-use crate::project::{FINE, Project};
+use crate::project::{FINE, Project, Ran};
 
 const RUNS: &str = "def run(args):\n    return exec.run('sh', ['-c', args['script']])['stdout']\n";
 const SCRIPT: &str = "parameters:\n  script: { type: string, required: true }\n";
@@ -244,4 +248,89 @@ fn so_does_what_checks_tests_and_replays() {
     assert_eq!((junit.code, project.path("it.xml").exists()), (1, true), "{junit}");
     let replayed = project.run(&["sessions", "replay"]);
     assert_eq!(replayed.code, 0, "{replayed}");
+}
+
+/// The binary on a machine whose kernel does not have this system call.
+#[expect(unsafe_code, reason = "a filter that only the binary is to have")]
+fn without(call: i64, project: &Project, arguments: &[&str]) -> Ran {
+    let rules = BTreeMap::from([(call, Vec::new())]);
+    let missing = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
+    let machine = std::env::consts::ARCH.try_into().unwrap();
+    let filter: BpfProgram =
+        SeccompFilter::new(rules, SeccompAction::Allow, missing, machine).unwrap().try_into().unwrap();
+    let mut command = project.command(arguments);
+    // SAFETY: two system calls, and nothing that allocates or takes a lock where it goes well.
+    unsafe { command.pre_exec(move || seccompiler::apply_filter(&filter).map_err(|_| io::ErrorKind::Other.into())) };
+    project.ran(&command.output().unwrap())
+}
+
+/// What `doctor` says of these there.
+fn found(call: i64, project: &Project, names: &[&str]) -> Json {
+    let ran = without(call, project, &["doctor", "--json"]);
+    let findings = ran.json()["findings"].as_array().unwrap().clone();
+    findings.into_iter().filter(|finding| names.contains(&finding["name"].as_str().unwrap())).collect()
+}
+
+/// Where the kernel cannot take files from the host, who insists on it gets no call; others are told by `doctor`.
+#[test]
+fn without_landlock_the_host_keeps_its_files_and_says_so() {
+    let project = Project::new().tool("it", "", FINE).policy("");
+    let call = libc::SYS_landlock_create_ruleset;
+    insta::assert_snapshot!(without(call, &project, &["call", "it", "--self-confine"]), @r"
+    exit 5
+    --- stdout
+    --- stderr
+    error: this process cannot give up what it needs no more: files stay open, as there is no Landlock
+
+    hint: without `--self-confine` it is done as far as the machine lets it
+    ");
+    without(call, &project, &["call", "it"]).gives("fine");
+    assert_eq!(
+        found(call, &project, &["landlock", "host"]),
+        json!([
+            { "name": "landlock", "ok": false, "what": "not there, or not turned on: namespaces have to hold files alone" },
+            { "name": "host", "ok": false, "what": "gives up, before it runs scripts: system calls into the kernel and other processes, starting programs, signals to others, privileges but those over files, sockets; files stay open, as there is no Landlock" },
+        ])
+    );
+    // Where it is there, nobody is refused for another call that the kernel lacks.
+    if harness::ambient::landlock_version().is_some() {
+        without(libc::SYS_acct, &project, &["call", "it", "--self-confine"]).gives("fine");
+    }
+}
+
+/// Where the kernel takes no filters, the host keeps its system calls, and no command runs.
+#[test]
+fn without_filters_the_host_keeps_its_calls_and_commands_do_not_run() {
+    let project = project("{ allow: [sh] }");
+    // The same call, with filters and a wall.
+    let _ = standing(&project);
+    project.run(&["call", "it", "script=echo hi", "--self-confine"]).gives("hi");
+    let call = libc::SYS_seccomp;
+    insta::assert_snapshot!(without(call, &project, &["call", "fine", "--self-confine"]), @r"
+    exit 5
+    --- stdout
+    --- stderr
+    error: this process cannot give up what it needs no more: filters of system calls: Error calling `seccomp`: Function not implemented (os error 38)
+
+    hint: without `--self-confine` it is done as far as the machine lets it
+    ");
+    insta::assert_snapshot!(without(call, &project, &["call", "fine"]), @r"
+    exit 0
+    --- stdout
+    fine
+    --- stderr
+    note: this process keeps what it needs no more: filters of system calls: Error calling `seccomp`: Function not implemented (os error 38)
+    ");
+    let lacks =
+        "the kernel lacks filters of system calls (the kernel takes none: Function not implemented (os error 38))";
+    let refused = format!("exec.run: cannot start the command: it cannot be confined: {lacks}");
+    without(call, &project, &["call", "it", "script=echo hi"]).says(1, &refused);
+    assert_eq!(
+        found(call, &project, &["filters", "second wall", "host"]),
+        json!([
+            { "name": "filters", "ok": false, "what": "no filters of system calls: the kernel takes none: Function not implemented (os error 38)" },
+            { "name": "second wall", "ok": false, "what": format!("no command runs, unless `exec.unconfined` is true: {lacks}") },
+            { "name": "host", "ok": false, "what": "keeps its system calls: the kernel takes none: Function not implemented (os error 38)" },
+        ])
+    );
 }

@@ -2,6 +2,7 @@
 
 use insta::assert_snapshot;
 
+use crate::agent_turns::agent;
 use crate::project::{FINE, Project, Ran};
 
 /// Leaves a file behind where it runs.
@@ -388,4 +389,78 @@ fn a_workspace_that_is_no_folder() {
 fn an_error_shows_hostile_text_harmlessly() {
     let ran = refused(&beside(".harness/tools/a.md", "---\ntimeout_ms: \"\u{202e}\x1b[2J\"\n---\n"), &["call", "mark"]);
     assert!(!ran.err.contains(['\x1b', '\u{202e}']), "{ran:?}");
+}
+
+/// What a policy names for its agents is looked at before one works.
+#[test]
+fn replies_and_the_script_that_judges() {
+    let project = agent("", "- txt: x\n");
+    assert_snapshot!(project.run(&["validate"]), @"
+    exit 2
+    --- stdout
+    invalid: 0 tools, 0 hooks, 0 agents; 2 errors, 0 warnings
+    --- stderr
+    error: unknown key `replies[0].txt`
+     --> replies.yaml:1:3
+      |
+    1 | - txt: x
+      |   ^^^
+      |
+      = hint: did you mean `text`?
+    error: a reply has neither `text`, `tool_calls` nor `error`
+     --> replies.yaml:1:3
+      |
+    1 | - txt: x
+      |   ^
+      |
+      = hint: write `text: ...`, `tool_calls: [{ name: ..., args: { ... } }]` or `error: ...`
+    ");
+    project.write("replies.yaml", "- text: x\n- agent: finder\n  text: x\n");
+    assert_snapshot!(project.run(&["validate"]), @"
+    exit 0
+    --- stdout
+    valid: 0 tools, 0 hooks, 0 agents; 0 errors, 1 warning
+    --- stderr
+    warning: there is no agent `finder`
+     --> replies.yaml:2:3
+      |
+    2 | - agent: finder
+      |   ^
+      |
+      = hint: nobody is given this reply
+    ");
+    std::fs::remove_file(project.path("replies.yaml")).unwrap();
+    assert_snapshot!(project.run(&["validate"]), @"
+    exit 2
+    --- stdout
+    invalid: 0 tools, 0 hooks, 0 agents; 1 error, 0 warnings
+    --- stderr
+    error: cannot read `replies.yaml`: No such file or directory (os error 2)
+     --> .harness/harness.md:2:36
+      |
+    2 | model: { provider: script, script: replies.yaml }
+      |                                    ^^^^^^^^^^^^
+      |
+      = hint: `script` names a file of replies, from the folder of the project
+    ");
+    project.run(&["run", "hi"]).says(
+        2,
+        "error: .harness/harness.md:2:36: cannot read `replies.yaml`: No such file or directory (os error 2)\n",
+    );
+    let judged = |line: &str| {
+        let policy = format!("delegation:\n  verify: |\n    def run(result):\n        {line}\n");
+        agent(&policy, "- text: x\n").run(&["validate", "--strict"])
+    };
+    assert_snapshot!(judged("return nothing"), @"
+    exit 2
+    --- stdout
+    invalid: 0 tools, 0 hooks, 0 agents; 1 error, 0 warnings
+    --- stderr
+    error: the script cannot be loaded: Variable `nothing` not found
+     --> .harness/harness.md:6:16
+      |
+    6 |         return nothing
+      |                ^
+    ");
+    assert_eq!(judged("return True").code, 0);
 }

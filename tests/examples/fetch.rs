@@ -10,13 +10,13 @@ use serde_json::json;
 use super::support::Project;
 
 /// A server that answers one request for each connection, as long as the test runs.
-struct Server {
-    address: String,
+pub(crate) struct Server {
+    pub(crate) address: String,
     requests: Arc<AtomicUsize>,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let requests = Arc::new(AtomicUsize::new(0));
@@ -31,7 +31,7 @@ impl Server {
         Self { address, requests }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::models::{Model, Models};
 use crate::ambient;
-use crate::artifact::diagnostic::Diagnostics;
+use crate::artifact::diagnostic::Diagnostic;
+use crate::artifact::located::Located;
 use crate::artifact::model::{self, ModelConfig};
-use crate::artifact::replies;
+use crate::artifact::replies::{self, ScriptedReply};
+use crate::artifact::suggest::{closest, quoted};
 use crate::provider::Provider;
 use crate::provider::connect::connect;
 use crate::provider::script::Scripted;
@@ -46,7 +48,7 @@ impl Configured {
             return Ok(provider.clone());
         }
         let provider: Arc<dyn Provider> = match &config.script {
-            Some(file) => Arc::new(scripted(&self.root, &file.value)?),
+            Some(file) => Arc::new(scripted(&self.root, file)?),
             None => Arc::from(connect(&Settings::from(config)).map_err(|error| error.to_string())?),
         };
         connected.insert(key, provider.clone());
@@ -66,18 +68,69 @@ impl Models for Configured {
     }
 }
 
-/// The replies in a file of the project.
-fn scripted(root: &Path, file: &str) -> Result<Scripted, String> {
-    let text = ambient::read_text(&root.join(file)).map_err(|error| format!("cannot read `{file}`: {error}"))?;
-    let (replies, diagnostics) = replies::parse(file, &text);
-    replies.map(|replies| Scripted::new(file, replies)).ok_or_else(|| first(&diagnostics))
+/// What a file of replies that a model names holds, and what is wrong with it.
+#[derive(Debug)]
+pub struct RepliesFile {
+    /// As the policy names it.
+    pub file: String,
+    /// Its text; empty where it cannot be read.
+    pub text: String,
+    replies: Option<Vec<ScriptedReply>>,
+    /// What is wrong with it, as far as that can be told before it is asked.
+    pub problems: Vec<Diagnostic>,
 }
 
-/// The first of what is wrong with it.
-fn first(diagnostics: &Diagnostics) -> String {
-    let told = diagnostics.iter().next().map(|diagnostic| {
-        let place = diagnostic.position.as_ref().map(|position| format!("{position}: ")).unwrap_or_default();
-        format!("{place}{}", diagnostic.message)
-    });
-    told.unwrap_or_default()
+impl RepliesFile {
+    fn read(root: &Path, named: &Located<String>) -> Self {
+        let file = named.value.clone();
+        match ambient::read_text(&root.join(&file)) {
+            Ok(text) => {
+                let (replies, problems) = replies::parse(&file, &text);
+                Self { file, text, replies, problems: problems.into_iter().collect() }
+            }
+            Err(error) => {
+                let problem = Diagnostic::error(format!("cannot read `{file}`: {error}")).at(named.position.clone());
+                let hint = "`script` names a file of replies, from the folder of the project";
+                Self { file, text: String::new(), replies: None, problems: vec![problem.hint(hint)] }
+            }
+        }
+    }
+
+    /// A reply for an agent that is not there is never given.
+    fn for_agents(mut self, agents: &[&str]) -> Self {
+        for reply in self.replies.iter().flatten() {
+            let Some(agent) = reply.agent.as_deref().filter(|agent| !agents.contains(agent)) else { continue };
+            let problem = Diagnostic::warning(format!("there is no agent {}", quoted(agent)));
+            let hint = closest(agent, agents.iter().copied()).map(|name| format!("did you mean `{name}`?"));
+            let problem = problem.at(reply.position.clone());
+            self.problems.push(match hint {
+                Some(hint) => problem.hint(hint),
+                None => problem.hint("nobody is given this reply"),
+            });
+        }
+        self
+    }
+}
+
+/// The files of replies that models name, each once, looked at. `agents` are the names of those that there are.
+pub fn replies_files(root: &Path, models: &model::Models, agents: &[&str]) -> Vec<RepliesFile> {
+    let mut found: Vec<RepliesFile> = Vec::new();
+    for named in models.all().filter_map(|model| model.script.as_ref()) {
+        if !found.iter().any(|known| known.file == named.value) {
+            found.push(RepliesFile::read(root, named).for_agents(agents));
+        }
+    }
+    found
+}
+
+/// The replies in a file of the project, or the first of what is wrong with it.
+fn scripted(root: &Path, named: &Located<String>) -> Result<Scripted, String> {
+    let RepliesFile { file, replies, problems, .. } = RepliesFile::read(root, named);
+    replies.map(|replies| Scripted::new(&file, replies)).ok_or_else(|| {
+        let told = problems.first().map(|problem| {
+            let place = problem.position.as_ref().map(|position| format!("{position}: ")).unwrap_or_default();
+            format!("{place}{}", problem.message)
+        });
+        told.unwrap_or_default()
+    })
 }

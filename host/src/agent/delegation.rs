@@ -15,7 +15,6 @@ use super::runtime::Runtime;
 use super::turn::{Turn, turn_with_nested};
 use crate::artifact::agent::{Agent, Use};
 use crate::artifact::event::Event;
-use crate::artifact::script::Script;
 use crate::artifact::suggest;
 use crate::artifact::tool::Tool;
 use crate::capability::reentry::Allowance;
@@ -27,7 +26,7 @@ use crate::dispatch::past::Happened;
 use crate::dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
 use crate::dispatch::{Nested, Unloadable};
 use crate::policy::refusal::Refusal;
-use crate::sandbox::outcome::{Entry, Failure, FailureKind, Outcome, Source, Usage};
+use crate::sandbox::outcome::{Failure, FailureKind, Outcome, Source, Usage};
 use crate::sandbox::state::Context;
 use crate::sandbox::strand;
 
@@ -328,10 +327,10 @@ impl Delegation<'_> {
     /// Judges a result, where the policy asks for that: first its script, then the hooks. Gives back the result, or why
     /// it is refused.
     async fn verify(&mut self, mut post: DelegationPost, attempt: u32) -> Result<Result<Json, String>, Ended> {
-        let Some(script) = self.by.crew.settings.verify.clone() else { return Ok(Ok(post.result)) };
+        let Some(script) = self.by.loaded.verify_source() else { return Ok(Ok(post.result)) };
         let mut reasons = Vec::new();
         let started = Instant::now();
-        let judged = self.judged(&script, &post.result).await?;
+        let judged = self.judged(script, &post.result).await?;
         let (agent, refused) = (self.by.name(), judged.as_ref().err().map(String::as_str));
         self.by.tell(&Told::Judged { agent, of: &post.agent, refused, took: started.elapsed() });
         reasons.extend(judged.err());
@@ -344,19 +343,10 @@ impl Delegation<'_> {
     }
 
     /// Runs the policy's script on a result. What it cannot judge is no matter for another attempt.
-    async fn judged(&mut self, script: &Script, result: &Json) -> Result<Result<(), String>, Ended> {
+    async fn judged(&mut self, script: Source, result: &Json) -> Result<Result<(), String>, Ended> {
         let failed = |why: String| Ended::Failed(format!("verify: {why}"));
         let loaded = &self.by.loaded;
-        let source = Source {
-            file: loaded.policy().project.origin.file.clone(),
-            text: script.text.clone(),
-            first_line: script.first_line,
-            indent: script.indent,
-            entry: Entry::Tool,
-            predicate: None,
-            coverage: false,
-        };
-        let image = loaded.image(source).map_err(|error| match error {
+        let image = loaded.image(script).map_err(|error| match error {
             Unloadable::Script(failure) => failed(told(&failure)),
             Unloadable::Host(why) => failed(why),
         })?;

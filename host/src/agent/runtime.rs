@@ -196,7 +196,7 @@ impl Runtime {
     /// The tools that a model gets to see: those of the project in the order of their files, those that the run has
     /// added, the host's own; without those that the policy does not let be called.
     pub(super) fn tools(&self, place: &Place) -> Vec<ToolSchema> {
-        let added = place.added.tools.iter().map(|added| &added.tool);
+        let added = place.added_tools().map(|added| &added.tool);
         let all = self.loaded.registry().tools().iter().chain(added).chain(&self.built_ins);
         all.filter(|tool| self.loaded.policy().tools.decide(&tool.name).is_ok())
             .map(|tool| ToolSchema {

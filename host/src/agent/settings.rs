@@ -6,7 +6,6 @@ use crate::artifact::located::Located;
 use crate::artifact::policy::ProjectPolicy;
 use crate::artifact::policy::budget::Budget;
 use crate::artifact::policy::exit::{ExitMode, OnMaxIterations};
-use crate::artifact::script::Script;
 use crate::dispatch::MAX_AGENTS;
 
 /// Rounds with tools of one turn at the root.
@@ -34,7 +33,6 @@ pub(super) struct Settings {
     rounds: Vec<u64>,
     pub(super) max_depth: u32,
     pub(super) allow_recursive: bool,
-    pub(super) verify: Option<Script>,
     pub(super) verify_retries: u32,
     /// 0: as often as it likes.
     pub(super) tool_failures: u64,
@@ -79,7 +77,6 @@ impl Settings {
             rounds_of_root,
             max_depth: small(delegation.max_depth.unwrap_or(MAX_DEPTH)),
             allow_recursive: delegation.allow_recursive.unwrap_or(false),
-            verify: delegation.verify.clone(),
             verify_retries: small(delegation.max_verify_retries.unwrap_or(VERIFY_RETRIES)),
             tool_failures: delegation.max_tool_failures.unwrap_or(TOOL_FAILURES),
             delegation_timeout: delegation.timeout_ms.map_or(DELEGATION_TIMEOUT, Duration::from_millis),

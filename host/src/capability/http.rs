@@ -21,7 +21,7 @@ use wasmtime::component::{ComponentType, Lift, Lower};
 use super::denial::Denial;
 use super::secrets::Handles;
 use crate::policy::grant::Grant;
-use crate::policy::network::{Method, NoTarget, Target};
+use crate::policy::network::NoTarget;
 use crate::policy::refusal::Refusal;
 
 /// Bytes of a body that the contract takes, either way; of an answer's as it comes, and after decompression.
@@ -150,13 +150,14 @@ impl Client {
         let mut request = outgoing::checked(request)?;
         let mut followed = 0;
         loop {
-            let method = Method::of(request.method().as_str());
-            let method = method.ok_or_else(|| Error::InvalidRequest("the method is not known".to_owned()))?;
-            let target = Target::of(request.url())?.by(method);
-            grant.decide_target(&target)?;
+            let (target, others) = outgoing::targets(&request)?;
             // A redirect to another origin has left them behind.
-            if followed == 0 || request.headers().values().any(HeaderValue::is_sensitive) {
-                loan.decide(&target)?;
+            let lent = followed == 0 || request.headers().values().any(HeaderValue::is_sensitive);
+            for target in std::iter::once(&target).chain(&others) {
+                grant.decide_target(target)?;
+                if lent {
+                    loan.decide(target)?;
+                }
             }
             if let Some(canned) = &self.canned {
                 return from_canned(canned, &request);
@@ -165,6 +166,9 @@ impl Client {
                 loan.fill(request.headers_mut())?;
             }
             let vetted = lookup::vetted((&self.names, self.share()), grant, &target, request.url()).await?;
+            for address in vetted.addresses() {
+                others.iter().try_for_each(|other| grant.decide_address(other, address))?;
+            }
             // Cheap: the body is shared, not copied.
             let copy =
                 request.try_clone().ok_or_else(|| Error::InvalidRequest("the body cannot be sent".to_owned()))?;

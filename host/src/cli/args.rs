@@ -399,9 +399,14 @@ pub(crate) struct Learn {
     pub(crate) granting: Option<String>,
 
     /// Make the call again without each line that looking at it does not judge, such as what commands had, and leave out
-    /// those that it gives the same result without. Each call is made for real.
+    /// those that it gives the same result without. Each call is made for real: what it writes or sends, it writes or sends
+    /// again. Without this that is done only where the further calls can neither write nor reach a network.
     #[arg(long)]
     pub(crate) again: bool,
+
+    /// Make the call once, and tell which lines were not judged.
+    #[arg(long, conflicts_with = "again")]
+    pub(crate) once: bool,
 
     /// The call, after `--`: `call TOOL ...`, as it is made without this.
     #[arg(last = true, required = true, value_name = "CALL")]

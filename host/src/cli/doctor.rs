@@ -144,12 +144,11 @@ fn walls() -> Vec<Finding> {
 
 /// What of itself this process gives up before it runs a script of the project's.
 fn host(registry: &Registry, root: &Path) -> Finding {
-    let good = Offers::get().filters.is_ok();
-    let what = match good {
-        true => format!("gives up, before it runs scripts: {}", confine::Plan::of(registry, root, None, None)),
-        false => "gives up nothing: there are no filters for this machine".to_owned(),
-    };
-    Finding { name: "host", good, what }
+    if let Err(why) = &Offers::get().filters {
+        return Finding { name: "host", good: false, what: format!("keeps its system calls: {why}") };
+    }
+    let plan = confine::Plan::of(registry, root, None, None);
+    Finding { name: "host", good: plan.whole().is_ok(), what: format!("gives up, before it runs scripts: {plan}") }
 }
 
 #[cfg(test)]

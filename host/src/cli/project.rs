@@ -73,7 +73,8 @@ pub(crate) fn confine(plan: &confine::Plan, asked: &Confine, printer: Printer) -
     if asked.no_self_confine {
         return Ok(());
     }
-    match plan.apply() {
+    let whole = if asked.self_confine { plan.whole() } else { Ok(()) };
+    match whole.and_then(|()| plan.apply()) {
         Err(why) if asked.self_confine => {
             let hint = "without `--self-confine` it is done as far as the machine lets it";
             printer.error(&format!("this process cannot give up what it needs no more: {why}"), &[], Some(hint));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use harness::agent::{self, RepliesFile};
 use harness::artifact::agent::Use;
 use harness::artifact::diagnostic::{Diagnostic, Severity};
 use harness::artifact::{escape, lint};
@@ -22,6 +23,7 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     let registry = project::registry(place);
     // Their files may be anywhere: looked at while all files are still to be had.
     let secrets = secrets(&registry, &root);
+    let replies = replies(&registry, &root);
     let plan = Plan::without_programs(&registry, &root, &[]);
     if let Err(exit) = project::confine(&plan, &command.confine, *printer) {
         return exit;
@@ -51,6 +53,7 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     }
     found.extend(api_keys(&registry));
     found.extend(secrets);
+    found.extend(replies.iter().flat_map(|file| file.problems.iter().cloned()));
     found.extend(unconfined(&registry));
     let all: Vec<&Diagnostic> = registry.diagnostics().into_iter().chain(&found).collect();
     let count = |severity| all.iter().filter(|diagnostic| diagnostic.severity == severity).count();
@@ -67,7 +70,12 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
         }));
     } else {
         for diagnostic in &all {
-            printer.say(registry.render(diagnostic, printer.color()).trim_end());
+            let file = diagnostic.position.as_ref().map(|position| &*position.file);
+            let rendered = match replies.iter().find(|replies| Some(&*replies.file) == file) {
+                Some(replies) => diagnostic.render(Some(&replies.text), printer.color()),
+                None => registry.render(diagnostic, printer.color()),
+            };
+            printer.say(rendered.trim_end());
         }
         for (kind, names) in [
             ("tools", registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>()),
@@ -111,6 +119,12 @@ fn unconfined(registry: &Registry) -> Option<Diagnostic> {
 
 fn replaced(one: &Replaced) -> Json {
     json!({"kind": one.kind, "name": one.name, "by": one.by.to_string(), "what": one.what.to_string()})
+}
+
+/// The replies of scripted models.
+fn replies(registry: &Registry, root: &Path) -> Vec<RepliesFile> {
+    let agents: Vec<&str> = registry.agents().iter().map(|agent| &*agent.name).collect();
+    registry.policy().map(|policy| agent::replies_files(root, &policy.models, &agents)).unwrap_or_default()
 }
 
 /// Secrets without a value on this machine: no fault of the artifacts, but who uses one is refused.

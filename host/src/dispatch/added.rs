@@ -15,7 +15,7 @@ use crate::artifact::located::Located;
 use crate::artifact::policy::meta::{MAX_HOOKS, MAX_TOOLS};
 use crate::artifact::script::Script;
 use crate::artifact::suggest::quoted;
-use crate::artifact::tool::{Parameter, ParameterType, Tool};
+use crate::artifact::tool::{Parameter, ParameterType, RESERVED, Tool};
 use crate::artifact::when::Filter;
 use crate::capability::meta::{Error, NewHook, NewTool};
 use crate::policy::grant::Grant;
@@ -32,7 +32,8 @@ pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
     check_name(&new.name)?;
     let added = &place.added;
     let replaces = added.tool(&new.name).is_some();
-    if place.loaded.registry.tool(&new.name).is_ok() || (replaces && !new.replace) {
+    let taken = RESERVED.contains(&new.name.as_str()) || place.loaded.registry.tool(&new.name).is_ok();
+    if taken || (replaces && !new.replace) {
         return Err(registered("tool", &new.name));
     }
     let most = place.loaded.policy.meta.max_tools.unwrap_or(MAX_TOOLS);

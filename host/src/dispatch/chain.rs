@@ -13,9 +13,9 @@ use super::builtin::BuiltIns;
 use super::loaded::{Callable, Loaded};
 use super::payload;
 use super::recorder::Unfinished;
-use super::reentry::{Inner, Nested};
-use super::run::{Added, Run};
-use super::tasks::Tasks;
+use super::reentry::{self, Inner, Nested};
+use super::run::{Added, AddedTool, Run};
+use super::tasks::{Begun, Tasks};
 use super::view::View;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
@@ -25,7 +25,9 @@ use crate::capability::fs::Workspace;
 use crate::capability::log::Log;
 use crate::capability::reentry::Allowance;
 use crate::policy::grant::Grant;
+use crate::policy::layer::Service;
 use crate::policy::limits::Limits;
+use crate::policy::refusal::Refusal;
 use crate::sandbox::engine::Image;
 use crate::sandbox::imports::Role;
 use crate::sandbox::outcome::{Answer, Failure, HostCall, Outcome, Report, Usage};
@@ -160,7 +162,7 @@ impl HookRun {
 
     /// What it used, and what it started in turn.
     pub fn total(&self) -> Usage {
-        self.nested.iter().map(Nested::usage).fold(self.usage, Usage::and)
+        self.usage.around(reentry::started(&self.nested))
     }
 }
 
@@ -188,6 +190,8 @@ pub(crate) struct Place {
     pub(crate) built_ins: Option<Arc<dyn BuiltIns>>,
     /// What was started here and is not waited for.
     pub(crate) tasks: Arc<Tasks>,
+    /// Those of them that the outermost script has begun, with what it calls; none where no script is at work.
+    pub(crate) begun: Option<Arc<Begun>>,
     /// Whether who calls here can ask for that later: a model and a tool's script can, a hook and a program cannot.
     pub(crate) asks_later: bool,
 }
@@ -217,8 +221,21 @@ impl Place {
             caller: None,
             built_ins,
             tasks,
+            begun: None,
             asks_later: false,
         }
+    }
+
+    /// The tools that the run has added, without those that have the name of one that is here anyway: what an agent has of its
+    /// own is not known where another adds one.
+    pub(crate) fn added_tools(&self) -> impl Iterator<Item = &AddedTool> {
+        let taken = |name: &str| self.loaded.registry.tools().iter().any(|tool| tool.name == name);
+        self.added.tools.iter().filter(move |added| !taken(&added.tool.name))
+    }
+
+    /// One of them.
+    pub(crate) fn added_tool(&self, name: &str) -> Option<&AddedTool> {
+        self.added_tools().find(|added| added.tool.name == name)
     }
 
     /// The same after something was used of what is left.
@@ -340,7 +357,7 @@ impl Place {
         within(&mut limits, left);
         let inner = Arc::new(Inner::new(self, format!("hook {}", hook.name), grant.clone(), Role::Hook));
         let context = Context {
-            grant,
+            grant: grant.clone(),
             workspace: self.workspace.clone(),
             session: self.run.session().clone(),
             secrets: self.loaded.secrets.clone(),
@@ -378,7 +395,7 @@ impl Place {
                 false
             }
             Outcome::Completed(Answer::Decided(decision)) => {
-                self.decided(&mut run, event, &decision, payload, link.added.is_some())
+                self.decided(&mut run, event, &decision, payload, (link, &grant))
             }
             Outcome::Failed(failure) | Outcome::Denied { failure, .. } => {
                 self.failed(&mut run, event, &told(&failure));
@@ -398,7 +415,14 @@ impl Place {
 
     /// Takes what `handle` returned: a decision as the interpreter tells it, with a warning in the place of anything
     /// else.
-    fn decided(&self, run: &mut HookRun, event: &Event, decision: &str, payload: &mut Json, added: bool) -> bool {
+    fn decided(
+        &self,
+        run: &mut HookRun,
+        event: &Event,
+        decision: &str,
+        payload: &mut Json,
+        (link, grant): (&Link<'_>, &Grant),
+    ) -> bool {
         let mut decision: Json = match serde_json::from_str(decision) {
             Ok(decision) => decision,
             Err(error) => {
@@ -425,10 +449,18 @@ impl Place {
                 let Some(new) = decision.get("payload") else {
                     return self.wrong_return(run, event, "`handle` returned a `modify` without a `payload`");
                 };
-                if added && !matches!(event, Event::Custom(_)) {
+                if !matches!(event, Event::Custom(_)) {
                     // With the grant of who added it, it could else make a tool with a wider one do as it likes.
-                    run.warnings.push(format!("a hook that the run has added cannot modify `{event}`"));
-                    return false;
+                    if link.added.is_some() {
+                        run.warnings.push(format!("a hook that the run has added cannot modify `{event}`"));
+                        return false;
+                    }
+                    // And so could a plugin's hook with the project's tools.
+                    if let Err(refusal) = grant.decide_service(Service::Modify) {
+                        let Refusal { reason, hint } = refusal;
+                        self.failed(run, event, &format!("it may not modify `{event}`: {reason}; {hint}"));
+                        return false;
+                    }
                 }
                 let before = payload.clone();
                 match payload::modify(event, payload, new.clone()) {

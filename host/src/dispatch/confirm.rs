@@ -94,7 +94,7 @@ pub(crate) async fn ask(
         rule,
         arguments,
         caller: place.caller.as_deref(),
-        lasting: place.added.tool(&tool.name).is_none(),
+        lasting: place.added_tool(&tool.name).is_none(),
     };
     let answer = match place.run.confirmer() {
         Some(confirmer) => confirmer.confirm(&question).await,

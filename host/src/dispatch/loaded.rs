@@ -293,6 +293,23 @@ impl Loaded {
             .chain(self.registry.hooks().iter().filter_map(|hook| self.hook_source(hook)))
             .chain(own_tools)
             .chain(own_hooks)
+            .chain(self.verify_source())
+    }
+
+    /// The script of the policy that judges what sub-agents give back, as the interpreter takes it.
+    pub(crate) fn verify_source(&self) -> Option<Source> {
+        // Of the project itself: what is only checked is loaded without its policy.
+        let policy = self.registry.policy()?;
+        let script = policy.delegation.verify.as_ref()?;
+        Some(Source {
+            file: policy.project.origin.file.clone(),
+            text: script.text.clone(),
+            first_line: script.first_line,
+            indent: script.indent,
+            entry: Entry::Tool,
+            predicate: None,
+            coverage: false,
+        })
     }
 
     /// A tool's script as the interpreter takes it.

@@ -23,7 +23,7 @@ use super::native::NativeTool;
 use super::past::{Began, Happened};
 use super::payload::{self, ToolPost, ToolPre};
 use super::recorder::Unfinished;
-use super::reentry::{Inner, Nested};
+use super::reentry::{self, Inner, Nested};
 use super::tasks::{Kind, MAX_AGENTS, MAX_TOOLS, New};
 use crate::artifact::arguments::ArgumentError;
 use crate::artifact::event::Event;
@@ -142,7 +142,7 @@ impl CallReport {
     /// What the tool, its hooks and what they started used together.
     pub fn total(&self) -> Usage {
         let hooks = self.dispatches().map(Dispatch::usage);
-        self.nested.iter().map(Nested::usage).chain(hooks).fold(self.usage, Usage::and)
+        hooks.fold(self.usage.around(reentry::started(&self.nested)), Usage::and)
     }
 
     /// What its hooks decided, before it and after.
@@ -433,7 +433,7 @@ fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Result<Cal
             layers => Arc::new(grant.meet(&Grant::new(layers.to_vec()))),
         }
     };
-    if let Some(added) = place.added.tool(name) {
+    if let Some(added) = place.added_tool(name) {
         loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         let grant = narrowed(added.grant.clone());
         let body = Body::Script(added.image.clone());

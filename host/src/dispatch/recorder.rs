@@ -147,7 +147,7 @@ impl Recorder {
         let mut entry = self.begun("call", place);
         entry.put("tool", cut(name));
         let registry = &place.loaded.registry;
-        let tool = place.added.tool(name).map(|added| &added.tool).or_else(|| registry.tool(name).ok());
+        let tool = place.added_tool(name).map(|added| &added.tool).or_else(|| registry.tool(name).ok());
         if let Some(tool) = tool {
             entry.put("file", &*tool.source.file);
             entry.put("digest", &*self.digest(place, &tool.source.file, tool.script.as_ref().map(|s| &*s.text)));

@@ -44,9 +44,14 @@ impl Nested {
         match self {
             Self::Event(dispatch) => dispatch.usage(),
             Self::Call(report) => report.total(),
-            Self::Agent { nested, .. } => nested.iter().map(Self::usage).fold(Usage::default(), Usage::and),
+            Self::Agent { nested, .. } => started(nested),
         }
     }
+}
+
+/// What all of these used together.
+pub(crate) fn started(nested: &[Nested]) -> Usage {
+    nested.iter().map(Nested::usage).fold(Usage::default(), Usage::and)
 }
 
 /// The way back into dispatch of one call.
@@ -66,7 +71,8 @@ impl Inner {
     pub(crate) fn new(place: &Place, script: String, grant: Arc<Grant>, role: Role) -> Self {
         let depth = place.depth.saturating_add(1);
         let asks_later = role == Role::Tool;
-        let deeper = Place { depth, caller: Some(script.into()), asks_later, ..place.clone() };
+        let begun = Some(place.begun.clone().unwrap_or_default());
+        let deeper = Place { depth, caller: Some(script.into()), asks_later, begun, ..place.clone() };
         Self { place: deeper, grant, calls: place.calls, nested: Mutex::default() }
     }
 
@@ -335,8 +341,8 @@ fn parsed(pattern: Option<String>) -> Result<Option<NamePattern>, meta::Error> {
 
 /// The tools that may be called at a place.
 fn summaries(place: &Place, pattern: Option<&NamePattern>) -> Vec<meta::ToolSummary> {
-    let Place { loaded, added, .. } = place;
-    let tools = loaded.registry.tools().iter().chain(added.tools.iter().map(|added| &added.tool));
+    let loaded = &place.loaded;
+    let tools = loaded.registry.tools().iter().chain(place.added_tools().map(|added| &added.tool));
     let shown = tools
         .filter(|tool| loaded.policy.tools.decide(&tool.name).is_ok())
         .filter(|tool| pattern.is_none_or(|pattern| pattern.matches(&tool.name)));

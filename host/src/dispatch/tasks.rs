@@ -94,6 +94,11 @@ enum End {
     Never,
 }
 
+/// Tasks that a script has begun, and whose they are. What they use is taken from who learns of their end: as many as may be
+/// under way may be begun without that.
+#[derive(Debug, Default)]
+pub(crate) struct Begun(Mutex<Vec<(Kind, Arc<Tasks>, String)>>);
+
 /// A task that begins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct New<'a> {
@@ -233,6 +238,11 @@ impl Tasks {
         open.take(MAX_WAITED).map(|task| task.id.clone()).collect()
     }
 
+    /// Whether one is under way, or its end was told to nobody.
+    fn is_open(&self, id: &str) -> bool {
+        self.state().tasks.iter().any(|task| task.id == id && (task.end.is_none() || task.is_news()))
+    }
+
     /// Those whose end was told to nobody.
     fn news(&self) -> Vec<String> {
         self.state().tasks.iter().filter(|task| task.is_news()).map(|task| task.id.clone()).collect()
@@ -312,6 +322,13 @@ impl Place {
         let New { kind, most, id, tool } = task;
         let runtime = Handle::try_current().map_err(|_| "nothing here runs tasks".to_owned())?;
         let slot = Slot::take(&self.tasks.counts, kind, most)?;
+        let mut open = self.begun.as_ref().map(|begun| begun.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(open) = &mut open {
+            open.retain(|(_, tasks, id)| tasks.is_open(id));
+            if open.iter().filter(|(other, ..)| *other == kind).count() as u64 >= most {
+                return Err(format!("{most} tasks were begun whose end nobody has asked for: ask with `task.await`"));
+            }
+        }
         let mut state = self.tasks.state();
         if state.over {
             return Err("what this would belong to has ended".to_owned());
@@ -326,6 +343,7 @@ impl Place {
             tasks.end(&over.id, report, over.run.past().is_some());
         }));
         state.tasks.push(Task { id: id.to_owned(), tool: tool.to_owned(), work: work.abort_handle(), end: None });
+        open.into_iter().for_each(|mut open| open.push((kind, self.tasks.clone(), id.to_owned())));
         Ok(())
     }
 

@@ -38,6 +38,12 @@ impl Grant {
         self
     }
 
+    /// The same, with nobody who watches.
+    #[must_use]
+    pub(crate) fn unwatched(&self) -> Self {
+        Self::of(self.layers.clone())
+    }
+
     /// Tells who watches of something that was allowed.
     pub(crate) fn note(&self, request: impl Fn() -> Request) {
         for watched in &self.watched {

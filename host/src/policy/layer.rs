@@ -84,12 +84,13 @@ pub enum Service {
     Events,
     Meta,
     Delegate,
+    Modify,
 }
 
 impl Service {
     /// All of them, in the order of listings.
-    pub const ALL: [Self; 7] =
-        [Self::Cache, Self::Metrics, Self::Clock, Self::Random, Self::Events, Self::Meta, Self::Delegate];
+    pub const ALL: [Self; 8] =
+        [Self::Cache, Self::Metrics, Self::Clock, Self::Random, Self::Events, Self::Meta, Self::Delegate, Self::Modify];
 
     /// The word in a policy and in a script.
     pub fn name(self) -> &'static str {
@@ -101,6 +102,7 @@ impl Service {
             Self::Events => "events",
             Self::Meta => "meta",
             Self::Delegate => "delegate",
+            Self::Modify => "modify",
         }
     }
 }

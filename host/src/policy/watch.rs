@@ -14,6 +14,8 @@ use super::path::{Access, WorkspacePath};
 pub enum Request {
     /// A file or folder.
     Path(WorkspacePath, Access),
+    /// A file or folder that a command was given, needed or not.
+    Shown(WorkspacePath, Access),
     /// A host at an address that its name led to.
     Host(Target, IpAddr),
     /// A program with arguments.
@@ -32,7 +34,7 @@ impl Request {
     /// Whether a grant allows it.
     pub fn allowed(&self, grant: &Grant) -> bool {
         match self {
-            Self::Path(path, access) => grant.decide_path(path, *access).is_ok(),
+            Self::Path(path, access) | Self::Shown(path, access) => grant.decide_path(path, *access).is_ok(),
             Self::Host(target, address) => grant.decide_address(target, *address).is_ok(),
             Self::Command(program, args) => grant.decide_command(program, args).is_ok(),
             Self::ChildVariable(name) => grant.decide_child_env(name).is_ok(),

@@ -301,6 +301,12 @@ impl Usage {
         })
     }
 
+    /// What something used with what it started: the fuel and the time of that are in its own, where it has any itself.
+    #[must_use]
+    pub fn around(self, started: Self) -> Self {
+        Self { fuel: self.fuel.max(started.fuel), wall: self.wall.max(started.wall), ..self.and(started) }
+    }
+
     /// What two calls used together. Of peaks it is the larger one: each has its own memory.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

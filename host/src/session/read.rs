@@ -32,7 +32,7 @@ pub enum ReadError {
     #[error("there is no session {}", quoted(.0))]
     Unknown(String),
     /// Several have a name that begins so.
-    #[error("{} begins the names of several sessions: {}", quoted(.0), .1.join(", "))]
+    #[error("{} begins the names of several sessions: {}", quoted(.0), some(.1))]
     Ambiguous(String, Vec<String>),
     /// Nothing was recorded yet.
     #[error("no session is recorded here")]
@@ -55,6 +55,16 @@ pub enum ReadError {
         /// What is wrong.
         why: String,
     },
+}
+
+/// The newest of many names, and how many more there are.
+fn some(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = names.get(..SHOWN.min(names.len())).unwrap_or_default().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// The names of the sessions in a folder, the newest first.
@@ -395,6 +405,13 @@ mod tests {
             find("20260102").unwrap_err(),
             "`20260102` begins the names of several sessions: 20260102-000000-cc, 20260102-000000-bb"
         );
+        for second in 10..15 {
+            std::fs::write(folder.path().join(format!("20260202-0000{second}-ee.jsonl")), HEADER).unwrap();
+        }
+        let five = "20260202-000014-ee, 20260202-000013-ee, 20260202-000012-ee, 20260202-000011-ee, 20260202-000010-ee";
+        let told = |more: &str| format!("`2026` begins the names of several sessions: {five}{more}");
+        assert_eq!(find("2026").unwrap_err(), told(" and 3 more"));
+        assert_eq!(find("20260202").unwrap_err(), told("").replace("`2026`", "`20260202`"));
     }
 
     /// Anything that can be read can be shown.

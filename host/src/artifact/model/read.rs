@@ -109,6 +109,8 @@ impl ModelConfig {
             (None, Some(Provider::Script)) if among.is_none() => {
                 Some(Located::new("script".to_owned(), position.clone()))
             }
+            // Said of the provider already, and a scripted one needs no name.
+            (None, None) if among.is_none() && script.is_some() => None,
             (None, _) => {
                 let hint = "give it a line such as `name: gpt-4o-mini`".to_owned();
                 decoder.error_with(field, format!("{}.name cannot be empty", field.path), Some(hint));

@@ -16,8 +16,8 @@ pub struct ContextPolicy {
 }
 
 keys! {
-    /// The keys of `context`.
-    ContextKeys: Unknown::Warn;
+    /// The keys of `context`. A limit must not be misspelled and leave its default standing.
+    ContextKeys: Unknown::RefuseLike(&["max_history", "max_tokens"]);
     /// Most messages, the system prompt not counted.
     optional max_history: Between<1, 100_000>;
     /// Most tokens of a request.

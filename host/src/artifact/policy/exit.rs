@@ -65,8 +65,8 @@ impl OnMaxIterations {
 }
 
 keys! {
-    /// The keys of `exit_policy`.
-    ExitKeys: Unknown::Warn;
+    /// The keys of `exit_policy`. A limit must not be misspelled and leave its default standing.
+    ExitKeys: Unknown::RefuseLike(&["mode", "max_iterations", "on_max_iterations"]);
     /// What ends a turn: a reply without calls, the tool `done`, hooks on `agent.stop`, or the last two together.
     optional mode: ExitMode = ExitMode::default();
     /// Most rounds with tools at the root; 0: as many as `delegation.iterations_per_depth` says.

@@ -5,14 +5,18 @@
 //! rules make.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use super::{layer, sources};
+use crate::artifact::escape;
 use crate::policy::command::CommandRule;
 use crate::policy::grant::Grant;
 use crate::policy::layer::{Layer, Service};
 use crate::policy::limits::LimitKey;
 use crate::policy::network::address::AddressKind;
-use crate::policy::path::{Access, PathPattern};
+use crate::policy::network::{Scheme, Target};
+use crate::policy::path::{Access, PathPattern, WorkspacePath};
+use crate::policy::secret::{Holder, Secret};
 use crate::policy::watch::{Asked, Request};
 
 /// Rules up to which each is tried without: a listing of thousands of files needs each of them anyway.
@@ -31,6 +35,8 @@ pub struct Kept {
     pub unconfined: bool,
     /// Limits that the call needs and that are above their defaults.
     pub limits: Vec<(LimitKey, u64)>,
+    /// The project's secrets; those that were used are defined.
+    pub secrets: Vec<Secret>,
 }
 
 /// A rule: the key of its list, and the item as YAML has it. Items that are no list's are the whole value.
@@ -86,75 +92,152 @@ impl Key {
     }
 }
 
-/// A policy in the making, as rules.
+/// A policy in the making.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    /// Of the whole project.
-    rules: Vec<Rule>,
-    /// Of plugins, by the name of their source.
-    bundles: Vec<(String, Vec<Rule>)>,
-    /// Whether a run may add to itself.
-    meta: bool,
-    /// Whether commands ran, of which nobody sees what they needed.
-    ran: bool,
+    asked: Asked,
+    kept: Kept,
 }
 
-/// One of its rules.
+/// Something in it of which looking does not tell whether it is needed: what commands had, and limits that nothing counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doubt(Rule);
+pub enum Doubt {
+    /// A limit above its default.
+    Limit(LimitKey, u64),
+    /// That commands ran unconfined.
+    Unconfined,
+    /// That commands had the network.
+    Network,
+    /// A folder that commands saw beside the workspace.
+    Folder(String),
+    /// A variable that commands got.
+    Variable(String),
+    /// A file or folder that commands got.
+    Shown(WorkspacePath, Access),
+}
+
+/// The line that it is in the policy for.
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit(limit, value) => write!(f, "limits.{}: {value}", limit.facts().name),
+            Self::Unconfined => f.write_str("exec.unconfined: true"),
+            Self::Network => f.write_str("exec.network: true"),
+            Self::Folder(folder) => write!(f, "exec.folders: {}", quoted(folder)),
+            Self::Variable(name) => write!(f, "exec.env: {}", quoted(name)),
+            Self::Shown(path, access) => {
+                let key = if *access == Access::Read { "fs.read" } else { "fs.write" };
+                write!(f, "{key}: {}", quoted(&PathPattern::text_for(path)))
+            }
+        }
+    }
+}
 
 impl Draft {
     /// The least that allows what was asked.
     ///
     /// Of the project's own artifacts, files and built-ins are open where nothing is said of them: where none was asked
     /// for, a line closes them. All other lines are needed, but for those that cannot be judged by looking
-    /// ([`Draft::doubts`]). Secrets that were used have to be defined beside it.
-    pub fn of(asked: &Asked, kept: &Kept) -> Self {
-        // What the project has of secrets is their definition.
-        let all = asked.requests.iter().map(|(_, request)| request);
-        let all: Vec<&Request> = all.filter(|request| !matches!(request, Request::Secret(_))).collect();
-        let names: BTreeSet<&str> =
-            asked.requests.iter().filter_map(|(source, _)| sources::bundle_of(source)).collect();
-        let own = |bundle: &str| {
-            let of = |source: &str| sources::bundle_of(source) == Some(bundle);
-            let own: Vec<&Request> =
-                asked.requests.iter().filter(|(source, _)| of(source)).map(|(_, one)| one).collect();
-            // Limits of the whole are limits of this too.
-            needed(&own, &Kept { limits: Vec::new(), ..kept.clone() })
-        };
-        Self {
-            rules: needed(&all, kept),
-            bundles: names.into_iter().map(|bundle| (bundle.to_owned(), own(bundle))).collect(),
-            meta: all.contains(&&Request::Service(Service::Meta)),
-            ran: all.iter().any(|request| matches!(request, Request::Command(..))),
-        }
+    /// ([`Draft::doubts`]).
+    pub fn of(asked: Asked, kept: Kept) -> Self {
+        Self { asked, kept }
     }
 
-    /// Rules of which looking does not tell whether they are needed: what commands had, and limits that nothing counts.
+    /// What was kept without being judged, the widest first: what it covers is tried when it is known to stay.
     pub fn doubts(&self) -> Vec<Doubt> {
-        let doubtful = |rule: &&Rule| match rule.key {
-            Key::Read | Key::Write | Key::ChildVariables => self.ran,
-            key => key.is_kept(),
-        };
-        // The widest first: what it covers is tried when it is known to stay.
-        let mut doubts: Vec<Doubt> = self.rules.iter().filter(doubtful).cloned().map(Doubt).collect();
-        doubts.sort_by_key(|doubt| (std::cmp::Reverse(doubt.0.key), doubt.0.item.len()));
+        let Kept { variables, folders, network, unconfined, limits, secrets: _ } = &self.kept;
+        let mut doubts: Vec<Doubt> = limits.iter().map(|(limit, value)| Doubt::Limit(*limit, *value)).collect();
+        doubts.extend(unconfined.then_some(Doubt::Unconfined));
+        doubts.extend(network.then_some(Doubt::Network));
+        doubts.extend(folders.iter().cloned().map(Doubt::Folder));
+        doubts.extend(variables.iter().cloned().map(Doubt::Variable));
+        for wanted in [Access::Write, Access::Read] {
+            let shown = self.asked.requests.iter().filter_map(|(_, request)| match request {
+                Request::Shown(path, access) if *access == wanted => Some(path),
+                _ => None,
+            });
+            // By each source that ran commands once.
+            let paths: BTreeSet<&WorkspacePath> = shown.collect();
+            let mut paths: Vec<&WorkspacePath> = paths.into_iter().collect();
+            paths.sort_by_key(|path| path.parts().len());
+            doubts.extend(paths.into_iter().map(|path| Doubt::Shown(path.clone(), wanted)));
+        }
         doubts
     }
 
-    /// The same without one rule, wherever it is.
+    /// Whether a line is there for nothing but it.
+    pub fn has_line_for(&self, doubt: &Doubt) -> bool {
+        self.without(doubt).text() != self.text()
+    }
+
+    /// The same without one of them.
     #[must_use]
     pub fn without(&self, doubt: &Doubt) -> Self {
         let mut less = self.clone();
-        let lists = less.bundles.iter_mut().map(|(_, rules)| rules).chain([&mut less.rules]);
-        lists.for_each(|rules| rules.retain(|rule| *rule != doubt.0));
+        match doubt {
+            Doubt::Limit(limit, _) => less.kept.limits.retain(|(kept, _)| kept != limit),
+            Doubt::Unconfined => less.kept.unconfined = false,
+            Doubt::Network => less.kept.network = false,
+            Doubt::Folder(folder) => less.kept.folders.retain(|kept| kept != folder),
+            Doubt::Variable(name) => less.kept.variables.retain(|kept| kept != name),
+            Doubt::Shown(path, access) => {
+                let shown = Request::Shown(path.clone(), *access);
+                less.asked.requests.retain(|(_, request)| *request != shown);
+            }
+        }
         less
+    }
+
+    /// The same where commands can change nothing that lasts and ask nobody. Nothing where the scripts themselves did.
+    pub fn harmless(&self) -> Option<Self> {
+        let lasts = |request: &Request| {
+            matches!(request, Request::Path(_, Access::Write) | Request::Host(..) | Request::Service(Service::Delegate))
+        };
+        if self.asked.requests.iter().any(|(_, request)| lasts(request)) {
+            return None;
+        }
+        let mut less = self.clone();
+        less.asked.requests.retain(|(_, request)| !matches!(request, Request::Shown(_, Access::Write)));
+        (less.kept.network, less.kept.unconfined) = (false, false);
+        Some(less)
+    }
+
+    /// The rules for the whole project.
+    fn rules(&self) -> Vec<Rule> {
+        // What the project has of secrets is their definition.
+        let all = self.asked.requests.iter().map(|(_, request)| request);
+        let all: Vec<&Request> = all.filter(|request| !matches!(request, Request::Secret(_))).collect();
+        needed(&all, &self.kept)
+    }
+
+    /// The rules for plugins, by the name of their source.
+    fn bundles(&self) -> Vec<(&str, Vec<Rule>)> {
+        let requests = &self.asked.requests;
+        let names: BTreeSet<&str> = requests.iter().filter_map(|(source, _)| sources::bundle_of(source)).collect();
+        // Limits of the whole are limits of this too.
+        let kept = Kept { limits: Vec::new(), ..self.kept.clone() };
+        let own = |bundle: &str| {
+            let own = requests.iter().filter(|(source, _)| sources::bundle_of(source) == Some(bundle));
+            let own: Vec<&Request> = own.map(|(_, one)| one).collect();
+            needed(&own, &kept)
+        };
+        names.into_iter().map(|bundle| (bundle, own(bundle))).collect()
+    }
+
+    /// The secrets that were used, for what was asked with them.
+    fn secrets(&self) -> Vec<String> {
+        let used = |secret: &&Secret| {
+            let request = Request::Secret(secret.name.clone());
+            self.asked.requests.iter().any(|(_, asked)| *asked == request)
+        };
+        self.kept.secrets.iter().filter(used).map(|secret| defined(secret, &self.asked)).collect()
     }
 
     /// The same as a layer that narrows a call. Of a limit that is not there the default holds; of secrets it says
     /// nothing.
     pub fn layer(&self) -> Option<Layer> {
-        let mut lines = written(&self.rules);
+        let rules = self.rules();
+        let mut lines = written(&rules);
         for key in ["network: []", "fs: {}", "exec: {}", "env: []", "services: []", "limits:"] {
             let name = key.split_inclusive(':').next().unwrap_or(key);
             if !lines.iter().any(|line| line == name) {
@@ -162,7 +245,7 @@ impl Draft {
             }
         }
         // Limits come last.
-        let said = |limit: LimitKey| self.rules.iter().any(|rule| rule.key == Key::Limit(limit));
+        let said = |limit: LimitKey| rules.iter().any(|rule| rule.key == Key::Limit(limit));
         for limit in LimitKey::ALL.iter().filter(|limit| !said(**limit)) {
             let facts = limit.facts();
             lines.push(format!("  {}: {}", facts.name, facts.default));
@@ -174,7 +257,7 @@ impl Draft {
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
         let (network, rest): (Vec<Rule>, Vec<Rule>) =
-            self.rules.iter().cloned().partition(|rule| rule.key == Key::Network);
+            self.rules().into_iter().partition(|rule| rule.key == Key::Network);
         if !network.is_empty() {
             lines.extend(["network:".to_owned(), "  allowed_domains:".to_owned()]);
             lines.extend(network.iter().map(|rule| format!("    - {}", rule.item)));
@@ -187,14 +270,19 @@ impl Draft {
             }
         }
         lines.extend(written.iter().map(|line| format!("  {line}")));
-        if !self.bundles.is_empty() {
+        let (secrets, bundles) = (self.secrets(), self.bundles());
+        if !secrets.is_empty() {
+            lines.push("  secrets:".to_owned());
+        }
+        lines.extend(secrets.iter().map(|line| format!("    {line}")));
+        if !bundles.is_empty() {
             lines.push("  sources:".to_owned());
         }
-        for (bundle, rules) in &self.bundles {
+        for (bundle, rules) in &bundles {
             lines.push(format!("    {}:", quoted(bundle)));
             lines.extend(self::written(rules).iter().map(|line| format!("      {line}")));
         }
-        if self.meta {
+        if self.asked.requests.iter().any(|(_, request)| *request == Request::Service(Service::Meta)) {
             lines.push("meta: { enabled: true }".to_owned());
         }
         lines.push(String::new());
@@ -204,6 +292,7 @@ impl Draft {
 
 /// The rules that are needed for requests, in the order that they are written in.
 fn needed(requests: &[&Request], kept: &Kept) -> Vec<Rule> {
+    let requests = &highest(requests);
     let mut rules: BTreeSet<Rule> = requests.iter().filter_map(|request| rule(request)).collect();
     if rules.iter().any(|rule| rule.key == Key::Allow) {
         for (key, names) in [(Key::ChildVariables, &kept.variables), (Key::Folders, &kept.folders)] {
@@ -236,28 +325,72 @@ fn needed(requests: &[&Request], kept: &Kept) -> Vec<Rule> {
 /// The narrowest rule for a request.
 fn rule(request: &Request) -> Option<Rule> {
     let (key, item) = match request {
-        Request::Path(path, Access::Read) => (Key::Read, quoted(&PathPattern::text_for(path))),
-        Request::Path(path, Access::Write) => (Key::Write, quoted(&PathPattern::text_for(path))),
+        Request::Path(path, access) | Request::Shown(path, access) => {
+            let key = if *access == Access::Read { Key::Read } else { Key::Write };
+            (key, quoted(&PathPattern::text_for(path)))
+        }
         Request::Host(target, address) => {
-            let named = matches!(target.host(), url::Host::Domain(_));
-            let private = named && AddressKind::of(*address) != AddressKind::Public;
-            let (host, method) = (quoted(&target.to_string()), target.method().name());
-            let private = if private { ", private: true" } else { "" };
-            (
-                Key::Network,
-                format!("{{ host: {host}, methods: [{method}], scheme: {}{private} }}", target.scheme().name()),
-            )
+            (Key::Network, host(target, AddressKind::of(*address) != AddressKind::Public))
         }
-        Request::Command(program, args) => {
-            let line = CommandRule::for_command(program, args).or_else(|| CommandRule::for_command(program, &[]));
-            (Key::Allow, quoted(&line?))
-        }
+        Request::Command(program, args) => (Key::Allow, command(program, args)?),
         Request::ChildVariable(name) => (Key::ChildVariables, quoted(name)),
         Request::Variable(name) => (Key::Variables, quoted(name)),
         Request::Service(service) => (Key::Services, quoted(service.name())),
         Request::Secret(name) => (Key::Secrets, quoted(name)),
     };
     Some(Rule { key, item })
+}
+
+fn host(target: &Target, private: bool) -> String {
+    let (name, method) = (quoted(&target.to_string()), target.method().name());
+    let named = matches!(target.host(), url::Host::Domain(_));
+    let private = if named && private { ", private: true" } else { "" };
+    format!("{{ host: {name}, methods: [{method}], scheme: {}{private} }}", target.scheme().name())
+}
+
+fn command(program: &str, args: &[String]) -> Option<String> {
+    let line = CommandRule::for_command(program, args).or_else(|| CommandRule::for_command(program, &[]));
+    line.as_deref().map(quoted)
+}
+
+/// The line that defines a secret, with the hosts and commands of a call that it may go to.
+fn defined(secret: &Secret, asked: &Asked) -> String {
+    let (mut hosts, mut commands) = (BTreeSet::new(), BTreeSet::new());
+    for (_, request) in &asked.requests {
+        match request {
+            // In the clear it goes only where the rule says that it stays inside.
+            Request::Host(target, _) if secret.decide_target(target).is_ok() => {
+                hosts.insert(host(target, target.scheme() == Scheme::Http));
+            }
+            Request::Command(program, args) if secret.decide_command(program, args).is_ok() => {
+                commands.extend(command(program, args));
+            }
+            _ => {}
+        }
+    }
+    let holder = match &secret.holder {
+        Holder::Variable(name) => format!("env: {}", quoted(name)),
+        Holder::File(path) => format!("file: {}", quoted(path)),
+    };
+    let lists = [("hosts", hosts), ("exec", commands)].into_iter().filter(|(_, items)| !items.is_empty());
+    let lists = lists.map(|(key, items)| format!("{key}: [{}]", items.into_iter().collect::<Vec<_>>().join(", ")));
+    let keys: Vec<String> = std::iter::once(holder).chain(lists).collect();
+    format!("{}: {{ {} }}", quoted(&secret.name), keys.join(", "))
+}
+
+/// Those that no rule for another is known to cover: for the folder above, of the thousands of files that a search asks for.
+fn highest<'a>(requests: &[&'a Request]) -> Vec<&'a Request> {
+    let path = |request: &'a Request| match request {
+        Request::Path(path, access) | Request::Shown(path, access) => Some((*access == Access::Write, path)),
+        _ => None,
+    };
+    let asked: BTreeSet<(bool, &WorkspacePath)> = requests.iter().filter_map(|request| path(request)).collect();
+    let covered = |request: &'a Request| {
+        path(request).is_some_and(|(write, path)| {
+            std::iter::successors(path.parent(), WorkspacePath::parent).any(|above| asked.contains(&(write, &above)))
+        })
+    };
+    requests.iter().copied().filter(|request| !covered(request)).collect()
 }
 
 /// What rules grant by themselves.
@@ -298,8 +431,15 @@ fn quoted(text: &str) -> String {
     if begins && plain && !word.contains(&text.to_ascii_lowercase().as_str()) {
         return text.to_owned();
     }
-    // What JSON writes is what YAML reads.
-    serde_json::Value::from(text).to_string()
+    // What JSON writes is what YAML reads. A character that nobody sees is written as its number.
+    let mut quoted = String::new();
+    for c in serde_json::Value::from(text).to_string().chars() {
+        match c {
+            c if !escape::is_hidden(c) => quoted.push(c),
+            c => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
+        }
+    }
+    quoted
 }
 
 #[cfg(test)]
@@ -307,7 +447,6 @@ mod tests {
     use super::*;
     use crate::artifact::policy::ProjectPolicy;
     use crate::policy::compare::wider;
-    use crate::policy::path::WorkspacePath;
 
     fn path(text: &str, access: Access) -> (String, Request) {
         ("tools/it".to_owned(), Request::Path(WorkspacePath::parse(text, "/w").unwrap(), access))
@@ -340,7 +479,7 @@ mod tests {
                 ("hooks/h".to_owned(), Request::Service(Service::Clock)),
             ],
         };
-        let text = Draft::of(&asked, &Kept::default()).text();
+        let text = Draft::of(asked.clone(), Kept::default()).text();
         insta::assert_snapshot!(text, @r#"
         network:
           allowed_domains:
@@ -383,6 +522,22 @@ mod tests {
         }
     }
 
+    /// What nobody sees in a command is seen in the rule for it, which still is for that command.
+    #[test]
+    fn hidden_characters_are_written_as_numbers() {
+        let run = Request::Command("echo".to_owned(), vec!["a\u{202e}b".to_owned()]);
+        let text = Draft::of(Asked { requests: vec![("tools/it".to_owned(), run.clone())] }, Kept::default()).text();
+        insta::assert_snapshot!(text, @r#"
+        sandbox:
+          fs: {}
+          services: []
+          exec:
+            allow:
+              - "echo a\U0000202eb"
+        "#);
+        assert!(run.allowed(&policy(&text).unwrap().grant_for("tools/it", None)));
+    }
+
     #[test]
     fn what_was_not_asked_is_closed() {
         let kept = Kept {
@@ -391,13 +546,14 @@ mod tests {
             network: true,
             unconfined: false,
             limits: vec![(LimitKey::Fuel, 20_000_000_000)],
+            secrets: Vec::new(),
         };
-        insta::assert_snapshot!(Draft::of(&Asked::default(), &Kept::default()).text(), @"
+        insta::assert_snapshot!(Draft::of(Asked::default(), Kept::default()).text(), @"
         sandbox:
           fs: {}
           services: []
         ");
-        insta::assert_snapshot!(Draft::of(&Asked::default(), &kept).text(), @"
+        insta::assert_snapshot!(Draft::of(Asked::default(), kept.clone()).text(), @"
         sandbox:
           fs: {}
           services: []
@@ -405,7 +561,7 @@ mod tests {
             fuel: 20000000000
         ");
         let run = Request::Command("true".to_owned(), Vec::new());
-        insta::assert_snapshot!(Draft::of(&Asked { requests: vec![("tools/it".to_owned(), run)] }, &kept).text(), @r#"
+        insta::assert_snapshot!(Draft::of(Asked { requests: vec![("tools/it".to_owned(), run)] }, kept).text(), @r#"
         sandbox:
           fs: {}
           services: []

@@ -103,6 +103,11 @@ pub(super) struct Vetted {
 }
 
 impl Vetted {
+    /// What may be connected to.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().map(SocketAddr::ip)
+    }
+
     /// Runs a request that may connect to these addresses.
     pub(super) async fn scope<T>(self, request: impl Future<Output = T>) -> T {
         VETTED.scope(self, request).await

@@ -5,6 +5,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use super::{Error, MAX_BODY_BYTES, Request};
+use crate::policy::network::{self, Target};
 use crate::policy::refusal::Refusal;
 
 const MAX_URL_BYTES: usize = 8192;
@@ -28,6 +29,21 @@ const OF_THE_CONNECTION: [&str; 11] = [
     "transfer-encoding",
     "upgrade",
 ];
+
+/// Headers by which many servers take a request for one with the method that they name.
+const OF_ANOTHER_METHOD: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
+
+/// What a request asks: as it is, and as a server may take it that looks for another method in a header.
+pub(super) fn targets(request: &reqwest::Request) -> Result<(Target, Vec<Target>), Error> {
+    let target = Target::of(request.url())?;
+    let asked = |method: &str| {
+        let method = network::Method::of(method).ok_or_else(|| invalid("the method is not known"))?;
+        Ok::<_, Error>(target.clone().by(method))
+    };
+    let headers = OF_ANOTHER_METHOD.iter().flat_map(|name| request.headers().get_all(*name));
+    let others = headers.map(|value| asked(&String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_uppercase()));
+    Ok((asked(request.method().as_str())?, others.collect::<Result<_, _>>()?))
+}
 
 /// Everything that can be said of a request without knowing the grant.
 pub(super) fn checked(request: Request) -> Result<reqwest::Request, Error> {

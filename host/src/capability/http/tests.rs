@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::policy::layer::{Layer, Origin, Scope};
 use crate::policy::limits::LimitRules;
-use crate::policy::network::{HostRule, NetworkRules};
+use crate::policy::network::{HostRule, NetworkRules, Target};
 use server::{Say, Server, gzip_of_zeros, speak};
 
 /// A client, and calls that have no secrets.

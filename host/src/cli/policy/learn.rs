@@ -1,17 +1,21 @@
 //! `harness policy learn`: what a call needs, as a policy.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
 use harness::ambient;
 use harness::artifact::escape;
 use harness::artifact::policy::learn::{Draft, Kept};
 use harness::confine::Plan;
-use harness::dispatch::{CallReport, Options, Project, Run};
+use harness::dispatch::{CallReport, Nested, Options, Project, Run};
 use harness::policy::layer::Layer;
 use harness::policy::limits::{LimitKey, Limits};
-use harness::policy::watch::{Request, Watch};
+use harness::policy::path::Access;
+use harness::policy::watch::{Asked, Request, Watch};
 use harness::sandbox::outcome::Outcome;
+use harness::sandbox::price::Import;
 use serde_json::Value as Json;
 
 use super::super::args::{Arguments, Call, Command, Learn, Place};
@@ -48,30 +52,36 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
     let loaded = project.loaded();
     let plan = Plan::of(loaded.registry(), &project::root(place), asked.workspace.as_deref(), instead.as_ref());
     project::confine(&plan, &asked.confine, printer)?;
+    let workspace = asked.workspace.clone().unwrap_or_else(|| project::root(place));
+    let began = ambient::now_of_files();
     let (exit, report) = made(&asked, &project, &call, printer)?;
-    let asked = watch.asked();
+    let mut asked = watch.asked();
+    asked.requests.extend(written(&asked, &workspace, began));
     for one in refused(&report) {
         printer.say(&format!("refused: {}", escape::line(&one)));
     }
     let ran = asked.requests.iter().any(|(_, request)| matches!(request, Request::Command(..)));
-    let kept = kept(&report, ran);
-    if ran && !command.again && (!kept.variables.is_empty() || kept.network || kept.unconfined) {
-        printer.say("what its commands got of `exec.env`, `exec.network` and `exec.unconfined` is kept: `--again` finds out whether they need it, by further calls");
-    }
-    for (_, request) in &asked.requests {
-        if let Request::Secret(name) = request {
-            printer.say(&format!(
-                "the secret `{}` was used: keep its definition in `sandbox.secrets`",
-                escape::line(name)
-            ));
-        }
-    }
-    let mut draft = Draft::of(&asked, &kept);
-    if command.again {
-        draft = thinned(draft, &call, &report, printer)?;
-    }
+    let secrets = loaded.policy().secrets.iter().map(|secret| secret.value.clone()).collect();
+    let draft = Draft::of(asked, Kept { secrets, ..kept(&report, ran) });
+    let draft = match (command.once, command.again) {
+        (true, _) => untried(draft, "the call was made once", printer),
+        (_, true) => thinned(draft, &call, &report, printer)?,
+        _ => thinned_without_harm(draft, &call, &report, printer)?,
+    };
     printer.data(&draft.text());
     Ok(exit)
+}
+
+/// What commands may write and somebody has written since then: that they need.
+fn written(asked: &Asked, workspace: &Path, since: Duration) -> Vec<(String, Request)> {
+    let written = asked.requests.iter().filter_map(|(source, request)| match request {
+        Request::Shown(path, Access::Write) => {
+            let changed = ambient::changed_since(&workspace.join(path.to_string()), since);
+            changed.then(|| (source.clone(), Request::Path(path.clone(), Access::Write)))
+        }
+        _ => None,
+    });
+    written.collect()
 }
 
 /// A call that can be made more than once.
@@ -110,30 +120,90 @@ impl<'a> Repeatable<'a> {
     }
 }
 
-/// What is left of a policy when each rule that looking does not judge was tried without.
-fn thinned(draft: Draft, call: &Repeatable<'_>, first: &CallReport, printer: Printer) -> Result<Draft, Exit> {
-    let wanted = result(first);
-    if result(&call.make(draft.layer())?) != wanted {
-        printer.say("the same call did not give the same result again, so that nothing can be left out");
+/// Lines up to which each is tried without.
+const MOST_TRIED: usize = 64;
+
+/// What is left of a policy when each line that looking does not judge was tried without, by calls that can change nothing
+/// that lasts. Where there can be none, the lines that were not tried are told.
+fn thinned_without_harm(
+    draft: Draft,
+    call: &Repeatable<'_>,
+    first: &CallReport,
+    printer: Printer,
+) -> Result<Draft, Exit> {
+    if draft.doubts().is_empty() {
         return Ok(draft);
     }
-    let mut draft = draft;
-    for doubt in draft.doubts() {
+    let Some(harmless) = draft.harmless() else {
+        return Ok(untried(draft, "the call writes or asks somebody", printer));
+    };
+    if is_confirmed(first) {
+        return Ok(untried(draft, "the call is to be confirmed each time", printer));
+    }
+    if result(&call.make(harmless.layer())?) != result(first) {
+        let why = "the call went another way where its commands could neither write nor use the network";
+        return Ok(untried(draft, why, printer));
+    }
+    without_each(harmless, call, first, printer)
+}
+
+/// The same by calls that do whatever the call does.
+fn thinned(draft: Draft, call: &Repeatable<'_>, first: &CallReport, printer: Printer) -> Result<Draft, Exit> {
+    if result(&call.make(draft.layer())?) != result(first) {
+        return Ok(untried(draft, "the same call did not give the same result again", printer));
+    }
+    without_each(draft, call, first, printer)
+}
+
+fn without_each(draft: Draft, call: &Repeatable<'_>, first: &CallReport, printer: Printer) -> Result<Draft, Exit> {
+    if draft.doubts().len() > MOST_TRIED {
+        return Ok(untried(draft, &format!("they are over {MOST_TRIED}"), printer));
+    }
+    let (mut draft, mut tried) = (draft, Vec::new());
+    // What is left out may have covered another, which has a line of its own then.
+    while let Some(doubt) = draft.doubts().into_iter().find(|doubt| !tried.contains(doubt) && draft.has_line_for(doubt))
+    {
         let less = draft.without(&doubt);
-        if result(&call.make(less.layer())?) == wanted {
+        if result(&call.make(less.layer())?) == result(first) {
             draft = less;
         }
+        tried.push(doubt);
     }
+    let calls = tried.len().saturating_add(1);
+    printer.say(&format!("{calls} further calls told which lines are needed of those that looking does not judge"));
     Ok(draft)
 }
 
-/// What makes two calls the same.
-fn result(report: &CallReport) -> (String, Option<&str>, bool, Vec<String>) {
+/// Tells which lines are kept as they were.
+fn untried(draft: Draft, why: &str, printer: Printer) -> Draft {
+    let doubts = draft.doubts();
+    let told = doubts.iter().take(MOST_TRIED).filter(|doubt| draft.has_line_for(doubt));
+    let lines: Vec<String> = told.map(|doubt| format!("  {}", escape::line(&doubt.to_string()))).collect();
+    if !lines.is_empty() {
+        printer.say(&format!("whether it needs these was not tried, as {why}:"));
+        lines.iter().for_each(|line| printer.say(line));
+        if doubts.len() > MOST_TRIED {
+            printer.say("  and more");
+        }
+    }
+    draft
+}
+
+/// Whether a person was asked on the way.
+fn is_confirmed(report: &CallReport) -> bool {
+    let nested = |nested: &Nested| matches!(nested, Nested::Call(report) if is_confirmed(report));
+    report.confirmed.is_some() || report.nested.iter().any(nested)
+}
+
+/// What makes two calls the same: how they ended, what they gave, what they were refused, and how much their commands said.
+fn result(report: &CallReport) -> (&'static str, Option<&str>, bool, Vec<String>, Vec<u64>) {
     let content = match &report.outcome {
         Outcome::Completed(output) => Some(output.content.as_str()),
         _ => None,
     };
-    (report.outcome.name().to_owned(), content, report.is_error, refused(report))
+    let commands = report.calls.iter().filter(|call| call.import == Import::ExecRun);
+    let said = commands.map(|call| call.bytes.1).collect();
+    (report.outcome.name(), content, report.is_error, refused(report), said)
 }
 
 /// Makes the call, and says how it ended.
@@ -167,6 +237,8 @@ fn refused(report: &CallReport) -> Vec<String> {
 fn kept(report: &CallReport, ran: bool) -> Kept {
     let (limits, defaults, usage) = (report.grant.limits(), Limits::default(), &report.usage);
     let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    // Where half of the default was enough, or less than it, looking tells that nothing else is needed.
+    let unless = |enough: bool, key: LimitKey| if enough { 0 } else { limits.get(key) };
     let needs = |key: LimitKey| match key {
         LimitKey::Fuel => usage.fuel,
         LimitKey::Memory => mebibytes(usage.peak_memory),
@@ -174,14 +246,14 @@ fn kept(report: &CallReport, ran: bool) -> Kept {
         LimitKey::HostCalls => usage.host_calls,
         LimitKey::Io => usage.io_bytes(),
         LimitKey::Files => usage.files,
+        LimitKey::Timeout => unless(usage.wall <= defaults.timeout / 2, key),
+        LimitKey::Output => unless(report.content.len() as u64 <= defaults.get(key), key),
+        LimitKey::LogLines => unless(report.log.lines.len() as u64 <= defaults.get(key), key),
         // Not counted: what was granted.
-        LimitKey::Timeout
-        | LimitKey::Regex
-        | LimitKey::Output
+        LimitKey::Regex
         | LimitKey::Result
         | LimitKey::FileBytes
         | LimitKey::Body
-        | LimitKey::LogLines
         | LimitKey::Processes
         | LimitKey::CommandMemory => limits.get(key),
     };
@@ -194,5 +266,6 @@ fn kept(report: &CallReport, ran: bool) -> Kept {
         network: ran && report.grant.exec_network(),
         unconfined: ran && report.grant.exec_unconfined(),
         limits: above.collect(),
+        secrets: Vec::new(),
     }
 }

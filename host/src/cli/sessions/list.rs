@@ -4,7 +4,7 @@ use harness::artifact::escape;
 use harness::session::FOLDER;
 use harness::session::read::{self, Recording};
 use harness::session::text::count;
-use harness::session::timeline::{Kind, Timeline};
+use harness::session::timeline::{Kind, Status, Timeline};
 use serde_json::{Value as Json, json};
 
 use super::super::args::Place;
@@ -42,10 +42,11 @@ pub(super) fn run(command: &List, place: &Place, printer: Printer) -> Exit {
     Exit::Completed
 }
 
-/// What became of the last turn.
+/// What became of the last turn, or of the session before it had one.
 fn outcome(timeline: &Timeline) -> &str {
     let last = timeline.spans.iter().rev().find(|span| span.kind == Kind::Turn);
-    last.map_or("nothing asked", |turn| turn.word.as_str())
+    let kept_back = || timeline.spans.iter().find(|span| span.kind == Kind::Event && span.status == Status::Refused);
+    last.or_else(kept_back).map_or("nothing asked", |span| span.word.as_str())
 }
 
 fn line(name: &str, recording: &Recording) -> String {

@@ -1,15 +1,25 @@
 //! `harness sessions show`.
 
 use harness::ambient;
+use harness::session::read::{self, ReadError};
 use harness::session::timeline::Timeline;
-use harness::session::{html, text};
+use harness::session::{FOLDER, html, text};
 
 use super::super::args::Place;
 use super::super::exit::Exit;
 use super::super::printer::Printer;
+use super::super::project;
 use super::{Show, find};
 
 pub(super) fn run(command: &Show, place: &Place, printer: Printer) -> Exit {
+    // What was meant is nearly always the session, and the file would be written over without a word.
+    if let Some(Some(file)) = &command.html
+        && let Some(name) = file.to_str().filter(|name| names_a_session(name, place))
+    {
+        let message = format!("`--html {name}` would write to a file `{name}`, which is the name of a session");
+        printer.error(&message, &[], Some(&format!("write `harness sessions show {name} --html FILE.html`")));
+        return Exit::Usage;
+    }
     let recording = match find(&command.session, place, printer) {
         Ok((_, recording)) => recording,
         Err(exit) => return exit,
@@ -27,4 +37,9 @@ pub(super) fn run(command: &Show, place: &Place, printer: Printer) -> Exit {
         }
     }
     Exit::Completed
+}
+
+fn names_a_session(name: &str, place: &Place) -> bool {
+    let found = read::find(&project::root(place).join(FOLDER), name);
+    matches!(found, Ok(_) | Err(ReadError::Ambiguous(..)))
 }

@@ -261,6 +261,24 @@ impl Filters {
     }
 }
 
+/// Whether there are filters for this kind of machine, and the kernel takes them from this process.
+///
+/// # Errors
+///
+/// Why not, for the operator.
+pub(super) fn offered() -> Result<(), String> {
+    Filters::of_command(false, false)?;
+    let action = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the kernel reads the one number that the pointer leads to, and changes nothing.
+    #[expect(unsafe_code, reason = "there is no function for this call")]
+    let asked = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
+    if asked == 0 {
+        Ok(())
+    } else {
+        Err(format!("the kernel takes none: {}", std::io::Error::from(super::last_error())))
+    }
+}
+
 /// By number of the call: when it is refused. Without a rule always.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 

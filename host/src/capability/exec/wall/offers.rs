@@ -49,7 +49,7 @@ pub enum Memory {
 /// What was found of a kernel and this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offers {
-    /// Whether there are filters for this kind of machine.
+    /// Whether there are filters for this kind of machine, and the kernel takes them.
     pub filters: Result<(), String>,
     /// Whether a view can be built, or which step failed.
     pub namespaces: Result<Namespaces, String>,
@@ -79,7 +79,7 @@ impl Offers {
     pub fn get() -> &'static Self {
         static OFFERS: OnceLock<Offers> = OnceLock::new();
         OFFERS.get_or_init(|| Self {
-            filters: filters::Filters::of_command(false, false).map(drop),
+            filters: filters::offered(),
             namespaces: super::probe(),
             landlock: ambient::landlock_version(),
             root: ambient::user() == 0,

@@ -16,6 +16,7 @@ pub(super) use crate::capability::hard_links::Identity;
 use crate::capability::hard_links::{FOLDER, HardLinks, Unsearched};
 use crate::policy::grant::Grant;
 use crate::policy::path::{Access, WorkspacePath, protected};
+use crate::policy::watch::Request;
 
 /// Entries of folders that are looked at before a command.
 pub(super) const MAX_ENTRIES: u64 = 200_000;
@@ -54,11 +55,13 @@ pub(super) fn places(grant: &Grant, workspace: &Path) -> Result<Vec<Place>, Stri
     let failed = |error: Errno| format!("the workspace cannot be looked at: {}", std::io::Error::from(error));
     let root = rustix::fs::open(workspace, FOLDER, Mode::empty()).map_err(failed)?;
     let stat = rustix::fs::fstat(&root).map_err(failed)?;
-    let (at, links) = (WorkspacePath::root(), HardLinks::default());
-    let mut walk = Walk { grant, picky: grant.protects_paths(), left: MAX_ENTRIES, places: Vec::new(), links };
+    let (at, quiet, links) = (WorkspacePath::root(), grant.unwatched(), HardLinks::default());
+    let picky = grant.protects_paths();
+    let mut walk = Walk { grant: &quiet, shown: grant, picky, left: MAX_ENTRIES, places: Vec::new(), links };
     let reach = walk.reach(&at);
     if reach != Reach::Closed {
         walk.place(workspace.to_owned(), reach, true, &stat)?;
+        walk.show(&at, reach);
     }
     let again = root.try_clone().map_err(|error| format!("the workspace cannot be looked at: {error}"))?;
     walk.folder(root, workspace, &at, reach)?;
@@ -68,6 +71,8 @@ pub(super) fn places(grant: &Grant, workspace: &Path) -> Result<Vec<Place>, Stri
 
 struct Walk<'a> {
     grant: &'a Grant,
+    /// The same, for who watches: told of what a command gets, and not of each name that is looked at.
+    shown: &'a Grant,
     /// Whether any path may be protected by the policy, beside the built-in names.
     picky: bool,
     left: u64,
@@ -84,6 +89,15 @@ impl Walk<'_> {
             true if may(Access::Write) => Reach::Write,
             true => Reach::Read,
         }
+    }
+
+    fn show(&self, at: &WorkspacePath, reach: Reach) {
+        let accesses: &[Access] = match reach {
+            Reach::Closed => &[],
+            Reach::Read => &[Access::Read],
+            Reach::Write => &[Access::Read, Access::Write],
+        };
+        accesses.iter().for_each(|access| self.shown.note(|| Request::Shown(at.clone(), *access)));
     }
 
     fn place(&mut self, path: PathBuf, reach: Reach, is_dir: bool, stat: &Stat) -> Result<(), String> {
@@ -200,6 +214,7 @@ impl Walk<'_> {
                 Ok(stat) => {
                     if reach != outer {
                         self.place(path.to_owned(), reach, is_dir, &stat)?;
+                        at.iter().for_each(|at| self.show(at, reach));
                     }
                     if let Some(from) = protected.filter(|_| kind == FileType::RegularFile) {
                         self.links.add(&stat, from);
