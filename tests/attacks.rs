@@ -13,6 +13,7 @@
 //! - `guests`, `compose`: a guest that is no interpreter, and how a component is made of it
 //! - `imports`, `forged`: every function of the contract, called by such a guest in every bad way that its type allows
 //! - `races`, `state`, `mounts`, `printed`: what no table can say
+//! - `host`: what a broken-out guest would do in the host's own process
 //! - `page`: whether `docs/security.md` tells the true numbers
 //! - `process`: what the runner looks at in its own process
 //! - `soak`: very many calls
@@ -24,6 +25,7 @@
 //! ```text
 //! cargo test --release --test attacks                      all but the long ones
 //! cargo test --release --test attacks -- paths network-01  those whose id begins so
+//! cargo test --release --test attacks -- --confined        in a process that has given up what it does not need
 //! cargo test --release --test attacks -- --ignored soak    a million calls; ATTACKS_SOAK_CALLS sets how many
 //! cargo test --release --test attacks -- --ignored million a folder with a million entries, which takes half a minute
 //! cargo test --release --test attacks -- --ignored mutants the mutation score
@@ -54,6 +56,8 @@ mod corpus;
 mod forged;
 #[path = "attacks/guests.rs"]
 mod guests;
+#[path = "attacks/host.rs"]
+mod host;
 #[path = "attacks/imports.rs"]
 mod imports;
 #[path = "attacks/million.rs"]
@@ -87,15 +91,18 @@ struct Arguments {
     chosen: Vec<String>,
     /// End at the first that fails.
     fail_fast: bool,
+    /// Give up first what a host whose commands have the network does not need.
+    confined: bool,
 }
 
 impl Arguments {
     fn read() -> Self {
-        let mut arguments = Self { list: false, ignored: false, chosen: Vec::new(), fail_fast: false };
+        let mut arguments = Self { list: false, ignored: false, chosen: Vec::new(), fail_fast: false, confined: false };
         for argument in std::env::args().skip(1) {
             match argument.as_str() {
                 "--list" => arguments.list = true,
                 "--ignored" => arguments.ignored = true,
+                "--confined" => arguments.confined = true,
                 "--fail-fast" => arguments.fail_fast = true,
                 other if !other.starts_with('-') => arguments.chosen.push(other.to_owned()),
                 _ => {}
@@ -110,8 +117,14 @@ impl Arguments {
 }
 
 fn main() {
+    if host::inside() {
+        return;
+    }
     process::set_traps();
     let arguments = Arguments::read();
+    if arguments.confined {
+        host::confine();
+    }
     let runtime = process::runtime();
     if arguments.ignored {
         let failed = match arguments.chosen.first().map(String::as_str) {
@@ -134,7 +147,7 @@ fn main() {
         return;
     }
     let servers = runtime.block_on(world::Servers::start());
-    let mut failed = corpus::run(&runtime, &servers, &cases, arguments.fail_fast);
+    let mut failed = corpus::run(&runtime, &servers, &cases, &arguments);
     wrong.iter().for_each(|wrong| println!("\nFAILED the corpus: {wrong}"));
     failed += wrong.len();
     let known = cases.iter().filter(|case| case.known()).count();

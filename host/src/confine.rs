@@ -3,10 +3,15 @@
 //! within it.
 //!
 //! - Its memory and its environment are not to be looked into by other processes of the same user.
-//! - It makes no system call that reaches into the system or into other processes. Where the policy grants no command,
-//!   it starts no program either, and makes no namespace.
+//! - It makes no system call that reaches into the system or into other processes, and the sockets that its policy has a
+//!   use for.
+//! - Where the policy grants no command, it starts no program either, makes no namespace, signals no other process and
+//!   keeps of root's privileges those over files.
 //! - Where no command needs a view of its own, Landlock holds it to the project, the workspace and the machine's own
 //!   folders. (Around a process that mounts, Landlock cannot be.)
+//!
+//! The kernel takes files and privileges from the thread that asks, and from those that it starts later. So the process must not
+//! have others yet: a project that is open has none, and a runtime is to be started after this.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,8 +20,10 @@ use std::path::{Path, PathBuf};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::ambient;
+use crate::artifact::model::Provider;
 use crate::audit;
 use crate::capability::exec::wall::{Offers, Standing, host};
+use crate::policy::command::ExecRules;
 use crate::policy::layer::Layer;
 use crate::registry::Registry;
 
@@ -25,6 +32,7 @@ use crate::registry::Registry;
 pub struct Plan {
     /// Whether programs are started, and how their wall is made.
     programs: Programs,
+    sockets: Sockets,
     /// Which files stay open.
     open: Open,
 }
@@ -40,6 +48,17 @@ pub(crate) enum Programs {
     InNamespaces,
     /// They are started without a wall, as the policy says: what is taken from the host would be taken from them.
     Unconfined,
+}
+
+/// Which sockets are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sockets {
+    /// None: no host is granted, and no model is asked.
+    None,
+    /// Those of the internet, for requests and for names.
+    Internet,
+    /// All but raw ones: they are those of commands that are granted the network.
+    Commands,
 }
 
 /// Which files stay open.
@@ -70,8 +89,19 @@ impl Open {
         let read = registry.roots().iter().cloned().chain(real(root)).chain(real(&root.join(".harness")));
         // Where the machine's certificates were said to be.
         let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().filter_map(ambient::variable);
+        let named = named.filter_map(|path| real(Path::new(&path)));
         let write = write.iter().filter_map(|path| real(path)).collect();
-        Self::Only(Files { read: read.chain(named.map(PathBuf::from)).collect(), write })
+        Self::Only(Files { read: read.chain(named).collect(), write })
+    }
+
+    /// The same with the folders that are opened to commands: what a host has not got, it cannot give them.
+    fn with_folders<'a>(mut self, exec: impl Iterator<Item = &'a ExecRules>) -> Self {
+        let home = ambient::variable("HOME").map(PathBuf::from);
+        let folders = exec.flat_map(|exec| &exec.folders).filter_map(|folder| folder.path(home.as_deref()));
+        if let Self::Only(files) = &mut self {
+            files.read.extend(folders.filter_map(|folder| ambient::real_path(&folder).ok()));
+        }
+        self
     }
 }
 
@@ -79,24 +109,34 @@ impl Plan {
     /// For calls in a project: its folder, where its tools work, if that is elsewhere, and what stands in the place of its
     /// policy for one of them.
     pub fn of(registry: &Registry, root: &Path, workspace: Option<&Path>, instead: Option<&Layer>) -> Self {
-        let project = registry.policy().map(|policy| &policy.project);
-        let exec = || project.into_iter().chain(instead).filter_map(|layer| layer.exec.as_ref());
+        let policy = registry.policy();
+        let layers = || policy.map(|policy| &policy.project).into_iter().chain(instead);
+        let exec = || layers().filter_map(|layer| layer.exec.as_ref());
         let granted = exec().any(|exec| !exec.allow.is_empty());
         let unconfined = exec().any(|exec| exec.unconfined);
         // What this machine offers is tried with processes, which take their time: only where it matters.
         let wall = if granted && !unconfined { Offers::get().wall() } else { Err(Vec::new()) };
         let programs = programs(granted, unconfined, &wall);
+        let own = [workspace.unwrap_or(root), &root.join(audit::FOLDER)];
         let open = match programs {
-            Programs::None => Open::of(registry, root, &[workspace.unwrap_or(root), &root.join(audit::FOLDER)]),
-            _ => Open::All,
+            Programs::None => Open::of(registry, root, &own),
+            // Root's commands need their control group.
+            Programs::Plain if ambient::user() != 0 => {
+                let temporary = ambient::temporary_folder();
+                Open::of(registry, root, &[&own[..], &[&temporary]].concat()).with_folders(exec())
+            }
+            Programs::Plain | Programs::InNamespaces | Programs::Unconfined => Open::All,
         };
-        Self { programs, open }
+        let asks = policy.is_some_and(|policy| policy.models.all().any(|model| *model.provider != Provider::Script));
+        let hosts = layers().filter_map(|layer| layer.network.as_ref()).any(|network| !network.allow.is_empty());
+        let by_commands = granted && exec().any(|exec| exec.network);
+        Self { programs, sockets: sockets(by_commands, asks || hosts), open }
     }
 
     /// For what loads scripts, or runs them with fakes behind their imports: no program is started, whatever the policy
     /// grants, and nothing but these folders is written.
     pub fn without_programs(registry: &Registry, root: &Path, write: &[&Path]) -> Self {
-        Self { programs: Programs::None, open: Open::of(registry, root, write) }
+        Self { programs: Programs::None, sockets: Sockets::None, open: Open::of(registry, root, write) }
     }
 
     /// The same, where it is not known yet which files will be read.
@@ -117,8 +157,7 @@ impl Plan {
         }
     }
 
-    /// Gives it up, for good, for all threads of the process as far as the kernel does that. What cannot be given up does
-    /// not keep the rest.
+    /// Gives it up, for good, for all threads of the process What cannot be given up does not keep the rest.
     ///
     /// # Errors
     ///
@@ -126,12 +165,24 @@ impl Plan {
     pub fn apply(&self) -> Result<(), String> {
         let memory = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         let memory = memory.map_err(|error| std::io::Error::from(error).to_string());
+        if self.programs == Programs::Unconfined {
+            return memory;
+        }
         let files = match &self.open {
             Open::Only(files) => host::hold_files(&files.read, &files.write),
             Open::All | Open::Unheld => Ok(()),
         };
-        let calls = if self.programs == Programs::Unconfined { Ok(()) } else { host::hold_calls(self.programs) };
-        memory.and(files).and(calls)
+        let privileges = if self.programs == Programs::None { host::hold_privileges() } else { Ok(()) };
+        let calls = host::hold_calls(self.programs, self.sockets);
+        memory.and(files).and(privileges).and(calls)
+    }
+}
+
+fn sockets(by_commands: bool, by_host: bool) -> Sockets {
+    match (by_commands, by_host) {
+        (true, _) => Sockets::Commands,
+        (false, true) => Sockets::Internet,
+        (false, false) => Sockets::None,
     }
 }
 
@@ -152,12 +203,18 @@ impl fmt::Display for Plan {
         }
         f.write_str("system calls into the kernel and other processes")?;
         if self.programs == Programs::None {
-            f.write_str(", starting programs")?;
+            f.write_str(", starting programs, signals to others, privileges but those over files")?;
         }
+        f.write_str(match self.sockets {
+            Sockets::None => ", sockets",
+            Sockets::Internet => ", sockets but those of the internet",
+            Sockets::Commands => ", raw sockets",
+        })?;
         f.write_str(match self.open {
             Open::Only(_) => ", files outside of the project (Landlock)",
             Open::Unheld => "; files stay open, as there is no Landlock",
-            Open::All => "; files stay open, as commands get a view of them",
+            Open::All if self.programs == Programs::InNamespaces => "; files stay open, as commands get a view of them",
+            Open::All => "; files stay open, as they may be needed",
         })
     }
 }
@@ -186,6 +243,18 @@ mod tests {
         }
     }
 
+    /// Whether commands can be held by rules alone.
+    fn landlock() -> bool {
+        ambient::landlock_version().is_some_and(|version| version >= 6)
+    }
+
+    #[test]
+    fn sockets_are_for_who_has_a_use_for_them() {
+        let all = [(false, false), (false, true), (true, false), (true, true)];
+        let want = [Sockets::None, Sockets::Internet, Sockets::Commands, Sockets::Commands];
+        assert_eq!(all.map(|(by_commands, by_host)| sockets(by_commands, by_host)), want);
+    }
+
     /// What a process can still do, tried in one that is only there for it.
     fn tried(plan: &str, folder: &Path) -> String {
         let name = "confine::tests::a_process_gives_up_what_it_does_not_need";
@@ -195,20 +264,15 @@ mod tests {
         output.lines().filter_map(|line| line.strip_prefix("can ")).collect::<Vec<_>>().join(", ")
     }
 
-    fn plan(name: &str, folder: &Path) -> Plan {
-        let files = || super::Files {
-            read: BTreeSet::from([folder.join("read")]),
-            write: BTreeSet::from([folder.join("write")]),
+    fn plan(name: &str) -> Plan {
+        let (programs, sockets) = match name {
+            "none" => (Programs::None, Sockets::None),
+            "asking" => (Programs::None, Sockets::Internet),
+            "plain" => (Programs::Plain, Sockets::None),
+            "namespaces" => (Programs::InNamespaces, Sockets::Commands),
+            _ => (Programs::Unconfined, Sockets::Commands),
         };
-        let held = ambient::landlock_version().is_some() && name == "none";
-        let open = if held { Open::Only(files()) } else { Open::All };
-        let programs = match name {
-            "none" => Programs::None,
-            "plain" => Programs::Plain,
-            "namespaces" => Programs::InNamespaces,
-            _ => Programs::Unconfined,
-        };
-        Plan { programs, open }
+        Plan { programs, sockets, open: Open::All }
     }
 
     #[test]
@@ -216,39 +280,50 @@ mod tests {
     fn a_process_gives_up_what_it_does_not_need() {
         if let Ok(name) = std::env::var("HARNESS_TEST_CONFINE") {
             let folder = std::env::current_dir().unwrap();
-            plan(&name, &folder).apply().unwrap();
+            let applied = plan(&name).apply();
             let can = |what: &str, done: bool| {
                 if done {
                     println!("can {what}")
                 }
             };
-            let fork = |flags: i32| crate::capability::exec::wall::host::ends(flags).is_ok();
-            can("read what is open", std::fs::read(folder.join("read/file")).is_ok());
-            can("read what is not", std::fs::read(folder.join("other/file")).is_ok());
-            can("write what is open", std::fs::write(folder.join("write/new"), "").is_ok());
-            can("write what is not", std::fs::write(folder.join("read/new"), "").is_ok());
+            let fork = |flags: i32| host::ends(flags).is_ok();
+            let signal = |pid| rustix::process::test_kill_process(pid).is_ok();
+            can("not have given it all up", applied.is_err());
             can("start a program", std::process::Command::new("/bin/true").status().is_ok());
+            can("make rules", !landlock() || host::makes_rules(&folder).is_ok());
             can("make a thread", std::thread::Builder::new().spawn(|| ()).is_ok());
             can("make a process", fork(0));
+            can("signal itself", signal(rustix::process::getpid()));
+            can("signal others", signal(rustix::process::getppid().unwrap()));
+            can("make pairs", std::os::unix::net::UnixStream::pair().is_ok());
+            can("ask names", host::socket(libc::AF_INET, libc::SOCK_DGRAM));
+            can("connect", host::socket(libc::AF_INET, libc::SOCK_STREAM));
+            can("use local sockets", host::socket(libc::AF_UNIX, libc::SOCK_STREAM));
+            can("see packets", host::socket(libc::AF_PACKET, libc::SOCK_DGRAM));
+            can("make packets", host::socket(libc::AF_INET, libc::SOCK_RAW));
             can("make a namespace", fork(libc::CLONE_NEWUSER));
-            can("use keys", rustix::io::Errno::PERM != crate::capability::exec::wall::host::keys());
+            can("use keys", rustix::io::Errno::PERM != host::keys());
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().canonicalize().unwrap();
-        for name in ["read", "write", "other"] {
-            std::fs::create_dir(folder.join(name)).unwrap();
-            std::fs::write(folder.join(name).join("file"), "text").unwrap();
-        }
-        let open = "read what is open, read what is not, write what is open, write what is not";
-        let files = if ambient::landlock_version().is_some() { "read what is open, write what is open" } else { open };
-        assert_eq!(tried("none", &folder), format!("{files}, make a thread, make a process"));
-        assert_eq!(tried("plain", &folder), format!("{open}, start a program, make a thread, make a process"));
-        let all = tried("namespaces", &folder);
-        assert!(all.starts_with(&format!("{open}, start a program, make a thread, make a process")), "{all}");
-        assert!(!all.contains("use keys"), "{all}");
-        // The control. Namespaces are made where the machine lets anybody make them.
-        let free = tried("unconfined", &folder);
-        assert_eq!(free.strip_suffix(", use keys"), Some(all.as_str()));
+        let tried = |plan| tried(plan, folder.path());
+        let threads = "make rules, make a thread, make a process, signal itself";
+        // The test has a thread beside that of its process, and files and privileges would be taken from one of them.
+        assert_eq!(tried("none"), format!("not have given it all up, {threads}, make pairs"));
+        assert_eq!(tried("asking"), format!("not have given it all up, {threads}, make pairs, ask names, connect"));
+        assert_eq!(tried("plain"), format!("start a program, {threads}, signal others, make pairs"));
+        let all = tried("namespaces");
+        let network = "make pairs, ask names, connect, use local sockets";
+        assert!(all.starts_with(&format!("start a program, {threads}, signal others, {network}")), "{all}");
+        assert!(!all.contains("use keys") && !all.contains("packets"), "{all}");
+        // The control. Namespaces are made where the machine lets anybody make them, packets by root.
+        let free = tried("unconfined");
+        let few: Vec<&str> =
+            free.split(", ").filter(|what| !what.ends_with(" packets") && *what != "use keys").collect();
+        assert_eq!(few.join(", "), all);
+        assert!(
+            free.ends_with(", use keys") && (ambient::user() != 0 || free.contains("see packets, make packets")),
+            "{free}"
+        );
     }
 }

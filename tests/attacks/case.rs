@@ -14,7 +14,8 @@ struct Table {
 
 /// The keys of a case and of its control; serde cannot refuse others where a struct is spread over another.
 const OF_A_CASE: [&str; 5] = ["id", "tried", "known", "each", "control"];
-const OF_BOTH: [&str; 23] = [
+const OF_BOTH: [&str; 24] = [
+    "landlock",
     "recorded",
     "tells",
     "machine",
@@ -95,6 +96,8 @@ pub(crate) struct Setting {
     /// What names resolve to, one list after the other; the last one stays. Without any, names are the system's.
     #[serde(default)]
     pub(crate) names: BTreeMap<String, Vec<Vec<IpAddr>>>,
+    /// What is otherwise where commands are behind Landlock alone.
+    pub(crate) landlock: Option<Box<Setting>>,
     #[serde(flatten)]
     pub(crate) ends: Ends,
 }
@@ -199,14 +202,31 @@ impl Case {
 
     /// The same with the control's own settings in the place of the case's.
     pub(crate) fn control(&self) -> Setting {
-        let (own, mine) = (self.control.setting.clone(), self.setting.clone());
+        let own = self.control.setting.clone();
+        Setting { ends: own.ends.clone(), ..self.setting.clone().with(own) }
+    }
+}
+
+impl Setting {
+    /// As it is where commands are behind Landlock `alone`, or are not.
+    pub(crate) fn here(self, alone: bool) -> Self {
+        let bare = Self { landlock: None, ..self.clone() };
+        match self.landlock {
+            Some(other) if alone => bare.with(*other),
+            _ => bare,
+        }
+    }
+
+    /// The same with another's own in the place of this one's.
+    fn with(self, own: Self) -> Self {
+        let mine = self;
         let mut world = mine.world;
         world.extend(own.world);
         let mut artifacts = mine.artifacts;
         artifacts.extend(own.artifacts);
         let mut guests = mine.guests;
         guests.extend(own.guests);
-        Setting {
+        Self {
             world,
             artifacts,
             guests,
@@ -222,7 +242,8 @@ impl Case {
             tells: own.tells.or(mine.tells),
             recorded: own.recorded.or(mine.recorded),
             names: if own.names.is_empty() { mine.names } else { own.names },
-            ends: own.ends,
+            landlock: own.landlock,
+            ends: if own.ends.wanted().is_some() { own.ends } else { mine.ends },
         }
     }
 }
@@ -244,6 +265,9 @@ pub(crate) fn read(file: &str, text: &str) -> Vec<Case> {
     for case in raw["case"].as_array().unwrap() {
         known_keys(file, case, &[&OF_A_CASE[..], &OF_BOTH].concat());
         known_keys(file, &case["control"], &OF_BOTH);
+        for of in [case, &case["control"]] {
+            of.get("landlock").into_iter().for_each(|own| known_keys(file, own, &OF_BOTH));
+        }
     }
     let area = file.strip_suffix(".toml").unwrap();
     for case in &table.case {

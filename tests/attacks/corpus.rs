@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use harness::capability::exec::wall::{Files, Offers};
 use harness::policy::limits::LimitKey;
 use tokio::runtime::Runtime;
 
@@ -11,10 +12,10 @@ use crate::attempt::{Seen, attempt, write};
 use crate::case::{self, Case, Setting, Verdict};
 use crate::process::{CANARY, Held, children_left, lingering};
 use crate::world::{Servers, Stage, World};
-use crate::{guests, imports, mounts, printed, races, state};
+use crate::{Arguments, guests, host, imports, mounts, printed, races, state};
 
-/// The areas of the catalogue, in its order, and the one for guests that are no interpreter.
-pub(crate) const AREAS: [&str; 13] = [
+/// The areas of the catalogue, in its order, and those for guests that are no interpreter and for the host's own process.
+pub(crate) const AREAS: [&str; 14] = [
     "paths",
     "links",
     "odd",
@@ -28,6 +29,7 @@ pub(crate) const AREAS: [&str; 13] = [
     "output",
     "policy",
     "guests",
+    "host",
 ];
 
 /// How much later than its deadline a call may come back.
@@ -112,7 +114,7 @@ pub(crate) fn all() -> Vec<Any> {
     }
     cases.extend(guests::all().into_iter().map(|case| Any::Guest(Box::new(case))));
     cases.extend(imports::all().into_iter().map(Any::Import));
-    let coded = [races::CASES, state::CASES, mounts::CASES, printed::CASES];
+    let coded = [races::CASES, state::CASES, mounts::CASES, printed::CASES, host::CASES];
     cases.extend(coded.into_iter().flatten().map(|case| Any::Coded(*case)));
     cases.sort_by_key(|case| (AREAS.iter().position(|area| *area == case.area()), case.id().to_owned()));
     cases
@@ -138,16 +140,18 @@ pub(crate) fn check(cases: &[Any]) -> Vec<String> {
             wrong.push(format!("{id} does not say what it tries"));
         }
         if let Any::Table(case) = case {
-            let control = case.control();
-            if case.setting.ends.wanted().is_none() {
-                wrong.push(format!("{id} does not say in one way how it must end"));
-            }
-            // A control that is refused shows nothing.
-            if control.ends.wanted().is_none_or(|wanted| wanted.word != "gives") {
-                wrong.push(format!("{id} has no control that gives something"));
-            }
-            if !differs(&case.setting, &control) {
-                wrong.push(format!("{id} is its own control"));
+            for alone in [false, true] {
+                let (setting, control) = (case.setting.clone().here(alone), case.control().here(alone));
+                if setting.ends.wanted().is_none() {
+                    wrong.push(format!("{id} does not say in one way how it must end"));
+                }
+                // A control that is refused shows nothing.
+                if control.ends.wanted().is_none_or(|wanted| wanted.word != "gives") {
+                    wrong.push(format!("{id} has no control that gives something"));
+                }
+                if !differs(&setting, &control) {
+                    wrong.push(format!("{id} is its own control"));
+                }
             }
         }
     }
@@ -174,11 +178,13 @@ fn differs(case: &Setting, control: &Setting) -> bool {
 }
 
 /// Runs cases and prints the table. Gives back how many failed, the host's own growth among them.
-pub(crate) fn run(runtime: &Runtime, servers: &Servers, cases: &[Any], fail_fast: bool) -> usize {
+pub(crate) fn run(runtime: &Runtime, servers: &Servers, cases: &[Any], arguments: &Arguments) -> usize {
+    let fail_fast = arguments.fail_fast;
+    let here = Here { alone: alone(), confined: arguments.confined };
     println!("{:<14} {:<68} {:<10} {:<8} {:>9}", "id", "tried", "verdict", "control", "time");
     let stage = Stage::new();
     let row = |case: &Any| match case {
-        Any::Table(case) => tabled(runtime, servers, &stage, case),
+        Any::Table(case) => tabled(runtime, servers, &stage, here, case),
         Any::Guest(case) => guests::row(runtime, servers, &stage, case),
         Any::Import(case) => imports::row(runtime, servers, case),
         Any::Coded(case) => coded(runtime, servers, case),
@@ -239,13 +245,42 @@ pub(crate) struct Row {
     pub(crate) wrong: Vec<String>,
 }
 
-fn tabled(runtime: &Runtime, servers: &Servers, stage: &Stage, case: &Case) -> Row {
-    let control = case.control();
+/// What a case has to do with.
+#[derive(Debug, Clone, Copy)]
+struct Here {
+    /// Commands are behind Landlock alone.
+    alone: bool,
+    /// This process has given up what it does not need, and so have commands without a wall.
+    confined: bool,
+}
+
+/// Whether commands are behind Landlock alone.
+pub(crate) fn alone() -> bool {
+    Offers::get().wall().is_ok_and(|wall| wall.files == Files::Rules)
+}
+
+impl Here {
+    /// As it is tried here; nothing where it cannot be.
+    fn setting(self, setting: Setting) -> Option<Setting> {
+        let setting = setting.here(self.alone);
+        let unconfined = setting.policy.as_ref().is_some_and(|policy| policy.contains("unconfined: true"));
+        (!(self.confined && unconfined)).then_some(setting)
+    }
+}
+
+fn tabled(runtime: &Runtime, servers: &Servers, stage: &Stage, here: Here, case: &Case) -> Row {
     let one = [String::new()];
     let each = if case.each.is_empty() { &one } else { case.each.as_slice() };
     let mut row = Row { verdict: String::new(), control: true, took: Duration::ZERO, wrong: Vec::new() };
+    let (Some(setting), Some(control)) = (here.setting(case.setting.clone()), here.setting(case.control())) else {
+        println!("    {} was NOT tried: its commands would have no wall, and what this process gave up", case.id);
+        return Row { verdict: "not tried".to_owned(), ..row };
+    };
+    if here.alone && case.setting.landlock.is_some() {
+        println!("    {} needs a view, and there is none: what is weaker here is looked at", case.id);
+    }
     for each in each {
-        let (seen, wrong) = once(runtime, servers, stage, (&case.setting, each), true);
+        let (seen, wrong) = once(runtime, servers, stage, (&setting, each), true);
         row.took = row.took.max(seen.took);
         row.verdict = seen.verdict.word.to_owned();
         row.wrong.extend(wrong);

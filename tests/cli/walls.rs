@@ -149,6 +149,79 @@ fn the_host_confines_itself() {
     }
 }
 
+/// What the kernel says of each thread of a process, when its call runs; then it is ended.
+fn threads(mut host: Child) -> Vec<(String, Vec<String>)> {
+    let field = |status: &str, name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+        line.unwrap_or_default().to_owned()
+    };
+    let mut found = Vec::new();
+    for _ in 0..2_000 {
+        std::thread::sleep(Duration::from_millis(5));
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", host.id())).unwrap();
+        let told = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).ok());
+        let held = ["NoNewPrivs", "Seccomp", "CapPrm", "CapEff", "CapBnd"];
+        found = told.map(|told| (field(&told, "Name"), held.map(|name| field(&told, name)).to_vec())).collect();
+        if found.iter().any(|(name, _)| name == "harness-ticker") {
+            break;
+        }
+    }
+    host.kill().unwrap();
+    host.wait().unwrap();
+    found
+}
+
+/// Of a host that runs as root and starts no program, every thread has the same few privileges: to read and change files
+/// of others.
+#[test]
+fn every_thread_is_held() {
+    let script = "def run(args):\n    sleep(60000)\n";
+    let project = Project::with_script(script).policy("sandbox: { services: [clock] }\n");
+    let few = |name: &str| {
+        let own = std::fs::read_to_string("/proc/self/status").unwrap();
+        let own = own.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t")).unwrap().to_owned();
+        format!("{:016x}", u64::from_str_radix(&own, 16).unwrap() & 0b1010)
+    };
+    let root = rustix::process::getuid().is_root();
+    let found = threads(started(&project, &["call", "it", "--self-confine"]));
+    assert!(found.len() > 1, "{found:?}");
+    for (name, held) in &found {
+        let [privileges, filters, permitted, effective, bound] = held.as_slice() else { panic!("{held:?}") };
+        assert_eq!((privileges.as_str(), filters.as_str()), ("1", "2"), "{name}");
+        assert_eq!((permitted, effective), (&few("CapPrm"), &few("CapEff")), "{name}");
+        assert!(!root || *bound == few("CapBnd"), "{name}: {bound}");
+    }
+    let free = threads(started(&project, &["call", "it", "--no-self-confine"]));
+    assert!(free.iter().all(|(_, held)| held[0] == "0" && held[2] >= few("CapPrm")), "{free:?}");
+}
+
+/// Sockets are for who has a use for them.
+#[test]
+fn what_is_given_up_is_told() {
+    let told = |policy: &str| {
+        let found = Project::new().policy(policy).run(&["doctor", "--json"]).json();
+        let host = found["findings"].as_array().unwrap().iter().find(|finding| finding["name"] == "host").unwrap();
+        let told = host["what"].as_str().unwrap().strip_prefix("gives up, before it runs scripts: ").unwrap();
+        told.split(", ").map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (policy, sockets) in [
+        ("sandbox: {}\n", "sockets"),
+        ("model: { provider: script, script: r.yaml }\n", "sockets"),
+        ("model: { provider: openai, name: m }\n", "sockets but those of the internet"),
+        ("network: { allowed_domains: [example.com] }\n", "sockets but those of the internet"),
+        ("network: { allowed_domains: [] }\nsandbox: { exec: { network: true } }\n", "sockets"),
+    ] {
+        let kept = ["system calls into the kernel and other processes", "starting programs", "signals to others"];
+        let told = told(policy);
+        assert_eq!(told[..3], kept, "{policy}");
+        assert_eq!(told[3..5], ["privileges but those over files", sockets], "{policy}");
+    }
+    let commands = told("sandbox: { exec: { allow: [sh], network: true } }\n");
+    assert!(commands[1].starts_with("raw sockets; files stay open"), "{commands:?}");
+    let commands = told("sandbox: { exec: { allow: [sh] } }\n");
+    assert!(commands[1].starts_with("sockets; files stay open"), "{commands:?}");
+}
+
 /// So does every other process that runs scripts, or loads them; these start no programs, whatever is granted.
 #[test]
 fn so_does_what_checks_tests_and_replays() {
@@ -216,7 +289,7 @@ fn without_landlock_the_host_keeps_its_files_and_says_so() {
         found(call, &project, &["landlock", "host"]),
         json!([
             { "name": "landlock", "ok": false, "what": "not there, or not turned on: namespaces have to hold files alone" },
-            { "name": "host", "ok": false, "what": "gives up, before it runs scripts: system calls into the kernel and other processes, starting programs; files stay open, as there is no Landlock" },
+            { "name": "host", "ok": false, "what": "gives up, before it runs scripts: system calls into the kernel and other processes, starting programs, signals to others, privileges but those over files, sockets; files stay open, as there is no Landlock" },
         ])
     );
     // Where it is there, nobody is refused for another call that the kernel lacks.

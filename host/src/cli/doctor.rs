@@ -9,6 +9,7 @@ use harness::capability::exec::wall::{Count, Memory, Namespaces, Offers, Tier};
 use harness::capability::secrets::Vault;
 use harness::confine;
 use harness::dispatch::Options;
+use harness::policy::command::ExecRules;
 use harness::registry::Registry;
 use harness::sandbox::engine::{INTERPRETER, Sandbox, Settings, WASMTIME};
 use serde_json::json;
@@ -59,14 +60,7 @@ pub(crate) fn run(command: &Doctor, place: &Place, printer: &Printer) -> Exit {
     let registry = project::registry(place);
     findings.push(host(&registry, &root));
     if let Some(policy) = registry.policy() {
-        let exec = policy.project.exec.as_ref().is_some_and(|exec| !exec.allow.is_empty());
-        let unconfined = policy.project.exec.as_ref().is_some_and(|exec| exec.unconfined);
-        let what = match exec {
-            true if unconfined => "granted to the project's own tools, unconfined: no wall is around them",
-            true => "granted to the project's own tools",
-            false => "not granted: nothing runs",
-        };
-        findings.push(Finding { name: "commands", good: !(exec && unconfined), what: what.to_owned() });
+        findings.push(commands(policy.project.exec.as_ref(), Offers::get().wall().is_ok()));
         findings.extend(secrets(policy, &root));
     }
     if command.json {
@@ -80,6 +74,19 @@ pub(crate) fn run(command: &Doctor, place: &Place, printer: &Printer) -> Exit {
         printer.data(&lines.collect::<String>());
     }
     if works { Exit::Completed } else { Exit::Fault }
+}
+
+/// Whether the project's tools may run commands, and whether they can.
+fn commands(exec: Option<&ExecRules>, wall: bool) -> Finding {
+    let (good, what) = match exec.filter(|exec| !exec.allow.is_empty()) {
+        None => (true, "not granted: nothing runs"),
+        Some(exec) if exec.unconfined => {
+            (false, "granted to the project's own tools, unconfined: no wall is around them")
+        }
+        Some(_) if !wall => (false, "granted to the project's own tools, and none runs: there is no wall for them"),
+        Some(_) => (true, "granted to the project's own tools"),
+    };
+    Finding { name: "commands", good, what: what.to_owned() }
 }
 
 /// Whether the secrets of the policy have values. Nothing where it names none.
@@ -142,4 +149,38 @@ fn host(registry: &Registry, root: &Path) -> Finding {
     }
     let plan = confine::Plan::of(registry, root, None, None);
     Finding { name: "host", good: plan.whole().is_ok(), what: format!("gives up, before it runs scripts: {plan}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harness::artifact::policy::layer;
+
+    #[test]
+    fn commands_that_cannot_run_are_told() {
+        let told = |rules: &str, wall| {
+            let (layer, _) = layer::parse("caller", rules);
+            let found = commands(layer.unwrap().exec.as_ref(), wall);
+            (found.good, found.what)
+        };
+        for (rules, wall, good, what) in [
+            ("{}", true, true, "not granted: nothing runs"),
+            ("exec: { allow: [] }", false, true, "not granted: nothing runs"),
+            ("exec: { allow: [sh] }", true, true, "granted to the project's own tools"),
+            (
+                "exec: { allow: [sh] }",
+                false,
+                false,
+                "granted to the project's own tools, and none runs: there is no wall for them",
+            ),
+            (
+                "exec: { allow: [sh], unconfined: true }",
+                false,
+                false,
+                "granted to the project's own tools, unconfined: no wall is around them",
+            ),
+        ] {
+            assert_eq!(told(rules, wall), (good, what.to_owned()), "{rules} {wall}");
+        }
+    }
 }

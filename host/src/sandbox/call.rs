@@ -114,7 +114,6 @@ impl Sandbox {
         (Result<R, Failure>,): ComponentNamedList + Lift,
     {
         let started = Instant::now();
-        let _ticking = self.ticker().call();
         let taping = Taping::begin(&context.session, image, role, work.input);
         // Whose time was over in the past is known, and how fast this machine is has no say in it.
         let again = taping.as_ref().is_some_and(|taping| taping.is_given());
@@ -128,9 +127,10 @@ impl Sandbox {
         let mut state = State::new(context, limits, deadline);
         state.taping = taping;
         let mut store = Store::new(self.engine(), state);
-        let result = match prepare(&mut store, &Limits { fuel, ..limits }) {
+        let begun = prepare(&mut store, &Limits { fuel, ..limits }).and_then(|()| Ok(self.ticker().call()?));
+        let result = match begun {
             Err(error) => Err(error),
-            Ok(()) => {
+            Ok(_ticking) => {
                 let work = async {
                     let instance = self.ready(image, role)?.instantiate_async(&mut store).await?;
                     if let Some(params) = work.when {

@@ -176,7 +176,7 @@ impl Sandbox {
             .collect::<Result<_>>()?;
         let code = code(&engine, &shell, &prepared)?;
         let exports = Exports::of(&shell)?;
-        let ticker = Ticker::start(&engine)?;
+        let ticker = Ticker::new(&engine);
         let inner = Inner { settings, engine, shell, code, prepared, linkers, exports, ticker, pooling };
         Ok(Self { inner: Arc::new(inner) })
     }

@@ -1,11 +1,12 @@
 //! The clock that ends guest code: it advances the engine's epoch, and running code looks at that.
 
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use wasmtime::{Engine, EngineWeak, Result};
+use wasmtime::{Engine, EngineWeak};
 
 /// Time between two ticks: how late the end of a call that computes can be, and how long it may keep a thread from
 /// the others.
@@ -13,11 +14,13 @@ const TICK: Duration = Duration::from_millis(1);
 /// Ticks without a call after which the thread sleeps until the next one.
 const IDLE: u8 = 100;
 
-/// A thread that ticks while there are calls. It ends when the engine is gone.
-#[derive(Debug)]
+/// A thread that ticks while there are calls. It begins with the first of them, so that a host which has called nothing
+/// has no thread of it: what a host gives up, the kernel takes from the thread that asks and from those that it starts
+/// later. It ends when the engine is gone.
 pub(crate) struct Ticker {
     shared: Arc<Shared>,
-    thread: Thread,
+    engine: EngineWeak,
+    thread: Mutex<Option<Thread>>,
 }
 
 #[derive(Debug, Default)]
@@ -31,29 +34,38 @@ struct Shared {
 }
 
 impl Ticker {
-    pub(crate) fn start(engine: &Engine) -> Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let weak = engine.weak();
-        let theirs = shared.clone();
-        let handle = thread::Builder::new().name("harness-ticker".to_owned()).spawn(move || tick(&theirs, &weak))?;
-        Ok(Self { shared, thread: handle.thread().clone() })
+    pub(crate) fn new(engine: &Engine) -> Self {
+        Self { shared: Arc::default(), engine: engine.weak(), thread: Mutex::default() }
     }
 
     /// Says that a call goes on until what is returned is dropped.
-    pub(crate) fn call(&self) -> Call<'_> {
+    ///
+    /// # Errors
+    ///
+    /// Where the machine has no thread for it.
+    pub(crate) fn call(&self) -> io::Result<Call<'_>> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let (shared, engine) = (self.shared.clone(), self.engine.clone());
+            let started =
+                thread::Builder::new().name("harness-ticker".to_owned()).spawn(move || tick(&shared, &engine))?;
+            *thread = Some(started.thread().clone());
+        }
         self.shared.calls.fetch_add(1, Ordering::SeqCst);
         self.shared.idle.store(0, Ordering::Relaxed);
-        if self.shared.asleep.load(Ordering::SeqCst) {
-            self.thread.unpark();
+        if let Some(thread) = thread.as_ref().filter(|_| self.shared.asleep.load(Ordering::SeqCst)) {
+            thread.unpark();
         }
-        Call { shared: &self.shared }
+        Ok(Call { shared: &self.shared })
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
         self.shared.gone.store(true, Ordering::SeqCst);
-        self.thread.unpark();
+        if let Some(thread) = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            thread.unpark();
+        }
     }
 }
 

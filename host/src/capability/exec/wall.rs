@@ -147,8 +147,10 @@ fn give_up_privileges(kept: CapabilitySet) -> Result<(), Errno> {
         // SAFETY: it takes two numbers.
         #[expect(unsafe_code, reason = "there is no function that takes numbers the kernel may not know")]
         let done = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
+        if done == 0 {
+            continue;
+        }
         match last_error() {
-            _ if done == 0 => {}
             // The last one that the kernel knows was before it.
             Errno::INVAL => break,
             // Who has no privileges may not even do this, and gains none from what is run.
@@ -323,8 +325,8 @@ impl Wall {
         }
         is_there(wanted, system, &folders)?;
         let limits = grant.limits();
-        let (mut own_temporary, mut rules) = (None, landlock::of_system(system, &folders));
-        let (bond, temporary, later) = match stands.namespaces {
+        let mut own_temporary = None;
+        let (bond, temporary, rules, later) = match stands.namespaces {
             Some(namespaces) => {
                 let view = Plan::new(&Shown {
                     system,
@@ -333,10 +335,10 @@ impl Wall {
                     workspace: wanted.place.workspace,
                     home: home.as_deref(),
                 })?;
-                rules.extend(landlock::of_view(&places));
+                let rules = [landlock::of_system(system, &folders), landlock::of_view(&places)].concat();
                 let later = landlock::Later::of_view(&view.private, offers.landlock.unwrap_or_default())?;
                 let temporary = PathBuf::from(view.temporary);
-                (namespaced(namespaces, view, wanted.place)?, temporary, later)
+                (namespaced(namespaces, view, wanted.place)?, temporary, rules, later)
             }
             None if system.shows(wanted.place.workspace) => {
                 return Err(
@@ -346,6 +348,7 @@ impl Wall {
             None => {
                 let list = |folder: &Path| ambient::entries(folder);
                 let listed = landlock::of_workspace(&places, &list);
+                let mut rules = landlock::of_open_system(system, &folders)?;
                 rules.extend(listed.map_err(|error| format!("the workspace cannot be looked at: {error}"))?);
                 let folder = tempfile::tempdir().map_err(|error| format!("there is no temporary folder: {error}"))?;
                 // As it is without links: by one no rule is found.
@@ -355,7 +358,7 @@ impl Wall {
                 // Not to be written: what root writes there is for the whole machine.
                 rules.push(landlock::Rule { path: "/proc".into(), may: landlock::May::Read });
                 own_temporary = Some(folder);
-                (Bond::Children, temporary, Vec::new())
+                (Bond::Children, temporary, rules, Vec::new())
             }
         };
         let rules = match stands.files {

@@ -17,7 +17,7 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use crate::confine::Programs;
+use crate::confine::{Programs, Sockets};
 
 /// The calls that a child may not make whatever it is granted: they reach into the system or into other processes.
 const NEVER: [i64; 41] = [
@@ -81,8 +81,9 @@ const STARTS: [i64; 2] = [libc::SYS_execve, libc::SYS_execveat];
 /// Calls that a filter cannot look into. Programs take an older one where these are not there.
 const NOT_THERE: [i64; 3] = [libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_openat2];
 
-/// Those of them that the host never makes, whatever it starts.
-const NOT_THERE_FOR_HOST: [i64; 1] = [libc::SYS_io_uring_setup];
+/// Those of them that are not there for the host either; the second where it makes no namespaces. It opens as it likes:
+/// which modes it gives to files, and where it opens them, no filter of its own looks at.
+const NOT_THERE_FOR_HOST: [i64; 2] = [libc::SYS_io_uring_setup, libc::SYS_clone3];
 
 /// Flags of `clone` that make a namespace.
 const NAMESPACES: [i32; 7] = [
@@ -153,8 +154,14 @@ const FOR_OTHERS: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 /// Flags after which a file may be made: of the second, the bit that is its own.
 const MAKES: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
-/// What of the second argument of `socketpair` is the kind of socket.
+/// What of the second argument of `socket` and `socketpair` is the kind.
 const KIND: u64 = 0xf;
+/// The families of the internet.
+const INTERNET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
+/// As in `linux/net.h`: an old name for sockets of whole packets.
+const SOCK_PACKET: i32 = 10;
+/// The kinds that are neither streams nor datagrams; the fifth is `SOCK_DCCP`.
+const OTHER_KINDS: [i32; 5] = [libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_SEQPACKET, SOCK_PACKET, 6];
 
 /// The second calling convention of x86-64 kernels, where they have it: the same calls with this bit in their numbers, and
 /// some under others. No program that anybody has uses it, and none of its calls is there.
@@ -199,24 +206,17 @@ impl Filters {
         let not_there = NOT_THERE.iter().map(|call| (*call, Vec::new())).collect();
         let mut programs = vec![program(never, libc::EPERM)?, program(not_there, libc::ENOSYS)?];
         if !network {
-            // The kind of a pair is its second argument, beside flags. One that is not a stream can be pointed elsewhere.
-            let elsewhere = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
-                let kind = u64::from(kind.cast_unsigned());
-                rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(KIND), kind)
-            });
-            let pairs = elsewhere.into_iter().collect::<Result<_, _>>()?;
-            let rules = Rules::from([(libc::SYS_socket, Vec::new()), (libc::SYS_socketpair, pairs)]);
-            programs.push(program(rules, libc::EACCES)?);
+            programs.push(program(no_sockets()?, libc::EACCES)?);
         }
         Ok(Self(programs))
     }
 
-    /// For the host itself, by what its commands need.
+    /// For the host itself, by what its commands need, and which sockets there is a use for.
     ///
     /// # Errors
     ///
     /// As for [`new`](Self::new).
-    pub(super) fn of_host(programs: Programs) -> Result<Self, String> {
+    pub(super) fn of_host(programs: Programs, sockets: Sockets) -> Result<Self, String> {
         let makes_walls = programs == Programs::InNamespaces;
         let mut never: Rules = (NEVER.iter().filter(|call| !(makes_walls && MAKES_WALLS.contains(call))))
             .map(|call| (*call, Vec::new()))
@@ -226,10 +226,17 @@ impl Filters {
         }
         if programs == Programs::None {
             never.extend(STARTS.map(|call| (call, Vec::new())));
+            never.extend(signals(std::process::id())?);
         }
-        let not_there = if makes_walls { &NOT_THERE_FOR_HOST[..] } else { &NOT_THERE[..] };
-        let not_there = not_there.iter().map(|call| (*call, Vec::new())).collect();
-        Ok(Self(vec![program(never, libc::EPERM)?, program(not_there, libc::ENOSYS)?]))
+        let not_there = NOT_THERE_FOR_HOST.iter().take(if makes_walls { 1 } else { 2 });
+        let not_there = not_there.map(|call| (*call, Vec::new())).collect();
+        let sockets = match sockets {
+            Sockets::None => no_sockets()?,
+            Sockets::Internet => sockets_of_the_internet()?,
+            Sockets::Commands => no_raw_sockets()?,
+        };
+        let refused = [(never, libc::EPERM), (not_there, libc::ENOSYS), (sockets, libc::EACCES)];
+        Ok(Self(refused.into_iter().map(|(rules, errno)| program(rules, errno)).collect::<Result<_, _>>()?))
     }
 
     /// Applies them to all threads of the process.
@@ -281,16 +288,15 @@ fn modes() -> Result<Rules, String> {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), bits)
             .map_err(|error| error.to_string())
     };
-    let both = |conditions| SeccompRule::new(conditions).map_err(|error| error.to_string());
     let mut rules = Rules::new();
     for bit in FOR_OTHERS.map(u64::from) {
         for (call, mode) in MODES {
-            rules.entry(*call).or_default().push(both(vec![has(*mode, bit)?])?);
+            rules.entry(*call).or_default().push(all(vec![has(*mode, bit)?])?);
         }
         for (call, mode, flags) in OPENS {
             for flag in MAKES {
                 let makes = has(*flags, u64::from(flag.cast_unsigned()))?;
-                rules.entry(*call).or_default().push(both(vec![makes, has(*mode, bit)?])?);
+                rules.entry(*call).or_default().push(all(vec![makes, has(*mode, bit)?])?);
             }
         }
     }
@@ -306,9 +312,71 @@ fn namespaces() -> Result<Vec<SeccompRule>, String> {
     made.collect()
 }
 
+/// Of sockets: all, and of pairs those that can be pointed elsewhere.
+fn no_sockets() -> Result<Rules, String> {
+    Ok(Rules::from([(libc::SYS_socket, Vec::new()), (libc::SYS_socketpair, pairs()?)]))
+}
+
+/// Of sockets: all but streams and datagrams of the internet; of pairs as above.
+fn sockets_of_the_internet() -> Result<Rules, String> {
+    let other_family = INTERNET.map(|family| is(0, SeccompCmpOp::Ne, family)).into_iter().collect::<Result<_, _>>()?;
+    let other_kinds = OTHER_KINDS.map(|kind| all(vec![of_kind(kind)?]));
+    let mut refused = vec![all(other_family)?];
+    refused.extend(other_kinds.into_iter().collect::<Result<Vec<_>, String>>()?);
+    Ok(Rules::from([(libc::SYS_socket, refused), (libc::SYS_socketpair, pairs()?)]))
+}
+
+/// Of sockets: what sees or makes whole packets. Where commands have the network, they have the rest.
+fn no_raw_sockets() -> Result<Rules, String> {
+    let mut refused = vec![all(vec![is(0, SeccompCmpOp::Eq, libc::AF_PACKET)?])?];
+    for family in INTERNET {
+        for kind in [libc::SOCK_RAW, SOCK_PACKET] {
+            refused.push(all(vec![is(0, SeccompCmpOp::Eq, family)?, of_kind(kind)?])?);
+        }
+    }
+    Ok(Rules::from([(libc::SYS_socket, refused)]))
+}
+
+/// Pairs that are not streams can be pointed elsewhere.
+fn pairs() -> Result<Vec<SeccompRule>, String> {
+    [libc::SOCK_DGRAM, libc::SOCK_RAW].into_iter().map(|kind| all(vec![of_kind(kind)?])).collect()
+}
+
+/// Of a socket: whether it is of a kind, which is the second argument, beside flags.
+fn of_kind(kind: i32) -> Result<SeccompCondition, String> {
+    is(1, SeccompCmpOp::MaskedEq(KIND), kind)
+}
+
+/// Of calls that send a signal: where it goes to another process than this one.
+fn signals(own: u32) -> Result<Rules, String> {
+    let own = own.cast_signed();
+    let to_others = || Ok::<_, String>(vec![all(vec![is(0, SeccompCmpOp::Ne, own)?])?]);
+    let mut rules: Rules = [libc::SYS_tkill, libc::SYS_pidfd_send_signal].map(|call| (call, Vec::new())).into();
+    for call in [libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo] {
+        rules.insert(call, to_others()?);
+    }
+    // To its own group, who waits at a terminal stops what it was asked to by Ctrl-Z.
+    let other = || is(0, SeccompCmpOp::Ne, own);
+    let not_group = all(vec![other()?, is(0, SeccompCmpOp::Ne, 0)?])?;
+    let not_stop = all(vec![other()?, is(1, SeccompCmpOp::Ne, libc::SIGTSTP)?])?;
+    rules.insert(libc::SYS_kill, vec![not_group, not_stop]);
+    Ok(rules)
+}
+
+/// Of a number among the arguments.
+fn is(argument: u8, op: SeccompCmpOp, value: i32) -> Result<SeccompCondition, String> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, u64::from(value.cast_unsigned()))
+        .map_err(|error| error.to_string())
+}
+
+/// A rule that holds where all of these do.
+fn all(conditions: Vec<SeccompCondition>) -> Result<SeccompRule, String> {
+    SeccompRule::new(conditions).map_err(|error| error.to_string())
+}
+
 fn rule(argument: u8, length: SeccompCmpArgLen, op: SeccompCmpOp, value: u64) -> Result<SeccompRule, String> {
     let condition = SeccompCondition::new(argument, length, op, value).map_err(|error| error.to_string())?;
-    SeccompRule::new(vec![condition]).map_err(|error| error.to_string())
+    all(vec![condition])
 }
 
 fn program(rules: Rules, errno: i32) -> Result<BpfProgram, String> {

@@ -1,29 +1,65 @@
 //! The host's own confinement, with the parts that commands are held by.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
 use super::filters::Filters;
 use super::landlock::{self, May, Rule, Rules};
 use super::system::System;
-use crate::confine::Programs;
+use crate::ambient;
+use crate::confine::{Programs, Sockets};
 
-/// Holds this thread, and all that come of it, to the machine's own folders and these.
+/// What a host keeps of root's privileges: a workspace may be somebody else's, and files in it.
+const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::FOWNER);
+
+/// Takes from this process all files but the machine's own and these, which are to be read and to be changed.
 ///
 /// # Errors
 ///
-/// What could not be done.
+/// What could not be done. Nothing is where the process has other threads: the kernel would hold this one, and those that
+/// it starts later.
 pub(crate) fn hold_files(read: &BTreeSet<PathBuf>, write: &BTreeSet<PathBuf>) -> Result<(), String> {
-    let mut rules = landlock::of_system(System::get()?, &[]);
+    alone()?;
+    let rules = Rules::new(&rules(read, write)?, false)?;
+    let failed = |error: Errno| format!("Landlock: {}", std::io::Error::from(error));
+    rustix::thread::set_no_new_privs(true).map_err(failed)?;
+    rules.enforce().map_err(failed)
+}
+
+/// Takes from this process the privileges of root, but for those over files.
+///
+/// # Errors
+///
+/// As above.
+pub(crate) fn hold_privileges() -> Result<(), String> {
+    alone()?;
+    super::give_up_privileges(KEPT).map_err(|error| format!("privileges: {}", std::io::Error::from(error)))
+}
+
+fn rules(read: &BTreeSet<PathBuf>, write: &BTreeSet<PathBuf>) -> Result<Vec<Rule>, String> {
+    let mut rules = landlock::of_open_system(System::get()?, &[])?;
     let rule = |path: &PathBuf, may| Rule { path: path.clone(), may };
     rules.extend(read.iter().map(|path| rule(path, May::Read)));
     rules.extend(write.iter().map(|path| rule(path, May::Change)));
     rules.push(Rule { path: "/proc".into(), may: May::Read });
     // A terminal that is asked for by its name.
     rules.push(Rule { path: "/dev/tty".into(), may: May::Use });
-    let rules = Rules::new(&rules, false)?;
-    rustix::thread::set_no_new_privs(true).map_err(|error| std::io::Error::from(error).to_string())?;
-    rules.enforce().map_err(|error| format!("Landlock: {}", std::io::Error::from(error)))
+    Ok(rules)
+}
+
+/// Whether this is the only thread. Nobody else could start another then.
+fn alone() -> Result<(), String> {
+    let threads = ambient::entries(Path::new("/proc/self/task"))
+        .map_err(|error| format!("its threads cannot be counted: {error}"))?;
+    match threads.len() {
+        1 => Ok(()),
+        many => {
+            Err(format!("it has {many} threads, of which the kernel holds the one that asks and those that it starts"))
+        }
+    }
 }
 
 /// Takes system calls from all threads of this process.
@@ -31,13 +67,13 @@ pub(crate) fn hold_files(read: &BTreeSet<PathBuf>, write: &BTreeSet<PathBuf>) ->
 /// # Errors
 ///
 /// What could not be done.
-pub(crate) fn hold_calls(programs: Programs) -> Result<(), String> {
-    Filters::of_host(programs)?.apply_to_all_threads()
+pub(crate) fn hold_calls(programs: Programs, sockets: Sockets) -> Result<(), String> {
+    Filters::of_host(programs, sockets)?.apply_to_all_threads()
 }
 
 /// A child that ends at once, with these namespaces: whether one can be made.
 #[cfg(test)]
-pub(crate) fn ends(namespaces: i32) -> Result<(), rustix::io::Errno> {
+pub(crate) fn ends(namespaces: i32) -> Result<(), Errno> {
     use super::launch::{Stack, Work, child};
     struct Nothing;
     impl Work for Nothing {
@@ -49,9 +85,25 @@ pub(crate) fn ends(namespaces: i32) -> Result<(), rustix::io::Errno> {
     rustix::process::waitpid(pid, rustix::process::WaitOptions::empty()).map(drop)
 }
 
+/// Whether a socket can be made. The third number is that of a protocol, which raw ones need.
+#[cfg(test)]
+pub(crate) fn socket(family: i32, kind: i32) -> bool {
+    let protocol = if kind == libc::SOCK_RAW { libc::IPPROTO_ICMP } else { 0 };
+    // SAFETY: it takes numbers, and what is made goes with this process.
+    #[expect(unsafe_code, reason = "the function for it is not among those that the host has a use for")]
+    let made = unsafe { libc::socket(family, kind, protocol) };
+    made >= 0
+}
+
+/// Whether rules can be made for a command, for a folder that is there.
+#[cfg(test)]
+pub(crate) fn makes_rules(folder: &Path) -> Result<(), String> {
+    Rules::new(&[Rule { path: folder.to_owned(), may: May::Read }], true).map(drop)
+}
+
 /// What the kernel says to a request for a key that is not there.
 #[cfg(test)]
-pub(crate) fn keys() -> rustix::io::Errno {
+pub(crate) fn keys() -> Errno {
     // SAFETY: no pointer leads anywhere.
     #[expect(unsafe_code, reason = "there is no function for this call")]
     let _ = unsafe { libc::syscall(libc::SYS_keyctl, 0x7fff, 0, 0, 0, 0) };

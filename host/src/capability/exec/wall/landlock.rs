@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::reach::{Place, Reach};
 use super::system::{DEVICES, System};
+use crate::ambient;
 
 /// The version that holds all that is asked of it alone: signals too. Linux 6.12.
 pub(super) const WHOLE: u32 = 6;
@@ -55,11 +56,32 @@ pub(super) struct Rule {
     pub(super) may: May,
 }
 
-/// The rules for the machine's folders.
+/// The rules for the machine's folders inside of a view, which has closed what is not for everybody.
 pub(super) fn of_system(system: &System, folders: &[PathBuf]) -> Vec<Rule> {
     let read = |path: &PathBuf| Rule { path: path.clone(), may: May::Read };
-    let devices = DEVICES.map(|device| Rule { path: Path::new("/dev").join(device), may: May::Use });
-    system.folders.iter().chain(folders).chain(&system.resolver).map(read).chain(devices).collect()
+    system.folders.iter().chain(folders).chain(&system.resolver).map(read).chain(devices()).collect()
+}
+
+/// The same with nothing else around it: what of them is not for everybody is not opened.
+///
+/// # Errors
+///
+/// Where a folder with such a thing in it cannot be looked at, for a person; without a path.
+pub(super) fn of_open_system(system: &System, folders: &[PathBuf]) -> Result<Vec<Rule>, String> {
+    let open = system.folders.iter().chain(folders).chain(&system.resolver).map(|path| (path.as_path(), Reach::Read));
+    let closed = system.closed.iter().map(|(path, _)| (path.as_path(), Reach::Closed));
+    // A link opens nothing: what it leads to has a name of its own.
+    let list = |folder: &Path| {
+        let entries = ambient::entries(folder)?.into_iter();
+        Ok(entries.filter(|entry| ambient::link_target(entry).is_none()).collect())
+    };
+    let rules = of_places(&open.chain(closed).collect::<Vec<_>>(), &list);
+    let rules = rules.map_err(|error: std::io::Error| format!("the system's settings cannot be looked at: {error}"))?;
+    Ok(rules.into_iter().chain(devices()).collect())
+}
+
+fn devices() -> impl Iterator<Item = Rule> {
+    DEVICES.into_iter().map(|device| Rule { path: Path::new("/dev").join(device), may: May::Use })
 }
 
 /// The rules for the workspace inside of a view of it: what is closed there, the view has closed.
@@ -81,12 +103,20 @@ pub(super) fn of_workspace<E>(
     places: &[Place],
     list: &impl Fn(&Path) -> Result<Vec<PathBuf>, E>,
 ) -> Result<Vec<Rule>, E> {
+    of_places(&places.iter().map(|place| (place.path.as_path(), place.reach)).collect::<Vec<_>>(), list)
+}
+
+/// A path, and what may be done there.
+type At<'a> = (&'a Path, Reach);
+
+/// The rules for places, each after the folder that it is in.
+fn of_places<E>(places: &[At<'_>], list: &impl Fn(&Path) -> Result<Vec<PathBuf>, E>) -> Result<Vec<Rule>, E> {
     let mut rules = Vec::new();
-    for (index, place) in places.iter().enumerate() {
-        if place.reach != Reach::Closed {
+    for (index, (path, reach)) in places.iter().enumerate() {
+        if *reach != Reach::Closed {
             // What is further in is listed after it.
             let inner = places.get(index.saturating_add(1)..).unwrap_or_default();
-            split(&place.path, place, inner, list, &mut rules)?;
+            split(path, *reach, inner, list, &mut rules)?;
         }
     }
     Ok(rules)
@@ -95,23 +125,23 @@ pub(super) fn of_workspace<E>(
 /// Opens a path as its place says, but for the places that are in it.
 fn split<E>(
     path: &Path,
-    place: &Place,
-    inner: &[Place],
+    reach: Reach,
+    inner: &[At<'_>],
     list: &impl Fn(&Path) -> Result<Vec<PathBuf>, E>,
     rules: &mut Vec<Rule>,
 ) -> Result<(), E> {
     let own = |may| Rule { path: path.to_owned(), may };
-    let within = || inner.iter().filter(|inner| inner.path.starts_with(path));
-    let read_only = within().any(|inner| inner.reach == Reach::Read);
-    if within().any(|inner| inner.reach == Reach::Closed) || (read_only && place.reach == Reach::Write) {
+    let within = || inner.iter().filter(|(inner, _)| inner.starts_with(path));
+    let read_only = within().any(|(_, inner)| *inner == Reach::Read);
+    if within().any(|(_, inner)| *inner == Reach::Closed) || (read_only && reach == Reach::Write) {
         rules.push(own(May::List));
         for entry in list(path)? {
-            if !inner.iter().any(|inner| inner.path == entry) {
-                split(&entry, place, inner, list, rules)?;
+            if !inner.iter().any(|(inner, _)| *inner == entry) {
+                split(&entry, reach, inner, list, rules)?;
             }
         }
     } else {
-        rules.push(own(if place.reach == Reach::Write { May::Change } else { May::Read }));
+        rules.push(own(if reach == Reach::Write { May::Change } else { May::Read }));
     }
     Ok(())
 }
@@ -125,8 +155,13 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// Where it cannot, for a person; without a path.
+    /// Where it cannot, or what is there cannot be opened, for a person; without a path.
     pub(super) fn new(rules: &[Rule], whole: bool) -> Result<Self, String> {
+        let mut opened = Vec::new();
+        for rule in rules {
+            let found = open(&rule.path, whole).map_err(|error| format!("Landlock: a rule cannot be made: {error}"))?;
+            opened.extend(found.map(|(path, is_dir)| (path, rule.may.access(is_dir))));
+        }
         let made = || {
             let level = if whole { CompatLevel::HardRequirement } else { CompatLevel::BestEffort };
             let mut made = Ruleset::default()
@@ -134,12 +169,8 @@ impl Rules {
                 .handle_access(AccessFs::from_all(VERSION))?
                 .scope(Scope::from_all(VERSION))?
                 .create()?;
-            for rule in rules {
-                if let Ok(path) = opened(&rule.path, whole) {
-                    let is_dir = rustix::fs::fstat(&path)
-                        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
-                    made = made.add_rule(PathBeneath::new(path, rule.may.access(is_dir)))?;
-                }
+            for (path, access) in &opened {
+                made = made.add_rule(PathBeneath::new(path, *access))?;
             }
             Ok::<_, landlock::RulesetError>(Option::<OwnedFd>::from(made))
         };
@@ -189,12 +220,20 @@ impl Rules {
     }
 }
 
-/// What a rule is about. Where nothing else stands around the command, no link leads to it: one in the workspace would open
-/// what it leads to. Inside of a view that is not to be seen.
-fn opened(path: &Path, whole: bool) -> Result<OwnedFd, Errno> {
-    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+/// What a rule is about, and whether it is a folder; nothing where it is not there. Where nothing else stands around the
+/// command, no link leads to it: one in the workspace would open what it leads to. Inside of a view that is not to be seen.
+fn open(path: &Path, whole: bool) -> Result<Option<(OwnedFd, bool)>, Errno> {
+    use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
     let resolve = if whole { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
-    openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+    match openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
+        Ok(path) => {
+            let is_dir = FileType::from_raw_mode(fstat(&path)?.st_mode).is_dir();
+            Ok(Some((path, is_dir)))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(Errno::LOOP) if whole => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A rule for a folder that is not there yet.
@@ -264,7 +303,20 @@ mod tests {
         std::fs::create_dir_all(at("outside/inner")).unwrap();
         std::os::unix::fs::symlink("outside", at("link")).unwrap();
         for (path, alone, within) in [("outside", true, true), ("link", false, true), ("link/inner", false, true)] {
-            assert_eq!((opened(&at(path), true).is_ok(), opened(&at(path), false).is_ok()), (alone, within), "{path}");
+            let found = |whole| open(&at(path), whole).unwrap().is_some();
+            assert_eq!((found(true), found(false)), (alone, within), "{path}");
+        }
+    }
+
+    /// A rule that is left out would leave a command without what it was granted, and nobody would know why.
+    #[test]
+    fn a_rule_that_cannot_be_made_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| Rule { path: folder.path().canonicalize().unwrap().join(path), may: May::Read };
+        let too_long = format!("Landlock: a rule cannot be made: {}", Errno::NAMETOOLONG);
+        for whole in [true, false] {
+            assert!(open(&at("not/there").path, whole).unwrap().is_none());
+            assert_eq!(Rules::new(&[at(&"x".repeat(300))], whole).unwrap_err(), too_long);
         }
     }
 
