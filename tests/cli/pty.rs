@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,11 @@ impl Person {
     pub(crate) fn interrupts(&mut self) {
         let process = Pid::from_child(&self.child);
         rustix::process::kill_process(process, Signal::INT).unwrap();
+    }
+
+    /// The directory of the kernel that tells of the binary.
+    pub(crate) fn process(&self) -> PathBuf {
+        format!("/proc/{}", self.child.id()).into()
     }
 
     /// Waits for the end. Gives back the exit code.

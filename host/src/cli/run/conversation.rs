@@ -51,14 +51,17 @@ pub(super) fn run(opened: Opened, printer: Printer) -> Exit {
             continue;
         }
         let _ = editor.add_history_entry(line);
-        match line.strip_prefix('/') {
+        match command(line) {
             None => {
                 let ended = runtime.block_on(interruptible(session.turn(line)));
                 let seen = watch.end();
                 match ended {
                     Some(Ok(turn)) => drop(answered(&turn, session.usage(), seen, false, printer)),
                     Some(Err(error)) => drop(failed(&error, session.usage(), false, printer)),
-                    None => printer.say("stopped"),
+                    None => {
+                        runtime.block_on(asked.over());
+                        printer.say("stopped");
+                    }
                 }
                 recorded.check(printer);
             }
@@ -73,6 +76,12 @@ pub(super) fn run(opened: Opened, printer: Printer) -> Exit {
         printer.say(&format!("`harness run --resume {name}` goes on with this conversation"));
     }
     Exit::Completed
+}
+
+/// The command that a line is: a slash and one word. `/etc/hosts: what is in it?` is none.
+fn command(line: &str) -> Option<&str> {
+    let is_word = |word: &&str| word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+    line.strip_prefix('/').filter(is_word)
 }
 
 fn tell(command: &str, project: &Project, session: &Session, printer: Printer) {
