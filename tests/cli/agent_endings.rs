@@ -72,6 +72,34 @@ fn a_session_is_ended_by_a_signal() {
     }
 }
 
+/// Also while a hook still decides whether it may begin.
+#[test]
+fn a_session_is_ended_before_it_has_begun() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let body = format!("http.get('http://{}/')\nreturn allow()", server.local_addr().unwrap());
+    let project = waiting(&server).with_handle("slow", "session.start", "", &body);
+    for (number, name, code) in SIGNALS {
+        let child = starts(&project, &["run", "--json", "Note it."]);
+        let _hook = server.accept().unwrap();
+        signal(&child, number);
+        let ran = project.ran(&child.wait_with_output().unwrap());
+        let message = format!("interrupted by {name}");
+        let wanted = json!({
+            "outcome": "interrupted",
+            "error": {"kind": "interrupted", "message": message},
+            "rounds": 0,
+            "calls": [],
+            "usage": null,
+            "log": [],
+        });
+        assert_eq!(
+            (ran.code, object(&ran), ran.err.as_str()),
+            (code, wanted, &*format!("error: {message}\n")),
+            "{ran}"
+        );
+    }
+}
+
 /// Who asks again while the session ends does not want to wait for what its hooks do.
 #[test]
 fn a_second_signal_ends_the_process_at_once() {

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::agent::{Configured, Deeds, Models, Turn, TurnError};
+use harness::agent::{Configured, Deeds, Models, Session, Turn, TurnError};
 use harness::dispatch::{Options, Project};
 use harness::provider::Usage;
 use serde_json::{Value as Json, json};
@@ -20,7 +20,7 @@ mod conversation;
 mod recorded;
 mod watch;
 
-use recorded::Record;
+use recorded::{Record, Recorded};
 use watch::Watch;
 
 /// Calls at one time: an agent makes one after another, and each may wait for others.
@@ -125,11 +125,11 @@ impl Opened {
         let Self { project, models, runtime, asked, record } = self;
         let recorded = record.begin(&project, watch.clone(), asked.clone());
         Ok(runtime.block_on(async {
-            let mut session = match recorded.start(&project, models).await {
-                Ok(session) => session,
-                Err(error) => return failed(&error, &Deeds::default(), Usage::default(), json, printer),
-            };
             let mut signals = Signals::new();
+            let mut session = match start(&recorded, &project, models, &mut signals, json, printer).await {
+                Ok(session) => session,
+                Err(exit) => return exit,
+            };
             let turn = signals.unless(session.turn(prompt)).await;
             signals.at_once();
             asked.over().await;
@@ -162,6 +162,26 @@ fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
 /// The models that a project names.
 pub(crate) fn models(project: &Project, place: &Place) -> Arc<dyn Models> {
     Arc::new(Configured::new(&project::root(place), &project.loaded().policy().models))
+}
+
+/// Begins a session, unless a hook or a signal is against it; that was told.
+async fn start(
+    recorded: &Recorded,
+    project: &Project,
+    models: Arc<dyn Models>,
+    signals: &mut Signals,
+    json: bool,
+    printer: Printer,
+) -> Result<Session, Exit> {
+    let (deeds, usage) = (Deeds::default(), Usage::default());
+    match signals.unless(recorded.start(project, models)).await {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(error)) => Err(failed(&error, &deeds, usage, json, printer)),
+        Err(heard) => {
+            recorded.end(printer);
+            Err(interrupted(heard, &deeds, usage, json, printer))
+        }
+    }
 }
 
 /// Prints the answer, which a person at a terminal has seen as it came. `usage` is that of the session.

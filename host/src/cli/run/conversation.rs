@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use harness::agent::{Deeds, Session};
+use harness::agent::Session;
 use harness::artifact::escape;
 use harness::dispatch::Project;
-use harness::provider::Usage;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
@@ -15,7 +14,7 @@ use tokio::runtime::Runtime;
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::signals::{Heard, Signals};
-use super::{Opened, Watch, answered, failed};
+use super::{Opened, Watch, answered, failed, start};
 
 const HELP: &str = "/tools   what the agent may call\n\
                     /hooks   what looks at each step\n\
@@ -35,11 +34,12 @@ pub(super) fn run(opened: Opened, explain: bool, printer: Printer) -> Exit {
     let watch = Arc::new(Watch::new(printer, true, explain));
     let Opened { project, models, runtime, asked, record } = opened;
     let recorded = record.begin(&project, watch.clone(), asked.clone());
-    let mut session = match runtime.block_on(recorded.start(&project, models)) {
-        Ok(session) => session,
-        Err(error) => return failed(&error, &Deeds::default(), Usage::default(), false, printer),
-    };
     let mut signals = runtime.block_on(async { Signals::new() });
+    let started = start(&recorded, &project, models, &mut signals, false, printer);
+    let mut session = match runtime.block_on(started) {
+        Ok(session) => session,
+        Err(exit) => return exit,
+    };
     printer.say("Say what is to be done; /help lists the commands.");
     let exit = loop {
         let typing = asked.typing();
