@@ -156,6 +156,9 @@ fn who_does_not_hear_that_the_terminal_is_gone() {
     shell.current_dir(project.root()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = shell.spawn().unwrap();
     let _connection = server.accept().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    assert_eq!(u64::from_str_radix(ignored.trim(), 16).unwrap() & 1, 1, "{status}");
     signal(&child, Signal::HUP);
     signal(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(143));
