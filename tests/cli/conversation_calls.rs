@@ -241,8 +241,8 @@ fn lines_that_are_long() {
     );
     let ran = project.run(&["run", "--explain", "Try."]);
     let lines: Vec<&str> = ran.err.lines().collect();
-    let arguments = format!("{{\"text\":\"{text}");
-    assert_eq!(lines[0], format!("calls fails {}…", &arguments[..100]), "{ran}");
+    let arguments: String = format!("{{\"text\":\"{text}").chars().take(100).collect();
+    assert_eq!(lines[0], format!("calls fails {arguments}…"), "{ran}");
     let failed = format!("fails failed: tool error: {reason} (.harness/tools/fails.md:6:7) (");
     assert!(lines[1].starts_with(&failed), "{ran}");
 }

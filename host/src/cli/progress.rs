@@ -26,7 +26,6 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    #[expect(clippy::disallowed_methods, reason = "a thread that only draws")]
     pub(crate) fn start(message: String) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self { running: None };

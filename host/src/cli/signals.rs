@@ -78,7 +78,6 @@ impl Signals {
 
     /// From now on each ends the process at once: who asks while it ends does not want to wait. On another thread than
     /// the one that may be busy with the end.
-    #[expect(clippy::exit, reason = "there is nobody who could be told to end")]
     pub(crate) fn at_once(mut self) {
         tokio::spawn(async move {
             let heard = self.any().await;
