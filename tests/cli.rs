@@ -14,6 +14,7 @@
 //! - `conversation_calls`: what a person at a terminal sees of calls, and how they stop them
 //! - `agent_tasks`: what is not waited for
 //! - `agent_budgets`: what agents may use, and no more
+//! - `agent_endings`: how a session ends for whoever ran it
 //! - `agent_failures`: tools that fail an agent again and again
 //! - `confirm`: calls that a person has to confirm
 //! - `context`: what a model would see
@@ -62,6 +63,8 @@
 mod agent_budgets;
 #[path = "cli/agent_delegation.rs"]
 mod agent_delegation;
+#[path = "cli/agent_endings.rs"]
+mod agent_endings;
 #[path = "cli/agent_failures.rs"]
 mod agent_failures;
 #[path = "cli/agent_history.rs"]

@@ -44,6 +44,7 @@ pub use configured::{Configured, RepliesFile, replies_files};
 pub use context::{Context, Section, context};
 pub use error::TurnError;
 pub use listener::{Listener, Silent, Told, Who};
+pub use made::Deeds;
 pub use models::{Model, Models};
 pub use settings::{allowances, bounds};
 pub use turn::Turn;
@@ -150,6 +151,11 @@ impl Session {
     /// were given up, and those of sub-agents too.
     pub fn usage(&self) -> Usage {
         self.runtime.crew.counted.usage()
+    }
+
+    /// What the last turn did, where it failed or was given up, too.
+    pub fn deeds(&self) -> Deeds {
+        self.runtime.crew.deeds()
     }
 }
 

@@ -264,6 +264,18 @@ pub fn changed_since(path: &std::path::Path, since: std::time::Duration) -> bool
 /// Files and folders that are looked at for a change.
 const MAX_LOOKED_AT: u32 = 200_000;
 
+/// Whether the process was started to outlive its terminal, as by `nohup`.
+pub fn ignores_hangup() -> bool {
+    let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is set, and what there is is written to a place that is large enough; all zeros are a value of it.
+    #[expect(unsafe_code, reason = "the one way to ask the kernel")]
+    let now = unsafe {
+        libc::sigaction(libc::SIGHUP, std::ptr::null(), now.as_mut_ptr());
+        now.assume_init()
+    };
+    now.sa_sigaction == libc::SIG_IGN
+}
+
 /// Where the machine has its temporary files.
 pub fn temporary_folder() -> std::path::PathBuf {
     std::env::temp_dir()

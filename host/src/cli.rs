@@ -23,6 +23,7 @@ mod project;
 mod run;
 mod schema;
 mod sessions;
+mod signals;
 mod test;
 mod tools;
 mod validate;

@@ -299,8 +299,18 @@ impl ProviderError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Cut { .. } | Self::Silent { .. } => true,
-            Self::Refused { status, .. } => *status == 429 || *status == 408 || *status >= 500,
+            Self::Refused { status, .. } => {
+                (*status == 429 || *status == 408 || *status >= 500) && !self.refuses_tools()
+            }
             Self::Malformed { .. } | Self::Unusable(_) => false,
         }
+    }
+
+    /// Whether a service refuses, not the request, but that it has tools: some say so as if they had failed.
+    pub(crate) fn refuses_tools(&self) -> bool {
+        let Self::Refused { status: 400 | 404 | 422 | 500 | 501, message, .. } = self else { return false };
+        let message = message.to_lowercase();
+        let no = ["not support", "unsupported", "support tool use", "--jinja", "not enabled"];
+        message.contains("tool") && no.iter().any(|word| message.contains(word))
     }
 }

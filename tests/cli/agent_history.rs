@@ -6,7 +6,7 @@ use crate::agent_services::{ASKED, project, results, run};
 use crate::agent_turns::{agent, spied, told};
 use crate::project::{Project, Ran};
 use crate::pty::Person;
-use crate::services::{Answer, KEY, Service, Wire};
+use crate::services::{Answer, KEY, Service, WIRES, Wire};
 
 /// Counts its calls.
 const COUNT: &str = "def run(args):\n    return 'counted ' + str(args['n'])\n";
@@ -210,6 +210,23 @@ fn room_goes_by_what_the_service_counted_before() {
     };
     assert_eq!(sent(1), ["user", "assistant", "user", "assistant", "user"]);
     assert_eq!(sent(1_000_000), ["user", "assistant", "user"]);
+}
+
+/// What a turn that failed was asked is still there, in one message with what is asked next: many services refuse two.
+#[test]
+fn what_was_not_answered_is_asked_with_what_comes_next() {
+    for (wire, name) in WIRES {
+        let service = Service::new(vec![Answer::new("401 Oops", "text/plain", "no"), wire.reply(true, "Both.", &[])]);
+        let project = crate::agent_services::project(name, &service, "");
+        assert_eq!(run(&project, &["run", "One?"]).code, 5, "{name}");
+        let ran = run(&project, &["run", "--resume", "latest", "Two?"]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "Both.\n"), "{name}: {ran}");
+        let asked = service.chats()[1].json();
+        let last = asked["messages"].as_array().unwrap().last().unwrap();
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let wanted = if wire == Wire::Anthropic { json!([text("One?"), text("Two?")]) } else { json!("One?\n\nTwo?") };
+        assert_eq!(*last, json!({"role": "user", "content": wanted}), "{name}");
+    }
 }
 
 /// What a hook refused to begin with was never said.

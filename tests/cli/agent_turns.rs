@@ -243,6 +243,9 @@ fn what_is_modified_is_what_happens() {
     let decision =
         "modify({'choices': [{'message': {'role': 'assistant', 'content': 'other'}, 'finish_reason': 'stop'}]})";
     assert_eq!(with("completion.post", fine, decision).out, "other\n");
+    // A choice that leaves out why it ended has ended for the same reason.
+    let decision = "modify({'choices': [{'message': {'role': 'assistant', 'content': 'shorter'}}]})";
+    assert_eq!(with("completion.post", fine, decision).out, "shorter\n");
     assert_eq!(with("turn.end", fine, "modify({'text': 'ended'})").out, "ended\n");
     for key in ["text", "response"] {
         assert_eq!(with("agent.stop", fine, &format!("modify({{'{key}': 'stopped'}})")).out, "stopped\n");

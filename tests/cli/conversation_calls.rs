@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -127,6 +128,123 @@ fn a_question_within_a_conversation() {
     person.types("\u{4}");
     assert_eq!(person.leaves(), 0, "{}", person.seen);
     assert_eq!(["a", "b", "c", "d"].map(|path| project.path(path).exists()), [true, false, false, true]);
+}
+
+/// How often the thread that draws the sign of a long call has gone to sleep. None: there is no such thread.
+fn frames(process: &Path) -> Option<u64> {
+    let mut threads = std::fs::read_dir(process.join("task")).unwrap().map(|entry| entry.unwrap().path());
+    let sign = threads.find(|path| std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "sign\n"))?;
+    let status = std::fs::read_to_string(sign.join("status")).unwrap();
+    status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok())
+}
+
+/// Waits until that thread has had the time to draw some frames.
+#[track_caller]
+fn until_drawn(process: &Path) {
+    let end = Instant::now() + PATIENCE;
+    let begun = frames(process).unwrap();
+    while frames(process).unwrap() < begun + 10 {
+        assert!(Instant::now() < end, "no frames are drawn");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// However long a person thinks, nothing is drawn onto the question.
+#[test]
+fn a_question_stays_as_it_is() {
+    let replies = "- tool_calls: [{ name: drop }]\n- text: It is over.\n";
+    let script = "def run(args):\n    return 'dropped'\n";
+    for arguments in [&["run", "Drop it."][..], &["call", "drop"]] {
+        let project = agent("", replies).tool("drop", "confirm: true\n", script);
+        let mut person = Person::starts(&project, arguments);
+        person.sees("[N]o: ");
+        until_drawn(&person.process());
+        person.types("y\n");
+        person.sees("y\r\n");
+        let shown = screen(&person.seen);
+        assert!(shown.iter().any(|line| line.starts_with("Call it? [y]es") && line.ends_with("[N]o: y")), "{shown:?}");
+        assert!(!shown.concat().contains("running"), "{shown:?}");
+        assert_eq!(person.leaves(), 0, "{}", person.seen);
+    }
+}
+
+/// Ctrl-C at a question ends it before anything else is on the terminal: the next line is typed at a whole prompt.
+#[test]
+fn a_turn_is_stopped_at_a_question() {
+    let replies = "- tool_calls: [{ name: drop }]\n- { expect: Go on., text: Here I am. }\n";
+    let script = "def run(args):\n    fs.write('dropped', '')\n";
+    let project = agent("", replies).tool("drop", "confirm: true\n", script);
+    let mut person = Person::starts(&project, &["run"]);
+    person.sees("> ");
+    person.types("Drop it.\r");
+    person.sees("[N]o: ");
+    person.interrupts();
+    person.sees("> ");
+    person.types("Go on.\r");
+    person.sees("Here I am.");
+    person.sees("> ");
+    person.types("/quit\r");
+    assert_eq!(person.leaves(), 0, "{}", person.seen);
+    let shown = screen(&person.seen);
+    let asked = shown.iter().position(|line| line.starts_with("Call it?")).unwrap();
+    assert_eq!(shown[asked..asked + 4], [shown[asked].as_str(), "stopped", "> Go on.", "Here I am."], "{shown:?}");
+    assert!(!project.path("dropped").exists());
+}
+
+/// Who talks is told when what went on by itself has ended, and how: an agent, a tool, one that failed.
+#[test]
+fn what_went_on_by_itself_is_told_when_it_ends() {
+    let replies = "- tool_calls: [{ name: delegate_async, args: { agent: worker, task: Work. } }, { name: slow }, { name: fails }]\n\
+                   - tool_calls: [{ name: delegate_await }, { name: task_await }]\n- text: It is done.\n- { agent: worker, text: Worked. }\n";
+    let script = "def run(args):\n    return 1\n";
+    let reason = "the disk is full and nothing of what was to be kept could be written to any of the places that there are for it";
+    let project = agent("sandbox: { async_tools: true }\n", replies)
+        .tool("slow", "async: true\n", script)
+        .tool("fails", "async: true\n", &format!("def run(args):\n    fail('{reason}')\n"))
+        .file(".harness/agents/worker.md", "---\ndescription: Works.\n---\nYou work.\n");
+    let ran = project.run(&["run", "--explain", "Work."]);
+    let ended = ran.err.lines().filter_map(|line| line.strip_prefix("task of ")?.split_once(" (task_"));
+    let mut told: Vec<&str> = ended.map(|(told, _)| told).collect();
+    told.sort_unstable();
+    let failed = format!("fails failed: tool error: {reason} (.harness/tools/fails.md:5:7)");
+    assert_eq!(told, [failed.as_str(), "slow completed", "worker completed"], "{ran}");
+}
+
+/// What begins with a slash is a command where it is one word, and else is said to the agent.
+#[test]
+fn what_begins_with_a_slash_may_be_said() {
+    let replies = "- { expect: '/etc/hosts: what is in it?', text: Names. }\n";
+    let project = agent("", replies);
+    let mut person = Person::starts(&project, &["run"]);
+    person.sees("> ");
+    person.types("/etc/hosts: what is in it?\r");
+    person.sees("Names.");
+    person.sees("> ");
+    person.types("/nonsense\r");
+    person.sees("there is no command /nonsense");
+    person.sees("> ");
+    person.types("/quit\r");
+    assert_eq!(person.leaves(), 0, "{}", person.seen);
+}
+
+/// Long arguments are cut where it is seen that they are; why something failed is told whole.
+#[test]
+fn lines_that_are_long() {
+    let text = "x".repeat(200);
+    let reason =
+        "the reason why it failed is told from its first to its last word, even where that takes more than a hundred";
+    let replies = format!("- tool_calls: [{{ name: fails, args: {{ text: {text} }} }}]\n- text: So.\n");
+    let project = agent("", &replies).tool(
+        "fails",
+        "parameters:\n  text: { type: string }\n",
+        &format!("def run(args):\n    fail('{reason}')\n"),
+    );
+    let ran = project.run(&["run", "--explain", "Try."]);
+    let lines: Vec<&str> = ran.err.lines().collect();
+    let arguments: String = format!("{{\"text\":\"{text}").chars().take(100).collect();
+    assert_eq!(lines[0], format!("calls fails {arguments}…"), "{ran}");
+    let failed = format!("fails failed: tool error: {reason} (.harness/tools/fails.md:6:7) (");
+    assert!(lines[1].starts_with(&failed), "{ran}");
 }
 
 /// What the service counted in all turns so far, and not what was estimated.

@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::project::Project;
 
@@ -33,14 +35,25 @@ impl Person {
 
     /// The same with these variables.
     pub(crate) fn with(project: &Project, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::at(project.command(arguments).envs(variables.iter().copied()), None)
+    }
+
+    /// The same with standard error in a file.
+    pub(crate) fn tells(project: &Project, arguments: &[&str], errors: &Path) -> Self {
+        Self::at(&mut project.command(arguments), Some(File::create(errors).unwrap()))
+    }
+
+    fn at(command: &mut Command, errors: Option<File>) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
         unlockpt(&terminal).unwrap();
         let inside: OwnedFd = ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         let stream = || Stdio::from(inside.try_clone().unwrap());
-        let mut command = project.command(arguments);
-        command.env("TERM", "xterm-256color").env("NO_COLOR", "1").envs(variables.iter().copied());
-        let child = command.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
+        command.env("TERM", "xterm-256color").env("NO_COLOR", "1");
+        let child =
+            command.stdin(stream()).stdout(stream()).stderr(errors.map_or_else(stream, Stdio::from)).spawn().unwrap();
+        // What the command holds of the terminal would keep it open.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self { terminal: File::from(terminal), child, seen: String::new(), read: 0 }
     }
 
@@ -64,8 +77,22 @@ impl Person {
 
     /// Ctrl-C, as the terminal tells it to the binary.
     pub(crate) fn interrupts(&mut self) {
-        let process = Pid::from_child(&self.child);
-        rustix::process::kill_process(process, Signal::INT).unwrap();
+        self.signals(Signal::INT);
+    }
+
+    pub(crate) fn signals(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Whether the terminal shows what is typed, line by line, as it does for every program that says nothing else.
+    pub(crate) fn is_shown_what_it_types(&self) -> bool {
+        let modes = tcgetattr(&self.terminal).unwrap().local_modes;
+        modes.contains(LocalModes::ECHO | LocalModes::ICANON)
+    }
+
+    /// The directory of the kernel that tells of the binary.
+    pub(crate) fn process(&self) -> PathBuf {
+        format!("/proc/{}", self.child.id()).into()
     }
 
     /// Waits for the end. Gives back the exit code.

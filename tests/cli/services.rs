@@ -63,7 +63,7 @@ impl Asked {
 }
 
 /// A service that gives its answers to requests that carry a message, one after another, and the last of them again
-/// and again. What else it is asked it does not know.
+/// and again. What else it is asked it does not know, and it refuses what strict ones refuse.
 pub(crate) struct Service {
     pub(crate) address: String,
     seen: Arc<Mutex<Vec<Asked>>>,
@@ -112,7 +112,7 @@ fn serve(mut stream: TcpStream, answers: &[Answer], log: &Mutex<Vec<Asked>>) -> 
     if asked.json().get("messages").is_some() {
         let mut log = log.lock().unwrap();
         if let Some(next) = answers.get(log.len()).or(answers.last()) {
-            answer = next.clone();
+            answer = if alternates(&asked.json()) { next.clone() } else { refusal() };
         }
         log.push(asked);
     }
@@ -125,6 +125,17 @@ fn serve(mut stream: TcpStream, answers: &[Answer], log: &Mutex<Vec<Asked>>) -> 
         while stream.read(&mut [0; 64])? > 0 {}
     }
     Ok(())
+}
+
+/// Whether nobody but tools speaks twice in a row, which the chat templates of many models do not let them.
+fn alternates(asked: &Json) -> bool {
+    let messages = asked["messages"].as_array().unwrap();
+    messages.windows(2).all(|two| two[0]["role"] != two[1]["role"] || two[0]["role"] == "tool")
+}
+
+fn refusal() -> Answer {
+    let message = "Conversation roles must alternate user/assistant/user/assistant/...";
+    Answer::new("400 Bad Request", "application/json", &json!({"error": {"message": message}}).to_string())
 }
 
 /// A wire format.

@@ -88,6 +88,25 @@ fn tasks_are_run_again_whoever_is_faster() {
     assert!(ran.out.contains("root, turn 1: call call_1 of asks"), "{ran}");
 }
 
+/// What begins an agent that is not waited for is one call, whether it begins or cannot; a hook that looks at what it begins
+/// is told.
+#[test]
+fn what_is_begun_is_counted_once() {
+    let begins = "{ name: delegate_async, args: { agent: worker, task: Look. } }";
+    let replies = format!(
+        "- tool_calls: [{begins}, {begins}, {{ name: delegate_await }}]\n- text: Done.\n- {{ agent: worker, tool_calls: [{{ name: go }}] }}\n- {{ agent: worker, text: Looked. }}\n"
+    );
+    let project = agent("delegation: { max_concurrent: 1 }\n", &replies)
+        .tool("go", "", "def run(args):\n    fail('no')\n")
+        .file(".harness/agents/worker.md", WORKER)
+        .with_handle("guard", "tool.pre", "when: payload['name'] == 'delegate'\n", "return allow()");
+    project.run(&["run", "Go."]).says(0, "");
+    let shown = project.run(&["sessions", "show", "--json"]).json();
+    let totals = &shown["totals"];
+    // Both beginnings, the waiting, and what the agent calls; the second beginning failed, and so did that.
+    assert_eq!((&totals["calls"], &totals["failed"], &totals["hooks"]), (&json!(4), &json!(2), &json!(2)), "{shown:#}");
+}
+
 /// A task is told in the call that began it, from its beginning to its end, with the agent that works in it.
 #[test]
 fn tasks_and_confirmations_are_on_the_timeline() {
@@ -120,7 +139,7 @@ fn tasks_and_confirmations_are_on_the_timeline() {
     assert_snapshot!(ids(&shown(&project.run(&["sessions", "show"]).out)), @r#"
     SESSION  WHEN  run
     harness T, model script (script)
-    1 turn in _: 5 replies (420 + 10 tokens), 7 calls, 2 refused, 1 turn of a sub-agent, 1 hook ran, fuel N
+    1 turn in _: 5 replies (420 + 10 tokens), 6 calls, 2 refused, 1 turn of a sub-agent, 1 hook ran, fuel N
 
     turn 1, _, answered
     > Go.
@@ -133,7 +152,6 @@ fn tasks_and_confirmations_are_on_the_timeline() {
     _ _ tool delegate_async completed
                            ( {"agent":"worker","task":"Look."}
                            = {"task_id":"task_ID","status":"running"}
-    _ _   tool delegate completed
     _ _   task delegate completed
     _ _     agent worker answered (102 + 1 tokens)
                                > Look.

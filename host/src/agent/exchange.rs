@@ -80,9 +80,10 @@ pub(super) fn answer(reply: &mut Reply, before: &Json, payload: &Json) -> Result
         Message::Assistant { text, calls } => (reply.text, reply.calls) = (text, calls),
         _ => return Err("the message of a choice is the assistant's".to_owned()),
     }
-    // It is said twice; the one that was changed counts.
+    // It is said twice; the one that was changed counts, and a choice may leave it out.
     let whole = payload.get("finish_reason");
-    let reason = if whole == before.get("finish_reason") { choice.get("finish_reason") } else { whole };
+    let of_choice = choice.get("finish_reason").filter(|_| whole == before.get("finish_reason"));
+    let reason = of_choice.or(whole);
     match reason {
         Some(Json::String(reason)) => reply.finish = Finish::of(reason),
         _ => return Err("`finish_reason` must be a string".to_owned()),

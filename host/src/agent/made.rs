@@ -1,10 +1,22 @@
-//! What an agent called in a turn and what that gave, for whoever judges its work.
+//! What an agent called in a turn and what that gave, for whoever judges its work; and what a turn did that may have no
+//! answer.
 
 use std::collections::VecDeque;
 
 use serde_json::Value as Json;
 
-use crate::dispatch::payload::{CallMade, CallResult};
+use crate::dispatch::payload::{CallMade, CallResult, LogLine, ToolUse};
+
+/// What a turn did, whatever came of it.
+#[derive(Debug, Clone, Default)]
+pub struct Deeds {
+    /// The calls that its model asked for, in order, as far as it came: the last may have been under way.
+    pub calls: Vec<ToolUse>,
+    /// Rounds with calls.
+    pub rounds: u32,
+    /// What its scripts logged.
+    pub log: Vec<LogLine>,
+}
 
 /// Bytes of arguments and contents that are kept of a turn, whatever it calls.
 const MOST: usize = 256 << 10;

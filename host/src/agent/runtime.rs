@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::failures::Failures;
 use super::ledger::{Counted, Ledger};
 use super::listener::{Listener, Told, Who};
+use super::made::Deeds;
 use super::models::{Model, Models};
 use super::settings::Settings;
 use crate::artifact::agent::Agent;
@@ -29,11 +30,23 @@ pub(super) struct Crew {
     pub(super) settings: Settings,
     /// What the models' services have counted for all of them.
     pub(super) counted: Counted,
+    /// What the last turn of the root did.
+    deeds: Mutex<Deeds>,
 }
 
 impl Crew {
     pub(super) fn new(models: Arc<dyn Models>, listener: Arc<dyn Listener>, settings: Settings) -> Self {
-        Self { models, listener, settings, counted: Counted::default() }
+        Self { models, listener, settings, counted: Counted::default(), deeds: Mutex::default() }
+    }
+
+    /// A turn of the root is over.
+    pub(super) fn keep(&self, deeds: Deeds) {
+        *self.deeds.lock().unwrap_or_else(PoisonError::into_inner) = deeds;
+    }
+
+    /// What it did.
+    pub(super) fn deeds(&self) -> Deeds {
+        self.deeds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

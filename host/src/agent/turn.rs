@@ -12,7 +12,7 @@ use super::exchange::{answer, change, completion_post, completion_pre, tokens};
 use super::ledger::{Entry, Purse};
 use super::listener::Told;
 use super::logged;
-use super::made::Made;
+use super::made::{Deeds, Made};
 use super::models::Model;
 use super::runtime::Runtime;
 use super::window;
@@ -65,7 +65,7 @@ pub(super) async fn turn(
     history: &mut Conversation,
     text: &str,
 ) -> Result<Turn, TurnError> {
-    Work::new(runtime, place).run(history, text).await.0
+    Work::new(runtime, place).run(history, text).await
 }
 
 /// The same with what it started, whether it came to an end or not.
@@ -75,7 +75,9 @@ pub(super) async fn turn_with_nested(
     history: &mut Conversation,
     text: &str,
 ) -> (Result<Turn, TurnError>, Vec<Nested>) {
-    Work::new(runtime, place).run(history, text).await
+    let mut work = Work::new(runtime, place);
+    let ended = work.run(history, text).await;
+    (ended, std::mem::take(&mut work.nested))
 }
 
 /// A turn under way.
@@ -109,6 +111,16 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.ended {
             self.runtime.tell(&Told::GivenUp { agent: self.runtime.name() });
+        }
+    }
+}
+
+/// What was done is known however a turn ends, where it is given up, too.
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        if self.runtime.depth() == 0 {
+            let (calls, log) = (std::mem::take(&mut self.calls), self.log());
+            self.runtime.crew.keep(Deeds { calls, rounds: self.rounds, log });
         }
     }
 }
@@ -179,7 +191,7 @@ impl<'a> Work<'a> {
         blocked.map_or(Ok(Some(payload)), Err)
     }
 
-    async fn run(mut self, history: &mut Conversation, text: &str) -> (Result<Turn, TurnError>, Vec<Nested>) {
+    async fn run(&mut self, history: &mut Conversation, text: &str) -> Result<Turn, TurnError> {
         let depth = self.runtime.depth();
         self.told = history.len();
         self.tell(&Told::Turn { agent: self.runtime.name(), depth, text });
@@ -205,11 +217,13 @@ impl<'a> Work<'a> {
             // Nothing is left that could be stopped.
             let _ = self.fire(&Event::Error, || payload::of(&envelope)).await;
         }
-        let Self { nested, calls, made, usage, rounds, warning, runtime, purse, .. } = self;
-        let turn = ended.map(|(text, log)| Turn { text, calls, usage, rounds, log, warning, made });
+        let turn = ended.map(|(text, log)| {
+            let (warning, made) = (self.warning.take(), std::mem::take(&mut self.made));
+            Turn { text, calls: self.calls.clone(), usage: self.usage, rounds: self.rounds, log, warning, made }
+        });
         unfinished.ended = true;
-        runtime.tell(&Told::Turned { agent: runtime.name(), turn: turn.as_ref(), given: purse.given });
-        (turn, nested)
+        self.tell(&Told::Turned { agent: self.runtime.name(), turn: turn.as_ref(), given: self.purse.given });
+        turn
     }
 
     /// The time of a budget is over.

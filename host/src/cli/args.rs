@@ -169,7 +169,7 @@ pub(crate) struct Talk {
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Print answer, calls, usage and error as one JSON object.
+    /// Print answer, calls, usage and error as one JSON object, however it ends.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -202,7 +202,7 @@ pub(crate) struct Deploy {
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Print answer, calls, usage and error as one JSON object.
+    /// Print answer, calls, usage and error as one JSON object, however it ends.
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -34,18 +34,23 @@ pub(crate) struct AtTerminal {
     /// What the person has confirmed for the rest of the session.
     lasting: Mutex<BTreeSet<String>>,
     /// There is one person, who answers one question at a time.
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl AtTerminal {
     pub(crate) fn new(given: &Confirm, printer: Printer) -> Arc<Self> {
-        let (lasting, turn) = (Mutex::default(), tokio::sync::Mutex::default());
+        let (lasting, turn) = (Mutex::default(), Arc::default());
         Arc::new(Self { printer, all: given.yes, named: given.confirm.clone(), lasting, turn })
     }
 
     /// The person types something else until this is dropped: questions wait.
     pub(crate) fn typing(&self) -> (tokio::sync::MutexGuard<'_, ()>, Typing) {
         (self.turn.blocking_lock(), self.printer.typing())
+    }
+
+    /// Waits until no question is on the terminal: one that nobody waits for any more takes a moment to see that.
+    pub(crate) async fn over(&self) {
+        drop(self.turn.lock().await);
     }
 
     fn is_known(&self, key: &str) -> bool {
@@ -62,7 +67,7 @@ impl Confirmer for AtTerminal {
             if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
                 return Answer::Nobody;
             }
-            let _turn = self.turn.lock().await;
+            let turn = self.turn.clone().lock_owned().await;
             let key = format!("{} {}", question.artifact, question.tool);
             if question.lasting && self.is_known(&key) {
                 return Answer::Yes;
@@ -70,7 +75,12 @@ impl Confirmer for AtTerminal {
             let (printer, text, lasting) = (self.printer, told(question), question.lasting);
             let given_up = GivenUp(Arc::default());
             let seen = given_up.0.clone();
-            let said = tokio::task::spawn_blocking(move || ask(printer, &text, lasting, &seen)).await;
+            let asked = tokio::task::spawn_blocking(move || {
+                // The terminal is the question's until it is over, whether or not somebody waits for the answer.
+                let _turn = turn;
+                ask(printer, &text, lasting, &seen)
+            });
+            let said = asked.await;
             match said.unwrap_or(Said::No) {
                 Said::Yes => Answer::Yes,
                 Said::Always => {
@@ -124,6 +134,9 @@ fn told(question: &Question<'_>) -> String {
 
 /// Asks until there is an answer or nobody waits for it. On another thread: it waits for a person.
 fn ask(printer: Printer, text: &str, lasting: bool, given_up: &AtomicBool) -> Said {
+    if given_up.load(Ordering::SeqCst) {
+        return Said::No;
+    }
     let _typing = printer.typing();
     let _quiet = progress::quiet();
     let stdin = std::io::stdin();

@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     Limited,
     /// The host could not do its part.
     Fault,
+    /// A signal ended it.
+    Signal(u8),
 }
 
 impl Exit {
@@ -29,6 +31,8 @@ impl Exit {
             Self::Denied => 3,
             Self::Limited => 4,
             Self::Fault => 5,
+            // As a shell has it of a program that did not hear the signal.
+            Self::Signal(number) => number.saturating_add(128),
         }
     }
 }

@@ -6,12 +6,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressDrawTarget};
 
 /// How long nothing is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two frames.
 const FRAME: Duration = Duration::from_millis(100);
+
+/// Of the thread that draws.
+const NAME: &str = "sign";
 
 /// Who may draw: a process has one terminal.
 static TERMINAL: Mutex<()> = Mutex::new(());
@@ -23,29 +26,31 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    #[expect(clippy::disallowed_methods, reason = "a thread that only draws")]
     pub(crate) fn start(message: String) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self { running: None };
         }
         let (stop, stopped) = mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
+        let draw = move || {
             if stopped.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
-            let bar = ProgressBar::new_spinner();
-            bar.set_message(harness::artifact::escape::line(&message).into_owned());
+            // Setting the message of one that is there would draw it.
+            let bar = ProgressBar::new_spinner().with_message(harness::artifact::escape::line(&message).into_owned());
             while stopped.recv_timeout(FRAME) == Err(RecvTimeoutError::Timeout) {
                 // Not while somebody else has the terminal, who must not wait for this thread to end either.
                 if let Ok(_drawing) = TERMINAL.try_lock() {
                     bar.tick();
                 }
             }
-            if let Ok(_drawing) = TERMINAL.try_lock() {
-                bar.finish_and_clear();
+            match TERMINAL.try_lock() {
+                Ok(_drawing) => bar.finish_and_clear(),
+                // It would draw when it is dropped.
+                Err(_) => bar.set_draw_target(ProgressDrawTarget::hidden()),
             }
-        });
-        Self { running: Some((stop, thread)) }
+        };
+        let thread = std::thread::Builder::new().name(NAME.to_owned()).spawn(draw);
+        Self { running: thread.ok().map(|thread| (stop, thread)) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::agent::{Configured, Models, Turn, TurnError};
+use harness::agent::{Configured, Deeds, Models, Session, Turn, TurnError};
 use harness::dispatch::{Options, Project};
 use harness::provider::Usage;
 use serde_json::{Value as Json, json};
@@ -13,13 +13,14 @@ use super::args::{Confine, Deploy, Place, Talk};
 use super::confirm::AtTerminal;
 use super::exit::Exit;
 use super::printer::Printer;
+use super::signals::{Heard, Signals};
 use super::{input, project};
 
 mod conversation;
 mod recorded;
 mod watch;
 
-use recorded::Record;
+use recorded::{Record, Recorded};
 use watch::Watch;
 
 /// Calls at one time: an agent makes one after another, and each may wait for others.
@@ -30,46 +31,57 @@ const THREADS: usize = 1;
 const STACK: usize = 8 << 20;
 
 pub(crate) fn talk(command: &Talk, place: &Place, printer: &Printer) -> Exit {
+    ended(try_talk(command, place, *printer), command.json, *printer)
+}
+
+fn try_talk(command: &Talk, place: &Place, printer: Printer) -> Result<Exit, Exit> {
     let prompt = match &command.prompt {
         Some(prompt) => Some(prompt.clone()),
-        None if std::io::stdin().is_terminal() => None,
-        None => match input::text("-") {
-            Ok(text) => Some(text),
-            Err(message) => return unreadable(&message, *printer),
-        },
+        None if !std::io::stdin().is_terminal() => Some(read("-", printer)?),
+        None if command.json => {
+            printer.error("`--json` is for one prompt", &[], Some("give it: `harness run --json \"...\"`"));
+            return Err(Exit::Usage);
+        }
+        None => None,
     };
-    let asked = AtTerminal::new(&command.confirm, *printer);
-    let record = Record::new("run", command.resume.as_deref(), !command.no_record, place, *printer);
-    let opened = record
-        .and_then(|record| Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, *printer));
-    let opened = match opened {
-        Ok(opened) => opened,
-        Err(exit) => return exit,
-    };
+    let asked = AtTerminal::new(&command.confirm, printer);
+    let record = Record::new("run", command.resume.as_deref(), !command.no_record, place, printer)?;
+    let opened = Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, printer)?;
     match prompt {
-        Some(prompt) => opened.once(&prompt, command.json, command.explain, *printer),
-        None => conversation::run(opened, *printer),
+        Some(prompt) => opened.once(&prompt, command.json, command.explain, printer),
+        None => Ok(conversation::run(opened, command.explain, printer)),
     }
 }
 
 pub(crate) fn deploy(command: &Deploy, place: &Place, printer: &Printer) -> Exit {
-    let prompt = match input::text(command.input.as_deref().unwrap_or("-")) {
-        Ok(text) => text,
-        Err(message) => return unreadable(&message, *printer),
-    };
-    let asked = AtTerminal::new(&command.confirm, *printer);
-    let record = Record::new("deploy", None, !command.no_record, place, *printer);
-    let opened = record
-        .and_then(|record| Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, *printer));
-    match opened {
-        Ok(opened) => opened.once(&prompt, command.json, command.explain, *printer),
-        Err(exit) => exit,
-    }
+    ended(try_deploy(command, place, *printer), command.json, *printer)
 }
 
-fn unreadable(message: &str, printer: Printer) -> Exit {
-    printer.error(message, &[], Some("give the text itself, `@FILE`, or `-` for standard input"));
-    Exit::Usage
+fn try_deploy(command: &Deploy, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+    let prompt = read(command.input.as_deref().unwrap_or("-"), printer)?;
+    let asked = AtTerminal::new(&command.confirm, printer);
+    let record = Record::new("deploy", None, !command.no_record, place, printer)?;
+    let opened = Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, printer)?;
+    opened.once(&prompt, command.json, command.explain, printer)
+}
+
+fn read(given: &str, printer: Printer) -> Result<String, Exit> {
+    input::text(given).map_err(|message| {
+        printer.error(&message, &[], Some("give the text itself, `@FILE`, or `-` for standard input"));
+        Exit::Usage
+    })
+}
+
+/// How it ended, where that was before the agent could be asked too: a program gets its object then as well.
+fn ended(talked: Result<Exit, Exit>, json: bool, printer: Printer) -> Exit {
+    talked.unwrap_or_else(|exit| {
+        let (outcome, kind) = if exit == Exit::Usage { ("rejected", "usage") } else { ("fault", "fault") };
+        if json {
+            let why = "the agent was not asked; standard error says why";
+            printer.json(&as_json(with_error(outcome, kind, why), &Deeds::default(), Usage::default()));
+        }
+        exit
+    })
 }
 
 /// A project whose agent can be talked to.
@@ -104,33 +116,33 @@ impl Opened {
     }
 
     /// One turn and no more.
-    fn once(self, prompt: &str, json: bool, explain: bool, printer: Printer) -> Exit {
+    fn once(self, prompt: &str, json: bool, explain: bool, printer: Printer) -> Result<Exit, Exit> {
         if prompt.trim().is_empty() {
             printer.error("there is nothing to say to the agent", &[], Some("give a prompt: `harness run \"...\"`"));
-            return Exit::Usage;
+            return Err(Exit::Usage);
         }
         let watch = Arc::new(Watch::new(printer, !json, explain));
         let Self { project, models, runtime, asked, record } = self;
-        let recorded = record.begin(&project, watch.clone(), asked);
-        runtime.block_on(async {
-            let mut session = match recorded.start(&project, models).await {
+        let recorded = record.begin(&project, watch.clone(), asked.clone());
+        Ok(runtime.block_on(async {
+            let mut signals = Signals::new();
+            let mut session = match start(&recorded, &project, models, &mut signals, json, printer).await {
                 Ok(session) => session,
-                Err(error) => return failed(&error, Usage::default(), json, printer),
+                Err(exit) => return exit,
             };
-            let turn = interruptible(session.turn(prompt)).await;
+            let turn = signals.unless(session.turn(prompt)).await;
+            signals.at_once();
+            asked.over().await;
             let seen = watch.end();
-            let usage = session.usage();
+            let (deeds, usage) = (session.deeds(), session.usage());
             session.end().await;
             recorded.end(printer);
             match turn {
-                Some(Ok(turn)) => answered(&turn, usage, seen, json, printer),
-                Some(Err(error)) => failed(&error, usage, json, printer),
-                None => {
-                    printer.error("interrupted", &[], None);
-                    Exit::Failed
-                }
+                Ok(Ok(turn)) => answered(&turn, &deeds, usage, seen, json, printer),
+                Ok(Err(error)) => failed(&error, &deeds, usage, json, printer),
+                Err(heard) => interrupted(heard, &deeds, usage, json, printer),
             }
-        })
+        }))
     }
 }
 
@@ -152,53 +164,57 @@ pub(crate) fn models(project: &Project, place: &Place) -> Arc<dyn Models> {
     Arc::new(Configured::new(&project::root(place), &project.loaded().policy().models))
 }
 
-/// What it waits for, unless the person presses Ctrl-C first.
-async fn interruptible<T>(work: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        // Heard from before the work begins.
-        biased;
-        _ = tokio::signal::ctrl_c() => None,
-        ended = work => Some(ended),
+/// Begins a session, unless a hook or a signal is against it; that was told.
+async fn start(
+    recorded: &Recorded,
+    project: &Project,
+    models: Arc<dyn Models>,
+    signals: &mut Signals,
+    json: bool,
+    printer: Printer,
+) -> Result<Session, Exit> {
+    let (deeds, usage) = (Deeds::default(), Usage::default());
+    match signals.unless(recorded.start(project, models)).await {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(error)) => Err(failed(&error, &deeds, usage, json, printer)),
+        Err(heard) => {
+            recorded.end(printer);
+            Err(interrupted(heard, &deeds, usage, json, printer))
+        }
     }
 }
 
 /// Prints the answer, which a person at a terminal has seen as it came. `usage` is that of the session.
-fn answered(turn: &Turn, usage: Usage, seen: bool, json: bool, printer: Printer) -> Exit {
+fn answered(turn: &Turn, deeds: &Deeds, usage: Usage, seen: bool, json: bool, printer: Printer) -> Exit {
     if let Some(warning) = &turn.warning {
         printer.warning(warning);
     }
     if json {
-        printer.json(&as_json(turn, usage));
+        let came = json!({"outcome": "completed", "answer": turn.text, "warning": turn.warning});
+        printer.json(&as_json(came, deeds, usage));
     } else if !seen {
         printer.data(&turn.text);
     }
     Exit::Completed
 }
 
-fn as_json(turn: &Turn, usage: Usage) -> Json {
-    let calls: Vec<Json> = turn.calls.iter().map(|call| json!({"name": call.name, "args": call.args})).collect();
-    let log: Vec<Json> = turn
-        .log
-        .iter()
-        .map(|line| json!({"source": line.source, "level": line.level, "message": line.message}))
-        .collect();
-    json!({
-        "outcome": "completed",
-        "answer": turn.text,
-        "rounds": turn.rounds,
-        "calls": calls,
-        "usage": counted(usage),
-        "log": log,
-        "warning": turn.warning,
-    })
+/// What came of a turn, with what was done in it.
+fn as_json(mut came: Json, deeds: &Deeds, usage: Usage) -> Json {
+    let Deeds { calls, rounds, log } = deeds;
+    let usage = json!({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens});
+    let done = [("rounds", json!(rounds)), ("calls", json!(calls)), ("usage", usage), ("log", json!(log))];
+    if let Some(object) = came.as_object_mut() {
+        object.extend(done.map(|(key, value)| (key.to_owned(), value)));
+    }
+    came
 }
 
-fn counted(usage: Usage) -> Json {
-    json!({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens})
+fn with_error(outcome: &str, kind: &str, message: &str) -> Json {
+    json!({"outcome": outcome, "error": {"kind": kind, "message": message}})
 }
 
 /// Says why there is no answer.
-fn failed(error: &TurnError, usage: Usage, json: bool, printer: Printer) -> Exit {
+fn failed(error: &TurnError, deeds: &Deeds, usage: Usage, json: bool, printer: Printer) -> Exit {
     let (exit, outcome) = match error {
         TurnError::Blocked { .. } => (Exit::Denied, "denied"),
         TurnError::Config(_) => (Exit::Usage, "rejected"),
@@ -208,10 +224,20 @@ fn failed(error: &TurnError, usage: Usage, json: bool, printer: Printer) -> Exit
         TurnError::Modified { .. } => (Exit::Failed, "failed"),
         TurnError::Completion(_) | TurnError::ContentFilter | TurnError::Finish(_) => (Exit::Fault, "fault"),
     };
+    let message = error.to_string();
     if json {
-        let error = json!({"kind": error.kind(), "message": error.to_string()});
-        printer.json(&json!({"outcome": outcome, "error": error, "usage": counted(usage)}));
+        printer.json(&as_json(with_error(outcome, error.kind(), &message), deeds, usage));
     }
-    printer.error(&error.to_string(), &[], None);
+    printer.error(&message, &[], None);
     exit
+}
+
+/// Says that somebody has ended it.
+fn interrupted(heard: Heard, deeds: &Deeds, usage: Usage, json: bool, printer: Printer) -> Exit {
+    let message = format!("interrupted by {}", heard.name());
+    if json {
+        printer.json(&as_json(with_error("interrupted", "interrupted", &message), deeds, usage));
+    }
+    printer.error(&message, &[], None);
+    heard.exit()
 }

@@ -103,7 +103,7 @@ impl<P: Provider> Provider for Model<P> {
             let learns = self.settings.tools == ToolForm::Auto && has_tools(&request);
             match self.form(&request).await {
                 Form::Structured => match self.inner.complete(&request, heard).await {
-                    Err(error) if learns && refuses_tools(&error) => {
+                    Err(error) if learns && error.refuses_tools() => {
                         self.known.without_tools(&request.model).await;
                         prose.complete(&request, heard).await
                     }
@@ -181,12 +181,4 @@ fn has_tools(request: &Request) -> bool {
         Message::System(_) | Message::User(_) => false,
     };
     !request.tools.is_empty() || request.messages.iter().any(called)
-}
-
-/// Whether a service refuses, not the request, but that it has tools.
-fn refuses_tools(error: &ProviderError) -> bool {
-    let ProviderError::Refused { status: 400 | 404 | 422 | 500 | 501, message, .. } = error else { return false };
-    let message = message.to_lowercase();
-    let no = ["not support", "unsupported", "support tool use", "--jinja", "not enabled"];
-    message.contains("tool") && no.iter().any(|word| message.contains(word))
 }

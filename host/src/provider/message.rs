@@ -187,6 +187,24 @@ pub fn without_orphans(messages: Vec<Message>) -> Vec<Message> {
     kept
 }
 
+/// Conversations in which what the person or the operator says in a row is one message: many chat templates refuse two.
+pub(crate) fn in_turn(messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
+    let mut turns = Vec::new();
+    for message in messages {
+        match (turns.last_mut(), message) {
+            (Some(Message::User(before)), Message::User(text))
+            | (Some(Message::System(before)), Message::System(text)) => *before = joined(before, &text),
+            (_, message) => turns.push(message),
+        }
+    }
+    turns
+}
+
+/// Two texts as one.
+pub(crate) fn joined(one: &str, other: &str) -> String {
+    if one.trim().is_empty() { other.to_owned() } else { format!("{}\n\n{other}", one.trim_end()) }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -7,6 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use harness::agent::{Listener, Told};
 use harness::artifact::escape;
+use harness::dispatch::CallReport;
+use serde_json::Value as Json;
 
 use super::super::call::report;
 use super::super::printer::Printer;
@@ -103,21 +105,24 @@ impl Watch {
             // What comes next is another text.
             Told::Answered { agent: "", reply, .. } if !reply.calls.is_empty() => drop(self.end()),
             Told::Calls { agent, call } if self.calls => {
-                let arguments: String = call.arguments.chars().take(SHOWN).collect();
-                self.line(agent, &format!("calls {} {arguments}", call.name));
+                self.line(agent, &format!("calls {} {}", call.name, short(&call.arguments)));
             }
             Told::Called { agent, call, report: called, content, took } => {
                 if let Ok(called) = called {
                     report::call_apart_from_agents(called, self.printer);
                 }
                 if self.calls {
-                    let failed = called.as_ref().map_or(true, |called| called.is_error);
-                    let first = content.lines().next().unwrap_or_default();
-                    let shown: String = first.chars().take(SHOWN).collect();
-                    let said = if failed { format!(": {shown}") } else { String::new() };
-                    let word = called.as_ref().map_or("rejected", |called| called.outcome.name());
-                    self.line(agent, &format!("{} {word}{said} ({} ms)", call.name, took.as_millis()));
+                    let came = match called {
+                        Ok(called) => outcome(called),
+                        Err(_) => format!("rejected: {}", first(content)),
+                    };
+                    self.line(agent, &format!("{} {came} ({} ms)", call.name, took.as_millis()));
                 }
+            }
+            Told::Ended { agent, task, report, .. } if self.calls => {
+                // Of an agent that was set to work, whose it is says more than the tool that did so.
+                let name = report.result.get("agent").and_then(Json::as_str).unwrap_or(&report.tool);
+                self.line(agent, &format!("task of {name} {} ({task})", outcome(report)));
             }
             Told::Event { dispatch, .. } => report::dispatch(dispatch, self.printer),
             Told::Delegated { agent, to, attempt, .. } if self.calls => {
@@ -130,5 +135,27 @@ impl Watch {
             }
             _ => {}
         }
+    }
+}
+
+/// Arguments, as far as they are shown.
+fn short(arguments: &str) -> String {
+    match arguments.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", arguments.get(..end).unwrap_or_default()),
+        None => arguments.to_owned(),
+    }
+}
+
+/// How a call ended, and why where it failed.
+fn outcome(called: &CallReport) -> String {
+    let word = called.outcome.name();
+    if called.is_error { format!("{word}: {}", first(&called.content)) } else { word.to_owned() }
+}
+
+/// Why something failed: the first line, whole.
+fn first(reason: &str) -> String {
+    match reason.trim_end().split_once('\n') {
+        Some((first, _)) => format!("{} …", first.trim_end()),
+        None => reason.trim_end().to_owned(),
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::provider::anthropic::object;
+use crate::provider::message::in_turn;
 use crate::provider::{Message, Request, ToolCall, ToolSchema};
 
 /// The body of a request. `tokens` is what the most tokens are called; `usage` asks for what a stream used.
@@ -26,25 +27,9 @@ pub(super) fn of(request: &Request, tokens: &str, stream: bool, usage: bool) -> 
     Json::Object(body)
 }
 
-/// Messages in a format's form, those of the operator that stand side by side as one: many chat templates have room for
-/// no more than one, at the start.
+/// Messages in a format's form, in the turns that chat templates have room for.
 pub(in crate::provider) fn messages(messages: &[Message], form: impl Fn(&Message) -> Json) -> Json {
-    let both_system = |one: &Message, other: &Message| matches!((one, other), (Message::System(_), Message::System(_)));
-    let runs = messages.chunk_by(both_system).map(|run| match run {
-        [] => Json::Null,
-        [one] => form(one),
-        several => {
-            let texts: Vec<&str> = several
-                .iter()
-                .filter_map(|message| match message {
-                    Message::System(text) => Some(text.as_str()),
-                    _ => None,
-                })
-                .collect();
-            form(&Message::System(texts.join("\n\n")))
-        }
-    });
-    runs.collect()
+    in_turn(messages.iter().cloned()).iter().map(form).collect()
 }
 
 fn message(message: &Message) -> Json {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::provider::message::{in_turn, joined};
 use crate::provider::{Message, Request, ToolCall, ToolSchema};
 
 /// What is said before the tools.
@@ -29,18 +30,11 @@ pub(super) fn plain(request: &Request) -> Request {
     if !request.messages.iter().any(|message| matches!(message, Message::System(_))) && !request.tools.is_empty() {
         messages.push(Message::System(describe("")));
     }
-    for message in &request.messages {
-        let plain = match message {
-            Message::System(text) => Message::System(describe(text)),
-            other => told(other),
-        };
-        // Many templates of such models refuse two messages of one side in a row.
-        match (messages.last_mut(), plain) {
-            (Some(Message::User(before)), Message::User(text)) => *before = joined(before, &text),
-            (Some(Message::System(before)), Message::System(text)) => *before = joined(before, &text),
-            (_, plain) => messages.push(plain),
-        }
-    }
+    messages.extend(request.messages.iter().map(|message| match message {
+        Message::System(text) => Message::System(describe(text)),
+        other => told(other),
+    }));
+    let messages = in_turn(messages);
     Request { messages, tools: Vec::new(), ..request.clone() }
 }
 
@@ -54,10 +48,6 @@ pub(crate) fn told(message: &Message) -> Message {
             Message::Assistant { text, calls: Vec::new() }
         }
     }
-}
-
-fn joined(one: &str, other: &str) -> String {
-    if one.trim().is_empty() { other.to_owned() } else { format!("{}\n\n{other}", one.trim_end()) }
 }
 
 fn description(tools: &[ToolSchema]) -> String {

@@ -12,8 +12,8 @@ async fn ollama(shown: Json, said: &'static [&'static str]) -> Server {
         if asked.path() == "/api/show" {
             return answer("200 OK", &shown);
         }
-        if asked.json().get("tools").is_some() && shown.get("refuses").is_some() {
-            return answer("400 Bad Request", &json!({ "error": "registry.ollama.ai/library/m-1 does not support tools" }));
+        if let (Some(_), Some(refuses)) = (asked.json().get("tools"), shown["refuses"].as_array()) {
+            return answer(refuses[0].as_str().unwrap(), &json!({ "error": refuses[1] }));
         }
         let at = said_so_far.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let line = json!({ "model": "m-1", "message": { "content": said[at.min(said.len() - 1)] }, "done": true, "done_reason": "stop" });
@@ -27,11 +27,17 @@ fn chats(server: &Server) -> Vec<Asked> {
 }
 
 const CALLS: &str = "I look.\n\n```json\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"config.yaml\"}}\n```\n";
+/// How services refuse tools: the status and the error. Some say it as a failure of theirs, which is not tried again.
+const REFUSALS: [[&str; 2]; 2] = [
+    ["400 Bad Request", "registry.ollama.ai/library/m-1 does not support tools"],
+    ["500 Internal Server Error", "tools param requires --jinja flag"],
+];
 const ANSWER: &str = "It uses port 8080.";
 
 /// The flow of a model without tools, whatever says that it has none.
 async fn flow(server: &Server, tools: ToolForm) {
-    let provider = provider(&Settings { tools, ..settings(Kind::Ollama, &server.url()) });
+    let retry = Retry { initial_backoff: Duration::from_millis(1), ..Retry::default() };
+    let provider = provider(&Settings { tools, retry, ..settings(Kind::Ollama, &server.url()) });
     let mut messages = vec![Message::System("Be short.".to_owned()), Message::User("What port?".to_owned())];
     let (reply, told) = ask(&*provider, &request(messages.clone())).await;
     let reply = reply.unwrap();
@@ -90,7 +96,7 @@ async fn the_form_of_a_request() {
     let capable = ollama(json!({ "capabilities": ["tools"] }), &[ANSWER]).await;
     assert_eq!(provider(&settings(Kind::Ollama, &capable.url())).form(&plain).await, Form::Structured);
     // One that says nothing is learnt about when it refuses.
-    let refusing = ollama(json!({ "refuses": true }), &[ANSWER]).await;
+    let refusing = ollama(json!({ "refuses": REFUSALS[0] }), &[ANSWER]).await;
     let auto = provider(&settings(Kind::Ollama, &refusing.url()));
     assert_eq!(auto.form(&plain).await, Form::Structured);
     ask(&*auto, &plain).await.0.unwrap();
@@ -99,10 +105,12 @@ async fn the_form_of_a_request() {
 
 #[tokio::test]
 async fn a_model_whose_service_refuses_its_tools_gets_them_in_prose() {
-    let server = ollama(json!({ "refuses": true }), &[CALLS, ANSWER]).await;
-    flow(&server, ToolForm::Auto).await;
-    let with_tools: Vec<bool> = chats(&server).iter().map(|asked| asked.json().get("tools").is_some()).collect();
-    assert_eq!(with_tools, [true, false, false], "refused once");
+    for refuses in REFUSALS {
+        let server = ollama(json!({ "refuses": refuses }), &[CALLS, ANSWER]).await;
+        flow(&server, ToolForm::Auto).await;
+        let with_tools: Vec<bool> = chats(&server).iter().map(|asked| asked.json().get("tools").is_some()).collect();
+        assert_eq!(with_tools, [true, false, false], "refused once: {refuses:?}");
+    }
 }
 
 #[tokio::test]

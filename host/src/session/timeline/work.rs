@@ -1,6 +1,7 @@
 //! What scripts did, as spans: calls, events, hooks.
 
 use super::{Kind, Span, Status, added};
+use crate::dispatch::builtin::{DELEGATE, DELEGATE_ASYNC};
 use crate::session::record::{Called, Decided, HookRan, Started, Work};
 
 /// An event that has been decided on, its hooks one after another.
@@ -64,6 +65,12 @@ fn of_work(span: &mut Span, work: &Work) {
             Started::Call(called) => {
                 let mut inner = Span { kind: Kind::Tool, name: called.tool.clone(), start: at, ..Span::default() };
                 close(&mut inner, called, at.saturating_add(called.took_us));
+                if span.name == DELEGATE_ASYNC && inner.name == DELEGATE {
+                    // No call of its own: beside its task there is only what hooks said of it.
+                    at = inner.end;
+                    span.inside.append(&mut inner.inside);
+                    continue;
+                }
                 inner
             }
             // Its turns are lines of their own.

@@ -1,0 +1,234 @@
+//! How a session ends for whoever ran it: one JSON object whatever happened, signals, exit codes.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value as Json, json};
+
+use crate::agent_turns::{agent, spied, told};
+use crate::project::{HARNESS, Project, Ran};
+use crate::pty::Person;
+
+const SIGNALS: [(Signal, &str, i32); 3] =
+    [(Signal::INT, "SIGINT", 130), (Signal::TERM, "SIGTERM", 143), (Signal::HUP, "SIGHUP", 129)];
+
+/// The object without its usage.
+fn object(ran: &Ran) -> Json {
+    let mut object = ran.json();
+    assert!(object["usage"].take()["input_tokens"].is_u64(), "{ran}");
+    object
+}
+
+/// A project whose agent notes something, and then waits for an answer that never comes.
+fn waiting(server: &TcpListener) -> Project {
+    let address = server.local_addr().unwrap();
+    let policy = format!("network: {{ allowed_domains: [\"{address}\"] }}\n");
+    agent(&policy, "- tool_calls: [{ name: note, args: { text: one } }]\n- tool_calls: [{ name: wait }]\n")
+        .tool(
+            "note",
+            "parameters:\n  text: { type: string }\n",
+            "def run(args):\n    log.info('noted ' + args['text'])\n",
+        )
+        .tool("wait", "", &format!("def run(args):\n    return http.get('http://{address}/')['body']\n"))
+}
+
+fn starts(project: &Project, arguments: &[&str]) -> Child {
+    project.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Whether the last record of the project is that of a session that came to its end.
+fn is_recorded_as_ended(project: &Project) -> bool {
+    project.run(&["sessions", "show", "--json"]).json()["ended"] == true
+}
+
+/// Each ends the session in order: its hooks are told, its record has an end, and a program learns what was done.
+#[test]
+fn a_session_is_ended_by_a_signal() {
+    for (number, name, code) in SIGNALS {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let project = spied(waiting(&server), &["session.end"]);
+        let child = starts(&project, &["run", "--json", "Note it."]);
+        let _connection = server.accept().unwrap();
+        signal(&child, number);
+        let ran = project.ran(&child.wait_with_output().unwrap());
+        assert_eq!(ran.code, code, "{ran}");
+        assert_eq!(told(&ran, "session.end"), [Json::Null], "{ran}");
+        assert!(ran.err.ends_with(&format!("error: interrupted by {name}\n")), "{ran}");
+        let wanted = json!({
+            "outcome": "interrupted",
+            "error": {"kind": "interrupted", "message": format!("interrupted by {name}")},
+            "rounds": 2,
+            "calls": [{"name": "note", "args": {"text": "one"}}, {"name": "wait", "args": {}}],
+            "usage": null,
+            "log": [{"source": "note", "level": "info", "message": "noted one"}],
+        });
+        assert_eq!(object(&ran), wanted);
+        assert!(is_recorded_as_ended(&project), "{name}");
+    }
+}
+
+/// Also while a hook still decides whether it may begin.
+#[test]
+fn a_session_is_ended_before_it_has_begun() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let body = format!("http.get('http://{}/')\nreturn allow()", server.local_addr().unwrap());
+    let project = waiting(&server).with_handle("slow", "session.start", "", &body);
+    for (number, name, code) in SIGNALS {
+        let child = starts(&project, &["run", "--json", "Note it."]);
+        let _hook = server.accept().unwrap();
+        signal(&child, number);
+        let ran = project.ran(&child.wait_with_output().unwrap());
+        let message = format!("interrupted by {name}");
+        let wanted = json!({
+            "outcome": "interrupted",
+            "error": {"kind": "interrupted", "message": message},
+            "rounds": 0,
+            "calls": [],
+            "usage": null,
+            "log": [],
+        });
+        assert_eq!(
+            (ran.code, object(&ran), ran.err.as_str()),
+            (code, wanted, &*format!("error: {message}\n")),
+            "{ran}"
+        );
+    }
+}
+
+/// Who asks again while the session ends does not want to wait for what its hooks do.
+#[test]
+fn a_second_signal_ends_the_process_at_once() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let body = format!("http.get('http://{}/')\nreturn allow()", server.local_addr().unwrap());
+    let project = waiting(&server).with_handle("slow", "session.end", "", &body);
+    for (number, _, code) in SIGNALS {
+        let mut child = starts(&project, &["run", "Note it."]);
+        let _turn = server.accept().unwrap();
+        signal(&child, Signal::TERM);
+        let _hook = server.accept().unwrap();
+        signal(&child, number);
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+    }
+}
+
+/// In a conversation Ctrl-C is for the turn, and the others for the session, also while a person types.
+#[test]
+fn a_conversation_is_ended_by_a_signal() {
+    for (number, _, code) in &SIGNALS[1..] {
+        let project = agent("", "- text: Yes.\n");
+        let mut person = Person::starts(&project, &["run"]);
+        person.sees("> ");
+        person.types("Well?\r");
+        person.sees("Yes.");
+        person.sees("> ");
+        person.types("half a l");
+        person.sees("half a l");
+        person.signals(*number);
+        assert_eq!(person.leaves(), *code, "{}", person.seen);
+        assert!(person.seen.contains("goes on with this conversation"), "{}", person.seen);
+        assert!(person.is_shown_what_it_types(), "the terminal is as it was");
+        assert!(is_recorded_as_ended(&project));
+
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let project = waiting(&server);
+        let mut person = Person::starts(&project, &["run"]);
+        person.sees("> ");
+        person.types("Note it.\r");
+        let _connection = server.accept().unwrap();
+        person.signals(*number);
+        assert_eq!(person.leaves(), *code, "{}", person.seen);
+        assert!(is_recorded_as_ended(&project));
+    }
+}
+
+/// Started to outlive its terminal, it does.
+#[test]
+fn who_does_not_hear_that_the_terminal_is_gone() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let project = waiting(&server);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$HARNESS\" run 'Note it.'"]).env("HARNESS", HARNESS);
+    shell.current_dir(project.root()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = shell.spawn().unwrap();
+    let _connection = server.accept().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    assert_eq!(u64::from_str_radix(ignored.trim(), 16).unwrap() & 1, 1, "{status}");
+    signal(&child, Signal::HUP);
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+/// A turn without an answer tells what was done in it.
+#[test]
+fn a_turn_that_failed_tells_what_was_done() {
+    let replies = "- tool_calls: [{ name: note, args: { text: one } }]\n- error: down\n";
+    let script = "def run(args):\n    log.info('noted')\n";
+    let project = agent("", replies).tool("note", "parameters:\n  text: { type: string }\n", script);
+    for arguments in [&["run", "--json", "Go"][..], &["deploy", "--json", "--input", "Go"]] {
+        let ran = project.run(arguments);
+        let message = ran.err.lines().last().unwrap().strip_prefix("error: ").unwrap();
+        let wanted = json!({
+            "outcome": "fault",
+            "error": {"kind": "completion", "message": message},
+            "rounds": 1,
+            "calls": [{"name": "note", "args": {"text": "one"}}],
+            "usage": null,
+            "log": [{"source": "note", "level": "info", "message": "noted"}],
+        });
+        assert_eq!((ran.code, object(&ran)), (5, wanted), "{ran}");
+    }
+}
+
+/// Where the agent could not even be asked, a program gets its object too.
+#[test]
+fn what_was_not_asked_is_told_to_a_program() {
+    let wanted = json!({
+        "outcome": "rejected",
+        "error": {"kind": "usage", "message": "the agent was not asked; standard error says why"},
+        "rounds": 0,
+        "calls": [],
+        "usage": null,
+        "log": [],
+    });
+    let broken = Project::new().policy("network: 7\n");
+    let fine = agent("", "- text: Yes.\n");
+    for (project, arguments) in [
+        (&broken, &["run", "--json", "Go"][..]),
+        (&broken, &["deploy", "--json", "--input", "Go"]),
+        (&fine, &["run", "--json", " "]),
+        (&fine, &["run", "--json"]),
+        (&fine, &["deploy", "--json", "--input", ""]),
+        (&fine, &["deploy", "--json", "--input", "@missing"]),
+        (&fine, &["run", "--json", "--resume", "missing", "Go"]),
+    ] {
+        let ran = project.run(arguments);
+        assert_eq!((ran.code, object(&ran)), (2, wanted.clone()), "{arguments:?}: {ran}");
+        assert!(ran.err.contains("error: "), "{ran}");
+    }
+    // At a terminal there is no prompt either, and a conversation is not what a program asks for.
+    let mut person = Person::starts(&fine, &["run", "--json"]);
+    assert_eq!(person.leaves(), 2, "{}", person.seen);
+    assert!(person.seen.contains("error: `--json` is for one prompt\r\n"), "{}", person.seen);
+}
+
+/// `--explain` holds for a conversation as for one prompt, wherever standard error goes.
+#[test]
+fn a_conversation_is_explained() {
+    let replies = "- tool_calls: [{ name: look }]\n- text: It is there.\n";
+    let project = agent("", replies).tool("look", "", "def run(args):\n    return 1\n");
+    let mut person = Person::tells(&project, &["run", "--explain"], &project.path("told"));
+    person.sees("> ");
+    person.types("Look.\r");
+    person.sees("It is there.");
+    person.sees("> ");
+    person.types("/quit\r");
+    assert_eq!(person.leaves(), 0, "{}", person.seen);
+    let told = std::fs::read_to_string(project.path("told")).unwrap();
+    assert!(told.contains("calls look {}\n") && told.contains("look completed ("), "{told}");
+}
