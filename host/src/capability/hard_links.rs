@@ -255,5 +255,12 @@ mod tests {
         assert_eq!(from("harness.lock"), Some(Access::Read));
         assert_eq!(from("plain"), None);
         assert_eq!(links.0.len(), 1);
+        // In whichever order they are come by.
+        let stat = rustix::fs::stat(at("harness.lock")).unwrap();
+        for order in [[Access::Write, Access::Read], [Access::Read, Access::Write]] {
+            let mut links = HardLinks::default();
+            order.into_iter().for_each(|from| links.add(&stat, from));
+            assert_eq!(links.protected_from(Identity::of(&stat)), Some(Access::Read));
+        }
     }
 }
