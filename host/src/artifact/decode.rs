@@ -240,9 +240,22 @@ impl Decoder {
     pub(crate) fn script(&mut self, field: &Field<'_>) -> Option<Script> {
         self.string(field)?;
         let script = Script::of(field.node)?;
-        if matches!(field.node.style, Style::Folded(_)) && script.text.trim().contains('\n') {
-            let message = format!("{} is folded: YAML joins its lines", quoted(&field.path));
-            self.warn(field, message, "write `|` in the place of `>`");
+        if script.text.trim().contains('\n') {
+            let name = quoted(&field.path);
+            match field.node.style {
+                Style::Folded(_) => {
+                    self.warn(
+                        field,
+                        format!("{name} is folded: YAML joins its lines"),
+                        "write `|` in the place of `>`",
+                    );
+                }
+                Style::Quoted => {
+                    let message = format!("{name} has several lines in quotes: errors are told on lines near theirs");
+                    self.warn(field, message, "write it as a block after `|`");
+                }
+                _ => {}
+            }
         }
         Some(script)
     }

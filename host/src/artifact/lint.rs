@@ -37,12 +37,15 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
                     Used::Key(_) | Used::Attribute(_) => {}
                 }
             }
-            for (column, key) in modified(text) {
-                let warning = hook.event.not_taken(key).map(Diagnostic::warning);
-                found.extend(warning.map(|warning| {
-                    warning.at(place(hook, script, line, column, key.chars().count().saturating_add(2)))
-                }));
+        }
+        let (mut line, mut column, mut seen) = (1_u32, 1_u32, 0);
+        for (at, key) in modified(&script.text) {
+            for c in script.text.get(seen..at).unwrap_or_default().chars() {
+                (line, column) = if c == '\n' { (line.saturating_add(1), 1) } else { (line, column.saturating_add(1)) };
             }
+            seen = at;
+            let at = place(hook, script, line, column, key.chars().count().saturating_add(2));
+            found.extend(hook.event.not_taken(key).map(|why| Diagnostic::warning(why).at(at)));
         }
     }
     found
@@ -118,29 +121,43 @@ fn uses(line: &str) -> Vec<(u32, Used<'_>)> {
     found
 }
 
-/// The keys of the dict that a line gives to `modify`, where it is written out there, with their columns from 1.
-fn modified(line: &str) -> Vec<(u32, &str)> {
-    const MODIFY: &str = "modify({";
-    let code = line.split('#').next().unwrap_or_default();
+/// The keys of the dicts that a script gives to `modify`, where they are written out there, with the bytes they begin at.
+fn modified(text: &str) -> Vec<(usize, &str)> {
+    const MODIFY: &str = "modify(";
     let mut found = Vec::new();
-    for (at, _) in code.match_indices(MODIFY) {
-        let (mut at, mut depth, mut begins) = (at.saturating_add(MODIFY.len()), 1_u32, true);
-        while depth > 0
-            && let Some(rest) = code.get(at..)
+    let mut at = 0;
+    while let Some(before) = text.get(at..).and_then(|rest| rest.get(..rest.find(MODIFY)?)) {
+        let begin = at.saturating_add(before.len());
+        if before.rsplit('\n').next().is_some_and(|line| line.contains('#')) {
+            let rest = text.get(begin..).unwrap_or_default();
+            at = begin.saturating_add(rest.find('\n').unwrap_or(rest.len()));
+            continue;
+        }
+        at = begin.saturating_add(MODIFY.len());
+        let (mut depth, mut begins) = (0_u32, false);
+        while let Some(rest) = text.get(at..)
             && let Some(next) = rest.chars().next()
         {
-            let text = literal(rest);
-            if let Some(key) = text.filter(|_| begins && depth == 1) {
-                let column = code.get(..at).unwrap_or_default().chars().count().saturating_add(1);
-                found.push((u32::try_from(column).unwrap_or(u32::MAX), key));
+            let (quoted, is_comment) = (literal(rest), next == '#');
+            let is_skipped = next.is_whitespace() || is_comment;
+            // Only a dict that is the argument itself; it ends there, too.
+            if depth == 0 && !is_skipped && next != '{' {
+                break;
+            }
+            if let Some(key) = quoted.filter(|_| begins && depth == 1) {
+                found.push((at, key));
             }
             match next {
                 '{' | '[' | '(' => depth = depth.saturating_add(1),
                 '}' | ']' | ')' => depth = depth.saturating_sub(1),
                 _ => {}
             }
-            begins = next == ',' || begins && next.is_whitespace();
-            at = at.saturating_add(text.map_or(next.len_utf8(), |text| text.len().saturating_add(2)));
+            begins = matches!(next, '{' | ',') || begins && is_skipped;
+            at = at.saturating_add(match quoted {
+                Some(quoted) => quoted.len().saturating_add(2),
+                None if is_comment => rest.find('\n').unwrap_or(rest.len()),
+                None => next.len_utf8(),
+            });
         }
     }
     found
@@ -210,9 +227,19 @@ mod tests {
             of("tool.pre", "modify({ 'name': 'x' })  # modify({'id': 1})"),
             [".harness/hooks/h.md:5:21 `name` of `tool.pre` cannot be changed: it stays as it is ()"]
         );
+        assert_eq!(
+            of(
+                "tool.pre",
+                "modify(\n        {  # {'x'\n          'args': [{'id': 1}],\n          'id': 1,\n        },\n    )"
+            ),
+            [".harness/hooks/h.md:8:11 `id` of `tool.pre` cannot be changed: it stays as it is ()"]
+        );
         for (event, body) in [
             ("tool.pre", "modify({'args': {}}) if payload['name'] == 'x' else modify(payload)"),
             ("custom.x", "modify({'any': 1})"),
+            ("tool.pre", "modify(f({'id': 1}))"),
+            ("tool.pre", "modify(['a', 'id'])"),
+            ("tool.pre", "allow()  # return modify({'id': 1})"),
             ("turn.end", "modify({"),
             ("turn.end", "modify({'usage"),
         ] {

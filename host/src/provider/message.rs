@@ -187,13 +187,21 @@ pub fn without_orphans(messages: Vec<Message>) -> Vec<Message> {
     kept
 }
 
-/// Conversations in which what the person or the operator says in a row is one message: many chat templates refuse two.
+/// What stands for the answer that never came where a turn ended after its calls.
+const UNANSWERED: &str = "(The turn ended here.)";
+
+/// Conversations in which user and assistant take turns, as many chat templates want it: what the person or the
+/// operator says in a row is one message, and where they speak after a call's result an assistant has spoken before.
 pub(crate) fn in_turn(messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
     let mut turns = Vec::new();
     for message in messages {
         match (turns.last_mut(), message) {
             (Some(Message::User(before)), Message::User(text))
             | (Some(Message::System(before)), Message::System(text)) => *before = joined(before, &text),
+            (Some(Message::Tool { .. }), message @ Message::User(_)) => {
+                turns.push(Message::Assistant { text: UNANSWERED.to_owned(), calls: Vec::new() });
+                turns.push(message);
+            }
             (_, message) => turns.push(message),
         }
     }
@@ -249,6 +257,39 @@ mod tests {
         assert_eq!(wrong(json!({"role": "user", "content": 1})), "`content` of a message must be a string");
         assert_eq!(wrong(json!({"role": "tool"})), "a message of a tool has a `tool_call_id`");
         assert_eq!(wrong(json!({"role": "assistant", "tool_calls": [{"id": "a"}]})), "a call has a `function`");
+    }
+
+    #[test]
+    fn user_and_assistant_take_turns() {
+        let (user, system) = (|text: &str| Message::User(text.into()), |text: &str| Message::System(text.into()));
+        let before = [
+            system("s"),
+            system("t"),
+            user("u"),
+            asks("", &["a", "b"]),
+            answer("a"),
+            answer("b"),
+            user("v"),
+            user("w"),
+            asks("x", &["c"]),
+            answer("c"),
+            asks("y", &[]),
+            user("z"),
+        ];
+        let after = [
+            system("s\n\nt"),
+            user("u"),
+            asks("", &["a", "b"]),
+            answer("a"),
+            answer("b"),
+            asks("(The turn ended here.)", &[]),
+            user("v\n\nw"),
+            asks("x", &["c"]),
+            answer("c"),
+            asks("y", &[]),
+            user("z"),
+        ];
+        assert_eq!(in_turn(before), after);
     }
 
     #[test]

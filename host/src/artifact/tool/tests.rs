@@ -157,6 +157,31 @@ fn all_errors_at_once() {
 }
 
 #[test]
+fn scripts_whose_lines_yaml_moves() {
+    insta::assert_snapshot!(shown("---\nscript: \"def run(args):\\n  return 1\"\n---\n"), @r#"
+    warning: `script` has several lines in quotes: errors are told on lines near theirs
+     --> .harness/tools/run_command.md:2:9
+      |
+    2 | script: "def run(args):\n  return 1"
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      |
+      = hint: write it as a block after `|`
+    "#);
+    insta::assert_snapshot!(shown("---\nscript: >\n  a = 1\n\n  b = 1\n---\n"), @"
+    warning: `script` is folded: YAML joins its lines
+     --> .harness/tools/run_command.md:2:1
+      |
+    2 | script: >
+      | ^^^^^^
+      |
+      = hint: write `|` in the place of `>`
+    ");
+    for text in ["|\n  a = 1\n  b = 1", "\"a = 1\\n\"", "'a = 1'", ">\n  a = 1"] {
+        assert_eq!(shown(&format!("---\nscript: {text}\n---\n")), "", "{text}");
+    }
+}
+
+#[test]
 fn the_form_of_the_file() {
     insta::assert_snapshot!(shown("# run_command\n"), @r#"
     error: parse tool run_command.md: the first line is not `---`
