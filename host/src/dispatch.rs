@@ -46,6 +46,7 @@ pub(crate) mod reentry;
 mod run;
 pub(crate) mod tasks;
 pub mod testing;
+pub(crate) mod trail;
 mod view;
 
 use std::path::{Path, PathBuf};

@@ -374,8 +374,11 @@ fn what_adds_no_capability() {
     ] {
         project.write(path, &text);
     }
-    let found = project.run(&["validate", "--strict", "--json"]);
-    assert_eq!((found.code, problems(&found)), (0, Vec::new()), "{found}");
+    let found = project.run(&["validate", "--json"]);
+    // Somebody may think that these are read.
+    let told = ["more/", "UPPER.MD"].map(|name| format!("- warning: `.harness/tools/{name}` is not read"));
+    assert_eq!((found.code, problems(&found)), (0, told.to_vec()), "{found}");
+    assert_eq!(project.run(&["validate", "--strict"]).code, 2);
     assert_eq!(
         (&found.json()["tools"], &found.json()["hooks"], &found.json()["agents"]),
         (&json!(["own", "it"]), &json!([]), &json!([]))
@@ -433,7 +436,13 @@ fn folders_that_cannot_be_bundles() {
     let found = empty.run(&["validate", "--json"]);
     assert_eq!(
         (found.code, problems(&found)),
-        (0, vec!["- warning: `.harness/plugins/acme/` holds no artifacts".to_owned()])
+        (
+            0,
+            vec![
+                "- warning: `.harness/plugins/acme/` holds no artifacts".to_owned(),
+                "- warning: `.harness/plugins/acme/tool/` is not read".to_owned()
+            ]
+        )
     );
     assert_eq!(found.json()["tools"], json!(["it"]));
 }

@@ -148,7 +148,7 @@ fn a_limit_is_4() {
     --- stderr
     error: tool `it` was ended: over the limit `fuel` of 50000000 units
 
-    hint: `sandbox.limits.fuel` in `.harness/harness.md` raises it
+    hint: `sandbox.limits.fuel` in `.harness/harness.md:2:28` raises it
     ");
 }
 
@@ -285,7 +285,7 @@ fn json_of_each_ending() {
         "line": null,
         "column": null,
         "stack": [],
-        "hint": "`sandbox.limits.timeout_ms` in `.harness/harness.md` raises it, as far as the tool's own `timeout_ms` lets it"
+        "hint": "`sandbox.limits.timeout_ms` in `.harness/harness.md:2:34` raises it"
       }
     }
     "#);

@@ -210,16 +210,29 @@ fn a_limit_is_set_for_a_source_an_artifact_and_a_call() {
     };
     let wide = "sandbox: { limits: { fuel: 200000000 }, sources: { tools: { limits: { fuel: 150000000 } } } }\n";
     let own = Project::with_script(ENDLESS).policy(wide);
-    hint(&own, &[], "`sandbox.sources.tools.limits.fuel` in `.harness/harness.md`");
-    hint(&own, &["--within", "limits: { fuel: 140000000 }"], "`limits.fuel` in `--within`");
+    hint(&own, &[], "`sandbox.sources.tools.limits.fuel` in `.harness/harness.md:2:77`");
+    hint(&own, &["--within", "limits: { fuel: 140000000 }"], "`limits.fuel` in `--within:1:17`");
     hint(
         &own,
         &["--within", "limits: { fuel: 160000000 }"],
-        "`sandbox.sources.tools.limits.fuel` in `.harness/harness.md`",
+        "`sandbox.sources.tools.limits.fuel` in `.harness/harness.md:2:77`",
     );
     let artifact = Project::new().tool("it", "capabilities: { limits: { fuel: 100000000 } }\n", ENDLESS).policy(wide);
-    hint(&artifact, &[], "`capabilities.limits.fuel` in `.harness/tools/it.md`");
+    hint(&artifact, &[], "`capabilities.limits.fuel` in `.harness/tools/it.md:2:33`");
     hint(&Project::with_script(ENDLESS), &[], "`sandbox.limits.fuel` in `.harness/harness.md`");
+}
+
+/// So does that of the time that a tool gives itself.
+#[test]
+fn the_time_is_the_shortest_of_all() {
+    let endings = |own: &str, policy: &str, hint: &str| {
+        let project = Project::new().tool("it", own, "def run(args):\n    sleep(600000)\n");
+        let project = project.policy(&format!("sandbox: {{ limits: {{ timeout_ms: {policy} }} }}\n"));
+        project.run(&["call", "it"]).says(4, &format!("\nhint: {hint} raises it"));
+    };
+    endings("timeout_ms: 50\n", "60", "`timeout_ms` in `.harness/tools/it.md:2:13`");
+    endings("timeout_ms: 60\n", "50", "`sandbox.limits.timeout_ms` in `.harness/harness.md:2:34`");
+    endings("", "50", "`sandbox.limits.timeout_ms` in `.harness/harness.md:2:34`");
 }
 
 #[test]

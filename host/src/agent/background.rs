@@ -6,6 +6,7 @@ use crate::capability::reentry::Patience;
 use crate::dispatch::builtin::{Answered, BuiltInCall, DELEGATE};
 use crate::dispatch::chain::Place;
 use crate::dispatch::tasks::{Found, MAX_WAITED, Wanted};
+use crate::dispatch::trail::Trail;
 use crate::dispatch::{Call, Nested, pipeline, reentry};
 use crate::sandbox::outcome::{Failure, FailureKind, Outcome};
 
@@ -50,8 +51,8 @@ pub(super) async fn wait(place: &Place, call: &BuiltInCall<'_>) -> Answered {
 fn answered(found: Result<Found, String>, told: impl FnOnce(Vec<Json>) -> Json) -> Answered {
     match found {
         Ok(found) => {
-            let nested = found.reports.into_iter().map(|report| Nested::Call(Box::new(report))).collect();
-            Answered { outcome: Outcome::Completed(told(found.told).to_string()), nested }
+            let nested: Trail = found.reports.into_iter().map(|report| Nested::Call(Box::new(report))).collect();
+            Answered { outcome: Outcome::Completed(told(found.told).to_string()), nested: nested.into_nested() }
         }
         Err(why) => failed(why),
     }

@@ -24,6 +24,7 @@ use crate::dispatch::builtin::{
 use crate::dispatch::chain::{Place, told, within};
 use crate::dispatch::past::Happened;
 use crate::dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
+use crate::dispatch::trail::Trail;
 use crate::dispatch::{Nested, Unloadable};
 use crate::policy::refusal::Refusal;
 use crate::sandbox::outcome::{Failure, FailureKind, Outcome, Source, Usage};
@@ -78,7 +79,7 @@ impl Runtime {
         let run = &place.run;
         let id = run.strand().next_delegation();
         let mut delegation =
-            Delegation { by: self, id: id.clone(), place, left: place.left, late: false, nested: Vec::new() };
+            Delegation { by: self, id: id.clone(), place, left: place.left, late: false, nested: Trail::default() };
         let limit = self.crew.settings.delegation_timeout;
         let past = run.past();
         let ended = {
@@ -105,7 +106,7 @@ impl Runtime {
                 Ended::Failed(why).outcome()
             }
         };
-        Answered { outcome, nested: delegation.nested }
+        Answered { outcome, nested: delegation.nested.into_nested() }
     }
 
     /// The agent of a name, where it may be set to work from here.
@@ -142,7 +143,7 @@ struct Delegation<'a> {
     left: Option<Allowance>,
     /// Whether its time was over before it was done.
     late: bool,
-    nested: Vec<Nested>,
+    nested: Trail,
 }
 
 /// Why there is no result.

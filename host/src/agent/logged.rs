@@ -22,6 +22,7 @@ fn logged(nested: &[Nested], lines: &mut Vec<LogLine>) {
                 report.post.iter().for_each(|post| logged_by_hooks(post, lines));
             }
             Nested::Agent { nested, .. } => logged(nested, lines),
+            Nested::Rest { .. } => {}
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::capability::reentry::Allowance;
 use crate::dispatch::builtin::DONE;
 use crate::dispatch::chain::{NO_REASON, Place};
 use crate::dispatch::payload::{self, AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
+use crate::dispatch::trail::Trail;
 use crate::dispatch::{Call, CallError, CallReport, Nested, content, pipeline, reentry};
 use crate::policy::limits::{LimitKey, Limits};
 use crate::provider::message::without_orphans;
@@ -77,7 +78,7 @@ pub(super) async fn turn_with_nested(
 ) -> (Result<Turn, TurnError>, Vec<Nested>) {
     let mut work = Work::new(runtime, place);
     let ended = work.run(history, text).await;
-    (ended, std::mem::take(&mut work.nested))
+    (ended, std::mem::take(&mut work.nested).into_nested())
 }
 
 /// A turn under way.
@@ -86,7 +87,7 @@ struct Work<'a> {
     place: &'a Place,
     /// What is left to the script that set the agent to work, where one did.
     left: Option<Allowance>,
-    nested: Vec<Nested>,
+    nested: Trail,
     calls: Vec<ToolUse>,
     made: Made,
     usage: Usage,
@@ -139,7 +140,7 @@ impl<'a> Work<'a> {
             runtime,
             place,
             left: place.left,
-            nested: Vec::new(),
+            nested: Trail::default(),
             calls: Vec::new(),
             made: Made::default(),
             usage: Usage::default(),
@@ -560,7 +561,7 @@ impl<'a> Work<'a> {
 
     /// What the turn's scripts logged, in order.
     fn log(&self) -> Vec<LogLine> {
-        logged::lines(&self.nested)
+        logged::lines(self.nested.as_slice())
     }
 }
 

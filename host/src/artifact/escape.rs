@@ -48,6 +48,7 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' // invisible operators, isolates, deprecated formats
             | '\u{feff}' // byte order mark
             | '\u{fff0}'..='\u{fffb}' // interlinear annotation
+            | '\u{fdd0}'..='\u{fdef}' | '\u{fffe}'..='\u{ffff}' // no characters, which XML forbids
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' // shorthand and musical formats
             | '\u{e0000}'..='\u{e0fff}' // tags and further variation selectors
         )

@@ -1,10 +1,14 @@
 //! What is probably not meant, beyond what does not fit the format: warnings of `harness validate`.
 
+mod entry;
+
 use super::diagnostic::{Diagnostic, Position};
 use super::event::Shape;
 use super::hook::Hook;
 use super::script::Script;
 use super::suggest::{closest, quoted};
+
+pub use entry::{handler, tool};
 
 /// Methods of a dict, which a hook may call on a payload.
 const DICT_METHODS: [&str; 9] = ["get", "items", "keys", "values", "pop", "update", "setdefault", "popitem", "clear"];
@@ -18,7 +22,7 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
         for (line, text) in (1_u32..).zip(script.text.lines()) {
             for (column, used) in uses(text) {
                 let length = used.name().chars().count().saturating_add("payload".len());
-                let at = place(hook, script, line, column, length);
+                let at = place(&hook.source, script, line, column, length);
                 match used {
                     Used::Key(key) if !keys.contains(&key) => {
                         let warning =
@@ -44,7 +48,7 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
                 (line, column) = if c == '\n' { (line.saturating_add(1), 1) } else { (line, column.saturating_add(1)) };
             }
             seen = at;
-            let at = place(hook, script, line, column, key.chars().count().saturating_add(2));
+            let at = place(&hook.source, script, line, column, key.chars().count().saturating_add(2));
             found.extend(hook.event.not_taken(key).map(|why| Diagnostic::warning(why).at(at)));
         }
     }
@@ -170,20 +174,20 @@ fn literal(text: &str) -> Option<&str> {
     inner.get(..inner.find(quote)?)
 }
 
-fn place(hook: &Hook, script: &Script, line: u32, column: u32, length: usize) -> Position {
+fn place(source: &Position, script: &Script, line: u32, column: u32, length: usize) -> Position {
     let (line, column) = script.locate(line, column);
-    Position { file: hook.source.file.clone(), line, column, length: u32::try_from(length).unwrap_or(u32::MAX) }
+    Position { file: source.file.clone(), line, column, length: u32::try_from(length).unwrap_or(u32::MAX) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn hook(text: &str) -> Hook {
+    pub(super) fn hook(text: &str) -> Hook {
         Hook::parse(".harness/hooks/h.md", "h", 0, text).0.unwrap()
     }
 
-    fn shown(found: &[Diagnostic]) -> Vec<String> {
+    pub(super) fn shown(found: &[Diagnostic]) -> Vec<String> {
         found
             .iter()
             .map(|d| {

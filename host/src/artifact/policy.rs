@@ -316,9 +316,11 @@ impl Shape for ProjectPolicy {
 
 impl OtherKeys<'_> {
     /// Those that are there, as they are.
-    fn kept(&self, decoder: &Decoder) -> Vec<Other> {
-        let other = |name, slot: &Slot<'_, Anything>| {
+    fn kept(&self, decoder: &mut Decoder) -> Vec<Other> {
+        let mut other = |name, slot: &Slot<'_, Anything>| {
             let field = slot.field()?;
+            let what = format!("`{name}` is kept for other hosts and has no effect here");
+            decoder.warn(field, what, "leave it for them, or take it out");
             let position = decoder.position(field.key.map_or(field.node.span, |key| key.span));
             Some(Other { name, value: field.node.clone(), position })
         };

@@ -37,13 +37,16 @@ enum Term {
     Get(String),
 }
 
+/// The longest `when` that is decided here; a longer one is the interpreter's. Deciding takes none of a call's fuel, and
+/// the host's own stack with each `and` and `or`.
+const MAX_BYTES: usize = 4096;
 /// Expressions in parentheses and behind `not`, inside each other. More are the interpreter's.
 const MAX_DEPTH: u32 = 32;
 
 impl Filter {
     /// Reads a `when`; none where it has anything that is not decided here.
     pub fn parse(text: &str) -> Option<Self> {
-        let tokens = tokens(text)?;
+        let tokens = tokens(Some(text).filter(|text| text.len() <= MAX_BYTES)?)?;
         let mut parser = Parser { tokens: &tokens, depth: 0 };
         let expression = parser.or()?;
         parser.tokens.is_empty().then_some(Self(expression))
@@ -311,6 +314,15 @@ mod tests {
         }
         decided(&format!("{}True", "not ".repeat(40)), None);
         decided(&"(".repeat(100_000), None);
+    }
+
+    #[test]
+    fn long_ones_are_the_interpreter_s() {
+        let longest = format!("{}True", "False or ".repeat((MAX_BYTES - 4) / 9));
+        decided(&longest, Some(true));
+        for operator in ["or", "and"] {
+            decided(&format!("{}True", format!("True {operator} ").repeat(200_000)), None);
+        }
     }
 
     proptest! {

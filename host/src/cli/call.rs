@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use harness::artifact::escape;
+use harness::artifact::located::Located;
 use harness::artifact::policy::layer;
 use harness::dispatch::{self, CallError, CallReport, Options, Project, Run, ToolOutput, Verdict};
 use harness::policy::grant::Grant;
 use harness::policy::layer::Layer;
+use harness::registry::Registry;
 use harness::sandbox::outcome::{Failure, Limit, LimitKind, Outcome};
 use serde_json::{Value as Json, json};
 
@@ -64,7 +66,7 @@ pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Exit {
         explain::tell(&project, &command.tool, &report, *printer);
     }
     if command.json {
-        printer.json(&as_json(&report));
+        printer.json(&as_json(&report, timeout(project.loaded().registry(), command)));
     }
     tell(&report, &project, command, *printer)
 }
@@ -111,7 +113,7 @@ pub(crate) fn tell(report: &CallReport, project: &Project, command: &Call, print
             printer.error(
                 &format!("tool `{}` was ended: {limit}", command.tool),
                 &[],
-                Some(&raise(limit, &report.grant)),
+                Some(&raise(limit, &report.grant, timeout(registry, command))),
             );
             Exit::Limited
         }
@@ -124,6 +126,11 @@ pub(crate) fn tell(report: &CallReport, project: &Project, command: &Call, print
             Exit::Fault
         }
     }
+}
+
+/// The time that the tool itself says it has.
+fn timeout<'r>(registry: &'r Registry, command: &Call) -> Option<&'r Located<u64>> {
+    registry.tool(&command.tool).ok()?.timeout_ms.as_ref()
 }
 
 /// Where the hook is that blocked.
@@ -151,23 +158,22 @@ fn stack(failure: &Failure, printer: Printer) {
     }
 }
 
-/// What would raise a limit: the line that set it, else the one to write.
-fn raise(limit: &Limit, grant: &Grant) -> String {
+/// What would raise a limit: the line that set it, else the one to write. `own` is the tool's `timeout_ms`.
+fn raise(limit: &Limit, grant: &Grant, own: Option<&Located<u64>>) -> String {
     let Some(key) = limit.kind.limit() else { return "no policy raises this limit".to_owned() };
+    let own = own.filter(|own| limit.kind == LimitKind::Deadline && own.value <= grant.limit(key).0);
+    if let Some(own) = own {
+        return format!("`timeout_ms` in `{}` raises it", own.position);
+    }
     let name = format!("limits.{}", key.facts().name);
-    let raise = match grant.limit(key).1 {
-        Some(origin) => format!("`{}` in `{}` raises it", origin.key(&name), origin.file),
+    match grant.limit(key).1 {
+        Some(origin) => format!("`{}` in `{}` raises it", origin.key(&name), origin.of(&name)),
         None => format!("`sandbox.{name}` in `.harness/harness.md` raises it"),
-    };
-    if limit.kind == LimitKind::Deadline {
-        format!("{raise}, as far as the tool's own `timeout_ms` lets it")
-    } else {
-        raise
     }
 }
 
 /// The report as `--json` prints it.
-fn as_json(report: &CallReport) -> Json {
+fn as_json(report: &CallReport, own: Option<&Located<u64>>) -> Json {
     let (result, content, truncated) = match &report.outcome {
         Outcome::Completed(output) => (output.result.clone(), json!(output.content), json!(output.truncated)),
         _ => (Json::Null, Json::Null, json!(false)),
@@ -199,13 +205,13 @@ fn as_json(report: &CallReport) -> Json {
     if let (false, Some(object)) = (hooks.is_empty(), object.as_object_mut()) {
         object.insert("hooks".to_owned(), json!(hooks));
     }
-    if let (Some(error), Some(object)) = (error(&report.outcome, &report.grant), object.as_object_mut()) {
+    if let (Some(error), Some(object)) = (error(&report.outcome, &report.grant, own), object.as_object_mut()) {
         object.insert("error".to_owned(), error);
     }
     object
 }
 
-fn error(outcome: &Outcome<ToolOutput>, grant: &Grant) -> Option<Json> {
+fn error(outcome: &Outcome<ToolOutput>, grant: &Grant, own: Option<&Located<u64>>) -> Option<Json> {
     let of = |failure: &Failure, hint: &str| {
         let stack: Vec<Json> = failure
             .stack
@@ -228,7 +234,7 @@ fn error(outcome: &Outcome<ToolOutput>, grant: &Grant) -> Option<Json> {
         Outcome::Completed(_) => None,
         Outcome::Failed(failure) => Some(of(failure, "")),
         Outcome::Denied { failure, refusal } => Some(of(failure, &refusal.hint)),
-        Outcome::Limited(limit) => Some(bare(limit.kind.name(), limit.to_string(), raise(limit, grant))),
+        Outcome::Limited(limit) => Some(bare(limit.kind.name(), limit.to_string(), raise(limit, grant, own))),
         Outcome::Fault(message) => Some(bare("fault", message.clone(), String::new())),
     }
 }

@@ -44,9 +44,12 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
             }
         }
     }
+    let own = registry.agents().iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
+    found.extend(registry.tools().iter().chain(own).flat_map(|tool| lint::tool(tool)));
     let own = registry.agents().iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
     for hook in registry.hooks().iter().chain(own) {
         found.extend(lint::payload_keys(hook));
+        found.extend(lint::handler(hook));
         if command.strict {
             found.extend(lint::untested(hook));
         }

@@ -16,6 +16,7 @@ use super::recorder::Unfinished;
 use super::reentry::{self, Inner, Nested};
 use super::run::{Added, AddedTool, Run};
 use super::tasks::{Begun, Tasks};
+use super::trail::Room;
 use super::view::View;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
@@ -286,6 +287,7 @@ impl Place {
         // Told anew only after it was changed.
         let mut text = None;
         let mut fuel = 0_u64;
+        let mut room = Room::default();
         for link in chain {
             if dispatch.decision != Decision::Allow {
                 dispatch.hooks.push(HookRun::new(link.hook, Verdict::NotReached));
@@ -299,11 +301,12 @@ impl Place {
             }
             let text = text.get_or_insert_with(|| dispatch.payload.to_string());
             let left = self.left.map(|left| left.after(fuel));
-            let (run, changed) = self.call(&link, event, &name, text, &mut dispatch.payload, left).await;
+            let (mut run, changed) = self.call(&link, event, &name, text, &mut dispatch.payload, left).await;
             fuel = fuel.saturating_add(run.total().fuel);
             if let (Verdict::Block | Verdict::Error, Some(reason)) = (run.verdict, &run.reason) {
                 dispatch.decision = Decision::Block { hook: run.name.clone(), reason: reason.clone() };
             }
+            room.take(&mut run);
             dispatch.hooks.push(run);
             if changed {
                 *text = dispatch.payload.to_string();

@@ -9,6 +9,7 @@ use super::builtin::{DELEGATE, DELEGATE_ASYNC};
 use super::chain::{Dispatch, Place};
 use super::pipeline::{self, Call, CallError, CallReport};
 use super::tasks::{Found, MAX_WAITED, Wanted};
+use super::trail::Trail;
 use super::{added, payload};
 use crate::artifact::event::Event;
 use crate::artifact::policy::meta::MAX_CALL_DEPTH;
@@ -36,6 +37,13 @@ pub enum Nested {
         /// What it started.
         nested: Vec<Nested>,
     },
+    /// What there was no room for, all after those before it.
+    Rest {
+        /// How many.
+        count: u64,
+        /// What they used.
+        usage: Usage,
+    },
 }
 
 impl Nested {
@@ -45,6 +53,7 @@ impl Nested {
             Self::Event(dispatch) => dispatch.usage(),
             Self::Call(report) => report.total(),
             Self::Agent { nested, .. } => started(nested),
+            Self::Rest { usage, .. } => *usage,
         }
     }
 }
@@ -63,7 +72,7 @@ pub(crate) struct Inner {
     grant: Arc<Grant>,
     /// Tools that wait for this call.
     calls: u32,
-    nested: Mutex<Vec<Nested>>,
+    nested: Mutex<Trail>,
 }
 
 impl Inner {
@@ -78,7 +87,7 @@ impl Inner {
 
     /// What was started, in order.
     pub(crate) fn take(&self) -> Vec<Nested> {
-        std::mem::take(&mut *self.nested.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.nested.lock().unwrap_or_else(PoisonError::into_inner)).into_nested()
     }
 
     fn record(&self, nested: Nested) {

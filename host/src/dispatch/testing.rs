@@ -343,6 +343,7 @@ impl Seen {
                 Nested::Event(dispatch) => self.dispatch(dispatch),
                 Nested::Call(report) => self.report(report),
                 Nested::Agent { nested, .. } => self.nested(nested),
+                Nested::Rest { .. } => {}
             }
         }
     }

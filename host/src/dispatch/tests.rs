@@ -213,6 +213,45 @@ async fn a_loop_of_events_ends() {
     assert_eq!(levels, 8);
 }
 
+/// What is started may be much, and say much: the host keeps so much of it, and what the rest used.
+#[tokio::test]
+async fn what_is_started_takes_room_that_has_an_end() {
+    let emits = artifact(
+        "parameters: { events: { type: number } }\n",
+        "def run(args):\n    for i in range(int(args['events'])):\n        events.emit('custom.big')\n    return 'done'\n",
+    );
+    let logs = artifact(
+        "event: custom.big\n",
+        "def handle(event, payload):\n    for i in range(100):\n        log('x' * 16000)\n    return allow()\n",
+    );
+    let hooks: Vec<String> = (0..12).map(|n| format!("hooks/h{n:02}.md")).collect();
+    let with_hooks = |count: usize| {
+        let hooks = hooks.iter().take(count).map(|name| (name.as_str(), logs.as_str()));
+        open(&folder(&[vec![("tools/emits.md", emits.as_str())], hooks.collect()].concat()))
+    };
+    let call = async |project: Project, events: u64| {
+        project.call("emits", json!({ "events": events }), &Run::new()).await.unwrap()
+    };
+
+    let one = call(with_hooks(1), 1).await.total().fuel;
+    let report = call(with_hooks(1), 40).await;
+    let (kept, rest) = report.nested.split_at(10);
+    let lines = |nested: &Nested| match nested {
+        Nested::Event(dispatch) => dispatch.hooks[0].log.lines.len(),
+        _ => 0,
+    };
+    assert_eq!(kept.iter().map(lines).collect::<Vec<_>>(), [100; 10]);
+    let [Nested::Rest { count: 30, usage }] = rest else { panic!("{rest:?}") };
+    // What the others used is counted all the same.
+    let each = usage.fuel / 30;
+    assert!(each < one && report.total().fuel >= each * 40, "{each} {one} {}", report.total().fuel);
+
+    let report = call(with_hooks(12), 1).await;
+    let [Nested::Event(dispatch)] = report.nested.as_slice() else { panic!("{:?}", report.nested) };
+    let told = dispatch.hooks.iter().map(|hook| (hook.log.lines.len(), hook.log.dropped)).collect::<Vec<_>>();
+    assert_eq!(told, [vec![(100, 0); 10], vec![(0, 100); 2]].concat());
+}
+
 /// What a nested call uses is taken from the caller's fuel: it cannot get more work done than its own limit.
 #[tokio::test]
 async fn nested_work_is_paid_by_the_caller() {

@@ -19,6 +19,7 @@ use crate::artifact::diagnostic::Diagnostic;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
 use crate::artifact::policy::machine::{self, MachinePolicy};
+use crate::artifact::suggest::closest;
 use crate::artifact::tool::Tool;
 
 /// The folder of a project's artifacts.
@@ -143,11 +144,15 @@ impl Load {
     }
 
     fn walk(&mut self, root: &Root) {
+        self.misnamed(root, &root.shown, &[&SINGLES[..], &BUNDLES].concat());
         self.singles(root, &root.shown.clone(), false);
         for folder in BUNDLES {
             let shown = format!("{}/{folder}", root.shown);
             let overrides = folder == "overrides";
-            let (stems, folders) = self.names(root, &shown);
+            let Names { stems, folders, others } = self.names(root, &shown);
+            for other in others.iter().filter(|name| is_meant_to_be_read(name)) {
+                self.unread(&format!("{shown}/{other}"), "a bundle is a file `NAME.md`, or a folder");
+            }
             for stem in &stems {
                 let place = format!("{shown}/{stem}");
                 if folders.contains(stem) {
@@ -185,6 +190,7 @@ impl Load {
             let hint = format!("a bundle has `{BUNDLE_FILE}`, or a folder `tools`, `hooks` or `agents`");
             self.registry.diagnostics.push(Diagnostic::warning(message).hint(hint));
         }
+        self.misnamed(root, place, &SINGLES);
         if has_file {
             self.bundle(root, &format!("{place}/{BUNDLE_FILE}"), place, overrides);
         } else {
@@ -274,35 +280,58 @@ impl Load {
 
     /// The artifacts in a folder, as a shell would list `*.md`: file and stem.
     fn files(&mut self, root: &Root, shown: &str) -> Vec<(String, String)> {
-        let (stems, _) = self.names(root, shown);
+        let Names { stems, folders, others } = self.names(root, shown);
+        let holds_some = |folder: &&String| {
+            let names = ambient::list_folder(&root.path(&format!("{shown}/{folder}"))).unwrap_or_default();
+            names.iter().filter_map(|name| name.to_str()).any(is_meant_to_be_read)
+        };
+        let folders = folders.iter().filter(holds_some).map(|folder| format!("{folder}/"));
+        for other in folders.chain(others.into_iter().filter(|name| is_meant_to_be_read(name))) {
+            self.unread(&format!("{shown}/{other}"), &format!("an artifact is a file `NAME.md` in `{shown}/` itself"));
+        }
         self.found.extend(stems.iter().map(|stem| root.name_of(&format!("{shown}/{stem}"))));
         stems.into_iter().map(|stem| (format!("{shown}/{stem}.md"), stem)).collect()
     }
 
-    /// The stems of the Markdown files in a folder, and the folders in it; both sorted, without hidden ones. None
-    /// where there is no such folder.
-    fn names(&mut self, root: &Root, shown: &str) -> (Vec<String>, Vec<String>) {
-        let (mut stems, mut folders) = (Vec::new(), Vec::new());
-        let Some(path) = self.inside(root, shown) else { return (stems, folders) };
+    /// What is in a folder. Nothing where there is no such folder.
+    fn names(&mut self, root: &Root, shown: &str) -> Names {
+        let mut found = Names::default();
+        let Some(path) = self.inside(root, shown) else { return found };
         let names = match ambient::list_folder(&path) {
             Ok(names) => names,
             Err(error) => {
                 self.fail(shown, &error.to_string());
-                return (stems, folders);
+                return found;
             }
         };
         for name in names {
             match name.to_str() {
                 Some(name) if name.starts_with('.') => {}
                 Some(name) => match name.strip_suffix(".md") {
-                    Some(stem) => stems.push(stem.to_owned()),
-                    None if ambient::is_folder(&path.join(name)) => folders.push(name.to_owned()),
-                    None => {}
+                    Some(stem) => found.stems.push(stem.to_owned()),
+                    None if ambient::is_folder(&path.join(name)) => found.folders.push(name.to_owned()),
+                    None => found.others.push(name.to_owned()),
                 },
                 None => self.fail(&format!("{shown}/{}", name.to_string_lossy()), "its name is not UTF-8 text"),
             }
         }
-        (stems, folders)
+        found
+    }
+
+    /// Tells of folders whose names are nearly those that are read: a guard in one of them guards nothing.
+    fn misnamed(&mut self, root: &Root, shown: &str, known: &[&str]) {
+        // Where it cannot be listed, what it holds cannot be read either, which is told there.
+        let names = ambient::list_folder(&root.path(shown)).unwrap_or_default();
+        for name in names.iter().filter_map(|name| name.to_str()).filter(|name| !known.contains(name)) {
+            let meant = closest(&name.to_lowercase(), known.iter().copied());
+            if let Some(meant) = meant.filter(|_| ambient::is_folder(&root.path(&format!("{shown}/{name}")))) {
+                self.unread(&format!("{shown}/{name}/"), &format!("did you mean `{meant}/`?"));
+            }
+        }
+    }
+
+    fn unread(&mut self, shown: &str, hint: &str) {
+        self.registry.diagnostics.push(Diagnostic::warning(format!("`{shown}` is not read")).hint(hint));
     }
 
     /// Reads a file and keeps its text for messages.
@@ -343,6 +372,22 @@ impl Load {
         let single = shown.rsplit('/').take(2).any(|part| matches!(part, "tools" | "agents"));
         self.guard_lost |= !single;
     }
+}
+
+/// Whether somebody probably takes a file of this name for an artifact.
+fn is_meant_to_be_read(name: &str) -> bool {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    ending.is_some_and(|ending| matches!(&*ending, "md" | "markdown" | "mdx" | "star"))
+}
+
+/// The names of what is in a folder, sorted, without hidden ones.
+#[derive(Default)]
+struct Names {
+    /// Of Markdown files, without the ending.
+    stems: Vec<String>,
+    folders: Vec<String>,
+    /// Of all else.
+    others: Vec<String>,
 }
 
 impl Root {

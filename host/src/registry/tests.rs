@@ -54,6 +54,44 @@ fn in_the_order_of_paths() {
 }
 
 #[test]
+fn what_is_not_read_is_told() {
+    let root = project(&[
+        (".harness/hook/guard.md", HOOK),
+        (".harness/Tools/a.md", EMPTY),
+        (".harness/hooks/a.markdown", HOOK),
+        (".harness/hooks/deep/b.md", HOOK),
+        (".harness/hooks/data/words.txt", ""),
+        (".harness/plugins/acme.MD", EMPTY),
+        (".harness/plugins/x/hook/guard.md", HOOK),
+        (".harness/plugins/x/tools/a.md", EMPTY),
+        (".harness/plugins/x/README.md", ""),
+        (".harness/audit/key", ""),
+        (".harness/toolz", "no folder"),
+        (".harness/notes/n.md", ""),
+    ]);
+    insta::assert_snapshot!(shown(&Registry::load(root.path())), @"
+    warning: `.harness/Tools/` is not read
+     |
+     = hint: did you mean `tools/`?
+    warning: `.harness/hook/` is not read
+     |
+     = hint: did you mean `hooks/`?
+    warning: `.harness/hooks/deep/` is not read
+     |
+     = hint: an artifact is a file `NAME.md` in `.harness/hooks/` itself
+    warning: `.harness/hooks/a.markdown` is not read
+     |
+     = hint: an artifact is a file `NAME.md` in `.harness/hooks/` itself
+    warning: `.harness/plugins/acme.MD` is not read
+     |
+     = hint: a bundle is a file `NAME.md`, or a folder
+    warning: `.harness/plugins/x/hook/` is not read
+     |
+     = hint: did you mean `hooks/`?
+    ");
+}
+
+#[test]
 fn without_a_policy_file_the_defaults_hold() {
     let registry = Registry::load(project(&[(".harness/tools/a.md", EMPTY)]).path());
     assert_eq!(registry.policy(), Some(&ProjectPolicy::absent(".harness/harness.md")));

@@ -236,14 +236,15 @@ fn work(usage: &Used, calls: &[HostCall], log: &Log, nested: &[Nested]) -> Work 
         host_calls: usage.host_calls,
         host: host.collect(),
         log: logged.collect(),
-        started: nested.iter().map(started).collect(),
+        started: nested.iter().filter_map(started).collect(),
     }
 }
 
-fn started(nested: &Nested) -> Started {
-    match nested {
+fn started(nested: &Nested) -> Option<Started> {
+    Some(match nested {
         Nested::Event(dispatch) => Started::Event(decided(dispatch)),
         Nested::Call(report) => Started::Call(Box::new(by_itself(report))),
         Nested::Agent { name, .. } => Started::Agent(name.clone()),
-    }
+        Nested::Rest { .. } => return None,
+    })
 }

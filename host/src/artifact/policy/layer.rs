@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::artifact::decode::{Decoder, Field};
-use crate::artifact::diagnostic::{Diagnostics, Position};
+use crate::artifact::diagnostic::{Diagnostic, Diagnostics, Position};
 use crate::artifact::keys::{self, Defaulted, Slot, Unknown, keys};
 use crate::artifact::located::Located;
 use crate::artifact::shape::{self, Between, Read, Schema, Shape};
@@ -15,7 +15,8 @@ use crate::policy::command::{CommandRule, ExecRules, FolderRule};
 use crate::policy::layer::{Layer, Origin, Scope, Service};
 use crate::policy::limits::{LimitKey, LimitRules};
 use crate::policy::network::{HostRule, Method, NetworkRules, Scheme};
-use crate::policy::path::{FsRules, PathPattern};
+use crate::policy::path::protected::rule_against;
+use crate::policy::path::{Access, FsRules, PathPattern, WorkspacePath};
 use crate::policy::places::{Place, Places, Spot};
 
 keys! {
@@ -203,8 +204,8 @@ impl Builder {
 
     fn fs(&mut self, decoder: &mut Decoder, keys: &FsKeys<'_>) -> FsRules {
         FsRules {
-            read: self.spots.list(decoder, "fs.read", &keys.read).unwrap_or_default(),
-            write: self.spots.list(decoder, "fs.write", &keys.write).unwrap_or_default(),
+            read: self.spots.paths(decoder, Access::Read, "fs.read", &keys.read),
+            write: self.spots.paths(decoder, Access::Write, "fs.write", &keys.write),
             protect: self.spots.list(decoder, "fs.protect", &keys.protect).unwrap_or_default(),
         }
     }
@@ -268,10 +269,34 @@ impl Spots {
         key: &'static str,
         slot: &Slot<'_, Vec<Located<T>>>,
     ) -> Option<Vec<T>> {
-        let list = slot.located(decoder)?;
+        slot.located(decoder).map(|list| self.rules(key, list))
+    }
+
+    /// A list of paths that are opened. Those that nothing opens are told: who wrote them thinks that they are open.
+    fn paths(
+        &mut self,
+        decoder: &mut Decoder,
+        access: Access,
+        key: &'static str,
+        slot: &Slot<'_, Vec<Located<PathPattern>>>,
+    ) -> Vec<PathPattern> {
+        let Some(list) = slot.located(decoder) else { return Vec::new() };
+        for pattern in &list.value {
+            let (text, at) = (pattern.value.to_string(), pattern.position.clone());
+            // What a pattern spells out is in each path that it matches.
+            let path = WorkspacePath::parse(&text, "").ok();
+            if let Some(rule) = path.and_then(|path| rule_against(&path, access)) {
+                let warning = Diagnostic::warning(format!("{} opens nothing: {rule}", quoted(&text))).at(at);
+                decoder.diagnostics.push(warning.hint("no policy opens it"));
+            }
+        }
+        self.rules(key, list)
+    }
+
+    fn rules<T>(&mut self, key: &'static str, list: Located<Vec<Located<T>>>) -> Vec<T> {
         let rules = list.value.iter().map(|rule| place(&rule.position)).collect();
         self.note(key, &list.position, rules);
-        Some(list.value.into_iter().map(|rule| rule.value).collect())
+        list.value.into_iter().map(|rule| rule.value).collect()
     }
 
     fn flag(&mut self, decoder: &mut Decoder, key: &'static str, slot: Defaulted<'_, bool>) -> bool {

@@ -202,6 +202,24 @@ fn whatever_is_not_understood_is_an_error() {
 }
 
 #[test]
+fn what_has_no_effect_is_told() {
+    insta::assert_snapshot!(wrong(
+        "sandbox:\n  fs:\n    read: [., agents/x, \"**/*.pem\", .git, \"a/*\"]\n    write: [src, .Git/hooks, \"id_*\", harness.lock]\n    protect: [.git]\n"
+    ), @"
+    Warning 4:15+8 `agents/x` opens nothing: the folder `agents/` is protected (no policy opens it)
+    Warning 4:25+10 `**/*.pem` opens nothing: `*.pem` is a sensitive name (no policy opens it)
+    Warning 5:18+10 `.Git/hooks` opens nothing: the folder `.git/` is protected (no policy opens it)
+    Warning 5:30+6 `id_*` opens nothing: `id_*` is a sensitive name (no policy opens it)
+    Warning 5:38+12 `harness.lock` opens nothing: the file `harness.lock` is protected (no policy opens it)
+    ");
+    insta::assert_snapshot!(wrong("serve: { x: 1 }\ntrusted_sources: [a]\nverify_policy: { mode: strict }\n"), @"
+    Warning 2:8+8 `serve` is kept for other hosts and has no effect here (leave it for them, or take it out)
+    Warning 3:18+3 `trusted_sources` is kept for other hosts and has no effect here (leave it for them, or take it out)
+    Warning 4:16+16 `verify_policy` is kept for other hosts and has no effect here (leave it for them, or take it out)
+    ");
+}
+
+#[test]
 fn limits_have_bounds() {
     for (key, least, most) in [
         ("fuel", 1_u64, 1_000_000_000_000_000_u64),

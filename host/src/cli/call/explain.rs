@@ -99,6 +99,9 @@ fn nested(nested: &[Nested], indent: &str, printer: Printer) {
                 printer.say(&format!("{indent}fired {}: no hook", event.event))
             }
             Nested::Event(event) => dispatch(event, indent, printer),
+            Nested::Rest { count, usage } => {
+                printer.say(&format!("{indent}and {count} more, which are not kept: {}", used(usage)));
+            }
             Nested::Agent { name, nested: started } => {
                 printer.say(&format!("{indent}agent {}", escape::line(name)));
                 self::nested(started, &format!("{indent}  "), printer);

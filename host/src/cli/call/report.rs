@@ -44,6 +44,9 @@ fn nested(nested: &[Nested], agents: bool, printer: Printer) {
             Nested::Event(event) => dispatch(event, printer),
             Nested::Call(report) => steps(report, agents, printer),
             Nested::Agent { nested, .. } => self::nested(nested, agents, printer),
+            Nested::Rest { count, .. } => {
+                printer.warning(&format!("what {count} more calls and events logged is not kept"));
+            }
         }
     }
 }

@@ -6,6 +6,8 @@ use crate::provider::draft::MAX_CALLS;
 
 /// What a fence may say of a block with calls.
 const WORDS: [&str; 5] = ["", "json", "tool_call", "tool_calls", "tool"];
+/// The longest line that may be a fence. It is looked at with each character that comes.
+const MAX_LINE: usize = 256;
 
 /// A call that a model wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,7 +171,7 @@ impl Fences {
 /// Whether what a line begins with may be the beginning of a fence.
 fn may_be_fence(line: &str) -> bool {
     let rest = line.trim_start_matches(' ');
-    if line.len().saturating_sub(rest.len()) > 3 {
+    if line.len() > MAX_LINE || line.len().saturating_sub(rest.len()) > 3 {
         return false;
     }
     let Some(mark) = rest.chars().next() else { return true };
@@ -302,6 +304,19 @@ mod tests {
         assert_eq!(fences.feed("\n```js"), "\n");
         assert_eq!(fences.feed("on\n{\"name\":\"a\","), "");
         assert_eq!(fences.feed("\"arguments\":{}}\n```\nbye"), "bye");
+        assert_eq!(fences.end(true), (String::new(), vec![called("a", "{}")]));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_for_a_fence_is_not_held_back() {
+        let mut fences = Fences::default();
+        let marks = "`".repeat(MAX_LINE);
+        assert_eq!(fences.feed(&marks), "");
+        assert_eq!(fences.feed("`"), format!("{marks}`"));
+        assert_eq!(fences.feed("`"), "`");
+        assert_eq!(fences.feed("\n"), "\n");
+        let call = format!("{}json\n{{\"name\":\"a\",\"arguments\":{{}}}}\n{}\n", &marks[4..], &marks[4..]);
+        assert_eq!(fences.feed(&call), "");
         assert_eq!(fences.end(true), (String::new(), vec![called("a", "{}")]));
     }
 
