@@ -54,7 +54,8 @@ fn the_page_on_builtins_has_all_of_them() {
     }
     assert!(registered.contains("fs.read(path)"));
     let told: BTreeSet<String> = rows().into_keys().collect();
-    assert_eq!(told, registered);
+    let only_one_has: Vec<&String> = told.symmetric_difference(&registered).collect();
+    assert_eq!(only_one_has, Vec::<&String>::new());
 }
 
 /// The functions that a file of the guest registers, as a script calls them.
@@ -304,5 +305,26 @@ fn the_language_has_what_the_page_says() {
     let printed: Json = serde_json::from_str(&super::run(folder.path(), "harness call names")).unwrap();
     for (of, names) in printed.as_object().unwrap() {
         assert_eq!(names, &Json::from(row(of)), "{of}");
+    }
+}
+
+/// Words of Python that the page says are not there: a script that has one at its top level is not loaded.
+#[test]
+fn the_language_lacks_what_the_page_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = PAGE.split("\n| Python | here |\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let cells = table.lines().map(|row| row.trim_start_matches('|').split(" | ").next().unwrap());
+    let words: Vec<&str> = cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .filter(|code| code.bytes().all(|byte| byte.is_ascii_lowercase()))
+        .collect();
+    assert!(words.contains(&"while") && words.contains(&"sum"), "{words:?}");
+    for word in &words {
+        let script = format!("script: |\n  X = {word}\n  def run(args):\n      return 1\n");
+        write(folder.path(), &format!("tools/{word}.md"), &format!("---\n{script}---\nIt.\n"));
+    }
+    let said = super::run(folder.path(), "harness validate");
+    for word in &words {
+        assert!(said.contains(&format!("--> .harness/tools/{word}.md:3:")), "{word}: {said}");
     }
 }
