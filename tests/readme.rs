@@ -1,6 +1,9 @@
 //! The README's commands, run as a reader would, with the output that it shows.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, clippy::panic, reason = "tests")]
+
+#[path = "readme/builtins.rs"]
+mod builtins;
 
 use std::path::Path;
 use std::process::Command;
