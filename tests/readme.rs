@@ -11,9 +11,6 @@ use std::process::Command;
 const README: &str = include_str!("../README.md");
 const HARNESS: &str = env!("CARGO_BIN_EXE_harness");
 
-/// A tool that the tour calls and that `init` does not write.
-const FOREVER: &str = "---\nscript: |\n  def run(args):\n      for i in range(1000000000):\n          pass\n---\nNever comes to an end.\n";
-
 fn run(folder: &Path, command: &str) -> String {
     let words: Vec<&str> = command.split_whitespace().collect();
     assert_eq!(words[0], "harness", "{command}");
@@ -32,7 +29,9 @@ fn run(folder: &Path, command: &str) -> String {
 fn the_tour_is_true() {
     let folder = tempfile::tempdir().unwrap();
     run(folder.path(), "harness init");
-    std::fs::write(folder.path().join(".harness/tools/forever.md"), FOREVER).unwrap();
+    // The first tool that is shown is one that `init` writes.
+    let report = README.split("```markdown\n").nth(2).unwrap().split("```").next().unwrap();
+    std::fs::write(folder.path().join(".harness/tools/report.md"), report).unwrap();
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples"), &folder.path().join("examples"));
     let mut blocks = 0;
     for block in README.split("```\n$ harness ").skip(1) {
