@@ -172,6 +172,23 @@ impl Registry {
         self.hooks.iter().find(|hook| hook.name == name)
     }
 
+    /// A tool that an agent has for itself, by `AGENT/NAME`.
+    pub fn tool_of_agent(&self, name: &str) -> Option<&Arc<Tool>> {
+        let (agent, name) = self.of_agent_named(name)?;
+        agent.tools.iter().filter_map(Use::inline).find(|tool| tool.name == name)
+    }
+
+    /// A hook that an agent has for itself, by `AGENT/NAME`.
+    pub fn hook_of_agent(&self, name: &str) -> Option<&Arc<Hook>> {
+        let (agent, name) = self.of_agent_named(name)?;
+        agent.hooks.iter().filter_map(Use::inline).find(|hook| hook.name == name)
+    }
+
+    fn of_agent_named<'n>(&self, name: &'n str) -> Option<(&Agent, &'n str)> {
+        let (agent, name) = name.split_once('/')?;
+        Some((self.agents.iter().find(|one| one.name == agent)?, name))
+    }
+
     /// The hooks of an event in the order they are called: by priority, and equal ones in the order of
     /// [`hooks`](Self::hooks).
     pub fn chain(&self, event: &Event) -> &[Arc<Hook>] {

@@ -33,15 +33,15 @@ fn a_grant_is_shown_with_what_set_each_limit() {
       secrets: nothing
       services: cache, clock
     limits, and what set them:
-      fuel: 5 units, `sandbox.sources.tools.limits.fuel` in `.harness/harness.md`
-      timeout_ms: 9000 ms, `timeout_ms` in `.harness/tools/it.md`
-      memory_mb: 32 MiB, `sandbox.limits.memory_mb` in `machine.yaml`
+      fuel: 5 units, `sandbox.sources.tools.limits.fuel` in `.harness/harness.md:3:193`
+      timeout_ms: 9000 ms, `timeout_ms` in `.harness/tools/it.md:2:13`
+      memory_mb: 32 MiB, `sandbox.limits.memory_mb` in `machine.yaml:1:44`
       output_bytes: 65536 bytes, the default
       result_bytes: 4194304 bytes, the default
       host_memory_mb: 64 MiB, the default
       host_calls: 100000 calls, the default
       io_bytes: 268435456 bytes, the default
-      files: 5 files, `capabilities.limits.files` in `.harness/tools/it.md`
+      files: 5 files, `capabilities.limits.files` in `.harness/tools/it.md:3:62`
       file_bytes: 16777216 bytes, the default
       body_bytes: 10485760 bytes, the default
       regex_bytes: 1048576 bytes, the default
@@ -73,11 +73,18 @@ fn a_grant_is_shown_with_what_set_each_limit() {
     let shown = project.run(&[&arguments[..], &["--json"]].concat()).json();
     assert_eq!(shown["grant"]["fs.read"], json!({"rules": ["src/**"], "whole": true}));
     assert_eq!(shown["grant"]["fs.write"], json!({"rules": [], "whole": true}));
-    let set = json!({"value": 32, "unit": "MiB", "set_by": "`sandbox.limits.memory_mb` in `machine.yaml`"});
+    let set = json!({"value": 32, "unit": "MiB", "set_by": "`sandbox.limits.memory_mb` in `machine.yaml:1:44`"});
     assert_eq!(shown["limits"]["memory_mb"], set);
     assert_eq!(shown["limits"]["log_lines"]["set_by"], json!(null));
     assert_eq!(shown["layers"].as_array().unwrap().len(), 5);
     project.run(&["policy", "show", "itt"]).says(2, "did you mean `it`?");
+    // What an agent has for itself is shown too.
+    let agent = "---\ndescription: Finds.\ntools:\n  - name: find\n    script: |\n      def run(args):\n          return 1\n    capabilities: { env: [HOME] }\n---\n# Finder\n";
+    let project = project.file(".harness/agents/finder.md", agent);
+    let shown = project.run(&["policy", "show", "finder/find", "--json"]).json();
+    assert_eq!((&shown["source"], &shown["grant"]["env"]["rules"]), (&json!("agents/finder"), &json!([])));
+    project.run(&["policy", "show", "finder/none"]).says(2, "there is no tool or hook `finder/none`");
+    project.run(&["inspect", "finder"]).says(0, "  has `find`: `harness policy show finder/find`\n");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `harness inspect`: what is loaded, from where, what each may do, and what replaced what.
 
+use harness::artifact::agent::Use;
 use harness::artifact::escape;
 use harness::artifact::hook::Hook;
 use harness::artifact::policy::ProjectPolicy;
@@ -47,6 +48,11 @@ pub(crate) fn run(command: &Inspect, place: &Place, printer: &Printer) -> Exit {
     }
     for agent in registry.agents().iter().filter(|agent| wanted(&agent.name)) {
         head(&mut text, "agent", &agent.name, &agent.source.to_string(), &agent.source_name);
+        let own = agent.tools.iter().filter_map(Use::inline).map(|tool| &tool.name);
+        for name in own.chain(agent.hooks.iter().filter_map(Use::inline).map(|hook| &hook.name)) {
+            let name = escape::line(name);
+            text.push_str(&format!("  has `{name}`: `harness policy show {}/{name}`\n", escape::line(&agent.name)));
+        }
     }
     for bundle in registry.bundles().iter().filter(|_| command.names.is_empty()) {
         text.push_str(&format!("bundle {}\n", escape::line(&bundle.name)));

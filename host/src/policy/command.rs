@@ -38,6 +38,11 @@ impl Grant {
             |rules| rules.allow.iter().any(|rule| rule.covers(program, args)),
             |origin| {
                 let reason = format!("the command `{}` is not allowed", shown(&line(program, args)));
+                // A line of a shell, where the name of a program belongs.
+                if program.contains(char::is_whitespace) && !program.contains('/') && args.is_empty() {
+                    let hint = "a program is named alone, and its arguments are a list: `exec.run(\"ls\", [\"-l\"])`";
+                    return Refusal::new(reason, hint);
+                }
                 match CommandRule::for_command(program, args) {
                     Some(rule) => Refusal::new(reason, origin.add(&rule, "exec.allow")),
                     // Too long or too odd to be written as a rule: any arguments is what can be said.

@@ -23,14 +23,18 @@ pub(super) fn run(command: &Granted, place: &Place, printer: Printer) -> Result<
     project::report(&registry, printer);
     let policy = registry.policy().ok_or(Exit::Usage)?;
     let name = command.name.as_str();
-    let (kind, source, own, timeout) = match (registry.tool(name), registry.hook(name)) {
-        (Ok(tool), _) => {
-            let timeout = tool.timeout_ms.as_ref().map(|own| (own.value, tool.source.file.to_string()));
+    let found = registry.tool(name);
+    let tool = found.as_ref().ok().copied().or_else(|| registry.tool_of_agent(name));
+    let hook = registry.hook(name).or_else(|| registry.hook_of_agent(name));
+    let (kind, source, own, timeout) = match (tool, hook) {
+        (Some(tool), _) => {
+            let timeout = tool.timeout_ms.as_ref().map(|own| (own.value, own.position.to_string()));
             ("tool", &tool.source_name, tool.capabilities.as_ref(), timeout)
         }
-        (Err(_), Some(hook)) => ("hook", &hook.source_name, hook.capabilities.as_ref(), None),
-        (Err(unknown), None) => {
-            let hint = unknown.hint().unwrap_or_else(|| "`harness inspect` lists all".to_owned());
+        (None, Some(hook)) => ("hook", &hook.source_name, hook.capabilities.as_ref(), None),
+        (None, None) => {
+            let hint = found.err().and_then(|unknown| unknown.hint());
+            let hint = hint.unwrap_or_else(|| "`harness inspect` lists all".to_owned());
             printer.error(&format!("there is no tool or hook `{name}`"), &[], Some(&hint));
             return Err(Exit::Usage);
         }
@@ -40,7 +44,7 @@ pub(super) fn run(command: &Granted, place: &Place, printer: Printer) -> Result<
         granted = granted.meet(&Grant::new(vec![call::narrowing(rules, printer)?]));
     }
     let limits = limits(&granted, timeout);
-    let refused = (kind == "tool").then(|| policy.tools.decide(name).err()).flatten();
+    let refused = tool.and_then(|tool| policy.tools.decide(&tool.name).err());
     let rules = agreed(&granted);
     if command.json {
         let by_key = |one: &Agreed| (one.key.to_owned(), json!({"rules": one.rules, "whole": one.whole}));
@@ -96,11 +100,11 @@ fn limits(grant: &Grant, timeout: Option<(u64, String)>) -> Vec<Set> {
     let set = |key: &LimitKey| {
         let (value, origin) = grant.limit(*key);
         let facts = key.facts();
-        let by =
-            origin.map(|origin| format!("`{}` in `{}`", origin.key(&format!("limits.{}", facts.name)), origin.file));
+        let name = format!("limits.{}", facts.name);
+        let by = origin.map(|origin| format!("`{}` in `{}`", origin.key(&name), origin.of(&name)));
         match &timeout {
-            Some((own, file)) if *key == LimitKey::Timeout && *own < value => {
-                Set { key: *key, value: *own, by: Some(format!("`timeout_ms` in `{file}`")) }
+            Some((own, place)) if *key == LimitKey::Timeout && *own < value => {
+                Set { key: *key, value: *own, by: Some(format!("`timeout_ms` in `{place}`")) }
             }
             _ => Set { key: *key, value, by },
         }

@@ -188,6 +188,13 @@ fn every_layer_must_agree() {
     ]);
     assert_eq!(both.decide_command("git", &owned(&["status"])), Ok(()));
     assert_eq!(
+        both.decide_command("ls -l", &[]),
+        Err(Refusal::new(
+            "the command `ls -l` is not allowed",
+            "a program is named alone, and its arguments are a list: `exec.run(\"ls\", [\"-l\"])`",
+        ))
+    );
+    assert_eq!(
         both.decide_command("git", &owned(&["push"])),
         Err(Refusal::new(
             "the command `git push` is not allowed",
