@@ -149,6 +149,35 @@ fn what_is_mounted_in_what_is_read_is_not_written() {
     assert_eq!(both, [false, true]);
 }
 
+/// Beside a command is its keeper, which the command may look into as far as the system lets it.
+#[tokio::test]
+async fn its_keeper_holds_nothing_of_the_hosts() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let file = tempfile::tempfile().unwrap();
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
+    let mark = mark();
+    let held = async {
+        super::tests::until_marked(&mark, 2).await;
+        let read = |pid: &str, file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let pids = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let marked = pids.filter(|pid| read(pid, "cmdline").contains(&mark));
+        let above =
+            |pid: String| read(&pid, "status").lines().find_map(|line| line.strip_prefix("PPid:\t").map(str::to_owned));
+        let keeper = marked.filter_map(above).find(|pid| read(pid, "cmdline").starts_with("keeper\0")).unwrap();
+        let files = std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap();
+        let mut files: Vec<_> = files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        files.sort();
+        files
+    };
+    let workspace = Workspace::new();
+    tokio::select! {
+        output = workspace.run_in(&confined(), LONG, sh(&format!("sleep {mark}; true"))) => panic!("{output:?}"),
+        files = held => assert_eq!(files, ["0", "1", "2"]),
+    }
+}
+
 /// Started again by itself, as its limits are those of a whole process.
 #[tokio::test]
 async fn a_limit_of_the_hosts_own_is_not_raised() {
