@@ -223,6 +223,8 @@ impl fmt::Display for Plan {
 mod tests {
     use super::*;
     use crate::capability::exec::wall::{Count, Files, Memory, Namespaces};
+    use crate::registry::Machine;
+    use rustix::process::dumpable_behavior;
 
     #[test]
     fn what_commands_need_is_kept_and_nothing_else() {
@@ -268,11 +270,36 @@ mod tests {
         let (programs, sockets) = match name {
             "none" => (Programs::None, Sockets::None),
             "asking" => (Programs::None, Sockets::Internet),
-            "plain" => (Programs::Plain, Sockets::None),
+            "plain" | "files" => (Programs::Plain, Sockets::None),
             "namespaces" => (Programs::InNamespaces, Sockets::Commands),
             _ => (Programs::Unconfined, Sockets::Commands),
         };
-        Plan { programs, sockets, open: Open::All }
+        let open = if name == "files" { Open::Only(super::Files::default()) } else { Open::All };
+        Plan { programs, sockets, open }
+    }
+
+    /// Whatever a policy grants: there are fakes behind it.
+    #[test]
+    fn what_runs_with_fakes_starts_nothing_and_asks_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let policy = "---\nnetwork: { allowed_domains: [a.test] }\nsandbox: { exec: { allow: [sh] } }\n---\n";
+        std::fs::create_dir(root.join(".harness")).unwrap();
+        std::fs::write(root.join(".harness/harness.md"), policy).unwrap();
+        let registry = Registry::load_within(root, &Machine::None);
+        let Plan { programs, sockets, open } = Plan::without_programs(&registry, root, &[]);
+        assert_eq!((programs, sockets), (Programs::None, Sockets::None));
+        let read_only = matches!(&open, Open::Only(files) if files.write.is_empty());
+        assert!(read_only || ambient::landlock_version().is_none(), "{open:?}");
+        // The control: with what it grants behind it.
+        assert_eq!(Plan::of(&registry, root, None, None).sockets, Sockets::Internet);
+    }
+
+    #[test]
+    fn who_wants_all_of_it_is_told_what_is_missing() {
+        let whole = |open| Plan { open, ..plan("none") }.whole();
+        assert_eq!(whole(Open::Unheld), Err("files stay open, as there is no Landlock".to_owned()));
+        assert_eq!([whole(Open::All), whole(Open::Only(super::Files::default()))], [Ok(()), Ok(())]);
     }
 
     #[test]
@@ -280,6 +307,7 @@ mod tests {
     fn a_process_gives_up_what_it_does_not_need() {
         if let Ok(name) = std::env::var("HARNESS_TEST_CONFINE") {
             let folder = std::env::current_dir().unwrap();
+            assert_eq!(dumpable_behavior(), Ok(DumpableBehavior::Dumpable));
             let applied = plan(&name).apply();
             let can = |what: &str, done: bool| {
                 if done {
@@ -302,6 +330,7 @@ mod tests {
             can("see packets", host::socket(libc::AF_PACKET, libc::SOCK_DGRAM));
             can("make packets", host::socket(libc::AF_INET, libc::SOCK_RAW));
             can("make a namespace", fork(libc::CLONE_NEWUSER));
+            can("be looked into", dumpable_behavior() != Ok(DumpableBehavior::NotDumpable));
             can("use keys", rustix::io::Errno::PERM != host::keys());
             return;
         }
@@ -311,7 +340,9 @@ mod tests {
         // The test has a thread beside that of its process, and files and privileges would be taken from one of them.
         assert_eq!(tried("none"), format!("not have given it all up, {threads}, make pairs"));
         assert_eq!(tried("asking"), format!("not have given it all up, {threads}, make pairs, ask names, connect"));
-        assert_eq!(tried("plain"), format!("start a program, {threads}, signal others, make pairs"));
+        let plain = format!("start a program, {threads}, signal others, make pairs");
+        assert_eq!(tried("plain"), plain);
+        assert_eq!(tried("files"), format!("not have given it all up, {plain}"));
         let all = tried("namespaces");
         let network = "make pairs, ask names, connect, use local sockets";
         assert!(all.starts_with(&format!("start a program, {threads}, signal others, {network}")), "{all}");

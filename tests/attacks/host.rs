@@ -76,6 +76,18 @@ pub(crate) const CASES: &[Coded] = &[
         run: |_, servers| called(servers, "cat ../outside/canary.txt .env", ""),
         control: |_, servers| called(servers, "cat inside.txt; echo x > src/made; cat < src/a.txt", "insidea"),
     },
+    Coded {
+        id: "host-009",
+        tried: "signals its group, and others by every other call that there is for it",
+        run: |_, servers| held(servers, NOTHING, "signals", &[]),
+        control: |_, servers| free(servers, NOTHING, "signals"),
+    },
+    Coded {
+        id: "host-010",
+        tried: "makes mounts and namespaces, and processes by a call that no filter looks into",
+        run: |_, servers| held(servers, NOTHING, "walls", &[]),
+        control: |_, servers| free(servers, NOTHING, "walls"),
+    },
 ];
 
 const OWN_FILES: &[&str] = &["reads the workspace", "writes the workspace"];
@@ -136,6 +148,21 @@ const PROCESSES: &[Try] = &[
     ("asks for a view into the kernel", |_| allowed(libc::SYS_userfaultfd, 0x7fff_ffff)),
 ];
 
+const SIGNALS: &[Try] = &[
+    ("its group", |_| allowed(libc::SYS_kill, 0)),
+    ("a thread", |inside| allowed(libc::SYS_tkill, inside.other.id().into())),
+    ("a thread of a process", |inside| allowed(libc::SYS_tgkill, inside.other.id().into())),
+    ("with a value", |inside| allowed(libc::SYS_rt_sigqueueinfo, inside.other.id().into())),
+    ("a thread with a value", |inside| allowed(libc::SYS_rt_tgsigqueueinfo, inside.other.id().into())),
+    ("by a handle", |inside| allowed(libc::SYS_pidfd_send_signal, inside.other.id().into())),
+];
+
+const WALLS: &[Try] = &[
+    ("mounts", |_| allowed(libc::SYS_mount, 0)),
+    ("leaves its namespaces", |_| allowed(libc::SYS_unshare, 0)),
+    ("makes processes", |_| refusal(libc::SYS_clone3, 0) != Some(libc::ENOSYS)),
+];
+
 const PRIVILEGES: &[Try] = &[
     ("gives a file away", |_| {
         let own = std::fs::metadata("inside.txt").unwrap().uid();
@@ -156,6 +183,8 @@ fn tries(name: &str) -> &'static [Try] {
         "sockets" => SOCKETS,
         "processes" => PROCESSES,
         "privileges" => PRIVILEGES,
+        "signals" => SIGNALS,
+        "walls" => WALLS,
         other => panic!("{other:?} is nothing to try"),
     }
 }
@@ -168,11 +197,16 @@ fn socket(family: i32, kind: i32) -> bool {
 }
 
 /// Whether the kernel goes on to look at the arguments of a call, which are bad ones.
-#[expect(unsafe_code, reason = "calls that nothing here has a use for")]
 fn allowed(call: i64, first: i64) -> bool {
+    refusal(call, first) != Some(libc::EPERM)
+}
+
+/// What the kernel says against a call with one argument.
+#[expect(unsafe_code, reason = "calls that nothing here has a use for")]
+fn refusal(call: i64, first: i64) -> Option<i32> {
     // SAFETY: where they take pointers, these are null, and of what they lead to there is nothing.
     let done = unsafe { libc::syscall(call, first, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) };
-    done >= 0 || !matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM))
+    if done >= 0 { None } else { std::io::Error::last_os_error().raw_os_error() }
 }
 
 /// Where this program was started to be such a process, it tries what it was told to.

@@ -99,13 +99,6 @@ impl Grant {
         Ok(())
     }
 
-    /// Whether every layer that speaks of files, and one at the least, has a pattern that covers a path and so all that
-    /// is in it; what is protected there stays so.
-    pub(crate) fn covers(&self, path: &WorkspacePath, access: Access) -> bool {
-        let covers = |fs: &FsRules| fs.patterns(access).iter().any(|pattern| pattern.matches(path));
-        self.every(|layer| layer.fs.as_ref(), covers, |_| Refusal::always("not all of it is granted")).is_ok()
-    }
-
     /// Whether any layer protects paths beside the [built-in names](protected).
     pub(crate) fn protects_paths(&self) -> bool {
         self.protected_paths().next().is_some()

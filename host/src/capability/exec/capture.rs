@@ -74,6 +74,8 @@ impl Capture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::artifact::policy::ProjectPolicy;
+    use crate::capability::secrets::Given;
     use proptest::prelude::*;
 
     async fn captured(bytes: &[u8]) -> (String, bool) {
@@ -97,6 +99,19 @@ mod tests {
         assert_eq!(captured(text.as_bytes()).await, (text[..MAX_TEXT - 1].to_owned(), true));
         let (text, cut) = captured(&vec![0xff; MAX_TEXT]).await;
         assert_eq!((text.len(), cut), (MAX_TEXT - 1, true));
+    }
+
+    /// Each is longer than what it stands for.
+    #[tokio::test]
+    async fn notes_in_the_place_of_secrets_are_within_the_cap() {
+        let policy = "---\nsandbox: { secrets: { A_LONG_NAME: { env: A } } }\n---\n";
+        let mut policy = ProjectPolicy::parse(".harness/harness.md", policy).0.unwrap();
+        let vault = Vault::of(vec![(policy.secrets.remove(0).value, Given::text("12345678"))]);
+        let mut capture = Capture::with_room_for(vault.longest());
+        capture.fill("12345678".repeat(MAX_TEXT / 8).as_bytes()).await.unwrap();
+        let note = "[redacted:A_LONG_NAME]";
+        let notes = note.repeat(MAX_TEXT / note.len() + 1);
+        assert!(capture.text(&vault) == (notes[..MAX_TEXT].to_owned(), true));
     }
 
     #[tokio::test]

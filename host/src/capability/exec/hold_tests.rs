@@ -1,17 +1,21 @@
 //! What a command is held to as a whole: its memory, its processes, its end, and the repository that it is in. Each
 //! beside the same command with more.
 
-use super::tests::{LONG, Workspace, command, granted, mark, marked, ran, sh};
+use super::tests::{LONG, Workspace, command, granted, mark, marked, ran, sh, with_files};
 use super::wall::{Memory, Offers};
 use super::*;
 use crate::policy::command::{CommandRule, ExecRules};
 use crate::policy::layer::Layer;
 use crate::policy::limits::LimitKey;
+use crate::policy::path::{FsRules, PathPattern};
+
+fn exec(unconfined: bool) -> ExecRules {
+    let allow = ["sh", "bash", "perl", "git", "true"].map(|program| CommandRule::parse(program).unwrap());
+    ExecRules { allow: allow.into(), env: Vec::new(), folders: Vec::new(), network: false, unconfined }
+}
 
 fn grant(unconfined: bool, limits: &[(LimitKey, u64)]) -> Grant {
-    let allow = ["sh", "bash", "perl", "git", "true"].map(|program| CommandRule::parse(program).unwrap());
-    let rules = ExecRules { allow: allow.into(), env: Vec::new(), folders: Vec::new(), network: false, unconfined };
-    let mut layers: Vec<Layer> = granted(rules).layers().iter().map(|layer| Layer::clone(layer)).collect();
+    let mut layers: Vec<Layer> = granted(exec(unconfined)).layers().iter().map(|layer| Layer::clone(layer)).collect();
     for (key, most) in limits {
         layers[0].limits = layers[0].limits.with(*key, Some(*most));
     }
@@ -78,6 +82,121 @@ async fn a_bomb_of_processes_is_told_and_ends_with_the_command() {
     let few = "for i in $(seq 10); do sleep 0.01 & done; wait; echo done";
     let output = ran(&grant(false, &[(LimitKey::Processes, 20)]), command("bash", &["-c", few])).await.unwrap();
     assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("done\n", ""));
+}
+
+/// What the host makes for itself alone, a command does too.
+#[tokio::test]
+async fn what_it_makes_is_for_others_as_what_the_host_makes() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let own = status.lines().find_map(|line| line.strip_prefix("Umask:\t")).unwrap();
+    assert_eq!(ran(&confined(), sh("umask")).await.unwrap().stdout, format!("{own}\n"));
+}
+
+/// Each folder of its view: what gives a program another user's powers does nothing there, devices are none but those that
+/// are shown by name, and what may be written is the workspace and its temporary folders.
+#[tokio::test]
+async fn its_folders_are_plain() {
+    if Offers::get().namespaces.is_err() {
+        return;
+    }
+    let workspace = Workspace::new();
+    let root = workspace.root.path().canonicalize().unwrap();
+    let output = workspace.run_in(&confined(), LONG, sh("cat /proc/self/mounts")).await.unwrap();
+    let without = |option: &str| -> Vec<&str> {
+        let lines = output.stdout.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        lines.filter(|line| !line[3].split(',').any(|has| has == option)).map(|line| line[1]).collect()
+    };
+    assert_eq!(without("nosuid"), [""; 0]);
+    let mut devices = without("nodev");
+    devices.sort_unstable();
+    assert_eq!(devices, ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"]);
+    let home = std::env::var("HOME").unwrap_or_default();
+    let mut written = without("ro");
+    written.retain(|path| !path.starts_with("/dev/") && *path != home);
+    written.sort_unstable();
+    assert_eq!(written, ["/tmp", root.to_str().unwrap()]);
+}
+
+/// What somebody mounted in a folder is as that folder is.
+#[test]
+#[expect(unsafe_code, reason = "mounts that only this thread and those that it starts see")]
+fn what_is_mounted_in_what_is_read_is_not_written() {
+    if Offers::get().namespaces.is_err() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
+    let written = |rules: FsRules| {
+        // SAFETY: of what this thread shares with others, it only stops sharing its mounts and its current folder.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
+        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+        let (workspace, elsewhere) = (Workspace::new(), tempfile::tempdir().unwrap());
+        let at = workspace.root.path().join("mounted");
+        std::fs::create_dir(&at).unwrap();
+        mount_bind(elsewhere.path(), &at).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let grant = with_files(exec(false), rules);
+        runtime.block_on(workspace.run_in(&grant, LONG, sh("echo x > mounted/new"))).unwrap();
+        drop(runtime);
+        rustix::mount::unmount(&at, rustix::mount::UnmountFlags::DETACH).unwrap();
+        elsewhere.path().join("new").exists()
+    };
+    let open = || vec![PathPattern::parse(".").unwrap()];
+    let both = [Vec::new(), open()].map(|write| {
+        let rules = FsRules { read: open(), write, protect: Vec::new() };
+        std::thread::scope(|scope| scope.spawn(|| written(rules)).join().unwrap())
+    });
+    assert_eq!(both, [false, true]);
+}
+
+/// Beside a command is its keeper, which the command may look into as far as the system lets it.
+#[tokio::test]
+async fn its_keeper_holds_nothing_of_the_hosts() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let file = tempfile::tempfile().unwrap();
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
+    let mark = mark();
+    let held = async {
+        super::tests::until_marked(&mark, 2).await;
+        let read = |pid: &str, file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let pids = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let marked = pids.filter(|pid| read(pid, "cmdline").contains(&mark));
+        let above =
+            |pid: String| read(&pid, "status").lines().find_map(|line| line.strip_prefix("PPid:\t").map(str::to_owned));
+        let keeper = marked.filter_map(above).find(|pid| read(pid, "cmdline").starts_with("keeper\0")).unwrap();
+        let files = std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap();
+        let numbers = files.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<u32>().unwrap());
+        // Three that it begins with, and its handle of the command.
+        numbers.filter(|number| *number > 3).collect::<Vec<_>>()
+    };
+    let (workspace, grant) = (Workspace::new(), confined());
+    tokio::select! {
+        output = workspace.run_in(&grant, LONG, sh(&format!("sleep {mark}; true"))) => panic!("{output:?}"),
+        others = held => assert_eq!(others, [0; 0]),
+    }
+}
+
+/// Started again by itself, as its limits are those of a whole process.
+#[tokio::test]
+async fn a_limit_of_the_hosts_own_is_not_raised() {
+    let told = |most: u64| async move {
+        let output = ran(&grant(false, &[(LimitKey::FileBytes, most)]), command("bash", &["-c", "ulimit -Hf"])).await;
+        output.unwrap().stdout
+    };
+    if std::env::var_os("HARNESS_TEST_LIMIT").is_some() {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        let most = Some(2 << 20);
+        setrlimit(Resource::Fsize, Rlimit { current: most, maximum: most }).unwrap();
+        assert_eq!([told(1 << 20).await, told(4 << 20).await], ["1024\n", "2048\n"]);
+        return;
+    }
+    assert_eq!(told(4 << 20).await, "4096\n");
+    let name = "capability::exec::hold_tests::a_limit_of_the_hosts_own_is_not_raised";
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = again.args([name, "--exact"]).env("HARNESS_TEST_LIMIT", "yes").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 /// In a session of its own, without a parent, with streams of its own: a daemon as they are written.

@@ -198,6 +198,34 @@ async fn its_folders_are_those_that_were_looked_at() {
     }
 }
 
+/// A folder that holds something closed is mounted so that it stays where it is: not what a link leads to that others put
+/// there in between.
+#[tokio::test]
+async fn its_view_is_made_through_no_link() {
+    if Offers::get().namespaces.is_err() {
+        return;
+    }
+    let around = Workspace::new();
+    let root = around.root.path().canonicalize().unwrap().join("work");
+    for folder in [root.join("inner"), around.root.path().join("outside")] {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(".env"), "").unwrap();
+    }
+    let dir = Dir::open_ambient_dir(&root, cap_std::ambient_authority()).unwrap();
+    let (grant, program, handles) = (confined(), Path::new("/bin/sh"), Handles::default());
+    let place = Place { dir: &dir, workspace: &root, handles: &handles };
+    let wall = || Wall::new(&For { grant: &grant, place, program, name: "sh", time: LONG }).unwrap();
+    let (first, second) = (wall(), wall());
+    let env = BTreeMap::new();
+    let start =
+        |wall| Running::start(Start { program, name: "sh", args: &[], env: &env, dir: &dir, stdin: false, wall });
+    assert_eq!(start(first).map(drop), Ok(()));
+    std::fs::rename(root.join("inner"), around.root.path().join("moved")).unwrap();
+    std::os::unix::fs::symlink("../outside", root.join("inner")).unwrap();
+    let a_link = std::io::Error::from(rustix::io::Errno::LOOP);
+    assert_eq!(start(second).map(drop), Err(format!("it cannot be confined: its view of the files: {a_link}")));
+}
+
 /// What ordinary programs do goes on: pipes, jobs, threads.
 #[tokio::test]
 async fn ordinary_work_is_not_in_its_way() {

@@ -96,3 +96,14 @@ fn no_connection(mut error: &io::Error) -> String {
 fn one_line(text: &str) -> String {
     text.chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_say_is_one_line_of_so_much() {
+        assert_eq!(one_line("bad\r\n\u{1b}[2Jerror: \u{fc}"), "bad   [2Jerror: \u{fc}");
+        assert_eq!(one_line(&"x".repeat(201)), "x".repeat(200));
+    }
+}

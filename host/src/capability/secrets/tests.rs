@@ -105,6 +105,19 @@ fn a_cut_through_a_value() {
     }
 }
 
+/// Letter by letter, as a model's answer may come: no part of a value is shown before all of it is there.
+#[test]
+fn of_a_text_that_is_still_coming_no_beginning_of_a_value_is_shown() {
+    let vault = vault(&[("A", VALUE)]);
+    let (mut held, mut shown) = (String::new(), Vec::new());
+    for letter in format!("a{VALUE}b{}!", &VALUE[..4]).chars() {
+        held.push(letter);
+        shown.push(vault.take_shown(&mut held));
+    }
+    shown.retain(|shown| !shown.is_empty());
+    assert_eq!((shown.join("|"), held.as_str()), (format!("a|[redacted:A]|b|{}!", &VALUE[..4]), ""));
+}
+
 #[test]
 fn values() {
     let one = |text: &str| format!("{:?}", Given::text(text));

@@ -120,6 +120,11 @@ fn paths() {
     assert_eq!(examples(&protecting("A"), &protecting("")), ["fs.read: reading `a`"]);
     assert_eq!(examples(&protecting("A, b"), &protecting("a")), ["fs.read: reading `B`"]);
     assert_eq!(examples(&protecting("'?'"), &protecting("a, b")), Vec::<String>::new());
+    // What is protected is so in other spellings, whether a rule names them or not.
+    for (protect, read) in [("ab", "a\u{200B}b"), ("ab", "ab. ."), ("ab", "a?b"), ("assb", "a?b")] {
+        let old = format!("fs: {{ read: ['.'], protect: [{protect}] }}");
+        assert_eq!(examples(&old, &fs(&format!("'{read}'"))).len(), 1, "{protect} {read:?}");
+    }
     // A longer name than any file has is no example.
     assert_eq!(examples(&fs("a"), &fs(&"x".repeat(300))), ["fs.read: perhaps"]);
 }

@@ -17,8 +17,13 @@ use crate::capability::hard_links::{FOLDER, MAX_ENTRIES};
 ///
 /// What cannot be looked at, for a person; without a path.
 pub(in super::super) fn all(workspace: &Path) -> Result<Vec<PathBuf>, String> {
+    among(workspace, MAX_ENTRIES)
+}
+
+/// The same, of at most so many files and folders.
+fn among(workspace: &Path, most: u64) -> Result<Vec<PathBuf>, String> {
     let failed = |error: Errno| format!("the workspace cannot be looked at: {}", std::io::Error::from(error));
-    let (mut found, mut left) = (Vec::new(), MAX_ENTRIES);
+    let (mut found, mut left) = (Vec::new(), most);
     let mut folders = vec![workspace.to_owned()];
     while let Some(path) = folders.pop() {
         let folder = match rustix::fs::open(&path, FOLDER, Mode::empty()) {
@@ -39,7 +44,7 @@ pub(in super::super) fn all(workspace: &Path) -> Result<Vec<PathBuf>, String> {
                 _ => {}
             }
             left = left.checked_sub(1).ok_or_else(|| {
-                format!("the workspace has over {MAX_ENTRIES} files and folders, and git may look into each")
+                format!("the workspace has over {most} files and folders, and git may look into each")
             })?;
             if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
                 folders.push(path.join(OsStr::from_bytes(name)));
@@ -82,5 +87,30 @@ mod tests {
         let wanted = [".git", ".git/modules", ".git/modules/objects/sub", ".git/worktrees/two", "any/name"];
         assert_eq!(found, wanted.map(|path| root.path().join(path)));
         assert_eq!(all(&root.path().join("none")), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn there_are_so_many_files_to_look_at() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(root.path().join(name), "").unwrap();
+        }
+        let over = "the workspace has over 2 files and folders, and git may look into each";
+        assert_eq!(among(root.path(), 2), Err(over.to_owned()));
+        assert_eq!(among(root.path(), 3), Ok(Vec::new()));
+    }
+
+    /// Git would come there from folder to folder.
+    #[test]
+    fn what_is_too_deep_to_be_looked_at_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        let name = "x".repeat(255);
+        let mut folder = rustix::fs::open(root.path(), FOLDER, Mode::empty()).unwrap();
+        for _ in 0..17 {
+            rustix::fs::mkdirat(&folder, &name, Mode::RWXU).unwrap();
+            folder = rustix::fs::openat(&folder, &name, FOLDER, Mode::empty()).unwrap();
+        }
+        let too_long = std::io::Error::from(Errno::NAMETOOLONG);
+        assert_eq!(all(root.path()), Err(format!("the workspace cannot be looked at: {too_long}")));
     }
 }

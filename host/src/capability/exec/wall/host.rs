@@ -109,3 +109,17 @@ pub(crate) fn keys() -> Errno {
     let _ = unsafe { libc::syscall(libc::SYS_keyctl, 0x7fff, 0, 0, 0, 0) };
     super::last_error()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_not_written() {
+        let set = |path: &str| BTreeSet::from([PathBuf::from(path)]);
+        let rules = rules(&set("/project"), &set("/work")).unwrap();
+        let of = |path: &str| rules.iter().filter(|rule| rule.path == Path::new(path)).map(|rule| rule.may).collect();
+        let found: [Vec<May>; 3] = ["/project", "/work", "/proc"].map(of);
+        assert_eq!(found, [[May::Read], [May::Change], [May::Read]]);
+    }
+}

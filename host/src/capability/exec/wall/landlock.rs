@@ -346,6 +346,22 @@ mod tests {
         assert_eq!(shown(&of_view(&places)), ["/w Change", "/w/.harness Read"]);
     }
 
+    /// What a link leads to has a rule by its own name, or none.
+    #[test]
+    fn of_the_system_neither_what_is_closed_nor_what_links_lead_to_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for file in ["open", "shadow"] {
+            std::fs::write(at(file), "").unwrap();
+        }
+        std::os::unix::fs::symlink("/", at("link")).unwrap();
+        let (folders, closed) = (vec![folder.path().to_owned()], vec![(at("shadow"), false)]);
+        let mut rules = of_open_system(&System { folders, closed, ..System::default() }, &[]).unwrap();
+        rules.retain(|rule| rule.path.starts_with(folder.path()));
+        let read = Rule { path: at("open"), may: May::Read };
+        assert_eq!(rules, [Rule { path: folder.path().to_owned(), may: May::List }, read]);
+    }
+
     #[test]
     fn what_is_granted_whole_is_one_rule() {
         let places = [place("/w/docs", Reach::Read), place("/w/out", Reach::Write)];
@@ -363,5 +379,6 @@ mod tests {
             }
             assert!(AccessFs::from_file(VERSION).contains(may.access(false)));
         }
+        assert_eq!(May::List.access(true), AccessFs::ReadDir);
     }
 }
