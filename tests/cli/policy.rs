@@ -82,7 +82,10 @@ fn a_grant_is_shown_with_what_set_each_limit() {
     let agent = "---\ndescription: Finds.\ntools:\n  - name: find\n    script: |\n      def run(args):\n          return 1\n    capabilities: { env: [HOME] }\n---\n# Finder\n";
     let project = project.file(".harness/agents/finder.md", agent);
     let shown = project.run(&["policy", "show", "finder/find", "--json"]).json();
-    assert_eq!((&shown["source"], &shown["grant"]["env"]["rules"]), (&json!("agents/finder"), &json!([])));
+    assert_eq!(
+        (&shown["source"], &shown["grant"]["env"]["rules"]),
+        (&json!("agents/finder/tools/find"), &json!(["HOME"]))
+    );
     project.run(&["policy", "show", "finder/none"]).says(2, "there is no tool or hook `finder/none`");
     project.run(&["inspect", "finder"]).says(0, "  has `find`: `harness policy show finder/find`\n");
 }
