@@ -49,6 +49,7 @@
 //! - `policy`: what is granted, what a new policy allows, what a call needs
 //! - `policy_layers`: the machine's policy, and what a call is narrowed by
 //! - `testing`: the cases that artifacts carry, and `harness test`
+//! - `output`: where results go, and what is told where they cannot be written
 //! - `pages`: the examples of the format's own pages, as they are
 
 #![expect(
@@ -123,6 +124,8 @@ mod listings;
 mod lock;
 #[path = "cli/meta.rs"]
 mod meta;
+#[path = "cli/output.rs"]
+mod output;
 #[path = "cli/pages.rs"]
 mod pages;
 #[path = "cli/policy.rs"]

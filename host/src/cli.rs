@@ -28,27 +28,44 @@ mod test;
 mod tools;
 mod validate;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Arguments, Command};
+use args::{Arguments, Color, Command};
 use exit::Exit;
 use printer::Printer;
 
 /// Reads the arguments, runs the command, and turns its ending into an exit code.
 pub(crate) fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // Help and version are asked for; anything else is a mistake in the arguments.
-            let asked = !error.use_stderr();
-            let _ = error.print();
-            return if asked { Exit::Completed } else { Exit::Usage }.into();
+    let (exit, printer) = match Arguments::try_parse() {
+        Ok(arguments) => {
+            let printer = Printer::new(arguments.color);
+            (dispatch(arguments, &printer), printer)
         }
+        // Help and version are asked for; anything else is a mistake in the arguments.
+        Err(error) => (printed(&error), Printer::new(Color::Auto)),
     };
-    let printer = Printer::new(arguments.color);
-    dispatch(arguments, &printer).into()
+    match printer.lost() {
+        // Who ended it does not wait for a result.
+        Some(why) if !matches!(exit, Exit::Signal(_)) => {
+            printer.error(&format!("cannot write the result: {why}"), &[], None);
+            Exit::Fault
+        }
+        _ => exit,
+    }
+    .into()
+}
+
+/// Prints what clap says of the arguments.
+fn printed(error: &clap::Error) -> Exit {
+    let written = error.print();
+    if error.use_stderr() {
+        return Exit::Usage;
+    }
+    printer::put(written.and_then(|()| std::io::stdout().flush()));
+    Exit::Completed
 }
 
 fn dispatch(arguments: Arguments, printer: &Printer) -> Exit {

@@ -275,7 +275,7 @@ pub(crate) struct Test {
     #[arg(long, conflicts_with = "watch")]
     pub(crate) json: bool,
 
-    /// Write the results as JUnit XML to a file.
+    /// Write the results as JUnit XML to a file; `-` prints them in place of the text.
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 

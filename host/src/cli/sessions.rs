@@ -46,7 +46,8 @@ pub(crate) struct Show {
     #[arg(default_value = "latest")]
     pub(crate) session: String,
 
-    /// Write a page for a browser that needs nothing but itself: to a file, or to standard output.
+    /// Write a page for a browser that needs nothing but itself: to a file, or to standard output, which `-` is
+    /// too.
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "json")]
     pub(crate) html: Option<Option<PathBuf>>,
 
