@@ -24,6 +24,7 @@
 //! - `commands`: the other commands, and help
 //! - `terminal`: colors, and what is escaped
 //! - `requests`: HTTP as a script writes it
+//! - `rejected`: what a program is told of what was not done, and a person of folders that are not there
 //! - `server`: the server of the attacks, which speaks TLS as well
 //! - `tls`: whom a script talks to over TLS
 //! - `wrong`: input that cannot be used
@@ -136,6 +137,8 @@ mod policy_layers;
 mod project;
 #[path = "cli/pty.rs"]
 mod pty;
+#[path = "cli/rejected.rs"]
+mod rejected;
 #[path = "cli/requests.rs"]
 mod requests;
 #[path = "cli/secrets.rs"]

@@ -4,6 +4,7 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use harness::artifact::diagnostic::{Diagnostic, Position, Severity};
 use harness::artifact::escape;
 
 use super::args::Color;
@@ -13,6 +14,37 @@ static TEXT: Mutex<Text> = Mutex::new(Text::new());
 
 /// Why something of the result could not be written, the first time.
 static LOST: OnceLock<String> = OnceLock::new();
+
+/// The errors that were told so far, the first one first.
+static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+
+/// An error as a program gets it.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) message: String,
+    pub(crate) position: Option<Position>,
+    pub(crate) hint: String,
+}
+
+impl Told {
+    /// All of them as one, a line each, in the place of the first.
+    pub(crate) fn all() -> Self {
+        let told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines: Vec<String> = told.iter().map(Self::line).collect();
+        let position = told.first().and_then(|first| first.position.clone());
+        let hint = told.first().map(|first| first.hint.clone()).unwrap_or_default();
+        Self { message: lines.join("\n"), position, hint }
+    }
+
+    /// With its place.
+    fn line(&self) -> String {
+        self.position.as_ref().map_or_else(|| self.message.clone(), |place| format!("{place}: {}", self.message))
+    }
+
+    fn keep(self) {
+        TOLD.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+    }
+}
 
 /// A text that comes in pieces. What is said meanwhile waits for the end of its line; where a person types, all of it waits.
 #[derive(Debug)]
@@ -164,6 +196,9 @@ impl Printer {
 
     /// `error: ...`, its causes one a line, and `hint: ...` after an empty line.
     pub(crate) fn error(self, message: &str, causes: &[String], hint: Option<&str>) {
+        let with_causes =
+            if causes.is_empty() { message.to_owned() } else { format!("{message}: {}", causes.join("; ")) };
+        Told { message: with_causes, position: None, hint: hint.unwrap_or_default().to_owned() }.keep();
         self.say(&format!("{} {}", self.paint("error:", "1;31"), escape::text(message)));
         for cause in causes {
             self.say(&format!("  {}", escape::text(cause)));
@@ -171,6 +206,15 @@ impl Printer {
         if let Some(hint) = hint.filter(|hint| !hint.is_empty()) {
             self.say(&format!("\n{} {}", self.paint("hint:", "1;36"), escape::text(hint)));
         }
+    }
+
+    /// What is wrong with an artifact, as it was rendered.
+    pub(crate) fn problem(self, diagnostic: &Diagnostic, rendered: &str) {
+        if diagnostic.severity == Severity::Error {
+            let Diagnostic { message, position, hint, .. } = diagnostic.clone();
+            Told { message, position, hint: hint.unwrap_or_default() }.keep();
+        }
+        self.say(rendered.trim_end());
     }
 
     /// `warning: ...`.
@@ -187,8 +231,8 @@ impl Printer {
 /// Writes to standard output.
 fn out(parts: &[&str]) {
     let mut out = std::io::stdout().lock();
-    let written = parts.iter().try_for_each(|part| out.write_all(part.as_bytes()));
-    put(written.and_then(|()| out.flush()));
+    let result = parts.iter().try_for_each(|part| out.write_all(part.as_bytes()));
+    put(result.and_then(|()| out.flush()));
 }
 
 /// Keeps why something was not written to standard output. A reader that has seen enough is no failure of ours.
