@@ -24,6 +24,7 @@
 //! - `commands`: the other commands, and help
 //! - `terminal`: colors, and what is escaped
 //! - `requests`: HTTP as a script writes it
+//! - `rejected`: what a program is told of what was not done, and a person of folders that are not there
 //! - `server`: the server of the attacks, which speaks TLS as well
 //! - `tls`: whom a script talks to over TLS
 //! - `wrong`: input that cannot be used
@@ -49,6 +50,7 @@
 //! - `policy`: what is granted, what a new policy allows, what a call needs
 //! - `policy_layers`: the machine's policy, and what a call is narrowed by
 //! - `testing`: the cases that artifacts carry, and `harness test`
+//! - `output`: where results go, and what is told where they cannot be written
 //! - `pages`: the examples of the format's own pages, as they are
 
 #![expect(
@@ -123,6 +125,8 @@ mod listings;
 mod lock;
 #[path = "cli/meta.rs"]
 mod meta;
+#[path = "cli/output.rs"]
+mod output;
 #[path = "cli/pages.rs"]
 mod pages;
 #[path = "cli/policy.rs"]
@@ -133,6 +137,8 @@ mod policy_layers;
 mod project;
 #[path = "cli/pty.rs"]
 mod pty;
+#[path = "cli/rejected.rs"]
+mod rejected;
 #[path = "cli/requests.rs"]
 mod requests;
 #[path = "cli/secrets.rs"]

@@ -81,28 +81,52 @@ pub(crate) fn length(path: &std::path::Path) -> std::io::Result<u64> {
     if facts.is_file() { Ok(facts.len()) } else { Err(std::io::ErrorKind::InvalidInput.into()) }
 }
 
-/// Writes a file as a whole: whoever reads it sees the old text or the new one. Errors: what the system says.
+/// Writes a file of the project's own as a whole: whoever reads it sees the old text or the new one. A link of that name is
+/// replaced: who wrote it is not who is to say what is written over. Errors: what the system says.
 pub fn write_whole(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    // For all to read, as files of a project are; a temporary one is for its owner alone.
+    replace(path, text, Some(0o644))
+}
+
+/// The same for a file that the operator names and its owner alone is to read. Links stay, and what they lead to is
+/// replaced; what is there and is no regular file, such as a pipe, is written to.
+pub fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    match std::fs::metadata(path) {
+        Ok(facts) if !facts.is_file() => std::fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes()),
+        // As of links that lead in a circle.
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => replace(&end_of_links(path), text, None),
+    }
+}
+
+/// Puts a new file in the place of what has the name. A temporary file is for its owner alone, and stays so without a mode.
+fn replace(path: &std::path::Path, text: &str, mode: Option<u32>) -> std::io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(std::path::Path::new(".")))?;
     file.write_all(text.as_bytes())?;
-    // For all to read, as files of a project are; a temporary one is for its owner alone.
-    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    if let Some(mode) = mode {
+        file.as_file().set_permissions(std::fs::Permissions::from_mode(mode))?;
+    }
     file.persist(path)?;
     Ok(())
 }
 
-/// The same for what its owner alone is to read.
-pub fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // A temporary file is for its owner alone, and stays so.
-    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(std::path::Path::new(".")))?;
-    file.write_all(text.as_bytes())?;
-    file.persist(path)?;
-    Ok(())
+/// Links that are followed one after another, as by the kernel.
+const MAX_LINKS: usize = 40;
+
+/// What the last name of a path leads to, after all links, whether it is there or not. Of links that lead in a circle
+/// it is one of them.
+pub fn end_of_links(path: &std::path::Path) -> std::path::PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Some(next) = link_target(&path) else { break };
+        path.pop();
+        path.push(next);
+    }
+    path
 }
 
 /// A file that the kernel makes up as it is read, as text.

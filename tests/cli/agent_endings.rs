@@ -188,27 +188,37 @@ fn a_turn_that_failed_tells_what_was_done() {
 /// Where the agent could not even be asked, a program gets its object too.
 #[test]
 fn what_was_not_asked_is_told_to_a_program() {
-    let wanted = json!({
-        "outcome": "rejected",
-        "error": {"kind": "usage", "message": "the agent was not asked; standard error says why"},
-        "rounds": 0,
-        "calls": [],
-        "usage": null,
-        "log": [],
-    });
     let broken = Project::new().policy("network: 7\n");
     let fine = agent("", "- text: Yes.\n");
-    for (project, arguments) in [
-        (&broken, &["run", "--json", "Go"][..]),
-        (&broken, &["deploy", "--json", "--input", "Go"]),
-        (&fine, &["run", "--json", " "]),
-        (&fine, &["run", "--json"]),
-        (&fine, &["deploy", "--json", "--input", ""]),
-        (&fine, &["deploy", "--json", "--input", "@missing"]),
-        (&fine, &["run", "--json", "--resume", "missing", "Go"]),
+    let wrong =
+        (".harness/harness.md:2:10: parse harness.md: yaml: line 2: `network` must be a mapping, found an integer", "");
+    let nothing = ("there is nothing to say to the agent", "give a prompt: `harness run \"...\"`");
+    let missing = (
+        "cannot read `missing`: No such file or directory (os error 2)",
+        "give the text itself, `@FILE`, or `-` for standard input",
+    );
+    let unknown = ("there is no session `missing`", "`harness sessions list` lists them");
+    let nowhere = ("`none` does not exist", "`-C` names the folder that holds `.harness`");
+    for (project, arguments, (message, hint)) in [
+        (&broken, &["run", "--json", "Go"][..], wrong),
+        (&broken, &["deploy", "--json", "--input", "Go"], wrong),
+        (&fine, &["run", "--json", " "], nothing),
+        (&fine, &["run", "--json"], nothing),
+        (&fine, &["deploy", "--json", "--input", ""], nothing),
+        (&fine, &["deploy", "--json", "--input", "@missing"], missing),
+        (&fine, &["run", "--json", "--resume", "missing", "Go"], unknown),
+        (&fine, &["-C", "none", "run", "--json", "Go"], nowhere),
     ] {
         let ran = project.run(arguments);
-        assert_eq!((ran.code, object(&ran)), (2, wanted.clone()), "{arguments:?}: {ran}");
+        let wanted = json!({
+            "outcome": "rejected",
+            "error": {"kind": "usage", "message": message, "hint": hint},
+            "rounds": 0,
+            "calls": [],
+            "usage": null,
+            "log": [],
+        });
+        assert_eq!((ran.code, object(&ran)), (2, wanted), "{arguments:?}: {ran}");
         assert!(ran.err.contains("error: "), "{ran}");
     }
     // At a terminal there is no prompt either, and a conversation is not what a program asks for.

@@ -406,7 +406,7 @@ fn help() {
       -h, --help           Print help
       -V, --version        Print version
 
-    Exit codes: 0 completed, 1 the script or a case failed, 2 usage or invalid artifact or arguments, 3
+    Exit codes: 0 completed, 1 the script or a check failed, 2 usage or invalid artifact or arguments, 3
     denied, 4 over a limit, 5 host fault.
     --- stderr
     ");
@@ -464,4 +464,26 @@ fn help() {
     let bare = project.run(&[]);
     assert_eq!((bare.code, bare.out.as_str()), (2, ""));
     project.run(&["--version"]).gives("harness 0.1.0");
+}
+
+/// What looks at something says by its exit code what it found, and its help says by which.
+#[test]
+fn checks_tell_their_exit_codes() {
+    let project = Project::new();
+    for (command, codes) in [
+        (&["audit", "verify"][..], "0 the record is whole, 1 it is not, 2 there is none."),
+        (&["policy", "diff"], "0 the new one allows nothing more, 1 it does or may, 2 one cannot be used."),
+        (&["sessions", "replay"], "0 everything is the same, 1 something is not, 2 the record cannot be used."),
+        (
+            &["lock"],
+            "0 written, or as locked, 1 with `--check` something is not as locked, 2 there is no lock to check, or an \
+             artifact or the policy cannot be used.",
+        ),
+        (&["validate"], "0 all can be used, 2 something cannot, or with `--strict` there is a warning."),
+        (&["fire"], "0 the hooks allow it, 2 it was not dispatched, 3 a hook blocked it."),
+    ] {
+        let ran = project.run(&[command, &["--help"]].concat());
+        let help = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(ran.code == 0 && help.ends_with(&format!("Exit codes: {codes}")), "{ran}");
+    }
 }

@@ -532,7 +532,9 @@ fn schemas() {
         assert!(validator.is_valid(&good) && !validator.is_valid(&json!({"event": 7, key: 7})), "{kind}");
     }
     let ran = project.run(&["schema", "skill"]);
-    ran.says(2, "the kinds are tool, hook, agent, bundle, harness");
+    ran.says(2, "[possible values: tool, hook, agent, bundle, harness]");
+    let help = project.run(&["schema", "--help"]).out;
+    assert!(help.contains("[possible values: tool, hook, agent, bundle, harness]"), "{help}");
     assert_eq!(ran.out, "");
     assert_eq!(project.run(&["schema"]).code, 2);
 }

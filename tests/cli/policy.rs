@@ -137,7 +137,7 @@ fn what_a_new_policy_allows() {
     let found = project.run(&["policy", "diff", "old.md", "new.md", "--json"]).json();
     assert_eq!(found["wider"], json!(true));
     assert!(found["news"].as_array().unwrap().iter().all(|one| one["certain"] == true), "{found}");
-    project.run(&["policy", "diff", "old.md", "none.md"]).says(2, "cannot read `none.md`");
+    project.run(&["policy", "diff", "old.md", "none.md"]).says(2, "there is no `none.md`");
     // What is no grant: secrets, tasks, what agents may use.
     let agents = "async_tools: false, secrets: { KEY: { env: KEY, hosts: ['*.a.example'], exec: [sh] }, OLD: { env: A } } }\n\
                   delegation: { budget: { tokens: 5 }, tree_budget: { calls: 7 }, timeout_ms: 9, max_tool_failures: 2, verify: 'def verify(p): return True' }\n";

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness::artifact::schema::Kind;
 
@@ -9,7 +10,7 @@ use harness::artifact::schema::Kind;
 #[derive(Debug, Parser)]
 #[command(name = "harness", version, about, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 completed, 1 the script or a case failed, 2 usage or invalid artifact or arguments, \
+    after_help = "Exit codes: 0 completed, 1 the script or a check failed, 2 usage or invalid artifact or arguments, \
                         3 denied, 4 over a limit, 5 host fault."
 )]
 pub(crate) struct Arguments {
@@ -245,7 +246,8 @@ pub(crate) struct Context {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  harness fire tool.pre --explain \\\n    \
-                        --payload '{\"name\": \"run_command\", \"args\": {\"command\": \"ls\"}}'")]
+                        --payload '{\"name\": \"run_command\", \"args\": {\"command\": \"ls\"}}'\n\n\
+                        Exit codes: 0 the hooks allow it, 2 it was not dispatched, 3 a hook blocked it.")]
 pub(crate) struct Fire {
     /// Name of the event, such as `tool.pre` or `custom.deployed`.
     pub(crate) event: String,
@@ -257,6 +259,10 @@ pub(crate) struct Fire {
     /// Folder that hooks may read; without it, the folder that holds `.harness`.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
+
+    /// Print an object also where the event was not dispatched: with the outcome and the error, as `call --json` does.
+    #[arg(long)]
+    pub(crate) json: bool,
 
     /// Say on standard error of each hook whether it matched, what it decided, why, and what it used.
     #[arg(long)]
@@ -275,7 +281,7 @@ pub(crate) struct Test {
     #[arg(long, conflicts_with = "watch")]
     pub(crate) json: bool,
 
-    /// Write the results as JUnit XML to a file.
+    /// Write the results as JUnit XML to a file; `-` prints them in place of the text.
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 
@@ -307,13 +313,12 @@ pub(crate) struct Inspect {
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
     /// Which kind of artifact.
-    #[arg(value_parser = kind)]
+    #[arg(value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::name)).try_map(kind))]
     pub(crate) kind: Kind,
 }
 
-fn kind(word: &str) -> Result<Kind, String> {
-    let found = Kind::ALL.into_iter().find(|kind| kind.name() == word);
-    found.ok_or_else(|| format!("the kinds are {}", Kind::ALL.map(Kind::name).join(", ")))
+fn kind(word: String) -> Result<Kind, String> {
+    Kind::ALL.into_iter().find(|kind| kind.name() == word).ok_or(word)
 }
 
 #[derive(Debug, Args)]
@@ -324,6 +329,7 @@ pub(crate) struct Tools {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 all can be used, 2 something cannot, or with `--strict` there is a warning.")]
 pub(crate) struct Validate {
     /// Take warnings for errors.
     #[arg(long)]
@@ -338,6 +344,10 @@ pub(crate) struct Validate {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 written, or as locked, 1 with `--check` something is not as locked, 2 there is no lock to \
+                  check, or an artifact or the policy cannot be used."
+)]
 pub(crate) struct Lock {
     /// Write nothing, and tell what is not as it was kept.
     #[arg(long)]
@@ -416,6 +426,7 @@ pub(crate) struct Learn {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Audit {
     /// Check that no line of the record was cut out, changed or moved.
+    #[command(after_help = "Exit codes: 0 the record is whole, 1 it is not, 2 there is none.")]
     Verify(Listing),
     /// Print the last lines of the record.
     Show(Show),
@@ -451,9 +462,8 @@ pub(crate) struct Doctor {
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// Folder to write it in; made if it is not there.
-    #[arg(default_value = ".")]
-    pub(crate) dir: PathBuf,
+    /// Folder to write it in; made if it is not there. Without it, the one that `-C` names, or the current one.
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -7,11 +7,11 @@ use serde_json::{Value as Json, json};
 use super::args::{Audit, Digest, Listing, Place, Show};
 use super::exit::Exit;
 use super::input;
-use super::printer::Printer;
+use super::printer::{Printer, Told};
 use super::project;
 
-pub(crate) fn run(command: &Audit, place: &Place, printer: &Printer) -> Exit {
-    let folder = project::root(place).join(audit::FOLDER);
+pub(crate) fn run(command: &Audit, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+    let folder = project::there(place, *printer)?.join(audit::FOLDER);
     match command {
         Audit::Verify(Listing { json }) => verify(&folder, *json, *printer),
         Audit::Show(command) => show(&folder, command, *printer),
@@ -19,8 +19,27 @@ pub(crate) fn run(command: &Audit, place: &Place, printer: &Printer) -> Exit {
     }
 }
 
-fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Exit {
+/// Says that there is no record.
+fn none(printer: Printer) -> Exit {
+    let hint = "each call is, and each event that hooks decide on, unless `sandbox.audit` is false";
+    printer.error("nothing is recorded here", &[], Some(hint));
+    Exit::Usage
+}
+
+/// What a program gets of a record that cannot be looked at.
+pub(crate) fn unverified(told: &Told) -> Json {
+    broken_as_json(None, None, &told.message)
+}
+
+fn broken_as_json(file: Option<&str>, line: Option<u64>, why: &str) -> Json {
+    json!({"whole": false, "file": file, "line": line, "why": why})
+}
+
+fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Result<Exit, Exit> {
     let found = audit::verify(folder);
+    if found.as_ref().is_ok_and(|summary| summary.lines == 0) {
+        return Err(none(printer));
+    }
     if as_json {
         printer.json(&match &found {
             Ok(summary) => {
@@ -29,7 +48,7 @@ fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Exit {
                     "half_a_line": summary.half_a_line,
                 })
             }
-            Err(Broken { file, line, why }) => json!({"whole": false, "file": file, "line": line, "why": why}),
+            Err(Broken { file, line, why }) => broken_as_json(Some(file), *line, why),
         });
     }
     match found {
@@ -43,13 +62,13 @@ fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Exit {
                 let plural = if summary.lines == 1 { "" } else { "s" };
                 printer.data(&format!("whole: {} line{plural}, the last has the hash {}", summary.lines, summary.hash));
             }
-            Exit::Completed
+            Ok(Exit::Completed)
         }
         Err(broken) => {
             if !as_json {
                 told(&broken, printer);
             }
-            Exit::Failed
+            Ok(Exit::Failed)
         }
     }
 }
@@ -58,14 +77,17 @@ fn told(broken: &Broken, printer: Printer) {
     printer.error(&format!("the record is not as it was written: {}/{broken}", audit::FOLDER), &[], None);
 }
 
-fn show(folder: &std::path::Path, command: &Show, printer: Printer) -> Exit {
+fn show(folder: &std::path::Path, command: &Show, printer: Printer) -> Result<Exit, Exit> {
     let lines = match audit::lines(folder) {
         Ok(lines) => lines,
         Err(broken) => {
             told(&broken, printer);
-            return Exit::Failed;
+            return Ok(Exit::Failed);
         }
     };
+    if lines.is_empty() {
+        return Err(none(printer));
+    }
     for line in lines.iter().skip(lines.len().saturating_sub(command.last)) {
         if command.json {
             printer.data(&escape::line(line));
@@ -73,32 +95,21 @@ fn show(folder: &std::path::Path, command: &Show, printer: Printer) -> Exit {
             printer.data(&shown(line));
         }
     }
-    Exit::Completed
+    Ok(Exit::Completed)
 }
 
-fn digest(folder: &std::path::Path, command: &Digest, printer: Printer) -> Exit {
-    let text = input::text(&command.arguments);
-    let arguments = text.and_then(|text| {
-        serde_json::from_str::<Json>(&text).map_err(|error| format!("the arguments are not JSON: {error}"))
-    });
-    let arguments = match arguments {
-        Ok(arguments) => arguments.to_string(),
-        Err(why) => {
-            printer.error(&why, &[], None);
-            return Exit::Usage;
-        }
-    };
-    match Key::read(folder) {
-        Ok(key) => {
-            printer.data(&key.digest(arguments.as_bytes()));
-            Exit::Completed
-        }
-        Err(error) => {
-            let message = format!("the key of the record cannot be read: {error}");
-            printer.error(&message, &[], Some("it is made when the first call is recorded"));
-            Exit::Failed
-        }
-    }
+fn digest(folder: &std::path::Path, command: &Digest, printer: Printer) -> Result<Exit, Exit> {
+    let arguments = input::json(&command.arguments, "the arguments are").map_err(|why| {
+        printer.error(&why, &[], None);
+        Exit::Usage
+    })?;
+    let key = Key::read(folder).map_err(|error| {
+        let message = format!("the key of the record cannot be read: {error}");
+        printer.error(&message, &[], Some("it is made when the first call is recorded"));
+        Exit::Usage
+    })?;
+    printer.data(&key.digest(arguments.to_string().as_bytes()));
+    Ok(Exit::Completed)
 }
 
 /// A line of the record for a person.

@@ -9,56 +9,43 @@ use harness::dispatch::{self, CallError, CallReport, Options, Project, Run, Tool
 use harness::policy::grant::Grant;
 use harness::policy::layer::Layer;
 use harness::registry::Registry;
-use harness::sandbox::outcome::{Failure, Limit, LimitKind, Outcome};
+use harness::sandbox::outcome::{Failure, Limit, LimitKind, Outcome, Usage};
 use serde_json::{Value as Json, json};
 
 use super::args::{Call, Place};
 use super::confirm::AtTerminal;
 use super::exit::Exit;
-use super::printer::Printer;
+use super::printer::{Printer, Told};
 use super::progress::Progress;
 use super::{fire, input, project};
 
 pub(crate) mod explain;
 pub(crate) mod report;
 
-pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Exit {
+/// Makes the call. An error is that it was not made, which was told.
+pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
     let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
-    let project = match project::open(place, options, *printer) {
-        Ok(project) => project,
-        Err(exit) => return exit,
-    };
-    let asked = match Asked::read(command, &project) {
-        Ok(asked) => asked,
-        Err(message) => {
-            printer.error(&message, &[], Some("give the arguments as a JSON object, or as `key=value`"));
-            return Exit::Usage;
-        }
-    };
-    let run = match command.within.as_deref().map(|rules| narrowing(rules, *printer)).transpose() {
-        Ok(layer) => Run::narrowed(layer.into_iter().collect()),
-        Err(exit) => return exit,
-    };
+    let project = project::open(place, options, *printer)?;
+    let asked = Asked::read(command, &project).map_err(|message| {
+        printer.error(&message, &[], Some("give the arguments as a JSON object, or as `key=value`"));
+        Exit::Usage
+    })?;
+    let within = command.within.as_deref().map(|rules| narrowing(rules, *printer)).transpose()?;
+    let run = Run::narrowed(within.into_iter().collect());
     run.set_confirmer(AtTerminal::new(&command.confirm, *printer));
     harness::agent::attach(&project, &run, super::run::models(&project, place));
     let plan = project::plan(&project, place, command.workspace.as_deref());
-    if let Err(exit) = project::confine(&plan, &command.confine, *printer) {
-        return exit;
-    }
+    project::confine(&plan, &command.confine, *printer)?;
     let progress = Progress::start(format!("running {}", command.tool));
     let called = project::block_on(asked.make(&project, &run), *printer);
     drop(progress);
-    let called = match called {
-        Ok(called) => called,
-        Err(exit) => return exit,
-    };
-    let report = match called {
+    let report = match called? {
         Ok(report) => report,
         Err(error) => {
             if let (true, CallError::Arguments { pre: Some(pre), .. }) = (command.explain, &error) {
                 explain::dispatch(pre, "", *printer);
             }
-            return project::refuse(&error, project.loaded().registry(), *printer);
+            return Err(project::refuse(&error, project.loaded().registry(), *printer));
         }
     };
     report::call(&report, *printer);
@@ -68,7 +55,7 @@ pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Exit {
     if command.json {
         printer.json(&as_json(&report, timeout(project.loaded().registry(), command)));
     }
-    tell(&report, &project, command, *printer)
+    Ok(tell(&report, &project, command, *printer))
 }
 
 /// Rules as `--within` takes them.
@@ -79,7 +66,7 @@ pub(crate) fn narrowing(given: &str, printer: Printer) -> Result<Layer, Exit> {
     })?;
     let (layer, diagnostics) = layer::parse("--within", &text);
     for diagnostic in &diagnostics {
-        printer.say(diagnostic.render(Some(&text), printer.color()).trim_end());
+        printer.problem(diagnostic, &diagnostic.render(Some(&text), printer.color()));
     }
     layer.ok_or(Exit::Usage)
 }
@@ -228,8 +215,7 @@ fn error(outcome: &Outcome<ToolOutput>, grant: &Grant, own: Option<&Located<u64>
             "hint": hint,
         })
     };
-    // Every error has the same keys; what has no place in a script has none here.
-    let bare = |kind: &str, message: String, hint: String| json!({"kind": kind, "message": message, "file": null, "line": null, "column": null, "stack": [], "hint": hint});
+    let bare = |kind: &str, message: String, hint: String| bare(kind, &Told { message, hint, position: None });
     match outcome {
         Outcome::Completed(_) => None,
         Outcome::Failed(failure) => Some(of(failure, "")),
@@ -237,6 +223,34 @@ fn error(outcome: &Outcome<ToolOutput>, grant: &Grant, own: Option<&Located<u64>
         Outcome::Limited(limit) => Some(bare(limit.kind.name(), limit.to_string(), raise(limit, grant, own))),
         Outcome::Fault(message) => Some(bare("fault", message.clone(), String::new())),
     }
+}
+
+/// An error that has no place in a script that ran. Every one has the same keys.
+pub(crate) fn bare(kind: &str, told: &Told) -> Json {
+    let position = told.position.as_ref();
+    json!({
+        "kind": kind,
+        "message": told.message,
+        "file": position.map(|position| &*position.file),
+        "line": position.map(|position| position.line),
+        "column": position.map(|position| position.column),
+        "stack": [],
+        "hint": told.hint,
+    })
+}
+
+/// A call that was not made, as `--json` prints it.
+pub(crate) fn unmade(outcome: &str, kind: &str, told: &Told) -> Json {
+    json!({
+        "outcome": outcome,
+        "result": null,
+        "content": null,
+        "truncated": false,
+        "is_error": true,
+        "usage": Usage::default().as_json(),
+        "log": [],
+        "error": bare(kind, told),
+    })
 }
 
 /// A call as it was asked for.
@@ -254,12 +268,9 @@ impl Asked {
     /// Why there are no arguments of a call at all.
     pub(crate) fn read(command: &Call, project: &Project) -> Result<Self, String> {
         let (arguments, refused) = match command.args.as_deref() {
-            Some(given) => {
-                let json = serde_json::from_str(&input::text(given)?);
-                (json.map_err(|error| format!("the arguments are not JSON: {error}"))?, None)
-            }
+            Some(given) => (input::json(given, "the arguments are")?, None),
             None => match pairs(command, project) {
-                Ok(arguments) => (arguments, None),
+                Ok(arguments) => (input::finite(arguments)?, None),
                 Err(why) => (json!(command.pairs), Some(why)),
             },
         };

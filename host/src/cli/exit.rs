@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// It did what was asked.
     Completed,
-    /// The script failed.
+    /// The script failed, or a check.
     Failed,
     /// The arguments, an artifact or the policy cannot be used; nothing was done.
     Usage,

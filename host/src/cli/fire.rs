@@ -5,54 +5,49 @@ use harness::dispatch::{Decision, Dispatch, HookRun, Options, Run};
 use serde_json::{Value as Json, json};
 
 use super::args::{Fire, Place};
-use super::call::{explain, report};
+use super::call::{bare, explain, report};
 use super::exit::Exit;
-use super::printer::Printer;
+use super::printer::{Printer, Told};
 use super::{input, project};
 
-pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Exit {
+/// Dispatches the event. An error is that it was not, which was told.
+pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
     let Some(event) = Event::parse(&command.event) else {
         let names: Vec<String> = Event::FIXED.iter().map(ToString::to_string).collect();
         let hint = format!("events are {}, `custom.NAME` and `meta.NAME`", names.join(", "));
         printer.error(&format!("there is no event `{}`", command.event), &[], Some(&hint));
-        return Exit::Usage;
+        return Err(Exit::Usage);
     };
-    let payload = match command.payload.as_deref().map(input::text).transpose() {
-        Ok(text) => match text.as_deref().map(serde_json::from_str::<Json>).transpose() {
-            Ok(payload) => payload.unwrap_or_default(),
-            Err(error) => {
-                printer.error(
-                    &format!("the payload is not JSON: {error}"),
-                    &[],
-                    Some("give it as JSON, `@FILE` or `-`"),
-                );
-                return Exit::Usage;
-            }
-        },
-        Err(message) => {
-            printer.error(&message, &[], None);
-            return Exit::Usage;
-        }
-    };
+    let payload = command.payload.as_deref().map(|given| input::json(given, "the payload is")).transpose();
+    let payload = payload.map_err(|message| {
+        printer.error(&message, &[], Some("give the payload as JSON, `@FILE` or `-`"));
+        Exit::Usage
+    })?;
     let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
-    let project = match project::open(place, options, *printer) {
-        Ok(project) => project,
-        Err(exit) => return exit,
-    };
+    let project = project::open(place, options, *printer)?;
     let plan = project::plan(&project, place, command.workspace.as_deref());
-    if let Err(exit) = project::confine(&plan, &command.confine, *printer) {
-        return exit;
-    }
-    let dispatch = match project::block_on(project.fire(&event, payload, &Run::new()), *printer) {
-        Ok(dispatch) => dispatch,
-        Err(exit) => return exit,
-    };
+    project::confine(&plan, &command.confine, *printer)?;
+    let dispatch = project::block_on(project.fire(&event, payload.unwrap_or_default(), &Run::new()), *printer)?;
     report::dispatch(&dispatch, *printer);
     if command.explain {
         explain::dispatch(&dispatch, "", *printer);
     }
     printer.json(&as_json(&dispatch));
-    if dispatch.decision == Decision::Allow { Exit::Completed } else { Exit::Denied }
+    Ok(if dispatch.decision == Decision::Allow { Exit::Completed } else { Exit::Denied })
+}
+
+/// An event that was not dispatched, as `--json` prints it.
+pub(crate) fn unmade(event: &str, outcome: &str, kind: &str, told: &Told) -> Json {
+    json!({
+        "event": event,
+        "decision": null,
+        "hook": null,
+        "reason": null,
+        "payload": null,
+        "hooks": [],
+        "outcome": outcome,
+        "error": bare(kind, told),
+    })
 }
 
 /// The decision, the payload after it, and each hook.

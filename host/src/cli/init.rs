@@ -1,8 +1,9 @@
 //! `harness init`: a small project that works.
 
 use std::io::Write;
+use std::path::Path;
 
-use super::args::Init;
+use super::args::{Init, Place};
 use super::exit::Exit;
 use super::printer::Printer;
 
@@ -14,22 +15,24 @@ const FILES: &[(&str, &str)] = &[
     (".harness/hooks/guard_notes.md", include_str!("init/guard_notes.md")),
 ];
 
-pub(crate) fn run(command: &Init, printer: &Printer) -> Exit {
-    let root = command.dir.join(".harness");
+pub(crate) fn run(command: &Init, place: &Place, printer: &Printer) -> Exit {
+    let dir = command.dir.as_deref().or(place.project.as_deref()).unwrap_or(Path::new("."));
+    let root = dir.join(".harness");
     if root.exists() {
         let message = format!("`{}` is there already", root.display());
         printer.error(&message, &[], Some("name another folder: `harness init DIR`"));
         return Exit::Usage;
     }
     for (path, text) in FILES {
-        if let Err(error) = write(&command.dir.join(path), text) {
-            printer.error(&format!("cannot write `{path}`: {error}"), &[], None);
+        let path = dir.join(path);
+        if let Err(error) = write(&path, text) {
+            printer.error(&format!("cannot write `{}`: {error}", path.display()), &[], None);
             return Exit::Fault;
         }
     }
     let written: Vec<&str> = FILES.iter().map(|(path, _)| *path).collect();
     printer.data(&written.join("\n"));
-    let place = if command.dir.as_os_str() == "." { String::new() } else { format!(" -C {}", command.dir.display()) };
+    let place = if dir == Path::new(".") { String::new() } else { format!(" -C {}", dir.display()) };
     printer
         .say(&format!("\nnext:\n  harness{place} validate\n  harness{place} call word_count path=.harness/harness.md"));
     Exit::Completed
@@ -37,7 +40,7 @@ pub(crate) fn run(command: &Init, printer: &Printer) -> Exit {
 
 /// Writes a file that must not be there yet.
 #[expect(clippy::disallowed_methods, reason = "the folder that the operator named, before there is a project")]
-fn write(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }

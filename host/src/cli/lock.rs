@@ -64,7 +64,7 @@ fn check(kept: Option<&Lock>, now: &Lock, drifts: &[Drift], quiet: bool, printer
         &[],
         Some("`harness lock` takes them as they are"),
     );
-    Exit::Usage
+    Exit::Failed
 }
 
 /// Writes the file, and says what it takes in.

@@ -9,11 +9,10 @@ mod learn;
 
 mod show;
 
-pub(crate) fn run(command: &Policy, place: &Place, printer: &Printer) -> Exit {
-    let ran = match command {
+pub(crate) fn run(command: &Policy, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+    match command {
         Policy::Show(command) => show::run(command, place, *printer),
         Policy::Diff(command) => diff::run(command, place, *printer),
         Policy::Learn(command) => learn::run(command, place, *printer),
-    };
-    ran.unwrap_or_else(|exit| exit)
+    }
 }

@@ -1,15 +1,50 @@
 //! The only place that writes to the terminal. Standard output is data, standard error is talk; what came from a
 //! script, an artifact or the network is escaped before a terminal sees it.
 
-use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use harness::artifact::diagnostic::{Diagnostic, Position, Severity};
 use harness::artifact::escape;
 
 use super::args::Color;
 
 /// The text that is shown as it comes: a process has one terminal.
 static TEXT: Mutex<Text> = Mutex::new(Text::new());
+
+/// Why something of the result could not be written, the first time.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// The errors that were told so far, the first one first.
+static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+
+/// An error as a program gets it.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) message: String,
+    pub(crate) position: Option<Position>,
+    pub(crate) hint: String,
+}
+
+impl Told {
+    /// All of them as one, a line each, in the place of the first.
+    pub(crate) fn all() -> Self {
+        let told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines: Vec<String> = told.iter().map(Self::line).collect();
+        let position = told.first().and_then(|first| first.position.clone());
+        let hint = told.first().map(|first| first.hint.clone()).unwrap_or_default();
+        Self { message: lines.join("\n"), position, hint }
+    }
+
+    /// With its place.
+    fn line(&self) -> String {
+        self.position.as_ref().map_or_else(|| self.message.clone(), |place| format!("{place}: {}", self.message))
+    }
+
+    fn keep(self) {
+        TOLD.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+    }
+}
 
 /// A text that comes in pieces. What is said meanwhile waits for the end of its line; where a person types, all of it waits.
 #[derive(Debug)]
@@ -97,14 +132,13 @@ impl Printer {
 
     /// Data for whoever reads standard output: as it is for a pipe, escaped for a terminal, ended with a line break.
     pub(crate) fn data(self, text: &str) {
-        let mut out = std::io::stdout().lock();
-        let shown = if out.is_terminal() { escape::text(text) } else { text.into() };
-        // A reader that has seen enough is no failure of ours.
-        let _ = out.write_all(shown.as_bytes());
-        if !shown.ends_with('\n') {
-            let _ = out.write_all(b"\n");
-        }
-        let _ = out.flush();
+        let shown = if std::io::stdout().is_terminal() { escape::text(text) } else { text.into() };
+        out(&[&shown, if shown.ends_with('\n') { "" } else { "\n" }]);
+    }
+
+    /// Why something of the result was not written, where that is no matter of a reader that has gone away.
+    pub(crate) fn lost(self) -> Option<&'static str> {
+        LOST.get().map(String::as_str)
     }
 
     /// Whether data may be in color: on a terminal, unless nobody wants any.
@@ -114,9 +148,7 @@ impl Printer {
 
     /// Data whose parts were escaped, each where it was put in: what is left of escapes is color.
     pub(crate) fn shown(self, text: &str) {
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(text.as_bytes());
-        let _ = out.flush();
+        out(&[text]);
     }
 
     /// More of a text that is shown on a terminal as it comes.
@@ -124,12 +156,9 @@ impl Printer {
         let shown = escape::text(text);
         let mut open = Text::of_terminal();
         let (lines, said, rest) = open.more(&shown);
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(lines.as_bytes());
-        let _ = out.flush();
+        out(&[lines]);
         said.iter().for_each(|line| written(line));
-        let _ = out.write_all(rest.as_bytes());
-        let _ = out.flush();
+        out(&[rest]);
     }
 
     /// Whether a line of such a text has begun and not ended, or a person types.
@@ -167,6 +196,9 @@ impl Printer {
 
     /// `error: ...`, its causes one a line, and `hint: ...` after an empty line.
     pub(crate) fn error(self, message: &str, causes: &[String], hint: Option<&str>) {
+        let with_causes =
+            if causes.is_empty() { message.to_owned() } else { format!("{message}: {}", causes.join("; ")) };
+        Told { message: with_causes, position: None, hint: hint.unwrap_or_default().to_owned() }.keep();
         self.say(&format!("{} {}", self.paint("error:", "1;31"), escape::text(message)));
         for cause in causes {
             self.say(&format!("  {}", escape::text(cause)));
@@ -174,6 +206,15 @@ impl Printer {
         if let Some(hint) = hint.filter(|hint| !hint.is_empty()) {
             self.say(&format!("\n{} {}", self.paint("hint:", "1;36"), escape::text(hint)));
         }
+    }
+
+    /// What is wrong with an artifact, as it was rendered.
+    pub(crate) fn problem(self, diagnostic: &Diagnostic, rendered: &str) {
+        if diagnostic.severity == Severity::Error {
+            let Diagnostic { message, position, hint, .. } = diagnostic.clone();
+            Told { message, position, hint: hint.unwrap_or_default() }.keep();
+        }
+        self.say(rendered.trim_end());
     }
 
     /// `warning: ...`.
@@ -184,6 +225,22 @@ impl Printer {
     /// Text in a color, given as the numbers of an SGR sequence (ECMA-48, 8.3.117).
     pub(crate) fn paint(self, text: &str, numbers: &str) -> String {
         if self.color { format!("\x1b[{numbers}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Writes to standard output.
+fn out(parts: &[&str]) {
+    let mut out = std::io::stdout().lock();
+    let result = parts.iter().try_for_each(|part| out.write_all(part.as_bytes()));
+    put(result.and_then(|()| out.flush()));
+}
+
+/// Keeps why something was not written to standard output. A reader that has seen enough is no failure of ours.
+pub(crate) fn put(written: std::io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = LOST.set(error.to_string());
     }
 }
 

@@ -22,6 +22,24 @@ pub(crate) fn root(place: &Place) -> PathBuf {
     found.unwrap_or(&current).to_owned()
 }
 
+/// That the folder is there, where one was named; else says that it is not.
+pub(crate) fn named(place: &Place, printer: Printer) -> Result<(), Exit> {
+    let Some(named) = place.project.as_deref().filter(|named| !named.is_dir()) else { return Ok(()) };
+    let what = if named.exists() { "is no folder" } else { "does not exist" };
+    printer.error(&format!("`{}` {what}", named.display()), &[], Some("`-C` names the folder that holds `.harness`"));
+    Err(Exit::Usage)
+}
+
+/// The folder of a project that is there, broken or not; else says that there is none.
+pub(crate) fn there(place: &Place, printer: Printer) -> Result<PathBuf, Exit> {
+    let root = root(place);
+    if root.join(".harness").is_dir() {
+        return Ok(root);
+    }
+    report(&registry(place), printer);
+    Err(Exit::Usage)
+}
+
 /// Where the machine's policy is.
 pub(crate) fn machine(place: &Place) -> Machine {
     place.policy.clone().map_or(Machine::Installed, Machine::File)
@@ -107,7 +125,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>, printer: Printer) -> Re
 /// Tells all that is wrong with the artifacts, warnings too.
 pub(crate) fn report(registry: &Registry, printer: Printer) {
     for diagnostic in registry.diagnostics() {
-        printer.say(registry.render(diagnostic, printer.color()).trim_end());
+        printer.problem(diagnostic, &registry.render(diagnostic, printer.color()));
     }
     for severity in [Severity::Error, Severity::Warning] {
         let hidden = registry.diagnostics().hidden(severity);
@@ -155,8 +173,8 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
             Exit::Usage
         }
         CallError::Script(failure) => {
-            printer
-                .say(registry.render(&diagnostic(failure, "the script cannot be loaded"), printer.color()).trim_end());
+            let diagnostic = diagnostic(failure, "the script cannot be loaded");
+            printer.problem(&diagnostic, &registry.render(&diagnostic, printer.color()));
             Exit::Usage
         }
         CallError::Host(_) | CallError::Cut(_) | CallError::Failing(..) => {

@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use super::args::{Confine, Deploy, Place, Talk};
 use super::confirm::AtTerminal;
 use super::exit::Exit;
-use super::printer::Printer;
+use super::printer::{Printer, Told};
 use super::signals::{Heard, Signals};
 use super::{input, project};
 
@@ -30,11 +30,8 @@ const THREADS: usize = 1;
 /// Bytes of stack that each of them has, as the main one does: agents may be sixteen deep there too.
 const STACK: usize = 8 << 20;
 
-pub(crate) fn talk(command: &Talk, place: &Place, printer: &Printer) -> Exit {
-    ended(try_talk(command, place, *printer), command.json, *printer)
-}
-
-fn try_talk(command: &Talk, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+/// Talks to the agent. An error is that it was not asked, which was told.
+pub(crate) fn talk(command: &Talk, place: &Place, printer: Printer) -> Result<Exit, Exit> {
     let prompt = match &command.prompt {
         Some(prompt) => Some(prompt.clone()),
         None if !std::io::stdin().is_terminal() => Some(read("-", printer)?),
@@ -53,11 +50,8 @@ fn try_talk(command: &Talk, place: &Place, printer: Printer) -> Result<Exit, Exi
     }
 }
 
-pub(crate) fn deploy(command: &Deploy, place: &Place, printer: &Printer) -> Exit {
-    ended(try_deploy(command, place, *printer), command.json, *printer)
-}
-
-fn try_deploy(command: &Deploy, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+/// Gives it one task.
+pub(crate) fn deploy(command: &Deploy, place: &Place, printer: Printer) -> Result<Exit, Exit> {
     let prompt = read(command.input.as_deref().unwrap_or("-"), printer)?;
     let asked = AtTerminal::new(&command.confirm, printer);
     let record = Record::new("deploy", None, !command.no_record, place, printer)?;
@@ -72,16 +66,10 @@ fn read(given: &str, printer: Printer) -> Result<String, Exit> {
     })
 }
 
-/// How it ended, where that was before the agent could be asked too: a program gets its object then as well.
-fn ended(talked: Result<Exit, Exit>, json: bool, printer: Printer) -> Exit {
-    talked.unwrap_or_else(|exit| {
-        let (outcome, kind) = if exit == Exit::Usage { ("rejected", "usage") } else { ("fault", "fault") };
-        if json {
-            let why = "the agent was not asked; standard error says why";
-            printer.json(&as_json(with_error(outcome, kind, why), &Deeds::default(), Usage::default()));
-        }
-        exit
-    })
+/// What a program gets where the agent was not asked.
+pub(crate) fn unasked(outcome: &str, kind: &str, told: &Told) -> Json {
+    let error = json!({"kind": kind, "message": told.message, "hint": told.hint});
+    as_json(json!({"outcome": outcome, "error": error}), &Deeds::default(), Usage::default())
 }
 
 /// A project whose agent can be talked to.

@@ -46,7 +46,8 @@ pub(crate) struct Show {
     #[arg(default_value = "latest")]
     pub(crate) session: String,
 
-    /// Write a page for a browser that needs nothing but itself: to a file, or to standard output.
+    /// Write a page for a browser that needs nothing but itself: to a file, or to standard output, which `-` is
+    /// too.
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "json")]
     pub(crate) html: Option<Option<PathBuf>>,
 
@@ -79,16 +80,16 @@ pub(crate) struct Replay {
     pub(crate) confine: Confine,
 }
 
-pub(crate) fn run(command: &Sessions, place: &Place, printer: &Printer) -> Exit {
-    match command {
+pub(crate) fn run(command: &Sessions, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+    Ok(match command {
         Sessions::List(command) => list::run(command, place, *printer),
         Sessions::Show(command) => show::run(command, place, *printer),
         Sessions::Resume(Resume { session, prompt }) => {
             let talk = Talk { prompt: prompt.clone(), resume: Some(session.clone()), ..Talk::default() };
-            run::talk(&talk, place, printer)
+            run::talk(&talk, place, *printer)?
         }
         Sessions::Replay(command) => replay::run(command, place, *printer),
-    }
+    })
 }
 
 /// The conversation of the session of a name, or says why there is none.

@@ -54,6 +54,11 @@ impl Results {
 }
 
 pub(crate) fn run(command: &Test, place: &Place, printer: &Printer) -> Exit {
+    if command.json && command.junit.as_deref().is_some_and(junit::is_output) {
+        let hint = "name a file for one of them: `--junit FILE`";
+        printer.error("`--junit -` and `--json` both write to standard output", &[], Some(hint));
+        return Exit::Usage;
+    }
     let options = Options {
         concurrency: 1,
         coverage: true,
@@ -85,7 +90,8 @@ pub(crate) fn run(command: &Test, place: &Place, printer: &Printer) -> Exit {
 /// What the process keeps: the folder that the workspaces of cases are made in, and the one of the results.
 fn plan(command: &Test, folder: &Path, project: &Project) -> Plan {
     let temporary = ambient::temporary_folder();
-    let results = command.junit.as_deref().map(|file| match file.parent() {
+    let results = command.junit.as_deref().filter(|file| !junit::is_output(file)).map(ambient::end_of_links);
+    let results = results.as_deref().map(|file| match file.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     });
@@ -119,14 +125,14 @@ fn once(command: &Test, project: &Project, files: Option<&BTreeSet<String>>, pri
         Err(exit) => return exit,
     };
     if let Some(path) = &command.junit
-        && let Err(error) = junit::write(path, &results)
+        && let Err(error) = junit::write(path, &results, printer)
     {
         printer.error(&format!("cannot write `{}`: {error}", path.display()), &[], None);
         return Exit::Usage;
     }
     if command.json {
         printer.json(&as_json(&results));
-    } else {
+    } else if !command.junit.as_deref().is_some_and(junit::is_output) {
         tell(&results, &subjects, printer);
     }
     if results.failed() > 0 { Exit::Failed } else { Exit::Completed }

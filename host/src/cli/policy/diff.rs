@@ -72,20 +72,25 @@ fn side(path: &Path, place: &Place, printer: Printer) -> Result<Side, Exit> {
         let whole = registry.policy().is_some() && !registry.diagnostics().has_errors();
         whole.then(|| Side::Project(Box::new(registry))).ok_or(Exit::Usage)
     };
+    let shown = path.display().to_string();
+    if !path.exists() {
+        let hint = "each is a project folder, a `harness.md`, or a machine's policy";
+        printer.error(&format!("there is no `{shown}`"), &[], Some(hint));
+        return Err(Exit::Usage);
+    }
     if path.is_dir() {
         return registry(Registry::load_within(path, &Machine::None));
     }
     if path.extension().is_none_or(|extension| extension != "md") {
         return registry(Registry::load_within(&project::root(place), &Machine::File(path.to_owned())));
     }
-    let shown = path.display().to_string();
     let text = super::super::input::text(&format!("@{shown}")).map_err(|message| {
         printer.error(&message, &[], None);
         Exit::Usage
     })?;
     let (policy, diagnostics) = ProjectPolicy::parse(&shown, &text);
     for diagnostic in &diagnostics {
-        printer.say(diagnostic.render(Some(&text), printer.color()).trim_end());
+        printer.problem(diagnostic, &diagnostic.render(Some(&text), printer.color()));
     }
     policy.map(|policy| Side::File(Box::new(policy))).ok_or(Exit::Usage)
 }

@@ -29,6 +29,7 @@ pub(super) fn run(command: &Show, place: &Place, printer: Printer) -> Exit {
         _ if command.json => printer.json(&timeline.to_json()),
         None => printer.shown(&text::render(&timeline, printer.colors_data())),
         Some(None) => printer.data(&html::render(&timeline)),
+        Some(Some(file)) if file.as_os_str() == "-" => printer.data(&html::render(&timeline)),
         Some(Some(file)) => {
             if let Err(error) = ambient::write_private(file, &html::render(&timeline)) {
                 printer.error(&format!("cannot write `{}`: {error}", file.display()), &[], None);

@@ -9,9 +9,24 @@ use super::super::printer::Printer;
 use super::Results;
 use super::difference;
 
-/// Writes one suite for each artifact.
+/// Where results are printed in place of the text for a person.
+pub(super) fn is_output(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Writes the results to a file, or standard output.
 #[expect(clippy::disallowed_methods, reason = "the operator names the file")]
-pub(super) fn write(path: &Path, results: &Results) -> Result<(), String> {
+pub(super) fn write(path: &Path, results: &Results, printer: Printer) -> Result<(), String> {
+    let text = text(results)?;
+    if is_output(path) {
+        printer.data(&text);
+        return Ok(());
+    }
+    std::fs::write(path, text).map_err(|error| error.to_string())
+}
+
+/// One suite for each artifact.
+fn text(results: &Results) -> Result<String, String> {
     let plain = Printer::new(Color::Never);
     let mut suites: Vec<TestSuite> = Vec::new();
     for ran in &results.cases {
@@ -49,6 +64,5 @@ pub(super) fn write(path: &Path, results: &Results) -> Result<(), String> {
     // A suite is counted when it is added, so it has to be whole by then.
     let mut report = Report::new("harness test");
     report.add_test_suites(suites);
-    let text = report.to_string().map_err(|error| error.to_string())?;
-    std::fs::write(path, text).map_err(|error| error.to_string())
+    report.to_string().map_err(|error| error.to_string())
 }
