@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::artifact::policy::layer;
 use crate::artifact::when::Filter;
-use crate::sandbox::outcome::{Entry, Outcome, Predicate, Source};
+use crate::sandbox::outcome::{Entry, LimitKind, Outcome, Predicate, Source};
 use proptest::prelude::*;
 use serde_json::json;
 use tempfile::TempDir;
@@ -211,6 +211,25 @@ async fn a_loop_of_events_ends() {
         innermost = &hook.nested;
     }
     assert_eq!(levels, 8);
+}
+
+/// A copy ends where its call has no more files or bytes, and does not go on to where it is counted.
+#[tokio::test]
+async fn a_copy_ends_at_the_limits_of_its_call() {
+    let copies = artifact("", "def run(args):\n    fs.copy('tree', 'copy')\n");
+    for (limit, kind, most) in [("files: 10", LimitKind::Files, 10), ("io_bytes: 20000", LimitKind::Io, 21)] {
+        let policy = format!("---\nsandbox: {{ limits: {{ {limit} }} }}\n---\n");
+        let root = folder(&[("tools/copies.md", &copies), ("harness.md", &policy)]);
+        std::fs::create_dir(root.path().join("tree")).unwrap();
+        for n in 0..200 {
+            std::fs::write(root.path().join(format!("tree/{n}")), [b'x'; 1000]).unwrap();
+        }
+        let report = open(&root).call("copies", json!({}), &Run::new()).await.unwrap();
+        let Outcome::Limited(hit) = report.outcome else { panic!("{limit}: {:?}", report.outcome) };
+        assert_eq!(hit.kind, kind);
+        let made = std::fs::read_dir(root.path().join("copy")).map_or(0, Iterator::count);
+        assert!(made <= most, "{limit}: {made} files");
+    }
 }
 
 /// What is started may be much, and say much: the host keeps so much of it, and what the rest used.
