@@ -29,12 +29,16 @@ mod tools;
 mod validate;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
 use args::{Arguments, Command};
 use exit::Exit;
 use printer::Printer;
+
+/// How long commands of the machine's are waited for, whose calls have ended and they have not.
+const ENDS: Duration = Duration::from_secs(10);
 
 /// Reads the arguments, runs the command, and turns its ending into an exit code.
 pub(crate) fn main() -> ExitCode {
@@ -48,7 +52,9 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     let printer = Printer::new(arguments.color);
-    dispatch(arguments, &printer).into()
+    let exit = dispatch(arguments, &printer);
+    harness::capability::exec::wall::wait_for_ends(ENDS);
+    exit.into()
 }
 
 fn dispatch(arguments: Arguments, printer: &Printer) -> Exit {
