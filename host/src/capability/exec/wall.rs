@@ -12,6 +12,7 @@
 //! There is no crate for this that a library can use: those that are kept build containers, start helper programs, or
 //! confine their caller.
 
+mod beside;
 mod cgroup;
 mod family;
 mod filters;
@@ -43,6 +44,7 @@ use super::Place;
 use crate::ambient;
 use crate::policy::grant::Grant;
 use crate::policy::limits::Limits;
+use beside::Beside;
 use cgroup::Group;
 pub(super) use cgroup::Hit;
 pub(super) use family::above_streams;
@@ -363,25 +365,25 @@ impl Wall {
         let grant = wanted.grant;
         let places = reach::places(grant, wanted.place.workspace)?;
         let home = ambient::variable("HOME").map(PathBuf::from);
-        let folders: Vec<PathBuf> = (grant.exec_folders().iter().filter_map(|folder| folder.path(home.as_deref())))
-            .filter_map(|folder| ambient::real_path(&folder).ok())
-            .collect();
+        let beside = Beside::new(grant, home.as_deref(), system, wanted.place.handles.vault().files());
+        let folders = beside.folders.as_slice();
         if folders.iter().any(|folder| wanted.place.workspace.starts_with(folder)) {
             return Err("the workspace is inside of a folder that `exec.folders` opens".to_owned());
         }
-        is_there(wanted, system, &folders)?;
+        is_there(wanted, system, folders)?;
         let limits = grant.limits();
         let mut own_temporary = None;
         let (bond, temporary, rules, later) = match stands.namespaces {
             Some(namespaces) => {
                 let view = Plan::new(&Shown {
                     system,
-                    folders: &folders,
+                    folders,
+                    closed: &beside.closed,
                     places: &places,
                     workspace: wanted.place.workspace,
                     home: home.as_deref(),
                 })?;
-                let rules = [landlock::of_system(system, &folders), landlock::of_view(&places)].concat();
+                let rules = [landlock::of_system(system, folders), landlock::of_view(&places)].concat();
                 let later = landlock::Later::of_view(&view.private, offers.landlock.unwrap_or_default())?;
                 let temporary = PathBuf::from(view.temporary);
                 (namespaced(namespaces, view, wanted.place)?, temporary, rules, later)
@@ -394,7 +396,7 @@ impl Wall {
             None => {
                 let list = |folder: &Path| ambient::entries(folder);
                 let listed = landlock::of_workspace(&places, &list);
-                let mut rules = landlock::of_open_system(system, &folders)?;
+                let mut rules = landlock::of_open_system(system, folders, &beside.closed)?;
                 rules.extend(listed.map_err(|error| format!("the workspace cannot be looked at: {error}"))?);
                 let folder = Temporary::new().map_err(|error| format!("there is no temporary folder: {error}"))?;
                 let temporary = folder.path.clone();
@@ -511,7 +513,7 @@ fn probe() -> Result<Namespaces, String> {
     let kinds = if ambient::user() == 0 { &[Namespaces::Own, Namespaces::User][..] } else { &[Namespaces::User] };
     for kind in kinds {
         let nowhere = Path::new("/.workspace");
-        let shown = Shown { system, folders: &[], places: &[], workspace: nowhere, home: None };
+        let shown = Shown { system, folders: &[], closed: &[], places: &[], workspace: nowhere, home: None };
         let stat = rustix::fs::stat(folder).map_err(|error| io::Error::from(error).to_string())?;
         let bond = Bond::Namespaces {
             user: user_map(*kind)?,
