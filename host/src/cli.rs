@@ -30,12 +30,16 @@ mod validate;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
 use args::{Arguments, Audit, Color, Command, Deploy, Listing, Place, Talk};
 use exit::Exit;
 use printer::{Printer, Told};
+
+/// How long commands of the machine's are waited for, whose calls have ended and they have not.
+const ENDS: Duration = Duration::from_secs(10);
 
 /// Reads the arguments, runs the command, and turns its ending into an exit code.
 pub(crate) fn main() -> ExitCode {
@@ -47,6 +51,7 @@ pub(crate) fn main() -> ExitCode {
         // Help and version are asked for; anything else is a mistake in the arguments.
         Err(error) => (printed(&error), Printer::new(Color::Auto)),
     };
+    harness::capability::exec::wall::wait_for_ends(ENDS);
     match printer.lost() {
         // Who ended it does not wait for a result.
         Some(why) if !matches!(exit, Exit::Signal(_)) => {

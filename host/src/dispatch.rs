@@ -250,7 +250,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
     }
     let secrets = Vault::open(policy.secrets.iter().map(|secret| &secret.value), policy.models.key_variables(), root);
     // Whatever else the policy opens: a file that holds a secret is for the host alone.
-    for file in secrets.files(root) {
+    for file in secrets.files() {
         let below = file.to_str().and_then(|file| WorkspacePath::parse(file, workspace.absolute()).ok());
         if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
             fs.protect.extend(PathPattern::parse(&PathPattern::text_for(&path)));

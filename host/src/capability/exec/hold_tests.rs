@@ -1,13 +1,16 @@
 //! What a command is held to as a whole: its memory, its processes, its end, and the repository that it is in. Each
 //! beside the same command with more.
 
+use std::sync::Arc;
+
 use super::tests::{LONG, Workspace, command, granted, mark, marked, ran, sh, with_files};
 use super::wall::{Memory, Offers};
 use super::*;
-use crate::policy::command::{CommandRule, ExecRules};
-use crate::policy::layer::Layer;
+use crate::policy::command::{CommandRule, ExecRules, FolderRule};
+use crate::policy::layer::{Layer, Origin, Scope};
 use crate::policy::limits::LimitKey;
 use crate::policy::path::{FsRules, PathPattern};
+use crate::policy::secret::{Holder, Secret};
 
 fn exec(unconfined: bool) -> ExecRules {
     let allow = ["sh", "bash", "perl", "git", "true"].map(|program| CommandRule::parse(program).unwrap());
@@ -29,6 +32,39 @@ fn confined() -> Grant {
 /// A process that makes so many megabytes its own, and keeps them until all are there that are started with it.
 fn taking(megabytes: u32) -> String {
     format!("perl -e '$x = chr(1) x ({megabytes} << 20); $y = \"ready\\n\"; syswrite STDOUT, $y; sleep 60'")
+}
+
+/// A folder that the policy opens to commands may hold more than programs.
+#[tokio::test]
+async fn what_is_secret_beside_the_workspace_stays_closed() {
+    let beside = tempfile::tempdir_in("/var").or_else(|_| tempfile::tempdir()).unwrap();
+    let folder = beside.path().canonicalize().unwrap();
+    let files = [("bin/open", "open"), ("id_rsa", "SECRET"), ("conf/x.pem", "SECRET"), ("token", "canary-of-a-token")];
+    for (path, text) in files {
+        std::fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
+        std::fs::write(folder.join(path), text).unwrap();
+    }
+    let secret = Secret {
+        name: "D".to_owned(),
+        holder: Holder::File(folder.join("token").to_str().unwrap().to_owned()),
+        hosts: Vec::new(),
+        exec: Vec::new(),
+        origin: Origin::new(".harness/harness.md", Scope::Project),
+    };
+    let handles = Handles::new(Arc::new(Vault::open([&secret], [], &folder)));
+    let root = tempfile::tempdir().unwrap();
+    let dir = Dir::open_ambient_dir(root.path(), cap_std::ambient_authority()).unwrap();
+    let script = format!("cd {} && cat {}", folder.display(), files.map(|(path, _)| path).join(" "));
+    let said = |unconfined: bool| {
+        let allow = vec![CommandRule::parse("sh").unwrap()];
+        let folders = vec![FolderRule::parse(folder.to_str().unwrap()).unwrap()];
+        let grant = granted(ExecRules { allow, env: Vec::new(), folders, network: false, unconfined });
+        let place = Place { dir: &dir, workspace: root.path(), handles: &handles };
+        let script = sh(&script);
+        async move { run(&grant, place, LONG, script).await.unwrap().stdout }
+    };
+    assert_eq!(said(false).await, "open");
+    assert_eq!(said(true).await, "openSECRETSECRET[redacted:D]");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@
 //! There is no crate for this that a library can use: those that are kept build containers, start helper programs, or
 //! confine their caller.
 
+mod beside;
 mod cgroup;
 mod family;
 mod filters;
@@ -22,6 +23,7 @@ mod launch;
 mod offers;
 mod reach;
 mod system;
+mod temporary;
 mod view;
 
 use std::collections::BTreeMap;
@@ -30,6 +32,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use cap_std::fs::Dir;
@@ -41,12 +44,14 @@ use super::Place;
 use crate::ambient;
 use crate::policy::grant::Grant;
 use crate::policy::limits::Limits;
+use beside::Beside;
 use cgroup::Group;
 pub(super) use cgroup::Hit;
 pub(super) use family::above_streams;
 use family::{Begun, Bond, Failed, Family, UserMap};
 use filters::Filters;
 use system::System;
+use temporary::Temporary;
 use view::{Plan, Shown};
 
 pub use offers::{Count, Files, Memory, Namespaces, Offers, Standing, Tier};
@@ -211,7 +216,7 @@ impl Wall {
             Some(step) => format!("it cannot be confined: {}: {error}", step.name()),
             None => error.to_string(),
         })?;
-        Ok(Held { begun: Some(begun), removed: Some(self.removed) })
+        Ok(Held { begun: Some(begun), left: Some((self.removed, Left::new())) })
     }
 }
 
@@ -219,14 +224,44 @@ impl Wall {
 #[derive(Debug)]
 pub(super) struct Held {
     begun: Option<Begun>,
-    removed: Option<Removed>,
+    left: Option<(Removed, Left)>,
 }
 
 /// What is removed when it is dropped; to be kept until the last of the command's processes has ended.
 #[derive(Debug)]
 struct Removed {
     group: Option<Group>,
-    temporary: Option<tempfile::TempDir>,
+    temporary: Option<Temporary>,
+}
+
+/// Commands of this process of which something is left: processes, or what is [removed](Removed) after these.
+static LEFT: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+/// One of them.
+#[derive(Debug)]
+struct Left;
+
+impl Left {
+    fn new() -> Self {
+        let mut count = LEFT.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *count = count.saturating_add(1);
+        Self
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        let mut count = LEFT.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *count = count.saturating_sub(1);
+        LEFT.1.notify_all();
+    }
+}
+
+/// Waits until nothing is left of the commands whose calls were dropped, so long at most. For a process that is about to
+/// end: what is left then of temporary folders, the next one removes.
+pub fn wait_for_ends(most: Duration) {
+    let count = LEFT.0.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(LEFT.1.wait_timeout_while(count, most, |count| *count > 0));
 }
 
 impl Held {
@@ -251,11 +286,11 @@ impl Held {
     /// that is not 0, which limits it ran into.
     pub(super) async fn finish(mut self) -> (Option<i32>, Hit) {
         let code = self.begun.take().and_then(Begun::finish);
-        let Some(Removed { group, temporary }) = self.removed.take() else { return (code, Hit::default()) };
+        let Some((Removed { group, temporary }, left)) = self.left.take() else { return (code, Hit::default()) };
         let hit = group.filter(|_| code != Some(0)).map(|group| group.hit()).unwrap_or_default();
         // What is in it may be much.
         if let Some(folder) = temporary {
-            let _ = tokio::task::spawn_blocking(move || drop(folder)).await;
+            let _ = tokio::task::spawn_blocking(move || drop((folder, left))).await;
         }
         (code, hit)
     }
@@ -263,15 +298,28 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let (Some(begun), removed) = (self.begun.take(), self.removed.take()) else { return };
+        let (Some(begun), left) = (self.begun.take(), self.left.take()) else { return };
+        let ending = Ending { begun: Some(begun), _left: left };
         // Killing takes its time, and nobody here waits for it.
-        let finish = move || {
-            begun.finish();
-            drop(removed);
-        };
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(finish)),
-            Err(_) => finish(),
+            Ok(runtime) => drop(runtime.spawn_blocking(move || drop(ending))),
+            Err(_) => drop(ending),
+        }
+    }
+}
+
+/// A command that nobody waits for: its processes end before the rest is removed, also where a runtime that ends runs
+/// nothing any more.
+#[derive(Debug)]
+struct Ending {
+    begun: Option<Begun>,
+    _left: Option<(Removed, Left)>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            begun.finish();
         }
     }
 }
@@ -317,25 +365,25 @@ impl Wall {
         let grant = wanted.grant;
         let places = reach::places(grant, wanted.place.workspace)?;
         let home = ambient::variable("HOME").map(PathBuf::from);
-        let folders: Vec<PathBuf> = (grant.exec_folders().iter().filter_map(|folder| folder.path(home.as_deref())))
-            .filter_map(|folder| ambient::real_path(&folder).ok())
-            .collect();
+        let beside = Beside::new(grant, home.as_deref(), system, wanted.place.handles.vault().files());
+        let folders = beside.folders.as_slice();
         if folders.iter().any(|folder| wanted.place.workspace.starts_with(folder)) {
             return Err("the workspace is inside of a folder that `exec.folders` opens".to_owned());
         }
-        is_there(wanted, system, &folders)?;
+        is_there(wanted, system, folders)?;
         let limits = grant.limits();
         let mut own_temporary = None;
         let (bond, temporary, rules, later) = match stands.namespaces {
             Some(namespaces) => {
                 let view = Plan::new(&Shown {
                     system,
-                    folders: &folders,
+                    folders,
+                    closed: &beside.closed,
                     places: &places,
                     workspace: wanted.place.workspace,
                     home: home.as_deref(),
                 })?;
-                let rules = [landlock::of_system(system, &folders), landlock::of_view(&places)].concat();
+                let rules = [landlock::of_system(system, folders), landlock::of_view(&places)].concat();
                 let later = landlock::Later::of_view(&view.private, offers.landlock.unwrap_or_default())?;
                 let temporary = PathBuf::from(view.temporary);
                 (namespaced(namespaces, view, wanted.place)?, temporary, rules, later)
@@ -348,12 +396,10 @@ impl Wall {
             None => {
                 let list = |folder: &Path| ambient::entries(folder);
                 let listed = landlock::of_workspace(&places, &list);
-                let mut rules = landlock::of_open_system(system, &folders)?;
+                let mut rules = landlock::of_open_system(system, folders, &beside.closed)?;
                 rules.extend(listed.map_err(|error| format!("the workspace cannot be looked at: {error}"))?);
-                let folder = tempfile::tempdir().map_err(|error| format!("there is no temporary folder: {error}"))?;
-                // As it is without links: by one no rule is found.
-                let temporary = ambient::real_path(folder.path())
-                    .map_err(|error| format!("there is no temporary folder: {error}"))?;
+                let folder = Temporary::new().map_err(|error| format!("there is no temporary folder: {error}"))?;
+                let temporary = folder.path.clone();
                 rules.push(landlock::Rule { path: temporary.clone(), may: landlock::May::Change });
                 // Not to be written: what root writes there is for the whole machine.
                 rules.push(landlock::Rule { path: "/proc".into(), may: landlock::May::Read });
@@ -376,13 +422,13 @@ impl Wall {
             }
         };
         let confinement = Confinement(Some(Parts {
-            limits: resources(&limits, wanted.time, user),
+            limits: resources(&limits, wanted.time, user, stands.memory),
             kept: match stands.namespaces {
                 Some(Namespaces::User) => CapabilitySet::empty(),
                 Some(Namespaces::Own) | None => KEPT,
             },
             rules,
-            filters: Filters::of_command(grant.exec_network(), stands.files == Files::Rules)?,
+            filters: Filters::of_command(grant.exec_network(), stands.files == Files::Rules, stands.memory)?,
         }));
         let system_error = |error: io::Error| error.to_string();
         let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), Group::doors).map_err(system_error)?;
@@ -433,17 +479,29 @@ fn is_there(wanted: &For<'_>, system: &System, folders: &[PathBuf]) -> Result<()
     ))
 }
 
-fn resources(most: &Limits, time: Duration, user: Option<u64>) -> Vec<(Resource, u64)> {
+/// Files that a process has open at one time, as on most machines.
+const OPEN_FILES: u64 = 1024;
+/// What a process may have of addresses, beside what it may have of memory, and in any case: some programs set aside much
+/// that they do not use.
+const ADDRESSES: u64 = 4;
+const LEAST_ADDRESSES: u64 = 1 << 30;
+
+fn resources(most: &Limits, time: Duration, user: Option<u64>, memory: Memory) -> Vec<(Resource, u64)> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| u64::try_from(cores.get()).unwrap_or(1));
     let seconds = time.as_secs().saturating_add(1);
     let mut limits = vec![
         (Resource::Core, 0),
         (Resource::Fsize, most.file_bytes),
         (Resource::Data, most.command_memory_bytes),
+        (Resource::Nofile, OPEN_FILES),
         // Of each process, which may use all cores; the command's own time ends it before that.
         (Resource::Cpu, seconds.saturating_mul(cores)),
     ];
     limits.extend(user.map(|processes| (Resource::Nproc, processes)));
+    // The kernel counts as data what a process writes and shares with nobody. This holds the rest.
+    if memory == Memory::Process {
+        limits.push((Resource::As, most.command_memory_bytes.saturating_mul(ADDRESSES).max(LEAST_ADDRESSES)));
+    }
     limits
 }
 
@@ -455,7 +513,7 @@ fn probe() -> Result<Namespaces, String> {
     let kinds = if ambient::user() == 0 { &[Namespaces::Own, Namespaces::User][..] } else { &[Namespaces::User] };
     for kind in kinds {
         let nowhere = Path::new("/.workspace");
-        let shown = Shown { system, folders: &[], places: &[], workspace: nowhere, home: None };
+        let shown = Shown { system, folders: &[], closed: &[], places: &[], workspace: nowhere, home: None };
         let stat = rustix::fs::stat(folder).map_err(|error| io::Error::from(error).to_string())?;
         let bond = Bond::Namespaces {
             user: user_map(*kind)?,
@@ -487,11 +545,22 @@ mod tests {
     fn a_process_has_each_limit_of_the_kernel() {
         let cores = u64::try_from(std::thread::available_parallelism().unwrap().get()).unwrap();
         let most = Limits { file_bytes: 1_000, command_memory_bytes: 2_000, ..Limits::default() };
-        let in_a_group =
-            vec![(Resource::Core, 0), (Resource::Fsize, 1_000), (Resource::Data, 2_000), (Resource::Cpu, 8 * cores)];
+        let in_a_group = vec![
+            (Resource::Core, 0),
+            (Resource::Fsize, 1_000),
+            (Resource::Data, 2_000),
+            (Resource::Nofile, 1_024),
+            (Resource::Cpu, 8 * cores),
+        ];
         let time = Duration::from_millis(7_500);
-        assert_eq!(resources(&most, time, None), in_a_group);
+        assert_eq!(resources(&most, time, None, Memory::Command), in_a_group);
         let counted = [in_a_group, vec![(Resource::Nproc, 3)]].concat();
-        assert_eq!(resources(&most, time, Some(3)), counted);
+        assert_eq!(resources(&most, time, Some(3), Memory::Command), counted);
+        let alone = |addresses| [counted.clone(), vec![(Resource::As, addresses)]].concat();
+        assert_eq!(resources(&most, time, Some(3), Memory::Process), alone(1 << 30));
+        let more = Limits { command_memory_bytes: 1 << 30, ..most };
+        let mut wanted = alone(4 << 30);
+        wanted[2].1 = 1 << 30;
+        assert_eq!(resources(&more, time, Some(3), Memory::Process), wanted);
     }
 }

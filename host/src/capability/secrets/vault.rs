@@ -21,6 +21,8 @@ pub const MAX_VALUE: usize = 16 << 10;
 pub struct Vault {
     known: Vec<Known>,
     scanner: Option<Scanner>,
+    /// Where the files are that hold values, as they are written and as they really are.
+    files: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -111,6 +113,17 @@ fn place(path: &str, root: &Path) -> PathBuf {
     }
 }
 
+/// Where the file of a secret is that is in one: as it really is, where it is there, and as it is written.
+fn files(holder: &Holder, root: &Path) -> Vec<PathBuf> {
+    match holder {
+        Holder::Variable(_) => Vec::new(),
+        Holder::File(path) => {
+            let place = place(path, root);
+            ambient::real_path(&place).into_iter().chain([place]).collect()
+        }
+    }
+}
+
 impl Vault {
     /// Reads the values of secrets, those of files from the folder that holds `.harness/`, and the keys of models from
     /// their variables. A secret that cannot be read is an error of who uses it; a key that is too short to be looked for
@@ -128,7 +141,8 @@ impl Vault {
                 known.push(Known { what: What::Key(variable.to_owned()), value });
             }
         }
-        Self::knowing(known)
+        let files = known.iter().filter_map(Known::secret).flat_map(|secret| files(&secret.holder, root)).collect();
+        Self { files, ..Self::knowing(known) }
     }
 
     /// Secrets with their values, from wherever a program has them.
@@ -140,13 +154,13 @@ impl Vault {
     fn knowing(mut known: Vec<Known>) -> Self {
         let values = known.iter().filter_map(|known| Some((known.name(), &**known.value.0.as_ref().ok()?)));
         match Scanner::new(values) {
-            Ok(scanner) => Self { known, scanner },
+            Ok(scanner) => Self { known, scanner, files: Vec::new() },
             // What cannot be looked for is not used either.
             Err(error) => {
                 for one in &mut known {
                     one.value = Given(Err(format!("it cannot be looked for: {error}")));
                 }
-                Self { known, scanner: None }
+                Self { known, scanner: None, files: Vec::new() }
             }
         }
     }
@@ -156,18 +170,9 @@ impl Vault {
         self.known.iter().filter_map(|one| Some((&*one.secret()?.name, one.value.0.as_ref().err()?.as_str())))
     }
 
-    /// Where the files are that hold values, as they really are, where they are there.
-    pub fn files(&self, root: &Path) -> Vec<PathBuf> {
-        let files = self.known.iter().filter_map(Known::secret).filter_map(|secret| match &secret.holder {
-            Holder::File(path) => Some(path),
-            Holder::Variable(_) => None,
-        });
-        files
-            .flat_map(|path| {
-                let place = place(path, root);
-                ambient::real_path(&place).into_iter().chain([place])
-            })
-            .collect()
+    /// Where the files are that hold values, as they are written and as they really are.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// Whether a variable of the host's environment holds a secret or a key: no script and no command gets that one by its

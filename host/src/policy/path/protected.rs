@@ -109,6 +109,11 @@ pub(crate) fn could_be_protected(name: &str) -> bool {
         })
 }
 
+/// Whether a file or folder of this name is somebody's secret, wherever it is.
+pub(crate) fn is_sensitive(name: &str) -> bool {
+    could_be_protected(name) && sensitive(&fold(name)).is_some()
+}
+
 /// The same rules as patterns that forbid, for reasoning about all paths at once. [`rule_against`] is what decides.
 pub(in crate::policy) fn patterns(access: Access) -> Vec<PathPattern> {
     let sensitive = SENSITIVE.iter().map(|name| format!("**/{name}"));

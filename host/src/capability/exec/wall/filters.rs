@@ -5,7 +5,9 @@
 //! - It does not trace other processes, mount, load modules, enter or make namespaces, or type on a terminal.
 //! - It makes no file that others run as its owner: that would outlast the wall.
 //! - Where Landlock alone holds its files, it changes nothing about a file by its name: neither mode, owner, times nor
-//!   attributes. Landlock has no rule for these.
+//!   attributes. Landlock has no rule for these. There it has no namespaces either: it sets the priority and the
+//!   processors of no other process, and neither makes nor reaches memory and queues that are the whole machine's.
+//! - Where nothing counts the memory of all of its processes, it makes none that no limit of a process counts.
 //!
 //! A filter sees numbers and not what pointers lead to.
 
@@ -17,6 +19,7 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use super::offers::Memory;
 use crate::confine::{Programs, Sockets};
 
 /// The calls that a child may not make whatever it is granted: they reach into the system or into other processes.
@@ -84,6 +87,41 @@ const NOT_THERE: [i64; 3] = [libc::SYS_clone3, libc::SYS_io_uring_setup, libc::S
 /// Those of them that are not there for the host either; the second where it makes no namespaces. It opens as it likes:
 /// which modes it gives to files, and where it opens them, no filter of its own looks at.
 const NOT_THERE_FOR_HOST: [i64; 2] = [libc::SYS_io_uring_setup, libc::SYS_clone3];
+
+/// Memory, semaphores and queues by a key: the whole machine's where there is no namespace for them, they outlive who made
+/// them, and no limit of a process counts them. A kernel may be built without these calls, and programs know that.
+const BY_KEY: [i64; 11] = [
+    libc::SYS_msgctl,
+    libc::SYS_msgget,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_semctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmget,
+];
+/// The same of queues by a name; what they take is counted.
+const BY_NAME: [i64; 2] = [libc::SYS_mq_open, libc::SYS_mq_unlink];
+/// Files that are memory: no limit of a process counts those that it does not map.
+const MEMORY_FILES: [i64; 1] = [libc::SYS_memfd_create];
+
+/// Calls that change how a process runs, and which argument has to be what: of the process that makes them.
+const HOW_IT_RUNS: [(i64, u8, u64); 8] = [
+    (libc::SYS_ioprio_set, 0, WHO_PROCESS),
+    (libc::SYS_ioprio_set, 1, 0),
+    (libc::SYS_sched_setaffinity, 0, 0),
+    (libc::SYS_sched_setattr, 0, 0),
+    (libc::SYS_sched_setparam, 0, 0),
+    (libc::SYS_sched_setscheduler, 0, 0),
+    (libc::SYS_setpriority, 0, PRIO_PROCESS),
+    (libc::SYS_setpriority, 1, 0),
+];
+/// As in `linux/ioprio.h` and in `linux/resource.h`.
+const WHO_PROCESS: u64 = 1;
+const PRIO_PROCESS: u64 = 0;
 
 /// Flags of `clone` that make a namespace.
 const NAMESPACES: [i32; 7] = [
@@ -172,25 +210,23 @@ const X32: u32 = 0x4000_0000;
 pub(super) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    /// For a child that may use the network, or not, and whose files are in a view, or held by Landlock `alone`. Made once
-    /// in a process.
+    /// For a child that may use the network, or not, whose files are in a view, or held by Landlock `alone`, and of whose
+    /// memory something is held. Made once in a process.
     ///
     /// # Errors
     ///
     /// On a kind of machine that the filters are not made for.
-    pub(super) fn of_command(network: bool, alone: bool) -> Result<&'static Self, String> {
-        static MADE: [OnceLock<Result<Filters, String>>; 4] = [const { OnceLock::new() }; 4];
-        let [neither, with_network, only_alone, both] = &MADE;
-        let made = match (network, alone) {
-            (false, false) => neither,
-            (true, false) => with_network,
-            (false, true) => only_alone,
-            (true, true) => both,
-        };
-        made.get_or_init(|| Self::new(network, alone)).as_ref().map_err(Clone::clone)
+    pub(super) fn of_command(network: bool, alone: bool, memory: Memory) -> Result<&'static Self, String> {
+        type Made = OnceLock<Result<Filters, String>>;
+        static MADE: [[[Made; 2]; 2]; 2] = [const { [const { [const { OnceLock::new() }; 2] }; 2] }; 2];
+        let [without_network, with_network] = &MADE;
+        let [in_view, only_rules] = if network { with_network } else { without_network };
+        let [together, each] = if alone { only_rules } else { in_view };
+        let made = if memory == Memory::Command { together } else { each };
+        made.get_or_init(|| Self::new(network, alone, memory)).as_ref().map_err(Clone::clone)
     }
 
-    fn new(network: bool, alone: bool) -> Result<Self, String> {
+    fn new(network: bool, alone: bool, memory: Memory) -> Result<Self, String> {
         let mut never: Rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
         never.insert(libc::SYS_clone, namespaces()?);
         let typing = TYPING.iter().map(|request| rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *request));
@@ -202,8 +238,16 @@ impl Filters {
             never.extend(ABOUT_FILES.iter().map(|call| (*call, Vec::new())));
             // Without a name it is about a file that was opened, as `touch` does it.
             never.insert(libc::SYS_utimensat, vec![rule(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?]);
+            for (call, argument, own) in HOW_IT_RUNS {
+                never.entry(call).or_default().push(rule(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, own)?);
+            }
         }
-        let not_there = NOT_THERE.iter().map(|call| (*call, Vec::new())).collect();
+        let each = memory == Memory::Process;
+        let by_key = if alone || each { &BY_KEY[..] } else { &[] };
+        let by_name = if alone { &BY_NAME[..] } else { &[] };
+        let files = if each { &MEMORY_FILES[..] } else { &[] };
+        let not_there =
+            [&NOT_THERE[..], by_key, by_name, files].concat().into_iter().map(|call| (call, Vec::new())).collect();
         let mut programs = vec![program(never, libc::EPERM)?, program(not_there, libc::ENOSYS)?];
         if !network {
             programs.push(program(no_sockets()?, libc::EACCES)?);
@@ -267,7 +311,7 @@ impl Filters {
 ///
 /// Why not, for the operator.
 pub(super) fn offered() -> Result<(), String> {
-    Filters::of_command(false, false)?;
+    Filters::of_command(false, false, Memory::Process)?;
     let action = libc::SECCOMP_RET_ERRNO;
     // SAFETY: the kernel reads the one number that the pointer leads to, and changes nothing.
     #[expect(unsafe_code, reason = "there is no function for this call")]
@@ -410,9 +454,11 @@ mod tests {
             program.iter().take(3).map(|step| (step.code, step.jt, step.jf, step.k)).collect()
         };
         for (network, alone) in [(false, false), (true, false), (false, true), (true, true)] {
-            for program in &Filters::of_command(network, alone).unwrap().0 {
-                let begins = steps(program) == steps(&without_x32());
-                assert_eq!(begins, cfg!(target_arch = "x86_64"), "{network} {alone}");
+            for memory in [Memory::Command, Memory::Process] {
+                for program in &Filters::of_command(network, alone, memory).unwrap().0 {
+                    let begins = steps(program) == steps(&without_x32());
+                    assert_eq!(begins, cfg!(target_arch = "x86_64"), "{network} {alone} {memory:?}");
+                }
             }
         }
     }

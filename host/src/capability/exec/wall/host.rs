@@ -40,7 +40,7 @@ pub(crate) fn hold_privileges() -> Result<(), String> {
 }
 
 fn rules(read: &BTreeSet<PathBuf>, write: &BTreeSet<PathBuf>) -> Result<Vec<Rule>, String> {
-    let mut rules = landlock::of_open_system(System::get()?, &[])?;
+    let mut rules = landlock::of_open_system(System::get()?, &[], &[])?;
     let rule = |path: &PathBuf, may| Rule { path: path.clone(), may };
     rules.extend(read.iter().map(|path| rule(path, May::Read)));
     rules.extend(write.iter().map(|path| rule(path, May::Change)));

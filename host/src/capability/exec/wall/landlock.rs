@@ -62,21 +62,27 @@ pub(super) fn of_system(system: &System, folders: &[PathBuf]) -> Vec<Rule> {
     system.folders.iter().chain(folders).chain(&system.resolver).map(read).chain(devices()).collect()
 }
 
-/// The same with nothing else around it: what of them is not for everybody is not opened.
+/// The same with nothing else around it: what of them is not for everybody is not opened, and neither is what else is
+/// `closed`.
 ///
 /// # Errors
 ///
 /// Where a folder with such a thing in it cannot be looked at, for a person; without a path.
-pub(super) fn of_open_system(system: &System, folders: &[PathBuf]) -> Result<Vec<Rule>, String> {
+pub(super) fn of_open_system(
+    system: &System,
+    folders: &[PathBuf],
+    closed: &[(PathBuf, bool)],
+) -> Result<Vec<Rule>, String> {
     let open = system.folders.iter().chain(folders).chain(&system.resolver).map(|path| (path.as_path(), Reach::Read));
-    let closed = system.closed.iter().map(|(path, _)| (path.as_path(), Reach::Closed));
+    let closed = system.closed.iter().chain(closed).map(|(path, _)| (path.as_path(), Reach::Closed));
     // A link opens nothing: what it leads to has a name of its own.
     let list = |folder: &Path| {
         let entries = ambient::entries(folder)?.into_iter();
         Ok(entries.filter(|entry| ambient::link_target(entry).is_none()).collect())
     };
     let rules = of_places(&open.chain(closed).collect::<Vec<_>>(), &list);
-    let rules = rules.map_err(|error: std::io::Error| format!("the system's settings cannot be looked at: {error}"))?;
+    let rules =
+        rules.map_err(|error: std::io::Error| format!("a folder of the machine's cannot be looked at: {error}"))?;
     Ok(rules.into_iter().chain(devices()).collect())
 }
 

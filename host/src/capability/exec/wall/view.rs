@@ -84,6 +84,8 @@ pub(super) struct Shown<'a> {
     pub(super) system: &'a System,
     /// Further folders that the policy names, without links.
     pub(super) folders: &'a [PathBuf],
+    /// What of all these folders is not seen, and whether it is a folder.
+    pub(super) closed: &'a [(PathBuf, bool)],
     /// Of the workspace, each after the folder that it is in.
     pub(super) places: &'a [Place],
     pub(super) workspace: &'a Path,
@@ -124,6 +126,7 @@ impl Plan {
             home.map(Path::to_owned).into_iter().chain([temporary.into(), "/dev/shm".into()]).collect();
         there.extend(private.iter().map(|path| (path.clone(), What::Memory(PRIVATE))));
         there.extend(shown.folders.iter().map(|folder| (folder.clone(), mount(true))));
+        there.extend(shown.closed.iter().map(|(path, is_dir)| (path.clone(), What::Closed { is_dir: *is_dir })));
         // What of it is not granted must not be seen because it is in a folder that is.
         if system.shows(shown.workspace) {
             there.insert(shown.workspace.to_owned(), What::Memory(BARE));
