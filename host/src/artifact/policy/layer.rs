@@ -206,6 +206,7 @@ impl Builder {
             read: self.spots.list(decoder, "fs.read", &keys.read).unwrap_or_default(),
             write: self.spots.list(decoder, "fs.write", &keys.write).unwrap_or_default(),
             protect: self.spots.list(decoder, "fs.protect", &keys.protect).unwrap_or_default(),
+            repository: Vec::new(),
         }
     }
 
