@@ -43,6 +43,7 @@ pub mod payload;
 pub mod pipeline;
 mod recorder;
 pub(crate) mod reentry;
+mod repository;
 mod run;
 pub(crate) mod tasks;
 pub mod testing;
@@ -75,7 +76,7 @@ use crate::capability::fs::Workspace;
 use crate::capability::secrets::Vault;
 use crate::policy::grant::Grant;
 use crate::policy::layer::Layer;
-use crate::policy::path::{PathPattern, WorkspacePath};
+use crate::policy::path::{Access, PathPattern, WorkspacePath, protected};
 use crate::policy::watch::Watch;
 use crate::registry::{Machine, Registry};
 use crate::sandbox::engine::{Sandbox, Settings};
@@ -265,6 +266,15 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
             fs.protect.extend(below.and_then(|path| PathPattern::parse(&PathPattern::text_for(&path)).ok()));
         }
     }
+    // What the next git goes by is as closed as `.git/`, which may lead to it.
+    for place in repository::places(Path::new(workspace.absolute())) {
+        let below = place.to_str().and_then(|place| WorkspacePath::parse(place, workspace.absolute()).ok());
+        // What is protected by its name needs nothing more. In a workspace that is itself the repository `fs` looks after it.
+        let below = below.filter(|path| !path.is_root() && protected::rule_against(path, Access::Write).is_none());
+        if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
+            fs.repository.extend(PathPattern::parse(&PathPattern::text_for(&path)));
+        }
+    }
     let mut max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
     if let Some((name, mut layer)) = options.granting.clone()
         && let Ok(tool) = registry.tool(&name)
@@ -272,6 +282,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         // What protects the project is not the tool's affair.
         if let (Some(fs), Some(own)) = (&mut layer.fs, &policy.project.fs) {
             fs.protect.extend(own.protect.iter().cloned());
+            fs.repository.extend(own.repository.iter().cloned());
         }
         max_memory = max_memory.max(Grant::new(vec![layer.clone()]).limits().memory_bytes);
         policy.instead = Some((tool.source_name.clone(), layer));

@@ -337,7 +337,7 @@ impl OtherKeys<'_> {
 fn with_defaults(layer: Layer) -> Layer {
     let workspace = || PathPattern::parse(".").into_iter().collect::<Vec<_>>();
     Layer {
-        fs: Some(layer.fs.unwrap_or_else(|| FsRules { read: workspace(), write: workspace(), protect: Vec::new() })),
+        fs: Some(layer.fs.unwrap_or_else(|| FsRules { read: workspace(), write: workspace(), ..FsRules::default() })),
         network: Some(layer.network.unwrap_or_default()),
         exec: Some(layer.exec.unwrap_or_default()),
         env: Some(layer.env.unwrap_or_default()),

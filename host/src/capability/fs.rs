@@ -11,6 +11,7 @@ mod cached;
 mod folder;
 mod other_names;
 mod replace;
+mod repository;
 mod resolve;
 mod search;
 mod transfer;
@@ -21,6 +22,8 @@ mod cached_tests;
 mod folder_tests;
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod repository_tests;
 #[cfg(test)]
 mod tests;
 
@@ -244,7 +247,7 @@ impl Workspace {
 
     /// Whether something is there that the grant lets the script read.
     pub fn exists(&self, grant: &Grant, path: &str) -> Result<bool, Error> {
-        let place = self.locate(&self.parse(path)?, LastLink::Follow)?;
+        let place = self.locate(&self.parse(path)?, Access::Read, LastLink::Follow)?;
         let there = matches!(place.spot, Spot::There { .. } | Spot::Folder(_));
         Ok(there && grant.decide_path(&place.real, Access::Read).is_ok())
     }
@@ -282,7 +285,7 @@ impl Workspace {
             Spot::There { .. } => return Err(Error::AlreadyExists(place.asked.to_string())),
             Spot::Missing { folder, names, .. } => {
                 let (folder, name) = make_folders(folder, names).map_err(|error| place.failed(&error))?;
-                folder.create_dir(name).map_err(|error| place.failed(&error))?;
+                repository::create_dir(&folder, &name).map_err(|error| place.failed(&error))?;
             }
             Spot::Blocked(_) => return Err(place.missing()),
         }

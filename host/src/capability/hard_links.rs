@@ -81,7 +81,7 @@ impl HardLinks {
             let here = entry.name.to_str().and_then(|name| at.as_ref()?.child(name).ok());
             // A repository's objects are many, have several names where it was cloned from a neighbour, and no program
             // is made to run by them.
-            let objects = entry.name == "objects" && at.as_ref().is_some_and(|at| at.name() == Some(".git"));
+            let objects = entry.name == "objects" && at.as_ref().is_some_and(|at| grant.is_repository(at));
             let from = match &here {
                 None => Some(Access::Read),
                 Some(here) if picky || entry.is_suspicious() => grant.protected_from(here),

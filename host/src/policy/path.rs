@@ -25,6 +25,9 @@ pub struct FsRules {
     /// What may be neither read nor written, in any letter case, whatever the other two lists of any layer say. It
     /// adds to the [built-in names](protected).
     pub protect: Vec<PathPattern>,
+    /// What may not be written either: the project's git repository, where the host found it outside of a `.git/`. No
+    /// policy names it.
+    pub repository: Vec<PathPattern>,
 }
 
 impl FsRules {
@@ -84,6 +87,11 @@ impl Grant {
                 )));
             }
         }
+        if let Some(place) = self.repository(path).filter(|_| access == Access::Write) {
+            return Err(Refusal::always(format!(
+                "{doing} `{path}` is never allowed: `{place}` is protected: it is part of this project's git repository"
+            )));
+        }
         self.every(
             |layer| layer.fs.as_ref(),
             |fs| fs.patterns(access).iter().any(|pattern| pattern.matches(path)),
@@ -101,7 +109,21 @@ impl Grant {
 
     /// Whether any layer protects paths beside the [built-in names](protected).
     pub(crate) fn protects_paths(&self) -> bool {
-        self.protected_paths().next().is_some()
+        self.protected_paths().next().is_some() || self.repositories().next().is_some()
+    }
+
+    /// Whether a folder is a `.git/`, or in one that has another name.
+    pub(crate) fn is_repository(&self, folder: &WorkspacePath) -> bool {
+        folder.name() == Some(".git") || self.repository(folder).is_some()
+    }
+
+    /// The part of the project's git repository that a path is in, where that is not called `.git`.
+    fn repository(&self, path: &WorkspacePath) -> Option<&PathPattern> {
+        self.repositories().find(|place| place.matches_in_any_case(path))
+    }
+
+    fn repositories(&self) -> impl Iterator<Item = &PathPattern> {
+        self.layers().iter().filter_map(|layer| layer.fs.as_ref()).flat_map(|fs| &fs.repository)
     }
 
     /// The least access to a path that no policy opens, by its name or by what a layer protects: what may not be read may
@@ -109,9 +131,10 @@ impl Grant {
     pub(crate) fn protected_from(&self, path: &WorkspacePath) -> Option<Access> {
         let closed = protected::rule_against(path, Access::Read).is_some()
             || self.protected_paths().any(|pattern| pattern.matches_in_any_case(path));
+        let unwritten = || protected::rule_against(path, Access::Write).is_some() || self.repository(path).is_some();
         match closed {
             true => Some(Access::Read),
-            false => protected::rule_against(path, Access::Write).map(|_| Access::Write),
+            false => unwritten().then_some(Access::Write),
         }
     }
 
@@ -150,11 +173,35 @@ mod tests {
     }
 
     fn rules(read: &[&str], write: &[&str], protect: &[&str]) -> FsRules {
-        FsRules { read: patterns(read), write: patterns(write), protect: patterns(protect) }
+        FsRules { read: patterns(read), write: patterns(write), protect: patterns(protect), ..FsRules::default() }
     }
 
     fn path(text: &str) -> WorkspacePath {
         WorkspacePath::parse(text, "/w").unwrap()
+    }
+
+    #[test]
+    fn a_repository_of_any_name_is_read_and_not_written() {
+        let found = FsRules { repository: patterns(&[".bare"]), ..rules(&["."], &["."], &[]) };
+        let grant = Grant::new(vec![
+            layer(Scope::Project, Some(rules(&["."], &["."], &[]))),
+            layer(Scope::Project, Some(found)),
+        ]);
+        for text in [".bare", ".bare/config", ".BARE/hooks/x"] {
+            let refused = Refusal::always(format!(
+                "writing `{text}` is never allowed: `.bare` is protected: it is part of this project's git repository"
+            ));
+            assert_eq!(grant.decide_path(&path(text), Access::Write), Err(refused), "{text}");
+            assert_eq!(grant.protected_from(&path(text)), Some(Access::Write), "{text}");
+            assert!(grant.is_repository(&path(text)), "{text}");
+        }
+        assert_eq!(grant.decide_path(&path(".bare/config"), Access::Read), Ok(()));
+        for text in [".bared", "sub/.bare"] {
+            assert_eq!(grant.decide_path(&path(text), Access::Write), Ok(()), "{text}");
+            assert_eq!(grant.protected_from(&path(text)), None, "{text}");
+            assert!(!grant.is_repository(&path(text)), "{text}");
+        }
+        assert!(grant.protects_paths());
     }
 
     #[test]

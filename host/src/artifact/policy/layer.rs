@@ -207,6 +207,7 @@ impl Builder {
             read: self.spots.paths(decoder, Access::Read, "fs.read", &keys.read),
             write: self.spots.paths(decoder, Access::Write, "fs.write", &keys.write),
             protect: self.spots.list(decoder, "fs.protect", &keys.protect).unwrap_or_default(),
+            repository: Vec::new(),
         }
     }
 

@@ -54,7 +54,12 @@ fn a_whole_policy() {
     let project = &policy.project;
     assert_eq!(
         project.fs,
-        Some(FsRules { read: paths(&["."]), write: paths(&["src", "out"]), protect: paths(&["secrets/**"]) })
+        Some(FsRules {
+            read: paths(&["."]),
+            write: paths(&["src", "out"]),
+            protect: paths(&["secrets/**"]),
+            ..FsRules::default()
+        })
     );
     let hosts: Vec<String> = project.network.iter().flat_map(|n| &n.allow).map(ToString::to_string).collect();
     assert_eq!(hosts, ["api.github.com", "*.docs.rs", "127.0.0.1:8080", "build.internal"]);
@@ -139,7 +144,7 @@ fn what_is_not_said_has_its_default() {
     assert_eq!((scope(&absent), scope(&empty)), (Scope::Default, Scope::Project));
     for policy in [absent, empty] {
         let Layer { fs, network, exec, env, services, .. } = policy.project;
-        assert_eq!(fs, Some(FsRules { read: paths(&["."]), write: paths(&["."]), protect: vec![] }));
+        assert_eq!(fs, Some(FsRules { read: paths(&["."]), write: paths(&["."]), ..FsRules::default() }));
         assert_eq!((network, exec, env), (Some(Default::default()), Some(Default::default()), Some(vec![])));
         assert_eq!(services, Some(Service::ALL.to_vec()));
         assert_eq!((policy.tools, policy.hooks), (ToolsPolicy::default(), HookFailure::default()));

@@ -179,7 +179,7 @@ fn what_is_mounted_in_what_is_read_is_not_written() {
     };
     let open = || vec![PathPattern::parse(".").unwrap()];
     let both = [Vec::new(), open()].map(|write| {
-        let rules = FsRules { read: open(), write, protect: Vec::new() };
+        let rules = FsRules { read: open(), write, ..FsRules::default() };
         std::thread::scope(|scope| scope.spawn(|| written(rules)).join().unwrap())
     });
     assert_eq!(both, [false, true]);

@@ -29,7 +29,7 @@ fn grant(allow: &[&str], env: &[&str]) -> Grant {
 /// With a workspace that is open, as a project's is.
 pub(super) fn granted(exec: ExecRules) -> Grant {
     let open = || vec![PathPattern::parse(".").unwrap()];
-    with_files(exec, FsRules { read: open(), write: open(), protect: Vec::new() })
+    with_files(exec, FsRules { read: open(), write: open(), ..FsRules::default() })
 }
 
 pub(super) fn with_files(exec: ExecRules, fs: FsRules) -> Grant {

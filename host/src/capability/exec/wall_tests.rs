@@ -284,7 +284,7 @@ async fn what_is_closed_to_scripts_is_closed_to_commands() {
 async fn files_are_those_of_the_grant() {
     let script = "for f in open.txt out/old.txt keys/server.pem; do grep -q . $f 2>/dev/null && echo read $f; done; \
         for f in open.txt out/old.txt new.txt out/new.txt; do (echo x > $f) 2>/dev/null && echo wrote $f; done";
-    let fs = FsRules { read: patterns(&["."]), write: patterns(&["out"]), protect: Vec::new() };
+    let fs = FsRules { read: patterns(&["."]), write: patterns(&["out"]), ..FsRules::default() };
     let (workspace, said) = in_workspace(&with_files(rules(false, false), fs.clone()), &FILES, script).await;
     // What it writes beside the grant is not the workspace's.
     assert!(!workspace.root.path().join("new.txt").exists());
@@ -551,7 +551,7 @@ async fn a_workspace_among_the_systems_folders_is_held_too() {
         std::fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
         std::fs::write(path.join(name), text).unwrap();
     }
-    let fs = FsRules { read: patterns(&["open"]), write: Vec::new(), protect: Vec::new() };
+    let fs = FsRules { read: patterns(&["open"]), ..FsRules::default() };
     let dir = Dir::open_ambient_dir(path.join("open"), cap_std::ambient_authority()).unwrap();
     let said = |grant: Grant| {
         let (dir, path) = (&dir, &path);

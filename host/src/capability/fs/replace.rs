@@ -7,6 +7,8 @@ use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt, Permissions, Permissio
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
+use super::repository;
+
 /// Something being made in a folder, removed again unless it is given its place.
 #[derive(Debug)]
 pub(super) struct Unfinished<'a> {
@@ -30,7 +32,7 @@ impl<'a> Unfinished<'a> {
 
     /// Gives it its name, replacing a file that has it.
     fn replace(mut self, name: &str) -> io::Result<()> {
-        self.folder.rename(&self.name, self.folder, name)?;
+        repository::naming(self.folder, name, || self.folder.rename(&self.name, self.folder, name))?;
         self.placed = true;
         Ok(())
     }
@@ -99,18 +101,19 @@ pub(super) fn append(file: &mut File, content: &[u8]) -> io::Result<()> {
 /// Makes a file that must not be there, with these permission bits as far as the process's mask lets them be.
 pub(super) fn create(folder: &Dir, name: &str, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    folder.open_with(name, options.write(true).create_new(true).mode(mode).follow(FollowSymlinks::No))
+    options.write(true).create_new(true).mode(mode).follow(FollowSymlinks::No);
+    repository::naming(folder, name, || folder.open_with(name, &options))
 }
 
 /// Renames to a name that must be free. Where the file system cannot promise that (some network file systems), the
 /// name is looked at first, and a file that appears in that moment would be replaced.
 pub(super) fn rename_to_free(from: &Dir, name: &str, to: &Dir, free: &str) -> io::Result<()> {
-    match rustix::fs::renameat_with(from, name, to, free, RenameFlags::NOREPLACE) {
+    repository::naming(to, free, || match rustix::fs::renameat_with(from, name, to, free, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => match to.symlink_metadata(free) {
             Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => from.rename(name, to, free),
             Err(error) => Err(error),
         },
         renamed => Ok(renamed?),
-    }
+    })
 }

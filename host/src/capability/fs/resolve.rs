@@ -10,7 +10,7 @@ use std::path::Path;
 use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, Metadata};
 
-use super::{Error, Workspace, denied, folder};
+use super::{Error, Workspace, denied, folder, repository};
 use crate::policy::grant::Grant;
 use crate::policy::path::{Access, WorkspacePath};
 
@@ -57,7 +57,7 @@ impl Workspace {
     /// Where a path leads, if that may be read or written. Everything else that could be wrong comes after the
     /// decision, so that an error tells nothing about what is refused.
     pub(super) fn place(&self, grant: &Grant, path: &str, access: Access, last: LastLink) -> Result<Place, Error> {
-        let place = self.locate(&self.parse(path)?, last)?;
+        let place = self.locate(&self.parse(path)?, access, last)?;
         grant.decide_path(&place.real, access)?;
         match &place.spot {
             Spot::Blocked(error) => Err(error.clone()),
@@ -70,7 +70,7 @@ impl Workspace {
     }
 
     /// Where a path leads, decided by nobody yet. Fails for a way out of the workspace.
-    pub(super) fn locate(&self, asked: &WorkspacePath, last: LastLink) -> Result<Place, Error> {
+    pub(super) fn locate(&self, asked: &WorkspacePath, access: Access, last: LastLink) -> Result<Place, Error> {
         #[cfg(test)]
         if let Some(time) = self.slow {
             std::thread::sleep(time);
@@ -78,6 +78,7 @@ impl Workspace {
         let way = Way {
             workspace: self,
             asked,
+            access,
             // The innermost first, to be taken from the end.
             ahead: asked.parts().iter().rev().cloned().collect(),
             of_link: 0,
@@ -128,7 +129,7 @@ pub(super) fn make_folders(folder: &Dir, names: &[String]) -> io::Result<(Dir, S
     let Some((last, above)) = names.split_last() else { return Err(io::ErrorKind::InvalidInput.into()) };
     let mut folder = folder.try_clone()?;
     for name in above {
-        match folder.create_dir(name) {
+        match repository::create_dir(&folder, name) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => folder = folder.open_dir_nofollow(name)?,
         }
@@ -139,6 +140,7 @@ pub(super) fn make_folders(folder: &Dir, names: &[String]) -> io::Result<(Dir, S
 /// An error of the system about a path. Its own text is left out, because it may name a path of the host.
 pub(super) fn failed(path: &WorkspacePath, error: &io::Error) -> Error {
     match error.kind() {
+        _ if repository::is_refusal(error) => repository::refused(path),
         io::ErrorKind::NotFound => Error::NotFound(path.to_string()),
         io::ErrorKind::AlreadyExists => Error::AlreadyExists(path.to_string()),
         io::ErrorKind::NotADirectory => Error::NotADirectory(path.to_string()),
@@ -151,6 +153,7 @@ pub(super) fn failed(path: &WorkspacePath, error: &io::Error) -> Error {
 struct Way<'a> {
     workspace: &'a Workspace,
     asked: &'a WorkspacePath,
+    access: Access,
     /// What is still to be walked, the next at the end. `..` is in it only where a link has it in its target.
     ahead: Vec<String>,
     /// How many of those, from the end, are targets of links.
@@ -172,6 +175,9 @@ impl Way<'_> {
                 continue;
             }
             let here = self.real.child(&part)?;
+            if self.access == Access::Write && repository::is_governed_by(&self.folder, &part) {
+                return self.blocked(here, repository::refused);
+            }
             self.step()?;
             let metadata = match self.folder.symlink_metadata(&part) {
                 Ok(metadata) => metadata,

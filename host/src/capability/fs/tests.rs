@@ -76,7 +76,12 @@ pub(super) fn grant(read: &[&str], write: &[&str], protect: &[&str], file_bytes:
     let patterns = |texts: &[&str]| texts.iter().map(|text| PathPattern::parse(text).unwrap()).collect();
     Grant::new(vec![Layer {
         origin: Origin::new(".harness/harness.md", Scope::Project),
-        fs: Some(FsRules { read: patterns(read), write: patterns(write), protect: patterns(protect) }),
+        fs: Some(FsRules {
+            read: patterns(read),
+            write: patterns(write),
+            protect: patterns(protect),
+            ..FsRules::default()
+        }),
         network: None,
         exec: None,
         env: None,

@@ -8,7 +8,7 @@ use cap_std::fs::{Dir, FileType, MetadataExt, OpenOptions};
 use super::folder::{Budget, entries, odd_kind};
 use super::replace::{Unfinished, create, rename_to_free};
 use super::resolve::{LastLink, Place, Spot, failed, make_folders};
-use super::{Error, MAX_VISITED, Room, Workspace, denied, open_file};
+use super::{Error, MAX_VISITED, Room, Workspace, denied, open_file, repository};
 use crate::policy::grant::Grant;
 use crate::policy::limits::LimitKey;
 use crate::policy::path::{Access, WorkspacePath};
@@ -137,7 +137,7 @@ impl Copy<'_> {
     }
 
     fn file(&mut self, ends: &Ends<'_>) -> Result<(), Error> {
-        let ((from, name, path), (to, new, _)) = (ends.from, ends.to);
+        let ((from, name, path), (to, new, target)) = (ends.from, ends.to);
         let fails = |error: &io::Error| failed(path, error);
         let (file, metadata) = open_file(from, name, OpenOptions::new().read(true), fails)?;
         self.workspace.no_other_name_is_protected(self.grant, path, &metadata)?;
@@ -145,7 +145,7 @@ impl Copy<'_> {
             return Err(self.too_large(LimitKey::FileBytes, self.cap));
         }
         let most = self.cap.min(self.bytes);
-        let mut copy = create(to, new, metadata.mode() & 0o777).map_err(|error| fails(&error))?;
+        let mut copy = create(to, new, metadata.mode() & 0o777).map_err(|error| failed(target, &error))?;
         // One byte more, to notice a file that grows while it is read.
         let copied = io::copy(&mut file.take(most.saturating_add(1)), &mut copy).map_err(|error| fails(&error))?;
         self.bytes = self.bytes.saturating_sub(copied);
@@ -160,7 +160,7 @@ impl Copy<'_> {
     fn folder(&mut self, ends: &Ends<'_>) -> Result<(), Error> {
         let ((from, name, path), (to, new, target)) = (ends.from, ends.to);
         let fails = |error: &io::Error| failed(path, error);
-        to.create_dir(new).map_err(|error| fails(&error))?;
+        repository::create_dir(to, new).map_err(|error| failed(target, &error))?;
         let to = to.open_dir_nofollow(new).map_err(|error| fails(&error))?;
         let from = from.open_dir_nofollow(name).map_err(|error| fails(&error))?;
         for (name, kind) in entries(&from, &mut self.budget, fails)? {
@@ -193,6 +193,9 @@ impl Check<'_> {
             self.grant.decide_path(&path, Access::Read)?;
             self.grant.decide_path(&path, Access::Write)?;
             self.grant.decide_path(&target, Access::Write)?;
+            if repository::is_governed_by(folder, name) {
+                return Err(repository::refused(&path));
+            }
             if kind.is_dir() {
                 let folder = folder.open_dir_nofollow(name).map_err(|error| fails(&error))?;
                 self.budget.down()?;

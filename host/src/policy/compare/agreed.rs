@@ -23,7 +23,7 @@ pub fn agreed(grant: &Grant) -> Vec<Agreed> {
         let rules = |layer: &Layer| layer.fs.as_ref().map(|fs| fs.patterns(access).to_vec());
         let with = move |rules: Vec<_>| {
             let (read, write) = if access == Access::Read { (rules, Vec::new()) } else { (Vec::new(), rules) };
-            Layer { fs: Some(FsRules { read, write, protect: Vec::new() }), ..Layer::silent(grant.nearest_origin()) }
+            Layer { fs: Some(FsRules { read, write, ..FsRules::default() }), ..Layer::silent(grant.nearest_origin()) }
         };
         of(access.key(), grant, rules, with, move |old, new| path(old, new, access))
     };

@@ -132,7 +132,7 @@ pub fn is_skipped_by_wildcards(name: &str) -> bool {
 
 /// One spelling for all the spellings under which a file system may open the same file: letter case (through upper
 /// case, so that `ſ` and `ı` become `s` and `i`), characters without a width, dots and spaces at the end.
-pub(super) fn fold(name: &str) -> String {
+pub(crate) fn fold(name: &str) -> String {
     let mut folded = fold_case(name);
     folded.retain(|c| !is_without_width(c));
     folded.truncate(folded.trim_end_matches(trims).len());

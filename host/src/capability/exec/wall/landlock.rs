@@ -362,7 +362,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("/", at("link")).unwrap();
         let (folders, closed) = (vec![folder.path().to_owned()], vec![(at("shadow"), false)]);
-        let mut rules = of_open_system(&System { folders, closed, ..System::default() }, &[]).unwrap();
+        let mut rules = of_open_system(&System { folders, closed, ..System::default() }, &[], &[]).unwrap();
         rules.retain(|rule| rule.path.starts_with(folder.path()));
         let read = Rule { path: at("open"), may: May::Read };
         assert_eq!(rules, [Rule { path: folder.path().to_owned(), may: May::List }, read]);

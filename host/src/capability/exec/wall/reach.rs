@@ -233,8 +233,7 @@ impl Walk<'_> {
                 Err(error) => return Err(failed(&error)),
             }
         }
-        let is_repository = at.name() == Some(".git");
-        if is_repository || (reach == Reach::Closed && !self.grant.could_read_below(&at)) {
+        if self.grant.is_repository(&at) || (reach == Reach::Closed && !self.grant.could_read_below(&at)) {
             return Ok(());
         }
         match rustix::fs::openat(folder, name, FOLDER, Mode::empty()) {
@@ -282,7 +281,8 @@ mod tests {
     }
 
     fn layer(read: &[&str], write: &[&str], protect: &[&str]) -> Layer {
-        let fs = FsRules { read: patterns(read), write: patterns(write), protect: patterns(protect) };
+        let fs =
+            FsRules { read: patterns(read), write: patterns(write), protect: patterns(protect), ..FsRules::default() };
         let origin = Origin::new(".harness/harness.md", Scope::Project);
         let limits = LimitRules::default();
         Layer { origin, fs: Some(fs), network: None, exec: None, env: None, services: None, secrets: None, limits }
@@ -415,6 +415,14 @@ mod tests {
                 "src/log Closed",
             ]
         );
+    }
+
+    #[test]
+    fn a_repository_of_any_name_is_read() {
+        let mut layer = layer(&["."], &["."], &[]);
+        layer.fs.as_mut().unwrap().repository = patterns(&[".bare", "src/hooks"]);
+        let files = [".git", ".bare/config", ".bare/objects/aa/x.pem", "src/hooks/pre-commit", "src/a"];
+        assert_eq!(walked(vec![layer], &files), [".bare/ Read", ".git Read", "/ Write", "src/hooks/ Read"]);
     }
 
     #[test]
