@@ -60,7 +60,7 @@ impl Kit {
         let source = Source { file, text, first_line: 3, indent: 2, entry, predicate, coverage: false };
         self.sandbox.load(&source).map_err(|error| match error {
             ScriptError::Script(failure) => failure,
-            ScriptError::Host(error) => panic!("{error:?}"),
+            error => panic!("{error:?}"),
         })
     }
 

@@ -154,11 +154,7 @@ fn stack(failure: &Failure, printer: Printer) {
 /// What would raise a limit: the line that set it, else the one to write.
 fn raise(limit: &Limit, grant: &Grant) -> String {
     let Some(key) = limit.kind.limit() else { return "no policy raises this limit".to_owned() };
-    let name = format!("limits.{}", key.facts().name);
-    let raise = match grant.limit(key).1 {
-        Some(origin) => format!("`{}` in `{}` raises it", origin.key(&name), origin.file),
-        None => format!("`sandbox.{name}` in `.harness/harness.md` raises it"),
-    };
+    let raise = grant.raises(key);
     if limit.kind == LimitKind::Deadline {
         format!("{raise}, as far as the tool's own `timeout_ms` lets it")
     } else {

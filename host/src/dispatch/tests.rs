@@ -338,7 +338,7 @@ fn a_filter_agrees_with_the_interpreter() {
             predicate: Some(Predicate { text: when.clone(), line: 1, column: 1 }),
             coverage: false,
         };
-        let image = loaded.load(&source).unwrap();
+        let image = loaded.sandbox().load(&source).unwrap();
         for payload in &payloads {
             let Some(certain) = filter.decide("tool.pre", payload) else { continue };
             decided.fetch_add(1, Ordering::Relaxed);
@@ -372,7 +372,7 @@ fn every_script_is_loaded_on_all_cores() {
     let files: Vec<&str> = failures
         .iter()
         .map(|one| match one {
-            Unloadable::Script(failure) => failure.file.as_str(),
+            Unloadable::Script(failure) | Unloadable::Late(failure) => failure.file.as_str(),
             Unloadable::Host(message) => panic!("{message}"),
         })
         .collect();
