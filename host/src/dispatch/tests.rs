@@ -397,7 +397,7 @@ async fn what_was_too_much_to_load_is_tried_again() {
                     (`sandbox.limits.fuel` in `.harness/harness.md` raises it)";
         assert_eq!(failure.message, over);
     }
-    write(&root, "harness.md", "");
+    write(&root, "harness.md", "---\n---\n");
     project.reload().unwrap();
     let loaded = project.loaded();
     let tool = loaded.registry().tool("it").unwrap().clone();
