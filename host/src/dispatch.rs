@@ -36,6 +36,7 @@ pub(crate) mod builtin;
 pub mod chain;
 pub mod confirm;
 pub(crate) mod content;
+mod images;
 mod loaded;
 pub mod native;
 pub(crate) mod past;
@@ -57,6 +58,7 @@ use serde_json::Value as Json;
 
 pub use chain::{Decision, Dispatch, HookRun, Verdict};
 pub use content::ToolOutput;
+pub(crate) use loaded::Wanted;
 pub use loaded::{Loaded, Unloadable};
 pub use native::NativeTool;
 pub use past::{Looked, Refused, Saw};
@@ -325,7 +327,8 @@ fn beside(registry: &Registry, policy: &ProjectPolicy) -> u32 {
 ///
 /// Where the sandbox or the workspace cannot be made.
 pub fn for_checking(root: &Path, registry: &Registry) -> Result<Loaded, OpenError> {
-    let policy = ProjectPolicy::absent(".harness/harness.md");
+    // Its limits are those of loading too.
+    let policy = registry.policy().cloned().unwrap_or_else(|| ProjectPolicy::absent(".harness/harness.md"));
     let max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
     let sandbox = Sandbox::new(Settings { concurrency: 1, max_memory }).map_err(OpenError::Sandbox)?;
     let workspace = Workspace::open(root).map_err(|source| OpenError::Workspace { path: root.to_owned(), source })?;

@@ -19,6 +19,8 @@ pub mod engine;
 mod image;
 pub mod imports;
 mod last_words;
+#[cfg(test)]
+mod load_tests;
 mod loader;
 mod measure;
 mod meter;

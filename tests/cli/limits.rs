@@ -363,5 +363,6 @@ fn an_expression_nested_deeply() {
 fn an_endless_top_level() {
     let ran = Project::with_script("def f():\n    for i in range(1 << 30):\n        for j in range(1 << 30):\n            pass\n\nf()\n\ndef run(args):\n    return 1\n")
         .run(&["call", "it"]);
-    ran.says(2, "loading the script takes too long");
+    let hint = "move work into a function";
+    ran.says(2, &format!("loading the script is over the limit `fuel` of 10000000000 units: {hint}"));
 }

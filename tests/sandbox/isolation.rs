@@ -89,7 +89,8 @@ fn a_load_that_goes_wrong_leaves_the_others_alone() {
     let kit = Kit::new();
     let bomb = "def f():\n    x = [0] * 1000\n    for i in range(100):\n        x = x + x\n    return x\n\ny = f()\n\ndef run(args):\n    return 1\n";
     for _ in 0..20 {
-        kit.load(bomb, Entry::Tool, None).unwrap_err();
+        let over = "loading the script is over the limit `memory` of 33554432 bytes: move work into a function";
+        assert_eq!(kit.load(bomb, Entry::Tool, None).unwrap_err().message, over);
     }
     kit.tool("def run(args):\n    return 1\n");
 }

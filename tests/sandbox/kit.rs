@@ -8,7 +8,7 @@ use harness::capability::fs::Workspace;
 use harness::policy::grant::Grant;
 use harness::policy::limits::Limits;
 use harness::sandbox::engine::{Image, Sandbox, ScriptError, Settings};
-use harness::sandbox::outcome::{Entry, Failure, Outcome, Predicate, Report, Source};
+use harness::sandbox::outcome::{Entry, Failure, FailureKind, Outcome, Predicate, Report, Source};
 use harness::sandbox::state::{Context, Session};
 use tempfile::TempDir;
 
@@ -60,6 +60,10 @@ impl Kit {
         let source = Source { file, text, first_line: 3, indent: 2, entry, predicate, coverage: false };
         self.sandbox.load(&source).map_err(|error| match error {
             ScriptError::Script(failure) => failure,
+            over @ ScriptError::Over(_) => {
+                let (kind, message, file) = (FailureKind::Script, over.to_string(), source.file.clone());
+                Failure { kind, message, file, line: 0, column: 0, stack: Vec::new() }
+            }
             ScriptError::Host(error) => panic!("{error:?}"),
         })
     }

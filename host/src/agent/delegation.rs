@@ -25,9 +25,9 @@ use crate::dispatch::chain::{Place, told, within};
 use crate::dispatch::past::Happened;
 use crate::dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
 use crate::dispatch::trail::Trail;
-use crate::dispatch::{Nested, Unloadable};
+use crate::dispatch::{Nested, Unloadable, Wanted};
 use crate::policy::refusal::Refusal;
-use crate::sandbox::outcome::{Failure, FailureKind, Outcome, Source, Usage};
+use crate::sandbox::outcome::{Failure, FailureKind, Outcome, Usage};
 use crate::sandbox::state::Context;
 use crate::sandbox::strand;
 
@@ -328,7 +328,7 @@ impl Delegation<'_> {
     /// Judges a result, where the policy asks for that: first its script, then the hooks. Gives back the result, or why
     /// it is refused.
     async fn verify(&mut self, mut post: DelegationPost, attempt: u32) -> Result<Result<Json, String>, Ended> {
-        let Some(script) = self.by.loaded.verify_source() else { return Ok(Ok(post.result)) };
+        let Some(script) = self.by.loaded.verify_script() else { return Ok(Ok(post.result)) };
         let mut reasons = Vec::new();
         let started = Instant::now();
         let judged = self.judged(script, &post.result).await?;
@@ -344,11 +344,11 @@ impl Delegation<'_> {
     }
 
     /// Runs the policy's script on a result. What it cannot judge is no matter for another attempt.
-    async fn judged(&mut self, script: Source, result: &Json) -> Result<Result<(), String>, Ended> {
+    async fn judged(&mut self, script: Wanted<'_>, result: &Json) -> Result<Result<(), String>, Ended> {
         let failed = |why: String| Ended::Failed(format!("verify: {why}"));
         let loaded = &self.by.loaded;
-        let image = loaded.image(script).map_err(|error| match error {
-            Unloadable::Script(failure) => failed(told(&failure)),
+        let image = loaded.image(script, self.left).await.map_err(|error| match error {
+            Unloadable::Script(failure) | Unloadable::Late(failure) => failed(told(&failure)),
             Unloadable::Host(why) => failed(why),
         })?;
         let grant = Arc::new(loaded.policy().grant_for("", None));

@@ -152,11 +152,7 @@ fn raise(limit: &Limit, grant: &Grant, own: Option<&Located<u64>>) -> String {
     if let Some(own) = own {
         return format!("`timeout_ms` in `{}` raises it", own.position);
     }
-    let name = format!("limits.{}", key.facts().name);
-    match grant.limit(key).1 {
-        Some(origin) => format!("`{}` in `{}` raises it", origin.key(&name), origin.of(&name)),
-        None => format!("`sandbox.{name}` in `.harness/harness.md` raises it"),
-    }
+    grant.raises(key)
 }
 
 /// The report as `--json` prints it.

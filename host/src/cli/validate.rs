@@ -37,7 +37,9 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     let mut found = Vec::new();
     for one in &unloadable {
         match one {
-            Unloadable::Script(failure) => found.push(project::diagnostic(failure, "the script cannot be loaded")),
+            Unloadable::Script(failure) | Unloadable::Late(failure) => {
+                found.push(project::diagnostic(failure, "the script cannot be loaded"))
+            }
             Unloadable::Host(message) => {
                 printer.error(message, &[], Some("see `harness doctor`"));
                 return Exit::Fault;

@@ -18,12 +18,17 @@ use crate::artifact::suggest::quoted;
 use crate::artifact::tool::{Parameter, ParameterType, RESERVED, Tool};
 use crate::artifact::when::Filter;
 use crate::capability::meta::{Error, NewHook, NewTool};
+use crate::capability::reentry::Allowance;
 use crate::policy::grant::Grant;
+use crate::sandbox::engine::Image;
+use crate::sandbox::outcome::Source;
 
 /// Lowest priority of an added hook: the guards of the project come first.
 const FIRST_PRIORITY: i64 = 50;
 /// Priority of an added hook that names none.
 const DEFAULT_PRIORITY: i64 = 100;
+/// Bytes of memory that the images of all that a run has added hold together.
+const MAX_KEPT: u64 = 32 << 20;
 /// Bytes of a name.
 const MAX_NAME: usize = 64;
 
@@ -47,11 +52,35 @@ pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
 }
 
 /// Adds a tool. `payload` is that of its event: hooks may have changed the description.
-pub(crate) async fn add_tool(place: &Place, grant: &Arc<Grant>, new: NewTool, payload: &Json) -> Result<(), Error> {
+///
+/// Gives back the fuel that loading its script took, which is the same on every run.
+pub(crate) async fn add_tool(
+    place: &Place,
+    grant: &Arc<Grant>,
+    new: NewTool,
+    payload: &Json,
+    left: Allowance,
+) -> (Result<(), Error>, u64) {
+    let tool = match tool(&new, payload) {
+        Ok(tool) => tool,
+        Err(error) => return (Err(error), 0),
+    };
+    let (image, fuel) = load(place, grant, place.loaded.tool_source(&tool), left).await;
+    let added = match image {
+        Ok(image) => {
+            insert_tool(place, AddedTool { tool: Arc::new(tool), grant: grant.clone(), image }, new.replace).await
+        }
+        Err(error) => Err(error),
+    };
+    (added, fuel)
+}
+
+/// A tool as a file has it.
+fn tool(new: &NewTool, payload: &Json) -> Result<Tool, Error> {
     let position = position(&new.name);
     let given: Json = serde_json::from_str(&new.parameters).unwrap_or_default();
     let description = payload.get("description").and_then(Json::as_str).unwrap_or(&new.description).trim();
-    let tool = Tool {
+    Ok(Tool {
         description: if description.is_empty() { &new.name } else { description }.to_owned(),
         parameters: parameters(&given, &position)?,
         script: script(&new.script),
@@ -63,23 +92,42 @@ pub(crate) async fn add_tool(place: &Place, grant: &Arc<Grant>, new: NewTool, pa
         source: position,
         source_name: format!("added/{}", new.name),
         name: new.name.clone(),
-    };
-    let source = place.loaded.tool_source(&tool).ok_or_else(|| Error::Invalid("there is no script".to_owned()))?;
-    let image = place.loaded.load(&source).map_err(|unloadable| Error::Invalid(unloadable.told()))?;
+    })
+}
+
+async fn insert_tool(place: &Place, one: AddedTool, replace: bool) -> Result<(), Error> {
     let most = place.loaded.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
-    let one = AddedTool { tool: Arc::new(tool), grant: grant.clone(), image };
+    let name = one.tool.name.clone();
     let change = |added: &mut Added| {
         let full = added.tools.len() as u64 >= most;
         match added.tools.iter_mut().find(|old| old.tool.name == one.tool.name) {
             // Another strand may have been faster.
-            Some(_) if !new.replace => return Err(registered("tool", &one.tool.name)),
+            Some(_) if !replace => return Err(registered("tool", &one.tool.name)),
             Some(old) => *old = one,
             None if full => return Err(too_many(most)),
             None => added.tools.push(one),
         }
-        Ok(())
+        within(added)
     };
-    place.add(&new.name, change).await
+    place.add(&name, change).await
+}
+
+/// Loads the script of what is to be added: with what is left of the fuel and time of who adds it, every time anew.
+async fn load(place: &Place, grant: &Grant, source: Option<Source>, left: Allowance) -> (Result<Image, Error>, u64) {
+    let Some(source) = source else { return (Err(Error::Invalid("there is no script".to_owned())), 0) };
+    let (image, fuel) = place.loaded.load(source, grant, left).await;
+    (image.map_err(|unloadable| Error::Invalid(unloadable.told())), fuel)
+}
+
+/// Whether a run may hold all of this.
+fn within(added: &Added) -> Result<(), Error> {
+    let images = added.tools.iter().map(|one| &one.image).chain(added.hooks.iter().map(|one| &one.image));
+    if images.map(Image::size).sum::<u64>() <= MAX_KEPT {
+        return Ok(());
+    }
+    let most = MAX_KEPT >> 20;
+    let why = format!("what the run has added holds more than {most} MiB once it is loaded: move work into functions");
+    Err(Error::Invalid(why))
 }
 
 /// Everything that can be said of a hook before the hooks are asked. Gives back its event and priority.
@@ -105,17 +153,29 @@ pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), E
     Ok((event, new.priority.map_or(DEFAULT_PRIORITY, i64::from).max(FIRST_PRIORITY)))
 }
 
-/// Adds a hook.
+/// Adds a hook. Gives back the fuel that loading its script took, as for a tool.
 pub(crate) async fn add_hook(
     place: &Place,
     grant: &Arc<Grant>,
     new: NewHook,
-    event: Event,
-    priority: i64,
-) -> Result<(), Error> {
+    (event, priority): (Event, i64),
+    left: Allowance,
+) -> (Result<(), Error>, u64) {
+    let hook = hook(new, event, priority);
+    let source = hook.script.is_some().then(|| place.loaded.hook_source(&hook)).flatten();
+    let (image, fuel) = load(place, grant, source, left).await;
+    let added = match image {
+        Ok(image) => insert_hook(place, AddedHook { hook: Arc::new(hook), grant: grant.clone(), image }).await,
+        Err(error) => Err(error),
+    };
+    (added, fuel)
+}
+
+/// A hook as a file has it.
+fn hook(new: NewHook, event: Event, priority: i64) -> Hook {
     let position = position(&new.name);
     let when = new.when.as_deref().and_then(script);
-    let hook = Hook {
+    Hook {
         event: Located::new(event, position.clone()),
         filter: when.as_ref().and_then(|when| Filter::parse(&when.text)),
         when,
@@ -127,14 +187,11 @@ pub(crate) async fn add_hook(
         source: position,
         source_name: format!("added/{}", new.name),
         name: new.name,
-    };
-    if hook.script.is_none() {
-        return Err(Error::Invalid("there is no script".to_owned()));
     }
-    let source = place.loaded.hook_source(&hook).ok_or_else(|| Error::Invalid("there is no script".to_owned()))?;
-    let image = place.loaded.load(&source).map_err(|unloadable| Error::Invalid(unloadable.told()))?;
+}
+
+async fn insert_hook(place: &Place, one: AddedHook) -> Result<(), Error> {
     let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
-    let one = AddedHook { hook: Arc::new(hook), grant: grant.clone(), image };
     let name = one.hook.name.clone();
     let change = |added: &mut Added| {
         if added.hooks.len() as u64 >= most {
@@ -144,7 +201,7 @@ pub(crate) async fn add_hook(
             return Err(registered("hook", &one.hook.name));
         }
         added.hooks.push(one);
-        Ok(())
+        within(added)
     };
     place.add(&name, change).await
 }

@@ -345,7 +345,7 @@ impl Place {
         let mut run = HookRun::new(hook, Verdict::Allow);
         let Callable { image, grant } = match link.added {
             Some((grant, image)) => Callable { image: Some(Ok(image.clone())), grant: grant.clone() },
-            None => self.loaded.hook(hook),
+            None => self.loaded.hook(hook, left).await,
         };
         let image = match image {
             // Without a script it has nothing to say.

@@ -242,7 +242,7 @@ struct Ready {
 /// The first three steps.
 async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
     let id = call.id.unwrap_or_else(|| place.run.strand().next_call());
-    let callee = resolve(place, &call.name, caller)?;
+    let callee = resolve(place, &call.name, caller).await?;
     check(&callee.tool, &call.arguments, None)?;
 
     let pre = || {
@@ -424,7 +424,7 @@ impl Drop for Going<'_> {
 }
 
 /// Step 1. The tool, what it may do and what runs.
-fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Result<Callee, CallError> {
+async fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Result<Callee, CallError> {
     let loaded = &place.loaded;
     let narrowed = |grant: Arc<Grant>| {
         let grant = caller.map_or_else(|| grant.clone(), |caller| Arc::new(grant.meet(caller)));
@@ -453,10 +453,10 @@ fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Result<Cal
     }
     let tool = loaded.registry.tool(name)?.clone();
     loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
-    let Callable { image, grant } = loaded.tool(&tool);
+    let Callable { image, grant } = loaded.tool(&tool, place.left).await;
     let body = match image {
         Some(Ok(image)) => Body::Script(image),
-        Some(Err(Unloadable::Script(failure))) => return Err(CallError::Script(failure)),
+        Some(Err(Unloadable::Script(failure) | Unloadable::Late(failure))) => return Err(CallError::Script(failure)),
         Some(Err(Unloadable::Host(message))) => return Err(CallError::Host(message)),
         None => {
             let native = loaded.natives.iter().find(|(native, _)| native == name);

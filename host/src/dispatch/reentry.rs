@@ -239,7 +239,11 @@ impl Reentry for Inner {
             };
             let (allowed, fuel) = self.governed("tool_register", payload::of(&event), left).await;
             match allowed {
-                Ok(payload) => (added::add_tool(&self.place, &self.grant, tool, &payload).await, fuel),
+                Ok(payload) => {
+                    let left = left.after(fuel);
+                    let (added, loading) = added::add_tool(&self.place, &self.grant, tool, &payload, left).await;
+                    (added, fuel.saturating_add(loading))
+                }
                 Err(error) => (Err(error), fuel),
             }
         })
@@ -251,7 +255,7 @@ impl Reentry for Inner {
                 Ok(()) => self.place(left).await,
                 Err(error) => return (Err(error), 0),
             };
-            let (event, priority) = match added::check_hook(&place, &hook) {
+            let checked = match added::check_hook(&place, &hook) {
                 Ok(checked) => checked,
                 Err(error) => return (Err(error), 0),
             };
@@ -260,11 +264,15 @@ impl Reentry for Inner {
                 event: hook.event.clone(),
                 script: hook.script.clone(),
                 when: hook.when.clone(),
-                priority,
+                priority: checked.1,
             };
             let (allowed, fuel) = self.governed("hook_register", payload::of(&fired), left).await;
             match allowed {
-                Ok(_) => (added::add_hook(&self.place, &self.grant, hook, event, priority).await, fuel),
+                Ok(_) => {
+                    let left = left.after(fuel);
+                    let (added, loading) = added::add_hook(&self.place, &self.grant, hook, checked, left).await;
+                    (added, fuel.saturating_add(loading))
+                }
                 Err(error) => (Err(error), fuel),
             }
         })

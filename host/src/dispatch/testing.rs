@@ -104,11 +104,11 @@ impl Subject {
     ///
     /// Why that cannot be loaded.
     pub fn load(&self) -> Result<(), String> {
-        let source = match &self.artifact {
-            Artifact::Tool(tool) => self.loaded.tool_source(tool),
-            Artifact::Hook(hook) => self.loaded.hook_source(hook),
+        let script = match &self.artifact {
+            Artifact::Tool(tool) => self.loaded.tool_script(tool),
+            Artifact::Hook(hook) => self.loaded.hook_script(hook),
         };
-        match source.map(|source| self.loaded.image(source)) {
+        match script.map(|script| self.loaded.image_now(script)) {
             Some(Err(unloadable)) => Err(format!("its script cannot be loaded: {}", unloadable.told())),
             _ => Ok(()),
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::artifact::policy::layer;
 use crate::artifact::when::Filter;
+use crate::capability::reentry::Allowance;
 use crate::sandbox::outcome::{Entry, LimitKind, Outcome, Predicate, Source};
 use proptest::prelude::*;
 use serde_json::json;
@@ -396,7 +397,7 @@ fn a_filter_agrees_with_the_interpreter() {
             predicate: Some(Predicate { text: when.clone(), line: 1, column: 1 }),
             coverage: false,
         };
-        let image = loaded.load(&source).unwrap();
+        let image = loaded.sandbox().load(&source).unwrap();
         for payload in &payloads {
             let Some(certain) = filter.decide("tool.pre", payload) else { continue };
             decided.fetch_add(1, Ordering::Relaxed);
@@ -430,9 +431,57 @@ fn every_script_is_loaded_on_all_cores() {
     let files: Vec<&str> = failures
         .iter()
         .map(|one| match one {
-            Unloadable::Script(failure) => failure.file.as_str(),
+            Unloadable::Script(failure) | Unloadable::Late(failure) => failure.file.as_str(),
             Unloadable::Host(message) => panic!("{message}"),
         })
         .collect();
     assert_eq!(files, [".harness/tools/bad.md", ".harness/hooks/worse.md"]);
+}
+
+/// The lines of a script that works at its top as often as this.
+fn works(times: u32) -> String {
+    format!("def f():\n    for i in range({times}):\n        pass\n\nf()\n\ndef run(args):\n    return 1\n")
+}
+
+/// Another policy may let what one does not, and another call may have the time that one has not.
+#[tokio::test]
+async fn what_was_too_much_to_load_is_tried_again() {
+    let policy = "---\nsandbox: { limits: { fuel: 1000 } }\n---\n";
+    let root = folder(&[("tools/it.md", &artifact("", &works(1_000_000))), ("harness.md", policy)]);
+    let project = open(&root);
+    for _ in 0..2 {
+        let Err(CallError::Script(failure)) = project.call("it", json!({}), &Run::new()).await else { panic!() };
+        let over = "loading the script is over the limit `fuel` of 100000000 units: move work into a function \
+                    (`sandbox.limits.fuel` in `.harness/harness.md` raises it)";
+        assert_eq!(failure.message, over);
+    }
+    write(&root, "harness.md", "---\n---\n");
+    project.reload().unwrap();
+    let loaded = project.loaded();
+    let tool = loaded.registry().tool("it").unwrap().clone();
+    let left = Allowance { fuel: 0, deadline: std::time::Instant::now() };
+    let late = loaded.tool(&tool, Some(left)).await.image;
+    assert!(matches!(late, Some(Err(Unloadable::Late(_)))), "{late:?}");
+    assert_eq!(content(&project, "it", &Run::new()).await, "1");
+}
+
+/// The same on every run: nothing of it is kept between runs.
+#[tokio::test]
+async fn who_adds_a_script_pays_for_loading_it() {
+    let adds = |times| {
+        let script = works(times).replace('\n', "\\n");
+        artifact("", &format!("def run(args):\n    meta.register_tool('new', '', {{}}, '{script}')\n    return 1\n"))
+    };
+    let files = [("tools/little.md", &*adds(1)), ("tools/much.md", &adds(1_000_000))];
+    let root = folder(&files);
+    write(&root, "harness.md", "---\nmeta: { enabled: true }\n---\n");
+    let project = open(&root);
+    let mut fuel = Vec::new();
+    for name in ["little", "much", "little", "much"] {
+        let report = project.call(name, json!({}), &Run::new()).await.unwrap();
+        assert_eq!(report.content, "1");
+        fuel.push(report.usage.fuel);
+    }
+    assert_eq!(fuel[..2], fuel[2..]);
+    assert!(fuel[1] - fuel[0] > 100_000_000, "{fuel:?}");
 }

@@ -76,6 +76,15 @@ impl Grant {
         named.min_by_key(|(value, _)| *value).unwrap_or((key.facts().default, None))
     }
 
+    /// What would raise a limit: the line that set it, else the one to write.
+    pub fn raises(&self, key: LimitKey) -> String {
+        let name = format!("limits.{}", key.facts().name);
+        match self.limit(key).1 {
+            Some(origin) => format!("`{}` in `{}` raises it", origin.key(&name), origin.of(&name)),
+            None => format!("`sandbox.{name}` in `.harness/harness.md` raises it"),
+        }
+    }
+
     /// Whether a built-in may be used.
     pub fn decide_service(&self, service: Service) -> Result<(), Refusal> {
         let name = service.name();

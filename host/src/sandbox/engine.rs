@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::Semaphore;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
 use wasmtime::{
     Enabled, Engine, Error, InstanceAllocationStrategy, Module, PoolingAllocationConfig, Result, Store, format_err,
@@ -12,8 +13,9 @@ use wasmtime::{
 use super::compile;
 use super::image::{self, Changes, LoadError, Template};
 use super::imports::{self, Role};
-use super::loader::{CODE, Kept, MEMORY, SCRIPT};
-use super::outcome::{Entry, Failure, Source};
+pub(crate) use super::loader::{Budget, LOAD_FUEL, LOAD_MEMORY};
+use super::loader::{CODE, Kept, Loader, MEMORY, SCRIPT};
+use super::outcome::{Entry, Failure, Limit, LimitKind, Source};
 use super::state::State;
 use super::ticker::Ticker;
 use crate::audit;
@@ -77,6 +79,8 @@ struct Inner {
     linkers: Vec<(Role, Linker<State>)>,
     exports: Exports,
     ticker: Ticker,
+    /// Turns of those who load while calls go on.
+    loads: Arc<Semaphore>,
     pooling: Result<(), String>,
 }
 
@@ -127,6 +131,11 @@ impl Image {
         &self.inner.file
     }
 
+    /// Bytes of memory that loading changed, and that are kept.
+    pub(crate) fn size(&self) -> u64 {
+        self.inner.changes.size()
+    }
+
     /// The digest of the script's text, its `when` included.
     pub(crate) fn code(&self) -> &str {
         &self.inner.code
@@ -143,9 +152,22 @@ pub enum ScriptError {
     /// The script's own fault.
     #[error("{}", .0.message)]
     Script(Failure),
+    /// Loading it would use more than it may.
+    #[error("loading the script is {0}: move work into a function")]
+    Over(Limit),
     /// The host's.
     #[error("cannot load the script: {0:#}")]
     Host(Error),
+}
+
+impl From<LoadError> for ScriptError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Script(failure) => Self::Script(failure),
+            LoadError::Over(limit) => Self::Over(limit),
+            LoadError::Host(error) => Self::Host(error),
+        }
+    }
 }
 
 impl Sandbox {
@@ -177,7 +199,8 @@ impl Sandbox {
         let code = code(&engine, &shell, &prepared)?;
         let exports = Exports::of(&shell)?;
         let ticker = Ticker::new(&engine);
-        let inner = Inner { settings, engine, shell, code, prepared, linkers, exports, ticker, pooling };
+        let loads = Arc::new(Semaphore::new(LOADS as usize));
+        let inner = Inner { settings, engine, shell, code, prepared, linkers, exports, ticker, loads, pooling };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -187,11 +210,47 @@ impl Sandbox {
     ///
     /// The script's own error with its place, or the host's.
     pub fn load(&self, source: &Source) -> Result<Image, ScriptError> {
-        let Inner { engine, code, prepared, .. } = &*self.inner;
-        let mut loader = image::loaded(engine, code, prepared, source).map_err(|error| match error {
-            LoadError::Script(failure) => ScriptError::Script(failure),
-            LoadError::Host(error) => ScriptError::Host(error),
-        })?;
+        self.load_within(source, Budget::default()).0
+    }
+
+    /// The same with no more than this, and the units of fuel that it took: the same on every run.
+    pub(crate) fn load_within(&self, source: &Source, budget: Budget) -> (Result<Image, ScriptError>, u64) {
+        let Inner { engine, code, prepared, ticker, .. } = &*self.inner;
+        let begun = ticker.call().map_err(Error::from);
+        let begun = begun.and_then(|ticking| Ok((ticking, Loader::new(engine, code, prepared, budget)?)));
+        let (_ticking, mut loader) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return (Err(ScriptError::Host(error)), 0),
+        };
+        let loaded = image::loaded(&mut loader, source, budget);
+        let used = loader.used();
+        (loaded.map_err(ScriptError::from).and_then(|()| self.image(&mut loader, source)), used)
+    }
+
+    /// The same on another thread, so that neither this call's deadline nor others' calls wait for it.
+    pub(crate) async fn load_beside(&self, source: Source, budget: Budget) -> (Result<Image, ScriptError>, u64) {
+        let sandbox = self.clone();
+        let work = async move {
+            let turn = sandbox.inner.loads.clone().acquire_owned().await;
+            let load = move || {
+                let _turn = turn;
+                sandbox.load_within(&source, budget)
+            };
+            tokio::task::spawn_blocking(load).await
+        };
+        let ended = match budget.deadline {
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), work).await,
+            None => Ok(work.await),
+        };
+        match ended {
+            Ok(Ok(loaded)) => loaded,
+            Ok(Err(error)) => (Err(ScriptError::Host(error.into())), 0),
+            Err(_) => (Err(ScriptError::Over(Limit { kind: LimitKind::Deadline, allowed: budget.milliseconds })), 0),
+        }
+    }
+
+    /// What an interpreter is that has loaded a script.
+    fn image(&self, loader: &mut Loader, source: &Source) -> Result<Image, ScriptError> {
         let kept = loader.kept().map_err(ScriptError::Host)?;
         let role = match source.entry {
             Entry::Tool => Role::Tool,

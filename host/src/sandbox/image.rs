@@ -7,17 +7,19 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use wasmtime::{Engine, Error, Module, Result, TypedFunc, bail};
+use wasmtime::{Engine, Error, Module, Result, Trap, TypedFunc, bail};
 
 use super::last_words::stopped;
-use super::loader::{Kept, LOAD_MEMORY, Loader, Reader, SCRIPT};
-use super::outcome::{Failure, FailureKind, Frame, Source};
+use super::loader::{Budget, Kept, Loader, Reader, SCRIPT};
+use super::outcome::{Failure, FailureKind, Frame, Limit, LimitKind, Source};
 
 /// Why a script could not be loaded.
 #[derive(Debug)]
 pub(crate) enum LoadError {
     /// The script's own fault.
     Script(Failure),
+    /// It would use more than it may.
+    Over(Limit),
     /// The host's.
     Host(Error),
 }
@@ -28,16 +30,12 @@ impl From<Error> for LoadError {
     }
 }
 
-/// The interpreter after a script was loaded. `memory` is the one to start from.
-pub(crate) fn loaded(engine: &Engine, code: &Module, memory: &Module, source: &Source) -> Result<Loader, LoadError> {
-    let mut loader = Loader::new(engine, code, memory)?;
-    match load(&mut loader, source) {
-        Ok(Ok(())) => Ok(loader),
+/// Loads a script into an interpreter.
+pub(crate) fn loaded(loader: &mut Loader, source: &Source, budget: Budget) -> Result<(), LoadError> {
+    match load(loader, source) {
+        Ok(Ok(())) => Ok(()),
         Ok(Err(failure)) => Err(LoadError::Script(failure)),
-        Err(error) => Err(match ended(&loader, &error) {
-            Some(message) => LoadError::Script(Failure::without_place(FailureKind::Script, &source.file, message)),
-            None => LoadError::Host(error),
-        }),
+        Err(error) => Err(ended(loader, error, &source.file, budget)),
     }
 }
 
@@ -74,6 +72,11 @@ impl Changes {
         }
         let run = |(from, to): (usize, usize)| Some((from, kept.bytes.get(from..to)?.into()));
         Self { start: kept.start, length: kept.bytes.len(), runs: runs.into_iter().filter_map(run).collect() }
+    }
+
+    /// How many bytes that is.
+    pub(crate) fn size(&self) -> u64 {
+        self.runs.iter().map(|(_, run)| run.len() as u64).sum()
     }
 
     /// Where the memory begins.
@@ -177,18 +180,19 @@ fn load(loader: &mut Loader, source: &Source) -> Result<Result<(), Failure>> {
     Ok(answer)
 }
 
-/// What to tell of a trap that the script caused by itself: it was too much, or the interpreter gave up.
-fn ended(loader: &Loader, error: &Error) -> Option<String> {
-    let trap = error.downcast_ref::<wasmtime::Trap>()?;
+/// What to tell of a load that did not come to its end: it was too much, the interpreter gave up, or the host did.
+fn ended(loader: &Loader, error: Error, file: &str, budget: Budget) -> LoadError {
     let data = loader.store.data();
-    Some(match trap {
-        _ if data.memory_refused => {
-            format!("loading the script takes more than {} MiB of memory: move work into a function", LOAD_MEMORY >> 20)
-        }
-        wasmtime::Trap::OutOfFuel => "loading the script takes too long: move work into a function".to_owned(),
-        wasmtime::Trap::StackOverflow => "the script is nested too deeply".to_owned(),
-        _ => stopped(trap, &data.last_words),
-    })
+    let over = |kind, allowed| LoadError::Over(Limit { kind, allowed });
+    let message = match error.downcast_ref::<Trap>() {
+        _ if data.late => return over(LimitKind::Deadline, budget.milliseconds),
+        Some(Trap::OutOfFuel) => return over(LimitKind::Fuel, budget.fuel),
+        Some(_) if data.memory_refused => return over(LimitKind::Memory, budget.memory),
+        Some(Trap::StackOverflow) => "the script is nested too deeply".to_owned(),
+        Some(trap) => stopped(trap, &data.last_words),
+        None => return LoadError::Host(error),
+    };
+    LoadError::Script(Failure::without_place(FailureKind::Script, file, message))
 }
 
 impl Reader<'_> {

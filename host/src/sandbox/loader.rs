@@ -4,12 +4,14 @@
 //! built-ins made; by [`image`](super::image), with a script loaded. Every import but what the standard library needs
 //! ends the load, so nothing that is loaded can have touched the world.
 
+use std::time::Instant;
+
 use wasm_encoder::{
     ConstExpr, Encode, ExportKind, ExportSection, MemorySection, MemoryType, Module as Encoder, RawSection, SectionId,
 };
 use wasmtime::{
     AsContextMut, Engine, Extern, Instance, Linker, Memory, Module, Ref, RefType, ResourceLimiter, Result, Store,
-    Table, TableType, TypedFunc, Val, bail, format_err,
+    Table, TableType, TypedFunc, UpdateDeadline, Val, bail, format_err,
 };
 
 /// Name under which the shell exports the code's module; the layers of the guest's build have the same.
@@ -22,10 +24,11 @@ const TABLE: (&str, &str) = ("shim", "table");
 /// The interface whose functions are called here.
 pub(crate) const SCRIPT: &str = "harness:sandbox/script@0.1.0";
 
-/// Memory that a script may use while it is loaded, in bytes. What is left of it is in every call's memory.
-pub(crate) const LOAD_MEMORY: usize = 64 << 20;
-/// Fuel for loading a script; a second or so.
-const LOAD_FUEL: u64 = 10_000_000_000;
+/// The most memory that a script may use while it is loaded, in bytes, the interpreter's own with it. What is left of it
+/// is in every call's memory.
+pub(crate) const LOAD_MEMORY: u64 = 32 << 20;
+/// The most fuel for loading a script; a second or so.
+pub(crate) const LOAD_FUEL: u64 = 10_000_000_000;
 /// WebAssembly's page.
 const PAGE: usize = 64 << 10;
 /// What the interpreter's hash tables are seeded with: fuel must be the same on every run of a call.
@@ -44,18 +47,41 @@ pub(crate) struct Loader {
     globals: Vec<(wasmtime::Global, Val)>,
 }
 
+/// What a load may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    /// Units of fuel.
+    pub(crate) fuel: u64,
+    /// Bytes of linear memory, the interpreter's own with it.
+    pub(crate) memory: u64,
+    /// When its time is over, where it ever is. Looked at when the engine's clock ticks.
+    pub(crate) deadline: Option<Instant>,
+    /// How long that was, for messages.
+    pub(crate) milliseconds: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { fuel: LOAD_FUEL, memory: LOAD_MEMORY, deadline: None, milliseconds: 0 }
+    }
+}
+
 /// What the loader's store holds.
 pub(crate) struct Limits {
+    pub(crate) budget: Budget,
     /// What the interpreter wrote to standard error.
     pub(crate) last_words: Vec<u8>,
     /// Whether memory was refused.
     pub(crate) memory_refused: bool,
+    /// Whether its time was over.
+    pub(crate) late: bool,
 }
 
 impl ResourceLimiter for Limits {
     fn memory_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
-        self.memory_refused |= desired > LOAD_MEMORY;
-        Ok(desired <= LOAD_MEMORY)
+        let fits = desired as u64 <= self.budget.memory;
+        self.memory_refused |= !fits;
+        Ok(fits)
     }
 
     fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
@@ -66,12 +92,17 @@ impl ResourceLimiter for Limits {
 }
 
 impl Loader {
-    pub(crate) fn new(engine: &Engine, code: &Module, memory: &Module) -> Result<Self> {
-        let mut store = Store::new(engine, Limits { last_words: Vec::new(), memory_refused: false });
+    pub(crate) fn new(engine: &Engine, code: &Module, memory: &Module, budget: Budget) -> Result<Self> {
+        let data = Limits { budget, last_words: Vec::new(), memory_refused: false, late: false };
+        let mut store = Store::new(engine, data);
         store.limiter(|data| data);
-        store.set_fuel(LOAD_FUEL)?;
-        // Fuel ends a load; the ticks of the clock that calls are ended by have no meaning here.
-        store.set_epoch_deadline(u64::MAX / 2);
+        store.set_fuel(budget.fuel)?;
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|mut store| {
+            let data = store.data_mut();
+            data.late = data.budget.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if data.late { Ok(UpdateDeadline::Interrupt) } else { Ok(UpdateDeadline::Continue(1)) }
+        });
         let holder = Linker::new(engine).instantiate(&mut store, memory)?;
         let memory =
             holder.get_memory(&mut store, "memory").ok_or_else(|| format_err!("the image exports no memory"))?;
@@ -108,6 +139,11 @@ impl Loader {
         let address = allocate.call(&mut self.store, (0, 0, 1, length))?;
         self.memory.write(&mut self.store, address.cast_unsigned() as usize, text.as_bytes())?;
         Ok((address, length))
+    }
+
+    /// Units of fuel that were used so far.
+    pub(crate) fn used(&self) -> u64 {
+        self.store.data().budget.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0))
     }
 
     /// The memory as it stands.

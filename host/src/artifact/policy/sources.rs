@@ -83,7 +83,7 @@ fn check(name: &str) -> Result<(), (String, String)> {
 }
 
 /// The bundle under `plugins/` that an artifact is from: `plugins/acme` for `plugins/acme/tools/x`.
-pub(super) fn bundle_of(source: &str) -> Option<&str> {
+pub(crate) fn bundle_of(source: &str) -> Option<&str> {
     let rest = source.strip_prefix("plugins/").or_else(|| source.strip_prefix("plugins").filter(|r| r.is_empty()))?;
     let end = source.len().saturating_sub(rest.len()).saturating_add(rest.find('/').unwrap_or(rest.len()));
     source.get(..end)

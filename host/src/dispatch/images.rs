@@ -1,0 +1,91 @@
+//! The images of a project's scripts, made when they are first wanted, and how much of them is kept.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::loaded::Unloadable;
+use crate::artifact::policy::sources;
+use crate::sandbox::engine::Image;
+use crate::sandbox::outcome::{Failure, FailureKind, Source};
+
+/// Bytes of memory that the images of one bundle hold together, or those of all that is in none: a thousand tools of the
+/// size of the shipped ones. A few bytes of text can leave megabytes.
+const MAX_KEPT: u64 = 128 << 20;
+
+/// Images by the script they are of.
+#[derive(Debug, Default)]
+pub(super) struct Images(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// With the bundle that each is of, where it is of one.
+    images: HashMap<Source, (Option<String>, Result<Image, Unloadable>)>,
+    /// Bytes that the images of each bundle hold.
+    held: HashMap<Option<String>, u64>,
+}
+
+/// Whether it would be the same another time.
+pub(super) fn lasts(image: &Result<Image, Unloadable>) -> bool {
+    matches!(image, Ok(_) | Err(Unloadable::Script(_)))
+}
+
+impl Images {
+    pub(super) fn get(&self, source: &Source) -> Option<Result<Image, Unloadable>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.images.get(source).map(|(_, image)| image.clone())
+    }
+
+    /// Keeps what came of loading a script of an artifact whose source has this name, where its bundle has the room. Gives
+    /// back what is kept.
+    pub(super) fn keep(&self, source: Source, of: &str, image: Result<Image, Unloadable>) -> Result<Image, Unloadable> {
+        if !lasts(&image) {
+            return image;
+        }
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have been faster.
+        if let Some((_, image)) = kept.images.get(&source) {
+            return image.clone();
+        }
+        kept.insert(source, sources::bundle_of(of).map(str::to_owned), image)
+    }
+
+    /// Those of these scripts. What could not be loaded is tried again: another policy may let it.
+    pub(super) fn of(&self, scripts: impl Iterator<Item = Source>) -> Self {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = Kept::default();
+        for source in scripts {
+            if let Some((bundle, Ok(image))) = known.images.get(&source).cloned() {
+                let _ = kept.insert(source, bundle, Ok(image));
+            }
+        }
+        Self(Mutex::new(kept))
+    }
+}
+
+impl Kept {
+    fn insert(
+        &mut self,
+        source: Source,
+        bundle: Option<String>,
+        image: Result<Image, Unloadable>,
+    ) -> Result<Image, Unloadable> {
+        let held = self.held.entry(bundle.clone()).or_default();
+        let image = image.and_then(|image| match held.saturating_add(image.size()) {
+            more if more <= MAX_KEPT => {
+                *held = more;
+                Ok(image)
+            }
+            _ => Err(over(&source, bundle.as_deref())),
+        });
+        self.images.insert(source, (bundle, image.clone()));
+        image
+    }
+}
+
+fn over(source: &Source, bundle: Option<&str>) -> Unloadable {
+    let whose = bundle.map_or("the project".to_owned(), |bundle| format!("`{bundle}`"));
+    let most = MAX_KEPT >> 20;
+    let why =
+        format!("the scripts of {whose} hold more than {most} MiB once they are loaded: move work into functions");
+    Unloadable::Script(Failure::without_place(FailureKind::Script, &source.file, why))
+}

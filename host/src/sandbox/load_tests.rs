@@ -1,0 +1,74 @@
+//! What loading a script may use.
+
+use std::time::{Duration, Instant};
+
+use super::engine::{Sandbox, ScriptError, Settings};
+use super::loader::{Budget, LOAD_MEMORY};
+use super::outcome::{Entry, Limit, LimitKind, Source};
+
+const RUN: &str = "def run(args):\n    return 1\n";
+/// Does not come to an end.
+const ENDLESS: &str =
+    "def f():\n    for i in range(1 << 30):\n        for j in range(1 << 30):\n            pass\n\nf()\n\n";
+
+fn sandbox() -> Sandbox {
+    Sandbox::new(Settings { concurrency: 1, max_memory: 64 << 20 }).unwrap()
+}
+
+fn source(top: &str) -> Source {
+    let (file, text) = ("it.md".to_owned(), format!("{top}{RUN}"));
+    Source { file, text, first_line: 1, indent: 0, entry: Entry::Tool, predicate: None, coverage: false }
+}
+
+/// How a load ended, as a limit, and the fuel that it took.
+fn over(top: &str, budget: Budget) -> (Option<Limit>, u64) {
+    match sandbox().load_within(&source(top), budget) {
+        (Ok(_), fuel) => (None, fuel),
+        (Err(ScriptError::Over(limit)), fuel) => (Some(limit), fuel),
+        (Err(error), _) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn each_limit_of_a_load() {
+    let budget = Budget::default();
+    let (control, small) = over("", budget);
+    assert_eq!(control, None);
+    let fuel = Budget { fuel: 1_000_000, ..budget };
+    let limit = |kind, allowed| Some(Limit { kind, allowed });
+    assert_eq!(over(ENDLESS, fuel), (limit(LimitKind::Fuel, 1_000_000), 1_000_000));
+    assert_eq!(over("", fuel), (None, small), "it does not depend on what there is, and is the same each time");
+    let list = "X = [str(i) + 'abcdefghijklmnop' for i in range(400000)]\n";
+    assert_eq!(over(list, budget).0, limit(LimitKind::Memory, LOAD_MEMORY));
+    assert_eq!(over(&list.replace("400000", "40000"), budget).0, None);
+    let (late, milliseconds) = (Duration::from_millis(50), 50);
+    let deadline = Some(Instant::now() + late);
+    let time = Budget { fuel: u64::MAX / 2, deadline, milliseconds, ..budget };
+    let started = Instant::now();
+    assert_eq!(over(ENDLESS, time).0, limit(LimitKind::Deadline, 50));
+    assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+/// A load that takes its time keeps nobody of the same thread waiting, and who waits for it waits until the deadline.
+#[tokio::test]
+async fn others_go_on_while_a_script_is_loaded() {
+    let sandbox = sandbox();
+    let (late, milliseconds) = (Duration::from_millis(500), 500);
+    let started = Instant::now();
+    let budget = Budget { fuel: u64::MAX / 2, deadline: Some(started + late), milliseconds, ..Budget::default() };
+    // More than have a turn.
+    let mut loads = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let sandbox = sandbox.clone();
+        loads.spawn(async move { sandbox.load_beside(source(ENDLESS), budget).await });
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let other = started.elapsed();
+    for (loaded, _) in loads.join_all().await {
+        let error = loaded.unwrap_err().to_string();
+        assert_eq!(error, "loading the script is over the limit `timeout_ms` of 500 ms: move work into a function");
+    }
+    assert!(other < late, "{other:?}");
+    // And after that there is room for the next one.
+    sandbox.load_beside(source(""), Budget::default()).await.0.unwrap();
+}
