@@ -172,7 +172,7 @@ mod tests {
         }
         drop(temporary);
         let left: Vec<_> = std::fs::read_dir(around.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(left, [outside.clone()]);
+        assert_eq!(left, [outside.as_path()]);
         assert!(outside.join("kept").exists());
     }
 
