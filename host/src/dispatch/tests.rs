@@ -452,7 +452,7 @@ async fn what_was_too_much_to_load_is_tried_again() {
     for _ in 0..2 {
         let Err(CallError::Script(failure)) = project.call("it", json!({}), &Run::new()).await else { panic!() };
         let over = "loading the script is over the limit `fuel` of 100000000 units: move work into a function \
-                    (`sandbox.limits.fuel` in `.harness/harness.md` raises it)";
+                    (`sandbox.limits.fuel` in `.harness/harness.md:2:28` raises it)";
         assert_eq!(failure.message, over);
     }
     write(&root, "harness.md", "---\n---\n");
