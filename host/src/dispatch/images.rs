@@ -11,6 +11,9 @@ use crate::sandbox::outcome::{Failure, FailureKind, Source};
 /// Bytes of memory that the images of one bundle hold together, or those of all that is in none: a thousand tools of the
 /// size of the shipped ones. A few bytes of text can leave megabytes.
 const MAX_KEPT: u64 = 128 << 20;
+/// Scripts of one bundle that are kept. One that is called takes some 3 MiB of the host beside its image, however small it
+/// is. What is in no bundle is the operator's own, and may be as much as they like.
+const MAX_SCRIPTS: u64 = 256;
 
 /// Images by the script they are of.
 #[derive(Debug, Default)]
@@ -20,8 +23,14 @@ pub(super) struct Images(Mutex<Kept>);
 struct Kept {
     /// With the bundle that each is of, where it is of one.
     images: HashMap<Source, (Option<String>, Result<Image, Unloadable>)>,
-    /// Bytes that the images of each bundle hold.
-    held: HashMap<Option<String>, u64>,
+    /// What the images of each bundle hold.
+    held: HashMap<Option<String>, Held>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    bytes: u64,
+    scripts: u64,
 }
 
 /// Whether it would be the same another time.
@@ -70,22 +79,30 @@ impl Kept {
         image: Result<Image, Unloadable>,
     ) -> Result<Image, Unloadable> {
         let held = self.held.entry(bundle.clone()).or_default();
-        let image = image.and_then(|image| match held.saturating_add(image.size()) {
-            more if more <= MAX_KEPT => {
-                *held = more;
-                Ok(image)
+        let image = image.and_then(|image| {
+            let more = Held {
+                bytes: held.bytes.saturating_add(image.size()),
+                scripts: held.scripts.saturating_add(u64::from(bundle.is_some())),
+            };
+            if more.bytes > MAX_KEPT {
+                let what =
+                    format!("hold more than {} MiB once they are loaded: move work into functions", MAX_KEPT >> 20);
+                return Err(over(&source, bundle.as_deref(), &what));
             }
-            _ => Err(over(&source, bundle.as_deref())),
+            if more.scripts > MAX_SCRIPTS {
+                let what = format!("are more than {MAX_SCRIPTS}: the others are not loaded");
+                return Err(over(&source, bundle.as_deref(), &what));
+            }
+            *held = more;
+            Ok(image)
         });
         self.images.insert(source, (bundle, image.clone()));
         image
     }
 }
 
-fn over(source: &Source, bundle: Option<&str>) -> Unloadable {
+fn over(source: &Source, bundle: Option<&str>, what: &str) -> Unloadable {
     let whose = bundle.map_or("the project".to_owned(), |bundle| format!("`{bundle}`"));
-    let most = MAX_KEPT >> 20;
-    let why =
-        format!("the scripts of {whose} hold more than {most} MiB once they are loaded: move work into functions");
+    let why = format!("the scripts of {whose} {what}");
     Unloadable::Script(Failure::without_place(FailureKind::Script, &source.file, why))
 }

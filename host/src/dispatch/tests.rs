@@ -214,6 +214,32 @@ async fn a_loop_of_events_ends() {
     assert_eq!(levels, 8);
 }
 
+/// A plugin of very many small scripts takes no more of the host than one of some hundred.
+#[tokio::test]
+async fn a_bundle_has_so_many_scripts() {
+    let names: Vec<String> = (0..300).map(|n| format!("{n:03}")).collect();
+    let files = |folder: &str| -> Vec<(String, String)> {
+        names.iter().map(|n| (format!("{folder}tools/t{n}.md"), returns("1"))).collect()
+    };
+    for (place, loaded) in [("", 300), ("plugins/x/", 256)] {
+        let files = files(place);
+        let project = open(&folder(&files.iter().map(|(name, text)| (&**name, &**text)).collect::<Vec<_>>()));
+        let run = Run::new();
+        let mut completed = 0;
+        for n in &names {
+            match project.call(&format!("t{n}"), json!({}), &run).await {
+                Ok(_) => completed += 1,
+                Err(CallError::Script(failure)) => {
+                    let why = "the scripts of `plugins/x` are more than 256: the others are not loaded";
+                    assert_eq!(failure.message, why);
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(completed, loaded, "{place}");
+    }
+}
+
 /// A copy ends where its call has no more files or bytes, and does not go on to where it is counted.
 #[tokio::test]
 async fn a_copy_ends_at_the_limits_of_its_call() {
