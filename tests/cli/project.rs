@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Once;
 
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
@@ -17,6 +18,16 @@ pub(crate) const FINE: &str = "def run(args):\n    return 'fine'\n";
 /// A folder with a `.harness` that a test fills.
 pub(crate) struct Project {
     folder: TempDir,
+}
+
+/// What these tests start ends by SIGHUP, also where they were started with `nohup`.
+#[expect(unsafe_code, reason = "there is no function for it")]
+fn hears_a_hang_up() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: it takes two numbers, and there is no handler.
+        let _before = unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+    });
 }
 
 impl Project {
@@ -74,6 +85,7 @@ impl Project {
 
     /// The binary in the project's folder, in an environment that has the same things on every machine.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        hears_a_hang_up();
         let mut command = Command::new(HARNESS);
         command
             .args(arguments)
