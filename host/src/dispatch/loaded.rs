@@ -22,7 +22,6 @@ use crate::policy::watch::{Watch, Watched};
 use crate::registry::Registry;
 use crate::sandbox::engine::{Budget, Image, LOAD_FUEL, LOAD_MEMORY, LOADS, Sandbox, ScriptError};
 use crate::sandbox::imports::Role;
-
 use crate::sandbox::outcome::{Entry, Failure, FailureKind, Limit, LimitKind, Predicate, Source};
 
 /// Fuel that loading a script may use whatever its limits say: three times what the largest of the shipped ones takes.
