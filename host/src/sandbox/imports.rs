@@ -16,7 +16,7 @@ use super::loader::{MEMORY, keep_last_words};
 use super::measure::{Answer, Measure, Subject};
 use super::meter::{Meter, pay};
 use super::outcome::LimitKind;
-use super::price::Import;
+use super::price::{Callers, Import};
 use super::state::{Context, State};
 use super::stop::Stop;
 use super::tape::Spent;
@@ -58,27 +58,11 @@ impl Role {
 
     /// Whether an import is linked for this role.
     pub fn may(self, import: Import) -> bool {
-        match self {
-            Self::Tool => true,
-            Self::Hook => !matches!(
-                import,
-                Import::ExecRun
-                    | Import::FsWrite
-                    | Import::FsAppend
-                    | Import::FsRemove
-                    | Import::FsMkdir
-                    | Import::FsCopy
-                    | Import::FsMove
-                    | Import::MetaRegisterTool
-                    | Import::MetaRegisterHook
-                    | Import::AgentsDelegate
-                    | Import::AgentsDelegateAsync
-                    | Import::TasksPoll
-                    | Import::TasksWait
-            ),
-            Self::Predicate => {
-                matches!(import, Import::LastWordsWrite | Import::MonotonicNow | Import::InsecureSeed)
-            }
+        match (self, import.facts().callers) {
+            (Self::Tool | Self::Hook | Self::Predicate, Callers::Interpreter)
+            | (Self::Tool | Self::Hook, Callers::Scripts)
+            | (Self::Tool, Callers::Tools) => true,
+            (Self::Predicate, Callers::Scripts | Callers::Tools) | (Self::Hook, Callers::Tools) => false,
         }
     }
 }
@@ -414,7 +398,7 @@ where
                     tokio::task::spawn_blocking(work).await?
                 }
             };
-            let capped = matches!(import, Import::FsRead | Import::FsWrite | Import::FsAppend);
+            let capped = import.price().carries_a_file();
             let over = match (&answer, left.over) {
                 (Err(fs::Error::TooLarge(_)), Some(LimitKey::Files)) => Some(LimitKind::Files),
                 (Err(fs::Error::TooLarge(_)), Some(LimitKey::Io)) => Some(LimitKind::Io),
