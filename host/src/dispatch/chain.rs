@@ -5,12 +5,13 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
 use super::builtin::BuiltIns;
 use super::loaded::{Callable, Loaded};
+use super::loading::LoadDeadline;
 use super::payload;
 use super::recorder::Unfinished;
 use super::reentry::{self, Inner, Nested};
@@ -183,6 +184,8 @@ pub(crate) struct Place {
     pub(crate) calls: u32,
     /// What is left to the script that fired it, where one did.
     pub(crate) left: Option<Allowance>,
+    /// Until when scripts are waited for to be loaded, in a call.
+    pub(crate) loads: Option<LoadDeadline>,
     /// Only these hooks are called, where there are such.
     pub(crate) only: Option<Arc<str>>,
     /// The script that this is for, such as `tool deploy`; none for the program itself.
@@ -218,6 +221,7 @@ impl Place {
             depth: 0,
             calls: 0,
             left: None,
+            loads: None,
             only: None,
             caller: None,
             built_ins,
@@ -254,15 +258,26 @@ impl Place {
         let Some(recorder) = self.loaded.recorder.as_ref().filter(|_| !chain.is_empty()) else {
             return self.through(chain, event, payload).await;
         };
-        if let Err(why) = recorder.ready() {
-            return unrecorded(event, payload, why);
-        }
-        let unfinished = Unfinished::new(recorder, recorder.fired(self, event));
+        let unfinished = match recorder.ready().and_then(|()| recorder.fired(self, event)) {
+            Ok(known) => Unfinished::new(recorder, known),
+            Err(why) => return unrecorded(event, payload, why),
+        };
         let dispatch = self.through(chain, event, payload).await;
-        match recorder.event(unfinished.ended(), &dispatch) {
+        match unfinished.ended(|known| recorder.event(known, &dispatch)) {
             Ok(()) => dispatch,
             Err(why) => unrecorded(event, dispatch.payload, why),
         }
+    }
+
+    /// Until when something that began then, and has this long, waits for scripts to be loaded: not longer than what it
+    /// is part of. A run of the past waits as long as it takes: what was late then is known.
+    pub(crate) fn load_deadline(&self, began: Instant, timeout: Duration) -> Option<LoadDeadline> {
+        if self.run.past().is_some() {
+            return None;
+        }
+        let own = LoadDeadline::new(began, timeout).min(self.loads);
+        let left = self.left.map(|left| LoadDeadline { at: left.deadline, ..own });
+        Some(own.min(left))
     }
 
     /// Whether an event has hooks.
@@ -288,6 +303,8 @@ impl Place {
         let mut text = None;
         let mut fuel = 0_u64;
         let mut room = Room::default();
+        // An event by itself has as long as a call of the project's.
+        let loads = self.load_deadline(Instant::now(), self.loaded.timeout);
         for link in chain {
             if dispatch.decision != Decision::Allow {
                 dispatch.hooks.push(HookRun::new(link.hook, Verdict::NotReached));
@@ -301,7 +318,7 @@ impl Place {
             }
             let text = text.get_or_insert_with(|| dispatch.payload.to_string());
             let left = self.left.map(|left| left.after(fuel));
-            let (mut run, changed) = self.call(&link, event, &name, text, &mut dispatch.payload, left).await;
+            let (mut run, changed) = self.call(&link, event, &name, text, &mut dispatch.payload, (left, loads)).await;
             fuel = fuel.saturating_add(run.total().fuel);
             if let (Verdict::Block | Verdict::Error, Some(reason)) = (run.verdict, &run.reason) {
                 dispatch.decision = Decision::Block { hook: run.name.clone(), reason: reason.clone() };
@@ -339,14 +356,17 @@ impl Place {
         name: &str,
         text: &str,
         payload: &mut Json,
-        left: Option<Allowance>,
+        (left, loads): (Option<Allowance>, Option<LoadDeadline>),
     ) -> (HookRun, bool) {
         let hook = link.hook;
         let mut run = HookRun::new(hook, Verdict::Allow);
-        let Callable { image, grant } = match link.added {
-            Some((grant, image)) => Callable { image: Some(Ok(image.clone())), grant: grant.clone() },
-            None => self.loaded.hook(hook, left).await,
+        let Callable { image, grant, loading } = match link.added {
+            Some((grant, image)) => {
+                Callable { image: Some(Ok(image.clone())), grant: grant.clone(), loading: Duration::ZERO }
+            }
+            None => self.loaded.hook(hook, loads).await,
         };
+        run.usage.loading = loading;
         let image = match image {
             // Without a script it has nothing to say.
             None => return (run, false),
@@ -357,6 +377,7 @@ impl Place {
             Some(Ok(image)) => image,
         };
         let mut limits = self.loaded.measured(grant.limits());
+        limits.waited = loading;
         within(&mut limits, left);
         let inner = Arc::new(Inner::new(self, format!("hook {}", hook.name), grant.clone(), Role::Hook));
         let context = Context {
@@ -522,14 +543,15 @@ pub(crate) fn told(failure: &Failure) -> String {
 pub(crate) fn within(limits: &mut Limits, left: Option<Allowance>) {
     if let Some(left) = left {
         limits.fuel = limits.fuel.min(left.fuel);
-        limits.timeout = limits.timeout.min(left.deadline.saturating_duration_since(Instant::now()));
+        let left = left.deadline.saturating_duration_since(Instant::now());
+        if left < limits.timeout.saturating_sub(limits.waited) {
+            (limits.timeout, limits.waited) = (left, Duration::ZERO);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// What a hook took of the time is gone for the tool behind it: the deadline does not move.

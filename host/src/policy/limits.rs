@@ -99,6 +99,8 @@ limits! {
 pub struct Limits {
     pub fuel: u64,
     pub timeout: Duration,
+    /// Of `timeout`, how much is over when the script begins to run: it was waited for to be loaded.
+    pub waited: Duration,
     pub memory_bytes: u64,
     pub output_bytes: u64,
     pub result_bytes: u64,
@@ -121,6 +123,7 @@ impl Limits {
         Self {
             fuel: get(LimitKey::Fuel),
             timeout: Duration::from_millis(get(LimitKey::Timeout)),
+            waited: Duration::ZERO,
             memory_bytes: mebibytes(LimitKey::Memory),
             output_bytes: get(LimitKey::Output),
             result_bytes: get(LimitKey::Result),

@@ -117,7 +117,8 @@ impl Sandbox {
         let taping = Taping::begin(&context.session, image, role, work.input);
         // Whose time was over in the past is known, and how fast this machine is has no say in it.
         let again = taping.as_ref().is_some_and(|taping| taping.is_given());
-        let deadline = started + if again { limits.timeout.max(MAX_AGAIN) } else { limits.timeout };
+        let time = if again { limits.timeout.max(MAX_AGAIN) } else { limits.timeout.saturating_sub(limits.waited) };
+        let deadline = started + time;
         let (late, abandoned) = taping.as_ref().map_or((None, false), |taping| (taping.late(), taping.is_abandoned()));
         let fuel = match late.map(|late| late.place) {
             Some(Place::Computing(fuel)) => fuel.min(limits.fuel),
@@ -193,6 +194,7 @@ impl Sandbox {
         // gives back, the other has to be told of, and calls one after the other took half as long again.
         drop(store);
         usage.wall = started.elapsed();
+        usage.loading = limits.waited;
         Report { outcome, usage, log, calls, coverage }
     }
 }

@@ -230,23 +230,26 @@ impl Sandbox {
     /// The same on another thread, so that neither this call's deadline nor others' calls wait for it.
     pub(crate) async fn load_beside(&self, source: Source, budget: Budget) -> (Result<Image, ScriptError>, u64) {
         let sandbox = self.clone();
-        let work = async move {
-            let turn = sandbox.inner.loads.clone().acquire_owned().await;
-            let load = move || {
-                let _turn = turn;
-                sandbox.load_within(&source, budget)
-            };
-            tokio::task::spawn_blocking(load).await
-        };
+        let work = self.in_turn(move || sandbox.load_within(&source, budget));
         let ended = match budget.deadline {
             Some(deadline) => tokio::time::timeout_at(deadline.into(), work).await,
             None => Ok(work.await),
         };
         match ended {
             Ok(Ok(loaded)) => loaded,
-            Ok(Err(error)) => (Err(ScriptError::Host(error.into())), 0),
+            Ok(Err(error)) => (Err(ScriptError::Host(error)), 0),
             Err(_) => (Err(ScriptError::Over(Limit { kind: LimitKind::Deadline, allowed: budget.milliseconds })), 0),
         }
+    }
+
+    /// Does something that loads on another thread, when it is its turn.
+    pub(crate) async fn in_turn<T: Send + 'static>(&self, load: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let turn = self.inner.loads.clone().acquire_owned().await;
+        let load = move || {
+            let _turn = turn;
+            load()
+        };
+        Ok(tokio::task::spawn_blocking(load).await?)
     }
 
     /// What an interpreter is that has loaded a script.

@@ -261,6 +261,8 @@ pub struct Usage {
     pub fuel: u64,
     /// From the start of the instance to its end.
     pub wall: Duration,
+    /// Before that, how long it waited for its script to be loaded.
+    pub loading: Duration,
     /// The most linear memory at one time, in bytes.
     pub peak_memory: u64,
     /// Host calls.
@@ -290,6 +292,7 @@ impl Usage {
         json!({
             "fuel": self.fuel,
             "wall_us": u64::try_from(self.wall.as_micros()).unwrap_or(u64::MAX),
+            "loading_us": u64::try_from(self.loading.as_micros()).unwrap_or(u64::MAX),
             "peak_memory": self.peak_memory,
             "host_calls": self.host_calls,
             "bytes_in": self.bytes_in,
@@ -313,6 +316,7 @@ impl Usage {
         Self {
             fuel: self.fuel.saturating_add(other.fuel),
             wall: self.wall.saturating_add(other.wall),
+            loading: self.loading.saturating_add(other.loading),
             peak_memory: self.peak_memory.max(other.peak_memory),
             host_calls: self.host_calls.saturating_add(other.host_calls),
             bytes_in: self.bytes_in.saturating_add(other.bytes_in),
