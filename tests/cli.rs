@@ -35,6 +35,7 @@
 //! - `listings`: what is there, told; names that are replaced, taken twice, or refer to nothing
 //! - `meta`: what a run adds to itself, and tools that call tools
 //! - `hooks`: which hooks an event is for, their order, and what their decisions come to
+//! - `hooks_builtins`: what hooks hear of the built-ins that a tool calls
 //! - `hooks_events`: every event of the catalogue, `fire`, and events that scripts emit
 //! - `hooks_failing`: hooks that fail
 //! - `hooks_guards`: what hooks may use to decide, and guards as a project would write them
@@ -107,6 +108,8 @@ mod conversation_calls;
 mod grants;
 #[path = "cli/hooks.rs"]
 mod hooks;
+#[path = "cli/hooks_builtins.rs"]
+mod hooks_builtins;
 #[path = "cli/hooks_events.rs"]
 mod hooks_events;
 #[path = "cli/hooks_failing.rs"]

@@ -22,10 +22,12 @@ use super::view::View;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::hooks::OnError;
+use crate::artifact::policy::sources::bundle_of;
+use crate::artifact::tool::Tool;
 use crate::capability::coverage::Coverage;
 use crate::capability::fs::Workspace;
 use crate::capability::log::Log;
-use crate::capability::reentry::Allowance;
+use crate::capability::reentry::{Allowance, Reentry};
 use crate::policy::grant::Grant;
 use crate::policy::layer::Service;
 use crate::policy::limits::Limits;
@@ -186,6 +188,8 @@ pub(crate) struct Place {
     pub(crate) left: Option<Allowance>,
     /// Until when scripts are waited for to be loaded, in a call.
     pub(crate) loads: Option<LoadDeadline>,
+    /// The tool whose script is at work.
+    pub(crate) at_work: Option<Arc<AtWork>>,
     /// Only these hooks are called, where there are such.
     pub(crate) only: Option<Arc<str>>,
     /// The script that this is for, such as `tool deploy`; none for the program itself.
@@ -198,6 +202,14 @@ pub(crate) struct Place {
     pub(crate) begun: Option<Arc<Begun>>,
     /// Whether who calls here can ask for that later: a model and a tool's script can, a hook and a program cannot.
     pub(crate) asks_later: bool,
+}
+
+/// A tool whose script is at work.
+#[derive(Debug)]
+pub(crate) struct AtWork {
+    pub(crate) tool: String,
+    /// The name of its source.
+    pub(crate) source: String,
 }
 
 /// A hook of this dispatch.
@@ -222,6 +234,7 @@ impl Place {
             calls: 0,
             left: None,
             loads: None,
+            at_work: None,
             only: None,
             caller: None,
             built_ins,
@@ -269,6 +282,16 @@ impl Place {
         }
     }
 
+    /// The same while the script of a tool is at work, where there are hooks that may want to know.
+    pub(crate) fn working(&self, tool: &Tool) -> Cow<'_, Self> {
+        let registry = &self.loaded.registry;
+        if [Event::BuiltinPre, Event::BuiltinPost].iter().all(|event| registry.chain(event).is_empty()) {
+            return Cow::Borrowed(self);
+        }
+        let at_work = AtWork { tool: tool.name.clone(), source: tool.source_name.clone() };
+        Cow::Owned(Self { at_work: Some(Arc::new(at_work)), ..self.clone() })
+    }
+
     /// Until when something that began then, and has this long, waits for scripts to be loaded: not longer than what it
     /// is part of. A run of the past waits as long as it takes: what was late then is known.
     pub(crate) fn load_deadline(&self, began: Instant, timeout: Duration) -> Option<LoadDeadline> {
@@ -294,6 +317,23 @@ impl Place {
     pub(crate) async fn fire_if_heard(&self, event: &Event, payload: impl FnOnce() -> Json) -> Option<Dispatch> {
         let chain = self.chain(event);
         if chain.is_empty() { None } else { Some(self.through(chain, event, payload()).await) }
+    }
+
+    /// Dispatches an event of a built-in. A decision is recorded; that all let it pass is not, as there may be thousands.
+    pub(crate) async fn fire_builtin(&self, event: &Event, mut payload: Json) -> Option<Dispatch> {
+        let chain = self.chain(event);
+        if chain.is_empty() {
+            return None;
+        }
+        self.loaded.secrets.redact_json(&mut payload);
+        let dispatch = self.through(chain, event, payload).await;
+        let decided = |hook: &HookRun| matches!(hook.verdict, Verdict::Modify | Verdict::Block | Verdict::Error);
+        let recorder = self.loaded.recorder.as_ref().filter(|_| dispatch.hooks.iter().any(decided));
+        let recorded = recorder.map_or(Ok(()), |recorder| recorder.event(recorder.fired(self, event)?, &dispatch));
+        Some(match recorded {
+            Ok(()) => dispatch,
+            Err(why) => unrecorded(event, dispatch.payload, why),
+        })
     }
 
     async fn through(&self, chain: Vec<Link<'_>>, event: &Event, payload: Json) -> Dispatch {
@@ -336,7 +376,13 @@ impl Place {
     fn chain(&self, event: &Event) -> Vec<Link<'_>> {
         let chain = self.loaded.registry.chain(event);
         let mut links: Vec<Link<'_>> = chain.iter().map(|hook| Link { hook, added: None }).collect();
-        if !self.added.hooks.is_empty() {
+        if event.is_builtin() {
+            // A plugin's hook hears what its own tools call, and one that a script has added hears none of it.
+            let of_tool = self.at_work.as_ref().map(|at_work| bundle_of(&at_work.source));
+            let hears =
+                |hook: &Hook| bundle_of(&hook.source_name).is_none_or(|own| of_tool.is_none_or(|of| of == Some(own)));
+            links.retain(|link| hears(link.hook));
+        } else if !self.added.hooks.is_empty() {
             links.extend(
                 self.added.hooks_of(event).map(|one| Link { hook: &one.hook, added: Some((&one.grant, &one.image)) }),
             );
@@ -385,7 +431,8 @@ impl Place {
             workspace: self.workspace.clone(),
             session: self.run.session().clone(),
             secrets: self.loaded.secrets.clone(),
-            reentry: Some(inner.clone()),
+            // What watches built-ins starts nothing that could call others.
+            reentry: (!event.is_builtin()).then(|| inner.clone() as Arc<dyn Reentry>),
         };
         let sandbox = &self.loaded.sandbox;
         let report = if hook.script.is_none() {

@@ -524,6 +524,7 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
     within(&mut limits, place.left);
     let ran = match &callee.body {
         Body::Script(image) => {
+            let place = &place.working(&callee.tool);
             let inner =
                 Arc::new(Inner::new(place, format!("tool {}", callee.tool.name), callee.grant.clone(), Role::Tool));
             let context = Context {

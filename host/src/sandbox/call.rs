@@ -96,7 +96,7 @@ impl Sandbox {
     pub async fn instantiate(&self, image: &Image, context: Context, limits: Limits) -> wasmtime::Result<()> {
         let mut store = Store::new(self.engine(), State::new(context, limits, Instant::now() + limits.timeout));
         prepare(&mut store, &limits)?;
-        self.ready(image, Role::Tool)?.instantiate_async(&mut store).await?;
+        self.ready(image, Role::Tool, false)?.instantiate_async(&mut store).await?;
         Ok(())
     }
 
@@ -125,6 +125,7 @@ impl Sandbox {
             _ => limits.fuel,
         };
         let waits = late.is_some_and(|late| matches!(late.place, Place::Waiting(_)));
+        let observed = context.reentry.as_ref().is_some_and(|reentry| reentry.is_observed());
         let mut state = State::new(context, limits, deadline);
         state.taping = taping;
         let mut store = Store::new(self.engine(), state);
@@ -133,7 +134,7 @@ impl Sandbox {
             Err(error) => Err(error),
             Ok(_ticking) => {
                 let work = async {
-                    let instance = self.ready(image, role)?.instantiate_async(&mut store).await?;
+                    let instance = self.ready(image, role, observed)?.instantiate_async(&mut store).await?;
                     if let Some(params) = work.when {
                         store.data_mut().closed = true;
                         let when = instance

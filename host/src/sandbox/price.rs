@@ -91,6 +91,15 @@ pub enum Replay {
     Again,
 }
 
+/// How the hooks on `builtin.pre` and `builtin.post` hear of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// As this function with these arguments.
+    As(&'static str, &'static [&'static str]),
+    /// Not at all: the interpreter calls it, and not the script.
+    Never,
+}
+
 /// What the host decides about an import. Each row of the table answers all of it; there are no defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
@@ -102,13 +111,15 @@ pub struct Facts {
     pub files: Files,
     /// What a replay does.
     pub replay: Replay,
+    /// How hooks hear of a call.
+    pub seen: Seen,
     /// What it costs, and its caps.
     pub price: Price,
 }
 
 macro_rules! imports {
     ($($(#[$doc:meta])* $variant:ident = $interface:literal $function:literal
-        $callers:ident, $given:ident, $files:ident, $replay:ident, $call:literal + $byte:literal, $in:expr => $out:expr;)*) => {
+        $callers:ident, $given:ident, $files:ident, $replay:ident, $call:literal + $byte:literal, $in:expr => $out:expr, $seen:expr;)*) => {
         /// A function that the host gives to scripts.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[expect(missing_docs, reason = "interface and function are the name")]
@@ -131,6 +142,7 @@ macro_rules! imports {
                         given: Given::$given,
                         files: Files::$files,
                         replay: Replay::$replay,
+                        seen: $seen,
                         price: Price { call: $call, byte: $byte, max_in: $in, max_out: $out },
                     },)*
                 }
@@ -162,54 +174,55 @@ impl Import {
 }
 
 use Cap::{Bytes, File};
+use Seen::{As, Never};
 
 // What is new goes last: the kept cases of fuzzing call imports by their places.
-// Name                  interface and function            callers      given   files      replay       call + byte in => out
+// Name                  interface and function            callers      given   files      replay       call + byte in => out, seen by hooks
 #[rustfmt::skip]
 imports! {
-    MonotonicNow        = "monotonic-clock" "now"           Interpreter, Stays,  Unchanged, Again,        2_000 + 0, Bytes(0) => Bytes(0);
-    InsecureSeed        = "insecure-seed" "insecure-seed"   Interpreter, Stays,  Unchanged, Again,        2_000 + 0, Bytes(0) => Bytes(0);
-    LastWordsWrite      = "last-words" "write"              Interpreter, Stays,  Unchanged, Again,        5_000 + 2, Bytes(1 << 20) => Bytes(0);
-    LogWrite            = "log" "write"                     Scripts,     Stays,  Unchanged, Again,        5_000 + 2, Bytes(1 << 20) => Bytes(0);
-    FsRead              = "fs" "read"                       Scripts,     Stays,  Unchanged, Kept,       100_000 + 2, Bytes(PATH) => File;
-    FsWrite             = "fs" "write"                      Tools,       Leaves, Changed,   Kept,     1_000_000 + 4, File => Bytes(PATH);
-    FsAppend            = "fs" "append"                     Tools,       Leaves, Changed,   Kept,       200_000 + 4, File => Bytes(PATH);
-    FsExists            = "fs" "exists"                     Scripts,     Stays,  Unchanged, Kept,        50_000 + 2, Bytes(PATH) => Bytes(0);
-    FsStat              = "fs" "stat"                       Scripts,     Stays,  Unchanged, Kept,        50_000 + 2, Bytes(PATH) => Bytes(PATH);
-    FsList              = "fs" "list"                       Scripts,     Stays,  Unchanged, Kept,      200_000 + 20, Bytes(PATH) => Bytes(NAMES);
-    FsGlob              = "fs" "glob"                       Scripts,     Stays,  Unchanged, Kept,    2_000_000 + 40, Bytes(PATH) => Bytes(NAMES);
-    FsRemove            = "fs" "remove"                     Tools,       Stays,  Changed,   Kept,       200_000 + 2, Bytes(PATH) => Bytes(PATH);
-    FsMkdir             = "fs" "mkdir"                      Tools,       Leaves, Changed,   Kept,       200_000 + 2, Bytes(PATH) => Bytes(PATH);
-    FsCopy              = "fs" "copy"                       Tools,       Leaves, Changed,   Kept,    10_000_000 + 2, Bytes(PATH) => Bytes(PATH);
-    FsMove              = "fs" "move"                       Tools,       Leaves, Changed,   Kept,       500_000 + 2, Bytes(PATH) => Bytes(PATH);
-    HttpSend            = "http" "send"                     Scripts,     Leaves, Unchanged, Kept,     2_000_000 + 4, Bytes(EXCHANGE) => Bytes(EXCHANGE);
-    ExecRun             = "exec" "run"                      Tools,       Leaves, Unchanged, Kept,    10_000_000 + 4, Bytes(EXCHANGE) => Bytes(6 << 20);
-    CacheGet            = "cache" "get"                     Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(1 << 20);
-    CacheSet            = "cache" "set"                     Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes((1 << 20) + (1 << 10)) => Bytes(0);
-    CacheHas            = "cache" "has"                     Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0);
-    CacheDelete         = "cache" "delete"                  Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0);
-    CacheClear          = "cache" "clear"                   Scripts,     Stays,  Unchanged, Kept,       100_000 + 4, Bytes(0) => Bytes(0);
-    MetricsIncr         = "metrics" "incr"                  Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0);
-    MetricsSet          = "metrics" "set"                   Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0);
-    MetricsGet          = "metrics" "get"                   Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0);
-    MetricsReset        = "metrics" "reset"                 Scripts,     Stays,  Unchanged, Kept,        20_000 + 4, Bytes(1 << 10) => Bytes(0);
-    MetricsSnapshot     = "metrics" "snapshot"              Scripts,     Stays,  Unchanged, Kept,        20_000 + 4, Bytes(0) => Bytes(1 << 20);
-    ClockNow            = "clock" "now"                     Scripts,     Stays,  Unchanged, Kept,         2_000 + 0, Bytes(0) => Bytes(0);
-    ClockSleep          = "clock" "sleep"                   Scripts,     Stays,  Unchanged, Kept,        20_000 + 0, Bytes(0) => Bytes(0);
-    RandomBytes         = "random" "bytes"                  Scripts,     Stays,  Unchanged, Kept,        5_000 + 20, Bytes(0) => Bytes(1 << 10);
-    EventsEmit          = "events" "emit"                   Scripts,     Stays,  Unchanged, Again,      200_000 + 4, Bytes((1 << 20) + (1 << 10)) => Bytes(8 << 20);
-    MetaRegisterTool    = "meta" "register-tool"            Tools,       Stays,  Unchanged, Again,  20_000_000 + 20, Bytes(2 << 20) => Bytes(0);
-    MetaRegisterHook    = "meta" "register-hook"            Tools,       Stays,  Unchanged, Again,  20_000_000 + 20, Bytes(2 << 20) => Bytes(0);
-    MetaCallTool        = "meta" "call-tool"                Scripts,     Stays,  Unchanged, Again,      500_000 + 4, Bytes(EXCHANGE) => Bytes(EXCHANGE);
-    MetaListTools       = "meta" "list-tools"               Scripts,     Stays,  Unchanged, Again,      200_000 + 4, Bytes(1 << 10) => Bytes(NAMES);
-    AgentsDelegate      = "agents" "delegate"               Tools,       Stays,  Unchanged, Again,    1_000_000 + 4, Bytes(1 << 20) => Bytes(8 << 20);
-    AgentsDelegateAsync = "agents" "delegate-async"         Tools,       Stays,  Unchanged, Again,    1_000_000 + 4, Bytes(1 << 20) => Bytes(1 << 10);
-    TasksPoll           = "tasks" "poll"                    Tools,       Stays,  Unchanged, Again,      100_000 + 4, Bytes(1 << 10) => Bytes(1 << 20);
-    TasksWait           = "tasks" "wait"                    Tools,       Stays,  Unchanged, Again,      200_000 + 4, Bytes(16 << 10) => Bytes(8 << 20);
-    CoverageRecord      = "coverage" "record"               Scripts,     Stays,  Unchanged, Again,        5_000 + 1, Bytes(1 << 20) => Bytes(0);
-    EnvGet              = "env" "get"                       Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(1 << 20);
-    SecretsHandle       = "secrets" "handle"                Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(2 << 10);
-    LimitsRegexBytes    = "limits" "regex-bytes"            Scripts,     Stays,  Unchanged, Again,        2_000 + 0, Bytes(0) => Bytes(0);
+    MonotonicNow        = "monotonic-clock" "now"           Interpreter, Stays,  Unchanged, Again,        2_000 + 0, Bytes(0) => Bytes(0), Never;
+    InsecureSeed        = "insecure-seed" "insecure-seed"   Interpreter, Stays,  Unchanged, Again,        2_000 + 0, Bytes(0) => Bytes(0), Never;
+    LastWordsWrite      = "last-words" "write"              Interpreter, Stays,  Unchanged, Again,        5_000 + 2, Bytes(1 << 20) => Bytes(0), Never;
+    LogWrite            = "log" "write"                     Scripts,     Stays,  Unchanged, Again,        5_000 + 2, Bytes(1 << 20) => Bytes(0), As("log", &["level", "message"]);
+    FsRead              = "fs" "read"                       Scripts,     Stays,  Unchanged, Kept,       100_000 + 2, Bytes(PATH) => File, As("fs.read", &["path"]);
+    FsWrite             = "fs" "write"                      Tools,       Leaves, Changed,   Kept,     1_000_000 + 4, File => Bytes(PATH), As("fs.write", &["path", "content"]);
+    FsAppend            = "fs" "append"                     Tools,       Leaves, Changed,   Kept,       200_000 + 4, File => Bytes(PATH), As("fs.append", &["path", "content"]);
+    FsExists            = "fs" "exists"                     Scripts,     Stays,  Unchanged, Kept,        50_000 + 2, Bytes(PATH) => Bytes(0), As("fs.exists", &["path"]);
+    FsStat              = "fs" "stat"                       Scripts,     Stays,  Unchanged, Kept,        50_000 + 2, Bytes(PATH) => Bytes(PATH), As("fs.stat", &["path"]);
+    FsList              = "fs" "list"                       Scripts,     Stays,  Unchanged, Kept,      200_000 + 20, Bytes(PATH) => Bytes(NAMES), As("fs.list", &["path"]);
+    FsGlob              = "fs" "glob"                       Scripts,     Stays,  Unchanged, Kept,    2_000_000 + 40, Bytes(PATH) => Bytes(NAMES), As("fs.glob", &["pattern"]);
+    FsRemove            = "fs" "remove"                     Tools,       Stays,  Changed,   Kept,       200_000 + 2, Bytes(PATH) => Bytes(PATH), As("fs.remove", &["path"]);
+    FsMkdir             = "fs" "mkdir"                      Tools,       Leaves, Changed,   Kept,       200_000 + 2, Bytes(PATH) => Bytes(PATH), As("fs.mkdir", &["path"]);
+    FsCopy              = "fs" "copy"                       Tools,       Leaves, Changed,   Kept,    10_000_000 + 2, Bytes(PATH) => Bytes(PATH), As("fs.copy", &["src", "dst"]);
+    FsMove              = "fs" "move"                       Tools,       Leaves, Changed,   Kept,       500_000 + 2, Bytes(PATH) => Bytes(PATH), As("fs.move", &["src", "dst"]);
+    HttpSend            = "http" "send"                     Scripts,     Leaves, Unchanged, Kept,     2_000_000 + 4, Bytes(EXCHANGE) => Bytes(EXCHANGE), As("http.request", &["method", "url", "headers", "body", "timeout_ms"]);
+    ExecRun             = "exec" "run"                      Tools,       Leaves, Unchanged, Kept,    10_000_000 + 4, Bytes(EXCHANGE) => Bytes(6 << 20), As("exec.run", &["cmd", "args", "dir", "env", "stdin", "timeout_ms"]);
+    CacheGet            = "cache" "get"                     Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(1 << 20), As("cache.get", &["key"]);
+    CacheSet            = "cache" "set"                     Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes((1 << 20) + (1 << 10)) => Bytes(0), As("cache.set", &["key", "value"]);
+    CacheHas            = "cache" "has"                     Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0), As("cache.has", &["key"]);
+    CacheDelete         = "cache" "delete"                  Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0), As("cache.delete", &["key"]);
+    CacheClear          = "cache" "clear"                   Scripts,     Stays,  Unchanged, Kept,       100_000 + 4, Bytes(0) => Bytes(0), As("cache.clear", &[]);
+    MetricsIncr         = "metrics" "incr"                  Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0), As("metrics.incr", &["name", "delta"]);
+    MetricsSet          = "metrics" "set"                   Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0), As("metrics.set", &["name", "value"]);
+    MetricsGet          = "metrics" "get"                   Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0), As("metrics.get", &["name"]);
+    MetricsReset        = "metrics" "reset"                 Scripts,     Stays,  Unchanged, Kept,        20_000 + 4, Bytes(1 << 10) => Bytes(0), As("metrics.reset", &["name"]);
+    MetricsSnapshot     = "metrics" "snapshot"              Scripts,     Stays,  Unchanged, Kept,        20_000 + 4, Bytes(0) => Bytes(1 << 20), As("metrics.snapshot", &[]);
+    ClockNow            = "clock" "now"                     Scripts,     Stays,  Unchanged, Kept,         2_000 + 0, Bytes(0) => Bytes(0), As("time.now", &[]);
+    ClockSleep          = "clock" "sleep"                   Scripts,     Stays,  Unchanged, Kept,        20_000 + 0, Bytes(0) => Bytes(0), As("sleep", &["ms"]);
+    RandomBytes         = "random" "bytes"                  Scripts,     Stays,  Unchanged, Kept,        5_000 + 20, Bytes(0) => Bytes(1 << 10), As("random", &["count"]);
+    EventsEmit          = "events" "emit"                   Scripts,     Stays,  Unchanged, Again,      200_000 + 4, Bytes((1 << 20) + (1 << 10)) => Bytes(8 << 20), As("events.emit", &["event", "payload"]);
+    MetaRegisterTool    = "meta" "register-tool"            Tools,       Stays,  Unchanged, Again,  20_000_000 + 20, Bytes(2 << 20) => Bytes(0), As("meta.register_tool", &["name", "description", "parameters", "script", "replace"]);
+    MetaRegisterHook    = "meta" "register-hook"            Tools,       Stays,  Unchanged, Again,  20_000_000 + 20, Bytes(2 << 20) => Bytes(0), As("meta.register_hook", &["name", "event", "script", "when", "priority"]);
+    MetaCallTool        = "meta" "call-tool"                Scripts,     Stays,  Unchanged, Again,      500_000 + 4, Bytes(EXCHANGE) => Bytes(EXCHANGE), As("meta.call_tool", &["name", "arguments"]);
+    MetaListTools       = "meta" "list-tools"               Scripts,     Stays,  Unchanged, Again,      200_000 + 4, Bytes(1 << 10) => Bytes(NAMES), As("meta.list_tools", &["pattern"]);
+    AgentsDelegate      = "agents" "delegate"               Tools,       Stays,  Unchanged, Again,    1_000_000 + 4, Bytes(1 << 20) => Bytes(8 << 20), As("delegate", &["agent", "task"]);
+    AgentsDelegateAsync = "agents" "delegate-async"         Tools,       Stays,  Unchanged, Again,    1_000_000 + 4, Bytes(1 << 20) => Bytes(1 << 10), As("delegate_async", &["agent", "task"]);
+    TasksPoll           = "tasks" "poll"                    Tools,       Stays,  Unchanged, Again,      100_000 + 4, Bytes(1 << 10) => Bytes(1 << 20), As("task.poll", &["id"]);
+    TasksWait           = "tasks" "wait"                    Tools,       Stays,  Unchanged, Again,      200_000 + 4, Bytes(16 << 10) => Bytes(8 << 20), As("task.await", &["ids", "timeout_ms"]);
+    CoverageRecord      = "coverage" "record"               Scripts,     Stays,  Unchanged, Again,        5_000 + 1, Bytes(1 << 20) => Bytes(0), Never;
+    EnvGet              = "env" "get"                       Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(1 << 20), As("env", &["key"]);
+    SecretsHandle       = "secrets" "handle"                Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(2 << 10), As("secret", &["name"]);
+    LimitsRegexBytes    = "limits" "regex-bytes"            Scripts,     Stays,  Unchanged, Again,        2_000 + 0, Bytes(0) => Bytes(0), Never;
 }
 
 #[cfg(test)]
@@ -242,6 +255,23 @@ mod tests {
         assert!(Import::ALL.iter().all(|import| import.price().call > 0), "a call is free");
     }
 
+    /// The page on hooks has each function that they hear of, with its arguments.
+    #[test]
+    fn the_page_tells_what_hooks_hear_of() {
+        let page = include_str!("../../../docs/hooks.md");
+        let section = page.split("## Built-ins").nth(1).unwrap().split("\n## ").next().unwrap();
+        let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
+        for import in Import::ALL {
+            let Seen::As(function, arguments) = import.facts().seen else { continue };
+            let row = rows.iter().find(|row| row.split(" | ").next().unwrap().contains(&format!("`{function}`")));
+            let row = row.unwrap_or_else(|| panic!("{function} has no row"));
+            assert!(
+                arguments.iter().all(|argument| row.contains(&format!("`{argument}`"))),
+                "{function}: {arguments:?}"
+            );
+        }
+    }
+
     /// What the table opens to each role, and what it says of each function that reaches the world, in whole: a changed
     /// answer is a decision and shows up here.
     #[test]
@@ -269,6 +299,10 @@ mod tests {
              agents.delegate-async tasks.poll tasks.wait coverage.record limits.regex-bytes"
         );
         assert_eq!(named(&|import| import.price().carries_a_file()), "fs.read fs.write fs.append");
+        assert_eq!(
+            named(&|import| import.facts().seen == Seen::Never),
+            "monotonic-clock.now insecure-seed.insecure-seed last-words.write coverage.record limits.regex-bytes"
+        );
         // A hook changes nothing, whatever a row says of it.
         assert!(Import::ALL.iter().all(|import| !import.changes_files() || !Role::Hook.may(*import)));
     }
