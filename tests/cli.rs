@@ -37,6 +37,7 @@
 //! - `hooks`: which hooks an event is for, their order, and what their decisions come to
 //! - `hooks_events`: every event of the catalogue, `fire`, and events that scripts emit
 //! - `hooks_failing`: hooks that fail
+//! - `hooks_words`: whose words reach a model
 //! - `hooks_guards`: what hooks may use to decide, and guards as a project would write them
 //! - `hooks_pipeline`: hooks around the call of a tool
 //! - `lock`: artifacts stay what they were when somebody looked at them
@@ -115,6 +116,8 @@ mod hooks_failing;
 mod hooks_guards;
 #[path = "cli/hooks_pipeline.rs"]
 mod hooks_pipeline;
+#[path = "cli/hooks_words.rs"]
+mod hooks_words;
 #[path = "cli/kills.rs"]
 mod kills;
 #[path = "cli/limits.rs"]
