@@ -14,6 +14,7 @@
 //! - `conversation_calls`: what a person at a terminal sees of calls, and how they stop them
 //! - `agent_tasks`: what is not waited for
 //! - `agent_budgets`: what agents may use, and no more
+//! - `agent_plugins`: agents of third parties, and those that narrow themselves
 //! - `agent_endings`: how a session ends for whoever ran it
 //! - `agent_failures`: tools that fail an agent again and again
 //! - `confirm`: calls that a person has to confirm
@@ -76,6 +77,8 @@ mod agent_history;
 mod agent_keys;
 #[path = "cli/agent_limits.rs"]
 mod agent_limits;
+#[path = "cli/agent_plugins.rs"]
+mod agent_plugins;
 #[path = "cli/agent_results.rs"]
 mod agent_results;
 #[path = "cli/agent_services.rs"]

@@ -113,13 +113,11 @@ fn a_failing_judge_ends_the_turn_or_the_delegation() {
     failing("delegation.post_verify", verify, &replies).run(&["run", "Go."]).gives("It failed.");
     // A policy that lets failures pass lets these pass.
     let allow = "sandbox: { hooks: { on_error: allow } }\n";
-    failing("agent.stop", allow, "- text: Done.\n").run(&["run", "Go."]).gives("Done.");
-    let replies = replies.replace("delegation blocked", "").replacen(
-        "expect: ': blocked by hook \"judge\": the hook failed: broken'",
-        "expect: Done.",
-        1,
-    );
-    failing("delegation.post_verify", &format!("{allow}{verify}"), &replies).run(&["run", "Go."]).gives("It failed.");
+    failing("agent.stop", allow, "- text: Done.\n").run(&["run", "Go."]).says(0, "the hook failed: broken");
+    let replies = "- tool_calls: [{ name: delegate, args: { agent: worker, task: Go. } }]\n\
+                   - { agent: worker, text: Done. }\n- { expect: '\"attempts\":1', text: Fine. }\n";
+    let ran = failing("delegation.post_verify", &format!("{allow}{verify}"), replies).run(&["run", "Go."]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "Fine.\n"), "{ran}");
 }
 
 /// Each way to fail: name, front matter, script, and what is told of it.

@@ -25,6 +25,7 @@ use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::hooks::OnError;
 use crate::artifact::third_party;
+use crate::artifact::tool::Tool;
 use crate::capability::coverage::Coverage;
 use crate::capability::fs::Workspace;
 use crate::capability::log::Log;
@@ -233,7 +234,8 @@ impl Place {
     /// own is not known where another adds one.
     pub(crate) fn added_tools(&self) -> impl Iterator<Item = &AddedTool> {
         let taken = |name: &str| self.loaded.registry.tools().iter().any(|tool| tool.name == name);
-        self.added.tools.iter().filter(move |added| !taken(&added.tool.name))
+        let lent = |tool: &Tool| self.loaded.lends(tool);
+        self.added.tools.iter().filter(move |added| !taken(&added.tool.name) && lent(&added.tool))
     }
 
     /// One of them.
@@ -354,7 +356,8 @@ impl Place {
         };
         let mut limits = self.loaded.measured(grant.limits());
         within(&mut limits, left);
-        let inner = Arc::new(Inner::new(self, format!("hook {}", hook.name), grant.clone(), Role::Hook));
+        let inner =
+            Arc::new(Inner::new(self, format!("hook {}", hook.name), &hook.source_name, grant.clone(), Role::Hook));
         let context = Context {
             grant: grant.clone(),
             workspace: self.workspace.clone(),
