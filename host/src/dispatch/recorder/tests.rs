@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::capability::log::Log as Lines;
-use crate::dispatch::chain::Decision;
+use crate::dispatch::chain::{Decision, Voice};
 use crate::policy::refusal::Refusal;
 use crate::sandbox::outcome::{Failure, FailureKind};
 use crate::sandbox::price::Import;
@@ -17,6 +17,7 @@ fn hook(name: &str, verdict: Verdict, reason: Option<&str>, refused: &[HostCall]
         name: name.to_owned(),
         file: name.to_owned(),
         priority: 0,
+        voice: Voice::Own,
         verdict,
         reason: reason.map(str::to_owned),
         warnings: Vec::new(),
