@@ -264,3 +264,51 @@ fn a_timeout_that_nothing_can_hold_is_an_error() {
         );
     }
 }
+
+/// Warnings belong to `validate`, and to the artifact that is called.
+#[test]
+fn a_call_warns_of_what_has_a_part_in_it() {
+    let project = Project::new()
+        .tool("it", "timeuot_ms: 1\n", FINE)
+        .tool("other", "", FINE)
+        .file(".harness/agents/a.md", "---\nmodle: x\n---\n");
+    let told = |ran: &crate::project::Ran| ran.err.matches("warning: unknown key").count();
+    let ran = project.run(&["call", "it"]);
+    assert_eq!((ran.code, told(&ran)), (0, 1), "{ran}");
+    ran.says(0, "warning: unknown key `timeuot_ms`, it has no effect\n --> .harness/tools/it.md:2:1");
+    project.run(&["call", "other"]).gives("fine");
+    assert_eq!(told(&project.run(&["validate"])), 2);
+    let project = project.policy("modell: x\n");
+    assert_eq!(told(&project.run(&["call", "other"])), 1);
+}
+
+#[test]
+fn names_that_nothing_has_are_found() {
+    let project = Project::new()
+        .tool("it", "", "def run(args):\n    if args.get('x'):\n        return fs.raed('a')\n    return 'fine'\n")
+        .file(".harness/tools/bare.md", "---\n---\n")
+        .file(".harness/agents/a.md", "---\n---\nYou help.\n")
+        .file(".harness/hooks/when.md", "---\nevent: tool.pre\nwhen: paylod[\"name\"] == \"it\"\n---\n")
+        .file(
+            ".harness/hooks/role.md",
+            "---\nevent: tool.pre\nscript: |\n  def handle(event, payload):\n      if payload[\"arguments\"][\"x\"]:\n          fs.write('a', 'b')\n      return allow()\n---\n",
+        )
+        .file(".harness/hooks/alias.md", "---\nevent: meta.register_tool\n---\n")
+        .file(".harness/hooks/meta.md", "---\nevent: meta.nothing\n---\n");
+    let ran = project.run(&["validate"]);
+    assert_eq!(ran.code, 2, "{ran}");
+    for part in [
+        "there is no built-in `fs.raed`\n --> .harness/tools/it.md:5:16",
+        "hint: did you mean `fs.read`?",
+        "warning: tool `bare` has no description\n --> .harness/tools/bare.md:1:1",
+        "warning: agent `a` has no description\n --> .harness/agents/a.md:1:1",
+        "warning: `payload[\"arguments\"]` is JSON as a text, and no dict\n --> .harness/hooks/role.md:5:10",
+        "error: a hook may not call `fs.write`: the call is refused each time\n --> .harness/hooks/role.md:6:11",
+        "warning: nothing fires `meta.nothing`: the hook is never called\n --> .harness/hooks/meta.md:2:8",
+    ] {
+        assert!(ran.err.contains(part), "{part}: {ran}");
+    }
+    assert_eq!(ran.err.matches("--> .harness/hooks/when.md:3:").count(), 1, "{ran}");
+    assert!(!ran.err.contains("hooks/alias.md"), "{ran}");
+    assert_eq!(project.run(&["hooks", "--json"]).json()[0]["event"], json!("meta.tool_register"));
+}

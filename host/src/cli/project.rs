@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use harness::artifact::diagnostic::{Diagnostic, Severity};
+use harness::artifact::event::Event;
 use harness::confine;
 use harness::dispatch::{CallError, OpenError, Options, Project};
 use harness::registry::{Machine, Registry};
@@ -81,10 +82,12 @@ pub(crate) fn open_for(
     Ok(project)
 }
 
-/// The file of a tool.
-pub(crate) fn file_of<'r>(registry: &'r Registry, tool: &str) -> Vec<&'r str> {
+/// The files that have a part in each call of a tool: its own, and those of the hooks around it.
+pub(crate) fn files_of<'r>(registry: &'r Registry, tool: &str) -> Vec<&'r str> {
     let tool = registry.tool(tool).ok().or_else(|| registry.tool_of_agent(tool));
-    tool.map(|tool| &*tool.source.file).into_iter().collect()
+    let hooks = [Event::ToolPre, Event::ToolPost];
+    let hooks = hooks.iter().flat_map(|event| registry.chain(event)).map(|hook| &*hook.source.file);
+    tool.map(|tool| &*tool.source.file).into_iter().chain(hooks).collect()
 }
 
 fn opened(place: &Place, options: Options, printer: Printer) -> Result<Project, Exit> {

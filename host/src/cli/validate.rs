@@ -51,7 +51,10 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     found.extend(registry.agents().iter().filter_map(|agent| lint::agent(agent)));
     let own = registry.agents().iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
     for hook in registry.hooks().iter().chain(own) {
-        found.extend(lint::names(hook));
+        // What loading has told is not told twice.
+        let at = |one: &Diagnostic| one.position.as_ref().map(|at| (at.file.clone(), at.line));
+        let told: Vec<_> = found.iter().filter(|one| one.severity == Severity::Error).map(at).collect();
+        found.extend(lint::names(hook).into_iter().filter(|one| !told.contains(&at(one))));
         found.extend(lint::payload_keys(hook));
         found.extend(lint::handler(hook));
         if command.strict {
