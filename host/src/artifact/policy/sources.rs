@@ -236,7 +236,7 @@ mod tests {
         let rule = |name: &str| {
             let origin = Origin::new("f", Scope::Source(name.to_owned()));
             let position = Position { file: "f".into(), line: 1, column: 1, length: 1 };
-            SourceRules { name: name.to_owned(), layer: Layer::silent(origin), position }
+            SourceRules { name: name.to_owned(), layer: Layer::silent(origin), tools: None, position }
         };
         for (name, covered, other) in [
             ("plugins/acme", "plugins/acme/tools/x", "vendor//plugins/acme/tools/x"),
