@@ -95,7 +95,7 @@ impl Meter {
     ) -> Result<()> {
         let (price, bytes_in) = (self.import.price(), params.bytes());
         let cap = price.max_in.bytes(store.data().limits.file_bytes);
-        if bytes_in > cap {
+        if cap < bytes_in {
             return Err(Stop::TooMuchGiven { import: self.import, cap }.into());
         }
         let more = bytes_in.saturating_sub(self.bytes_in);
