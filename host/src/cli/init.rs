@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
+use harness::capability::exec::wall::ClosedNames;
+
 use super::args::{Init, Place};
 use super::exit::Exit;
 use super::printer::Printer;
@@ -18,7 +20,9 @@ const FILES: &[(&str, &str)] = &[
 pub(crate) fn run(command: &Init, place: &Place, printer: &Printer) -> Exit {
     let dir = command.dir.as_deref().or(place.project.as_deref()).unwrap_or(Path::new("."));
     let root = dir.join(".harness");
-    if root.exists() {
+    ClosedNames::sweep(dir);
+    // Whatever it is: a link that leads nowhere is there too.
+    if root.symlink_metadata().is_ok() {
         let message = format!("`{}` is there already", root.display());
         printer.error(&message, &[], Some("name another folder: `harness init DIR`"));
         return Exit::Usage;
