@@ -71,7 +71,7 @@ pub(super) fn mended(command: &Test, folder: &Path, options: &Options, printer: 
     while changes.wait() {
         match Project::open(folder, options.clone()) {
             Ok(project) => {
-                return again(command, &project, &changes, printer);
+                return again(command, folder, &project, &changes, printer);
             }
             Err(error) => {
                 project::unopened(&error, printer);
