@@ -14,7 +14,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode};
 use rustix::io::Errno;
 
 use crate::ambient::PLACEHOLDER;
