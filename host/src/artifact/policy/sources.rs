@@ -26,8 +26,18 @@ pub struct SourceRules {
 impl SourceRules {
     /// Whether it is about an artifact: it names it, or a folder or bundle that it is in.
     pub fn covers(&self, source: &str) -> bool {
-        source.strip_prefix(&self.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        covers(&self.name, source)
     }
+}
+
+/// Whether a name is that of an artifact, or of a folder or bundle that it is in.
+pub(super) fn covers(name: &str, source: &str) -> bool {
+    source.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether an entry may have this name.
+pub(super) fn is_name(name: &str) -> bool {
+    check(name).is_ok()
 }
 
 /// The entries that are about an artifact, the outermost first.
