@@ -240,9 +240,10 @@ struct Ready {
 }
 
 /// The first three steps.
-async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
+async fn begin(place: &Place, mut call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
     let id = call.id.unwrap_or_else(|| place.run.strand().next_call());
     let callee = resolve(place, &call.name, caller).await?;
+    callee.tool.fill_defaults(&mut call.arguments);
     check(&callee.tool, &call.arguments, None)?;
 
     let pre = || {
@@ -281,7 +282,8 @@ async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
     }
     let arguments = match report.pre.as_ref().filter(|pre| !changed_by(pre).is_empty()) {
         Some(pre) => {
-            let arguments = pre.payload.get("args").cloned().unwrap_or_default();
+            let mut arguments = pre.payload.get("args").cloned().unwrap_or_default();
+            callee.tool.fill_defaults(&mut arguments);
             check(&callee.tool, &arguments, Some(pre))?;
             arguments
         }
@@ -319,6 +321,7 @@ impl Ready {
             report.settle(&post);
             report.post = Some(post);
         }
+        report.fit(&callee.tool);
         report.cut(limits.output_bytes);
         report
     }
@@ -583,6 +586,17 @@ impl CallReport {
         }
         self.result = post.payload.get("result").cloned().unwrap_or_default();
         self.is_error = post.payload.get("is_error").and_then(Json::as_bool).unwrap_or(self.is_error);
+    }
+
+    /// What the tool declares of its result, held against what the hooks have left of it.
+    fn fit(&mut self, tool: &Tool) {
+        if self.is_error || !matches!(self.outcome, Outcome::Completed(_)) {
+            return;
+        }
+        if let Err(misfit) = tool.check_result(&self.result) {
+            let why = format!("the result does not fit `returns`: {misfit}");
+            self.end(Outcome::Failed(Failure::without_place(FailureKind::Script, "", why)));
+        }
     }
 
     /// Step 6. The text within what a model gets; a call that completed, or that a hook says is no error, has this as
