@@ -36,6 +36,7 @@ pub mod schema;
 pub mod script;
 mod shape;
 pub mod suggest;
+pub(crate) mod third_party;
 pub mod tool;
 pub mod value_schema;
 pub mod when;
