@@ -68,7 +68,7 @@ impl fmt::Display for ArgumentError {
             Self::WrongType { name, wanted, found } => {
                 write!(f, "the argument {} must be of type {wanted}, found {found}", quoted(name))
             }
-            Self::Misfit(Misfit { at, why }) if at.is_empty() => write!(f, "the arguments: what is given {why}"),
+            Self::Misfit(Misfit { at, why }) if at.is_empty() => write!(f, "the arguments {why}"),
             Self::Misfit(Misfit { at, why }) => write!(f, "the argument `{at}` {why}"),
             Self::NotAPair { given } => write!(f, "an argument must be written `key=value`, found {}", quoted(given)),
             Self::Twice { name } => write!(f, "the argument {} is given twice", quoted(name)),

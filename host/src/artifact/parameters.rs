@@ -301,7 +301,9 @@ impl Parameters {
             (Some(read), None) => Ok(read),
             (_, wrong) => {
                 let wrong = wrong.unwrap_or_else(|| "the parameters cannot be read".to_owned());
-                Err(wrong.trim_start_matches("tool \"\":").trim_start_matches("tool \"\"").trim().to_owned())
+                // Neither has it a file nor its tool a name.
+                let bare = ["tool \"\" parameters: ", "tool \"\": ", "tool \"\" ", ": yaml: line 1: "];
+                Err(bare.iter().find_map(|start| wrong.strip_prefix(start)).unwrap_or(&wrong).to_owned())
             }
         }
     }

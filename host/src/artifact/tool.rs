@@ -263,7 +263,9 @@ impl Tool {
         let names = || self.parameters.list.iter().map(|parameter| parameter.name.as_str());
         let is_declared = |name: &str| names().any(|one| one == name);
         let given = arguments.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        let given = given.filter(|name| !is_declared(name) && !self.parameters.is_about_others());
+        // Who declares nothing says nothing of what is taken.
+        let silent = self.parameters.list.is_empty() || self.parameters.is_about_others();
+        let given = given.filter(|name| !silent && !is_declared(name));
         given.map(|name| (name, closest(name, names()))).collect()
     }
 

@@ -63,7 +63,7 @@ fn why(kind: &Kind, found: &Json) -> String {
     let key = |names: &[String]| {
         let shown: Vec<String> = names.iter().take(3).map(|name| format!("`{}`", name.replace('`', "'"))).collect();
         let more = if names.len() > 3 { " and more" } else { "" };
-        format!("has what is not declared: {}{more}", shown.join(", "))
+        format!("must not have undeclared keys, found {}{more}", shown.join(", "))
     };
     match kind {
         Kind::Type { kind } => {
@@ -99,15 +99,17 @@ fn why(kind: &Kind, found: &Json) -> String {
         Kind::Format { format } => format!("must have the format `{format}`"),
         Kind::Required { property } => format!("must have the key {property}"),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => key(unexpected),
-        Kind::AdditionalItems { .. } | Kind::UnevaluatedItems { .. } => "has more items than are declared".to_owned(),
+        Kind::AdditionalItems { .. } | Kind::UnevaluatedItems { .. } => {
+            "must not have more items than are declared".to_owned()
+        }
         Kind::Contains => "must have an item that fits `contains`".to_owned(),
-        Kind::AnyOf { .. } => format!("fits no schema of `anyOf`, found {}", json_type(found)),
-        Kind::OneOfNotValid { .. } => format!("fits no schema of `oneOf`, found {}", json_type(found)),
-        Kind::OneOfMultipleValid { .. } => "fits more than one schema of `oneOf`".to_owned(),
-        Kind::Not { .. } => "fits the schema of `not`, which it must not".to_owned(),
-        Kind::PropertyNames { .. } => "has a key that does not fit `propertyNames`".to_owned(),
+        Kind::AnyOf { .. } => format!("must fit a schema of `anyOf`, found {}", json_type(found)),
+        Kind::OneOfNotValid { .. } => format!("must fit a schema of `oneOf`, found {}", json_type(found)),
+        Kind::OneOfMultipleValid { .. } => "must fit one schema of `oneOf` alone".to_owned(),
+        Kind::Not { .. } => "must not fit the schema of `not`".to_owned(),
+        Kind::PropertyNames { .. } => "must have keys that fit `propertyNames`".to_owned(),
         Kind::FalseSchema => "must not be there".to_owned(),
-        other => format!("does not fit `{}` of its schema", other.keyword()),
+        other => format!("must fit `{}` of its schema", other.keyword()),
     }
 }
 

@@ -36,24 +36,24 @@ fn every_keyword_says_what_it_wants() {
         (json!({"uniqueItems": true}), json!([1, 1]), "the value must not have an item twice"),
         (json!({"contains": {"type": "string"}}), json!([1]), "the value must have an item that fits `contains`"),
         (json!({"required": ["k"]}), json!({}), "the value must have the key \"k\""),
-        (json!({"additionalProperties": false}), json!({"x": 1}), "the value has what is not declared: `x`"),
+        (json!({"additionalProperties": false}), json!({"x": 1}), "the value must not have undeclared keys, found `x`"),
         (json!({"minProperties": 1}), json!({}), "the value must have at least 1 key"),
         (
             json!({"propertyNames": {"maxLength": 1}}),
             json!({"ab": 1}),
-            "the value has a key that does not fit `propertyNames`",
+            "the value must have keys that fit `propertyNames`",
         ),
         (
             json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
             json!(1),
-            "the value fits no schema of `anyOf`, found number",
+            "the value must fit a schema of `anyOf`, found number",
         ),
         (
             json!({"oneOf": [{"minimum": 1}, {"minimum": 2}]}),
             json!(3),
-            "the value fits more than one schema of `oneOf`",
+            "the value must fit one schema of `oneOf` alone",
         ),
-        (json!({"not": {"type": "string"}}), json!("x"), "the value fits the schema of `not`, which it must not"),
+        (json!({"not": {"type": "string"}}), json!("x"), "the value must not fit the schema of `not`"),
         (json!({"items": {"type": "string"}}), json!(["a", 1]), "`0` must be of type string, found number"),
         (
             json!({"properties": {"a": {"items": {"properties": {"n": {"minimum": 1}}}}}}),
@@ -68,7 +68,7 @@ fn every_keyword_says_what_it_wants() {
         (
             json!({"prefixItems": [{"type": "string"}], "items": false}),
             json!(["a", 1]),
-            "the value has more items than are declared",
+            "the value must not have more items than are declared",
         ),
         (json!({"dependentRequired": {"a": ["b"]}}), json!({"a": 1}), "the value must have the key \"b\""),
         (
@@ -111,7 +111,7 @@ fn what_is_no_schema_here() {
     let heavy = "checking it would take too long: with all references written out it weighs over 20000 keywords";
     for (schema, why) in [
         (json!({"minimum": "x"}), "`minimum` must be of type number, found string"),
-        (json!({"type": "text"}), "`type` fits no schema of `anyOf`, found string"),
+        (json!({"type": "text"}), "`type` must fit a schema of `anyOf`, found string"),
         (
             json!({"$ref": "https://example.com/s"}),
             "the reference `https://example.com/s` leaves the schema: references are local, such as `#/$defs/name`",
@@ -154,11 +154,12 @@ fn what_is_too_much_to_check_is_refused() {
     let large = |n: u64| Json::from((0..n).collect::<Vec<_>>());
     let unique = compiled(json!({"uniqueItems": true}));
     assert_eq!(unique.check(&large(1000)), Ok(()));
-    let too_large = Err(Misfit { at: String::new(), why: "is too large to be checked against its schema".to_owned() });
+    let too_large =
+        Err(Misfit { at: String::new(), why: "must be smaller to be checked against its schema".to_owned() });
     assert_eq!(unique.check(&large(100_000)), too_large);
     assert_eq!(compiled(json!({"items": {"type": "integer"}})).check(&large(100_000)), Ok(()));
     let digits: Json = serde_json::from_str(&"9".repeat(1001)).unwrap();
-    let long = Err(Misfit { at: String::new(), why: "holds a number of over 1000 digits".to_owned() });
+    let long = Err(Misfit { at: String::new(), why: "must not hold a number of over 1000 digits".to_owned() });
     assert_eq!(compiled(json!({"minimum": 1})).check(&digits), long);
     // Patterns that make others go back take their time once.
     let text = json!("a".repeat(1 << 20));
@@ -174,7 +175,7 @@ fn messages_are_short() {
     let many: serde_json::Map<String, Json> = (0..1000).map(|n| (format!("k{n}"), json!(1))).collect();
     assert_eq!(
         misfit(&json!({"additionalProperties": false}), &many.into()),
-        "the value has what is not declared: `k0`, `k1`, `k2` and more"
+        "the value must not have undeclared keys, found `k0`, `k1`, `k2` and more"
     );
 }
 

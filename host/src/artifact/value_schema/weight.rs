@@ -164,7 +164,7 @@ impl Weight {
         let mut compared = 0;
         let size = self.measure(value, &mut compared)?;
         if size.saturating_mul(self.weight).saturating_add(compared) > MAX_WORK {
-            return Err("is too large to be checked against its schema".to_owned());
+            return Err("must be smaller to be checked against its schema".to_owned());
         }
         Ok(())
     }
@@ -203,7 +203,7 @@ impl Weight {
 fn number(value: &Json) -> Result<(), String> {
     match value {
         Json::Number(number) if number.as_str().len() > MAX_DIGITS => {
-            Err(format!("holds a number of over {MAX_DIGITS} digits"))
+            Err(format!("must not hold a number of over {MAX_DIGITS} digits"))
         }
         _ => Ok(()),
     }
