@@ -14,6 +14,7 @@
 //! Schema. [`escape`] makes any text fit for a terminal.
 
 pub mod agent;
+pub(crate) mod alike;
 pub mod arguments;
 pub mod bundle;
 pub mod cases;
