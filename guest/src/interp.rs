@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use starlark::PrintHandler;
-use starlark::environment::{FrozenModule, Globals, Module};
+use starlark::environment::{FrozenModule, Globals, LibraryExtension, Module};
 use starlark::eval::Evaluator;
 use starlark::syntax::AstModule;
 use starlark::values::{Heap, OwnedFrozenValue, Value};
@@ -222,7 +222,7 @@ fn load_predicate(file: &str, predicate: &Predicate) -> Result<(Place, OwnedFroz
     }
     let place = Place::of_expression(file, predicate, LINES_BEFORE_EXPRESSION);
     let text = format!("def when(event, payload):\n return (\n{}\n )\n", predicate.text);
-    let module = evaluate(&place, parse(&place, &text)?, &Globals::standard())?;
+    let module = evaluate(&place, parse(&place, &text)?, &Globals::extended_by(&[LibraryExtension::SetType]))?;
     let when = module.get("when").map_err(|e| failure_at(FailureKind::Syntax, e.to_string(), &place, None))?;
     Ok((place, when))
 }
