@@ -34,6 +34,7 @@ pub mod schema;
 pub mod script;
 mod shape;
 pub mod suggest;
+pub(crate) mod third_party;
 pub mod tool;
 pub mod when;
 pub mod yaml;

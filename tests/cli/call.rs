@@ -323,7 +323,7 @@ fn explain_tells_grant_limits_and_what_each_host_call_cost() {
         commands: cat * (.harness/harness.md:3:48)
         their variables: LANG (.harness/harness.md:3:64)
         variables: HOME (.harness/harness.md:3:79)
-        services: cache, metrics, clock, random, events, meta, delegate, modify
+        services: cache, metrics, clock, random, events, meta, delegate, modify, prompt
       .harness/tools/it.md:3:1, its capabilities:
         read: a.txt (.harness/tools/it.md:3:29)
         write: nothing (.harness/tools/it.md:3:21)

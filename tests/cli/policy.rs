@@ -59,7 +59,7 @@ fn a_grant_is_shown_with_what_set_each_limit() {
         commands: git (.harness/harness.md:3:95)
         their variables: nothing (.harness/harness.md:3:86)
         variables: CI, HOME (.harness/harness.md:3:109)
-        services: cache, metrics, clock, random, events, meta, delegate, modify
+        services: cache, metrics, clock, random, events, meta, delegate, modify, prompt
       .harness/harness.md:3:132, source `tools`:
         read: . (.harness/harness.md:3:153)
         write: *b (.harness/harness.md:3:167)

@@ -73,9 +73,10 @@ impl Origin {
     }
 }
 
-/// A built-in that needs no rule beyond being granted.
+/// A permission that needs no rule beyond being granted: most are built-ins. `modify` lets a hook change what it hears,
+/// and `prompt` lets the prose of a third party into what a model reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the names are those of the built-ins")]
+#[expect(missing_docs, reason = "the names are those of a policy")]
 pub enum Service {
     Cache,
     Metrics,
@@ -85,12 +86,22 @@ pub enum Service {
     Meta,
     Delegate,
     Modify,
+    Prompt,
 }
 
 impl Service {
     /// All of them, in the order of listings.
-    pub const ALL: [Self; 8] =
-        [Self::Cache, Self::Metrics, Self::Clock, Self::Random, Self::Events, Self::Meta, Self::Delegate, Self::Modify];
+    pub const ALL: [Self; 9] = [
+        Self::Cache,
+        Self::Metrics,
+        Self::Clock,
+        Self::Random,
+        Self::Events,
+        Self::Meta,
+        Self::Delegate,
+        Self::Modify,
+        Self::Prompt,
+    ];
 
     /// The word in a policy and in a script.
     pub fn name(self) -> &'static str {
@@ -103,6 +114,7 @@ impl Service {
             Self::Meta => "meta",
             Self::Delegate => "delegate",
             Self::Modify => "modify",
+            Self::Prompt => "prompt",
         }
     }
 }
