@@ -123,6 +123,8 @@ mod limits;
 mod listings;
 #[path = "cli/lock.rs"]
 mod lock;
+#[path = "cli/memory.rs"]
+mod memory;
 #[path = "cli/meta.rs"]
 mod meta;
 #[path = "cli/output.rs"]

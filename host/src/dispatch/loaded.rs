@@ -118,6 +118,8 @@ fn unloadable(error: ScriptError, file: &str, grant: &Grant) -> Unloadable {
         ScriptError::Over(limit) => {
             let raises = raises(limit, grant).map(|raises| format!(" ({raises})")).unwrap_or_default();
             let failure = Failure::without_place(FailureKind::Script, file, format!("{message}{raises}"));
+            let (line, column) = limit.at.map_or((0, 0), |at| (at.line, at.column));
+            let failure = Failure { line, column, ..failure };
             if limit.kind == LimitKind::Deadline { Unloadable::Late(failure) } else { Unloadable::Script(failure) }
         }
         ScriptError::Host(_) => Unloadable::Host(message),

@@ -245,7 +245,7 @@ impl Sandbox {
         match ended {
             Ok(Ok(loaded)) => loaded,
             Ok(Err(error)) => (Err(ScriptError::Host(error.into())), 0),
-            Err(_) => (Err(ScriptError::Over(Limit { kind: LimitKind::Deadline, allowed: budget.milliseconds })), 0),
+            Err(_) => (Err(ScriptError::Over(Limit::of(LimitKind::Deadline, budget.milliseconds))), 0),
         }
     }
 

@@ -32,9 +32,7 @@ pub(super) fn run(command: &Granted, place: &Place, printer: Printer) -> Result<
     let tool = found.as_ref().ok().copied().or_else(|| registry.tool_of_agent(name));
     let hook = registry.hook(name).or_else(|| registry.hook_of_agent(name));
     let (kind, source, own, called) = match (tool, hook) {
-        (Some(tool), _) => {
-            ("tool", &tool.source_name, tool.capabilities.as_ref(), Some(tool))
-        }
+        (Some(tool), _) => ("tool", &tool.source_name, tool.capabilities.as_ref(), Some(tool)),
         (None, Some(hook)) => ("hook", &hook.source_name, hook.capabilities.as_ref(), None),
         (None, None) => {
             let hint = found.err().and_then(|unknown| unknown.hint());
@@ -47,7 +45,7 @@ pub(super) fn run(command: &Granted, place: &Place, printer: Printer) -> Result<
     if let Some(rules) = &command.within {
         granted = granted.meet(&Grant::new(vec![call::narrowing(rules, printer)?]));
     }
-    let limits = limits(&granted, called);
+    let limits = limits(&granted, called.map(AsRef::as_ref));
     let refused = tool.and_then(|tool| policy.tools.decide(&tool.name).err());
     let rules = agreed(&granted);
     if command.json {
