@@ -153,7 +153,7 @@ pub enum ScriptError {
     #[error("{}", .0.message)]
     Script(Failure),
     /// Loading it would use more than it may.
-    #[error("loading the script is {0}: move work into a function")]
+    #[error("loading the script is {}: move work into a function", Limit { at: None, ..*.0 })]
     Over(Limit),
     /// The host's.
     #[error("cannot load the script: {0:#}")]

@@ -24,7 +24,7 @@ fn source(top: &str) -> Source {
 fn over(top: &str, budget: Budget) -> (Option<Limit>, u64) {
     match sandbox().load_within(&source(top), budget) {
         (Ok(_), fuel) => (None, fuel),
-        (Err(ScriptError::Over(limit)), fuel) => (Some(limit), fuel),
+        (Err(ScriptError::Over(limit)), fuel) => (Some(Limit { at: None, ..limit }), fuel),
         (Err(error), _) => panic!("{error}"),
     }
 }
