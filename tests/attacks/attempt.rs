@@ -83,7 +83,7 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
         let (took, busy) = stretch.end();
         let verdict = match &fired.decision {
             Decision::Allow => Verdict::new("gives", fired.payload.to_string()),
-            Decision::Block { reason, .. } => Verdict::new("denied", reason.clone()),
+            Decision::Block(block) => Verdict::new("denied", block.reason.clone()),
         };
         Seen { verdict, told: format!("{fired:?}"), took, deadline: NO_POLICY, busy, record: String::new() }
     } else {
@@ -123,7 +123,7 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
 pub(crate) fn write(world: &World, setting: &Setting, each: &str) {
     let home = world.work().join(".harness");
     let put = |path: &str, text: &str| {
-        let path = home.join(path);
+        let path = home.join(world.filled(path, each));
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).unwrap();
         std::fs::write(path, world.filled(text, each)).unwrap();
     };

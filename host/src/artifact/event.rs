@@ -49,31 +49,21 @@ impl Event {
             return is_word(rest).then(|| Self::Custom(rest.to_owned()));
         }
         if let Some(rest) = name.strip_prefix("meta.") {
+            // The built-ins have two names each, and so have their events.
+            let rest = match rest {
+                "register_tool" => "tool_register",
+                "register_hook" => "hook_register",
+                other => other,
+            };
             return is_word(rest).then(|| Self::Meta(rest.to_owned()));
         }
         Self::FIXED.into_iter().find(|event| event.fixed_name() == name)
     }
 
-    /// Whether a hook that fails blocks what the event announces: where something can still be stopped, a guard that
-    /// does not work must not let it through.
-    pub fn fails_closed(&self) -> bool {
-        match self {
-            Self::TurnStart
-            | Self::ToolPre
-            | Self::ToolPost
-            | Self::CompletionPre
-            | Self::DelegationPre
-            | Self::DelegationPost
-            | Self::DelegationPostVerify
-            | Self::Meta(_) => true,
-            Self::SessionStart
-            | Self::SessionEnd
-            | Self::TurnEnd
-            | Self::CompletionPost
-            | Self::AgentStop
-            | Self::Error
-            | Self::Custom(_) => false,
-        }
+    /// Whether a block means something: of what has ended already nothing can be stopped. A hook that fails blocks
+    /// wherever it could have blocked, because a guard that does not work must not let anything through.
+    pub fn can_block(&self) -> bool {
+        !matches!(self, Self::SessionEnd | Self::Error)
     }
 
     /// The name, or for the open ones what comes before their own part.
@@ -126,6 +116,22 @@ pub enum Shape {
 }
 
 impl Event {
+    /// Those of `meta.` that are fired.
+    pub const FIRED_META: [&str; 3] = ["meta.tool_register", "meta.hook_register", "meta.call_tool"];
+
+    /// Whether some part fires it. A custom one is for scripts to fire.
+    pub fn is_fired(&self) -> bool {
+        match self {
+            Self::Meta(_) => Self::FIRED_META.contains(&self.to_string().as_str()),
+            _ => true,
+        }
+    }
+
+    /// Whether its payload is a dict with this key.
+    pub(crate) fn shape_has(&self, key: &str) -> bool {
+        matches!(self.shape(), Shape::Dict(keys) if keys.contains(&key))
+    }
+
     /// What its payload is. The keys are those of the types in [`payload`](crate::dispatch::payload), which a test
     /// compares.
     pub fn shape(&self) -> Shape {
@@ -222,6 +228,10 @@ mod tests {
         for event in Event::FIXED {
             assert_eq!(Event::parse(&event.to_string()), Some(event));
         }
+        for (alias, name) in [("register_tool", "tool_register"), ("register_hook", "hook_register")] {
+            assert_eq!(Event::parse(&format!("meta.{alias}")), Some(Event::Meta(name.to_owned())));
+        }
+        assert!(!Event::Meta("x".to_owned()).is_fired() && Event::ToolPre.is_fired());
         for name in ["custom.my_event2", "meta.tool_register"] {
             assert_eq!(Event::parse(name).unwrap().to_string(), name);
         }
@@ -261,21 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn gates_fail_closed() {
-        let closed: Vec<String> = Event::FIXED.iter().filter(|e| e.fails_closed()).map(ToString::to_string).collect();
-        assert_eq!(
-            closed,
-            [
-                "turn.start",
-                "tool.pre",
-                "tool.post",
-                "completion.pre",
-                "delegation.pre",
-                "delegation.post",
-                "delegation.post_verify"
-            ]
-        );
-        assert!(Event::Meta("x".to_owned()).fails_closed());
-        assert!(!Event::Custom("x".to_owned()).fails_closed());
+    fn what_has_ended_cannot_be_blocked() {
+        let others = ["custom.x", "meta.x"].map(|name| Event::parse(name).unwrap());
+        let open: Vec<String> =
+            Event::FIXED.iter().chain(&others).filter(|e| !e.can_block()).map(ToString::to_string).collect();
+        assert_eq!(open, ["session.end", "error"]);
     }
 }

@@ -48,15 +48,17 @@ use self::meta::MetaPolicy;
 use self::roots::Root;
 use self::sources::SourceRules;
 use self::tools::ToolsPolicy;
+use super::agent::Agent;
 use super::bundle::{ListKeys, Lists};
 use super::decode::Decoder;
-use super::diagnostic::{Diagnostics, Position};
+use super::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::keys::{self, Slot, Unknown, keys};
 use super::located::Located;
 use super::model::{ModelKeys, Models};
 use super::shape::{Anything, Named, Schema, Shape};
 use super::suggest::quoted;
-use super::yaml::Node;
+use super::tool::Tool;
+use super::yaml::{Node, Value};
 use crate::policy::grant::Grant;
 use crate::policy::layer::{Layer, Origin, Scope, Service};
 use crate::policy::path::{FsRules, PathPattern};
@@ -117,7 +119,7 @@ keys! {
     /// What becomes of an event whose hook fails.
     given hooks: HookFailure;
     /// Rules for one artifact, a folder of them, or a bundle, by name: `tools/deploy`, `plugins/acme`.
-    given sources: Named<Layer>;
+    given sources: Named<SourceRules>;
 }
 
 /// `network`, for its schema.
@@ -217,8 +219,9 @@ impl ProjectPolicy {
         }
     }
 
-    /// Reads `harness.md`. `file` is for messages, such as `.harness/harness.md`. The policy is there only if nothing
-    /// is wrong with the file; the diagnostics hold everything that is, and warnings.
+    /// Reads `harness.md`, or `harness.yaml`, which is YAML as a whole and has no prose. `file` says which, and is for
+    /// messages, such as `.harness/harness.md`. The policy is there only if nothing is wrong with the file; the diagnostics
+    /// hold everything that is, and warnings.
     pub fn parse(file: &str, text: &str) -> (Option<Self>, Diagnostics) {
         let name = file.rsplit('/').next().unwrap_or(file);
         let mut decoder = Decoder::new(file, format!("parse {name}"));
@@ -228,9 +231,21 @@ impl ProjectPolicy {
     }
 
     fn decode(decoder: &mut Decoder, file: &str, text: &str) -> Option<Self> {
-        let document = decoder.document(text)?;
-        let (keys, (models, (lists, others))): HarnessKeys<'_> = decoder.root(&document.root)?;
-        let mut policy = Self { body: document.body.to_owned(), ..Self::absent(file) };
+        let (root, body) = if file.ends_with(".yaml") {
+            let root = decoder.yaml(text, 1)?;
+            if root.value == Value::Null {
+                // A file that was cut short must not leave the defaults standing.
+                let empty = Diagnostic::error(format!("{} is empty", quoted(file))).at(decoder.top());
+                decoder.diagnostics.push(empty.hint("write `{}` for a policy of defaults"));
+                return None;
+            }
+            (root, "")
+        } else {
+            let document = decoder.document(text)?;
+            (document.root, document.body)
+        };
+        let (keys, (models, (lists, others))): HarnessKeys<'_> = decoder.root(&root)?;
+        let mut policy = Self { body: body.to_owned(), ..Self::absent(file) };
         let roots = keys.artifact_sources.read(decoder).unwrap_or_default();
         policy.roots = roots.into_iter().map(|root| root.0).collect();
         let mut project = Builder::new(Origin::new(file, Scope::Project));
@@ -286,6 +301,24 @@ impl ProjectPolicy {
         self.audit |= machine.audit;
         self.machine = Some(Box::new(machine));
         self
+    }
+
+    /// What an agent may do, whoever sets it to work: none of its calls gets more. None where that is what the project
+    /// may do as a whole.
+    pub fn grant_for_agent(&self, agent: &Agent) -> Option<Grant> {
+        let grant = self.grant_for(&agent.source_name, agent.capabilities.as_ref());
+        let grant = match &agent.limits {
+            Some(limits) => grant.meet(&Grant::new(vec![limits.clone()])),
+            None => grant,
+        };
+        (grant.layers().len() > self.grant_for("", None).layers().len()).then_some(grant)
+    }
+
+    /// Whether an agent may call a tool at all: a plugin's calls the plugin's own, and those that the policy names for it.
+    pub fn lends(&self, agent: &str, tool: &Tool) -> bool {
+        sources::bundle_of(agent).is_none_or(|plugin| {
+            sources::bundle_of(&tool.source_name) == Some(plugin) || sources::lends(&self.sources, agent, &tool.name)
+        })
     }
 
     /// What an artifact may do. `source` is its place below `.harness/` without `.md`, such as `tools/deploy` or

@@ -24,7 +24,9 @@ pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Result<Ex
         Exit::Usage
     })?;
     let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
-    let project = project::open(place, options, *printer)?;
+    let project = project::open_for(place, options, *printer, |all| {
+        all.chain(&event).iter().map(|hook| &*hook.source.file).collect()
+    })?;
     let plan = project::plan(&project, place, command.workspace.as_deref());
     project::confine(&plan, &command.confine, *printer)?;
     let dispatch = project::block_on(project.fire(&event, payload.unwrap_or_default(), &Run::new()), *printer)?;
@@ -54,7 +56,7 @@ pub(crate) fn unmade(event: &str, outcome: &str, kind: &str, told: &Told) -> Jso
 fn as_json(dispatch: &Dispatch) -> Json {
     let (decision, hook, reason) = match &dispatch.decision {
         Decision::Allow => ("allow", None, None),
-        Decision::Block { hook, reason } => ("block", Some(hook), Some(reason)),
+        Decision::Block(block) => ("block", Some(&block.hook), Some(&block.reason)),
     };
     json!({
         "event": dispatch.event.to_string(),

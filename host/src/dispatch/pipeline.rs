@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
-use super::builtin::{Answered, BuiltInCall, BuiltIns};
+use super::builtin::{Answered, BuiltInCall, BuiltIns, DONE};
 use super::chain::{Dispatch, Place, Verdict, told, within};
 use super::confirm::{self, Answer};
 use super::content::{self, ToolOutput};
@@ -445,7 +445,8 @@ async fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Resu
     };
     if let Some((tool, built_ins)) = place.built_ins.as_ref().and_then(built_in) {
         loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
-        if let Some(caller) = caller {
+        // To say that it is done sets nobody to work.
+        if let Some(caller) = caller.filter(|_| name != DONE) {
             caller.decide_service(Service::Delegate).map_err(CallError::NotAllowed)?;
         }
         let grant = narrowed(Arc::new(loaded.policy.grant_for("", None)));
@@ -486,8 +487,13 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
     within(&mut limits, place.left);
     let ran = match &callee.body {
         Body::Script(image) => {
-            let inner =
-                Arc::new(Inner::new(place, format!("tool {}", callee.tool.name), callee.grant.clone(), Role::Tool));
+            let inner = Arc::new(Inner::new(
+                place,
+                format!("tool {}", callee.tool.name),
+                &callee.tool.source_name,
+                callee.grant.clone(),
+                Role::Tool,
+            ));
             let context = Context {
                 grant: callee.grant.clone(),
                 workspace: place.workspace.clone(),
