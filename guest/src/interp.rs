@@ -16,6 +16,7 @@ use crate::bindings::exports::harness::sandbox::script::{Entry, Failure, Failure
 use crate::bindings::harness::sandbox::log;
 use crate::diagnostic::{Place, failure, failure_at};
 use crate::dialect::{self, DIALECT, MAX_CALL_DEPTH};
+use crate::ending::Running;
 use crate::phase::{self, Needs, Phase};
 use crate::{coverage, globals, spelling, value};
 
@@ -169,6 +170,7 @@ fn call<R>(
         let mut evaluator = Evaluator::new(&module);
         configure(&mut evaluator);
         let function = heap.access_owned_frozen_value(function);
+        let _running = Running::begin(place);
         let result = evaluator.eval_function(function, &arguments, &[]).map_err(|e| failure(&e, place))?;
         finish(result, heap).map_err(|e| failure_at(FailureKind::Value, format!("{e:#}"), place, None))
     })
@@ -202,6 +204,7 @@ fn evaluate(place: &Place, ast: AstModule, globals: &Globals) -> Result<FrozenMo
         {
             let mut evaluator = Evaluator::new(&module);
             configure(&mut evaluator);
+            let _running = Running::begin(place);
             evaluator.eval_module(ast, globals).map_err(|e| failure(&e, place))?;
         }
         module.freeze().map_err(|e| failure(&e.into(), place))
