@@ -143,7 +143,11 @@ fn describe(error: &starlark::Error, frames: &[Frame]) -> (FailureKind, String) 
         ErrorKind::StackOverflow(_) => (FailureKind::Depth, too_deep(frames)),
         ErrorKind::Native(e) | ErrorKind::Other(e) | ErrorKind::Value(e) | ErrorKind::Function(e) => {
             let denied = e.chain().any(|cause| cause.is::<Denied>());
+<<<<<<< HEAD
             (if denied { FailureKind::Denied } else { FailureKind::Script }, plain(format!("{e:#}")))
+=======
+            (if denied { FailureKind::Denied } else { FailureKind::Script }, spelling::written_in(format!("{e:#}")))
+>>>>>>> main
         }
         other => (FailureKind::Script, other.to_string()),
     }
