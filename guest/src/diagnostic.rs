@@ -143,11 +143,8 @@ fn describe(error: &starlark::Error, frames: &[Frame]) -> (FailureKind, String) 
         ErrorKind::StackOverflow(_) => (FailureKind::Depth, too_deep(frames)),
         ErrorKind::Native(e) | ErrorKind::Other(e) | ErrorKind::Value(e) | ErrorKind::Function(e) => {
             let denied = e.chain().any(|cause| cause.is::<Denied>());
-<<<<<<< HEAD
-            (if denied { FailureKind::Denied } else { FailureKind::Script }, plain(format!("{e:#}")))
-=======
-            (if denied { FailureKind::Denied } else { FailureKind::Script }, spelling::written_in(format!("{e:#}")))
->>>>>>> main
+            let message = spelling::written_in(plain(format!("{e:#}")));
+            (if denied { FailureKind::Denied } else { FailureKind::Script }, message)
         }
         other => (FailureKind::Script, other.to_string()),
     }

@@ -32,15 +32,9 @@ pub(crate) const AREAS: [&str; 14] = [
     "host",
 ];
 
-<<<<<<< HEAD
-/// How often a case that was late is tried at most: a machine may be late now and then, a host that waits is late always.
-=======
-/// How much later than its deadline a call may come back.
-const GRACE: Duration = Duration::from_millis(10);
 /// Longest time for what is left of a command that was given up.
 const ENDS: Duration = Duration::from_secs(10);
-/// How often a case that was late is tried again: a busy machine is late now and then, a host that waits is late always.
->>>>>>> main
+/// How often a case that was late is tried at most: a machine may be late now and then, a host that waits is late always.
 const TRIES: usize = 4;
 /// One in so many cases is tried once more when all were, to see whether the host grows.
 const AGAIN: usize = 5;
