@@ -25,7 +25,7 @@ impl Said {
             !line.is_empty()
                 && !line.starts_with("thread ")
                 && !line.starts_with("note: ")
-                && !line.starts_with("stack ") | line.starts_with(EXHAUSTED)
+                && (!line.starts_with("stack ") || line.starts_with(EXHAUSTED))
         });
         let text = said.collect::<Vec<_>>().join(" ");
         let asked = text.strip_prefix("memory allocation of ").and_then(|rest| rest.split_once(' '));
