@@ -134,6 +134,8 @@ mod listings;
 mod loading;
 #[path = "cli/lock.rs"]
 mod lock;
+#[path = "cli/memory.rs"]
+mod memory;
 #[path = "cli/meta.rs"]
 mod meta;
 #[path = "cli/output.rs"]

@@ -122,6 +122,8 @@ pub(super) fn unloadable(error: ScriptError, file: &str, grant: &Grant) -> Unloa
         ScriptError::Over(limit) => {
             let raises = raises(limit, grant).map(|raises| format!(" ({raises})")).unwrap_or_default();
             let failure = Failure::without_place(FailureKind::Script, file, format!("{message}{raises}"));
+            let (line, column) = limit.at.map_or((0, 0), |at| (at.line, at.column));
+            let failure = Failure { line, column, ..failure };
             if limit.kind == LimitKind::Deadline { Unloadable::Late(failure) } else { Unloadable::Script(failure) }
         }
         ScriptError::Host(_) => Unloadable::Host(message),
@@ -244,14 +246,10 @@ impl Loaded {
         grant.watched(self.watch.clone().map(|watch| Watched { watch, source: source.into() }))
     }
 
-    /// The limits of a call of this tool under a grant: the grant's, and the tool's own `timeout_ms` where that is
-    /// shorter.
+    /// The limits of a call of this tool under a grant: the grant's, and for the time what the tool asks for.
     pub fn limits(&self, tool: &Tool, grant: &Grant) -> Limits {
-        let mut limits = grant.limits();
-        if let Some(own) = &tool.timeout_ms {
-            limits.timeout = limits.timeout.min(Duration::from_millis(own.value));
-        }
-        self.measured(limits)
+        let deadline = grant.deadline(tool.asked(), tool.author());
+        self.measured(Limits { timeout: Duration::from_millis(deadline.ms), ..grant.limits() })
     }
 
     /// Limits for scripts that tell which lines they reach, which takes fuel of its own.

@@ -416,7 +416,7 @@ async fn on_its_own(place: Place, ready: Box<Ready>, id: String, known: Option<E
     };
     let late = ended.as_ref().err().copied();
     let mut report = ended.unwrap_or_else(|allowed| {
-        cut_short.end(Outcome::Limited(Limit { kind: LimitKind::Deadline, allowed }));
+        cut_short.end(Outcome::Limited(Limit::of(LimitKind::Deadline, allowed)));
         cut_short
     });
     report.ends = Some(id.clone());
@@ -576,7 +576,7 @@ async fn native_outcome(native: &dyn NativeTool, arguments: &Json, limits: &Limi
         Ok(Err(message)) => Outcome::Failed(Failure::without_place(FailureKind::Script, "", message)),
         Err(_) => {
             let allowed = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
-            Outcome::Limited(Limit { kind: LimitKind::Deadline, allowed })
+            Outcome::Limited(Limit::of(LimitKind::Deadline, allowed))
         }
     }
 }

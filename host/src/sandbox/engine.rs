@@ -159,7 +159,7 @@ pub enum ScriptError {
     #[error("{}", .0.message)]
     Script(Failure),
     /// Loading it would use more than it may.
-    #[error("loading the script is {0}: move work into a function")]
+    #[error("loading the script is {}: move work into a function", Limit { at: None, ..*.0 })]
     Over(Limit),
     /// The host's.
     #[error("cannot load the script: {0:#}")]
@@ -246,7 +246,7 @@ impl Sandbox {
         match ended {
             Ok(Ok(loaded)) => loaded,
             Ok(Err(error)) => (Err(ScriptError::Host(error)), 0),
-            Err(_) => (Err(ScriptError::Over(Limit { kind: LimitKind::Deadline, allowed: budget.milliseconds })), 0),
+            Err(_) => (Err(ScriptError::Over(Limit::of(LimitKind::Deadline, budget.milliseconds))), 0),
         }
     }
 
