@@ -18,6 +18,7 @@ pub enum Event {
     DelegationPost,
     DelegationPostVerify,
     AgentStop,
+    ArtifactLoad,
     Error,
     /// `custom.NAME`, emitted by a script; holds `NAME`.
     Custom(String),
@@ -27,7 +28,7 @@ pub enum Event {
 
 impl Event {
     /// Those with a fixed name.
-    pub const FIXED: [Self; 13] = [
+    pub const FIXED: [Self; 14] = [
         Self::SessionStart,
         Self::SessionEnd,
         Self::TurnStart,
@@ -40,6 +41,7 @@ impl Event {
         Self::DelegationPost,
         Self::DelegationPostVerify,
         Self::AgentStop,
+        Self::ArtifactLoad,
         Self::Error,
     ];
 
@@ -81,6 +83,7 @@ impl Event {
             Self::DelegationPost => "delegation.post",
             Self::DelegationPostVerify => "delegation.post_verify",
             Self::AgentStop => "agent.stop",
+            Self::ArtifactLoad => "artifact.load",
             Self::Error => "error",
             Self::Custom(_) => "custom.",
             Self::Meta(_) => "meta.",
@@ -127,11 +130,6 @@ impl Event {
         }
     }
 
-    /// Whether its payload is a dict with this key.
-    pub(crate) fn shape_has(&self, key: &str) -> bool {
-        matches!(self.shape(), Shape::Dict(keys) if keys.contains(&key))
-    }
-
     /// What its payload is. The keys are those of the types in [`payload`](crate::dispatch::payload), which a test
     /// compares.
     pub fn shape(&self) -> Shape {
@@ -159,6 +157,9 @@ impl Event {
                 "tool_results",
                 "usage",
             ]),
+            Self::ArtifactLoad => {
+                Shape::Dict(&["kind", "name", "source", "file", "plugin", "tags", "script", "description", "event"])
+            }
             Self::Error => Shape::Dict(&["kind", "message", "source"]),
             Self::Meta(name) => match name.as_str() {
                 "tool_register" => Shape::Dict(&["name", "description", "parameters", "script", "replace"]),
@@ -183,7 +184,7 @@ impl Event {
     pub fn taken_keys(&self) -> Option<&'static [&'static str]> {
         Some(match self {
             Self::TurnStart | Self::Custom(_) => return None,
-            Self::SessionStart | Self::SessionEnd | Self::Error => &[],
+            Self::SessionStart | Self::SessionEnd | Self::ArtifactLoad | Self::Error => &[],
             Self::TurnEnd => &["text"],
             Self::ToolPre => &["arguments", "args"],
             Self::ToolPost => &["content", "is_error", "result"],
