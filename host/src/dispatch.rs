@@ -40,6 +40,7 @@ pub mod decision;
 mod ended;
 mod images;
 mod loaded;
+pub(crate) mod loading;
 mod matching;
 pub mod native;
 pub(crate) mod past;
@@ -223,6 +224,15 @@ impl Project {
         pipeline::refuse(&Place::outermost(self.loaded(), run.clone()), call, why).await
     }
 
+    /// Whether each call and each decision so far is in the audit log. Where one is not, nothing more is called or fired.
+    ///
+    /// # Errors
+    ///
+    /// Why one is missing.
+    pub fn audited(&self) -> Result<(), String> {
+        self.loaded().recorder.as_ref().map_or(Ok(()), |recorder| recorder.incomplete())
+    }
+
     /// Dispatches an event to its hooks.
     pub async fn fire(&self, event: &Event, payload: Json, run: &Arc<Run>) -> Dispatch {
         Place::outermost(self.loaded(), run.clone()).fire(event, payload).await
@@ -305,7 +315,8 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         }
     };
     let (natives, coverage) = (options.natives.clone(), options.coverage);
-    let recorder = (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root)));
+    let written = before.and_then(|before| before.recorder.as_ref());
+    let recorder = (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root, written.map(|it| &**it))));
     let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
     loaded.recorder = recorder;
     loaded.secrets = Arc::new(secrets);

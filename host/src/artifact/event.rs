@@ -18,6 +18,8 @@ pub enum Event {
     DelegationPost,
     DelegationPostVerify,
     AgentStop,
+    BuiltinPre,
+    BuiltinPost,
     Error,
     /// `custom.NAME`, emitted by a script; holds `NAME`.
     Custom(String),
@@ -27,7 +29,7 @@ pub enum Event {
 
 impl Event {
     /// Those with a fixed name.
-    pub const FIXED: [Self; 13] = [
+    pub const FIXED: [Self; 15] = [
         Self::SessionStart,
         Self::SessionEnd,
         Self::TurnStart,
@@ -40,6 +42,8 @@ impl Event {
         Self::DelegationPost,
         Self::DelegationPostVerify,
         Self::AgentStop,
+        Self::BuiltinPre,
+        Self::BuiltinPost,
         Self::Error,
     ];
 
@@ -81,6 +85,8 @@ impl Event {
             Self::DelegationPost => "delegation.post",
             Self::DelegationPostVerify => "delegation.post_verify",
             Self::AgentStop => "agent.stop",
+            Self::BuiltinPre => "builtin.pre",
+            Self::BuiltinPost => "builtin.post",
             Self::Error => "error",
             Self::Custom(_) => "custom.",
             Self::Meta(_) => "meta.",
@@ -159,6 +165,8 @@ impl Event {
                 "tool_results",
                 "usage",
             ]),
+            Self::BuiltinPre => Shape::Dict(&["tool", "function", "arguments"]),
+            Self::BuiltinPost => Shape::Dict(&["tool", "function", "arguments", "result", "error"]),
             Self::Error => Shape::Dict(&["kind", "message", "source"]),
             Self::Meta(name) => match name.as_str() {
                 "tool_register" => Shape::Dict(&["name", "description", "parameters", "script", "replace"]),
@@ -174,6 +182,7 @@ impl Event {
     pub fn fixed_keys(&self) -> &'static [&'static str] {
         match self {
             Self::Custom(_) => &[],
+            Self::BuiltinPre | Self::BuiltinPost => &["tool", "function"],
             _ => &["id", "call_id", "name"],
         }
     }
@@ -192,12 +201,19 @@ impl Event {
             Self::DelegationPre => &["prompt", "model"],
             Self::DelegationPost | Self::DelegationPostVerify => &["result"],
             Self::AgentStop => &["text", "response"],
+            Self::BuiltinPre => &["arguments"],
+            Self::BuiltinPost => &["result"],
             Self::Meta(name) => match name.as_str() {
                 "tool_register" => &["description"],
                 "call_tool" => &["arguments", "args"],
                 _ => &[],
             },
         })
+    }
+
+    /// Whether it is about a built-in that a tool's script calls.
+    pub fn is_builtin(&self) -> bool {
+        matches!(self, Self::BuiltinPre | Self::BuiltinPost)
     }
 
     /// What is to be said of a change of a key that is not taken back.

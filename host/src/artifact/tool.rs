@@ -17,6 +17,7 @@ use super::script::Script;
 use super::shape::{self, Name, Schema, Shape};
 use super::suggest::{closest, quoted};
 use super::value_schema::{Misfit, ValueSchema};
+use crate::policy::deadline::Author;
 use crate::policy::layer::{Layer, Origin, Scope};
 
 /// Names that tools of the host have, and no artifact.
@@ -39,7 +40,8 @@ pub struct Tool {
     pub returns: Option<ValueSchema>,
     /// Its implementation. Without one, a call has nothing to run.
     pub script: Option<Script>,
-    /// Most time a call may take, in milliseconds. None where the file says 0 or nothing: the policy's limit counts.
+    /// The time that a call may take, in milliseconds, if its grant allows that. None where the file says 0 or nothing:
+    /// the policy's limit counts.
     pub timeout_ms: Option<Located<u64>>,
     /// Whether it is declared with `async: true`: where the policy turns that on, who calls it does not wait for it.
     pub asynchronous: Located<bool>,
@@ -177,6 +179,16 @@ impl Shape for Timeout {
 }
 
 impl Tool {
+    /// The time that it asks for, in milliseconds.
+    pub fn asked(&self) -> Option<u64> {
+        self.timeout_ms.as_ref().map(|own| own.value)
+    }
+
+    /// Whose word its front matter is.
+    pub fn author(&self) -> Author {
+        if sources::bundle_of(&self.source_name).is_some() { Author::Plugin } else { Author::Project }
+    }
+
     /// Reads a tool. `file` is for messages, such as `.harness/tools/greet.md`; `stem` becomes its name. The tool is
     /// there only if nothing is wrong with it; the diagnostics hold everything that is, and warnings.
     pub fn parse(file: &str, stem: &str, text: &str) -> (Option<Self>, Diagnostics) {

@@ -9,6 +9,8 @@ use harness::artifact::{escape, lint};
 use harness::capability::secrets::Vault;
 use harness::confine::Plan;
 use harness::dispatch::{self, Unloadable};
+use harness::policy::deadline::{Author, Decides};
+use harness::policy::limits::LimitKey;
 use harness::registry::{Registry, Replaced};
 use serde_json::{Value as Json, json};
 
@@ -65,6 +67,7 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     found.extend(secrets);
     found.extend(replies.iter().flat_map(|file| file.problems.iter().cloned()));
     found.extend(unconfined(&registry));
+    found.extend(cut_short(&registry));
     // As many as anybody reads, of each severity; the others are counted.
     let mut all = registry.diagnostics().clone();
     found.into_iter().for_each(|one| all.push(one));
@@ -126,6 +129,31 @@ fn unconfined(registry: &Registry) -> Option<Diagnostic> {
         warning
             .hint("`harness doctor` says which wall this machine has; `exec.folders` opens it for what is installed"),
     )
+}
+
+/// Tools that ask for more time than they get.
+fn cut_short(registry: &Registry) -> Vec<Diagnostic> {
+    let Some(policy) = registry.policy() else { return Vec::new() };
+    let own = registry.agents().iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
+    let cut = registry.tools().iter().chain(own).filter_map(|tool| {
+        let asked = tool.timeout_ms.as_ref()?;
+        let grant = policy.grant_for(&tool.source_name, tool.capabilities.as_ref());
+        let deadline = grant.deadline(Some(asked.value), tool.author());
+        if !deadline.cuts(Some(asked.value)) {
+            return None;
+        }
+        let line = match (deadline.by, tool.author()) {
+            (Decides::Layer(origin), _) => {
+                format!("`{}` in `{}` wins", origin.key("limits.timeout_ms"), origin.of("limits.timeout_ms"))
+            }
+            (_, Author::Plugin) => "that is the limit of what is under `plugins/`".to_owned(),
+            (_, Author::Project) => "that is the limit where no line sets one".to_owned(),
+        };
+        let what = format!("tool {:?} asks for {} ms and gets {} ms: {line}", tool.name, asked.value, deadline.ms);
+        let hint = format!("ask for {} ms or less; {}", deadline.ms, grant.raises(LimitKey::Timeout));
+        Some(Diagnostic::warning(what).at(asked.position.clone()).hint(hint))
+    });
+    cut.collect()
 }
 
 fn replaced(one: &Replaced) -> Json {

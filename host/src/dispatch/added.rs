@@ -170,6 +170,9 @@ pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), E
     let names = place.loaded.registry.hooks().iter().map(|hook| hook.name.as_str());
     check_looks("hook", &new.name, names.chain(added.hooks.iter().map(|one| one.hook.name.as_str())))?;
     let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
+    if event.is_builtin() {
+        return Err(Error::Invalid(format!("a hook that a script adds cannot hear `{event}`")));
+    }
     if added.hooks.len() as u64 >= most {
         return Err(too_many(most));
     }
