@@ -32,6 +32,7 @@
 //! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and tells what is wrong.
 
 mod added;
+mod admission;
 pub(crate) mod builtin;
 pub mod chain;
 pub mod confirm;
@@ -318,13 +319,36 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
     let written = before.and_then(|before| before.recorder.as_ref());
     let recorder = (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root, written.map(|it| &**it))));
     let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
-    loaded.recorder = recorder;
     loaded.secrets = Arc::new(secrets);
+    if let Some(before) = kept {
+        loaded = loaded.with_images_of(before);
+    }
+    let refused = admission::refused(&loaded);
+    if !refused.is_empty() {
+        let registry = loaded.registry.without(refused);
+        if registry.policy().is_none() {
+            return Err(OpenError::Artifacts(Box::new(registry)));
+        }
+        loaded = loaded.with_registry(registry);
+    }
+    loaded.recorder = recorder;
     loaded.watch = options.watch.clone();
-    Ok(match kept {
-        Some(before) => loaded.with_images_of(before),
-        None => loaded,
-    })
+    Ok(loaded)
+}
+
+/// The artifacts of a registry that its hooks on `artifact.load` let in; all of them where there is none, or where the
+/// project cannot be used anyway.
+///
+/// # Errors
+///
+/// Where the sandbox or the workspace cannot be made.
+pub fn admitted(root: &Path, registry: Registry) -> Result<Registry, OpenError> {
+    let usable = registry.policy().is_some() && !registry.diagnostics().has_errors();
+    if !usable || registry.chain(&Event::ArtifactLoad).is_empty() {
+        return Ok(registry);
+    }
+    let refused = admission::refused(&for_checking(root, &registry)?);
+    Ok(if refused.is_empty() { registry } else { registry.without(refused) })
 }
 
 /// Calls that go on at one time and that nobody waits for.

@@ -20,6 +20,7 @@ pub enum Event {
     AgentStop,
     BuiltinPre,
     BuiltinPost,
+    ArtifactLoad,
     Error,
     /// `custom.NAME`, emitted by a script; holds `NAME`.
     Custom(String),
@@ -29,7 +30,7 @@ pub enum Event {
 
 impl Event {
     /// Those with a fixed name.
-    pub const FIXED: [Self; 15] = [
+    pub const FIXED: [Self; 16] = [
         Self::SessionStart,
         Self::SessionEnd,
         Self::TurnStart,
@@ -44,6 +45,7 @@ impl Event {
         Self::AgentStop,
         Self::BuiltinPre,
         Self::BuiltinPost,
+        Self::ArtifactLoad,
         Self::Error,
     ];
 
@@ -87,6 +89,7 @@ impl Event {
             Self::AgentStop => "agent.stop",
             Self::BuiltinPre => "builtin.pre",
             Self::BuiltinPost => "builtin.post",
+            Self::ArtifactLoad => "artifact.load",
             Self::Error => "error",
             Self::Custom(_) => "custom.",
             Self::Meta(_) => "meta.",
@@ -133,11 +136,6 @@ impl Event {
         }
     }
 
-    /// Whether its payload is a dict with this key.
-    pub(crate) fn shape_has(&self, key: &str) -> bool {
-        matches!(self.shape(), Shape::Dict(keys) if keys.contains(&key))
-    }
-
     /// What its payload is. The keys are those of the types in [`payload`](crate::dispatch::payload), which a test
     /// compares.
     pub fn shape(&self) -> Shape {
@@ -167,6 +165,9 @@ impl Event {
             ]),
             Self::BuiltinPre => Shape::Dict(&["tool", "function", "arguments"]),
             Self::BuiltinPost => Shape::Dict(&["tool", "function", "arguments", "result", "error"]),
+            Self::ArtifactLoad => {
+                Shape::Dict(&["kind", "name", "source", "file", "plugin", "tags", "script", "description", "event"])
+            }
             Self::Error => Shape::Dict(&["kind", "message", "source"]),
             Self::Meta(name) => match name.as_str() {
                 "tool_register" => Shape::Dict(&["name", "description", "parameters", "script", "replace"]),
@@ -192,7 +193,7 @@ impl Event {
     pub fn taken_keys(&self) -> Option<&'static [&'static str]> {
         Some(match self {
             Self::TurnStart | Self::Custom(_) => return None,
-            Self::SessionStart | Self::SessionEnd | Self::Error => &[],
+            Self::SessionStart | Self::SessionEnd | Self::ArtifactLoad | Self::Error => &[],
             Self::TurnEnd => &["text"],
             Self::ToolPre => &["arguments", "args"],
             Self::ToolPost => &["content", "is_error", "result"],

@@ -51,6 +51,8 @@ pub struct Tool {
     pub capabilities: Option<Layer>,
     /// Its `tests:`, in the order of the file.
     pub cases: Vec<Case>,
+    /// Its `tags:`, for the hooks on `artifact.load`.
+    pub tags: Vec<String>,
     /// The first line of its file; of one in a list, its entry.
     pub source: Position,
     /// The name by which a policy knows where it comes from, such as `tools/deploy` or `plugins/acme/tools/x`.
@@ -151,6 +153,8 @@ keys! {
     given capabilities: Layer;
     /// Cases that `harness test` runs.
     optional tests: ToolCases;
+    /// Words for hooks on `artifact.load`, which may refuse an artifact without one.
+    optional tags: Vec<String>;
 }
 
 keys! {
@@ -248,6 +252,7 @@ impl Tool {
             asynchronous: keys.asynchronous.located(decoder, &source),
             confirm: keys.confirm.located(decoder, &source),
             capabilities: keys.capabilities.field().and_then(|f| layer::decode(decoder, f, origin)),
+            tags: keys.tags.read(decoder).unwrap_or_default(),
             cases: keys.tests.field().map(|f| cases::decode(decoder, f, Subject::Tool)).unwrap_or_default(),
             source,
             source_name: source_name.to_owned(),

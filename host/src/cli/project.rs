@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use harness::artifact::diagnostic::{Diagnostic, Severity};
 use harness::artifact::event::Event;
 use harness::confine;
-use harness::dispatch::{CallError, OpenError, Options, Project};
+use harness::dispatch::{self, CallError, OpenError, Options, Project};
 use harness::policy::limits::LimitKey;
 use harness::registry::{Machine, Registry};
 use harness::sandbox::outcome::Failure;
@@ -50,7 +50,10 @@ pub(crate) fn machine(place: &Place) -> Machine {
 
 /// Reads the project.
 pub(crate) fn registry(place: &Place) -> Registry {
-    Registry::load_within(&root(place), &machine(place))
+    let root = root(place);
+    let registry = Registry::load_within(&root, &machine(place));
+    // Where its hooks cannot be asked, opening the project says why.
+    dispatch::admitted(&root, registry.clone()).unwrap_or(registry)
 }
 
 /// Opens the project, or says why not.

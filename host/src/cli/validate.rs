@@ -11,7 +11,7 @@ use harness::confine::Plan;
 use harness::dispatch::{self, Unloadable};
 use harness::policy::deadline::{Author, Decides};
 use harness::policy::limits::LimitKey;
-use harness::registry::{Registry, Replaced};
+use harness::registry::{Refused, Registry, Replaced};
 use serde_json::{Value as Json, json};
 
 use super::args::{Place, Validate};
@@ -74,14 +74,18 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     let (errors, warnings) = (all.errors(), all.warnings());
     let valid = errors == 0 && (warnings == 0 || !command.strict);
     if command.json {
-        printer.json(&json!({
+        let mut told = json!({
             "valid": valid,
             "tools": registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>(),
             "hooks": registry.hooks().iter().map(|hook| &hook.name).collect::<Vec<_>>(),
             "agents": registry.agents().iter().map(|agent| &agent.name).collect::<Vec<_>>(),
             "replaced": registry.replaced().iter().map(replaced).collect::<Vec<_>>(),
             "problems": all.iter().map(|diagnostic| as_json(diagnostic)).collect::<Vec<_>>(),
-        }));
+        });
+        if let (Some(told), false) = (told.as_object_mut(), registry.refused().is_empty()) {
+            told.insert("refused".to_owned(), registry.refused().iter().map(refused).collect());
+        }
+        printer.json(&told);
     } else {
         for diagnostic in all.iter() {
             let file = diagnostic.position.as_ref().map(|position| &*position.file);
@@ -103,6 +107,10 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
         }
         for one in registry.replaced() {
             printer.data(&inspect::replaced(one));
+        }
+        for one in registry.refused() {
+            let Refused { kind, name, at, by, reason, .. } = one;
+            printer.data(&escape::line(&format!("refused: {kind} `{name}` of {at} by hook `{by}`: {reason}")));
         }
         let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
         printer.data(&format!(
@@ -154,6 +162,11 @@ fn cut_short(registry: &Registry) -> Vec<Diagnostic> {
         Some(Diagnostic::warning(what).at(asked.position.clone()).hint(hint))
     });
     cut.collect()
+}
+
+fn refused(one: &Refused) -> Json {
+    let Refused { kind, name, source, at, by, reason } = one;
+    json!({"kind": kind, "name": name, "source": source, "at": at, "by": by, "reason": reason})
 }
 
 fn replaced(one: &Replaced) -> Json {

@@ -174,6 +174,20 @@ impl Loaded {
         self
     }
 
+    /// The same project with other artifacts. What is recorded of it is up to who makes it.
+    pub(super) fn with_registry(&self, registry: Registry) -> Self {
+        let (policy, sandbox, natives) = (self.policy.clone(), self.sandbox.clone(), self.natives.clone());
+        let mut loaded = Self::new(registry, policy, self.workspace.clone(), sandbox, natives, self.coverage);
+        loaded.images = self.images.clone();
+        loaded.secrets = self.secrets.clone();
+        loaded
+    }
+
+    /// The same project with some of its hooks.
+    pub(super) fn with_hooks(&self, keep: impl Fn(&Hook) -> bool) -> Self {
+        self.with_registry(self.registry.with_hooks(keep))
+    }
+
     /// The same project as an agent has it: see [`Registry::of_agent`]. Where another agent has set it to work, without
     /// that one's own tools; all its hooks stay.
     pub(crate) fn of_agent(&self, agent: &Agent, by: Option<&Agent>) -> Self {

@@ -44,7 +44,7 @@ impl LoadDeadline {
 
     /// The limit that it is.
     pub(crate) fn limit(self) -> Limit {
-        Limit { kind: LimitKind::Deadline, allowed: self.milliseconds }
+        Limit::of(LimitKind::Deadline, self.milliseconds)
     }
 }
 
