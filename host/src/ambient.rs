@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the door that the lint points to")]
 
 pub(crate) mod own;
+pub(crate) mod tree;
 
 /// Time since 1970, UTC; zero where the clock stands before that.
 pub(crate) fn since_epoch() -> std::time::Duration {

@@ -7,7 +7,7 @@
 //! 2. [`yaml`] makes a tree of the YAML in which every value knows its line and column;
 //! 3. `decode` turns nodes into typed values and collects a [`diagnostic`] for each that does not fit, so that a
 //!    file's errors come all at once;
-//! 4. [`tool`], [`hook`], [`agent`], [`bundle`], [`policy`] and [`model`] declare which keys there are, and [`cases`] those
+//! 4. [`tool`], [`hook`], [`agent`], [`skill`], [`bundle`], [`policy`] and [`model`] declare which keys there are, and [`cases`] those
 //!    of `tests:`; `keys` and `shape` make of a declaration both what is read and the [`schema`] that editors get.
 //!
 //! [`arguments`] checks a call against what a tool declares. [`escape`] makes any text fit for a terminal.
@@ -33,6 +33,7 @@ pub mod replies;
 pub mod schema;
 pub mod script;
 mod shape;
+pub mod skill;
 pub mod suggest;
 pub(crate) mod third_party;
 pub mod tool;

@@ -23,7 +23,7 @@ mod key;
 mod log;
 mod verify;
 
-pub(crate) use chain::digest;
+pub(crate) use chain::{digest, hex};
 pub use entry::Entry;
 pub use key::Key;
 pub use log::Log;

@@ -9,12 +9,14 @@ use super::listener::{Listener, Told, Who};
 use super::made::Deeds;
 use super::models::{Model, Models};
 use super::settings::Settings;
+use super::skills;
 use crate::artifact::agent::Agent;
 use crate::artifact::diagnostic::Position;
 use crate::artifact::located::Located;
+use crate::artifact::skill::Skill;
 use crate::artifact::tool::{Parameter, ParameterType, Tool};
 use crate::dispatch::builtin::{
-    DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, DONE, TASK_AWAIT, TASK_POLL,
+    DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, DONE, READ_SKILL, TASK_AWAIT, TASK_POLL,
 };
 use crate::dispatch::chain::Place;
 use crate::dispatch::tasks::Tasks;
@@ -70,6 +72,8 @@ pub(super) struct Runtime {
     /// The grant of the script that set it to work, where one did: none of its calls gets more.
     pub(super) caller: Option<Arc<Grant>>,
     pub(super) built_ins: Vec<Arc<Tool>>,
+    /// The skills that it may read.
+    pub(super) skills: Vec<Arc<Skill>>,
     /// What it has started and not waited for.
     pub(super) tasks: Arc<Tasks>,
     /// Of its task; of the root, of its turn.
@@ -88,7 +92,8 @@ impl Runtime {
         let policy = loaded.policy();
         let own = policy.context.system_prompt.as_deref().unwrap_or_default();
         let prompt = if policy.body.is_empty() { own } else { &policy.body }.to_owned();
-        let built_ins = built_ins(&crew.settings, &loaded, 0);
+        let skills = skills::of(&loaded, None);
+        let built_ins = built_ins(&crew.settings, &loaded, &skills, 0);
         let ledger = Mutex::new(Ledger::new(crew.settings.tree_budget.clone(), None));
         let failures = Failures::new(crew.settings.tool_failures);
         Self {
@@ -102,6 +107,7 @@ impl Runtime {
             model: None,
             caller: None,
             built_ins,
+            skills,
             tasks,
             ledger,
             failures,
@@ -115,11 +121,13 @@ impl Runtime {
         let loaded = self.artifacts_of(agent);
         let budget = agent.budget.as_ref().or(self.crew.settings.budget.as_ref()).cloned().unwrap_or_default();
         let lineage: Vec<String> = self.lineage.iter().chain([&agent.name]).cloned().collect();
+        let skills = skills::of(&loaded, Some(&agent.source_name));
         Self {
             crew: self.crew.clone(),
             id,
             parent: Some(self.id.clone()),
-            built_ins: built_ins(&self.crew.settings, &loaded, lineage.len()),
+            built_ins: built_ins(&self.crew.settings, &loaded, &skills, lineage.len()),
+            skills,
             lineage,
             loaded,
             agent: Some(agent.clone()),
@@ -222,8 +230,17 @@ impl Runtime {
 }
 
 /// The host's own tools of an agent at a depth.
-fn built_ins(settings: &Settings, loaded: &Loaded, depth: usize) -> Vec<Arc<Tool>> {
+fn built_ins(settings: &Settings, loaded: &Loaded, skills: &[Arc<Skill>], depth: usize) -> Vec<Arc<Tool>> {
     let mut tools = Vec::new();
+    if !skills.is_empty() {
+        let description = "Reads a skill, or a file beside it. A long text comes in parts: go on at `next_offset`.";
+        let parameters = [
+            ("name", ParameterType::String, true, "Name of the skill."),
+            ("file", ParameterType::String, false, "One of the skill's `files`; without it, the skill itself."),
+            ("offset", ParameterType::Number, false, "Where to begin, in bytes; 0 without it."),
+        ];
+        tools.push(Arc::new(tool(READ_SKILL, description.to_owned(), &parameters)));
+    }
     let agents = loaded.registry().agents();
     if !agents.is_empty() && depth < settings.max_depth as usize {
         let listed = agents.iter().map(|agent| {

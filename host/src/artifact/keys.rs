@@ -38,6 +38,8 @@ pub(crate) enum Unknown {
     Refuse,
     /// As `Warn`, but a key that seems to mean one of these is an error: `sandbx` must not leave the defaults standing.
     RefuseLike(&'static [&'static str]),
+    /// As `Warn`, but these are errors: they mean something elsewhere, and whoever wrote one relies on it.
+    RefuseThese(&'static [&'static str]),
 }
 
 /// How a key may be missing.
@@ -259,6 +261,7 @@ impl Decoder {
                 Unknown::Warn => false,
                 Unknown::Refuse => true,
                 Unknown::RefuseLike(words) => meant.is_some_and(|word| words.contains(&word)),
+                Unknown::RefuseThese(words) => words.contains(&key.text.as_str()),
             };
             let diagnostic = match refuse {
                 false => Diagnostic::warning(format!("unknown key {name}, it has no effect")),

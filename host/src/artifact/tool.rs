@@ -17,8 +17,10 @@ use super::suggest::{closest, quoted};
 use crate::policy::layer::{Layer, Origin, Scope};
 
 /// Names that tools of the host have, and no artifact.
-pub const RESERVED: [&str; 6] =
-    ["delegate", "delegate_async", "delegate_await", "delegate_status", "task_await", "task_poll"];
+pub const RESERVED: [&str; 7] =
+    ["delegate", "delegate_async", "delegate_await", "delegate_status", READ_SKILL, "task_await", "task_poll"];
+/// The tool by which a model reads a skill.
+pub const READ_SKILL: &str = "read_skill";
 /// The tool by which a model says that its task is complete, where the policy asks for that: the host's, unless the
 /// project has one of the name.
 pub const DONE: &str = "done";
@@ -186,6 +188,12 @@ impl Shape for Timeout {
 }
 
 impl Tool {
+    /// Whether it is a file of its own, whose prose its description is.
+    pub fn has_prose(&self) -> bool {
+        // The first line of a file is that of its front matter, in which no entry of a list can be.
+        self.source.line == 1 && self.description != self.name
+    }
+
     /// Reads a tool. `file` is for messages, such as `.harness/tools/greet.md`; `stem` becomes its name. The tool is
     /// there only if nothing is wrong with it; the diagnostics hold everything that is, and warnings.
     pub fn parse(file: &str, stem: &str, text: &str) -> (Option<Self>, Diagnostics) {

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
-use super::builtin::{Answered, BuiltInCall, BuiltIns};
+use super::builtin::{Answered, BuiltInCall, BuiltIns, READ_SKILL};
 use super::chain::{Dispatch, Place, Verdict, told, within};
 use super::confirm::{self, Answer};
 use super::content::{self, ToolOutput};
@@ -446,7 +446,8 @@ async fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Resu
     if let Some((tool, built_ins)) = place.built_ins.as_ref().and_then(built_in) {
         loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         if let Some(caller) = caller {
-            caller.decide_service(Service::Delegate).map_err(CallError::NotAllowed)?;
+            let service = if name == READ_SKILL { Service::Prompt } else { Service::Delegate };
+            caller.decide_service(service).map_err(CallError::NotAllowed)?;
         }
         let grant = narrowed(Arc::new(loaded.policy.grant_for("", None)));
         return Ok(Callee { tool, grant, body: Body::BuiltIn(built_ins), caller: caller.cloned() });

@@ -3,13 +3,17 @@
 //! ```text
 //! harness.md               the policy; `tools:`, `hooks:`, `agents:` in it; its prose is the system prompt
 //! tools/ hooks/ agents/    one artifact a file, named by it
-//! plugins/ builtins/       bundles: NAME.md with lists, or a folder NAME/ that holds tools/, hooks/, agents/ and
-//! overrides/               bundle.md, any of them
+//! skills/                  NAME.md, or a folder NAME/ with SKILL.md and files beside it
+//! plugins/ builtins/       bundles: NAME.md with lists, or a folder NAME/ that holds tools/, hooks/, agents/,
+//! overrides/               skills/ and bundle.md, any of them
 //! ```
+
+mod skills;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use self::skills::SKILLS;
 use super::merge::{self, Level};
 use super::{BundleFile, Machine, Registry, resolve};
 use crate::ambient;
@@ -32,6 +36,8 @@ const BUNDLE_FILE: &str = "bundle.md";
 const SINGLES: [&str; 3] = ["tools", "hooks", "agents"];
 /// Folders of bundles.
 const BUNDLES: [&str; 3] = ["plugins", "builtins", "overrides"];
+/// Folders of artifacts in a bundle.
+const PARTS: [&str; 4] = [SINGLES[0], SINGLES[1], SINGLES[2], SKILLS];
 
 /// See [`Registry::load`].
 pub(super) fn project(root: &Path, machine: &Machine) -> Registry {
@@ -74,6 +80,8 @@ struct Load {
     found: Vec<String>,
     /// Hooks so far, for the index in messages.
     hooks: usize,
+    /// Bytes of the files beside all skills.
+    skill_bytes: u64,
     /// Whether something that may guard against something could not be read.
     guard_lost: bool,
 }
@@ -144,7 +152,7 @@ impl Load {
     }
 
     fn walk(&mut self, root: &Root) {
-        self.misnamed(root, &root.shown, &[&SINGLES[..], &BUNDLES].concat());
+        self.misnamed(root, &root.shown, &[&PARTS[..], &BUNDLES].concat());
         self.singles(root, &root.shown.clone(), false);
         for folder in BUNDLES {
             let shown = format!("{}/{folder}", root.shown);
@@ -171,7 +179,7 @@ impl Load {
 
     fn bundle_folder(&mut self, root: &Root, place: &str, overrides: bool) {
         let name = place.rsplit('/').next().unwrap_or(place);
-        if SINGLES.contains(&name) {
+        if PARTS.contains(&name) {
             let message = format!("`{place}/` is not read: a bundle cannot be named `{name}`");
             let folder = place.strip_suffix(name).unwrap_or(place);
             let hint = format!("give the bundle a folder of its own: `{folder}NAME/{name}/`");
@@ -185,12 +193,12 @@ impl Load {
             return;
         }
         let has_file = self.inside(root, &format!("{place}/{BUNDLE_FILE}")).is_some();
-        if !has_file && !SINGLES.iter().any(|part| ambient::is_folder(&root.path(&format!("{place}/{part}")))) {
+        if !has_file && !PARTS.iter().any(|part| ambient::is_folder(&root.path(&format!("{place}/{part}")))) {
             let message = format!("`{place}/` holds no artifacts");
-            let hint = format!("a bundle has `{BUNDLE_FILE}`, or a folder `tools`, `hooks` or `agents`");
+            let hint = format!("a bundle has `{BUNDLE_FILE}`, or a folder `tools`, `hooks`, `agents` or `skills`");
             self.registry.diagnostics.push(Diagnostic::warning(message).hint(hint));
         }
-        self.misnamed(root, place, &SINGLES);
+        self.misnamed(root, place, &PARTS);
         if has_file {
             self.bundle(root, &format!("{place}/{BUNDLE_FILE}"), place, overrides);
         } else {
@@ -258,6 +266,7 @@ impl Load {
             self.registry.diagnostics.append(diagnostics);
             self.level(overrides).agents.extend(agent);
         }
+        self.skills(root, folder, overrides);
     }
 
     fn level(&mut self, overrides: bool) -> &mut Level {
@@ -271,6 +280,7 @@ impl Load {
         self.guard_lost |= self.registry.diagnostics.errors() > before && !self.registry.hooks.is_empty();
         resolve::reserved(&mut self.registry);
         resolve::references(&mut self.registry);
+        resolve::tools_of_skills(&mut self.registry);
         resolve::rules(&mut self.registry, &self.found);
         resolve::done(&mut self.registry);
         if self.guard_lost {
@@ -369,7 +379,7 @@ impl Load {
     fn fail(&mut self, shown: &str, why: &str) {
         self.registry.diagnostics.push(Diagnostic::error(format!("cannot read `{shown}`: {why}")));
         // What could not be read may be a guard, but for a file that is a tool or an agent for sure.
-        let single = shown.rsplit('/').take(2).any(|part| matches!(part, "tools" | "agents"));
+        let single = shown.rsplit('/').take(2).any(|part| matches!(part, "tools" | "agents" | SKILLS));
         self.guard_lost |= !single;
     }
 }

@@ -58,6 +58,28 @@ fn unresolved(agent: &str, kind: &str, name: &Located<String>, known: &[&str]) -
     })
 }
 
+/// Tools that skills name and nobody defines: a skill brings none.
+pub(super) fn tools_of_skills(registry: &mut Registry) {
+    let mut found = Vec::new();
+    for skill in &registry.skills {
+        let missing =
+            |tool: &&Located<String>| registry.tool(tool).is_err() && !RESERVED.contains(&tool.value.as_str());
+        let Some(first) = skill.tools.iter().find(missing) else { continue };
+        let mut names: Vec<String> = skill.tools.iter().filter(missing).map(|tool| quoted(tool)).collect();
+        names.dedup();
+        let message = format!("the skill {:?} names tools that are not there: {}", skill.name, names.join(", "));
+        let known = registry.tools.iter().map(|tool| tool.name.as_str());
+        let hint = match closest(first, known) {
+            Some(name) => format!("did you mean `{name}`? A skill brings no tools"),
+            None => {
+                "a skill brings no tools: write them as artifacts, or say in its prose which tools to use".to_owned()
+            }
+        };
+        found.push(Diagnostic::warning(message).at(first.position.clone()).hint(hint));
+    }
+    found.into_iter().for_each(|warning| registry.diagnostics.push(warning));
+}
+
 /// Names in the policy that no artifact has: a rule for them does nothing, which its author should know. `found` are
 /// the names of all sources, those with errors too.
 pub(super) fn rules(registry: &mut Registry, found: &[String]) {
