@@ -37,6 +37,7 @@ pub mod skill;
 pub mod suggest;
 pub(crate) mod third_party;
 pub mod tool;
+mod upstream;
 pub mod when;
 pub mod yaml;
 

@@ -27,6 +27,7 @@ use super::diagnostic::{Diagnostic, Position};
 use super::located::Located;
 use super::shape::{self, Read, Schema, Shape, Shown};
 use super::suggest::{closest, quoted};
+use super::upstream;
 use super::yaml::{Key, Node, Value};
 
 /// What to do with keys that no table declares.
@@ -268,6 +269,7 @@ impl Decoder {
                 true => Diagnostic::error(format!("unknown key {name}")),
             };
             let hint = match meant {
+                _ if upstream::key(&key.text).is_some() => upstream::key(&key.text).unwrap_or_default().to_owned(),
                 Some(word) => format!("did you mean `{word}`?"),
                 None => format!("known here: {}", asked.join(", ")),
             };
