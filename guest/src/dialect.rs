@@ -174,3 +174,6 @@ impl Functions {
         None
     }
 }
+
+#[cfg(test)]
+mod float_tests;

@@ -4,6 +4,8 @@
 //! guest crate ── toolchain ──► core module ── seal, encode ──► component ── layers ──► shell + code + memory
 //! ```
 //!
+//! - [`patches`] are the project's own changes to crates that the guest is built with
+//! - [`workspace`] is the project's workspace with these applied
 //! - [`toolchain`] finds a compiler with a standard library for `wasm32-wasip1` and runs it
 //! - [`seal`] puts functions of the module in the place of its WASI 0.1 imports
 //! - [`encode`] turns the core module into a component
@@ -14,11 +16,13 @@
 
 pub mod encode;
 pub mod layers;
+pub mod patches;
 pub mod prebuilt;
 pub mod seal;
 mod shell;
 pub mod sources;
 pub mod toolchain;
+pub mod workspace;
 
 use std::path::{Path, PathBuf};
 

@@ -8,11 +8,20 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use crate::patches;
+
 /// Folders and files, from the project's top, whose content goes into the component. A folder stands for the files
 /// of these kinds in it.
-const SOURCES: &[&str] =
-    &["guest/Cargo.toml", "guest/src", "guest/build/src/encode.rs", "guest/build/src/seal.rs", "wit"];
-const EXTENSIONS: &[&str] = &["rs", "toml", "wit"];
+const SOURCES: &[&str] = &[
+    "guest/Cargo.toml",
+    "guest/src",
+    "guest/build/src/encode.rs",
+    "guest/build/src/patches.rs",
+    "guest/build/src/seal.rs",
+    patches::FOLDER,
+    "wit",
+];
+const EXTENSIONS: &[&str] = &["patch", "rs", "toml", "wit"];
 
 /// Packages whose locked versions, with all that they depend on, go into the component.
 const PACKAGES: &[&str] = &["harness-guest", "wasm-encoder", "wit-component"];

@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::workspace;
+
 /// The target. Its system interface, WASI 0.1, is adapted to components by [`encode`](crate::encode).
 pub const TARGET: &str = "wasm32-wasip1";
 
@@ -40,18 +42,25 @@ enum Toolchain {
 ///
 /// # Errors
 ///
-/// Where there is none, and where the compiler fails.
+/// Where there is none, where a crate cannot be patched, and where the compiler fails.
 pub fn build(root: &Path, scratch: &Path) -> Result<Built> {
     let toolchain = find(root)?;
-    let mut command = toolchain.cargo();
+    let cargo = || {
+        let mut command = toolchain.cargo();
+        command.current_dir(root);
+        command
+    };
+    let manifest = workspace::make(root, scratch, cargo)?;
+    let mut command = cargo();
     command
-        .current_dir(root)
         .args(["rustc", "--locked", "--package", "harness-guest", "--profile", "guest", "--target", TARGET])
+        .arg("--manifest-path")
+        .arg(manifest)
         // Only here: on the machine's own target, where the tests run, there is nothing that could link it.
         .args(["--lib", "--crate-type", "cdylib"])
         .arg("--target-dir")
         .arg(scratch)
-        .env("CARGO_ENCODED_RUSTFLAGS", flags(root))
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(root, scratch))
         // Build scripts and procedural macros run once; optimizing them would take longer than they do.
         .env("CARGO_PROFILE_RELEASE_BUILD_OVERRIDE_OPT_LEVEL", "0");
     let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
@@ -65,14 +74,16 @@ pub fn build(root: &Path, scratch: &Path) -> Result<Built> {
 
 /// [`FLAGS`] and names for the folders of this machine, so that the same sources give the same bytes anywhere. Separated
 /// as cargo wants it, for paths with spaces.
-fn flags(root: &Path) -> String {
+fn flags(root: &Path, scratch: &Path) -> String {
     let cargo_home = std::env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")))
         .unwrap_or_default();
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let flags = FLAGS.split_whitespace().map(str::to_owned);
-    flags.chain([remap(root, "/harness"), remap(&cargo_home, "/cargo")]).collect::<Vec<_>>().join("\u{1f}")
+    // The last that fits is taken.
+    let folders = [(root, "/harness"), (&cargo_home, "/cargo"), (&scratch.join("workspace"), "/harness")];
+    flags.chain(folders.map(|(from, to)| remap(from, to))).collect::<Vec<_>>().join("\u{1f}")
 }
 
 fn find(root: &Path) -> Result<Toolchain> {
