@@ -297,3 +297,19 @@ fn the_tools_of_an_agent_come_with_the_program() {
     let denied = outer.run(&["-C", dir, "call", "run_command", "command=ls"]);
     assert_eq!(denied.code, 3, "{denied}");
 }
+
+/// A script that was written for another host says what to write here.
+#[test]
+fn words_of_other_hosts_have_a_hint() {
+    for (script, hint) in [
+        ("return isinstance(args, dict)", "write `type(x) == \"string\"`"),
+        ("try:\n        return 1\n    except:\n        return 2", "there are no exceptions"),
+        ("while True:\n        pass", "write `for` over a `range`"),
+        ("return sum([1, 2])", "add in a loop"),
+        ("return open('x').read()", "files are read and written whole"),
+        ("import os\n    return 1", "built-ins are there without an import"),
+    ] {
+        let ran = Project::new().tool("it", "", &format!("def run(args):\n    {script}\n")).run(&["validate"]);
+        assert!(ran.code == 2 && ran.err.contains(&format!("= hint: {hint}")), "{script}: {ran}");
+    }
+}

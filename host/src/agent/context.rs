@@ -91,10 +91,10 @@ pub async fn context(
     let abilities = model.provider.abilities(&model.name).await;
     // Known since its abilities were asked for.
     let form = model.provider.form(&request).await;
-    let beginning = Beginning::of(&runtime, form);
-    request.messages = beginning.messages();
     let most = runtime.crew.settings.max_tokens;
     let room = model.context_tokens.or(abilities.context_tokens).map_or(most, |context| most.min(context));
+    let beginning = Beginning::of(&runtime, form, room);
+    request.messages = beginning.messages();
     // As a turn does it, of which something that is said is always the beginning.
     let mut history = without_orphans(history.to_vec());
     let (pinned, held) = (history.len(), history.len());

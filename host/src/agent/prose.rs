@@ -45,11 +45,12 @@ pub(super) struct Note {
 }
 
 impl Beginning {
-    /// That of an agent whose model is told of tools in a form: where their descriptions are part of the prompt already,
-    /// they are not there twice.
-    pub(super) fn of(runtime: &Runtime, form: Form) -> Self {
+    /// That of an agent whose model is told of tools in a form and has room for so many tokens: where the descriptions of
+    /// tools are part of the prompt already, they are not there twice.
+    pub(super) fn of(runtime: &Runtime, form: Form, room: u64) -> Self {
         let prompt = Some(runtime.prompt.clone()).filter(|prompt| !prompt.trim().is_empty());
-        let most = runtime.crew.settings.max_prose;
+        // A byte for each token is a fourth of the room.
+        let most = runtime.crew.settings.max_prose.min(usize::try_from(room).unwrap_or(usize::MAX));
         let (notes, mut left_out) = notes(&texts(runtime, form), most);
         let (skills, more) = match form {
             Form::Structured | Form::Prose => skills::list(runtime, most),

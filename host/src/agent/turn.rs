@@ -396,7 +396,7 @@ impl<'a> Work<'a> {
             agent: self.runtime.name().to_owned(),
         };
         let form = model.provider.form(&request).await;
-        request.messages = Beginning::of(self.runtime, form).messages();
+        request.messages = Beginning::of(self.runtime, form, room).messages();
         let scale = self.runtime.scale(&model.name);
         let room = window::room(settings.max_history, room, model.max_tokens, scale, &request);
         request.messages.extend(without_orphans(window::window(history, pinned, room)));

@@ -55,6 +55,11 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
     found
 }
 
+/// What to write in place of a word that scripts of other hosts use, by the error of a script that has it.
+pub fn script_hint(message: &str) -> Option<&'static str> {
+    super::upstream::script(message)
+}
+
 /// A hook that can block, and has no case that it blocks or none that it lets pass.
 pub fn untested(hook: &Hook) -> Option<Diagnostic> {
     let script = hook.script.as_ref()?;

@@ -41,6 +41,29 @@ pub(super) fn event(name: &str) -> Option<&'static str> {
     })
 }
 
+/// What to write in place of a name or word of a script that could not be loaded, by its error.
+pub(super) fn script(message: &str) -> Option<&'static str> {
+    const WORDS: [(&str, &str); 15] = [
+        ("isinstance", "write `type(x) == \"string\"`: also int, float, bool, list, dict"),
+        ("try", "there are no exceptions: ask first (`fs.exists`), or return `{\"error\": ...}`"),
+        ("except", "there are no exceptions: ask first (`fs.exists`), or return `{\"error\": ...}`"),
+        ("raise", "call `fail(\"why\")`, or return `{\"error\": ...}`"),
+        ("import", "built-ins are there without an import"),
+        ("from", "built-ins are there without an import"),
+        ("class", "use a dict, and functions that take it"),
+        ("while", "write `for` over a `range` with a bound"),
+        ("with", "files are read and written whole: `fs.read`, `fs.write`"),
+        ("open", "files are read and written whole: `fs.read`, `fs.write`"),
+        ("lambda", "write a function with `def`"),
+        ("sum", "add in a loop"),
+        ("sys", "there is none of Python's library; the built-ins are in docs/builtins.md"),
+        ("tool_name", "the name of the tool is `payload[\"name\"]`"),
+        ("is", "write `==`"),
+    ];
+    let named = |word: &str| message.contains(&format!("`{word}`"));
+    WORDS.into_iter().find(|(word, _)| named(word)).map(|(_, hint)| hint)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::bundle::Bundle;
