@@ -61,12 +61,11 @@ impl Beginning {
         Self { prompt, notes, skills, left_out }
     }
 
-    /// As messages.
+    /// As messages: its own prompt, and all that is not its own.
     pub(super) fn messages(&self) -> Vec<Message> {
-        let notes: Vec<&str> = self.notes.iter().map(|note| note.text.as_str()).collect();
-        let notes = (!notes.is_empty()).then(|| notes.join("\n\n"));
-        let all = [self.prompt.clone(), Some(FRAMING.to_owned()), notes, self.skills.clone()];
-        all.into_iter().flatten().map(Message::System).collect()
+        let notes = self.notes.iter().map(|note| note.text.as_str());
+        let rest: Vec<&str> = [FRAMING].into_iter().chain(notes).chain(self.skills.as_deref()).collect();
+        self.prompt.clone().into_iter().chain([rest.join("\n\n")]).map(Message::System).collect()
     }
 }
 
