@@ -14,6 +14,7 @@
 //! - `conversation_calls`: what a person at a terminal sees of calls, and how they stop them
 //! - `agent_tasks`: what is not waited for
 //! - `agent_budgets`: what agents may use, and no more
+//! - `agent_plugins`: agents of third parties, and those that narrow themselves
 //! - `agent_endings`: how a session ends for whoever ran it
 //! - `agent_failures`: tools that fail an agent again and again
 //! - `confirm`: calls that a person has to confirm
@@ -38,6 +39,7 @@
 //! - `hooks`: which hooks an event is for, their order, and what their decisions come to
 //! - `hooks_events`: every event of the catalogue, `fire`, and events that scripts emit
 //! - `hooks_failing`: hooks that fail
+//! - `hooks_words`: whose words reach a model
 //! - `hooks_guards`: what hooks may use to decide, and guards as a project would write them
 //! - `hooks_pipeline`: hooks around the call of a tool
 //! - `lock`: artifacts stay what they were when somebody looked at them
@@ -76,6 +78,8 @@ mod agent_history;
 mod agent_keys;
 #[path = "cli/agent_limits.rs"]
 mod agent_limits;
+#[path = "cli/agent_plugins.rs"]
+mod agent_plugins;
 #[path = "cli/agent_results.rs"]
 mod agent_results;
 #[path = "cli/agent_services.rs"]
@@ -116,6 +120,8 @@ mod hooks_failing;
 mod hooks_guards;
 #[path = "cli/hooks_pipeline.rs"]
 mod hooks_pipeline;
+#[path = "cli/hooks_words.rs"]
+mod hooks_words;
 #[path = "cli/kills.rs"]
 mod kills;
 #[path = "cli/limits.rs"]

@@ -36,8 +36,10 @@ pub(crate) mod builtin;
 pub mod chain;
 pub mod confirm;
 pub(crate) mod content;
+pub mod decision;
 mod images;
 mod loaded;
+mod matching;
 pub mod native;
 pub(crate) mod past;
 pub mod payload;
@@ -56,7 +58,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value as Json;
 
-pub use chain::{Decision, Dispatch, HookRun, Verdict};
+pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
 pub use content::ToolOutput;
 pub(crate) use loaded::Wanted;
 pub use loaded::{Loaded, Unloadable};

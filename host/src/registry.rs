@@ -200,9 +200,12 @@ impl Registry {
     /// The artifacts as an agent has them: with the tools that are written out in its own file, which stand in the place of
     /// others of their names, and with the hooks of its own beside all others, whatever they are called: what guards its
     /// caller guards it too.
+    ///
+    /// Of the others it has those that are lent to it: a plugin's agent does not have the project's.
     #[must_use]
-    pub fn of_agent(&self, agent: &Agent) -> Self {
+    pub fn of_agent(&self, agent: &Agent, lent: impl Fn(&Tool) -> bool) -> Self {
         let mut registry = self.clone();
+        registry.tools.retain(|tool| lent(tool));
         for tool in agent.tools.iter().filter_map(Use::inline) {
             registry.tools.retain(|other| other.name != tool.name);
             registry.tools.push(tool.clone());

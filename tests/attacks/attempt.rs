@@ -75,7 +75,7 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
         let took = started.elapsed();
         let verdict = match &fired.decision {
             Decision::Allow => Verdict::new("gives", fired.payload.to_string()),
-            Decision::Block { reason, .. } => Verdict::new("denied", reason.clone()),
+            Decision::Block(block) => Verdict::new("denied", block.reason.clone()),
         };
         Seen { verdict, told: format!("{fired:?}"), took, deadline: NO_POLICY, record: String::new() }
     } else {

@@ -160,7 +160,7 @@ fn the_first_block_wins() {
 fn a_modify_is_seen_by_what_comes_after() {
     let project = Project::new()
         .with_handle("changes", "custom.x", "priority: 1\n", "return modify({'name': 'new', 'in': {'n': 2}})")
-        .with_handle("old", "custom.x", "priority: 2\nwhen: payload[\"name\"] == \"old\"\n", "return block('old')")
+        .with_handle("old", "custom.x", "priority: 2\nwhen: payload[\"name\"] == \"old\"\n", "return allow()")
         .with_handle("new", "custom.x", "priority: 3\nwhen: payload[\"name\"] == \"new\"\n", "return allow()")
         .with_handle(
             "inner",
@@ -176,8 +176,45 @@ fn a_modify_is_seen_by_what_comes_after() {
     assert_eq!(ran.json()["payload"], wanted);
     assert_eq!(
         decisions(&ran),
-        ["changes modify", "old skip", "new allow", "inner modify", "inner_old skip", "tells block"]
+        ["changes modify", "old allow", "new allow", "inner modify", "inner_old skip", "tells block"]
     );
+}
+
+/// Which guards look at a payload: those whose `when` held before it was changed, so that no change keeps it from one; and
+/// those whose `when` holds since. Both by expressions that only the interpreter can tell, and what fails for one of the two
+/// payloads may hold for the other.
+#[test]
+fn a_change_neither_dodges_a_guard_nor_escapes_one() {
+    let guards = [
+        ("text_before", "payload[\"to\"] == \"/etc/passwd\"", true),
+        ("text_after", "payload[\"to\"] == \"/tmp/x\"", true),
+        ("text_never", "payload[\"to\"] == \"/home\"", false),
+        ("code_before", "payload[\"to\"].startswith(\"/etc\")", true),
+        ("code_after", "payload[\"to\"].startswith(\"/tmp\")", true),
+        ("code_never", "payload[\"to\"].startswith(\"/home\")", false),
+        ("gone", "payload[\"secret\"][0] == 1", true),
+        ("new", "payload[\"extra\"][0] == 1", true),
+        ("nowhere", "payload[\"nothing\"][0] == 1", false),
+    ];
+    let hides = "return modify({'to': '/tmp/x', 'secret': None, 'extra': [1]})";
+    for (name, when, looks) in guards {
+        let front = format!("priority: 2\nwhen: {when}\n");
+        let project = Project::new().with_handle("hides", "custom.x", "priority: 1\n", hides);
+        let payload = json!({"to": "/etc/passwd", "secret": [1]});
+        for (body, word) in [("return block('no')", "block"), ("return allow()", "allow")] {
+            let project = Project::new()
+                .with_handle("hides", "custom.x", "priority: 1\n", hides)
+                .with_handle(name, "custom.x", &front, body);
+            let ran = project.fire("custom.x", &payload);
+            let decided = if looks { word } else { "skip" };
+            assert_eq!(decisions(&ran), ["hides modify".to_owned(), format!("{name} {decided}")], "{when}: {ran}");
+        }
+        // Without anything to call it only matches, or does not.
+        let hook = format!("---\nevent: custom.x\n{front}---\n");
+        let ran = project.file(&format!(".harness/hooks/{name}.md"), &hook).fire("custom.x", &payload);
+        let decided = if looks { "allow" } else { "skip" };
+        assert_eq!(decisions(&ran), ["hides modify".to_owned(), format!("{name} {decided}")], "{when}: {ran}");
+    }
 }
 
 #[test]
@@ -395,6 +432,7 @@ fn a_hook_keeps_nothing_between_its_calls() {
     let project = Project::with_script(
         "def run(args):\n    for n in [1, 2]:\n        emit('custom.x', {'n': n})\n    return 'done'\n",
     )
+    .policy("sandbox: { hooks: { on_error: allow } }\n")
     .with_hook("keeps", "custom.x", "", script);
     let ran = project.run(&["call", "it"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "done\n"), "{ran}");

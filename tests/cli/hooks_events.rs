@@ -275,7 +275,7 @@ fn fire_explains() {
         .file("a.txt", "some text")
         .with_handle("reads", "custom.x", "priority: 1\n", "fs.read('a.txt')\nreturn modify({'n': 2})")
         .with_handle("other", "custom.x", "priority: 2\nwhen: event == \"custom.y\"\n", "return allow()")
-        .with_handle("computed", "custom.x", "priority: 3\nwhen: payload[\"n\"] == 1\n", "return allow()")
+        .with_handle("computed", "custom.x", "priority: 3\nwhen: payload[\"n\"] == 3\n", "return allow()")
         .with_handle("warns", "custom.x", "priority: 4\n", "return 5")
         .with_handle("blocks", "custom.x", "priority: 5\n", "return block('two\\nlines')")
         .with_handle("last", "custom.x", "priority: 6\n", "return allow()");
@@ -378,6 +378,7 @@ fn events_within_events_end() {
         "",
         "log(str(payload['n']))\nemit('custom.ping', {'n': payload['n'] + 1})\nreturn allow()",
     );
+    let project = project.policy("sandbox: { hooks: { on_error: allow } }\n");
     let ran = project.run(&["call", "it"]);
     let mut wanted: Vec<String> = (0..8).map(|n| format!("[info] again: {n}")).collect();
     let why = "events within events, deeper than 8 levels: does a hook of this event emit it again?";

@@ -2,50 +2,122 @@
 
 use serde_json::json;
 
+use crate::agent_turns::agent;
 use crate::hooks::{decisions, reason};
 use crate::project::{FINE, Project, Ran};
 
-/// Events that can still be stopped, and those that only tell of something.
-const GATES: [&str; 9] = [
+/// Every event there is, with an example of each open kind. The last two tell of what has ended, which nothing can block.
+const EVENTS: [&str; 16] = [
+    "session.start",
     "turn.start",
+    "turn.end",
     "tool.pre",
     "tool.post",
     "completion.pre",
+    "completion.post",
     "delegation.pre",
     "delegation.post",
     "delegation.post_verify",
+    "agent.stop",
     "meta.tool_register",
     "meta.anything",
+    "custom.x",
+    "session.end",
+    "error",
 ];
-const OTHERS: [&str; 7] =
-    ["session.start", "session.end", "turn.end", "completion.post", "agent.stop", "error", "custom.x"];
+const ENDED: [&str; 2] = ["session.end", "error"];
 
+/// What can be wrong with a hook: a name, its front matter, the body of its `handle`, what is told of it, the decision
+/// that it passes with, and whether that is a failure without `strict` too.
+const WRONG: [(&str, &str, &str, &str, &str, bool); 3] = [
+    ("fails", "", "fail('broken')", "broken (.harness/hooks/fails.md:6:7)", "error", true),
+    (
+        "when_fails",
+        "when: event[99]\n",
+        "return allow()",
+        "its `when` failed: Index `99` is out of bound (.harness/hooks/when_fails.md:3:7)",
+        "skip",
+        false,
+    ),
+    (
+        "no_decision",
+        "",
+        "return 'block'",
+        "`handle` returned a value of type `string` that is not a decision: taken as allow",
+        "allow",
+        false,
+    ),
+];
+
+/// One rule for every event and every setting: a hook that fails blocks wherever it could have blocked; a `when` that fails
+/// and what is no decision pass with a warning, and are failures with `strict`; `on_error: allow` lets failures pass.
 #[test]
-fn a_failing_hook_stops_what_can_be_stopped() {
-    let mut project = Project::new();
-    for event in GATES.iter().chain(&OTHERS) {
-        let name = event.replace('.', "_");
-        project = project.with_handle(&format!("{name}_1"), event, "priority: 1\n", "fail('broken')").with_handle(
-            &format!("{name}_2"),
+fn a_hook_that_fails_blocks_whatever_can_be_blocked() {
+    for (name, front, body, why, passes, fails) in WRONG {
+        for (strict, allow) in [(false, false), (true, false), (false, true), (true, true)] {
+            let on_error = if allow { "allow" } else { "block" };
+            let policy = format!("sandbox: {{ hooks: {{ strict: {strict}, on_error: {on_error} }} }}\n");
+            for event in EVENTS {
+                let project = Project::new()
+                    .policy(&policy)
+                    .with_handle(name, event, &format!("{front}priority: 1\n"), body)
+                    .with_handle("later", event, "priority: 2\n", "return allow()");
+                let ran = project.run(&["fire", event]);
+                let what = format!("{name} on {event}, strict: {strict}, on_error: {on_error}: {ran}");
+                let failed = format!("the hook failed: {why}");
+                let is_failure = fails || strict;
+                if is_failure && !allow && !ENDED.contains(&event) {
+                    assert_eq!(reason(&ran), failed, "{what}");
+                    assert_eq!((ran.json()["hook"].as_str(), ran.err.as_str()), (Some(name), ""), "{what}");
+                    assert_eq!(decisions(&ran), [format!("{name} error"), "later not reached".to_owned()], "{what}");
+                } else {
+                    let (told, decision) = if is_failure { (failed.as_str(), "error") } else { (why, passes) };
+                    assert_eq!(
+                        (ran.code, ran.err.as_str()),
+                        (0, format!("warning: hook `{name}`: {told}\n").as_str()),
+                        "{what}"
+                    );
+                    assert_eq!(decisions(&ran), [format!("{name} {decision}"), "later allow".to_owned()], "{what}");
+                    let hook = &ran.json()["hooks"][0];
+                    assert_eq!((&hook["reason"], &hook["warnings"]), (&json!(null), &json!([told])), "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// What a model would be asked again for is not asked for again: that mends no hook.
+#[test]
+fn a_failing_judge_ends_the_turn_or_the_delegation() {
+    let failing = |event: &str, policy: &str, replies: &str| {
+        agent(policy, replies).file(".harness/agents/worker.md", "---\n---\nYou work.\n").with_handle(
+            "judge",
             event,
-            "priority: 2\n",
-            "return allow()",
-        );
-    }
-    let why = |name: &str| format!("the hook failed: broken (.harness/hooks/{name}_1.md:6:7)");
-    for event in GATES {
-        let (name, ran) = (event.replace('.', "_"), project.run(&["fire", event]));
-        assert_eq!(reason(&ran), why(&name));
-        assert_eq!((ran.json()["hook"].as_str(), ran.err.as_str()), (Some(format!("{name}_1").as_str()), ""));
-        assert_eq!(decisions(&ran), [format!("{name}_1 error"), format!("{name}_2 not reached")]);
-    }
-    for event in OTHERS {
-        let (name, ran) = (event.replace('.', "_"), project.run(&["fire", event]));
-        assert_eq!((ran.code, ran.err.clone()), (0, format!("warning: hook `{name}_1`: {}\n", why(&name))));
-        assert_eq!(decisions(&ran), [format!("{name}_1 error"), format!("{name}_2 allow")]);
-        let told = ran.json();
-        assert_eq!((&told["hooks"][0]["reason"], &told["hooks"][0]["warnings"]), (&json!(null), &json!([why(&name)])));
-    }
+            "",
+            "fail('broken')",
+        )
+    };
+    let failed = "blocked by hook \"judge\": the hook failed: broken (.harness/hooks/judge.md:5:7)";
+    let project = failing("agent.stop", "", "- text: Done.\n- text: Never asked.\n");
+    let ran = project.run(&["run", "Go."]);
+    assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{ran}");
+    assert!(ran.err.contains(&format!("error: turn blocked: {failed}\n")), "{ran}");
+    // The one that delegates learns it as a result, after one attempt.
+    let verify = "delegation:\n  verify: |\n    def run(result):\n        return True\n";
+    let replies = format!(
+        "- tool_calls: [{{ name: delegate, args: {{ agent: worker, task: Go. }} }}]\n\
+         - {{ agent: worker, text: Done. }}\n\
+         - {{ expect: '{}', text: It failed. }}\n",
+        "delegation blocked: blocked by hook \"judge\": the hook failed: broken"
+    );
+    failing("delegation.post_verify", verify, &replies).run(&["run", "Go."]).gives("It failed.");
+    // A policy that lets failures pass lets these pass.
+    let allow = "sandbox: { hooks: { on_error: allow } }\n";
+    failing("agent.stop", allow, "- text: Done.\n").run(&["run", "Go."]).says(0, "the hook failed: broken");
+    let replies = "- tool_calls: [{ name: delegate, args: { agent: worker, task: Go. } }]\n\
+                   - { agent: worker, text: Done. }\n- { expect: '\"attempts\":1', text: Fine. }\n";
+    let ran = failing("delegation.post_verify", &format!("{allow}{verify}"), replies).run(&["run", "Go."]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "Fine.\n"), "{ran}");
 }
 
 /// Each way to fail: name, front matter, script, and what is told of it.
@@ -224,8 +296,8 @@ fn strict() {
         assert!(ran.err.contains(&format!("warning: hook `{name}`: the hook failed: {why}\n")), "{ran}");
     }
     let project =
-        Project::new().policy("sandbox: { hooks: { strict: true } }\n").with_handle("none", "custom.x", "", "pass");
-    let ran = project.fire("custom.x", &json!({}));
+        Project::new().policy("sandbox: { hooks: { strict: true } }\n").with_handle("none", "error", "", "pass");
+    let ran = project.fire("error", &json!({}));
     assert_eq!((ran.code, decisions(&ran)), (0, vec!["none error".to_owned()]), "{ran}");
 }
 

@@ -335,7 +335,9 @@ fn hooks_from_every_place() {
     for (file, name) in places {
         project = project.file(file, &format!("---\n{}---\n", entry(name)));
     }
-    for name in ["inline", "in_a_plugin", "in_a_builtin", "replaced", "single"] {
+    let quoted = "blocked by hook \"in_a_plugin\" of plugins/p, a third party, which says: \"in_a_plugin\"\n";
+    project.run(&["call", "it", "by=in_a_plugin"]).says(3, quoted);
+    for name in ["inline", "in_a_builtin", "replaced", "single"] {
         project.run(&["call", "it", &format!("by={name}")]).says(3, &format!("blocked by hook \"{name}\": {name}\n"));
     }
     project.run(&["call", "it", "by=none"]).gives("fine");

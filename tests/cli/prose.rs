@@ -147,10 +147,8 @@ fn a_model_sees_of_a_skill_what_it_is_for_and_reads_the_rest() {
     let own = system(skilled("", &reads("{ name: pdf }")), &["run", "Go."]);
     assert!(own.ends_with(&format!("\n\n{LIST}")), "{own}");
     let granted = system(skilled(GRANTED, &reads("{ name: pdf }")), &["run", "Go."]);
-    assert_eq!(
-        granted.last().unwrap(),
-        &format!("{LIST}\n- acme-api (by plugins/acme, a third party): Knows acme-api.")
-    );
+    let third = "\n- acme-api (by plugins/acme, a third party): Knows acme-api.";
+    assert!(granted.ends_with(&format!("\n\n{LIST}{third}")), "{granted}");
     let result = |policy: &str, args: &str| {
         let post = first_result(&spied(skilled(policy, &reads(args)), &["tool.post"]));
         (post["is_error"].clone(), post["result"].clone())

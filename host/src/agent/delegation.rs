@@ -23,7 +23,7 @@ use crate::dispatch::builtin::{
     Answered, BuiltInCall, BuiltIns, DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, READ_SKILL, TASK_AWAIT,
     TASK_POLL,
 };
-use crate::dispatch::chain::{Place, told, within};
+use crate::dispatch::chain::{Block, Place, told, within};
 use crate::dispatch::past::Happened;
 use crate::dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
 use crate::dispatch::trail::Trail;
@@ -33,6 +33,8 @@ use crate::sandbox::outcome::{Failure, FailureKind, Outcome, Usage};
 use crate::sandbox::state::Context;
 use crate::sandbox::strand;
 
+/// In the place of a reason whose words may not stand in a prompt.
+const NOT_ACCEPTED_SAYS_A_PLUGIN: &str = "a hook of a plugin has not accepted it; its reason is not shown here";
 /// The keys of a result that have what a child called and what that gave.
 const CALLS: [&str; 2] = ["tool_calls", "tool_results"];
 
@@ -158,6 +160,10 @@ enum Ended {
 }
 
 impl Ended {
+    fn blocked(block: Block) -> Self {
+        Self::Blocked(block.to_string())
+    }
+
     fn outcome(self) -> Outcome<String> {
         match self {
             Self::Blocked(reason) => {
@@ -182,12 +188,16 @@ impl Delegation<'_> {
     }
 
     /// Fires an event to the hooks of the one that delegates. Gives back the payload as they left it.
-    async fn fire(&mut self, event: &Event, payload: Json) -> Result<Json, String> {
+    ///
+    /// # Errors
+    ///
+    /// Why a hook blocked it.
+    async fn fire(&mut self, event: &Event, payload: Json) -> Result<Json, Block> {
         let mut dispatch = self.here().await.fire(event, payload).await;
         self.by.tell(&Told::Event { agent: self.by.name(), dispatch: &dispatch });
         self.spend(dispatch.usage());
         let payload = std::mem::take(&mut dispatch.payload);
-        let blocked = dispatch.decision.blocked();
+        let blocked = dispatch.decision.block().cloned();
         if !dispatch.hooks.is_empty() {
             self.nested.push(Nested::Event(dispatch));
         }
@@ -228,7 +238,7 @@ impl Delegation<'_> {
                 result,
                 depth,
             };
-            let payload = self.fire(&Event::DelegationPost, payload::of(&post)).await.map_err(Ended::Blocked)?;
+            let payload = self.fire(&Event::DelegationPost, payload::of(&post)).await.map_err(Ended::blocked)?;
             let result = payload.get("result").cloned().unwrap_or_default();
             let post = DelegationPost { result, ..post };
             match self.verify(post, attempt).await? {
@@ -269,7 +279,7 @@ impl Delegation<'_> {
             hooks: agent.hooks.iter().map(|one| named(one, |hook| &hook.name)).collect(),
         };
         let asked = payload::of(&pre);
-        let payload = self.fire(&Event::DelegationPre, asked.clone()).await.map_err(Ended::Blocked)?;
+        let payload = self.fire(&Event::DelegationPre, asked.clone()).await.map_err(Ended::blocked)?;
         // What `tool.pre` has allowed to be called is this agent, as it is: a guard that would have it otherwise, such as
         // with fewer tools, is not to believe that it has.
         let fixed = ["agent", "parent_id", "depth", "tools", "hooks"];
@@ -341,7 +351,9 @@ impl Delegation<'_> {
         let payload = payload::of(&DelegationPostVerify { post: post.clone(), attempt });
         match self.fire(&Event::DelegationPostVerify, payload).await {
             Ok(payload) => post.result = payload.get("result").cloned().unwrap_or_default(),
-            Err(reason) => reasons.push(reason),
+            // Another attempt mends no hook.
+            Err(block) if block.failed => return Err(Ended::blocked(block)),
+            Err(block) => reasons.push(block.to_prompt(NOT_ACCEPTED_SAYS_A_PLUGIN)),
         }
         Ok(if reasons.is_empty() { Ok(post.result) } else { Err(reasons.join("; ")) })
     }

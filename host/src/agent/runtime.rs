@@ -14,6 +14,7 @@ use crate::artifact::agent::Agent;
 use crate::artifact::diagnostic::Position;
 use crate::artifact::located::Located;
 use crate::artifact::skill::Skill;
+use crate::artifact::third_party;
 use crate::artifact::tool::{Parameter, ParameterType, Tool};
 use crate::dispatch::builtin::{
     DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, DONE, READ_SKILL, TASK_AWAIT, TASK_POLL,
@@ -22,6 +23,7 @@ use crate::dispatch::chain::Place;
 use crate::dispatch::tasks::Tasks;
 use crate::dispatch::{Loaded, Run};
 use crate::policy::grant::Grant;
+use crate::policy::layer::Service;
 use crate::provider::ToolSchema;
 
 /// What all agents of a session share.
@@ -69,7 +71,8 @@ pub(super) struct Runtime {
     pub(super) prompt: String,
     /// Its own; none where the root's is not chosen yet.
     pub(super) model: Option<Model>,
-    /// The grant of the script that set it to work, where one did: none of its calls gets more.
+    /// The grant of the script that set it to work, where one did, and its own, where it has one: none of its calls gets
+    /// more than both.
     pub(super) caller: Option<Arc<Grant>>,
     pub(super) built_ins: Vec<Arc<Tool>>,
     /// The skills that it may read.
@@ -119,7 +122,12 @@ impl Runtime {
     /// A sub-agent, one level deeper.
     pub(super) fn child(&self, id: String, agent: &Arc<Agent>, model: Model, caller: Option<Arc<Grant>>) -> Self {
         let loaded = self.artifacts_of(agent);
-        let budget = agent.budget.as_ref().or(self.crew.settings.budget.as_ref()).cloned().unwrap_or_default();
+        let caller = match (caller, loaded.policy().grant_for_agent(agent)) {
+            (Some(caller), Some(own)) => Some(Arc::new(caller.meet(&own))),
+            (None, Some(own)) => Some(Arc::new(own)),
+            (caller, None) => caller,
+        };
+        let ledger = self.ledger_of(agent);
         let lineage: Vec<String> = self.lineage.iter().chain([&agent.name]).cloned().collect();
         let skills = skills::of(&loaded, Some(&agent.source_name));
         Self {
@@ -135,11 +143,25 @@ impl Runtime {
             model: Some(model),
             caller,
             tasks: self.tasks.beside(),
-            ledger: Mutex::new(Ledger::new(budget, Some(self.ledger()))),
+            ledger: Mutex::new(ledger),
             failures: Failures::new(self.crew.settings.tool_failures),
             children: Mutex::default(),
             scales: Mutex::default(),
         }
+    }
+
+    /// What a sub-agent may use for one task: what its file says, else what holds for all of them. A plugin's is bounded by
+    /// both: what it says of itself only takes away.
+    fn ledger_of(&self, agent: &Agent) -> Arc<Ledger> {
+        let (own, all) = (agent.budget.clone(), self.crew.settings.budget.clone());
+        let above = Some(self.ledger());
+        let (own, above) = match (own, all) {
+            (Some(own), Some(all)) if third_party::author(&agent.source_name).is_some() => {
+                (own, Some(Ledger::new(all, above)))
+            }
+            (own, all) => (own.or(all).unwrap_or_default(), above),
+        };
+        Ledger::new(own, above)
     }
 
     fn artifacts_of(&self, agent: &Arc<Agent>) -> Arc<Loaded> {
@@ -218,14 +240,35 @@ impl Runtime {
     /// added, the host's own; without those that the policy does not let be called.
     pub(super) fn tools(&self, place: &Place) -> Vec<ToolSchema> {
         let added = place.added_tools().map(|added| &added.tool);
-        let all = self.loaded.registry().tools().iter().chain(added).chain(&self.built_ins);
-        all.filter(|tool| self.loaded.policy().tools.decide(&tool.name).is_ok())
-            .map(|tool| ToolSchema {
-                name: tool.name.clone(),
-                description: tool.description.clone(),
-                parameters: tool.json_schema(),
-            })
-            .collect()
+        let delegates = self.caller.as_ref().is_none_or(|grant| grant.decide_service(Service::Delegate).is_ok());
+        let own = self.built_ins.iter().filter(|tool| delegates || tool.name == DONE);
+        let all = self.loaded.registry().tools().iter().chain(added).chain(own);
+        all.filter(|tool| self.loaded.policy().tools.decide(&tool.name).is_ok()).map(|tool| offered(tool)).collect()
+    }
+}
+
+/// A tool as a model gets to see it. What a third party says of its own is quoted and cut.
+fn offered(tool: &Tool) -> ToolSchema {
+    let mut parameters = tool.json_schema();
+    let description = match third_party::author(&tool.source_name) {
+        None => tool.description.clone(),
+        Some(author) => {
+            third_party::cut_schema(&mut parameters);
+            third_party::quoted(author, &tool.description, third_party::MOST)
+        }
+    };
+    ToolSchema { name: tool.name.clone(), description, parameters }
+}
+
+/// An agent as the description of `delegate` lists it.
+fn listed(agent: &Agent) -> String {
+    let what = agent.description.as_ref().map_or("", |text| text.value.trim());
+    match third_party::author(&agent.source_name) {
+        _ if what.is_empty() => format!("- {}", agent.name),
+        None => format!("- {}: {what}", agent.name),
+        Some(author) => {
+            format!("- {}, of {}", agent.name, third_party::said(author, &third_party::cut(what, third_party::MOST)))
+        }
     }
 }
 
@@ -243,11 +286,7 @@ fn built_ins(settings: &Settings, loaded: &Loaded, skills: &[Arc<Skill>], depth:
     }
     let agents = loaded.registry().agents();
     if !agents.is_empty() && depth < settings.max_depth as usize {
-        let listed = agents.iter().map(|agent| {
-            let what = agent.description.as_ref().map_or("", |text| text.value.trim());
-            if what.is_empty() { format!("- {}", agent.name) } else { format!("- {}: {what}", agent.name) }
-        });
-        let listed: Vec<String> = listed.collect();
+        let listed: Vec<String> = agents.iter().map(|agent| listed(agent)).collect();
         let description = format!(
             "Sets a sub-agent a task and gives back its result. It sees nothing of this conversation: the task must \
              say all that it needs.\n\nAgents:\n{}",

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::conversation::Conversation;
 use super::error::TurnError;
-use super::exchange::{answer, change, completion_post, completion_pre, tokens};
+use super::exchange::{answer, arguments, change, completion_post, completion_pre, has_arguments, tokens};
 use super::ledger::{Entry, Purse};
 use super::listener::Told;
 use super::logged;
@@ -21,7 +21,8 @@ use crate::artifact::event::Event;
 use crate::artifact::policy::exit::OnMaxIterations;
 use crate::capability::reentry::Allowance;
 use crate::dispatch::builtin::DONE;
-use crate::dispatch::chain::{NO_REASON, Place};
+use crate::dispatch::chain::{Block, Place};
+use crate::dispatch::decision::NO_REASON;
 use crate::dispatch::payload::{self, AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
 use crate::dispatch::trail::Trail;
 use crate::dispatch::{Call, CallError, CallReport, Nested, content, pipeline, reentry};
@@ -37,6 +38,9 @@ const MAX_KEPT: u32 = 8;
 const CONTINUE: &str = "Go on exactly where the last message was cut.";
 const CALL_DONE: &str = "Call the `done` tool when you have completed the task.";
 const NOT_YET: &str = "Continue until the task is fully complete.";
+/// In the place of a reason whose words may not stand in a prompt.
+const NOT_YET_SAYS_A_PLUGIN: &str = "A hook of a plugin has not accepted this answer. Its reason is not shown here. \
+                                    Continue until the task is fully complete.";
 
 /// What a turn gave.
 #[derive(Debug, Clone)]
@@ -178,14 +182,14 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     ///
-    /// The reason of the hook that blocked.
-    async fn fire(&mut self, event: &Event, payload: impl FnOnce() -> Json) -> Result<Option<Json>, String> {
+    /// Why a hook blocked it.
+    async fn fire(&mut self, event: &Event, payload: impl FnOnce() -> Json) -> Result<Option<Json>, Block> {
         let Some(mut dispatch) = self.here().await.fire_recorded(event, payload).await else { return Ok(None) };
         self.tell(&Told::Event { agent: self.runtime.name(), dispatch: &dispatch });
         self.spend(dispatch.usage().fuel);
         // A conversation is not kept once for each hook that has seen it.
         let payload = std::mem::take(&mut dispatch.payload);
-        let blocked = dispatch.decision.blocked();
+        let blocked = dispatch.decision.block().cloned();
         self.nested.push(Nested::Event(dispatch));
         blocked.map_or(Ok(Some(payload)), Err)
     }
@@ -231,7 +235,7 @@ impl<'a> Work<'a> {
     }
 
     async fn steps(&mut self, history: &mut Conversation, text: &str) -> Result<(String, Vec<LogLine>), TurnError> {
-        let blocked = |reason| TurnError::Blocked { what: "turn", reason };
+        let blocked = |block: Block| TurnError::Blocked { what: "turn", reason: block.to_string() };
         let text = match self.fire(&Event::TurnStart, || text.into()).await.map_err(blocked)? {
             Some(Json::String(text)) => text,
             _ => text.to_owned(),
@@ -323,7 +327,7 @@ impl<'a> Work<'a> {
         let mut model = model.clone();
         let here = self.here().await;
         let mut request = self.request(&model, &here, history.messages(), pinned, room).await;
-        let blocked = |reason| TurnError::Blocked { what: "completion", reason };
+        let blocked = |block: Block| TurnError::Blocked { what: "completion", reason: block.to_string() };
         let before = || payload::of(&completion_pre(&request));
         let before = here.hears(&Event::CompletionPre).then(before);
         if let Some(before) = before
@@ -463,10 +467,17 @@ impl<'a> Work<'a> {
                 Some(Json::String(text)) => said.clone_from(text),
                 _ => return Err(modified(Event::AgentStop, "`text` must be a string")),
             },
-            Err(reason) if *kept >= MAX_KEPT => return Err(TurnError::NeverStops(*kept, reason)),
-            Err(reason) => {
+            // Asking the model again mends no hook.
+            Err(block) if block.failed => {
+                return Err(TurnError::Blocked { what: "turn", reason: block.to_string() });
+            }
+            Err(block) if *kept >= MAX_KEPT => return Err(TurnError::NeverStops(*kept, block.to_string())),
+            Err(block) => {
                 *kept = kept.saturating_add(1);
-                let reason = if reason.ends_with(NO_REASON) { NOT_YET.to_owned() } else { reason };
+                let reason = match block.reason == NO_REASON {
+                    true => NOT_YET.to_owned(),
+                    false => block.to_prompt(NOT_YET_SAYS_A_PLUGIN),
+                };
                 history.extend([says(said), Message::User(reason)]);
                 said.clear();
                 return Ok(Round::Again);
@@ -562,18 +573,6 @@ impl<'a> Work<'a> {
     fn log(&self) -> Vec<LogLine> {
         logged::lines(self.nested.as_slice())
     }
-}
-
-/// The arguments of a call. What is no JSON is the text that it is, which the same check refuses as any other value that
-/// is no object.
-fn arguments(call: &ToolCall) -> Json {
-    let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-    serde_json::from_str(text).unwrap_or_else(|_| text.into())
-}
-
-/// Whether a call has arguments and all of them: where a reply was cut, those of its last call may be missing.
-fn has_arguments(call: &ToolCall) -> bool {
-    matches!(serde_json::from_str(&call.arguments), Ok(Json::Object(arguments)) if !arguments.is_empty())
 }
 
 /// What a model gets for a call that was not made, of at most `cap` bytes.

@@ -11,10 +11,13 @@ use super::keys::{self, Unknown, keys};
 use super::located::Located;
 use super::model::{self, ModelName};
 use super::policy::budget::Budget;
-use super::policy::sources;
+use super::policy::tools::ToolsPolicy;
+use super::policy::{layer, sources};
 use super::shape::{self, Name, Schema, Shape};
 use super::tool::{Tool, check_name};
 use super::yaml::Value;
+use crate::policy::layer::{Layer, Origin, Scope};
+use crate::policy::limits::LimitRules;
 
 /// A sub-agent as its file declares it.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +35,12 @@ pub struct Agent {
     pub hooks: Vec<Use<Hook>>,
     /// What it may use for one task, with all that it sets to work.
     pub budget: Option<Budget>,
+    /// The tools that it may call, of those that it would have.
+    pub tools_policy: Option<ToolsPolicy>,
+    /// The `capabilities:` it restricts itself to: one more layer of the grant of each of its calls.
+    pub capabilities: Option<Layer>,
+    /// The same of its `limits:`.
+    pub limits: Option<Layer>,
     /// The prose of its file, every character of it; of one in a list, its `system_prompt`.
     pub system_prompt: String,
     /// The first line of its file; of one in a list, its entry.
@@ -59,8 +68,8 @@ impl<T> Use<T> {
     }
 }
 
-/// A key that seems to mean `budget` must not leave an agent without one.
-const BOUNDED: Unknown = Unknown::RefuseLike(&["budget"]);
+/// A key that seems to mean one of these must not leave an agent without it.
+const BOUNDED: Unknown = Unknown::RefuseLike(&["budget", "tools_policy", "capabilities", "limits"]);
 
 keys! {
     /// What an agent has wherever it is written.
@@ -75,6 +84,12 @@ keys! {
     optional hooks: Vec<Use<Hook>>;
     /// What it may use for one task, with all that it sets to work.
     given budget: Budget;
+    /// The tools that it may call, of those that it would have. It takes away only.
+    given tools_policy: ToolsPolicy;
+    /// What its calls may do, of what they could otherwise. It takes away only.
+    given capabilities: Layer;
+    /// What each of its calls may use, where that is less than it could otherwise.
+    given limits: LimitRules;
 }
 
 keys! {
@@ -161,6 +176,15 @@ impl Agent {
             tools: tools.unwrap_or_default(),
             hooks: hooks.unwrap_or_default(),
             budget: keys.budget.read(decoder),
+            tools_policy: keys.tools_policy.read(decoder),
+            capabilities: keys.capabilities.field().and_then(|f| {
+                let origin = Origin::new(&*source.file, Scope::Artifact);
+                layer::decode(decoder, f, origin)
+            }),
+            limits: keys.limits.field().and_then(|f| {
+                let origin = Origin::new(&*source.file, Scope::Call);
+                layer::decode_limits(decoder, f, origin)
+            }),
             system_prompt: String::new(),
             source,
             source_name: source_name.to_owned(),

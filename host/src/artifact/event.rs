@@ -54,26 +54,10 @@ impl Event {
         Self::FIXED.into_iter().find(|event| event.fixed_name() == name)
     }
 
-    /// Whether a hook that fails blocks what the event announces: where something can still be stopped, a guard that
-    /// does not work must not let it through.
-    pub fn fails_closed(&self) -> bool {
-        match self {
-            Self::TurnStart
-            | Self::ToolPre
-            | Self::ToolPost
-            | Self::CompletionPre
-            | Self::DelegationPre
-            | Self::DelegationPost
-            | Self::DelegationPostVerify
-            | Self::Meta(_) => true,
-            Self::SessionStart
-            | Self::SessionEnd
-            | Self::TurnEnd
-            | Self::CompletionPost
-            | Self::AgentStop
-            | Self::Error
-            | Self::Custom(_) => false,
-        }
+    /// Whether a block means something: of what has ended already nothing can be stopped. A hook that fails blocks
+    /// wherever it could have blocked, because a guard that does not work must not let anything through.
+    pub fn can_block(&self) -> bool {
+        !matches!(self, Self::SessionEnd | Self::Error)
     }
 
     /// The name, or for the open ones what comes before their own part.
@@ -261,21 +245,10 @@ mod tests {
     }
 
     #[test]
-    fn gates_fail_closed() {
-        let closed: Vec<String> = Event::FIXED.iter().filter(|e| e.fails_closed()).map(ToString::to_string).collect();
-        assert_eq!(
-            closed,
-            [
-                "turn.start",
-                "tool.pre",
-                "tool.post",
-                "completion.pre",
-                "delegation.pre",
-                "delegation.post",
-                "delegation.post_verify"
-            ]
-        );
-        assert!(Event::Meta("x".to_owned()).fails_closed());
-        assert!(!Event::Custom("x".to_owned()).fails_closed());
+    fn what_has_ended_cannot_be_blocked() {
+        let others = ["custom.x", "meta.x"].map(|name| Event::parse(name).unwrap());
+        let open: Vec<String> =
+            Event::FIXED.iter().chain(&others).filter(|e| !e.can_block()).map(ToString::to_string).collect();
+        assert_eq!(open, ["session.end", "error"]);
     }
 }

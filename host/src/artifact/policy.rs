@@ -48,6 +48,7 @@ use self::meta::MetaPolicy;
 use self::roots::Root;
 use self::sources::SourceRules;
 use self::tools::ToolsPolicy;
+use super::agent::Agent;
 use super::bundle::{ListKeys, Lists};
 use super::decode::Decoder;
 use super::diagnostic::{Diagnostics, Position};
@@ -56,6 +57,7 @@ use super::located::Located;
 use super::model::{ModelKeys, Models};
 use super::shape::{Anything, Named, Schema, Shape};
 use super::suggest::quoted;
+use super::tool::Tool;
 use super::yaml::Node;
 use crate::policy::grant::Grant;
 use crate::policy::layer::{Layer, Origin, Scope, Service};
@@ -117,7 +119,7 @@ keys! {
     /// What becomes of an event whose hook fails.
     given hooks: HookFailure;
     /// Rules for one artifact, a folder of them, or a bundle, by name: `tools/deploy`, `plugins/acme`.
-    given sources: Named<Layer>;
+    given sources: Named<SourceRules>;
 }
 
 /// `network`, for its schema.
@@ -286,6 +288,24 @@ impl ProjectPolicy {
         self.audit |= machine.audit;
         self.machine = Some(Box::new(machine));
         self
+    }
+
+    /// What an agent may do, whoever sets it to work: none of its calls gets more. None where that is what the project
+    /// may do as a whole.
+    pub fn grant_for_agent(&self, agent: &Agent) -> Option<Grant> {
+        let grant = self.grant_for(&agent.source_name, agent.capabilities.as_ref());
+        let grant = match &agent.limits {
+            Some(limits) => grant.meet(&Grant::new(vec![limits.clone()])),
+            None => grant,
+        };
+        (grant.layers().len() > self.grant_for("", None).layers().len()).then_some(grant)
+    }
+
+    /// Whether an agent may call a tool at all: a plugin's calls the plugin's own, and those that the policy names for it.
+    pub fn lends(&self, agent: &str, tool: &Tool) -> bool {
+        sources::bundle_of(agent).is_none_or(|plugin| {
+            sources::bundle_of(&tool.source_name) == Some(plugin) || sources::lends(&self.sources, agent, &tool.name)
+        })
     }
 
     /// What an artifact may do. `source` is its place below `.harness/` without `.md`, such as `tools/deploy` or

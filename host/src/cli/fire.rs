@@ -54,7 +54,7 @@ pub(crate) fn unmade(event: &str, outcome: &str, kind: &str, told: &Told) -> Jso
 fn as_json(dispatch: &Dispatch) -> Json {
     let (decision, hook, reason) = match &dispatch.decision {
         Decision::Allow => ("allow", None, None),
-        Decision::Block { hook, reason } => ("block", Some(hook), Some(reason)),
+        Decision::Block(block) => ("block", Some(&block.hook), Some(&block.reason)),
     };
     json!({
         "event": dispatch.event.to_string(),

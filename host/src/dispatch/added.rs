@@ -32,6 +32,20 @@ const MAX_KEPT: u64 = 32 << 20;
 /// Bytes of a name.
 const MAX_NAME: usize = 64;
 
+/// Who adds something: what that may do, and the third party that it is of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct By<'a> {
+    pub(crate) grant: &'a Arc<Grant>,
+    pub(crate) author: Option<&'a str>,
+}
+
+impl By<'_> {
+    /// The name of what it adds as a source: a third party's stays that.
+    fn source_of(&self, name: &str) -> String {
+        self.author.map_or_else(|| format!("added/{name}"), |author| format!("{author}/added/{name}"))
+    }
+}
+
 /// Everything that can be said of a tool before the hooks are asked. Gives back its parameters.
 pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
     check_name(&new.name)?;
@@ -56,12 +70,13 @@ pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
 /// Gives back the fuel that loading its script took, which is the same on every run.
 pub(crate) async fn add_tool(
     place: &Place,
-    grant: &Arc<Grant>,
+    by: By<'_>,
     new: NewTool,
     payload: &Json,
     left: Allowance,
 ) -> (Result<(), Error>, u64) {
-    let tool = match tool(&new, payload) {
+    let grant = by.grant;
+    let tool = match tool(&new, payload, by) {
         Ok(tool) => tool,
         Err(error) => return (Err(error), 0),
     };
@@ -76,7 +91,7 @@ pub(crate) async fn add_tool(
 }
 
 /// A tool as a file has it.
-fn tool(new: &NewTool, payload: &Json) -> Result<Tool, Error> {
+fn tool(new: &NewTool, payload: &Json, by: By<'_>) -> Result<Tool, Error> {
     let position = position(&new.name);
     let given: Json = serde_json::from_str(&new.parameters).unwrap_or_default();
     let description = payload.get("description").and_then(Json::as_str).unwrap_or(&new.description).trim();
@@ -90,7 +105,7 @@ fn tool(new: &NewTool, payload: &Json) -> Result<Tool, Error> {
         capabilities: None,
         cases: Vec::new(),
         source: position,
-        source_name: format!("added/{}", new.name),
+        source_name: by.source_of(&new.name),
         name: new.name.clone(),
     })
 }
@@ -156,12 +171,13 @@ pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), E
 /// Adds a hook. Gives back the fuel that loading its script took, as for a tool.
 pub(crate) async fn add_hook(
     place: &Place,
-    grant: &Arc<Grant>,
+    by: By<'_>,
     new: NewHook,
     (event, priority): (Event, i64),
     left: Allowance,
 ) -> (Result<(), Error>, u64) {
-    let hook = hook(new, event, priority);
+    let grant = by.grant;
+    let hook = hook(new, event, priority, by);
     let source = hook.script.is_some().then(|| place.loaded.hook_source(&hook)).flatten();
     let (image, fuel) = load(place, grant, source, left).await;
     let added = match image {
@@ -172,7 +188,7 @@ pub(crate) async fn add_hook(
 }
 
 /// A hook as a file has it.
-fn hook(new: NewHook, event: Event, priority: i64) -> Hook {
+fn hook(new: NewHook, event: Event, priority: i64, by: By<'_>) -> Hook {
     let position = position(&new.name);
     let when = new.when.as_deref().and_then(script);
     Hook {
@@ -185,7 +201,7 @@ fn hook(new: NewHook, event: Event, priority: i64) -> Hook {
         cases: Vec::new(),
         prose: String::new(),
         source: position,
-        source_name: format!("added/{}", new.name),
+        source_name: by.source_of(&new.name),
         name: new.name,
     }
 }

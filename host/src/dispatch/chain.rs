@@ -7,10 +7,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use super::builtin::BuiltIns;
+use super::decision::NO_REASON;
+pub use super::decision::{Block, Decision, Voice};
 use super::loaded::{Callable, Loaded};
+use super::matching::{Asking, Holds, Payload};
 use super::payload;
 use super::recorder::Unfinished;
 use super::reentry::{self, Inner, Nested};
@@ -21,6 +24,8 @@ use super::view::View;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::hooks::OnError;
+use crate::artifact::third_party;
+use crate::artifact::tool::Tool;
 use crate::capability::coverage::Coverage;
 use crate::capability::fs::Workspace;
 use crate::capability::log::Log;
@@ -34,9 +39,6 @@ use crate::sandbox::imports::Role;
 use crate::sandbox::outcome::{Answer, Failure, HostCall, Outcome, Report, Usage};
 use crate::sandbox::state::Context;
 
-/// What is said of a block whose hook gives no reason.
-pub(crate) const NO_REASON: &str = "no reason was given";
-
 /// What became of an event.
 #[derive(Debug, Clone)]
 pub struct Dispatch {
@@ -48,20 +50,6 @@ pub struct Dispatch {
     pub decision: Decision,
     /// The payload as they left it.
     pub payload: Json,
-}
-
-/// What the hooks of an event decided together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
-    /// No hook blocked it.
-    Allow,
-    /// A hook did, and those after it were not called.
-    Block {
-        /// Which.
-        hook: String,
-        /// Its reason.
-        reason: String,
-    },
 }
 
 /// One hook in a dispatch.
@@ -89,6 +77,8 @@ pub struct HookRun {
     pub coverage: Option<Coverage>,
     /// What it started in turn.
     pub nested: Vec<Nested>,
+    /// Whose words its reason is in.
+    pub voice: Voice,
 }
 
 /// What one hook decided.
@@ -127,16 +117,6 @@ impl Verdict {
     }
 }
 
-impl Decision {
-    /// The sentence that the caller gets, where it was blocked.
-    pub fn blocked(&self) -> Option<String> {
-        match self {
-            Self::Allow => None,
-            Self::Block { hook, reason } => Some(format!("blocked by hook {hook:?}: {reason}")),
-        }
-    }
-}
-
 impl Dispatch {
     /// What all its hooks used, and what they started in turn.
     pub fn usage(&self) -> Usage {
@@ -158,6 +138,29 @@ impl HookRun {
             calls: Vec::new(),
             coverage: None,
             nested: Vec::new(),
+            voice: third_party::author(&hook.source_name)
+                .map_or(Voice::Own, |author| Voice::ThirdParty { author: author.to_owned(), prompts: false }),
+        }
+    }
+
+    /// Says why it blocks. What a third party says is cut here, for whoever is told of it.
+    fn blocks(&mut self, reason: String) {
+        self.reason = Some(match &self.voice {
+            Voice::Own => reason,
+            Voice::ThirdParty { .. } => third_party::cut(&reason, third_party::MOST).into_owned(),
+        });
+    }
+
+    /// That it is not what lets the event through, where that is so.
+    fn block(&self) -> Decision {
+        match (self.verdict, &self.reason) {
+            (Verdict::Block | Verdict::Error, Some(reason)) => Decision::Block(Box::new(Block {
+                hook: self.name.clone(),
+                reason: reason.clone(),
+                voice: self.voice.clone(),
+                failed: self.verdict == Verdict::Error,
+            })),
+            _ => Decision::Allow,
         }
     }
 
@@ -231,7 +234,8 @@ impl Place {
     /// own is not known where another adds one.
     pub(crate) fn added_tools(&self) -> impl Iterator<Item = &AddedTool> {
         let taken = |name: &str| self.loaded.registry.tools().iter().any(|tool| tool.name == name);
-        self.added.tools.iter().filter(move |added| !taken(&added.tool.name))
+        let lent = |tool: &Tool| self.loaded.lends(tool);
+        self.added.tools.iter().filter(move |added| !taken(&added.tool.name) && lent(&added.tool))
     }
 
     /// One of them.
@@ -282,37 +286,29 @@ impl Place {
     }
 
     async fn through(&self, chain: Vec<Link<'_>>, event: &Event, payload: Json) -> Dispatch {
-        let mut dispatch = Dispatch { event: event.clone(), hooks: Vec::new(), decision: Decision::Allow, payload };
+        let mut payload = Payload::new(payload);
+        let (mut hooks, mut decision) = (Vec::new(), Decision::Allow);
         let name = event.to_string();
-        // Told anew only after it was changed.
-        let mut text = None;
         let mut fuel = 0_u64;
         let mut room = Room::default();
         for link in chain {
-            if dispatch.decision != Decision::Allow {
-                dispatch.hooks.push(HookRun::new(link.hook, Verdict::NotReached));
+            if decision != Decision::Allow {
+                hooks.push(HookRun::new(link.hook, Verdict::NotReached));
                 continue;
             }
-            // An expression over texts is decided here; the rest, and what is uncertain, by the interpreter.
-            let matched = link.hook.filter.as_ref().and_then(|filter| filter.decide(&name, &dispatch.payload));
-            if matched == Some(false) {
-                dispatch.hooks.push(HookRun::new(link.hook, Verdict::Skip));
+            let holds = payload.holds(link.hook, &name);
+            if holds == Holds::No {
+                hooks.push(HookRun::new(link.hook, Verdict::Skip));
                 continue;
             }
-            let text = text.get_or_insert_with(|| dispatch.payload.to_string());
             let left = self.left.map(|left| left.after(fuel));
-            let (mut run, changed) = self.call(&link, event, &name, text, &mut dispatch.payload, left).await;
+            let mut run = self.call(&link, event, holds, &mut payload, left).await;
             fuel = fuel.saturating_add(run.total().fuel);
-            if let (Verdict::Block | Verdict::Error, Some(reason)) = (run.verdict, &run.reason) {
-                dispatch.decision = Decision::Block { hook: run.name.clone(), reason: reason.clone() };
-            }
+            decision = run.block();
             room.take(&mut run);
-            dispatch.hooks.push(run);
-            if changed {
-                *text = dispatch.payload.to_string();
-            }
+            hooks.push(run);
         }
-        dispatch
+        Dispatch { event: event.clone(), hooks, decision, payload: payload.now }
     }
 
     /// The hooks of an event, in order: the project's, and those added to the run after all of their priority.
@@ -331,34 +327,37 @@ impl Place {
         links
     }
 
-    /// Calls one hook. What comes back with it: whether it changed the payload.
+    /// Calls one hook.
     async fn call(
         &self,
         link: &Link<'_>,
         event: &Event,
-        name: &str,
-        text: &str,
-        payload: &mut Json,
+        holds: Holds,
+        payload: &mut Payload,
         left: Option<Allowance>,
-    ) -> (HookRun, bool) {
+    ) -> HookRun {
         let hook = link.hook;
         let mut run = HookRun::new(hook, Verdict::Allow);
         let Callable { image, grant } = match link.added {
             Some((grant, image)) => Callable { image: Some(Ok(image.clone())), grant: grant.clone() },
             None => self.loaded.hook(hook, left).await,
         };
+        if let Voice::ThirdParty { prompts, .. } = &mut run.voice {
+            *prompts = grant.decide_service(Service::Prompt).is_ok();
+        }
         let image = match image {
             // Without a script it has nothing to say.
-            None => return (run, false),
+            None => return run,
             Some(Err(unloadable)) => {
                 self.failed(&mut run, event, &unloadable.told());
-                return (run, false);
+                return run;
             }
             Some(Ok(image)) => image,
         };
         let mut limits = self.loaded.measured(grant.limits());
         within(&mut limits, left);
-        let inner = Arc::new(Inner::new(self, format!("hook {}", hook.name), grant.clone(), Role::Hook));
+        let inner =
+            Arc::new(Inner::new(self, format!("hook {}", hook.name), &hook.source_name, grant.clone(), Role::Hook));
         let context = Context {
             grant: grant.clone(),
             workspace: self.workspace.clone(),
@@ -366,54 +365,27 @@ impl Place {
             secrets: self.loaded.secrets.clone(),
             reentry: Some(inner.clone()),
         };
-        let sandbox = &self.loaded.sandbox;
-        let report = if hook.script.is_none() {
-            // With a `when` and nothing to call: it is only evaluated.
-            let report = sandbox.matches(&image, context, limits, name, text).await;
-            report.map(|outcome| match outcome {
-                Outcome::Failed(failure) => Outcome::Completed(Answer::WhenFailed(failure)),
-                other => other.map(|matched| {
-                    if matched { Answer::Decided(json!({"action": "allow"}).to_string()) } else { Answer::Unmatched }
-                }),
-            })
-        } else if hook.when.is_some() && hook.filter.as_ref().and_then(|f| f.decide(name, payload)).is_none() {
-            sandbox.decide(&image, context, limits, name, text).await
-        } else {
-            sandbox.handle(&image, context, limits, name, text).await.map(|outcome| outcome.map(Answer::Decided))
-        };
-        let Report { outcome, usage, log, calls, coverage } = report;
+        let (sandbox, event_name, has_script) = (&self.loaded.sandbox, event.to_string(), hook.script.is_some());
+        let now = payload.text();
+        let asking = Asking { sandbox, image: &image, context, limits, event: &event_name, has_script };
+        let Report { outcome, usage, log, calls, coverage } = asking.ask(holds, &now, payload.fired()).await;
         (run.usage, run.log, run.calls, run.coverage) = (usage, log, calls, coverage);
         run.nested = inner.take();
-        let changed = match outcome {
-            Outcome::Completed(Answer::Unmatched) => {
-                run.verdict = Verdict::Skip;
-                false
-            }
+        match outcome {
+            Outcome::Completed(Answer::Unmatched) => run.verdict = Verdict::Skip,
             Outcome::Completed(Answer::WhenFailed(failure)) => {
-                run.warnings.push(format!("its `when` failed: {}", told(&failure)));
+                let why = format!("its `when` failed: {}", told(&failure));
                 run.verdict = Verdict::Skip;
-                if self.loaded.policy.hooks.strict {
-                    self.failed(&mut run, event, &format!("its `when` failed: {}", told(&failure)));
-                }
-                false
+                self.wrong(&mut run, event, why);
             }
             Outcome::Completed(Answer::Decided(decision)) => {
-                self.decided(&mut run, event, &decision, payload, (link, &grant))
+                self.decided(&mut run, event, &decision, payload, (link, &grant));
             }
-            Outcome::Failed(failure) | Outcome::Denied { failure, .. } => {
-                self.failed(&mut run, event, &told(&failure));
-                false
-            }
-            Outcome::Limited(limit) => {
-                self.failed(&mut run, event, &limit.to_string());
-                false
-            }
-            Outcome::Fault(message) => {
-                self.failed(&mut run, event, &format!("the host failed: {message}"));
-                false
-            }
-        };
-        (run, changed)
+            Outcome::Failed(failure) | Outcome::Denied { failure, .. } => self.failed(&mut run, event, &told(&failure)),
+            Outcome::Limited(limit) => self.failed(&mut run, event, &limit.to_string()),
+            Outcome::Fault(message) => self.failed(&mut run, event, &format!("the host failed: {message}")),
+        }
+        run
     }
 
     /// Takes what `handle` returned: a decision as the interpreter tells it, with a warning in the place of anything
@@ -423,91 +395,92 @@ impl Place {
         run: &mut HookRun,
         event: &Event,
         decision: &str,
-        payload: &mut Json,
+        payload: &mut Payload,
         (link, grant): (&Link<'_>, &Grant),
-    ) -> bool {
+    ) {
         let mut decision: Json = match serde_json::from_str(decision) {
             Ok(decision) => decision,
-            Err(error) => {
-                self.failed(run, event, &format!("the interpreter gave no JSON: {error}"));
-                return false;
-            }
+            Err(error) => return self.failed(run, event, &format!("the interpreter gave no JSON: {error}")),
         };
         self.loaded.secrets.redact_json(&mut decision);
         if let Some(warning) = decision.get("warning").and_then(Json::as_str) {
-            return self.wrong_return(run, event, warning);
+            return self.wrong(run, event, warning.to_owned());
         }
         match decision.get("action").and_then(Json::as_str) {
-            Some("allow") => false,
+            Some("allow") => {}
             Some("block") => {
                 let reason = match decision.get("reason") {
                     Some(Json::String(reason)) if !reason.is_empty() => reason.clone(),
                     None | Some(Json::Null | Json::String(_)) => NO_REASON.to_owned(),
                     Some(other) => other.to_string(),
                 };
-                (run.verdict, run.reason) = (Verdict::Block, Some(reason));
-                false
+                run.verdict = Verdict::Block;
+                run.blocks(reason);
             }
-            Some("modify") => {
-                let Some(new) = decision.get("payload") else {
-                    return self.wrong_return(run, event, "`handle` returned a `modify` without a `payload`");
-                };
-                if !matches!(event, Event::Custom(_)) {
-                    // With the grant of who added it, it could else make a tool with a wider one do as it likes.
-                    if link.added.is_some() {
-                        run.warnings.push(format!("a hook that the run has added cannot modify `{event}`"));
-                        return false;
-                    }
-                    // And so could a plugin's hook with the project's tools.
-                    if let Err(refusal) = grant.decide_service(Service::Modify) {
-                        let Refusal { reason, hint } = refusal;
-                        self.failed(run, event, &format!("it may not modify `{event}`: {reason}; {hint}"));
-                        return false;
-                    }
-                }
-                let before = payload.clone();
-                match payload::modify(event, payload, new.clone()) {
-                    Ok(warnings) => {
-                        run.warnings.extend(warnings);
-                        run.verdict = Verdict::Modify;
-                        true
-                    }
-                    Err(why) => {
-                        *payload = before;
-                        self.failed(run, event, &why);
-                        false
-                    }
-                }
-            }
-            _ => self.wrong_return(run, event, "`handle` returned what is not a decision"),
+            Some("modify") => match decision.get("payload") {
+                Some(new) => self.modified(run, event, new.clone(), payload, (link, grant)),
+                None => self.wrong(run, event, "`handle` returned a `modify` without a `payload`".to_owned()),
+            },
+            _ => self.wrong(run, event, "`handle` returned what is not a decision".to_owned()),
         }
     }
 
-    /// Anything but a decision passes with a warning; the strict setting makes a failure of it.
-    fn wrong_return(&self, run: &mut HookRun, event: &Event, warning: &str) -> bool {
+    /// Takes a `modify`, where the hook may.
+    fn modified(
+        &self,
+        run: &mut HookRun,
+        event: &Event,
+        new: Json,
+        payload: &mut Payload,
+        (link, grant): (&Link<'_>, &Grant),
+    ) {
+        if !matches!(event, Event::Custom(_)) {
+            // With the grant of who added it, it could else make a tool with a wider one do as it likes.
+            if link.added.is_some() {
+                return run.warnings.push(format!("a hook that the run has added cannot modify `{event}`"));
+            }
+            // And so could a plugin's hook with the project's tools.
+            if let Err(refusal) = grant.decide_service(Service::Modify) {
+                let Refusal { reason, hint } = refusal;
+                return self.failed(run, event, &format!("it may not modify `{event}`: {reason}; {hint}"));
+            }
+        }
+        let mut changed = payload.now.clone();
+        match payload::modify(event, &mut changed, new) {
+            Ok(warnings) => {
+                run.warnings.extend(warnings);
+                run.verdict = Verdict::Modify;
+                payload.change(changed);
+            }
+            Err(why) => self.failed(run, event, &why),
+        }
+    }
+
+    /// A `when` that fails, and anything but a decision, pass with a warning; the strict setting makes failures of them.
+    fn wrong(&self, run: &mut HookRun, event: &Event, why: String) {
         if self.loaded.policy.hooks.strict {
-            self.failed(run, event, warning);
+            self.failed(run, event, &why);
         } else {
-            run.warnings.push(warning.to_owned());
+            run.warnings.push(why);
         }
-        false
     }
 
-    /// Where something can still be stopped, a hook that fails stops it, unless the policy says otherwise of it.
+    /// Where a block stops something, a hook that fails blocks, unless the policy says otherwise of it.
     fn failed(&self, run: &mut HookRun, event: &Event, why: &str) {
         run.verdict = Verdict::Error;
-        if event.fails_closed() && self.loaded.policy.hooks.for_hook(&run.name) == OnError::Block {
-            run.reason = Some(format!("the hook failed: {why}"));
+        let why = format!("the hook failed: {why}");
+        if event.can_block() && self.loaded.policy.hooks.for_hook(&run.name) == OnError::Block {
+            run.blocks(why);
         } else {
-            run.warnings.push(format!("the hook failed: {why}"));
+            run.warnings.push(why);
         }
     }
 }
 
 /// What cannot be recorded does not pass.
 fn unrecorded(event: &Event, payload: Json, why: String) -> Dispatch {
-    let decision = Decision::Block { hook: "the record".to_owned(), reason: why };
-    Dispatch { event: event.clone(), hooks: Vec::new(), decision, payload }
+    let block = Block { hook: "the record".to_owned(), reason: why, voice: Voice::Own, failed: true };
+    Dispatch { event: event.clone(), hooks: Vec::new(), decision: Decision::Block(Box::new(block)), payload }
 }
 
 /// A script's error in one line.

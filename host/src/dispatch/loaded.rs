@@ -11,6 +11,7 @@ use super::recorder::Recorder;
 use crate::artifact::agent::{Agent, Use};
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
+use crate::artifact::third_party;
 use crate::artifact::tool::Tool;
 use crate::capability::fs::Workspace;
 use crate::capability::reentry::Allowance;
@@ -46,6 +47,8 @@ pub struct Loaded {
     pub(crate) recorder: Option<Arc<Recorder>>,
     /// Who is told of what artifacts ask for.
     pub(crate) watch: Option<Arc<Watch>>,
+    /// The agents of plugins that it is for, by their sources: none has more tools than the ones that are lent to it.
+    borrowers: Vec<String>,
     /// Shared with the same project as its agents have it.
     images: Arc<Images>,
     tools: Known<Tool>,
@@ -153,6 +156,7 @@ impl Loaded {
             secrets: Arc::default(),
             recorder: None,
             watch: None,
+            borrowers: Vec::new(),
             images: Arc::default(),
             tools: Known::default(),
             hooks: Known::default(),
@@ -169,9 +173,15 @@ impl Loaded {
     /// that one's own tools; all its hooks stay.
     pub(crate) fn of_agent(&self, agent: &Agent, by: Option<&Agent>) -> Self {
         let registry = by.map(|by| self.registry.without_tools_of(by));
+        let mut policy = self.policy.clone();
+        if let Some(own) = &agent.tools_policy {
+            policy.tools = own.clone().within(policy.tools);
+        }
+        let lent = |tool: &Tool| policy.lends(&agent.source_name, tool);
+        let registry = registry.as_ref().unwrap_or(&self.registry).of_agent(agent, lent);
         let mut loaded = Self::new(
-            registry.as_ref().unwrap_or(&self.registry).of_agent(agent),
-            self.policy.clone(),
+            registry,
+            policy,
             self.workspace.clone(),
             self.sandbox.clone(),
             self.natives.clone(),
@@ -180,7 +190,16 @@ impl Loaded {
         loaded.images = self.images.clone();
         loaded.recorder.clone_from(&self.recorder);
         loaded.secrets = self.secrets.clone();
+        loaded.borrowers.clone_from(&self.borrowers);
+        if third_party::author(&agent.source_name).is_some() {
+            loaded.borrowers.push(agent.source_name.clone());
+        }
         loaded
+    }
+
+    /// Whether whoever it is for may call a tool that the run has added.
+    pub(crate) fn lends(&self, tool: &Tool) -> bool {
+        self.borrowers.iter().all(|agent| self.policy.lends(agent, tool))
     }
 
     /// The artifacts.

@@ -14,12 +14,12 @@ use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
-use super::builtin::{Answered, BuiltInCall, BuiltIns, READ_SKILL};
+use super::builtin::{Answered, BuiltInCall, BuiltIns, DONE, READ_SKILL};
 use super::chain::{Dispatch, Place, Verdict, told, within};
 use super::confirm::{self, Answer};
 use super::content::{self, ToolOutput};
 use super::loaded::{Callable, Unloadable};
-use super::native::NativeTool;
+use super::native::{NativeTool, native_outcome};
 use super::past::{Began, Happened};
 use super::payload::{self, ToolPost, ToolPre};
 use super::recorder::Unfinished;
@@ -445,7 +445,8 @@ async fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Resu
     };
     if let Some((tool, built_ins)) = place.built_ins.as_ref().and_then(built_in) {
         loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
-        if let Some(caller) = caller {
+        // To say that it is done sets nobody to work.
+        if let Some(caller) = caller.filter(|_| name != DONE) {
             let service = if name == READ_SKILL { Service::Prompt } else { Service::Delegate };
             caller.decide_service(service).map_err(CallError::NotAllowed)?;
         }
@@ -487,8 +488,13 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
     within(&mut limits, place.left);
     let ran = match &callee.body {
         Body::Script(image) => {
-            let inner =
-                Arc::new(Inner::new(place, format!("tool {}", callee.tool.name), callee.grant.clone(), Role::Tool));
+            let inner = Arc::new(Inner::new(
+                place,
+                format!("tool {}", callee.tool.name),
+                &callee.tool.source_name,
+                callee.grant.clone(),
+                Role::Tool,
+            ));
             let context = Context {
                 grant: callee.grant.clone(),
                 workspace: place.workspace.clone(),
@@ -522,17 +528,6 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
         other => report.end(other.map(|_| ToolOutput::default())),
     }
     limits
-}
-
-async fn native_outcome(native: &dyn NativeTool, arguments: &Json, limits: &Limits) -> Outcome<String> {
-    match tokio::time::timeout(limits.timeout, native.call(arguments.clone())).await {
-        Ok(Ok(result)) => Outcome::Completed(result.to_string()),
-        Ok(Err(message)) => Outcome::Failed(Failure::without_place(FailureKind::Script, "", message)),
-        Err(_) => {
-            let allowed = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
-            Outcome::Limited(Limit { kind: LimitKind::Deadline, allowed })
-        }
-    }
 }
 
 impl CallReport {

@@ -5,16 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value as Json, json};
 
+use super::added::{self, By};
 use super::builtin::{DELEGATE, DELEGATE_ASYNC};
 use super::chain::{Dispatch, Place};
+use super::payload;
 use super::pipeline::{self, Call, CallError, CallReport};
 use super::tasks::{Found, MAX_WAITED, Wanted};
 use super::trail::Trail;
-use super::{added, payload};
 use crate::artifact::event::Event;
 use crate::artifact::policy::meta::MAX_CALL_DEPTH;
 use crate::artifact::policy::tools::NamePattern;
 use crate::artifact::suggest::quoted;
+use crate::artifact::third_party;
 use crate::capability::reentry::{Allowance, Answering, Patience, Reentry};
 use crate::capability::{agents, events, meta, tasks};
 use crate::policy::grant::Grant;
@@ -70,24 +72,32 @@ pub(crate) struct Inner {
     place: Place,
     /// The caller's.
     grant: Arc<Grant>,
+    /// The third party that it is of; none for the project's own.
+    author: Option<String>,
     /// Tools that wait for this call.
     calls: u32,
     nested: Mutex<Trail>,
 }
 
 impl Inner {
-    /// For a script that is called at a place, with its grant and as what it is called.
-    pub(crate) fn new(place: &Place, script: String, grant: Arc<Grant>, role: Role) -> Self {
+    /// For a script that is called at a place, from its source, with its grant and as what it is called.
+    pub(crate) fn new(place: &Place, script: String, source: &str, grant: Arc<Grant>, role: Role) -> Self {
         let depth = place.depth.saturating_add(1);
         let asks_later = role == Role::Tool;
         let begun = Some(place.begun.clone().unwrap_or_default());
         let deeper = Place { depth, caller: Some(script.into()), asks_later, begun, ..place.clone() };
-        Self { place: deeper, grant, calls: place.calls, nested: Mutex::default() }
+        let author = third_party::author(source).map(str::to_owned);
+        Self { place: deeper, grant, author, calls: place.calls, nested: Mutex::default() }
     }
 
     /// What was started, in order.
     pub(crate) fn take(&self) -> Vec<Nested> {
         std::mem::take(&mut *self.nested.lock().unwrap_or_else(PoisonError::into_inner)).into_nested()
+    }
+
+    /// Who adds what it adds.
+    fn by(&self) -> By<'_> {
+        By { grant: &self.grant, author: self.author.as_deref() }
     }
 
     fn record(&self, nested: Nested) {
@@ -241,7 +251,7 @@ impl Reentry for Inner {
             match allowed {
                 Ok(payload) => {
                     let left = left.after(fuel);
-                    let (added, loading) = added::add_tool(&self.place, &self.grant, tool, &payload, left).await;
+                    let (added, loading) = added::add_tool(&self.place, self.by(), tool, &payload, left).await;
                     (added, fuel.saturating_add(loading))
                 }
                 Err(error) => (Err(error), fuel),
@@ -270,7 +280,7 @@ impl Reentry for Inner {
             match allowed {
                 Ok(_) => {
                     let left = left.after(fuel);
-                    let (added, loading) = added::add_hook(&self.place, &self.grant, hook, checked, left).await;
+                    let (added, loading) = added::add_hook(&self.place, self.by(), hook, checked, left).await;
                     (added, fuel.saturating_add(loading))
                 }
                 Err(error) => (Err(error), fuel),

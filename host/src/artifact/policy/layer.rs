@@ -22,7 +22,7 @@ use crate::policy::places::{Place, Places, Spot};
 keys! {
     /// What a layer has as a list and the project's own elsewhere: hosts in `network.allowed_domains`, secrets where they
     /// are defined.
-    ListKeys: Unknown::Refuse;
+    pub(super) ListKeys: Unknown::Refuse;
     /// Hosts that may be reached, such as `api.github.com`, `*.docs.rs`, `127.0.0.1:8080`. An empty list: none.
     given network: Hosts;
     /// Secrets that may be used, by name. An empty list: none.
@@ -137,9 +137,36 @@ pub fn parse(name: &str, yaml: &str) -> (Option<Layer>, Diagnostics) {
 /// layer must not be used then.
 pub(crate) fn decode(decoder: &mut Decoder, field: &Field<'_>, origin: Origin) -> Option<Layer> {
     let keys = decoder.keys(field)?;
-    let own = decoder.position(field.key.map_or(field.node.span, |key| key.span));
+    let own = own_place(decoder, field);
     Some(layer(decoder, keys, origin, Some(&own)))
 }
+
+/// The same of a mapping that has further keys.
+pub(super) fn decode_with<'n, K: keys::Keys<'n>>(
+    decoder: &mut Decoder,
+    field: &Field<'n>,
+    origin: Origin,
+) -> Option<(Layer, K)> {
+    let (keys, more): (LayerKeys<'n>, K) = decoder.keys(field)?;
+    let own = own_place(decoder, field);
+    Some((layer(decoder, keys, origin, Some(&own)), more))
+}
+
+/// A layer of limits alone: the mapping is that of `limits`.
+pub(crate) fn decode_limits(decoder: &mut Decoder, field: &Field<'_>, origin: Origin) -> Option<Layer> {
+    let keys: LimitKeys<'_> = decoder.keys(field)?;
+    let own = own_place(decoder, field);
+    let mut builder = Builder::new(origin);
+    builder.layer.limits = builder.limits(decoder, &keys);
+    Some(builder.layer(Some(&own)))
+}
+
+fn own_place(decoder: &Decoder, field: &Field<'_>) -> Position {
+    decoder.position(field.key.map_or(field.node.span, |key| key.span))
+}
+
+/// All keys of a layer that has a mapping of its own.
+pub(super) type LayerKeys<'n> = (ListKeys<'n>, RuleKeys<'n>);
 
 fn layer(
     decoder: &mut Decoder,

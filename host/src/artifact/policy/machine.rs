@@ -38,7 +38,7 @@ keys! {
     /// What becomes at least of an event whose hook fails.
     given hooks: HookFailure;
     /// Rules for one artifact, a folder of them, or a bundle, by name: `tools/deploy`, `plugins/acme`.
-    given sources: Named<Layer>;
+    given sources: Named<SourceRules>;
 }
 
 /// `sandbox`, for its schema.

@@ -1,8 +1,12 @@
 //! `sandbox.sources`: rules for one artifact, a folder of them, or a bundle.
 
 use super::layer;
+use super::tools::NamePattern;
 use crate::artifact::decode::{Decoder, Field};
 use crate::artifact::diagnostic::Position;
+use crate::artifact::keys::{self, Unknown, keys};
+use crate::artifact::located::Located;
+use crate::artifact::shape::{Schema, Shape};
 use crate::artifact::suggest::{closest, quoted};
 use crate::policy::command::ExecRules;
 use crate::policy::layer::{Layer, Origin, Scope};
@@ -19,6 +23,8 @@ pub struct SourceRules {
     pub name: String,
     /// What it says.
     pub layer: Layer,
+    /// Which tools of others its agents may call; none where it does not say.
+    pub tools: Option<Vec<NamePattern>>,
     /// Where its name is.
     pub position: Position,
 }
@@ -28,6 +34,26 @@ impl SourceRules {
     pub fn covers(&self, source: &str) -> bool {
         source.strip_prefix(&self.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
+}
+
+keys! {
+    /// What an entry says beside what its artifacts may do.
+    AgentKeys: Unknown::Refuse;
+    /// Patterns of names of tools that are not its own, which agents of a plugin may call, with what the plugin is granted.
+    given tools: Vec<Located<NamePattern>>;
+}
+
+impl Shape for SourceRules {
+    fn schema() -> Schema {
+        keys::schema::<(layer::LayerKeys<'_>, AgentKeys<'_>)>()
+    }
+}
+
+/// Whether an agent of a plugin may call a tool that is not the plugin's: an entry about the agent names it, and none that
+/// names tools leaves it out.
+pub(super) fn lends(all: &[SourceRules], agent: &str, tool: &str) -> bool {
+    let mut named = about(all, agent).into_iter().filter_map(|entry| entry.tools.as_ref()).peekable();
+    named.peek().is_some() && named.all(|patterns| patterns.iter().any(|pattern| pattern.matches(tool)))
 }
 
 /// The entries that are about an artifact, the outermost first.
@@ -53,8 +79,9 @@ pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Op
             decoder.error_with(&key_only, message, Some(hint));
         }
         let origin = Origin::new(file, Scope::Source(name.clone()));
-        if let Some(layer) = layer::decode(decoder, &entry, origin) {
-            sources.push(SourceRules { name: name.clone(), layer, position: decoder.position(key.span) });
+        if let Some((layer, more)) = layer::decode_with::<AgentKeys<'_>>(decoder, &entry, origin) {
+            let tools = more.tools.read(decoder).map(|all| all.into_iter().map(|one| one.value).collect());
+            sources.push(SourceRules { name: name.clone(), layer, tools, position: decoder.position(key.span) });
         }
     }
     Some(sources)
