@@ -62,7 +62,47 @@ pub(crate) fn read_at_most(path: &std::path::Path, max: u64) -> std::io::Result<
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > max {
         return Err(Error::new(ErrorKind::FileTooLarge, format!("larger than {max} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "not UTF-8 text"))
+    String::from_utf8(bytes).map_err(|error| {
+        let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        Error::new(ErrorKind::InvalidData, NotText::after(&String::from_utf8_lossy(before)))
+    })
+}
+
+/// A file is no text: the place of the first byte that is none, from 1, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotText {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+impl NotText {
+    fn after(text: &str) -> Self {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1);
+        let line = text.rsplit('\n').next().unwrap_or_default();
+        Self { line: count(text.matches('\n').count()), column: count(line.chars().count()) }
+    }
+}
+
+impl std::fmt::Display for NotText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("not UTF-8 text")
+    }
+}
+
+impl std::error::Error for NotText {}
+
+/// The first bytes of a file that may be anything, as well as they are text. Errors: what the system says, not a regular
+/// file.
+pub(crate) fn read_beginning(path: &std::path::Path, most: usize) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    open_file(path)?.take(u64::try_from(most).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether there is a file of this name, or anything else that is no folder: a link that leads nowhere too.
+pub(crate) fn is_there(path: &std::path::Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_dir())
 }
 
 /// A file of the host's own, as it is. Errors: what the system says, not a regular file, over `max` bytes.

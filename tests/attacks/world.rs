@@ -228,6 +228,18 @@ impl World {
                     symlink(next, at(&format!("{path}{n}"))).unwrap();
                 }
             }
+            // For controls: without what the case has put there.
+            ["gone", path] => {
+                let path = at(path);
+                let _ = fs::remove_file(&path);
+                let _ = fs::remove_dir_all(&path);
+            }
+            // Links that are artifacts by their names, all to one file.
+            ["artifacts", folder, count, target] => {
+                for n in 0..count.parse::<u32>().unwrap() {
+                    symlink(target, at(&format!("{folder}/n{n:05}.md"))).unwrap();
+                }
+            }
             // A link that goes in and out of folders before it arrives.
             ["around", path, times, target] => {
                 let way = "d/d/d/../../../".repeat(times.parse().unwrap());

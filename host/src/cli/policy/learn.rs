@@ -46,7 +46,7 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
         granting: granting.map(|layer| (asked.tool.clone(), layer)),
         ..Options::default()
     };
-    let project = project::open(place, options, printer)?;
+    let project = project::open_for(place, options, printer, |all| project::files_of(all, &asked.tool))?;
     let call = Repeatable::new(&asked, &project, printer)?;
     let loaded = project.loaded();
     let plan = Plan::of(loaded.registry(), &project::root(place), asked.workspace.as_deref(), instead.as_ref());

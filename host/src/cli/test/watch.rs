@@ -52,13 +52,14 @@ fn changed(before: &Loaded, now: &Loaded) -> Option<BTreeSet<String>> {
     if now.policy().meta.enabled {
         return None;
     }
+    let now_policy = now.registry().policy_file();
     let (before, now) = (before.registry().sources(), now.registry().sources());
     if before.keys().any(|file| !now.contains_key(file)) {
         return None;
     }
     let files: BTreeSet<String> =
         now.iter().filter(|(file, text)| before.get(*file) != Some(*text)).map(|(file, _)| file.clone()).collect();
-    (!files.is_empty() && !files.iter().any(|file| file.ends_with("/harness.md"))).then_some(files)
+    (!files.is_empty() && !files.contains(now_policy)).then_some(files)
 }
 
 /// Waits until a project that could not be opened can be.

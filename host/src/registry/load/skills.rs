@@ -1,12 +1,14 @@
 //! Skills: `NAME.md`, or a folder `NAME/` with `SKILL.md` and files beside it.
 
-use super::{Load, Names, Root, is_meant_to_be_read};
+use super::{Load, Within};
 use crate::ambient::tree::{self, Most};
 use crate::artifact::diagnostic::Diagnostic;
 use crate::artifact::escape;
 use crate::artifact::skill::{Skill, SkillFile};
 use crate::artifact::suggest::quoted;
 use crate::policy::path::protected;
+use crate::registry::bounds::Amounts;
+use crate::registry::root::{Found, Names};
 
 /// The folder of skills.
 pub(super) const SKILLS: &str = "skills";
@@ -23,38 +25,43 @@ const MAX_TOLD: usize = 5;
 
 impl Load {
     /// The skills in a folder.
-    pub(super) fn skills(&mut self, root: &Root, folder: &str, overrides: bool) {
-        let shown = format!("{folder}/{SKILLS}");
-        let Names { stems, folders, others } = self.names(root, &shown);
-        for other in others.iter().filter(|name| is_meant_to_be_read(name)) {
-            self.unread(&format!("{shown}/{other}"), "a skill is a file `NAME.md`, or a folder with `SKILL.md`");
+    pub(super) fn skills(&mut self, here: Within<'_>, folder: &str, overrides: bool) {
+        let folder = if folder.is_empty() { SKILLS.to_owned() } else { format!("{folder}/{SKILLS}") };
+        let Names { files, folders, others, unnamed: _ } = self.names(here, &folder, false);
+        for other in &others {
+            let hint = "a skill is a file `NAME.md`, or a folder with `SKILL.md`";
+            self.stray_file(here, &format!("{folder}/{other}"), Some(hint));
         }
-        for stem in &stems {
-            self.skill(root, &format!("{shown}/{stem}.md"), &format!("{shown}/{stem}"), stem, overrides);
+        for file in files {
+            if !self.readme(here, &file.below) {
+                self.skill(here, file, false, overrides);
+            }
         }
-        for name in &folders {
-            let (place, file) = (format!("{shown}/{name}"), format!("{shown}/{name}/{SKILL_FILE}"));
+        for stem in folders {
+            let place = format!("{folder}/{stem}");
+            let below = format!("{place}/{SKILL_FILE}");
             // A link that leads out was told.
-            if self.inside(root, &place).is_none() {
+            if self.inside(here.root, &place, false).is_none() {
                 continue;
             }
-            if self.inside(root, &file).is_some() {
-                self.skill(root, &file, &place, name, overrides);
+            if self.inside(here.root, &below, false).is_some() {
+                self.skill(here, Found { below, stem, place }, true, overrides);
             } else {
-                self.unread(&format!("{place}/"), &format!("a skill that is a folder has its prose in `{SKILL_FILE}`"));
+                let hint = format!("a skill that is a folder has its prose in `{SKILL_FILE}`");
+                self.stray_folder(here, &place, Some(&hint), false);
             }
         }
     }
 
-    /// One of them. `place` is its folder, or its file without the ending.
-    fn skill(&mut self, root: &Root, file: &str, place: &str, name: &str, overrides: bool) {
-        let source_name = root.name_of(place);
-        self.found.push(source_name.clone());
-        let Some(text) = self.text(root, file) else { return };
-        let (skill, diagnostics) = Skill::parse_at(file, &source_name, name, &text);
-        self.registry.diagnostics.append(diagnostics);
+    /// One of them.
+    fn skill(&mut self, here: Within<'_>, found: Found, is_folder: bool, overrides: bool) {
+        let (file, source) = (here.root.shown(&found.below), here.root.source(&found.place));
+        self.found.push(source.clone());
+        let Some(text) = self.text(here, &found.below, false) else { return };
+        let (skill, diagnostics) = Skill::parse_at(&file, &source, &found.stem, &text);
+        self.parsed(here.source, &file, diagnostics);
         let Some(mut skill) = skill else { return };
-        if file.ends_with(&format!("/{SKILL_FILE}")) && !self.beside(root, place, &mut skill) {
+        if is_folder && !self.beside(here, &found.place, &mut skill) {
             return;
         }
         let skills = &mut self.level(overrides).skills;
@@ -67,8 +74,9 @@ impl Load {
     }
 
     /// The files beside a skill. False where they cannot be told, which was said.
-    fn beside(&mut self, root: &Root, place: &str, skill: &mut Skill) -> bool {
-        let Some(folder) = self.inside(root, place) else { return false };
+    fn beside(&mut self, here: Within<'_>, place: &str, skill: &mut Skill) -> bool {
+        let Some(folder) = self.inside(here.root, place, false) else { return false };
+        let shown = here.root.shown(place);
         let most = Most { bytes: MOST.bytes.min(MAX_BYTES.saturating_sub(self.skill_bytes)), ..MOST };
         let tree = match tree::read(&folder, most, left_out) {
             Ok(tree) => tree,
@@ -78,16 +86,19 @@ impl Load {
                 } else {
                     String::new()
                 };
-                let error = Diagnostic::error(format!("cannot read what is in `{place}/`: {error}{all}"));
+                let error = Diagnostic::error(format!("cannot read what is in `{shown}/`: {error}{all}"));
                 let hint = format!("a skill has at most {} files and {} bytes beside it", MOST.entries, MOST.bytes);
                 self.registry.diagnostics.push(error.hint(hint));
                 return false;
             }
         };
+        if !self.take(here.source, Amounts::listed(tree.files.len().saturating_add(tree.left_out.len())), None) {
+            return false;
+        }
         let more = tree.left_out.len().saturating_sub(MAX_TOLD);
         for (path, why) in tree.left_out.iter().take(MAX_TOLD) {
-            let shown = escape::line(path);
-            let what = format!("{} of the skill {:?} is left out: {why}", quoted(&shown), skill.name);
+            let named = escape::line(path);
+            let what = format!("{} of the skill {:?} is left out: {why}", quoted(&named), skill.name);
             let rest = if more > 0 { format!("; {more} more like it") } else { String::new() };
             let hint = format!("a model reads nothing of it, and no lock keeps it{rest}");
             self.registry.diagnostics.push(Diagnostic::warning(what).at(skill.source.clone()).hint(hint));
