@@ -137,6 +137,8 @@ impl Registry {
             Ok(text) => Lock::parse(&text).map(Some),
             // A link that leads nowhere is there.
             Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => Ok(None),
+            // A command runs that must not create one.
+            Err(_) if ambient::is_placeholder(&path) => Ok(None),
             Err(error) => Err(Diagnostic::error(format!("cannot read `{}`: {error}", lock::FILE))),
         }
     }

@@ -86,8 +86,18 @@ const FILES: [(&str, &str); 10] = [
 ];
 
 /// What a case must leave as it is, in the workspace.
-const KEPT: [&str; 8] =
-    ["harness.lock", "agents", ".env", "src/key.pem", ".git", ".harness/tools", ".harness/hooks", ".harness/sessions"];
+const KEPT: [&str; 10] = [
+    "harness.lock",
+    "harness.md",
+    "harness.yaml",
+    "agents",
+    ".env",
+    "src/key.pem",
+    ".git",
+    ".harness/tools",
+    ".harness/hooks",
+    ".harness/sessions",
+];
 
 /// Removes a folder with all that is in it, also what a case closed to its own user.
 fn remove(folder: &Path) {
@@ -195,6 +205,10 @@ impl World {
                 git.args(words).current_dir(self.work()).stdin(Stdio::null());
                 let ran = git.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
                 assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+            }
+            ["mode", path, mode] => {
+                let mode = u32::from_str_radix(mode, 8).unwrap();
+                fs::set_permissions(at(path), fs::Permissions::from_mode(mode)).unwrap();
             }
             ["folder", path] => fs::create_dir_all(at(path)).unwrap(),
             ["link", path, target] => symlink(target, at(path)).unwrap(),
