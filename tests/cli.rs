@@ -138,6 +138,8 @@ mod meta;
 mod output;
 #[path = "cli/pages.rs"]
 mod pages;
+#[path = "cli/parameters.rs"]
+mod parameters;
 #[path = "cli/policy.rs"]
 mod policy;
 #[path = "cli/policy_layers.rs"]

@@ -37,6 +37,7 @@ pub mod chain;
 pub mod confirm;
 pub(crate) mod content;
 pub mod decision;
+mod ended;
 mod images;
 mod loaded;
 mod matching;
@@ -250,7 +251,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         // One that is called so is protected by its name, and may be read.
         let below = below.filter(|path| path.parts().iter().all(|part| part != HOME));
         if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
-            fs.protect.extend(PathPattern::parse(&PathPattern::text_for(&path)));
+            fs.protect.extend(PathPattern::protecting(&path));
         }
     }
     let secrets = Vault::open(policy.secrets.iter().map(|secret| &secret.value), policy.models.key_variables(), root);
@@ -258,7 +259,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
     for file in secrets.files() {
         let below = file.to_str().and_then(|file| WorkspacePath::parse(file, workspace.absolute()).ok());
         if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
-            fs.protect.extend(PathPattern::parse(&PathPattern::text_for(&path)));
+            fs.protect.extend(PathPattern::protecting(&path));
         }
     }
     // Nor may the policy that all of this is within be read or written. What counts is its name and where that leads.
@@ -267,7 +268,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         let named = ambient::real_path(folder).ok().zip(machine.file_name()).map(|(folder, name)| folder.join(name));
         for place in named.into_iter().chain(ambient::real_path(machine)) {
             let below = place.to_str().and_then(|place| WorkspacePath::parse(place, workspace.absolute()).ok());
-            fs.protect.extend(below.and_then(|path| PathPattern::parse(&PathPattern::text_for(&path)).ok()));
+            fs.protect.extend(below.and_then(|path| PathPattern::protecting(&path)));
         }
     }
     // What the next git goes by is as closed as `.git/`, which may lead to it.
@@ -276,7 +277,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         // What is protected by its name needs nothing more. In a workspace that is itself the repository `fs` looks after it.
         let below = below.filter(|path| !path.is_root() && protected::rule_against(path, Access::Write).is_none());
         if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
-            fs.repository.extend(PathPattern::parse(&PathPattern::text_for(&path)));
+            fs.repository.extend(PathPattern::protecting(&path));
         }
     }
     let mut max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;

@@ -7,6 +7,7 @@
 pub mod command;
 pub mod compare;
 pub mod grant;
+pub(crate) mod item;
 pub(crate) mod language;
 pub mod layer;
 pub mod limits;

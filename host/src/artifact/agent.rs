@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(agent.model.as_ref().map(|m| m.value.as_str()), Some("gpt-4o-mini"));
         assert_eq!(agent.description.as_ref().map(|d| d.position.to_string()), Some(format!("{FILE}:3:14")));
         let [Use::Inline(own), Use::Reference(other)] = agent.tools.as_slice() else { panic!("{:?}", agent.tools) };
-        assert_eq!((own.name.as_str(), own.parameters.len()), ("fetch_url", 1));
+        assert_eq!((own.name.as_str(), own.parameters.list.len()), ("fetch_url", 1));
         assert_eq!(own.source_name, "agents/researcher/tools/fetch_url");
         assert_eq!((other.value.as_str(), other.position.line), ("search_text", 11));
         let [Use::Reference(guard), Use::Inline(hook)] = agent.hooks.as_slice() else { panic!("{:?}", agent.hooks) };

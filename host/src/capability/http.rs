@@ -8,6 +8,7 @@ mod answer;
 mod body;
 mod lookup;
 mod outgoing;
+mod overrides;
 mod redirect;
 
 use std::net::IpAddr;

@@ -228,7 +228,7 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
 
 /// How to call a tool, in one line.
 fn usage(name: &str, registry: &Registry) -> String {
-    let parameters = registry.tool(name).map(|tool| tool.parameters.as_slice()).unwrap_or_default();
+    let parameters = registry.tool(name).map(|tool| tool.parameters.list.as_slice()).unwrap_or_default();
     let words = parameters.iter().map(|parameter| {
         let pair = format!("{}={}", parameter.name, parameter.kind.word().to_uppercase());
         if *parameter.required { pair } else { format!("[{pair}]") }

@@ -377,7 +377,7 @@ fn summaries(place: &Place, pattern: Option<&NamePattern>) -> Vec<meta::ToolSumm
         .map(|tool| meta::ToolSummary {
             name: tool.name.clone(),
             description: tool.description.clone(),
-            parameter_count: u32::try_from(tool.parameters.len()).unwrap_or(u32::MAX),
+            parameter_count: u32::try_from(tool.parameters.list.len()).unwrap_or(u32::MAX),
         })
         .collect()
 }
