@@ -32,6 +32,7 @@
 //! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and tells what is wrong.
 
 mod added;
+mod admission;
 pub(crate) mod builtin;
 pub mod chain;
 pub mod confirm;
@@ -40,6 +41,7 @@ pub mod decision;
 mod ended;
 mod images;
 mod loaded;
+pub(crate) mod loading;
 mod matching;
 pub mod native;
 pub(crate) mod past;
@@ -223,6 +225,15 @@ impl Project {
         pipeline::refuse(&Place::outermost(self.loaded(), run.clone()), call, why).await
     }
 
+    /// Whether each call and each decision so far is in the audit log. Where one is not, nothing more is called or fired.
+    ///
+    /// # Errors
+    ///
+    /// Why one is missing.
+    pub fn audited(&self) -> Result<(), String> {
+        self.loaded().recorder.as_ref().map_or(Ok(()), |recorder| recorder.incomplete())
+    }
+
     /// Dispatches an event to its hooks.
     pub async fn fire(&self, event: &Event, payload: Json, run: &Arc<Run>) -> Dispatch {
         Place::outermost(self.loaded(), run.clone()).fire(event, payload).await
@@ -305,15 +316,39 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         }
     };
     let (natives, coverage) = (options.natives.clone(), options.coverage);
-    let recorder = (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root)));
+    let written = before.and_then(|before| before.recorder.as_ref());
+    let recorder = (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root, written.map(|it| &**it))));
     let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
-    loaded.recorder = recorder;
     loaded.secrets = Arc::new(secrets);
+    if let Some(before) = kept {
+        loaded = loaded.with_images_of(before);
+    }
+    let refused = admission::refused(&loaded);
+    if !refused.is_empty() {
+        let registry = loaded.registry.without(refused);
+        if registry.policy().is_none() {
+            return Err(OpenError::Artifacts(Box::new(registry)));
+        }
+        loaded = loaded.with_registry(registry);
+    }
+    loaded.recorder = recorder;
     loaded.watch = options.watch.clone();
-    Ok(match kept {
-        Some(before) => loaded.with_images_of(before),
-        None => loaded,
-    })
+    Ok(loaded)
+}
+
+/// The artifacts of a registry that its hooks on `artifact.load` let in; all of them where there is none, or where the
+/// project cannot be used anyway.
+///
+/// # Errors
+///
+/// Where the sandbox or the workspace cannot be made.
+pub fn admitted(root: &Path, registry: Registry) -> Result<Registry, OpenError> {
+    let usable = registry.policy().is_some() && !registry.diagnostics().has_errors();
+    if !usable || registry.chain(&Event::ArtifactLoad).is_empty() {
+        return Ok(registry);
+    }
+    let refused = admission::refused(&for_checking(root, &registry)?);
+    Ok(if refused.is_empty() { registry } else { registry.without(refused) })
 }
 
 /// Calls that go on at one time and that nobody waits for.

@@ -6,6 +6,7 @@
 
 pub mod command;
 pub mod compare;
+pub mod deadline;
 pub mod grant;
 pub(crate) mod item;
 pub(crate) mod language;

@@ -345,6 +345,7 @@ fn tool(name: &str, description: String, parameters: &[(&str, ParameterType, boo
         confirm: Located::new(false, here.clone()),
         capabilities: None,
         cases: Vec::new(),
+        tags: Vec::new(),
         source: here.clone(),
         source_name: format!("built-in/{name}"),
     }

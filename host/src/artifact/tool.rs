@@ -17,6 +17,7 @@ use super::script::Script;
 use super::shape::{self, Name, Schema, Shape};
 use super::suggest::{closest, quoted};
 use super::value_schema::{Misfit, ValueSchema};
+use crate::policy::deadline::Author;
 use crate::policy::layer::{Layer, Origin, Scope};
 
 /// Names that tools of the host have, and no artifact.
@@ -41,7 +42,8 @@ pub struct Tool {
     pub returns: Option<ValueSchema>,
     /// Its implementation. Without one, a call has nothing to run.
     pub script: Option<Script>,
-    /// Most time a call may take, in milliseconds. None where the file says 0 or nothing: the policy's limit counts.
+    /// The time that a call may take, in milliseconds, if its grant allows that. None where the file says 0 or nothing:
+    /// the policy's limit counts.
     pub timeout_ms: Option<Located<u64>>,
     /// Whether it is declared with `async: true`: where the policy turns that on, who calls it does not wait for it.
     pub asynchronous: Located<bool>,
@@ -51,6 +53,8 @@ pub struct Tool {
     pub capabilities: Option<Layer>,
     /// Its `tests:`, in the order of the file.
     pub cases: Vec<Case>,
+    /// Its `tags:`, for the hooks on `artifact.load`.
+    pub tags: Vec<String>,
     /// The first line of its file; of one in a list, its entry.
     pub source: Position,
     /// The name by which a policy knows where it comes from, such as `tools/deploy` or `plugins/acme/tools/x`.
@@ -151,6 +155,8 @@ keys! {
     given capabilities: Layer;
     /// Cases that `harness test` runs.
     optional tests: ToolCases;
+    /// Words for hooks on `artifact.load`, which may refuse an artifact without one.
+    optional tags: Vec<String>;
 }
 
 keys! {
@@ -183,6 +189,16 @@ impl Tool {
     pub fn has_prose(&self) -> bool {
         // The first line of a file is that of its front matter, in which no entry of a list can be.
         self.source.line == 1 && self.description != self.name
+    }
+
+    /// The time that it asks for, in milliseconds.
+    pub fn asked(&self) -> Option<u64> {
+        self.timeout_ms.as_ref().map(|own| own.value)
+    }
+
+    /// Whose word its front matter is.
+    pub fn author(&self) -> Author {
+        if sources::bundle_of(&self.source_name).is_some() { Author::Plugin } else { Author::Project }
     }
 
     /// Reads a tool. `file` is for messages, such as `.harness/tools/greet.md`; `stem` becomes its name. The tool is
@@ -244,6 +260,7 @@ impl Tool {
             asynchronous: keys.asynchronous.located(decoder, &source),
             confirm: keys.confirm.located(decoder, &source),
             capabilities: keys.capabilities.field().and_then(|f| layer::decode(decoder, f, origin)),
+            tags: keys.tags.read(decoder).unwrap_or_default(),
             cases: keys.tests.field().map(|f| cases::decode(decoder, f, Subject::Tool)).unwrap_or_default(),
             source,
             source_name: source_name.to_owned(),

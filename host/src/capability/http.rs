@@ -63,7 +63,7 @@ pub enum Error {
 }
 
 /// The record `request`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize, Deserialize)]
 #[component(record)]
 pub struct Request {
     /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` or `OPTIONS`, in any case.

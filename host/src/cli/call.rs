@@ -153,7 +153,8 @@ fn stack(failure: &Failure, printer: Printer) {
 /// What would raise a limit: the line that set it, else the one to write. `own` is the tool's `timeout_ms`.
 fn raise(limit: &Limit, grant: &Grant, own: Option<&Located<u64>>) -> String {
     let Some(key) = limit.kind.limit() else { return "no policy raises this limit".to_owned() };
-    let own = own.filter(|own| limit.kind == LimitKind::Deadline && own.value <= grant.limit(key).0);
+    // What ended the call is what the tool asks for, or less.
+    let own = own.filter(|own| limit.kind == LimitKind::Deadline && own.value <= limit.allowed);
     if let Some(own) = own {
         return format!("`timeout_ms` in `{}` raises it", own.position);
     }

@@ -110,6 +110,7 @@ fn tool(new: &NewTool, payload: &Json, by: By<'_>) -> Result<Tool, Error> {
         confirm: Located::new(false, position.clone()),
         capabilities: None,
         cases: Vec::new(),
+        tags: Vec::new(),
         source: position,
         source_name: by.source_of(&new.name),
         name: new.name.clone(),
@@ -170,6 +171,9 @@ pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), E
     let names = place.loaded.registry.hooks().iter().map(|hook| hook.name.as_str());
     check_looks("hook", &new.name, names.chain(added.hooks.iter().map(|one| one.hook.name.as_str())))?;
     let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
+    if event.is_builtin() {
+        return Err(Error::Invalid(format!("a hook that a script adds cannot hear `{event}`")));
+    }
     if added.hooks.len() as u64 >= most {
         return Err(too_many(most));
     }
@@ -207,6 +211,7 @@ fn hook(new: NewHook, event: Event, priority: i64, by: By<'_>) -> Hook {
         priority: Located::new(priority, position.clone()),
         capabilities: None,
         cases: Vec::new(),
+        tags: Vec::new(),
         prose: String::new(),
         source: position,
         source_name: by.source_of(&new.name),

@@ -24,7 +24,7 @@ pub(super) async fn native_outcome(native: &dyn NativeTool, arguments: &Json, li
         Ok(Err(message)) => Outcome::Failed(Failure::without_place(FailureKind::Script, "", message)),
         Err(_) => {
             let allowed = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
-            Outcome::Limited(Limit { kind: LimitKind::Deadline, allowed })
+            Outcome::Limited(Limit::of(LimitKind::Deadline, allowed))
         }
     }
 }

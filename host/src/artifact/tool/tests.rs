@@ -63,6 +63,7 @@ fn a_whole_tool() {
         confirm: Located::new(false, tool.source.clone()),
         capabilities: None,
         cases: Vec::new(),
+        tags: Vec::new(),
         source: at(1, 1, 3),
         source_name: "tools/run_command".to_owned(),
     };
