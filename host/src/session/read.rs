@@ -315,6 +315,25 @@ mod tests {
     const TURN: &str = r#"{"at":1,"by":"root","kind":"turn","depth":0,"text":"hi"}"#;
     const ASKS: &str = r#"{"at":2,"by":"root","kind":"reply","model":"m","text":"","calls":[{"id":"a","name":"t","arguments":"{}"},{"id":"b","name":"t","arguments":"{}"}],"finish":"tool_calls","took_us":5}"#;
 
+    /// A forged record: neither reading it nor what comes after takes a stack as deep.
+    #[test]
+    fn what_is_nested_too_deep_is_refused() {
+        const DEEP: usize = 100_000;
+        for (open, close) in [("[", "]"), ("{\"started\":[{\"call\":", "}]}")] {
+            let text = format!("{}0{}", open.repeat(DEEP), close.repeat(DEEP));
+            let line = format!(r#"{{"at":1,"by":"root","kind":"called","work":{text}}}"#);
+            let why = wrong(&format!("{HEADER}\n{line}\n"));
+            assert!(why.starts_with("2: it is no JSON: recursion limit exceeded"), "{why}");
+        }
+        let turn = |n: usize| {
+            format!(r#"{{"at":{n},"by":"a{n}","kind":"turn","depth":{n},"parent":"a{}","text":"hi"}}"#, n - 1)
+        };
+        let turns: Vec<String> = (1..1_000).map(turn).collect();
+        let turns: Vec<&str> = turns.iter().map(String::as_str).collect();
+        let timeline = Timeline::of(&recording(&turns));
+        assert_eq!(timeline.to_json()["totals"]["agents"], 999);
+    }
+
     #[test]
     fn half_a_line_at_the_end_is_passed_over_and_nothing_else() {
         let whole = format!("{HEADER}\n{TURN}\n");

@@ -217,13 +217,18 @@ impl Span {
     fn to_json(&self) -> Json {
         let texts: serde_json::Map<String, Json> =
             self.texts.iter().map(|(word, text)| ((*word).to_owned(), text.clone().into())).collect();
-        json!({
+        let mut span = json!({
             "kind": self.kind.name(), "name": self.name, "start_us": self.start, "took_us": self.took(),
             "status": self.status.name(), "word": self.word, "why": self.why,
             "tokens": self.tokens, "fuel": self.fuel, "peak_memory": self.memory, "texts": texts,
             "host_calls": self.host_calls, "host": self.host, "log": self.log,
-            "inside": self.inside.iter().map(Self::to_json).collect::<Vec<_>>(),
-        })
+        });
+        // Not with the rest, which would copy everything inside once for each level.
+        let inside = self.inside.iter().map(Self::to_json).collect();
+        if let Json::Object(fields) = &mut span {
+            fields.insert("inside".to_owned(), Json::Array(inside));
+        }
+        span
     }
 }
 

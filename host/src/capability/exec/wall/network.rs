@@ -49,7 +49,10 @@ impl Network {
 /// Made when it is first asked for, by a thread that ends with it.
 fn empty() -> Option<BorrowedFd<'static>> {
     static EMPTY: OnceLock<Option<OwnedFd>> = OnceLock::new();
-    let make = || std::thread::spawn(make).join().ok().and_then(Result::ok);
+    let make = || {
+        let maker = std::thread::Builder::new().name("empty-network".to_owned()).spawn(make);
+        maker.ok()?.join().ok()?.ok()
+    };
     EMPTY.get_or_init(make).as_ref().map(|network| network.as_fd())
 }
 
