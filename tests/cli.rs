@@ -19,6 +19,7 @@
 //! - `agent_failures`: tools that fail an agent again and again
 //! - `confirm`: calls that a person has to confirm
 //! - `context`: what a model would see
+//! - `prose`: prose of artifacts in prompts, and skills
 //! - `pty`: a terminal and a person at it
 //! - `call`: how a call ends, and what it prints
 //! - `arguments`: how it is given arguments, project and workspace
@@ -150,6 +151,8 @@ mod policy;
 mod policy_layers;
 #[path = "cli/project.rs"]
 mod project;
+#[path = "cli/prose.rs"]
+mod prose;
 #[path = "cli/pty.rs"]
 mod pty;
 #[path = "cli/rejected.rs"]

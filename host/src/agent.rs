@@ -29,8 +29,10 @@ mod listener;
 mod logged;
 mod made;
 mod models;
+mod prose;
 mod runtime;
 mod settings;
+mod skills;
 #[cfg(test)]
 mod subset_tests;
 mod turn;

@@ -5,6 +5,7 @@
 
 pub mod output;
 pub(crate) mod own;
+pub(crate) mod tree;
 
 /// Time since 1970, UTC; zero where the clock stands before that.
 pub(crate) fn since_epoch() -> std::time::Duration {

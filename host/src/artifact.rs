@@ -7,7 +7,7 @@
 //! 2. [`yaml`] makes a tree of the YAML in which every value knows its line and column;
 //! 3. `decode` turns nodes into typed values and collects a [`diagnostic`] for each that does not fit, so that a
 //!    file's errors come all at once;
-//! 4. [`tool`], [`hook`], [`agent`], [`bundle`], [`policy`] and [`model`] declare which keys there are, and [`cases`] those
+//! 4. [`tool`], [`hook`], [`agent`], [`skill`], [`bundle`], [`policy`] and [`model`] declare which keys there are, and [`cases`] those
 //!    of `tests:`; `keys` and `shape` make of a declaration both what is read and the [`schema`] that editors get.
 //!
 //! [`parameters`] are what a tool declares, [`arguments`] checks a call against them, and [`value_schema`] against JSON
@@ -36,9 +36,11 @@ pub mod replies;
 pub mod schema;
 pub mod script;
 mod shape;
+pub mod skill;
 pub mod suggest;
 pub(crate) mod third_party;
 pub mod tool;
+mod upstream;
 pub mod value_schema;
 pub mod when;
 pub mod yaml;

@@ -23,7 +23,7 @@ mod key;
 mod log;
 mod verify;
 
-pub(crate) use chain::digest;
+pub(crate) use chain::{digest, hex};
 pub use entry::Entry;
 pub(crate) use entry::{Cut, MAX_NAME, MAX_TEXT, Room, Row, kept, kept_list};
 pub use key::Key;

@@ -24,6 +24,7 @@ mod run;
 mod schema;
 mod sessions;
 mod signals;
+mod skills;
 mod test;
 mod tools;
 mod validate;
@@ -97,6 +98,7 @@ fn carried_out(command: &Command, place: &Place, printer: &Printer) -> Result<Ex
         Command::Test(command) => test::run(command, place, printer),
         Command::Hooks(command) => hooks::run(command, place, printer),
         Command::Agents(command) => agents::run(command, place, printer),
+        Command::Skills(command) => skills::run(command, place, printer),
         Command::Inspect(command) => inspect::run(command, place, printer),
         Command::Schema(command) => schema::run(command, printer),
         Command::Tools(command) => tools::run(command, place, printer),

@@ -34,6 +34,7 @@ use crate::artifact::diagnostic::{Diagnostic, Diagnostics, Position, Severity};
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
+use crate::artifact::skill::Skill;
 use crate::artifact::suggest;
 use crate::artifact::tool::Tool;
 
@@ -49,6 +50,7 @@ pub struct Registry {
     /// The hooks of each event in the order they are called.
     chains: HashMap<Event, Vec<Arc<Hook>>>,
     agents: Vec<Arc<Agent>>,
+    skills: Vec<Arc<Skill>>,
     bundles: Vec<BundleFile>,
     replaced: Vec<Replaced>,
     refused: Vec<Refused>,
@@ -106,7 +108,7 @@ pub struct Refused {
 /// Something that an artifact under `overrides/` stands in the place of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replaced {
-    /// `tool`, `hook` or `agent`.
+    /// `tool`, `hook`, `agent` or `skill`.
     pub kind: &'static str,
     /// The name that both have.
     pub name: String,
@@ -266,6 +268,11 @@ impl Registry {
     /// The agents without an error, in the order of their files.
     pub fn agents(&self) -> &[Arc<Agent>] {
         &self.agents
+    }
+
+    /// The skills without an error, in the order of their files.
+    pub fn skills(&self) -> &[Arc<Skill>] {
+        &self.skills
     }
 
     /// The bundles, in the order of their names.

@@ -122,6 +122,7 @@ fn validate() {
         "h"
       ],
       "agents": [],
+      "skills": [],
       "replaced": [],
       "problems": [
         {
@@ -176,6 +177,7 @@ fn validate() {
       ],
       "hooks": [],
       "agents": [],
+      "skills": [],
       "replaced": [],
       "problems": [
         {
@@ -384,6 +386,7 @@ fn help() {
       tools        List the tools with their parameters
       hooks        List the hooks of each event in the order they are called
       agents       List the sub-agents
+      skills       List the skills, and which of them agents are shown
       inspect      Say of each artifact where it is from, what it may do, and what it replaced
       schema       Print the JSON Schema of an artifact's front matter
       validate     Parse and compile everything, and tell all that is wrong

@@ -33,7 +33,13 @@ fn what_is_told_is_what_a_model_gets() {
             .collect()
     };
     let messages = request["messages"].as_array().unwrap().iter();
-    assert_eq!(of(&["system", "prompt"]), messages.map(|message| message["content"].clone()).collect::<Vec<_>>());
+    // What is behind the agent's own prompt is one message.
+    let shown = of(&["system", "prose", "prompt"]);
+    let (first, rest) = shown.split_first().unwrap();
+    let (last, behind) = rest.split_last().unwrap();
+    let behind: Vec<&str> = behind.iter().map(|text| text.as_str().unwrap()).collect();
+    let shown = [first.clone(), json!(behind.join("\n\n")), last.clone()];
+    assert_eq!(shown.to_vec(), messages.map(|message| message["content"].clone()).collect::<Vec<_>>());
     let tools: Vec<Json> =
         of(&["tool"]).iter().map(|text| serde_json::from_str(text.as_str().unwrap()).unwrap()).collect();
     let sent: Vec<Json> = request["tools"].as_array().unwrap().iter().map(|tool| tool["function"].clone()).collect();
@@ -110,16 +116,19 @@ fn after_a_recorded_session() {
     recorded.write("replies.yaml", "- text: It still is.\n");
     let ran = recorded.run(&["run", "--resume", "latest", "And now?"]);
     let request = told(&ran, "completion.pre")[0].clone();
-    let texts: Vec<Json> = seen["sections"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|section| section["kind"] != "tool")
-        .map(|section| match section["name"].as_str() {
-            Some("assistant" | "tool") => serde_json::from_str(section["text"].as_str().unwrap()).unwrap(),
-            _ => section["text"].clone(),
-        })
-        .collect();
+    let mut texts: Vec<Json> = Vec::new();
+    for section in seen["sections"].as_array().unwrap().iter().filter(|section| section["kind"] != "tool") {
+        let text = section["text"].as_str().unwrap();
+        match (section["kind"].as_str(), section["name"].as_str()) {
+            // What is behind the agent's own prompt is one message.
+            (Some("prose"), _) => {
+                let before = texts.pop().unwrap();
+                texts.push(json!(format!("{}\n\n{text}", before.as_str().unwrap())));
+            }
+            (_, Some("assistant" | "tool")) => texts.push(serde_json::from_str(text).unwrap()),
+            _ => texts.push(json!(text)),
+        }
+    }
     let sent = request["messages"].as_array().unwrap().iter();
     let sent = sent.map(|message| match message["role"].as_str() {
         Some("assistant" | "tool") => message.clone(),
@@ -183,13 +192,14 @@ fn in_the_form_in_which_it_is_sent() {
     for (form, in_system, tools, as_shown) in [
         (
             "structured",
-            &["system"][..],
+            &["system", "prose"][..],
             1,
             "model m-1, room for 9000 tokens\n\n\
              system: prompt of the agent             ~6  .harness/harness.md\n\
              system: what tools return is data      ~36\n\
+             prose: tools/read_file                 ~46\n\
              tool: read_file                        ~30  .harness/tools/read_file.md\n\
-             total                                  ~72  estimated: a token for four bytes\n",
+             total                                 ~118  estimated: a token for four bytes\n",
         ),
         (
             "prose",

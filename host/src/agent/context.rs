@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::listener::Silent;
 use super::models::Models;
+use super::prose::{Beginning, FRAMING};
 use super::runtime::Runtime;
-use super::turn::FRAMING;
 use super::{root, window};
 use crate::artifact::suggest::quoted;
 use crate::artifact::tool::Tool;
@@ -28,6 +28,8 @@ pub struct Context {
     pub sections: Vec<Section>,
     /// Messages of the conversation that are too old to go with the rest.
     pub left_out: u64,
+    /// The sources of prose, and the skills, for which the system prompt has no room.
+    pub without_room: Vec<String>,
     /// What the model's service counts in all of it, where it tells.
     pub counted: Option<u64>,
 }
@@ -35,7 +37,7 @@ pub struct Context {
 /// A part of what a model sees.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// `system`, `tool`, `history` or `prompt`.
+    /// `system`, `prose`, `tool`, `history` or `prompt`.
     pub kind: &'static str,
     /// What it is called: of a tool, its name.
     pub name: String,
@@ -80,15 +82,19 @@ pub async fn context(
     let model = runtime.model()?;
     let mut request = Request {
         model: model.name.clone(),
-        messages: system(&runtime).collect(),
+        messages: Vec::new(),
         tools: runtime.tools(&runtime.place(&run)),
         max_tokens: model.max_tokens,
         temperature: model.temperature,
         agent: runtime.name().to_owned(),
     };
     let abilities = model.provider.abilities(&model.name).await;
+    // Known since its abilities were asked for.
+    let form = model.provider.form(&request).await;
     let most = runtime.crew.settings.max_tokens;
     let room = model.context_tokens.or(abilities.context_tokens).map_or(most, |context| most.min(context));
+    let beginning = Beginning::of(&runtime, form, room);
+    request.messages = beginning.messages();
     // As a turn does it, of which something that is said is always the beginning.
     let mut history = without_orphans(history.to_vec());
     let (pinned, held) = (history.len(), history.len());
@@ -97,28 +103,22 @@ pub async fn context(
     let mut history = without_orphans(window::window(&history, pinned, fits));
     let prompt = history.pop().filter(|_| prompt.is_some());
     request.messages.extend(history.iter().cloned().chain(prompt.clone()));
-    // Known since its abilities were asked for.
-    let form = model.provider.form(&request).await;
     Ok(Context {
         agent: runtime.name().to_owned(),
         room,
         form,
-        sections: sections(&runtime, &request, form, &history, prompt.as_ref()),
+        sections: sections(&runtime, &beginning, &request.tools, form, &history, prompt.as_ref()),
         left_out: held.saturating_sub(history.len()) as u64,
+        without_room: beginning.left_out,
         counted: model.provider.count(&request).await,
         model: model.name,
     })
 }
 
-/// What every conversation of an agent begins with.
-fn system(runtime: &Runtime) -> impl Iterator<Item = Message> {
-    let own = (!runtime.prompt.trim().is_empty()).then(|| Message::System(runtime.prompt.clone()));
-    own.into_iter().chain([Message::System(FRAMING.to_owned())])
-}
-
 fn sections(
     runtime: &Runtime,
-    request: &Request,
+    beginning: &Beginning,
+    tools: &[ToolSchema],
     form: Form,
     history: &[Message],
     prompt: Option<&Message>,
@@ -130,20 +130,26 @@ fn sections(
         text: text_of(message),
         tokens: window::tokens(message),
     };
-    let mut sections = Vec::new();
+    let system = |name: &str, file: &str, text: &str| said("system", name, file, &Message::System(text.to_owned()));
     let own = runtime
         .agent
         .as_ref()
         .map_or_else(|| runtime.loaded.policy().project.origin.file.clone(), |agent| agent.source.file.to_string());
-    for message in system(runtime) {
-        let framing = matches!(&message, Message::System(text) if text == FRAMING);
-        let (name, file) = if framing { ("what tools return is data", "") } else { ("prompt of the agent", &*own) };
-        sections.push(said("system", name, file, &message));
-    }
+    let mut sections: Vec<Section> = Vec::new();
+    sections.extend(beginning.prompt.iter().map(|prompt| system("prompt of the agent", &own, prompt)));
+    sections.push(system("what tools return is data", "", FRAMING));
+    sections.extend(beginning.notes.iter().map(|note| Section {
+        kind: "prose",
+        name: note.source.clone(),
+        file: String::new(),
+        text: note.text.clone(),
+        tokens: window::tokens_of_text(&note.text),
+    }));
+    sections.extend(beginning.skills.iter().map(|skills| system("skills", "", skills)));
     match form {
-        Form::Structured => sections.extend(request.tools.iter().map(|tool| structured(runtime, tool))),
+        Form::Structured => sections.extend(tools.iter().map(|tool| structured(runtime, tool))),
         // They are told of behind the first thing that is said to it.
-        Form::Prose => drop(sections.splice(1..1, in_prose(runtime, &request.tools))),
+        Form::Prose => drop(sections.splice(1..1, in_prose(runtime, tools))),
         Form::None => {}
     }
     let sent = |message: &Message| if form == Form::Structured { message.clone() } else { prose::told(message) };

@@ -12,6 +12,7 @@ use super::background::{begin, poll, wait};
 use super::conversation::Conversation;
 use super::listener::Told;
 use super::runtime::Runtime;
+use super::skills;
 use super::turn::{Turn, turn_with_nested};
 use crate::artifact::agent::{Agent, Use};
 use crate::artifact::event::Event;
@@ -19,7 +20,8 @@ use crate::artifact::suggest;
 use crate::artifact::tool::Tool;
 use crate::capability::reentry::Allowance;
 use crate::dispatch::builtin::{
-    Answered, BuiltInCall, BuiltIns, DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, TASK_AWAIT, TASK_POLL,
+    Answered, BuiltInCall, BuiltIns, DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, READ_SKILL, TASK_AWAIT,
+    TASK_POLL,
 };
 use crate::dispatch::chain::{Block, Place, told, within};
 use crate::dispatch::past::Happened;
@@ -64,6 +66,7 @@ impl BuiltIns for Runtime {
                 DELEGATE_ASYNC => begin(place, &call).await,
                 DELEGATE_STATUS | TASK_POLL => poll(place, &call).await,
                 DELEGATE_AWAIT | TASK_AWAIT => wait(place, &call).await,
+                READ_SKILL => skills::read(self, call.arguments),
                 _ => Answered { outcome: Outcome::Completed(json!("ok").to_string()), nested: Vec::new() },
             }
         })

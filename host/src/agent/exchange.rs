@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::dispatch::payload::{CompletionPost, CompletionPre, Tokens};
 use crate::provider::message::without_orphans;
-use crate::provider::{Finish, Message, Reply, Request, ToolSchema, Usage};
+use crate::provider::{Finish, Message, Reply, Request, ToolCall, ToolSchema, Usage};
 
 pub(super) fn tokens(usage: Usage) -> Tokens {
     Tokens { input_tokens: usage.input_tokens, output_tokens: usage.output_tokens }
@@ -89,4 +89,16 @@ pub(super) fn answer(reply: &mut Reply, before: &Json, payload: &Json) -> Result
         _ => return Err("`finish_reason` must be a string".to_owned()),
     }
     Ok(())
+}
+
+/// The arguments of a call. What is no JSON is the text that it is, which the same check refuses as any other value that
+/// is no object.
+pub(super) fn arguments(call: &ToolCall) -> Json {
+    let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
+/// Whether a call has arguments and all of them: where a reply was cut, those of its last call may be missing.
+pub(super) fn has_arguments(call: &ToolCall) -> bool {
+    matches!(serde_json::from_str(&call.arguments), Ok(Json::Object(arguments)) if !arguments.is_empty())
 }

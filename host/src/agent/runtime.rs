@@ -9,14 +9,16 @@ use super::listener::{Listener, Told, Who};
 use super::made::Deeds;
 use super::models::{Model, Models};
 use super::settings::Settings;
+use super::skills;
 use crate::artifact::agent::Agent;
 use crate::artifact::diagnostic::Position;
 use crate::artifact::located::Located;
 use crate::artifact::parameters::Parameters;
+use crate::artifact::skill::Skill;
 use crate::artifact::third_party;
 use crate::artifact::tool::{Parameter, ParameterType, Tool};
 use crate::dispatch::builtin::{
-    DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, DONE, TASK_AWAIT, TASK_POLL,
+    DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, DONE, READ_SKILL, TASK_AWAIT, TASK_POLL,
 };
 use crate::dispatch::chain::Place;
 use crate::dispatch::tasks::Tasks;
@@ -74,6 +76,8 @@ pub(super) struct Runtime {
     /// more than both.
     pub(super) caller: Option<Arc<Grant>>,
     pub(super) built_ins: Vec<Arc<Tool>>,
+    /// The skills that it may read.
+    pub(super) skills: Vec<Arc<Skill>>,
     /// What it has started and not waited for.
     pub(super) tasks: Arc<Tasks>,
     /// Of its task; of the root, of its turn.
@@ -92,7 +96,8 @@ impl Runtime {
         let policy = loaded.policy();
         let own = policy.context.system_prompt.as_deref().unwrap_or_default();
         let prompt = if policy.body.is_empty() { own } else { &policy.body }.to_owned();
-        let built_ins = built_ins(&crew.settings, &loaded, 0);
+        let skills = skills::of(&loaded, None);
+        let built_ins = built_ins(&crew.settings, &loaded, &skills, 0);
         let ledger = Mutex::new(Ledger::new(crew.settings.tree_budget.clone(), None));
         let failures = Failures::new(crew.settings.tool_failures);
         Self {
@@ -106,6 +111,7 @@ impl Runtime {
             model: None,
             caller: None,
             built_ins,
+            skills,
             tasks,
             ledger,
             failures,
@@ -124,11 +130,13 @@ impl Runtime {
         };
         let ledger = self.ledger_of(agent);
         let lineage: Vec<String> = self.lineage.iter().chain([&agent.name]).cloned().collect();
+        let skills = skills::of(&loaded, Some(&agent.source_name));
         Self {
             crew: self.crew.clone(),
             id,
             parent: Some(self.id.clone()),
-            built_ins: built_ins(&self.crew.settings, &loaded, lineage.len()),
+            built_ins: built_ins(&self.crew.settings, &loaded, &skills, lineage.len()),
+            skills,
             lineage,
             loaded,
             agent: Some(agent.clone()),
@@ -266,8 +274,17 @@ fn listed(agent: &Agent) -> String {
 }
 
 /// The host's own tools of an agent at a depth.
-fn built_ins(settings: &Settings, loaded: &Loaded, depth: usize) -> Vec<Arc<Tool>> {
+fn built_ins(settings: &Settings, loaded: &Loaded, skills: &[Arc<Skill>], depth: usize) -> Vec<Arc<Tool>> {
     let mut tools = Vec::new();
+    if !skills.is_empty() {
+        let description = "Reads a skill, or a file beside it. A long text comes in parts: go on at `next_offset`.";
+        let parameters = [
+            ("name", ParameterType::String, true, "Name of the skill."),
+            ("file", ParameterType::String, false, "One of the skill's `files`; without it, the skill itself."),
+            ("offset", ParameterType::Number, false, "Where to begin, in bytes; 0 without it."),
+        ];
+        tools.push(Arc::new(tool(READ_SKILL, description.to_owned(), &parameters)));
+    }
     let agents = loaded.registry().agents();
     if !agents.is_empty() && depth < settings.max_depth as usize {
         let listed: Vec<String> = agents.iter().map(|agent| listed(agent)).collect();

@@ -26,6 +26,8 @@ const DELEGATION_TIMEOUT: Duration = Duration::from_secs(600);
 const MAX_HISTORY: u64 = 50;
 /// Tokens of a request.
 const MAX_TOKENS: u64 = 128_000;
+/// Bytes of the prose of bundles and tools in a system prompt, some 8,000 tokens; and as many of the list of skills.
+const MAX_PROSE: u64 = 32_768;
 
 /// The limits of the loop.
 #[derive(Debug, Clone)]
@@ -45,6 +47,7 @@ pub(super) struct Settings {
     pub(super) on_max: OnMaxIterations,
     pub(super) max_history: usize,
     pub(super) max_tokens: u64,
+    pub(super) max_prose: usize,
 }
 
 impl Settings {
@@ -86,6 +89,7 @@ impl Settings {
             on_max: policy.exit.on_max_iterations,
             max_history: usize::try_from(policy.context.max_history.unwrap_or(MAX_HISTORY)).unwrap_or(usize::MAX),
             max_tokens: policy.context.max_tokens.unwrap_or(MAX_TOKENS),
+            max_prose: usize::try_from(policy.context.max_prose_bytes.unwrap_or(MAX_PROSE)).unwrap_or(usize::MAX),
         }
     }
 

@@ -13,6 +13,7 @@ use super::script::Script;
 use super::shape::{self, Read, Schema, Shape, Shown};
 use super::suggest::closest;
 use super::tool::check_name;
+use super::upstream;
 use super::when::Filter;
 use crate::policy::layer::{Layer, Origin, Scope};
 
@@ -226,6 +227,8 @@ fn event(decoder: &mut Decoder, hook: &str, index: usize, field: &Field<'_>) -> 
     if event.is_none() {
         let hint = if name.starts_with("custom.") || name.starts_with("meta.") {
             "after the dot come lower-case letters, digits and underscores".to_owned()
+        } else if let Some(word) = upstream::event(name) {
+            format!("here it is `{word}`")
         } else if let Some(word) = closest(name, Event::FIXED.iter().map(Event::fixed_name)) {
             format!("did you mean `{word}`?")
         } else {

@@ -27,6 +27,7 @@ use super::diagnostic::{Diagnostic, Position, Severity};
 use super::located::Located;
 use super::shape::{self, Read, Schema, Shape, Shown};
 use super::suggest::{closest, quoted};
+use super::upstream;
 use super::yaml::{Key, Node, Value};
 
 /// What to do with keys that no table declares.
@@ -38,6 +39,8 @@ pub(crate) enum Unknown {
     Refuse,
     /// As `Warn`, but a key that seems to mean one of these is an error: `sandbx` must not leave the defaults standing.
     RefuseLike(&'static [&'static str]),
+    /// As `Warn`, but these are errors: they mean something elsewhere, and whoever wrote one relies on it.
+    RefuseThese(&'static [&'static str]),
 }
 
 /// Keys of a policy. In a file that is none, nobody would read what they say.
@@ -266,6 +269,7 @@ impl Decoder {
                         closest(&key.text, words.iter().copied()).is_some()
                             && meant().is_some_and(|word| words.contains(&word))
                     }
+                    Unknown::RefuseThese(words) => words.contains(&key.text.as_str()),
                 };
             let severity = if refuse { Severity::Error } else { Severity::Warning };
             let position = self.position(key.span);
@@ -278,6 +282,7 @@ impl Decoder {
                 };
                 let hint = match meant() {
                     _ if is_policy => "a policy is not read here: it belongs in `.harness/harness.md`".to_owned(),
+                    _ if upstream::key(&key.text).is_some() => upstream::key(&key.text).unwrap_or_default().to_owned(),
                     Some(word) => format!("did you mean `{word}`?"),
                     None => format!("known here: {}", asked.join(", ")),
                 };

@@ -66,6 +66,11 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
     found
 }
 
+/// What to write in place of a word that scripts of other hosts use, by the error of a script that has it.
+pub fn script_hint(message: &str) -> Option<&'static str> {
+    super::upstream::script(message)
+}
+
 /// What a hook names that is not there or not for it: in its `when`, its event, its script.
 pub fn names(hook: &Hook) -> Vec<Diagnostic> {
     let mut found = Vec::new();

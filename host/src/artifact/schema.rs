@@ -11,6 +11,7 @@ use super::hook::HookKeys;
 use super::keys;
 use super::policy::ProjectPolicy;
 use super::shape::{Schema, Shape};
+use super::skill::Skill;
 use super::tool::ToolKeys;
 
 /// The kinds of artifact that have a schema.
@@ -20,13 +21,14 @@ pub enum Kind {
     Tool,
     Hook,
     Agent,
+    Skill,
     Bundle,
     Harness,
 }
 
 impl Kind {
     /// All of them, in the order of listings.
-    pub const ALL: [Self; 5] = [Self::Tool, Self::Hook, Self::Agent, Self::Bundle, Self::Harness];
+    pub const ALL: [Self; 6] = [Self::Tool, Self::Hook, Self::Agent, Self::Skill, Self::Bundle, Self::Harness];
 
     /// The word on the command line.
     pub fn name(self) -> &'static str {
@@ -34,6 +36,7 @@ impl Kind {
             Self::Tool => "tool",
             Self::Hook => "hook",
             Self::Agent => "agent",
+            Self::Skill => "skill",
             Self::Bundle => "bundle",
             Self::Harness => "harness",
         }
@@ -46,6 +49,7 @@ impl Kind {
             }
             Self::Hook => "A function in Starlark that sees an event and decides on it.",
             Self::Agent => "A sub-agent: its prose is its system prompt.",
+            Self::Skill => "How to do a kind of work: prose that a model reads when it has a use for it.",
             Self::Bundle => "Tools, hooks and agents in one file.",
             Self::Harness => {
                 "The policy of a project, its models, and artifacts that need no file of their own; its prose is the system prompt."
@@ -60,6 +64,7 @@ pub fn of(kind: Kind) -> Json {
         Kind::Tool => keys::schema::<ToolKeys<'_>>(),
         Kind::Hook => keys::schema::<HookKeys<'_>>(),
         Kind::Agent => keys::schema::<AgentKeys<'_>>(),
+        Kind::Skill => Skill::schema(),
         Kind::Bundle => Bundle::schema(),
         Kind::Harness => ProjectPolicy::schema(),
     };

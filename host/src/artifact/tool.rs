@@ -21,8 +21,10 @@ use crate::policy::deadline::Author;
 use crate::policy::layer::{Layer, Origin, Scope};
 
 /// Names that tools of the host have, and no artifact.
-pub const RESERVED: [&str; 6] =
-    ["delegate", "delegate_async", "delegate_await", "delegate_status", "task_await", "task_poll"];
+pub const RESERVED: [&str; 7] =
+    ["delegate", "delegate_async", "delegate_await", "delegate_status", READ_SKILL, "task_await", "task_poll"];
+/// The tool by which a model reads a skill.
+pub const READ_SKILL: &str = "read_skill";
 /// The tool by which a model says that its task is complete, where the policy asks for that: the host's, unless the
 /// project has one of the name.
 pub const DONE: &str = "done";
@@ -183,6 +185,12 @@ impl Shape for Timeout {
 }
 
 impl Tool {
+    /// Whether it is a file of its own, whose prose its description is.
+    pub fn has_prose(&self) -> bool {
+        // The first line of a file is that of its front matter, in which no entry of a list can be.
+        self.source.line == 1 && self.description != self.name
+    }
+
     /// The time that it asks for, in milliseconds.
     pub fn asked(&self) -> Option<u64> {
         self.timeout_ms.as_ref().map(|own| own.value)

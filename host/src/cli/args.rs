@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Hooks(Listing),
     /// List the sub-agents.
     Agents(Listing),
+    /// List the skills, and which of them agents are shown.
+    Skills(Listing),
     /// Say of each artifact where it is from, what it may do, and what it replaced.
     Inspect(Inspect),
     /// Print the JSON Schema of an artifact's front matter.
@@ -464,6 +466,11 @@ pub(crate) struct Doctor {
 pub(crate) struct Init {
     /// Folder to write it in; made if it is not there. Without it, the one that `-C` names, or the current one.
     pub(crate) dir: Option<PathBuf>,
+
+    /// Write the tools of an agent that works on files (read, write, edit, list, search, git, run and fetch), the hooks that
+    /// guard them, and a policy to begin with, in place of the small project.
+    #[arg(long)]
+    pub(crate) agent: bool,
 }
 
 #[derive(Debug, Args)]

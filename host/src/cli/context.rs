@@ -72,6 +72,12 @@ fn table(seen: &Seen, full: bool) -> String {
         let messages = count(seen.left_out, "message", "messages");
         text.push_str(&format!("the oldest {messages} of the conversation would be left out\n"));
     }
+    if !seen.without_room.is_empty() {
+        let names = escape::line(&seen.without_room.join(", ")).into_owned();
+        text.push_str(&format!(
+            "left out, as `context.max_prose_bytes` in `harness.md` has no room for them: {names}\n"
+        ));
+    }
     let total = match seen.counted {
         Some(counted) => format!("{counted:>7}  counted by the model's service; the parts are estimates"),
         None => format!("{:>7}  estimated: a token for four bytes", format!("~{}", seen.estimated())),
@@ -96,6 +102,7 @@ fn as_json(seen: &Seen) -> Json {
         "room_tokens": seen.room,
         "tools": seen.form.word(),
         "left_out_messages": seen.left_out,
+        "left_out_prose": seen.without_room,
         "sections": seen.sections.iter().map(section).collect::<Vec<_>>(),
         "estimated_tokens": seen.estimated(),
         "counted_tokens": seen.counted,

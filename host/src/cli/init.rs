@@ -1,4 +1,4 @@
-//! `harness init`: a small project that works.
+//! `harness init`: a small project that works, or one with the tools and guards of an agent.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,6 +18,36 @@ const FILES: &[(&str, &str)] = &[
     (".harness/hooks/guard_notes.md", include_str!("init/guard_notes.md")),
 ];
 
+/// A file of this repository's own project.
+macro_rules! own {
+    ($($path:literal),* $(,)?) => {
+        &[$((concat!(".harness/", $path), include_str!(concat!("../../../.harness/", $path)))),*]
+    };
+}
+
+/// The tools and guards that an agent begins with: those that this repository uses and tries.
+const AGENT: &[(&str, &str)] = own!(
+    "tools/edit_file.md",
+    "tools/fetch_url.md",
+    "tools/git_command.md",
+    "tools/list_files.md",
+    "tools/read_file.md",
+    "tools/run_command.md",
+    "tools/search_files.md",
+    "tools/write_file.md",
+    "hooks/audit_tool_post.md",
+    "hooks/audit_tool_pre.md",
+    "hooks/command_guard.md",
+    "hooks/completion_window_guard.md",
+    "hooks/meta_register_guard.md",
+    "hooks/meta_tool_guard.md",
+    "hooks/path_guard.md",
+    "hooks/prefer_named_tools.md",
+    "hooks/secret_guard.md",
+);
+/// The policy that they begin under.
+const AGENT_POLICY: (&str, &str) = (".harness/harness.md", include_str!("init/agent.md"));
+
 pub(crate) fn run(command: &Init, place: &Place, printer: &Printer) -> Exit {
     let dir = command.dir.as_deref().or(place.project.as_deref()).unwrap_or(Path::new("."));
     ClosedNames::sweep(dir);
@@ -31,18 +61,22 @@ pub(crate) fn run(command: &Init, place: &Place, printer: &Printer) -> Exit {
         printer.error(&message, &[], Some("name another folder: `harness init DIR`"));
         return Exit::Usage;
     }
-    for (path, text) in FILES {
+    let files = if command.agent { [&[AGENT_POLICY], AGENT].concat() } else { FILES.to_vec() };
+    for (path, text) in &files {
         let path = dir.join(path);
         if let Err(error) = write(&path, text) {
             printer.error(&format!("cannot write `{}`: {error}", path.display()), &[], None);
             return Exit::Fault;
         }
     }
-    let written: Vec<&str> = FILES.iter().map(|(path, _)| *path).collect();
+    let written: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
     printer.data(&written.join("\n"));
     let place = if dir == Path::new(".") { String::new() } else { format!(" -C {}", dir.display()) };
-    printer
-        .say(&format!("\nnext:\n  harness{place} validate\n  harness{place} call word_count path=.harness/harness.md"));
+    let then = match command.agent {
+        true => format!("name a `model` in `.harness/harness.md`, then\n  harness{place} run"),
+        false => format!("harness{place} call word_count path=.harness/harness.md"),
+    };
+    printer.say(&format!("\nnext:\n  harness{place} validate\n  {then}"));
     Exit::Completed
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::args::{Inspect, Place};
 use super::exit::Exit;
 use super::printer::Printer;
-use super::{agents, grant, hooks, project};
+use super::{agents, grant, hooks, project, skills};
 
 pub(crate) fn run(command: &Inspect, place: &Place, printer: &Printer) -> Exit {
     let registry = project::registry(place);
@@ -22,10 +22,11 @@ pub(crate) fn run(command: &Inspect, place: &Place, printer: &Printer) -> Exit {
         registry.tool(name).is_ok()
             || registry.hook(name).is_some()
             || registry.agents().iter().any(|agent| agent.name == *name)
+            || registry.skills().iter().any(|skill| skill.name == *name)
     };
     if let Some(unknown) = command.names.iter().find(|name| !known(name)) {
         printer.error(
-            &format!("there is no tool, hook or agent `{unknown}`"),
+            &format!("there is no tool, hook, agent or skill `{unknown}`"),
             &[],
             Some("`harness inspect` lists all"),
         );
@@ -53,6 +54,10 @@ pub(crate) fn run(command: &Inspect, place: &Place, printer: &Printer) -> Exit {
             let name = escape::line(name);
             text.push_str(&format!("  has `{name}`: `harness policy show {}/{name}`\n", escape::line(&agent.name)));
         }
+    }
+    for skill in registry.skills().iter().filter(|skill| wanted(&skill.name)) {
+        head(&mut text, "skill", &skill.name, &skill.source.to_string(), &skill.source_name);
+        text.push_str(&skills::lines(skill, policy));
     }
     for bundle in registry.bundles().iter().filter(|_| command.names.is_empty()) {
         text.push_str(&format!("bundle {}\n", escape::line(&bundle.name)));
@@ -158,6 +163,7 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
         "tools": tools.collect::<Vec<_>>(),
         "hooks": hooks.collect::<Vec<_>>(),
         "agents": registry.agents().iter().filter(|agent| wanted(&agent.name)).map(|agent| agents::as_json(agent)).collect::<Vec<_>>(),
+        "skills": registry.skills().iter().filter(|skill| wanted(&skill.name)).map(|skill| skills::as_json(skill, policy)).collect::<Vec<_>>(),
         "bundles": registry.bundles().iter().map(|bundle| &bundle.name).collect::<Vec<_>>(),
         "replaced": replaced.map(|one| json!({"kind": one.kind, "name": one.name, "by": one.by.to_string(), "what": one.what.to_string()})).collect::<Vec<_>>(),
     })

@@ -125,7 +125,8 @@ fn as_json(drift: &Drift) -> Json {
 fn counted(lock: &Lock) -> String {
     let of = |kind| lock.entries().filter(|entry| entry.kind == kind).count();
     let kinds = [(Kind::Tool, "tool"), (Kind::Hook, "hook"), (Kind::Agent, "agent"), (Kind::Bundle, "bundle")];
-    kinds.map(|(kind, noun)| plural(of(kind), noun)).join(", ")
+    let skills = (of(Kind::Skill) > 0).then(|| plural(of(Kind::Skill), "skill"));
+    kinds.into_iter().map(|(kind, noun)| plural(of(kind), noun)).chain(skills).collect::<Vec<_>>().join(", ")
 }
 
 fn plural(count: usize, noun: &str) -> String {

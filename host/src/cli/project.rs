@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use harness::artifact::diagnostic::{Diagnostic, Severity};
 use harness::artifact::event::Event;
+use harness::artifact::lint;
 use harness::confine;
 use harness::dispatch::{self, CallError, OpenError, Options, Project};
 use harness::policy::limits::LimitKey;
@@ -179,6 +180,10 @@ pub(crate) fn report(registry: &Registry, printer: Printer) {
 /// A script's error as a diagnostic of its artifact, so that both look the same.
 pub(crate) fn diagnostic(failure: &Failure, what: &str) -> Diagnostic {
     let diagnostic = Diagnostic::error(format!("{what}: {}", failure.message));
+    let diagnostic = match lint::script_hint(&failure.message) {
+        Some(hint) => diagnostic.hint(hint),
+        None => diagnostic,
+    };
     if failure.file.is_empty() {
         return diagnostic;
     }

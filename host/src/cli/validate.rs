@@ -79,6 +79,7 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
             "tools": registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>(),
             "hooks": registry.hooks().iter().map(|hook| &hook.name).collect::<Vec<_>>(),
             "agents": registry.agents().iter().map(|agent| &agent.name).collect::<Vec<_>>(),
+            "skills": registry.skills().iter().map(|skill| &skill.name).collect::<Vec<_>>(),
             "replaced": registry.replaced().iter().map(replaced).collect::<Vec<_>>(),
             "problems": all.iter().map(|diagnostic| as_json(diagnostic)).collect::<Vec<_>>(),
         });
@@ -99,6 +100,7 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
             ("tools", registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>()),
             ("hooks", registry.hooks().iter().map(|hook| &hook.name).collect()),
             ("agents", registry.agents().iter().map(|agent| &agent.name).collect()),
+            ("skills", registry.skills().iter().map(|skill| &skill.name).collect()),
         ] {
             if !names.is_empty() {
                 let names: Vec<String> = names.into_iter().map(|name| escape::line(name).into_owned()).collect();

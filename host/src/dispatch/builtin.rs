@@ -11,8 +11,8 @@ use serde_json::Value as Json;
 use super::chain::Place;
 use super::past::Happened;
 use super::reentry::Nested;
-pub(crate) use crate::artifact::tool::DONE;
 use crate::artifact::tool::Tool;
+pub(crate) use crate::artifact::tool::{DONE, READ_SKILL};
 use crate::policy::grant::Grant;
 use crate::sandbox::outcome::Outcome;
 

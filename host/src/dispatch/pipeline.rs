@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use super::builtin::{Answered, BuiltInCall, BuiltIns, DONE};
+use super::builtin::{Answered, BuiltInCall, BuiltIns, DONE, READ_SKILL};
 use super::chain::{Dispatch, Place, Verdict, within};
 use super::confirm::{self, Answer};
 use super::content::ToolOutput;
 use super::loaded::{Callable, Unloadable};
 use super::loading::LoadDeadline;
-use super::native::NativeTool;
+use super::native::{NativeTool, native_outcome};
 use super::past::{Began, Happened};
 use super::payload::{self, ToolPost, ToolPre};
 use super::recorder::Unfinished;
@@ -478,7 +478,8 @@ async fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Resu
         loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         // To say that it is done sets nobody to work.
         if let Some(caller) = caller.filter(|_| name != DONE) {
-            caller.decide_service(Service::Delegate).map_err(CallError::NotAllowed)?;
+            let service = if name == READ_SKILL { Service::Prompt } else { Service::Delegate };
+            caller.decide_service(service).map_err(CallError::NotAllowed)?;
         }
         let grant = narrowed(Arc::new(loaded.policy.grant_for("", None)));
         let (body, loads) = (Body::BuiltIn(built_ins), place.load_deadline(began, grant.limits().timeout));
@@ -568,15 +569,4 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
         other => report.end(other.map(|_| ToolOutput::default())),
     }
     limits
-}
-
-async fn native_outcome(native: &dyn NativeTool, arguments: &Json, limits: &Limits) -> Outcome<String> {
-    match tokio::time::timeout(limits.timeout, native.call(arguments.clone())).await {
-        Ok(Ok(result)) => Outcome::Completed(result.to_string()),
-        Ok(Err(message)) => Outcome::Failed(Failure::without_place(FailureKind::Script, "", message)),
-        Err(_) => {
-            let allowed = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
-            Outcome::Limited(Limit::of(LimitKind::Deadline, allowed))
-        }
-    }
 }

@@ -4,19 +4,23 @@
 //! harness.md               the policy; `tools:`, `hooks:`, `agents:` in it; its prose is the system prompt. It may also be
 //!                          `harness.md` or `harness.yaml` beside `.harness/`
 //! tools/ hooks/ agents/    one artifact a file, named by it
-//! plugins/ builtins/       bundles: NAME.md with lists, or a folder NAME/ that holds tools/, hooks/, agents/ and
-//! overrides/               bundle.md, any of them
+//! skills/                  NAME.md, or a folder NAME/ with SKILL.md and files beside it
+//! plugins/ builtins/       bundles: NAME.md with lists, or a folder NAME/ that holds tools/, hooks/, agents/,
+//! overrides/               skills/ and bundle.md, any of them
 //! ```
 //!
 //! - `policy`: the policies, wherever they are
+//! - `skills`: skills and the files beside them
 //! - `strays`: what nobody reads
 
 mod policy;
+mod skills;
 mod strays;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use self::skills::SKILLS;
 use super::bounds::{Amounts, Bounds};
 use super::merge::{self, Level};
 use super::root::{Found, Names, Root};
@@ -41,8 +45,8 @@ const BUNDLE_FILE: &str = "bundle.md";
 const SINGLES: [&str; 3] = ["tools", "hooks", "agents"];
 /// Folders of bundles.
 const BUNDLES: [&str; 3] = ["plugins", "builtins", "overrides"];
-/// Folders that others read, or that hold no artifacts.
-const OTHERS: [&str; 3] = ["skills", "audit", "sessions"];
+/// Folders that are read in another way, or that hold no artifacts.
+const OTHERS: [&str; 3] = [SKILLS, "audit", "sessions"];
 
 /// See [`Registry::load`].
 pub(super) fn project(root: &Path, machine: &Machine) -> Registry {
@@ -83,6 +87,8 @@ struct Load {
     found: Vec<String>,
     /// Hooks so far, for the index in messages.
     hooks: usize,
+    /// Bytes of the files beside all skills.
+    skill_bytes: u64,
     /// Whether something that may guard against something could not be read.
     guard_lost: bool,
     /// What was taken of what loading may take.
@@ -172,7 +178,7 @@ impl Load {
 
     fn bundle_folder(&mut self, here: Within<'_>, place: &str, name: &str, overrides: bool) {
         let shown = here.root.shown(place);
-        if SINGLES.contains(&name) {
+        if SINGLES.contains(&name) || name == SKILLS {
             let message = format!("`{shown}/` is not read: a bundle cannot be named `{name}`");
             let folder = shown.strip_suffix(name).unwrap_or(&shown);
             let hint = format!("give the bundle a folder of its own: `{folder}NAME/{name}/`");
@@ -191,9 +197,9 @@ impl Load {
         let file = format!("{place}/{BUNDLE_FILE}");
         let has_file = self.inside(here.root, &file, true).is_some();
         let has_part = |part: &&str| ambient::is_folder(&here.root.path(&format!("{place}/{part}")));
-        if !has_file && !SINGLES.iter().chain(&["skills"]).any(has_part) {
+        if !has_file && !SINGLES.iter().chain(&[SKILLS]).any(has_part) {
             let message = format!("`{shown}/` holds no artifacts");
-            let hint = format!("a bundle has `{BUNDLE_FILE}`, or a folder `tools`, `hooks` or `agents`");
+            let hint = format!("a bundle has `{BUNDLE_FILE}`, or a folder `tools`, `hooks`, `agents` or `skills`");
             self.registry.diagnostics.push(Diagnostic::warning(message).hint(hint));
         }
         self.strays(here, place, &[&SINGLES[..], &OTHERS].concat());
@@ -273,6 +279,7 @@ impl Load {
             self.parsed(here.source, &file, diagnostics);
             self.level(overrides).agents.extend(agent);
         }
+        self.skills(here, folder, overrides);
     }
 
     fn level(&mut self, overrides: bool) -> &mut Level {
@@ -287,6 +294,7 @@ impl Load {
         self.guard_lost |= self.registry.diagnostics.errors() > before && !self.registry.hooks.is_empty();
         resolve::reserved(&mut self.registry);
         resolve::references(&mut self.registry);
+        resolve::tools_of_skills(&mut self.registry);
         resolve::rules(&mut self.registry, std::mem::take(&mut self.found));
         resolve::done(&mut self.registry);
         if self.guard_lost {

@@ -12,6 +12,7 @@ use crate::artifact::agent::Agent;
 use crate::artifact::diagnostic::{Diagnostic, Diagnostics, Position};
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
+use crate::artifact::skill::Skill;
 use crate::artifact::tool::Tool;
 
 /// What a level defines.
@@ -20,6 +21,7 @@ pub(super) struct Level {
     pub(super) tools: Vec<Tool>,
     pub(super) hooks: Vec<Hook>,
     pub(super) agents: Vec<Agent>,
+    pub(super) skills: Vec<Skill>,
 }
 
 /// What has a name and a place.
@@ -42,7 +44,7 @@ macro_rules! named {
         })*
     };
 }
-named!(Tool = "tool", Hook = "hook", Agent = "agent");
+named!(Tool = "tool", Hook = "hook", Agent = "agent", Skill = "skill");
 
 /// Fills a registry.
 pub(super) fn into(registry: &mut Registry, base: Level, overrides: Level) {
@@ -50,6 +52,7 @@ pub(super) fn into(registry: &mut Registry, base: Level, overrides: Level) {
     registry.tools = merged(base.tools, overrides.tools, diagnostics, replaced);
     registry.hooks = merged(base.hooks, overrides.hooks, diagnostics, replaced);
     registry.agents = merged(base.agents, overrides.agents, diagnostics, replaced);
+    registry.skills = merged(base.skills, overrides.skills, diagnostics, replaced);
     index(registry);
 }
 

@@ -92,6 +92,28 @@ struct Known<'a> {
     in_order: &'a [&'a str],
 }
 
+/// Tools that skills name and nobody defines: a skill brings none.
+pub(super) fn tools_of_skills(registry: &mut Registry) {
+    let mut found = Diagnostics::new();
+    for skill in &registry.skills {
+        let missing =
+            |tool: &&Located<String>| registry.tool(tool).is_err() && !RESERVED.contains(&tool.value.as_str());
+        let Some(first) = skill.tools.iter().find(missing) else { continue };
+        let mut names: Vec<String> = skill.tools.iter().filter(missing).map(|tool| quoted(tool)).collect();
+        names.dedup();
+        let message = format!("the skill {:?} names tools that are not there: {}", skill.name, names.join(", "));
+        let known = registry.tools.iter().map(|tool| tool.name.as_str());
+        let hint = match closest(first, known) {
+            Some(name) => format!("did you mean `{name}`? A skill brings no tools"),
+            None => {
+                "a skill brings no tools: write them as artifacts, or say in its prose which tools to use".to_owned()
+            }
+        };
+        found.push(Diagnostic::warning(message).at(first.position.clone()).hint(hint));
+    }
+    registry.diagnostics.append(found);
+}
+
 impl<'a> Known<'a> {
     fn new(in_order: &'a [&'a str]) -> Self {
         Self { names: in_order.iter().copied().collect(), in_order }

@@ -18,7 +18,7 @@ use crate::policy::network::NetworkRules;
 use crate::policy::path::FsRules;
 
 /// The folders below `.harness/` that artifacts come from.
-const FOLDERS: [&str; 6] = ["tools", "hooks", "agents", "plugins", "builtins", "overrides"];
+const FOLDERS: [&str; 7] = ["tools", "hooks", "agents", "skills", "plugins", "builtins", "overrides"];
 /// Between the folder of a root and the place in it.
 const BELOW: &str = "//";
 
@@ -235,7 +235,7 @@ mod tests {
             (".harness//tools", "names are below `.harness/`: write `tools`"),
             ("tools/../x", "write a name such as `tools/deploy` or `plugins/acme`"),
             ("", "write a name such as `tools/deploy` or `plugins/acme`"),
-            ("xyzzy", "it begins with one of tools, hooks, agents, plugins, builtins, overrides"),
+            ("xyzzy", "it begins with one of tools, hooks, agents, skills, plugins, builtins, overrides"),
         ] {
             assert_eq!(check(bad), Err((format!("`{bad}` is not the name of a source"), hint.to_owned())));
         }

@@ -3,6 +3,7 @@ use super::super::bundle::Bundle;
 use super::super::diagnostic::{Diagnostics, Severity};
 use super::super::hook::Hook;
 use super::super::policy::ProjectPolicy;
+use super::super::skill::Skill;
 use super::super::tool::Tool;
 use super::super::yaml::{self, Node, Value};
 use super::*;
@@ -15,6 +16,7 @@ fn loaded(kind: Kind, yaml: &str) -> Diagnostics {
         Kind::Tool => Tool::parse("f.md", "f", &text).1,
         Kind::Hook => Hook::parse("f.md", "f", 0, &text).1,
         Kind::Agent => Agent::parse("f.md", "f", &text).1,
+        Kind::Skill => Skill::parse_at("f.md", "skills/f", "f", &text).1,
         Kind::Bundle => Bundle::parse("f.md", "plugins/f", &text).1,
         Kind::Harness => ProjectPolicy::parse("harness.md", &text).1,
     }
@@ -65,6 +67,11 @@ fn what_loads_fits() {
             Kind::Agent,
             "description: x\nmodel: m\nbudget: { calls: 3 }\ntools: [a, { name: b, timeout_ms: 1 }]\nhooks: [c, { event: error, handler: h }]",
         ),
+        (Kind::Skill, "name: f\ndescription: x"),
+        (
+            Kind::Skill,
+            "name: f\ndescription: x\nlicense: MIT\ncompatibility: y\nmetadata: { a: 1 }\nallowed-tools: [a, b c]\nversion: 2",
+        ),
         (Kind::Bundle, "name: x\nversion: 1\ntools: [{ name: t, description: d }]\nhooks: [{ event: error }]"),
         (Kind::Harness, ""),
         (Kind::Harness, HARNESS),
@@ -102,6 +109,12 @@ fn what_does_not_load_does_not_fit() {
         (Kind::Agent, "tools: [{ script: x }]"),
         (Kind::Agent, "hooks: [{ script: x }]"),
         (Kind::Agent, "model: 5"),
+        (Kind::Skill, ""),
+        (Kind::Skill, "name: f\ndescription: ''"),
+        (Kind::Skill, "name: f\ndescription: 5"),
+        (Kind::Skill, "name: F\ndescription: x"),
+        (Kind::Skill, "name: f\ndescription: x\nallowed-tools: 5"),
+        (Kind::Skill, "name: f\ndescription: x\nmetadata: [a]"),
         (Kind::Bundle, "tools: [{ description: x }]"),
         (Kind::Bundle, "hooks: {}"),
         (Kind::Bundle, "agents: [{ model: m }]"),
@@ -188,7 +201,7 @@ fn an_editor_can_use_them() {
                 }
             }
         });
-        assert!(told >= 11, "{}: {told}", kind.name());
+        assert!(told >= 10, "{}: {told}", kind.name());
     }
 }
 

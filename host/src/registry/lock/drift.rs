@@ -31,8 +31,8 @@ impl Drift {
     /// Between two states of one artifact, where there is any. Nothing is decided on the texts: they only tell.
     pub(super) fn between(old: &Entry, new: &Entry) -> Option<Self> {
         let parts = |one: &Entry| {
-            let Entry { path, sha256, script, schema, description, .. } = one.clone();
-            (path, sha256, script, schema, description)
+            let Entry { path, sha256, script, schema, files, description, .. } = one.clone();
+            (path, sha256, script, schema, files, description)
         };
         (parts(old) != parts(new)).then(|| Self::Changed { old: old.clone(), new: new.clone() })
     }
@@ -66,6 +66,10 @@ impl Drift {
             let text =
                 |entry: &Entry| entry.shown.parameters.iter().map(|line| format!("{line}\n")).collect::<String>();
             lines.extend(compared("parameters", &text(old), &text(new)));
+        }
+        if old.files != new.files {
+            let text = |entry: &Entry| entry.shown.files.iter().map(|line| format!("{line}\n")).collect::<String>();
+            lines.extend(compared("files", &text(old), &text(new)));
         }
         if old.description != new.description
             && let Some(before) = old.description()
@@ -108,6 +112,7 @@ fn changed(old: &Entry, new: &Entry) -> Vec<&'static str> {
         ("its description", old.description != new.description),
         ("its parameters", old.schema != new.schema),
         ("its script", old.script != new.script),
+        ("the files beside it", old.files != new.files),
     ];
     let parts: Vec<&str> = parts.into_iter().filter_map(|(name, changed)| changed.then_some(name)).collect();
     // Limits, capabilities, priority, cases, or only the form.

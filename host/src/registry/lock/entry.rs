@@ -12,6 +12,7 @@ use crate::artifact::decode::{Decoder, Field};
 use crate::artifact::diagnostic::Position;
 use crate::artifact::hook::Hook;
 use crate::artifact::script::Script;
+use crate::artifact::skill::Skill;
 use crate::artifact::tool::Tool;
 use crate::artifact::yaml::{Node, Span, Value};
 use crate::artifact::{frontmatter, json, yaml};
@@ -26,6 +27,7 @@ pub enum Kind {
     Hook,
     Agent,
     Bundle,
+    Skill,
 }
 
 impl fmt::Display for Kind {
@@ -35,6 +37,7 @@ impl fmt::Display for Kind {
             Self::Hook => "hook",
             Self::Agent => "agent",
             Self::Bundle => "bundle",
+            Self::Skill => "skill",
         })
     }
 }
@@ -57,6 +60,9 @@ pub struct Entry {
     /// Of the JSON Schema of a tool's parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
+    /// Of the paths and digests of the files beside a skill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
     /// Of the description.
     pub description: String,
     /// The two as texts, to tell a change by. What they are worth is said by the digests.
@@ -70,8 +76,17 @@ pub struct Shown {
     /// The JSON Schema of each parameter, one a line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<String>,
-    /// The description; of a hook or bundle its prose, of an agent its prompt as well.
+    /// The files beside a skill, each with its length and digest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// The description; of a hook or bundle its prose, of an agent its prompt as well, of a skill its prose as well.
     pub description: String,
+}
+
+impl Shown {
+    fn of(description: String) -> Self {
+        Self { parameters: Vec::new(), files: Vec::new(), description }
+    }
 }
 
 impl Entry {
@@ -93,10 +108,12 @@ pub(super) fn all(registry: &Registry) -> Vec<Entry> {
         sha256: audit::digest(&bundle.prose),
         script: None,
         schema: None,
+        files: None,
         description: audit::digest(&bundle.prose),
-        shown: Shown { parameters: Vec::new(), description: bundle.prose.clone() },
+        shown: Shown::of(bundle.prose.clone()),
     });
-    tools.chain(hooks).chain(agents).chain(bundles).collect()
+    let skills = registry.skills().iter().map(|one| skill(registry, one));
+    tools.chain(hooks).chain(agents).chain(bundles).chain(skills).collect()
 }
 
 fn tool(registry: &Registry, tool: &Tool) -> Entry {
@@ -107,13 +124,13 @@ fn tool(registry: &Registry, tool: &Tool) -> Entry {
         let word = if required(name) { "required" } else { "optional" };
         format!("{name}, {word}: {kind}")
     });
-    let shown = Shown { parameters: parameters.collect(), description: tool.description.clone() };
+    let shown = Shown { parameters: parameters.collect(), ..Shown::of(tool.description.clone()) };
     let script = tool.script.iter().collect::<Vec<_>>();
     entry(registry, Kind::Tool, &tool.name, &tool.source, &script, shown, Some(schema.to_string()))
 }
 
 fn hook(registry: &Registry, hook: &Hook) -> Entry {
-    let shown = Shown { parameters: Vec::new(), description: hook.prose.clone() };
+    let shown = Shown::of(hook.prose.clone());
     let scripts = hook.script.iter().chain(&hook.when).collect::<Vec<_>>();
     entry(registry, Kind::Hook, &hook.name, &hook.source, &scripts, shown, None)
 }
@@ -121,8 +138,17 @@ fn hook(registry: &Registry, hook: &Hook) -> Entry {
 fn agent(registry: &Registry, agent: &Agent) -> Entry {
     let description = agent.description.as_ref().map(|text| text.value.as_str()).unwrap_or_default();
     let description = format!("{description}\n\n{}", agent.system_prompt).trim().to_owned();
-    let shown = Shown { parameters: Vec::new(), description };
-    entry(registry, Kind::Agent, &agent.name, &agent.source, &[], shown, None)
+    entry(registry, Kind::Agent, &agent.name, &agent.source, &[], Shown::of(description), None)
+}
+
+fn skill(registry: &Registry, skill: &Skill) -> Entry {
+    let description = format!("{}\n\n{}", skill.description.value, skill.body).trim().to_owned();
+    let files: Vec<String> =
+        skill.files.iter().map(|file| format!("{}, {} bytes: {}", file.path, file.bytes, file.sha256)).collect();
+    // One that has none is not another for having a folder.
+    let digest = (!files.is_empty()).then(|| audit::digest(&serde_json::Value::from(files.clone()).to_string()));
+    let shown = Shown { files, ..Shown::of(description) };
+    Entry { files: digest, ..entry(registry, Kind::Skill, &skill.name, &skill.source, &[], shown, None) }
 }
 
 fn entry(
@@ -144,6 +170,7 @@ fn entry(
         sha256: audit::digest(&written(registry, source)),
         script,
         schema: schema.map(|schema| audit::digest(&schema)),
+        files: None,
         description: audit::digest(&shown.description),
         shown,
     }

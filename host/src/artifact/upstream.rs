@@ -1,0 +1,98 @@
+//! Words of the original format and of formats near it that are none here, and what takes their place.
+//!
+//! A file that was written for another host should not fail, or be half read, without a word on what to write.
+
+/// What to write in place of a key; none where nobody is known to write it.
+pub(super) fn key(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "condition" => {
+            "nothing is switched on and off by a condition: what is written here always counts. Of a hook it is `when`; else let a \
+             hook decide, or keep it in a folder that `artifact_sources` names where it is wanted"
+        }
+        "type" => {
+            "a file with a `type` is a bundle: it belongs in `plugins/`, with its tools and hooks in lists of its front matter"
+        }
+        "depends_on" => "names are resolved when everything is loaded: leave it out",
+        "schema_version" | "kind" => "the folder says what an artifact is: leave it out",
+        "compaction" => "`context.max_history` and `context.max_tokens` bound what a model sees",
+        "rate_limit" | "rate_limits" => {
+            "`delegation.budget` and `delegation.tree_budget` bound rounds, tokens and calls"
+        }
+        "isolation" => "an agent has its parent's hooks and policy, and no more than its grant: leave it out",
+        "disable-model-invocation" => "leave the skill out of this project, or deny `read_skill` in `tools_policy`",
+        _ => return None,
+    })
+}
+
+/// The event that is meant by a name of another host.
+pub(super) fn event(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "onPreToolUse" | "PreToolUse" | "pre_tool_use" => "tool.pre",
+        "onPostToolUse" | "PostToolUse" | "post_tool_use" => "tool.post",
+        "onSessionStart" | "SessionStart" => "session.start",
+        "onSessionEnd" | "SessionEnd" => "session.end",
+        "UserPromptSubmit" | "onUserPrompt" | "agent.start" => "turn.start",
+        "Stop" | "onStop" => "agent.stop",
+        "agent.turn" => "turn.end",
+        "delegate.pre" | "SubagentStart" => "delegation.pre",
+        "delegate.post" | "SubagentStop" => "delegation.post",
+        "onError" => "error",
+        _ => return None,
+    })
+}
+
+/// What to write in place of a name or word of a script that could not be loaded, by its error.
+pub(super) fn script(message: &str) -> Option<&'static str> {
+    const WORDS: [(&str, &str); 15] = [
+        ("isinstance", "write `type(x) == \"string\"`: also int, float, bool, list, dict"),
+        ("try", "there are no exceptions: ask first (`fs.exists`), or return `{\"error\": ...}`"),
+        ("except", "there are no exceptions: ask first (`fs.exists`), or return `{\"error\": ...}`"),
+        ("raise", "call `fail(\"why\")`, or return `{\"error\": ...}`"),
+        ("import", "built-ins are there without an import"),
+        ("from", "built-ins are there without an import"),
+        ("class", "use a dict, and functions that take it"),
+        ("while", "write `for` over a `range` with a bound"),
+        ("with", "files are read and written whole: `fs.read`, `fs.write`"),
+        ("open", "files are read and written whole: `fs.read`, `fs.write`"),
+        ("lambda", "write a function with `def`"),
+        ("sum", "add in a loop"),
+        ("sys", "there is none of Python's library; the built-ins are in docs/builtins.md"),
+        ("tool_name", "the name of the tool is `payload[\"name\"]`"),
+        ("is", "write `==`"),
+    ];
+    let named = |word: &str| message.contains(&format!("`{word}`"));
+    WORDS.into_iter().find(|(word, _)| named(word)).map(|(_, hint)| hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bundle::Bundle;
+    use super::super::event::Event;
+    use super::super::tool::Tool;
+    use super::*;
+
+    #[test]
+    fn every_event_that_is_meant_is_one() {
+        for name in
+            ["onPreToolUse", "PostToolUse", "agent.start", "agent.turn", "delegate.pre", "delegate.post", "Stop"]
+        {
+            assert!(Event::parse(name).is_none() && Event::parse(event(name).unwrap()).is_some(), "{name}");
+        }
+        assert_eq!(event("tool.per"), None);
+    }
+
+    #[test]
+    fn a_file_of_another_host_says_what_to_write() {
+        let hints = |diagnostics: super::super::diagnostic::Diagnostics| -> Vec<String> {
+            diagnostics.iter().map(|one| format!("{}: {}", one.message, one.hint.clone().unwrap_or_default())).collect()
+        };
+        let text = "---\nname: x\ntype: plugin\ndepends_on: [core]\ncondition: 'True'\nhooks:\n  - event: onPostToolUse\n---\n";
+        let found = hints(Bundle::parse(".harness/plugins/x.md", "plugins/x", text).1);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].starts_with("unknown key `depends_on`, it has no effect: names are resolved"), "{found:?}");
+        assert!(found[1].starts_with("unknown key `condition`, it has no effect: nothing is switched"), "{found:?}");
+        assert!(found[2].ends_with("\"onPostToolUse\" is invalid: here it is `tool.post`"), "{found:?}");
+        let found = hints(Tool::parse(".harness/tools/x.md", "x", "---\ntype: plugin\n---\n").1);
+        assert!(found[0].contains("is a bundle: it belongs in `plugins/`"), "{found:?}");
+    }
+}
