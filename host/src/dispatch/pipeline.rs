@@ -22,6 +22,7 @@ use super::loaded::{Callable, Unloadable};
 use super::native::NativeTool;
 use super::past::{Began, Happened};
 use super::payload::{self, ToolPost, ToolPre};
+use super::raw;
 use super::recorder::Unfinished;
 use super::reentry::{self, Inner, Nested};
 use super::tasks::{Kind, MAX_AGENTS, MAX_TOOLS, New};
@@ -242,38 +243,17 @@ struct Ready {
 /// The first three steps.
 async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
     let id = call.id.unwrap_or_else(|| place.run.strand().next_call());
-    let callee = resolve(place, &call.name, caller).await?;
+    let callee = match resolve(place, &call.name, caller).await {
+        Err(CallError::Unknown(_)) if raw::is_built_in(&call.name) => {
+            return Ok(Begun::Over(Box::new(raw::reject(place, id, &call.name, &call.arguments).await)));
+        }
+        resolved => resolved?,
+    };
     check(&callee.tool, &call.arguments, None)?;
 
-    let pre = || {
-        payload::of(&ToolPre {
-            id: id.clone(),
-            name: callee.tool.name.clone(),
-            arguments: call.arguments.to_string(),
-            args: call.arguments.clone(),
-        })
-    };
-    let pre = place.fire_if_heard(&Event::ToolPre, pre).await;
+    let pre = place.before(&id, &callee.tool.name, &call.arguments).await;
     let blocked = pre.as_ref().and_then(|pre| pre.decision.blocked());
-    let mut report = CallReport {
-        id,
-        tool: callee.tool.name.clone(),
-        confirmed: None,
-        task: None,
-        ends: None,
-        grant: callee.grant.clone(),
-        outcome: Outcome::Completed(ToolOutput::default()),
-        content: String::new(),
-        result: Json::Null,
-        is_error: false,
-        usage: Usage::default(),
-        log: Log::default(),
-        calls: Vec::new(),
-        coverage: None,
-        pre,
-        post: None,
-        nested: Vec::new(),
-    };
+    let mut report = CallReport::begun(id, callee.tool.name.clone(), callee.grant.clone(), pre);
     if let Some(reason) = blocked {
         report.block("tool blocked", &reason);
         report.cut(callee.grant.limits().output_bytes);
@@ -307,7 +287,7 @@ impl Ready {
         let Self { callee, arguments, mut report } = *self;
         let limits = execute(&place.after(report.total()), &callee, &arguments, &mut report).await;
         let post = || {
-            payload::of(&ToolPost {
+            place.agent.payload(&ToolPost {
                 call_id: report.id.clone(),
                 name: report.tool.clone(),
                 content: report.content.clone(),
@@ -540,7 +520,45 @@ async fn native_outcome(native: &dyn NativeTool, arguments: &Json, limits: &Limi
     }
 }
 
+impl Place {
+    /// Asks the hooks on `tool.pre`, where there are any.
+    pub(super) async fn before(&self, id: &str, name: &str, arguments: &Json) -> Option<Dispatch> {
+        let pre = || {
+            self.agent.payload(&ToolPre {
+                id: id.to_owned(),
+                name: name.to_owned(),
+                arguments: arguments.to_string(),
+                args: arguments.clone(),
+            })
+        };
+        self.fire_if_heard(&Event::ToolPre, pre).await
+    }
+}
+
 impl CallReport {
+    /// A call that its hooks have been asked about, and of which no more is known.
+    pub(super) fn begun(id: String, tool: String, grant: Arc<Grant>, pre: Option<Dispatch>) -> Self {
+        Self {
+            id,
+            tool,
+            confirmed: None,
+            task: None,
+            ends: None,
+            grant,
+            outcome: Outcome::Completed(ToolOutput::default()),
+            content: String::new(),
+            result: Json::Null,
+            is_error: false,
+            usage: Usage::default(),
+            log: Log::default(),
+            calls: Vec::new(),
+            coverage: None,
+            pre,
+            post: None,
+            nested: Vec::new(),
+        }
+    }
+
     /// The tool gave a value.
     fn complete(&mut self, mut result: Json, vault: &Vault) {
         vault.redact_json(&mut result);
@@ -550,7 +568,7 @@ impl CallReport {
     }
 
     /// It gave none: its caller gets why.
-    fn end(&mut self, outcome: Outcome<ToolOutput>) {
+    pub(super) fn end(&mut self, outcome: Outcome<ToolOutput>) {
         let why = match &outcome {
             Outcome::Completed(_) => String::new(),
             Outcome::Failed(failure) => format!("tool error: {}", told(failure)),
@@ -566,7 +584,7 @@ impl CallReport {
     }
 
     /// A hook stopped the call, or kept its result back.
-    fn block(&mut self, what: &str, reason: &str) {
+    pub(super) fn block(&mut self, what: &str, reason: &str) {
         let failure = Failure::without_place(FailureKind::Denied, "", reason.to_owned());
         self.end(Outcome::Denied { failure, refusal: Refusal::always(reason) });
         self.content = format!("{what}: {reason}");
@@ -593,7 +611,7 @@ impl CallReport {
 
     /// Step 6. The text within what a model gets; a call that completed, or that a hook says is no error, has this as
     /// its output.
-    fn cut(&mut self, cap: u64) {
+    pub(super) fn cut(&mut self, cap: u64) {
         let (content, truncated) = content::cut(std::mem::take(&mut self.content), cap);
         self.content = content;
         let failed = matches!(self.outcome, Outcome::Failed(_));
