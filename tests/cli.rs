@@ -127,6 +127,8 @@ mod kills;
 mod limits;
 #[path = "cli/listings.rs"]
 mod listings;
+#[path = "cli/loading.rs"]
+mod loading;
 #[path = "cli/lock.rs"]
 mod lock;
 #[path = "cli/meta.rs"]

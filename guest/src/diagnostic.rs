@@ -143,7 +143,7 @@ fn describe(error: &starlark::Error, frames: &[Frame]) -> (FailureKind, String) 
         ErrorKind::StackOverflow(_) => (FailureKind::Depth, too_deep(frames)),
         ErrorKind::Native(e) | ErrorKind::Other(e) | ErrorKind::Value(e) | ErrorKind::Function(e) => {
             let denied = e.chain().any(|cause| cause.is::<Denied>());
-            (if denied { FailureKind::Denied } else { FailureKind::Script }, format!("{e:#}"))
+            (if denied { FailureKind::Denied } else { FailureKind::Script }, spelling::written_in(format!("{e:#}")))
         }
         other => (FailureKind::Script, other.to_string()),
     }

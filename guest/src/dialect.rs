@@ -177,3 +177,7 @@ impl Functions {
 
 #[cfg(test)]
 mod float_tests;
+#[cfg(test)]
+mod number_tests;
+#[cfg(test)]
+mod standard_tests;

@@ -9,6 +9,7 @@ mod assert_that;
 mod base64;
 mod cache;
 mod crypto;
+mod ctx;
 pub(crate) mod decision;
 mod env;
 mod events;
@@ -21,6 +22,8 @@ mod log;
 mod math;
 mod meta;
 mod metrics;
+mod os;
+mod parallel;
 mod random;
 mod re;
 mod secret;
@@ -35,8 +38,6 @@ mod validate;
 
 use starlark::environment::{Globals, GlobalsBuilder, LibraryExtension};
 use starlark::values::Value;
-
-pub(crate) use set::Set;
 
 use crate::{coverage, value};
 
@@ -53,6 +54,7 @@ pub(crate) fn build_for_coverage() -> Globals {
 fn builder() -> GlobalsBuilder {
     let mut builder = GlobalsBuilder::standard();
     LibraryExtension::Print.add(&mut builder);
+    LibraryExtension::SetType.add(&mut builder);
     for register in ALL {
         register(&mut builder);
     }
@@ -65,6 +67,7 @@ const ALL: &[fn(&mut GlobalsBuilder)] = &[
     base64::register,
     cache::register,
     crypto::register,
+    ctx::register,
     decision::register,
     env::register,
     events::register,
@@ -77,6 +80,8 @@ const ALL: &[fn(&mut GlobalsBuilder)] = &[
     math::register,
     meta::register,
     metrics::register,
+    os::register,
+    parallel::register,
     random::register,
     re::register,
     secret::register,

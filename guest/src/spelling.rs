@@ -43,6 +43,12 @@ pub(crate) fn written(name: &str) -> &str {
     if name == INSTEAD { WORD } else { name }
 }
 
+/// An error that names the function, with the name that the script has.
+pub(crate) fn written_in(message: String) -> String {
+    const NAMED: &str = "`task.wait_`";
+    if message.contains(NAMED) { message.replace(NAMED, "`task.await`") } else { message }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,11 +8,11 @@ use serde_json::{Map, Number, Value as Json};
 use starlark::values::dict::{AllocDict, DictRef};
 use starlark::values::float::StarlarkFloat;
 use starlark::values::list::{AllocList, ListRef};
+use starlark::values::set::SetRef;
 use starlark::values::structs::StructRef;
 use starlark::values::tuple::TupleRef;
 use starlark::values::{Heap, UnpackValue, Value, ValueLike};
 
-use crate::globals::Set;
 use crate::record::{Headers, Record};
 
 /// Lists and dicts within each other. The JSON parser on either side reads this many and no more, so that whatever is
@@ -157,7 +157,7 @@ impl Writer {
         if let Some(fields) = StructRef::from_value(value) {
             return self.object(fields.iter().map(|(name, field)| Ok((name.as_str(), field))), depth);
         }
-        if let Some(set) = Set::from_value(value) {
+        if let Some(set) = SetRef::unpack_value_opt(value) {
             return self.list(set.members().into_iter(), depth);
         }
         if let Some(record) = Record::from_value(value) {

@@ -29,7 +29,9 @@ mod listener;
 mod logged;
 mod made;
 mod models;
+mod replies;
 mod runtime;
+mod sentences;
 mod settings;
 #[cfg(test)]
 mod subset_tests;

@@ -3,6 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the door that the lint points to")]
 
+pub mod output;
 pub(crate) mod own;
 
 /// Time since 1970, UTC; zero where the clock stands before that.
@@ -51,17 +52,48 @@ pub(crate) fn read_secret(path: &std::path::Path, max: usize) -> std::io::Result
 
 /// A file as text. Errors: what the system says, not a regular file, over `max` bytes, not UTF-8.
 pub(crate) fn read_at_most(path: &std::path::Path, max: u64) -> std::io::Result<String> {
-    use std::io::{Error, ErrorKind, Read as _};
-    // Asked before opening: a FIFO would keep the open waiting.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    use std::io::{Error, ErrorKind};
+    String::from_utf8(read_bytes(path, max)?).map_err(|error| {
+        let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        Error::new(ErrorKind::InvalidData, NotText::after(&String::from_utf8_lossy(before)))
+    })
+}
+
+/// A file is no text: the place of the first byte that is none, from 1, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotText {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+impl NotText {
+    fn after(text: &str) -> Self {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1);
+        let line = text.rsplit('\n').next().unwrap_or_default();
+        Self { line: count(text.matches('\n').count()), column: count(line.chars().count()) }
     }
+}
+
+impl std::fmt::Display for NotText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("not UTF-8 text")
+    }
+}
+
+impl std::error::Error for NotText {}
+
+/// The first bytes of a file that may be anything, as well as they are text. Errors: what the system says, not a regular
+/// file.
+pub(crate) fn read_beginning(path: &std::path::Path, most: usize) -> std::io::Result<String> {
+    use std::io::Read as _;
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > max {
-        return Err(Error::new(ErrorKind::FileTooLarge, format!("larger than {max} bytes")));
-    }
-    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "not UTF-8 text"))
+    open_file(path)?.take(u64::try_from(most).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether there is a file of this name, or anything else that is no folder: a link that leads nowhere too.
+pub(crate) fn is_there(path: &std::path::Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_dir())
 }
 
 /// A file of the host's own, as it is. Errors: what the system says, not a regular file, over `max` bytes.
@@ -86,18 +118,6 @@ pub(crate) fn length(path: &std::path::Path) -> std::io::Result<u64> {
 pub fn write_whole(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     // For all to read, as files of a project are; a temporary one is for its owner alone.
     replace(path, text, Some(0o644))
-}
-
-/// The same for a file that the operator names and its owner alone is to read. Links stay, and what they lead to is
-/// replaced; what is there and is no regular file, such as a pipe, is written to.
-pub fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write as _;
-    match std::fs::metadata(path) {
-        Ok(facts) if !facts.is_file() => std::fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes()),
-        // As of links that lead in a circle.
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => replace(&end_of_links(path), text, None),
-    }
 }
 
 /// Puts a new file in the place of what has the name. A temporary file is for its owner alone, and stays so without a mode.
@@ -149,12 +169,38 @@ pub(crate) fn tasks_of(user: u32) -> std::io::Result<u64> {
     Ok(tasks)
 }
 
-/// A file of the project's own, to be read. Errors: what the system says, not a regular file.
+/// A file of the project's own, to be read. Never waits, as opening a FIFO would. Errors: what the system says, not a
+/// regular file.
 pub(crate) fn open_file(path: &std::path::Path) -> std::io::Result<std::fs::File> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    std::fs::File::open(path)
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let regular = |facts: std::fs::Metadata| {
+        let wrong = || std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file");
+        if facts.is_file() { Ok(()) } else { Err(wrong()) }
+    };
+    // Asked before: opening a device may do something. And after: another file may have the name by then.
+    regular(std::fs::metadata(path)?)?;
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    regular(file.metadata()?)?;
+    Ok(file)
+}
+
+/// Mode of the empty folders that hold a closed name of the workspace while a command runs.
+pub(crate) const PLACEHOLDER: u32 = 0o1555;
+
+/// Whether a folder has the mode of a placeholder; one that its folder gave its group has a further bit.
+pub(crate) fn is_marked(mode: u32) -> bool {
+    mode & 0o1777 == PLACEHOLDER
+}
+
+/// Whether a path is an empty folder that only holds a closed name while a command runs: as if nothing was there. Of a
+/// file's name that is any empty folder, as not every file system keeps modes.
+pub(crate) fn is_placeholder(path: &std::path::Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let marked = |facts: &std::fs::Metadata| !folder || is_marked(facts.permissions().mode());
+    std::fs::symlink_metadata(path).is_ok_and(|facts| facts.is_dir() && marked(&facts))
+        && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// The names in a folder of the project's own configuration, sorted. Errors: what the system says, over

@@ -13,6 +13,7 @@
 //! [`arguments`] checks a call against what a tool declares. [`escape`] makes any text fit for a terminal.
 
 pub mod agent;
+pub(crate) mod alike;
 pub mod arguments;
 pub mod bundle;
 pub mod cases;

@@ -145,6 +145,11 @@ impl Plan {
         Self { open: Open::All, ..self }
     }
 
+    /// Whether commands get a view of the files.
+    pub fn gives_views(&self) -> bool {
+        self.programs == Programs::InNamespaces
+    }
+
     /// What is not in the plan because this machine has nothing to hold it with, for who wants all of it or nothing.
     ///
     /// # Errors
@@ -228,8 +233,15 @@ mod tests {
 
     #[test]
     fn what_commands_need_is_kept_and_nothing_else() {
-        let standing =
-            |namespaces| Ok(Standing { files: Files::Rules, namespaces, count: Count::User, memory: Memory::Process });
+        let standing = |namespaces| {
+            Ok(Standing {
+                files: Files::Rules,
+                namespaces,
+                network: false,
+                count: Count::User,
+                memory: Memory::Process,
+            })
+        };
         let missing = || Err(vec!["something".to_owned()]);
         for (granted, unconfined, wall, want) in [
             (false, false, standing(Some(Namespaces::Own)), Programs::None),

@@ -37,6 +37,7 @@ pub mod chain;
 pub mod confirm;
 pub(crate) mod content;
 pub mod decision;
+mod ending;
 mod images;
 mod loaded;
 mod matching;

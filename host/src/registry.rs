@@ -5,15 +5,21 @@
 //! listed. A policy, a hook or a bundle with an error could be the one that guards against something: then there is no
 //! [`Registry::policy`], and without a policy nothing can run.
 //!
+//! - `bounds`: what loading may take, of each source and in all
 //! - `load`: the walk, and what is read on it
 //! - `lock`: what they were when somebody looked at them
 //! - `merge`: names that are defined twice, `overrides/`, the order
 //! - `resolve`: what artifacts and the policy name, found or not
+//! - `root`: folders with artifacts, and what is in them by its name
+//! - `unread`: files that nobody reads, and should not be there
 
+mod bounds;
 mod load;
 pub mod lock;
 mod merge;
 mod resolve;
+mod root;
+mod unread;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -31,6 +37,9 @@ use crate::artifact::policy::ProjectPolicy;
 use crate::artifact::suggest;
 use crate::artifact::tool::Tool;
 
+/// Where the policy may be beside `.harness/`, where none is in it.
+pub const POLICIES_BESIDE: [&str; 2] = ["harness.md", "harness.yaml"];
+
 /// What a project is made of. Immutable.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
@@ -44,6 +53,7 @@ pub struct Registry {
     replaced: Vec<Replaced>,
     roots: Vec<PathBuf>,
     policy: Option<ProjectPolicy>,
+    policy_file: String,
     machine: Option<PathBuf>,
     diagnostics: Diagnostics,
     sources: BTreeMap<String, String>,
@@ -67,6 +77,8 @@ pub enum Machine {
 pub struct BundleFile {
     /// The name by which a policy knows it, such as `plugins/acme`.
     pub name: String,
+    /// Where it is, without the ending of a file.
+    pub path: String,
     /// Its prose, where it has a file of its own.
     pub prose: String,
 }
@@ -123,6 +135,8 @@ impl Registry {
             Ok(text) => Lock::parse(&text).map(Some),
             // A link that leads nowhere is there.
             Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => Ok(None),
+            // A command runs that must not create one.
+            Err(_) if ambient::is_placeholder(&path) => Ok(None),
             Err(error) => Err(Diagnostic::error(format!("cannot read `{}`: {error}", lock::FILE))),
         }
     }
@@ -258,6 +272,17 @@ impl Registry {
     /// then.
     pub fn policy(&self) -> Option<&ProjectPolicy> {
         self.policy.as_ref()
+    }
+
+    /// The file of the project's policy; empty where there is none.
+    pub fn policy_file(&self) -> &str {
+        &self.policy_file
+    }
+
+    /// Whether a folder holds a project: `.harness/`, or a policy beside it.
+    pub fn is_in(folder: &Path) -> bool {
+        ambient::is_folder(&folder.join(".harness"))
+            || POLICIES_BESIDE.iter().any(|name| ambient::is_there(&folder.join(name)))
     }
 
     /// Everything that is wrong, in the order it was found.

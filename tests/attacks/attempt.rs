@@ -115,7 +115,7 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
 pub(crate) fn write(world: &World, setting: &Setting, each: &str) {
     let home = world.work().join(".harness");
     let put = |path: &str, text: &str| {
-        let path = home.join(path);
+        let path = home.join(world.filled(path, each));
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).unwrap();
         std::fs::write(path, world.filled(text, each)).unwrap();
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use harness::capability::exec::wall::{Files, Offers};
+use harness::capability::exec::wall::{Files, Offers, wait_for_ends};
 use harness::policy::limits::LimitKey;
 use tokio::runtime::Runtime;
 
@@ -34,6 +34,8 @@ pub(crate) const AREAS: [&str; 14] = [
 
 /// How much later than its deadline a call may come back.
 const GRACE: Duration = Duration::from_millis(10);
+/// Longest time for what is left of a command that was given up.
+const ENDS: Duration = Duration::from_secs(10);
 /// How often a case that was late is tried again: a busy machine is late now and then, a host that waits is late always.
 const TRIES: usize = 4;
 /// One in so many cases is tried once more when all were, to see whether the host grows.
@@ -361,11 +363,13 @@ fn judged(world: &World, setting: &Setting, seen: &Seen, each: &str, attack: boo
 
 /// Whether anything outside was touched.
 pub(crate) fn outside(servers: &Servers, world: Option<&World>) -> Vec<String> {
+    let children = children_left();
+    // What held a name of the workspace for a command goes after the command's last process.
+    wait_for_ends(ENDS);
     let mut wrong = world.map(World::broken).unwrap_or_default();
     if servers.trap.connected() > 0 {
         wrong.push(format!("ESCAPE: the trap was connected to {} times", servers.trap.connected()));
     }
-    let children = children_left();
     if !children.is_empty() {
         wrong.push(format!("ESCAPE: processes are left: {children:?}"));
     }

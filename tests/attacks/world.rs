@@ -86,8 +86,18 @@ const FILES: [(&str, &str); 10] = [
 ];
 
 /// What a case must leave as it is, in the workspace.
-const KEPT: [&str; 8] =
-    ["harness.lock", "agents", ".env", "src/key.pem", ".git", ".harness/tools", ".harness/hooks", ".harness/sessions"];
+const KEPT: [&str; 10] = [
+    "harness.lock",
+    "harness.md",
+    "harness.yaml",
+    "agents",
+    ".env",
+    "src/key.pem",
+    ".git",
+    ".harness/tools",
+    ".harness/hooks",
+    ".harness/sessions",
+];
 
 /// Removes a folder with all that is in it, also what a case closed to its own user.
 fn remove(folder: &Path) {
@@ -196,6 +206,10 @@ impl World {
                 let ran = git.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
                 assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
             }
+            ["mode", path, mode] => {
+                let mode = u32::from_str_radix(mode, 8).unwrap();
+                fs::set_permissions(at(path), fs::Permissions::from_mode(mode)).unwrap();
+            }
             ["folder", path] => fs::create_dir_all(at(path)).unwrap(),
             ["link", path, target] => symlink(target, at(path)).unwrap(),
             ["hard", path, target] => fs::hard_link(target, at(path)).unwrap(),
@@ -226,6 +240,18 @@ impl World {
                 for n in 0..count {
                     let next = if n + 1 == count { (*target).to_owned() } else { format!("{path}{}", n + 1) };
                     symlink(next, at(&format!("{path}{n}"))).unwrap();
+                }
+            }
+            // For controls: without what the case has put there.
+            ["gone", path] => {
+                let path = at(path);
+                let _ = fs::remove_file(&path);
+                let _ = fs::remove_dir_all(&path);
+            }
+            // Links that are artifacts by their names, all to one file.
+            ["artifacts", folder, count, target] => {
+                for n in 0..count.parse::<u32>().unwrap() {
+                    symlink(target, at(&format!("{folder}/n{n:05}.md"))).unwrap();
                 }
             }
             // A link that goes in and out of folders before it arrives.

@@ -34,7 +34,8 @@ pub(crate) fn gives(value: &str) -> String {
     format!("def run(args):\n    return {value}\n")
 }
 
-/// What `validate --json` found: place, severity and message of each.
+/// What `validate --json` found: place, severity and message of each. Artifacts of tests are bare: that they have no
+/// description is not told.
 pub(crate) fn problems(ran: &Ran) -> Vec<String> {
     let one = |p: &Json| {
         let place = match &p["file"] {
@@ -43,7 +44,9 @@ pub(crate) fn problems(ran: &Ran) -> Vec<String> {
         };
         format!("{place} {}: {}", p["severity"].as_str().unwrap(), p["message"].as_str().unwrap())
     };
-    ran.json()["problems"].as_array().unwrap().iter().map(one).collect()
+    let all = ran.json();
+    let told = |p: &&Json| !p["message"].as_str().unwrap().ends_with("has no description");
+    all["problems"].as_array().unwrap().iter().filter(told).map(one).collect()
 }
 
 /// The strings under a key of each object of a list.
@@ -376,8 +379,13 @@ fn what_adds_no_capability() {
     }
     let found = project.run(&["validate", "--json"]);
     // Somebody may think that these are read.
-    let told = ["more/", "UPPER.MD"].map(|name| format!("- warning: `.harness/tools/{name}` is not read"));
-    assert_eq!((found.code, problems(&found)), (0, told.to_vec()), "{found}");
+    let unread = ["more/x.md", "UPPER.MD", "notes.txt"];
+    let mut told: Vec<String> = vec!["- error: `.harness/SKILL.md`".to_owned()];
+    told.extend(unread.map(|name| format!("- error: `.harness/tools/{name}`")));
+    told.extend(["README.md", "SKILL.md"].map(|name| format!("- error: `.harness/plugins/acme/{name}`")));
+    let told: Vec<String> =
+        told.into_iter().map(|one| format!("{one} is not read, but holds an artifact or a policy")).collect();
+    assert_eq!((found.code, problems(&found)), (2, told), "{found}");
     assert_eq!(project.run(&["validate", "--strict"]).code, 2);
     assert_eq!(
         (&found.json()["tools"], &found.json()["hooks"], &found.json()["agents"]),
@@ -437,10 +445,10 @@ fn folders_that_cannot_be_bundles() {
     assert_eq!(
         (found.code, problems(&found)),
         (
-            0,
+            2,
             vec![
                 "- warning: `.harness/plugins/acme/` holds no artifacts".to_owned(),
-                "- warning: `.harness/plugins/acme/tool/` is not read".to_owned()
+                "- error: `.harness/plugins/acme/tool/x.md` is not read, but holds an artifact or a policy".to_owned()
             ]
         )
     );

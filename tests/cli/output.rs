@@ -25,31 +25,70 @@ fn a_page_goes_where_its_name_leads() {
     project.run(&["sessions", "show", "--html", "-"]).gives(page.trim_end());
     assert!(!project.path("-").exists());
 
-    // A pipe is written to, and stays.
-    let read = "mkfifo pipe; timeout 20 cat pipe > got & \"$HARNESS\" sessions show --html pipe; wait";
-    project.shell(read).gives_nothing();
-    assert!(std::fs::metadata(project.path("pipe")).unwrap().file_type().is_fifo());
+    // The operator's own pipe is written to, and stays.
+    let own = tempfile::tempdir().unwrap();
+    let at = |path: &str| own.path().join(path);
+    let shown = |name: &str| at(name).to_str().unwrap().to_owned();
+    let pipe = shown("pipe");
+    let read = format!("mkfifo {pipe}; timeout 20 cat {pipe} > got & \"$HARNESS\" sessions show --html {pipe}; wait");
+    project.shell(&read).gives_nothing();
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
     assert_eq!(std::fs::read_to_string(project.path("got")).unwrap(), page);
 
-    // Links stay too, and their file is replaced as a whole, or made.
-    std::fs::create_dir(project.path("pages")).unwrap();
-    project.write("pages/old.html", "what was there");
-    symlink("old.html", project.path("pages/latest.html")).unwrap();
+    // Their links stay too, and their file is replaced as a whole, or made.
+    std::fs::create_dir(at("pages")).unwrap();
+    std::fs::write(at("pages/old.html"), "what was there").unwrap();
+    symlink("old.html", at("pages/latest.html")).unwrap();
     for (link, to, file) in
         [("page", "pages/latest.html", "pages/old.html"), ("next", "pages/new.html", "pages/new.html")]
     {
-        symlink(to, project.path(link)).unwrap();
-        let before = std::fs::metadata(project.path(file)).map(|facts| facts.ino()).ok();
-        project.run(&["sessions", "show", "--html", link]).gives_nothing();
-        assert_eq!(std::fs::read_link(project.path(link)).unwrap().to_str(), Some(to));
-        assert!(project.path("pages/latest.html").is_symlink());
-        let file = project.path(file);
+        symlink(to, at(link)).unwrap();
+        let before = std::fs::metadata(at(file)).map(|facts| facts.ino()).ok();
+        project.run(&["sessions", "show", "--html", &shown(link)]).gives_nothing();
+        assert_eq!(std::fs::read_link(at(link)).unwrap().to_str(), Some(to));
+        assert!(at("pages/latest.html").is_symlink());
+        let file = at(file);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), page);
         assert!(std::fs::metadata(&file).unwrap().ino() != before.unwrap_or_default() && !file.is_symlink());
     }
-    symlink("round", project.path("round")).unwrap();
-    project.run(&["sessions", "show", "--html", "round"]).says(2, "error: cannot write `round`: Too many levels");
-    project.run(&["sessions", "show", "--html", "pages"]).says(2, "error: cannot write `pages`: Is a directory");
+    symlink("round", at("round")).unwrap();
+    let round = shown("round");
+    let wrong = format!("error: cannot write `{round}`: Too many levels");
+    project.run(&["sessions", "show", "--html", &round]).says(2, &wrong);
+    project.run(&["sessions", "show", "--html", ".harness"]).says(2, "error: cannot write `.harness`: Is a directory");
+}
+
+/// A command may have left anything at the name that the operator's next command writes to.
+#[test]
+fn what_is_planted_in_the_project_is_not_written_through() {
+    let project = used();
+    let own = tempfile::tempdir().unwrap();
+    let notes = own.path().join("notes");
+    std::fs::write(&notes, "mine").unwrap();
+    let writing: [(&[&str], &str); 2] =
+        [(&["sessions", "show", "--html"], "<!doctype html>"), (&["test", "--junit"], "<?xml ")];
+    for (arguments, begins) in writing {
+        for name in ["link", "dangling", "hard", "pipe"] {
+            let _ = std::fs::remove_file(project.path(name));
+            match name {
+                "link" => symlink(&notes, project.path(name)).unwrap(),
+                "dangling" => symlink(own.path().join("none"), project.path(name)).unwrap(),
+                "hard" => std::fs::hard_link(&notes, project.path(name)).unwrap(),
+                _ => assert_eq!(project.shell("mkfifo pipe").code, 0),
+            }
+            let ran = project.run(&[arguments, &[name]].concat());
+            assert!(ran.code == 0 && ran.err.is_empty(), "{ran}");
+            assert!(std::fs::symlink_metadata(project.path(name)).unwrap().is_file(), "{name}");
+            assert!(std::fs::read_to_string(project.path(name)).unwrap().starts_with(begins), "{name}");
+        }
+        let _ = std::fs::remove_file(project.path("planted"));
+        symlink(own.path(), project.path("planted")).unwrap();
+        let planted = project.path(".").canonicalize().unwrap().join("planted");
+        let why = format!("error: cannot write `planted/notes`: `{}` is a link", planted.display());
+        project.run(&[arguments, &["planted/notes"]].concat()).says(2, &why);
+    }
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine");
+    assert_eq!(std::fs::read_dir(own.path()).unwrap().count(), 1);
 }
 
 #[test]
@@ -62,14 +101,17 @@ fn results_of_cases_go_where_their_name_leads() {
     both.says(2, "error: `--junit -` and `--json` both write to standard output");
     // Elsewhere too, and in the folder that the process has kept.
     let elsewhere = tempfile::tempdir().unwrap();
-    symlink(elsewhere.path().join("report.xml"), project.path("report.xml")).unwrap();
+    let (link, report) = (elsewhere.path().join("link.xml"), elsewhere.path().join("report.xml"));
+    symlink(&report, &link).unwrap();
     for _ in 0..2 {
-        let ran = project.run(&["test", "--junit", "report.xml"]);
+        let ran = project.run(&["test", "--junit", link.to_str().unwrap()]);
         assert!(ran.code == 0 && ran.err.is_empty(), "{ran}");
-        assert!(std::fs::read_to_string(elsewhere.path().join("report.xml")).unwrap().starts_with("<?xml "));
+        assert!(std::fs::read_to_string(&report).unwrap().starts_with("<?xml ") && link.is_symlink());
     }
-    let read = "mkfifo pipe; timeout 20 cat pipe > got & \"$HARNESS\" test --junit pipe; wait";
-    let ran = project.shell(read);
+    let pipe = elsewhere.path().join("pipe");
+    let pipe = pipe.display();
+    let read = format!("mkfifo {pipe}; timeout 20 cat {pipe} > got & \"$HARNESS\" test --junit {pipe}; wait");
+    let ran = project.shell(&read);
     assert!(ran.code == 0 && ran.err.is_empty(), "{ran}");
     assert!(std::fs::read_to_string(project.path("got")).unwrap().starts_with("<?xml "));
 }

@@ -299,7 +299,7 @@ fn the_language_has_what_the_page_says() {
     };
     let own = row("the language").join(", ");
     let script = format!(
-        "script: |\n  OWN = [{own}]\n  def run(args):\n      return {{\"a text\": dir(\"\"), \"a list\": dir([]), \"a dict\": dir({{}})}}\n"
+        "script: |\n  OWN = [{own}]\n  def run(args):\n      return {{\"a text\": dir(\"\"), \"a list\": dir([]), \"a dict\": dir({{}}), \"a set\": dir(set())}}\n"
     );
     write(folder.path(), "tools/names.md", &format!("---\n{script}---\nNames.\n"));
     let printed: Json = serde_json::from_str(&super::run(folder.path(), "harness call names")).unwrap();

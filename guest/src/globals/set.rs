@@ -1,20 +1,14 @@
 //! `set.new`, `contains`, `union`, `intersect`, `diff`, `values`, `size`.
 //!
-//! A set does not change: each function gives a new one. Its members keep the order in which they came, and its JSON
-//! is a list. Wherever a set is asked for, any other iterable will do.
+//! The sets are the language's own, which `set(...)` makes too. Each function here returns a new one. Members keep the
+//! order in which they came, and the JSON of a set is a list. Any other iterable is accepted as a set.
 
-use std::fmt;
-
-use allocative::Allocative;
-use starlark::collections::SmallMap;
+use starlark::collections::{Hashed, SmallSet};
 use starlark::environment::GlobalsBuilder;
-use starlark::values::dict::{Dict, DictRef};
+use starlark::starlark_module;
 use starlark::values::none::NoneOr;
-use starlark::values::{
-    Coerce, Freeze, Heap, NoSerialize, ProvidesStaticType, StarlarkPagable, StarlarkValue, Trace, Value, ValueLike,
-    starlark_value,
-};
-use starlark::{starlark_complex_value, starlark_module};
+use starlark::values::set::SetRef;
+use starlark::values::{Heap, UnpackValue, Value};
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
     builder.namespace("set", functions);
@@ -31,24 +25,24 @@ fn functions(builder: &mut GlobalsBuilder) {
             NoneOr::None => Members::new(),
             NoneOr::Other(items) => members("set.new", items, heap)?,
         };
-        Ok(alloc(members, heap))
+        Ok(SetRef::alloc(members, heap))
     }
 
     fn contains<'v>(set: Value<'v>, item: Value<'v>, heap: Heap<'v>) -> anyhow::Result<bool> {
         let item = hashed("set.contains", item)?;
-        match Set::from_value(set) {
-            Some(set) => Ok(set.dict().is_some_and(|dict| dict.get_hashed(item).is_some())),
-            None => Ok(members("set.contains", set, heap)?.contains_key_hashed(item.as_ref())),
+        match SetRef::unpack_value_opt(set) {
+            Some(_) => set.is_in(*item.key()).map_err(starlark::Error::into_anyhow),
+            None => Ok(members("set.contains", set, heap)?.contains_hashed(item.as_ref())),
         }
     }
 
     /// The members of `a`, then those of `b` that `a` does not have.
     fn union<'v>(a: Value<'v>, b: Value<'v>, heap: Heap<'v>) -> anyhow::Result<Value<'v>> {
         let mut both = members("set.union", a, heap)?;
-        for (member, none) in members("set.union", b, heap)?.into_iter_hashed() {
-            both.insert_hashed(member, none);
+        for member in members("set.union", b, heap)?.into_iter_hashed() {
+            both.insert_hashed(member);
         }
-        Ok(alloc(both, heap))
+        Ok(SetRef::alloc(both, heap))
     }
 
     /// The members of `a` that `b` has too, in the order of `a`.
@@ -63,31 +57,31 @@ fn functions(builder: &mut GlobalsBuilder) {
 
     /// The members as a list.
     fn values<'v>(set: Value<'v>, heap: Heap<'v>) -> anyhow::Result<Vec<Value<'v>>> {
-        Ok(members("set.values", set, heap)?.into_iter().map(|(member, _)| member).collect())
+        Ok(members("set.values", set, heap)?.into_iter().collect())
     }
 
     fn size<'v>(set: Value<'v>, heap: Heap<'v>) -> anyhow::Result<usize> {
-        match Set::from_value(set) {
-            Some(set) => Ok(set.len()),
+        match SetRef::unpack_value_opt(set) {
+            Some(set) => Ok(set.members().len()),
             None => Ok(members("set.size", set, heap)?.len()),
         }
     }
 }
 
-/// Members in their order; the values beside them are None.
-type Members<'v> = SmallMap<Value<'v>, Value<'v>>;
+/// Members in their order.
+type Members<'v> = SmallSet<Value<'v>>;
 
 fn members<'v>(builtin: &str, items: Value<'v>, heap: Heap<'v>) -> anyhow::Result<Members<'v>> {
     let items_of =
         items.iterate(heap).map_err(|_| anyhow::anyhow!("{builtin}: expected iterable, got {}", items.get_type()))?;
     let mut members = Members::new();
     for item in items_of {
-        members.insert_hashed(hashed(builtin, item)?, Value::new_none());
+        members.insert_hashed(hashed(builtin, item)?);
     }
     Ok(members)
 }
 
-fn hashed<'v>(builtin: &str, item: Value<'v>) -> anyhow::Result<starlark::collections::Hashed<Value<'v>>> {
+fn hashed<'v>(builtin: &str, item: Value<'v>) -> anyhow::Result<Hashed<Value<'v>>> {
     // A list could change while it is in the set.
     item.get_hashed().map_err(|_| anyhow::anyhow!("{builtin}: a {} cannot be a member of a set", item.get_type()))
 }
@@ -95,89 +89,11 @@ fn hashed<'v>(builtin: &str, item: Value<'v>) -> anyhow::Result<starlark::collec
 fn sift<'v>(builtin: &str, a: Value<'v>, b: Value<'v>, keep: bool, heap: Heap<'v>) -> anyhow::Result<Value<'v>> {
     let a = members(builtin, a, heap)?;
     let b = members(builtin, b, heap)?;
-    let kept = a.into_iter_hashed().filter(|(member, _)| b.contains_key_hashed(member.as_ref()) == keep);
     let mut result = Members::new();
-    for (member, none) in kept {
-        result.insert_hashed(member, none);
+    for member in a.into_iter_hashed().filter(|member| b.contains_hashed(member.as_ref()) == keep) {
+        result.insert_hashed(member);
     }
-    Ok(alloc(result, heap))
-}
-
-fn alloc<'v>(members: Members<'v>, heap: Heap<'v>) -> Value<'v> {
-    heap.alloc(SetGen(heap.alloc(Dict::new(members))))
-}
-
-/// A set: a dict whose keys are the members. Nothing hands that dict out, so nothing changes it.
-#[derive(Debug, Trace, Coerce, Freeze, ProvidesStaticType, NoSerialize, StarlarkPagable, Allocative)]
-#[repr(C)]
-pub(crate) struct SetGen<V>(V);
-starlark_complex_value!(pub(crate) Set);
-
-impl<'v, V: ValueLike<'v>> SetGen<V> {
-    fn dict(&self) -> Option<DictRef<'v>> {
-        DictRef::from_value(self.0.to_value())
-    }
-
-    /// The members in the order in which they came.
-    pub(crate) fn members(&self) -> Vec<Value<'v>> {
-        self.dict().map(|dict| dict.keys().collect()).unwrap_or_default()
-    }
-
-    fn len(&self) -> usize {
-        self.dict().map_or(0, |dict| dict.len())
-    }
-}
-
-impl<'v, V: ValueLike<'v>> fmt::Display for SetGen<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("set([")?;
-        for (index, member) in self.members().into_iter().enumerate() {
-            if index > 0 {
-                f.write_str(", ")?;
-            }
-            fmt::Display::fmt(&member, f)?;
-        }
-        f.write_str("])")
-    }
-}
-
-#[starlark_value(type = "set")]
-impl<'v, V: ValueLike<'v>> StarlarkValue<'v> for SetGen<V>
-where
-    Self: ProvidesStaticType<'v>,
-{
-    fn to_bool(&self) -> bool {
-        self.len() > 0
-    }
-
-    fn length(&self) -> starlark::Result<i32> {
-        Ok(i32::try_from(self.len()).unwrap_or(i32::MAX))
-    }
-
-    fn is_in(&self, other: Value<'v>) -> starlark::Result<bool> {
-        let item = other.get_hashed()?;
-        Ok(self.dict().is_some_and(|dict| dict.get_hashed(item).is_some()))
-    }
-
-    /// Equal sets have the same members, in whatever order.
-    fn equals(&self, other: Value<'v>) -> starlark::Result<bool> {
-        let Some(other) = Set::from_value(other) else {
-            return Ok(false);
-        };
-        if self.len() != other.len() {
-            return Ok(false);
-        }
-        for member in self.members() {
-            if !other.is_in(member)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn iterate_collect(&self, _heap: Heap<'v>) -> starlark::Result<Vec<Value<'v>>> {
-        Ok(self.members())
-    }
+    Ok(SetRef::alloc(result, heap))
 }
 
 #[cfg(test)]

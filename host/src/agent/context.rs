@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::listener::Silent;
 use super::models::Models;
 use super::runtime::Runtime;
-use super::turn::FRAMING;
+use super::sentences::FRAMING;
 use super::{root, window};
 use crate::artifact::suggest::quoted;
 use crate::artifact::tool::Tool;

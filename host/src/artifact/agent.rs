@@ -118,7 +118,7 @@ impl Agent {
     /// Reads an agent. `file` is for messages, such as `.harness/agents/researcher.md`; `stem` becomes its name. The
     /// agent is there only if nothing is wrong with it; the diagnostics hold everything that is, and warnings.
     pub fn parse(file: &str, stem: &str, text: &str) -> (Option<Self>, Diagnostics) {
-        Self::parse_at(file, sources::name_of(file), stem, text)
+        Self::parse_at(file, &sources::name_of(None, &format!("agents/{stem}")), stem, text)
     }
 
     /// Like [`parse`](Self::parse), for a file whose name as a source does not follow from its path.

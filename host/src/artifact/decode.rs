@@ -60,9 +60,16 @@ impl Decoder {
                 return None;
             }
         };
-        let (root, errors) = yaml::parse(front.yaml, front.first_line);
+        let root = self.yaml(front.yaml, front.first_line)?;
+        Some(Document { root, body: front.body, verbatim: front.verbatim })
+    }
+
+    /// Parses YAML. `None` where there is no tree to go on with.
+    pub(crate) fn yaml(&mut self, text: &str, first_line: u32) -> Option<Node> {
+        let (root, errors) = yaml::parse(text, first_line);
         self.yaml_errors(errors);
-        root.map(|root| Document { root, body: front.body, verbatim: front.verbatim })
+        self.diagnostics.read(root.as_ref().map_or(0, Node::count));
+        root
     }
 
     /// What is wrong with the YAML itself.

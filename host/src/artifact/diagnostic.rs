@@ -155,6 +155,8 @@ pub struct Diagnostics {
     list: Vec<Diagnostic>,
     errors: usize,
     warnings: usize,
+    /// Keys and values of what was read to find them.
+    values: usize,
 }
 
 impl Diagnostics {
@@ -165,14 +167,29 @@ impl Diagnostics {
 
     /// Adds one at the end, or only counts it where there are enough of its severity.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        let count = match diagnostic.severity {
+        self.push_with(diagnostic.severity, || diagnostic);
+    }
+
+    /// The same for one that takes work to write, such as a suggestion: it is written only where it is kept.
+    pub fn push_with(&mut self, severity: Severity, diagnostic: impl FnOnce() -> Diagnostic) {
+        let count = match severity {
             Severity::Error => &mut self.errors,
             Severity::Warning => &mut self.warnings,
         };
         *count = count.saturating_add(1);
         if *count <= KEPT {
-            self.list.push(diagnostic);
+            self.list.push(diagnostic());
         }
+    }
+
+    /// How many keys and values were read to find these.
+    pub(crate) fn values(&self) -> usize {
+        self.values
+    }
+
+    /// Counts keys and values that were read.
+    pub(crate) fn read(&mut self, values: usize) {
+        self.values = self.values.saturating_add(values);
     }
 
     /// Adds all of another collection, in its order, those that it only counted too.

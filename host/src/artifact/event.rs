@@ -49,6 +49,12 @@ impl Event {
             return is_word(rest).then(|| Self::Custom(rest.to_owned()));
         }
         if let Some(rest) = name.strip_prefix("meta.") {
+            // The built-ins have two names each, and so have their events.
+            let rest = match rest {
+                "register_tool" => "tool_register",
+                "register_hook" => "hook_register",
+                other => other,
+            };
             return is_word(rest).then(|| Self::Meta(rest.to_owned()));
         }
         Self::FIXED.into_iter().find(|event| event.fixed_name() == name)
@@ -110,6 +116,22 @@ pub enum Shape {
 }
 
 impl Event {
+    /// Those of `meta.` that are fired.
+    pub const FIRED_META: [&str; 3] = ["meta.tool_register", "meta.hook_register", "meta.call_tool"];
+
+    /// Whether some part fires it. A custom one is for scripts to fire.
+    pub fn is_fired(&self) -> bool {
+        match self {
+            Self::Meta(_) => Self::FIRED_META.contains(&self.to_string().as_str()),
+            _ => true,
+        }
+    }
+
+    /// Whether its payload is a dict with this key.
+    pub(crate) fn shape_has(&self, key: &str) -> bool {
+        matches!(self.shape(), Shape::Dict(keys) if keys.contains(&key))
+    }
+
     /// What its payload is. The keys are those of the types in [`payload`](crate::dispatch::payload), which a test
     /// compares.
     pub fn shape(&self) -> Shape {
@@ -209,6 +231,10 @@ mod tests {
         for event in Event::FIXED {
             assert_eq!(Event::parse(&event.to_string()), Some(event));
         }
+        for (alias, name) in [("register_tool", "tool_register"), ("register_hook", "hook_register")] {
+            assert_eq!(Event::parse(&format!("meta.{alias}")), Some(Event::Meta(name.to_owned())));
+        }
+        assert!(!Event::Meta("x".to_owned()).is_fired() && Event::ToolPre.is_fired());
         for name in ["custom.my_event2", "meta.tool_register"] {
             assert_eq!(Event::parse(name).unwrap().to_string(), name);
         }

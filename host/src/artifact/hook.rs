@@ -121,7 +121,7 @@ impl Hook {
     /// place among the project's hooks, from 0. The hook is there only if nothing is wrong with it; the diagnostics
     /// hold everything that is, and warnings.
     pub fn parse(file: &str, stem: &str, index: usize, text: &str) -> (Option<Self>, Diagnostics) {
-        Self::parse_at(file, sources::name_of(file), stem, index, text)
+        Self::parse_at(file, &sources::name_of(None, &format!("hooks/{stem}")), stem, index, text)
     }
 
     /// Like [`parse`](Self::parse), for a file whose name as a source does not follow from its path.

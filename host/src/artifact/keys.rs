@@ -23,7 +23,7 @@ use std::marker::PhantomData;
 use serde_json::{Value as Json, json};
 
 use super::decode::{Decoder, Field};
-use super::diagnostic::{Diagnostic, Position};
+use super::diagnostic::{Diagnostic, Position, Severity};
 use super::located::Located;
 use super::shape::{self, Read, Schema, Shape, Shown};
 use super::suggest::{closest, quoted};
@@ -39,6 +39,9 @@ pub(crate) enum Unknown {
     /// As `Warn`, but a key that seems to mean one of these is an error: `sandbx` must not leave the defaults standing.
     RefuseLike(&'static [&'static str]),
 }
+
+/// Keys of a policy. In a file that is none, nobody would read what they say.
+const POLICY_ONLY: [&str; 3] = ["network", "sandbox", "tools_policy"];
 
 /// How a key may be missing.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -252,23 +255,34 @@ impl Decoder {
     pub(super) fn finish(&mut self, fields: &Fields<'_>, unknown: Unknown) {
         let Fields { prefix, entries, asked } = fields;
         for (key, _) in entries.iter().filter(|(key, _)| !asked.contains(&key.text.as_str())) {
-            let name = if prefix.is_empty() { quoted(&key.text) } else { quoted(&format!("{prefix}.{}", key.text)) };
+            let is_policy = unknown != Unknown::Refuse && prefix.is_empty() && POLICY_ONLY.contains(&key.text.as_str());
+            let meant = || closest(&key.text, asked.iter().copied());
+            let refuse = is_policy
+                || match unknown {
+                    Unknown::Warn => false,
+                    Unknown::Refuse => true,
+                    // The first look is the cheaper one, and most keys do not get past it.
+                    Unknown::RefuseLike(words) => {
+                        closest(&key.text, words.iter().copied()).is_some()
+                            && meant().is_some_and(|word| words.contains(&word))
+                    }
+                };
+            let severity = if refuse { Severity::Error } else { Severity::Warning };
             let position = self.position(key.span);
-            let meant = closest(&key.text, asked.iter().copied());
-            let refuse = match unknown {
-                Unknown::Warn => false,
-                Unknown::Refuse => true,
-                Unknown::RefuseLike(words) => meant.is_some_and(|word| words.contains(&word)),
-            };
-            let diagnostic = match refuse {
-                false => Diagnostic::warning(format!("unknown key {name}, it has no effect")),
-                true => Diagnostic::error(format!("unknown key {name}")),
-            };
-            let hint = match meant {
-                Some(word) => format!("did you mean `{word}`?"),
-                None => format!("known here: {}", asked.join(", ")),
-            };
-            self.diagnostics.push(diagnostic.at(position).hint(hint));
+            self.diagnostics.push_with(severity, || {
+                let name =
+                    if prefix.is_empty() { quoted(&key.text) } else { quoted(&format!("{prefix}.{}", key.text)) };
+                let diagnostic = match refuse {
+                    false => Diagnostic::warning(format!("unknown key {name}, it has no effect")),
+                    true => Diagnostic::error(format!("unknown key {name}")),
+                };
+                let hint = match meant() {
+                    _ if is_policy => "a policy is not read here: it belongs in `.harness/harness.md`".to_owned(),
+                    Some(word) => format!("did you mean `{word}`?"),
+                    None => format!("known here: {}", asked.join(", ")),
+                };
+                diagnostic.at(position).hint(hint)
+            });
         }
     }
 }

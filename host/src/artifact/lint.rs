@@ -1,14 +1,22 @@
 //! What is probably not meant, beyond what does not fit the format: warnings of `harness validate`.
 
+mod builtins;
 mod entry;
+mod tokens;
 
+use super::agent::Agent;
 use super::diagnostic::{Diagnostic, Position};
-use super::event::Shape;
+use super::event::{Event, Shape};
 use super::hook::Hook;
 use super::script::Script;
 use super::suggest::{closest, quoted};
 
 pub use entry::{handler, tool};
+
+/// Findings about one artifact that are told. A script of a megabyte can hold very many, and nobody reads them all.
+const MOST: usize = 50;
+/// A line longer than this, in bytes, is not looked at for how it uses the payload.
+const LONGEST_LINE: usize = 4096;
 
 /// Methods of a dict, which a hook may call on a payload.
 const DICT_METHODS: [&str; 9] = ["get", "items", "keys", "values", "pop", "update", "setdefault", "popitem", "clear"];
@@ -20,7 +28,10 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
     for (script, in_when) in [(&hook.when, true), (&hook.script, false)] {
         let Some(script) = script else { continue };
         for (line, text) in (1_u32..).zip(script.text.lines()) {
-            for (column, used) in uses(text) {
+            if found.len() >= MOST {
+                break;
+            }
+            for (column, used) in uses(text.get(..LONGEST_LINE).map_or(text, |_| "")) {
                 let length = used.name().chars().count().saturating_add("payload".len());
                 let at = place(&hook.source, script, line, column, length);
                 match used {
@@ -43,7 +54,7 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
             }
         }
         let (mut line, mut column, mut seen) = (1_u32, 1_u32, 0);
-        for (at, key) in modified(&script.text) {
+        for (at, key) in modified(&script.text).into_iter().take(MOST) {
             for c in script.text.get(seen..at).unwrap_or_default().chars() {
                 (line, column) = if c == '\n' { (line.saturating_add(1), 1) } else { (line, column.saturating_add(1)) };
             }
@@ -53,6 +64,36 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
         }
     }
     found
+}
+
+/// What a hook names that is not there or not for it: in its `when`, its event, its script.
+pub fn names(hook: &Hook) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    if let Some(when) = &hook.when {
+        found.extend(builtins::unknown_in_when(when, &hook.source, MOST));
+    }
+    if let Some(script) = &hook.script {
+        found.extend(builtins::missing(script, &hook.source, true, MOST));
+        if hook.event.shape_has("arguments") {
+            found.extend(builtins::arguments_as_dict(script, &hook.source, MOST));
+        }
+    }
+    if !hook.event.is_fired() {
+        let warning = Diagnostic::warning(format!("nothing fires `{}`: the hook is never called", *hook.event));
+        found.push(
+            warning.at(hook.event.position.clone()).hint(format!("what is fired: {}", Event::FIRED_META.join(", "))),
+        );
+    }
+    found
+}
+
+/// An agent without a description: who chooses among agents has only its name.
+pub fn agent(agent: &Agent) -> Option<Diagnostic> {
+    let described = agent.description.as_ref().is_some_and(|text| !text.value.trim().is_empty());
+    let warning = || Diagnostic::warning(format!("agent {} has no description", quoted(&agent.name)));
+    (!described).then(|| {
+        warning().at(agent.source.clone()).hint("say in `description:` what it is for: who chooses an agent reads that")
+    })
 }
 
 /// A hook that can block, and has no case that it blocks or none that it lets pass.
@@ -180,7 +221,7 @@ fn place(source: &Position, script: &Script, line: u32, column: u32, length: usi
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     pub(super) fn hook(text: &str) -> Hook {

@@ -51,14 +51,14 @@ use self::tools::ToolsPolicy;
 use super::agent::Agent;
 use super::bundle::{ListKeys, Lists};
 use super::decode::Decoder;
-use super::diagnostic::{Diagnostics, Position};
+use super::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::keys::{self, Slot, Unknown, keys};
 use super::located::Located;
 use super::model::{ModelKeys, Models};
 use super::shape::{Anything, Named, Schema, Shape};
 use super::suggest::quoted;
 use super::tool::Tool;
-use super::yaml::Node;
+use super::yaml::{Node, Value};
 use crate::policy::grant::Grant;
 use crate::policy::layer::{Layer, Origin, Scope, Service};
 use crate::policy::path::{FsRules, PathPattern};
@@ -219,8 +219,9 @@ impl ProjectPolicy {
         }
     }
 
-    /// Reads `harness.md`. `file` is for messages, such as `.harness/harness.md`. The policy is there only if nothing
-    /// is wrong with the file; the diagnostics hold everything that is, and warnings.
+    /// Reads `harness.md`, or `harness.yaml`, which is YAML as a whole and has no prose. `file` says which, and is for
+    /// messages, such as `.harness/harness.md`. The policy is there only if nothing is wrong with the file; the diagnostics
+    /// hold everything that is, and warnings.
     pub fn parse(file: &str, text: &str) -> (Option<Self>, Diagnostics) {
         let name = file.rsplit('/').next().unwrap_or(file);
         let mut decoder = Decoder::new(file, format!("parse {name}"));
@@ -230,9 +231,21 @@ impl ProjectPolicy {
     }
 
     fn decode(decoder: &mut Decoder, file: &str, text: &str) -> Option<Self> {
-        let document = decoder.document(text)?;
-        let (keys, (models, (lists, others))): HarnessKeys<'_> = decoder.root(&document.root)?;
-        let mut policy = Self { body: document.body.to_owned(), ..Self::absent(file) };
+        let (root, body) = if file.ends_with(".yaml") {
+            let root = decoder.yaml(text, 1)?;
+            if root.value == Value::Null {
+                // A file that was cut short must not leave the defaults standing.
+                let empty = Diagnostic::error(format!("{} is empty", quoted(file))).at(decoder.top());
+                decoder.diagnostics.push(empty.hint("write `{}` for a policy of defaults"));
+                return None;
+            }
+            (root, "")
+        } else {
+            let document = decoder.document(text)?;
+            (document.root, document.body)
+        };
+        let (keys, (models, (lists, others))): HarnessKeys<'_> = decoder.root(&root)?;
+        let mut policy = Self { body: body.to_owned(), ..Self::absent(file) };
         let roots = keys.artifact_sources.read(decoder).unwrap_or_default();
         policy.roots = roots.into_iter().map(|root| root.0).collect();
         let mut project = Builder::new(Origin::new(file, Scope::Project));

@@ -1,5 +1,10 @@
 //! "Did you mean": the known words closest to one that is not known.
 
+/// Longest word that is suggested, in bytes.
+const LONGEST: usize = 64;
+/// Words that are looked at for a suggestion.
+const MOST_KNOWN: usize = 1_000;
+
 /// The closest of `known` to `given`, if any is close enough to be a slip of the pen.
 pub fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     several(given, known, 1).into_iter().next()
@@ -8,12 +13,13 @@ pub fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 /// At most `most` of `known`, the closest first; equally close ones in their own order.
 pub fn several<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     // The measure takes time with the product of both lengths, and nobody mistypes a word of this length.
-    if given.len() > 128 {
+    if given.len() > LONGEST {
         return Vec::new();
     }
     let mut found: Vec<(f64, &str)> = known
         .into_iter()
-        .filter(|word| word.len() <= 128)
+        .take(MOST_KNOWN)
+        .filter(|word| word.len() <= LONGEST)
         .map(|word| (likeness(given, word), word))
         .filter(|(likeness, _)| *likeness > 0.7)
         .collect();

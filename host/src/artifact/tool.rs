@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value as Json, json};
 
+use super::alike;
 use super::arguments::{self, ArgumentError};
 use super::cases::{self, Case, Subject, ToolCases};
 use super::decode::{Decoder, Field};
@@ -189,7 +190,7 @@ impl Tool {
     /// Reads a tool. `file` is for messages, such as `.harness/tools/greet.md`; `stem` becomes its name. The tool is
     /// there only if nothing is wrong with it; the diagnostics hold everything that is, and warnings.
     pub fn parse(file: &str, stem: &str, text: &str) -> (Option<Self>, Diagnostics) {
-        Self::parse_at(file, sources::name_of(file), stem, text)
+        Self::parse_at(file, &sources::name_of(None, &format!("tools/{stem}")), stem, text)
     }
 
     /// Like [`parse`](Self::parse), for a file whose name as a source does not follow from its path.
@@ -278,17 +279,35 @@ impl Tool {
 
 /// A name is the stem of a file, as it is; what cannot be one is refused where the name comes from elsewhere.
 pub(super) fn check_name(decoder: &mut Decoder, kind: &str, name: &str, at: &Position) {
+    let Some(wrong) = name_problem(name) else { return };
+    let message = format!("the name of a {kind} {wrong}, found {}", quoted(name));
+    decoder.diagnostics.push(Diagnostic::error(message).at(at.clone()));
+}
+
+/// Why nothing can be called so, if nothing can.
+pub(crate) fn name_problem(name: &str) -> Option<String> {
     let wrong = if name.is_empty() {
         "cannot be empty"
+    } else if matches!(name, "." | "..") {
+        "cannot be `.` or `..`"
     } else if name.contains('/') {
         "must not contain `/`"
     } else if name.chars().any(char::is_control) {
         "must not contain control characters"
+    } else if let Some(c) = alike::invisible(name) {
+        return Some(format!("must not contain what is not seen, such as U+{:04X}", u32::from(c)));
+    } else if name.len() > 3
+        && name.get(name.len().saturating_sub(3)..).is_some_and(|end| end.eq_ignore_ascii_case(".md"))
+    {
+        // Else it would be read as the name of a file.
+        "cannot end in `.md`"
+    } else if let Some(scripts) = alike::mixed_scripts(name) {
+        let unusual = alike::unusual(name);
+        return Some(format!("must not mix letters of {} ({unusual})", scripts.join(" and ")));
     } else {
-        return;
+        return None;
     };
-    let message = format!("the name of a {kind} {wrong}, found {}", quoted(name));
-    decoder.diagnostics.push(Diagnostic::error(message).at(at.clone()));
+    Some(wrong.to_owned())
 }
 
 fn timeout_ms(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<Located<u64>> {
@@ -297,9 +316,11 @@ fn timeout_ms(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<Lo
         decoder.error(field, format!("tool {tool:?} timeout_ms must be >= 0"));
         return None;
     }
-    // One that is further out than 64 bits never ends, as one of 0 does.
-    let ms = u64::try_from(value).ok().filter(|ms| *ms > 0)?;
-    Some(Located::new(ms, decoder.position(field.span())))
+    let Ok(ms) = u64::try_from(value) else {
+        decoder.error(field, format!("tool {tool:?} timeout_ms must be at most {}", u64::MAX));
+        return None;
+    };
+    (ms > 0).then(|| Located::new(ms, decoder.position(field.span())))
 }
 
 fn parameters(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<Vec<Parameter>> {

@@ -52,6 +52,18 @@ pub struct Node {
     pub style: Style,
 }
 
+impl Node {
+    /// How many keys and values it is made of, itself counted. Never deep: see [`MAX_DEPTH`].
+    pub(crate) fn count(&self) -> usize {
+        let inside: usize = match &self.value {
+            Value::Seq(items) => items.iter().map(Self::count).sum(),
+            Value::Map(entries) => entries.iter().map(|(_, node)| node.count().saturating_add(1)).sum(),
+            _ => 0,
+        };
+        inside.saturating_add(1)
+    }
+}
+
 /// What a value is, by the core schema: a plain scalar may be anything, a quoted one or a block is always text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {

@@ -1,6 +1,6 @@
 //! Reading a record back, and finding what is not as it was written.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use super::chain::Link;
@@ -92,6 +92,9 @@ fn head(folder: &Path) -> Result<Link, Broken> {
     }
 }
 
+/// Bytes of a line that is looked at: several times as many as any that is written has.
+const MAX_LINE_BYTES: u64 = 4 << 20;
+
 /// Goes through the lines; gives back how many files there are, and whether there is half a line at the end of the last.
 fn each(folder: &Path, mut line: impl FnMut(&str, u64, &str) -> Result<(), Broken>) -> Result<(u32, bool), Broken> {
     let mut half = None;
@@ -112,8 +115,11 @@ fn each(folder: &Path, mut line: impl FnMut(&str, u64, &str) -> Result<(), Broke
         let mut reader = BufReader::new(opened);
         for at in 1.. {
             let mut bytes = Vec::new();
-            match reader.read_until(b'\n', &mut bytes) {
+            match reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes) {
                 Ok(0) => break,
+                Ok(count) if u64::try_from(count).unwrap_or(u64::MAX) >= MAX_LINE_BYTES => {
+                    return Err(broken(Some(at), "the line is longer than any that is written".to_owned()));
+                }
                 Ok(_) => match bytes.strip_suffix(b"\n").map(std::str::from_utf8) {
                     Some(Ok(text)) => line(&file, at, text)?,
                     Some(Err(_)) => return Err(broken(Some(at), "it is not UTF-8 text".to_owned())),

@@ -32,6 +32,11 @@ impl Identity {
         Self(stat.st_dev, stat.st_ino)
     }
 
+    /// Whether this is its number, on whichever file system.
+    pub(super) fn has_number(&self, number: u64) -> bool {
+        self.1 == number
+    }
+
     pub(super) fn new(device: u64, number: u64) -> Self {
         Self(device, number)
     }

@@ -25,7 +25,7 @@ pub(crate) mod report;
 /// Makes the call. An error is that it was not made, which was told.
 pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
     let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
-    let project = project::open(place, options, *printer)?;
+    let project = project::open_for(place, options, *printer, |all| project::files_of(all, &command.tool))?;
     let asked = Asked::read(command, &project).map_err(|message| {
         printer.error(&message, &[], Some("give the arguments as a JSON object, or as `key=value`"));
         Exit::Usage

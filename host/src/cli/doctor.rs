@@ -109,6 +109,10 @@ fn walls() -> Vec<Finding> {
         Ok(Namespaces::User) => (true, "a command gets files and processes of its own, in a user namespace".to_owned()),
         Err(why) => (false, format!("a command sees the names of all files and processes: {why}")),
     };
+    let what = match (good, offers.network) {
+        (true, false) => format!("{what}, and sees the machine's connections: there are no namespaces for networks"),
+        _ => what,
+    };
     let namespaces = Finding { name: "namespaces", good, what };
     let (good, what) = match offers.landlock {
         Some(version) => (true, format!("version {version}: the kernel holds the files of commands")),

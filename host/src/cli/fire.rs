@@ -24,7 +24,9 @@ pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Result<Ex
         Exit::Usage
     })?;
     let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
-    let project = project::open(place, options, *printer)?;
+    let project = project::open_for(place, options, *printer, |all| {
+        all.chain(&event).iter().map(|hook| &*hook.source.file).collect()
+    })?;
     let plan = project::plan(&project, place, command.workspace.as_deref());
     project::confine(&plan, &command.confine, *printer)?;
     let dispatch = project::block_on(project.fire(&event, payload.unwrap_or_default(), &Run::new()), *printer)?;

@@ -3,6 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
+use harness::capability::exec::wall::ClosedNames;
+use harness::registry::POLICIES_BESIDE;
+
 use super::args::{Init, Place};
 use super::exit::Exit;
 use super::printer::Printer;
@@ -17,9 +20,14 @@ const FILES: &[(&str, &str)] = &[
 
 pub(crate) fn run(command: &Init, place: &Place, printer: &Printer) -> Exit {
     let dir = command.dir.as_deref().or(place.project.as_deref()).unwrap_or(Path::new("."));
-    let root = dir.join(".harness");
-    if root.exists() {
-        let message = format!("`{}` is there already", root.display());
+    ClosedNames::sweep(dir);
+    // A policy beside the folder would be a second one.
+    let there = std::iter::once(".harness")
+        .chain(POLICIES_BESIDE)
+        .map(|name| dir.join(name))
+        .find(|path| path.symlink_metadata().is_ok());
+    if let Some(there) = there {
+        let message = format!("`{}` is there already", there.display());
         printer.error(&message, &[], Some("name another folder: `harness init DIR`"));
         return Exit::Usage;
     }

@@ -2,6 +2,7 @@
 
 use harness::artifact::diagnostic::Diagnostic;
 use harness::artifact::escape;
+use harness::capability::exec::wall::ClosedNames;
 use harness::registry::Registry;
 use harness::registry::lock::{self, Drift, Kind, Lock};
 use serde_json::{Value as Json, json};
@@ -76,6 +77,7 @@ fn write(
     quiet: bool,
     printer: Printer,
 ) -> Exit {
+    ClosedNames::sweep(root);
     let written = now
         .text()
         .map_err(std::io::Error::other)

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use harness::artifact::diagnostic::{Diagnostic, Severity};
+use harness::artifact::event::Event;
 use harness::confine;
 use harness::dispatch::{CallError, OpenError, Options, Project};
 use harness::registry::{Machine, Registry};
@@ -12,13 +13,14 @@ use super::args::{Confine, Place};
 use super::exit::Exit;
 use super::printer::Printer;
 
-/// The folder that holds `.harness`: the one that was named, else the current one or the nearest above it.
+/// The folder that holds `.harness`, or a policy beside it: the one that was named, else the current one or the nearest
+/// above it.
 pub(crate) fn root(place: &Place) -> PathBuf {
     if let Some(named) = &place.project {
         return named.clone();
     }
     let current = harness::ambient::current_folder();
-    let found = current.ancestors().find(|folder| folder.join(".harness").is_dir());
+    let found = current.ancestors().find(|folder| Registry::is_in(folder));
     found.unwrap_or(&current).to_owned()
 }
 
@@ -33,7 +35,7 @@ pub(crate) fn named(place: &Place, printer: Printer) -> Result<(), Exit> {
 /// The folder of a project that is there, broken or not; else says that there is none.
 pub(crate) fn there(place: &Place, printer: Printer) -> Result<PathBuf, Exit> {
     let root = root(place);
-    if root.join(".harness").is_dir() {
+    if Registry::is_in(&root) {
         return Ok(root);
     }
     report(&registry(place), printer);
@@ -52,10 +54,45 @@ pub(crate) fn registry(place: &Place) -> Registry {
 
 /// Opens the project, or says why not.
 pub(crate) fn open(place: &Place, options: Options, printer: Printer) -> Result<Project, Exit> {
-    let options = Options { machine: machine(place), ..options };
-    let project = Project::open(&root(place), options).map_err(|error| unopened(&error, printer))?;
+    let project = opened(place, options, printer)?;
     report(project.loaded().registry(), printer);
     Ok(project)
+}
+
+/// The same for one call or event, in which these files have a part. Warnings about others belong to `validate`, and to
+/// what opens the project for longer.
+pub(crate) fn open_for(
+    place: &Place,
+    options: Options,
+    printer: Printer,
+    files: impl Fn(&Registry) -> Vec<&str>,
+) -> Result<Project, Exit> {
+    let project = opened(place, options, printer)?;
+    let loaded = project.loaded();
+    let registry = loaded.registry();
+    let files = files(registry);
+    let machine = registry.machine().map(|file| file.display().to_string());
+    let has_part =
+        |file: &str| file == registry.policy_file() || machine.as_deref() == Some(file) || files.contains(&file);
+    for one in registry.diagnostics() {
+        if one.position.as_ref().is_some_and(|at| has_part(&at.file)) {
+            printer.problem(one, &registry.render(one, printer.color()));
+        }
+    }
+    Ok(project)
+}
+
+/// The files that have a part in each call of a tool: its own, and those of the hooks around it.
+pub(crate) fn files_of<'r>(registry: &'r Registry, tool: &str) -> Vec<&'r str> {
+    let tool = registry.tool(tool).ok().or_else(|| registry.tool_of_agent(tool));
+    let hooks = [Event::ToolPre, Event::ToolPost];
+    let hooks = hooks.iter().flat_map(|event| registry.chain(event)).map(|hook| &*hook.source.file);
+    tool.map(|tool| &*tool.source.file).into_iter().chain(hooks).collect()
+}
+
+fn opened(place: &Place, options: Options, printer: Printer) -> Result<Project, Exit> {
+    let options = Options { machine: machine(place), ..options };
+    Project::open(&root(place), options).map_err(|error| unopened(&error, printer))
 }
 
 /// Says why a project cannot be opened.

@@ -1,11 +1,11 @@
 //! `harness test`: the cases that artifacts carry, run in the sandbox.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::ambient;
+use harness::ambient::{self, output};
 use harness::artifact::diagnostic::Position;
 use harness::artifact::escape;
 use harness::artifact::suggest;
@@ -83,26 +83,24 @@ pub(crate) fn run(command: &Test, place: &Place, printer: &Printer) -> Exit {
     if command.watch {
         watch::run(command, &folder, &project, *printer)
     } else {
-        once(command, &project, None, *printer)
+        once(command, &folder, &project, None, *printer)
     }
 }
 
 /// What the process keeps: the folder that the workspaces of cases are made in, and the one of the results.
 fn plan(command: &Test, folder: &Path, project: &Project) -> Plan {
     let temporary = ambient::temporary_folder();
-    let results = command.junit.as_deref().filter(|file| !junit::is_output(file)).map(ambient::end_of_links);
-    let results = results.as_deref().map(|file| match file.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    });
-    let write: Vec<&Path> = std::iter::once(temporary.as_path()).chain(results).collect();
+    let results = command.junit.as_deref().filter(|file| !junit::is_output(file));
+    // Where it cannot be written, that is said when it is to be.
+    let results = results.and_then(|file| output::folder(file, &[folder]).ok());
+    let write: Vec<&Path> = std::iter::once(&temporary).chain(&results).map(PathBuf::as_path).collect();
     let plan = Plan::without_programs(project.loaded().registry(), folder, &write);
     // What is watched may say later which files it is about.
     if command.watch { plan.with_all_files() } else { plan }
 }
 
 /// Runs the cases and tells how they went; of these files alone, where some are given.
-fn once(command: &Test, project: &Project, files: Option<&BTreeSet<String>>, printer: Printer) -> Exit {
+fn once(command: &Test, folder: &Path, project: &Project, files: Option<&BTreeSet<String>>, printer: Printer) -> Exit {
     let loaded = project.loaded();
     let subjects = match wanted(&command.names, &loaded) {
         Ok(mut subjects) => {
@@ -125,7 +123,7 @@ fn once(command: &Test, project: &Project, files: Option<&BTreeSet<String>>, pri
         Err(exit) => return exit,
     };
     if let Some(path) = &command.junit
-        && let Err(error) = junit::write(path, &results, printer)
+        && let Err(error) = junit::write(path, &results, folder, printer)
     {
         printer.error(&format!("cannot write `{}`: {error}", path.display()), &[], None);
         return Exit::Usage;

@@ -48,8 +48,13 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     }
     let own = registry.agents().iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
     found.extend(registry.tools().iter().chain(own).flat_map(|tool| lint::tool(tool)));
+    found.extend(registry.agents().iter().filter_map(|agent| lint::agent(agent)));
     let own = registry.agents().iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
     for hook in registry.hooks().iter().chain(own) {
+        // What loading has told is not told twice.
+        let at = |one: &Diagnostic| one.position.as_ref().map(|at| (at.file.clone(), at.line));
+        let told: Vec<_> = found.iter().filter(|one| one.severity == Severity::Error).map(at).collect();
+        found.extend(lint::names(hook).into_iter().filter(|one| !told.contains(&at(one))));
         found.extend(lint::payload_keys(hook));
         found.extend(lint::handler(hook));
         if command.strict {
@@ -60,9 +65,10 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     found.extend(secrets);
     found.extend(replies.iter().flat_map(|file| file.problems.iter().cloned()));
     found.extend(unconfined(&registry));
-    let all: Vec<&Diagnostic> = registry.diagnostics().into_iter().chain(&found).collect();
-    let count = |severity| all.iter().filter(|diagnostic| diagnostic.severity == severity).count();
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    // As many as anybody reads, of each severity; the others are counted.
+    let mut all = registry.diagnostics().clone();
+    found.into_iter().for_each(|one| all.push(one));
+    let (errors, warnings) = (all.errors(), all.warnings());
     let valid = errors == 0 && (warnings == 0 || !command.strict);
     if command.json {
         printer.json(&json!({
@@ -74,7 +80,7 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
             "problems": all.iter().map(|diagnostic| as_json(diagnostic)).collect::<Vec<_>>(),
         }));
     } else {
-        for diagnostic in &all {
+        for diagnostic in all.iter() {
             let file = diagnostic.position.as_ref().map(|position| &*position.file);
             let rendered = match replies.iter().find(|replies| Some(&*replies.file) == file) {
                 Some(replies) => diagnostic.render(Some(&replies.text), printer.color()),

@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 
 use super::chain::Place;
 use super::run::{Added, AddedHook, AddedTool};
+use crate::artifact::alike;
 use crate::artifact::diagnostic::Position;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
@@ -55,6 +56,9 @@ pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
     if taken || (replaces && !new.replace) {
         return Err(registered("tool", &new.name));
     }
+    let names = place.loaded.registry.tools().iter().map(|tool| tool.name.as_str());
+    let names = names.chain(added.tools.iter().map(|one| one.tool.name.as_str())).chain(RESERVED);
+    check_looks("tool", &new.name, names)?;
     let most = place.loaded.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
     if !replaces && added.tools.len() as u64 >= most {
         return Err(too_many(most));
@@ -161,6 +165,8 @@ pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), E
     if taken || place.loaded.registry.hook(&new.name).is_some() {
         return Err(registered("hook", &new.name));
     }
+    let names = place.loaded.registry.hooks().iter().map(|hook| hook.name.as_str());
+    check_looks("hook", &new.name, names.chain(added.hooks.iter().map(|one| one.hook.name.as_str())))?;
     let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
     if added.hooks.len() as u64 >= most {
         return Err(too_many(most));
@@ -228,6 +234,14 @@ fn registered(what: &str, name: &str) -> Error {
 
 fn too_many(most: u64) -> Error {
     Error::TooMany(u32::try_from(most).unwrap_or(u32::MAX))
+}
+
+/// Nothing is added that could be taken for what is there.
+fn check_looks<'a>(kind: &str, name: &str, mut names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+    match names.find(|other| alike::is_alike(name, other)) {
+        Some(other) => Err(Error::Invalid(format!("{kind} {} looks like the {kind} {}", quoted(name), quoted(other)))),
+        None => Ok(()),
+    }
 }
 
 /// A lower-case letter, then at most 63 lower-case letters, digits, `_` and `-`.

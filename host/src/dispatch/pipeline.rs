@@ -15,13 +15,13 @@ use std::time::Instant;
 use serde_json::{Value as Json, json};
 
 use super::builtin::{Answered, BuiltInCall, BuiltIns, DONE};
-use super::chain::{Dispatch, Place, Verdict, told, within};
+use super::chain::{Dispatch, Place, Verdict, within};
 use super::confirm::{self, Answer};
-use super::content::{self, ToolOutput};
+use super::content::ToolOutput;
 use super::loaded::{Callable, Unloadable};
 use super::native::NativeTool;
 use super::past::{Began, Happened};
-use super::payload::{self, ToolPost, ToolPre};
+use super::payload::{ToolPost, ToolPre};
 use super::raw;
 use super::recorder::Unfinished;
 use super::reentry::{self, Inner, Nested};
@@ -32,7 +32,6 @@ use crate::artifact::tool::Tool;
 use crate::audit::Entry;
 use crate::capability::coverage::Coverage;
 use crate::capability::log::Log;
-use crate::capability::secrets::Vault;
 use crate::policy::grant::Grant;
 use crate::policy::layer::Service;
 use crate::policy::limits::Limits;
@@ -532,92 +531,5 @@ impl Place {
             })
         };
         self.fire_if_heard(&Event::ToolPre, pre).await
-    }
-}
-
-impl CallReport {
-    /// A call that its hooks have been asked about, and of which no more is known.
-    pub(super) fn begun(id: String, tool: String, grant: Arc<Grant>, pre: Option<Dispatch>) -> Self {
-        Self {
-            id,
-            tool,
-            confirmed: None,
-            task: None,
-            ends: None,
-            grant,
-            outcome: Outcome::Completed(ToolOutput::default()),
-            content: String::new(),
-            result: Json::Null,
-            is_error: false,
-            usage: Usage::default(),
-            log: Log::default(),
-            calls: Vec::new(),
-            coverage: None,
-            pre,
-            post: None,
-            nested: Vec::new(),
-        }
-    }
-
-    /// The tool gave a value.
-    fn complete(&mut self, mut result: Json, vault: &Vault) {
-        vault.redact_json(&mut result);
-        self.content = payload::text_of(&result);
-        self.result = result;
-        self.outcome = Outcome::Completed(ToolOutput::default());
-    }
-
-    /// It gave none: its caller gets why.
-    pub(super) fn end(&mut self, outcome: Outcome<ToolOutput>) {
-        let why = match &outcome {
-            Outcome::Completed(_) => String::new(),
-            Outcome::Failed(failure) => format!("tool error: {}", told(failure)),
-            Outcome::Denied { failure, .. } => format!("tool denied: {}", told(failure)),
-            Outcome::Limited(limit) => format!("tool error: {limit}"),
-            // What is wrong with the host is for its operator.
-            Outcome::Fault(_) => "tool error: the host failed".to_owned(),
-        };
-        self.result = json!({ "error": why });
-        self.content = why;
-        self.is_error = true;
-        self.outcome = outcome;
-    }
-
-    /// A hook stopped the call, or kept its result back.
-    pub(super) fn block(&mut self, what: &str, reason: &str) {
-        let failure = Failure::without_place(FailureKind::Denied, "", reason.to_owned());
-        self.end(Outcome::Denied { failure, refusal: Refusal::always(reason) });
-        self.content = format!("{what}: {reason}");
-        self.result = json!({ "error": self.content });
-    }
-
-    /// What the hooks made of the result.
-    fn settle(&mut self, post: &Dispatch) {
-        if let Some(reason) = post.decision.blocked() {
-            return self.block("tool result blocked", &reason);
-        }
-        if let Some(Json::String(content)) = post.payload.get("content")
-            && self.content != *content
-        {
-            self.content.clone_from(content);
-            // What was taken out of the text is not to be found beside it.
-            if let Outcome::Failed(failure) | Outcome::Denied { failure, .. } = &mut self.outcome {
-                failure.message.clone_from(content);
-            }
-        }
-        self.result = post.payload.get("result").cloned().unwrap_or_default();
-        self.is_error = post.payload.get("is_error").and_then(Json::as_bool).unwrap_or(self.is_error);
-    }
-
-    /// Step 6. The text within what a model gets; a call that completed, or that a hook says is no error, has this as
-    /// its output.
-    pub(super) fn cut(&mut self, cap: u64) {
-        let (content, truncated) = content::cut(std::mem::take(&mut self.content), cap);
-        self.content = content;
-        let failed = matches!(self.outcome, Outcome::Failed(_));
-        if matches!(self.outcome, Outcome::Completed(_)) || (failed && !self.is_error) {
-            let output = ToolOutput { result: self.result.clone(), content: self.content.clone(), truncated };
-            self.outcome = Outcome::Completed(output);
-        }
     }
 }

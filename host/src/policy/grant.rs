@@ -81,7 +81,7 @@ impl Grant {
         let name = format!("limits.{}", key.facts().name);
         match self.limit(key).1 {
             Some(origin) => format!("`{}` in `{}` raises it", origin.key(&name), origin.of(&name)),
-            None => format!("`sandbox.{name}` in `.harness/harness.md` raises it"),
+            None => format!("`sandbox.{name}` in `{}` raises it", self.policy_file()),
         }
     }
 
@@ -126,6 +126,13 @@ impl Grant {
             }
         }
         if granted { Ok(()) } else { Err(refuse(&self.nearest_origin())) }
+    }
+
+    /// The file of the project's policy, or the one to write.
+    fn policy_file(&self) -> &str {
+        let mut origins = self.layers.iter().map(|layer| &layer.origin);
+        let project = origins.find(|origin| matches!(origin.scope, Scope::Project | Scope::Default));
+        project.map_or(".harness/harness.md", |origin| &*origin.file)
     }
 
     /// The place to name in a hint when no layer speaks of something: the first layer's, else the project's policy.

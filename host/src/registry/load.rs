@@ -1,30 +1,39 @@
 //! The walk through `.harness/`, and through the other folders that `harness.md` names.
 //!
 //! ```text
-//! harness.md               the policy; `tools:`, `hooks:`, `agents:` in it; its prose is the system prompt
+//! harness.md               the policy; `tools:`, `hooks:`, `agents:` in it; its prose is the system prompt. It may also be
+//!                          `harness.md` or `harness.yaml` beside `.harness/`
 //! tools/ hooks/ agents/    one artifact a file, named by it
 //! plugins/ builtins/       bundles: NAME.md with lists, or a folder NAME/ that holds tools/, hooks/, agents/ and
 //! overrides/               bundle.md, any of them
 //! ```
+//!
+//! - `policy`: the policies, wherever they are
+//! - `strays`: what nobody reads
+
+mod policy;
+mod strays;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::bounds::{Amounts, Bounds};
 use super::merge::{self, Level};
+use super::root::{Found, Names, Root};
 use super::{BundleFile, Machine, Registry, resolve};
 use crate::ambient;
 use crate::artifact::agent::Agent;
 use crate::artifact::bundle::{Bundle, Lists};
-use crate::artifact::diagnostic::Diagnostic;
+use crate::artifact::diagnostic::{Diagnostic, Diagnostics, Position};
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
-use crate::artifact::policy::machine::{self, MachinePolicy};
-use crate::artifact::suggest::closest;
-use crate::artifact::tool::Tool;
+use crate::artifact::tool::{Tool, name_problem};
 
 /// The folder of a project's artifacts.
 const FOLDER: &str = ".harness";
-/// The file of its policy.
+/// The file of its policy, in that folder.
+const POLICY: &str = "harness.md";
+/// The same as messages name it, and as one is to be written.
 const POLICY_FILE: &str = ".harness/harness.md";
 /// The file with the lists of a bundle that is a folder.
 const BUNDLE_FILE: &str = "bundle.md";
@@ -32,37 +41,37 @@ const BUNDLE_FILE: &str = "bundle.md";
 const SINGLES: [&str; 3] = ["tools", "hooks", "agents"];
 /// Folders of bundles.
 const BUNDLES: [&str; 3] = ["plugins", "builtins", "overrides"];
+/// Folders that others read, or that hold no artifacts.
+const OTHERS: [&str; 3] = ["skills", "audit", "sessions"];
 
 /// See [`Registry::load`].
 pub(super) fn project(root: &Path, machine: &Machine) -> Registry {
     let mut load = Load::default();
     let machine = load.machine(machine);
-    match ambient::real_path(&root.join(FOLDER)) {
-        Ok(real) => {
-            let home = Root { shown: FOLDER.to_owned(), real };
-            load.policy(&home);
-            if let (Some(policy), Some(machine)) = (&mut load.registry.policy, machine) {
-                *policy = std::mem::replace(policy, ProjectPolicy::absent(POLICY_FILE)).within(machine);
-            }
-            load.walk(&home);
-            load.further_roots(root);
-            load.finish();
-        }
+    let home = match ambient::real_path(&root.join(FOLDER)) {
+        Ok(real) => Some(Root::home(FOLDER, real)),
+        // One file beside it is a whole project.
+        Err(error) if error.kind() == ErrorKind::NotFound && policy::is_beside(root) => None,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let missing = Diagnostic::error(format!("there is no folder `{FOLDER}` here"));
             load.registry.diagnostics.push(missing.hint("make one with `harness init`"));
+            return load.registry;
         }
-        Err(error) => load.fail(FOLDER, &error.to_string()),
+        Err(error) => {
+            load.fail(FOLDER, true, &error);
+            return load.registry;
+        }
+    };
+    load.policy(root, home.as_ref());
+    if let (Some(policy), Some(machine)) = (&mut load.registry.policy, machine) {
+        *policy = std::mem::replace(policy, ProjectPolicy::absent(POLICY_FILE)).within(machine);
     }
+    if let Some(home) = &home {
+        load.walk(home);
+    }
+    load.further_roots(root, home);
+    load.finish();
     load.registry
-}
-
-/// A folder with artifacts.
-struct Root {
-    /// As messages name it.
-    shown: String,
-    /// Where it really is. Nothing outside it is read.
-    real: PathBuf,
 }
 
 #[derive(Default)]
@@ -76,143 +85,142 @@ struct Load {
     hooks: usize,
     /// Whether something that may guard against something could not be read.
     guard_lost: bool,
+    /// What was taken of what loading may take.
+    bounds: Bounds,
+    /// The further folders with artifacts that the policy names, where they are.
+    roots: Vec<PathBuf>,
+}
+
+/// Where something is: below a root, and in which source, whose bounds it counts for.
+#[derive(Clone, Copy)]
+struct Within<'a> {
+    root: &'a Root,
+    source: &'a str,
 }
 
 impl Load {
-    /// The machine's policy. One that is there and cannot be used stops everything.
-    fn machine(&mut self, machine: &Machine) -> Option<MachinePolicy> {
-        let (path, named) = match machine {
-            Machine::Installed => (Path::new(machine::FILE), false),
-            Machine::File(path) => (path.as_path(), true),
-            Machine::None => return None,
-        };
-        let shown = path.display().to_string();
-        let text = match ambient::read_text(path) {
-            Ok(text) => text,
-            // A link that leads nowhere is there.
-            Err(error) if error.kind() == ErrorKind::NotFound && !named && !path.is_symlink() => return None,
-            Err(error) => {
-                let message = format!("cannot read the machine's policy `{shown}`: {error}");
-                self.registry.diagnostics.push(Diagnostic::error(message));
-                self.guard_lost = true;
-                return None;
-            }
-        };
-        let (policy, diagnostics) = MachinePolicy::parse(&shown, &text);
-        self.registry.sources.insert(shown, text);
-        self.registry.machine = Some(path.to_owned());
-        self.registry.diagnostics.append(diagnostics);
-        self.guard_lost |= policy.is_none();
-        policy
-    }
-
-    fn policy(&mut self, home: &Root) {
-        // A link that leads nowhere is there, and is not the same as no policy.
-        let absent = match ambient::list_folder(&home.real) {
-            Ok(names) => !names.iter().any(|name| name == "harness.md"),
-            Err(error) => return self.fail(FOLDER, &error.to_string()),
-        };
-        if absent {
-            self.registry.policy = Some(ProjectPolicy::absent(POLICY_FILE));
-            return;
-        }
-        let Some(text) = self.text(home, POLICY_FILE) else { return };
-        let (policy, diagnostics) = ProjectPolicy::parse(POLICY_FILE, &text);
-        self.registry.diagnostics.append(diagnostics);
-        if let Some(policy) = &policy {
-            self.lists(policy.lists.clone(), false);
-        }
-        self.registry.policy = policy;
-    }
-
     /// Folders that `artifact_sources` names. What is in them is the operator's own, as what is in `.harness/` is.
-    fn further_roots(&mut self, root: &Path) {
+    fn further_roots(&mut self, root: &Path, home: Option<Root>) {
         let roots = self.registry.policy.as_ref().map(|policy| policy.roots.clone()).unwrap_or_default();
+        let mut read: Vec<(String, PathBuf)> = home.map(|home| (home.shown(""), home.real)).into_iter().collect();
         for further in roots {
-            match ambient::real_path(&root.join(&further.value)) {
-                Ok(real) => {
-                    self.registry.roots.push(real.clone());
-                    self.walk(&Root { shown: further.value, real });
-                }
+            let real = match ambient::real_path(&root.join(&further.value)) {
+                Ok(real) => real,
                 Err(error) => {
                     let message = format!("cannot read `{}`: {error}", further.value);
                     self.registry.diagnostics.push(Diagnostic::error(message).at(further.position));
                     self.guard_lost = true;
+                    continue;
                 }
+            };
+            if let Some((other, _)) = read.iter().find(|(_, other)| *other == real) {
+                let message = format!("`{}` is the folder `{other}`, which is read already", further.value);
+                let twice = Diagnostic::error(message).at(further.position);
+                self.registry.diagnostics.push(twice.hint("name each folder once"));
+                self.guard_lost = true;
+                continue;
             }
+            read.push((further.value.clone(), real.clone()));
+            self.registry.roots.push(real.clone());
+            self.walk(&Root::further(further.value, real));
         }
     }
 
     fn walk(&mut self, root: &Root) {
-        self.misnamed(root, &root.shown, &[&SINGLES[..], &BUNDLES].concat());
-        self.singles(root, &root.shown.clone(), false);
+        let own = root.shown("");
+        let here = Within { root, source: &own };
+        self.strays(here, "", &[&SINGLES[..], &BUNDLES, &OTHERS].concat());
+        self.singles(here, "", false);
         for folder in BUNDLES {
-            let shown = format!("{}/{folder}", root.shown);
             let overrides = folder == "overrides";
-            let Names { stems, folders, others } = self.names(root, &shown);
-            for other in others.iter().filter(|name| is_meant_to_be_read(name)) {
-                self.unread(&format!("{shown}/{other}"), "a bundle is a file `NAME.md`, or a folder");
+            let Names { files, folders, others, unnamed: _ } = self.names(here, folder, true);
+            let hint = "a bundle is a file `NAME.md`, or a folder";
+            for other in &others {
+                self.stray_file(here, &format!("{folder}/{other}"), Some(hint));
             }
-            for stem in &stems {
-                let place = format!("{shown}/{stem}");
-                if folders.contains(stem) {
-                    let message = format!("`{place}.md` and `{place}/` are one bundle twice");
-                    let hint = format!("put the lists into `{place}/{BUNDLE_FILE}`");
+            for file in &files {
+                let shown = root.shown(&file.place);
+                if folders.contains(&file.stem) {
+                    let message = format!("`{shown}.md` and `{shown}/` are one bundle twice");
+                    let hint = format!("put the lists into `{shown}/{BUNDLE_FILE}`");
                     self.registry.diagnostics.push(Diagnostic::error(message).hint(hint));
                     self.guard_lost = true;
                 }
-                self.bundle(root, &format!("{place}.md"), &place, overrides);
+                let source = root.source(&file.place);
+                let here = Within { root, source: &source };
+                if !self.readme(here, &file.below) && self.bundle_name(here, &file.below, &file.stem) {
+                    self.bundle(here, &file.below, &file.place, overrides);
+                }
             }
             for name in &folders {
-                self.bundle_folder(root, &format!("{shown}/{name}"), overrides);
+                let place = format!("{folder}/{name}");
+                let source = root.source(&place);
+                self.bundle_folder(Within { root, source: &source }, &place, name, overrides);
             }
         }
     }
 
-    fn bundle_folder(&mut self, root: &Root, place: &str, overrides: bool) {
-        let name = place.rsplit('/').next().unwrap_or(place);
+    /// Whether a bundle can be called so.
+    fn bundle_name(&mut self, here: Within<'_>, below: &str, name: &str) -> bool {
+        let Some(wrong) = name_problem(name) else { return true };
+        let shown = here.root.shown(below);
+        let message = format!("the name of a bundle {wrong}: `{shown}`");
+        self.registry.diagnostics.push(Diagnostic::error(message).hint("rename it"));
+        self.guard_lost = true;
+        false
+    }
+
+    fn bundle_folder(&mut self, here: Within<'_>, place: &str, name: &str, overrides: bool) {
+        let shown = here.root.shown(place);
         if SINGLES.contains(&name) {
-            let message = format!("`{place}/` is not read: a bundle cannot be named `{name}`");
-            let folder = place.strip_suffix(name).unwrap_or(place);
+            let message = format!("`{shown}/` is not read: a bundle cannot be named `{name}`");
+            let folder = shown.strip_suffix(name).unwrap_or(&shown);
             let hint = format!("give the bundle a folder of its own: `{folder}NAME/{name}/`");
             self.registry.diagnostics.push(Diagnostic::error(message).hint(hint));
             self.guard_lost = true;
             return;
         }
         // A link that leads out: said once, and which hooks are lost with it cannot be known.
-        if self.inside(root, place).is_none() {
+        if self.inside(here.root, place, true).is_none() {
             self.guard_lost = true;
             return;
         }
-        let has_file = self.inside(root, &format!("{place}/{BUNDLE_FILE}")).is_some();
-        if !has_file && !SINGLES.iter().any(|part| ambient::is_folder(&root.path(&format!("{place}/{part}")))) {
-            let message = format!("`{place}/` holds no artifacts");
+        if !self.bundle_name(here, place, name) {
+            return;
+        }
+        let file = format!("{place}/{BUNDLE_FILE}");
+        let has_file = self.inside(here.root, &file, true).is_some();
+        let has_part = |part: &&str| ambient::is_folder(&here.root.path(&format!("{place}/{part}")));
+        if !has_file && !SINGLES.iter().chain(&["skills"]).any(has_part) {
+            let message = format!("`{shown}/` holds no artifacts");
             let hint = format!("a bundle has `{BUNDLE_FILE}`, or a folder `tools`, `hooks` or `agents`");
             self.registry.diagnostics.push(Diagnostic::warning(message).hint(hint));
         }
-        self.misnamed(root, place, &SINGLES);
+        self.strays(here, place, &[&SINGLES[..], &OTHERS].concat());
         if has_file {
-            self.bundle(root, &format!("{place}/{BUNDLE_FILE}"), place, overrides);
+            self.bundle(here, &file, place, overrides);
         } else {
-            self.registry.bundles.push(BundleFile { name: root.name_of(place), prose: String::new() });
-            self.found.push(root.name_of(place));
+            self.registry.bundles.push(BundleFile { name: here.source.to_owned(), path: shown, prose: String::new() });
+            self.found.push(here.source.to_owned());
         }
-        self.singles(root, place, overrides);
+        self.singles(here, place, overrides);
     }
 
     /// A bundle's file.
-    fn bundle(&mut self, root: &Root, file: &str, place: &str, overrides: bool) {
-        let name = root.name_of(place);
+    fn bundle(&mut self, here: Within<'_>, below: &str, place: &str, overrides: bool) {
+        let name = here.source.to_owned();
         self.found.push(name.clone());
-        let Some(text) = self.text(root, file) else {
+        let Some(text) = self.text(here, below, true) else {
             self.guard_lost = true;
             return;
         };
-        let (bundle, diagnostics) = Bundle::parse(file, &name, &text);
-        self.registry.diagnostics.append(diagnostics);
+        let file = here.root.shown(below);
+        let (bundle, diagnostics) = Bundle::parse(&file, &name, &text);
+        self.parsed(here.source, &file, diagnostics);
         match bundle {
             Some(bundle) => {
-                self.registry.bundles.push(BundleFile { name, prose: bundle.prose });
+                let path = here.root.shown(place);
+                self.registry.bundles.push(BundleFile { name, path, prose: bundle.prose });
                 self.lists(bundle.lists, overrides);
             }
             // Which of its hooks are lost cannot be known.
@@ -232,30 +240,33 @@ impl Load {
     }
 
     /// The folders of single artifacts in a folder.
-    fn singles(&mut self, root: &Root, folder: &str, overrides: bool) {
-        for (file, stem) in self.files(root, &format!("{folder}/tools")) {
-            let text = self.text(root, &file);
+    fn singles(&mut self, here: Within<'_>, folder: &str, overrides: bool) {
+        for one in self.files(here, folder, "tools", false) {
+            let (file, source) = (here.root.shown(&one.below), here.root.source(&one.place));
+            let text = self.text(here, &one.below, false);
             let (tool, diagnostics) =
-                text.map_or_else(Default::default, |text| Tool::parse_at(&file, &root.name_of(&file), &stem, &text));
-            self.registry.diagnostics.append(diagnostics);
+                text.map_or_else(Default::default, |text| Tool::parse_at(&file, &source, &one.stem, &text));
+            self.parsed(here.source, &file, diagnostics);
             self.level(overrides).tools.extend(tool);
         }
-        for (file, stem) in self.files(root, &format!("{folder}/hooks")) {
-            let text = self.text(root, &file);
+        for one in self.files(here, folder, "hooks", true) {
+            let (file, source) = (here.root.shown(&one.below), here.root.source(&one.place));
+            let text = self.text(here, &one.below, true);
             let index = self.hooks;
             self.hooks = self.hooks.saturating_add(1);
-            let (hook, diagnostics) = text
-                .map_or_else(Default::default, |text| Hook::parse_at(&file, &root.name_of(&file), &stem, index, &text));
-            self.registry.diagnostics.append(diagnostics);
+            let (hook, diagnostics) =
+                text.map_or_else(Default::default, |text| Hook::parse_at(&file, &source, &one.stem, index, &text));
+            self.parsed(here.source, &file, diagnostics);
             // A hook that is left out guards nothing.
             self.guard_lost |= hook.is_none();
             self.level(overrides).hooks.extend(hook);
         }
-        for (file, stem) in self.files(root, &format!("{folder}/agents")) {
-            let text = self.text(root, &file);
+        for one in self.files(here, folder, "agents", false) {
+            let (file, source) = (here.root.shown(&one.below), here.root.source(&one.place));
+            let text = self.text(here, &one.below, false);
             let (agent, diagnostics) =
-                text.map_or_else(Default::default, |text| Agent::parse_at(&file, &root.name_of(&file), &stem, &text));
-            self.registry.diagnostics.append(diagnostics);
+                text.map_or_else(Default::default, |text| Agent::parse_at(&file, &source, &one.stem, &text));
+            self.parsed(here.source, &file, diagnostics);
             self.level(overrides).agents.extend(agent);
         }
     }
@@ -267,137 +278,132 @@ impl Load {
     fn finish(&mut self) {
         let before = self.registry.diagnostics.errors();
         merge::into(&mut self.registry, std::mem::take(&mut self.base), std::mem::take(&mut self.overrides));
+        resolve::look_alikes(&mut self.registry);
         // Two of one name: which of them is meant cannot be known.
         self.guard_lost |= self.registry.diagnostics.errors() > before && !self.registry.hooks.is_empty();
         resolve::reserved(&mut self.registry);
         resolve::references(&mut self.registry);
-        resolve::rules(&mut self.registry, &self.found);
+        resolve::rules(&mut self.registry, std::mem::take(&mut self.found));
         resolve::done(&mut self.registry);
         if self.guard_lost {
             self.registry.policy = None;
         }
     }
 
-    /// The artifacts in a folder, as a shell would list `*.md`: file and stem.
-    fn files(&mut self, root: &Root, shown: &str) -> Vec<(String, String)> {
-        let Names { stems, folders, others } = self.names(root, shown);
-        let holds_some = |folder: &&String| {
-            let names = ambient::list_folder(&root.path(&format!("{shown}/{folder}"))).unwrap_or_default();
-            names.iter().filter_map(|name| name.to_str()).any(is_meant_to_be_read)
-        };
-        let folders = folders.iter().filter(holds_some).map(|folder| format!("{folder}/"));
-        for other in folders.chain(others.into_iter().filter(|name| is_meant_to_be_read(name))) {
-            self.unread(&format!("{shown}/{other}"), &format!("an artifact is a file `NAME.md` in `{shown}/` itself"));
+    /// The artifacts in a folder of single ones, as a shell would list `*.md`.
+    fn files(&mut self, here: Within<'_>, folder: &str, part: &str, guards: bool) -> Vec<Found> {
+        let folder = if folder.is_empty() { part.to_owned() } else { format!("{folder}/{part}") };
+        let Names { mut files, folders, others, unnamed: _ } = self.names(here, &folder, guards);
+        let hint = format!("an artifact is a file `NAME.md` in `{}/` itself", here.root.shown(&folder));
+        for name in folders {
+            self.stray_folder(here, &format!("{folder}/{name}"), Some(&hint), true);
         }
-        self.found.extend(stems.iter().map(|stem| root.name_of(&format!("{shown}/{stem}"))));
-        stems.into_iter().map(|stem| (format!("{shown}/{stem}.md"), stem)).collect()
+        for name in others {
+            self.stray_file(here, &format!("{folder}/{name}"), Some(&hint));
+        }
+        files.retain(|file| !self.readme(here, &file.below));
+        self.found.extend(files.iter().map(|file| here.root.source(&file.place)));
+        files
     }
 
-    /// What is in a folder. Nothing where there is no such folder.
-    fn names(&mut self, root: &Root, shown: &str) -> Names {
-        let mut found = Names::default();
-        let Some(path) = self.inside(root, shown) else { return found };
-        let names = match ambient::list_folder(&path) {
-            Ok(names) => names,
+    /// What is in a folder. Nothing where there is no such folder. `guards` says whether something that guards may be in it.
+    fn names(&mut self, here: Within<'_>, folder: &str, guards: bool) -> Names {
+        let Some(path) = self.inside(here.root, folder, guards) else { return Names::default() };
+        let listed = match ambient::list_folder(&path) {
+            Ok(listed) => listed,
             Err(error) => {
-                self.fail(shown, &error.to_string());
-                return found;
+                self.fail(&here.root.shown(folder), guards, &error);
+                return Names::default();
             }
         };
-        for name in names {
-            match name.to_str() {
-                Some(name) if name.starts_with('.') => {}
-                Some(name) => match name.strip_suffix(".md") {
-                    Some(stem) => found.stems.push(stem.to_owned()),
-                    None if ambient::is_folder(&path.join(name)) => found.folders.push(name.to_owned()),
-                    None => found.others.push(name.to_owned()),
-                },
-                None => self.fail(&format!("{shown}/{}", name.to_string_lossy()), "its name is not UTF-8 text"),
-            }
+        if !self.take(here.source, Amounts::listed(listed.len()), None) {
+            return Names::default();
         }
-        found
+        let names = here.root.names(folder, listed);
+        for name in &names.unnamed {
+            let shown = here.root.shown(&format!("{folder}/{name}"));
+            self.fail(&shown, guards, &std::io::Error::other("its name is not UTF-8 text"));
+        }
+        names
     }
 
-    /// Tells of folders whose names are nearly those that are read: a guard in one of them guards nothing.
-    fn misnamed(&mut self, root: &Root, shown: &str, known: &[&str]) {
-        // Where it cannot be listed, what it holds cannot be read either, which is told there.
-        let names = ambient::list_folder(&root.path(shown)).unwrap_or_default();
-        for name in names.iter().filter_map(|name| name.to_str()).filter(|name| !known.contains(name)) {
-            let meant = closest(&name.to_lowercase(), known.iter().copied());
-            if let Some(meant) = meant.filter(|_| ambient::is_folder(&root.path(&format!("{shown}/{name}")))) {
-                self.unread(&format!("{shown}/{name}/"), &format!("did you mean `{meant}/`?"));
-            }
-        }
+    /// Counts what was found in a file, and keeps what is wrong with it.
+    fn parsed(&mut self, source: &str, file: &str, diagnostics: Diagnostics) {
+        let problems = diagnostics.errors().saturating_add(diagnostics.warnings());
+        let taken = Amounts::parsed(diagnostics.values(), problems);
+        self.registry.diagnostics.append(diagnostics);
+        self.take(source, taken, Some(file));
     }
 
-    fn unread(&mut self, shown: &str, hint: &str) {
-        self.registry.diagnostics.push(Diagnostic::warning(format!("`{shown}` is not read")).hint(hint));
+    /// Takes of what loading may take. False where there is not so much left: then something is not read that may guard.
+    fn take(&mut self, source: &str, more: Amounts, file: Option<&str>) -> bool {
+        if let Err(over) = self.bounds.take(source, more) {
+            self.registry.diagnostics.push(match file {
+                Some(file) => over.at(Position { file: file.into(), line: 1, column: 1, length: 1 }),
+                None => over,
+            });
+            self.guard_lost = true;
+        }
+        self.bounds.admits(source)
     }
 
     /// Reads a file and keeps its text for messages.
-    fn text(&mut self, root: &Root, file: &str) -> Option<String> {
-        let path = self.inside(root, file)?;
-        match ambient::read_text(&path) {
+    fn text(&mut self, here: Within<'_>, below: &str, guards: bool) -> Option<String> {
+        if !self.bounds.admits(here.source) {
+            return None;
+        }
+        let path = self.inside(here.root, below, guards)?;
+        self.read(here.source, &here.root.shown(below), &path, guards)
+    }
+
+    fn read(&mut self, source: &str, file: &str, path: &Path, guards: bool) -> Option<String> {
+        match ambient::read_text(path) {
             Ok(text) => {
+                if !self.take(source, Amounts::read(text.len()), Some(file)) {
+                    return None;
+                }
                 self.registry.sources.insert(file.to_owned(), text.clone());
                 Some(text)
             }
             Err(error) => {
-                self.fail(file, &error.to_string());
+                self.fail(file, guards, &error);
                 None
             }
         }
     }
 
     /// The real path of something below a root, if it is there and no link leads out of it.
-    fn inside(&mut self, root: &Root, shown: &str) -> Option<PathBuf> {
-        let path = root.path(shown);
+    fn inside(&mut self, root: &Root, below: &str, guards: bool) -> Option<PathBuf> {
+        let (path, shown) = (root.path(below), &root.shown(below));
         match ambient::real_path(&path) {
             Ok(real) if real.starts_with(&root.real) => Some(real),
             Ok(_) => {
-                self.fail(shown, "a link leads out of the folder");
+                self.fail(shown, guards, &std::io::Error::other("a link leads out of the folder"));
                 None
             }
             Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => None,
             Err(error) => {
-                self.fail(shown, &error.to_string());
+                self.fail(shown, guards, &error);
                 None
             }
         }
     }
 
-    fn fail(&mut self, shown: &str, why: &str) {
-        self.registry.diagnostics.push(Diagnostic::error(format!("cannot read `{shown}`: {why}")));
-        // What could not be read may be a guard, but for a file that is a tool or an agent for sure.
-        let single = shown.rsplit('/').take(2).any(|part| matches!(part, "tools" | "agents"));
-        self.guard_lost |= !single;
+    /// Says that something could not be read. `guards` is whether it may be what guards: all but tools and agents.
+    fn fail(&mut self, shown: &str, guards: bool, why: &std::io::Error) {
+        let error = Diagnostic::error(format!("cannot read `{shown}`: {why}"));
+        self.registry.diagnostics.push(located(error, shown, why));
+        self.guard_lost |= guards;
     }
 }
 
-/// Whether somebody probably takes a file of this name for an artifact.
-fn is_meant_to_be_read(name: &str) -> bool {
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    ending.is_some_and(|ending| matches!(&*ending, "md" | "markdown" | "mdx" | "star"))
-}
-
-/// The names of what is in a folder, sorted, without hidden ones.
-#[derive(Default)]
-struct Names {
-    /// Of Markdown files, without the ending.
-    stems: Vec<String>,
-    folders: Vec<String>,
-    /// Of all else.
-    others: Vec<String>,
-}
-
-impl Root {
-    /// The name of something as a source: its path below the root, without the ending.
-    fn name_of(&self, shown: &str) -> String {
-        let below = shown.strip_prefix(&self.shown).unwrap_or(shown).trim_start_matches('/');
-        below.strip_suffix(".md").unwrap_or(below).to_owned()
-    }
-
-    fn path(&self, shown: &str) -> PathBuf {
-        self.real.join(shown.strip_prefix(&self.shown).unwrap_or(shown).trim_start_matches('/'))
+/// The same at the place in the file that the error knows of.
+fn located(diagnostic: Diagnostic, file: &str, why: &std::io::Error) -> Diagnostic {
+    let not_text = why.get_ref().and_then(|inner| inner.downcast_ref::<ambient::NotText>());
+    match not_text {
+        Some(ambient::NotText { line, column }) => diagnostic
+            .at(Position { file: file.into(), line: *line, column: *column, length: 1 })
+            .hint("save the file as UTF-8"),
+        None => diagnostic,
     }
 }

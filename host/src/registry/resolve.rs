@@ -1,8 +1,11 @@
 //! What artifacts and the policy name: references of agents, and rules for artifacts that are not there.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
+
 use super::Registry;
 use crate::artifact::agent::Use;
-use crate::artifact::diagnostic::Diagnostic;
+use crate::artifact::alike;
+use crate::artifact::diagnostic::{Diagnostic, Diagnostics, Position, Severity};
 use crate::artifact::located::Located;
 use crate::artifact::suggest::{closest, quoted};
 use crate::artifact::tool::{DONE, RESERVED};
@@ -20,84 +23,158 @@ pub(super) fn reserved(registry: &mut Registry) {
     found.into_iter().for_each(|diagnostic| registry.diagnostics.push(diagnostic));
 }
 
+/// Names that look like others of their kind. One of the two may be there to be taken for the other.
+pub(super) fn look_alikes(registry: &mut Registry) {
+    let own = registry.agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
+    let tools: Vec<_> = registry.tools.iter().chain(own).map(|one| (one.name.as_str(), shown(&one.source))).collect();
+    let own = registry.agents.iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
+    let hooks: Vec<_> = registry.hooks.iter().chain(own).map(|one| (one.name.as_str(), shown(&one.source))).collect();
+    let agents: Vec<_> = registry.agents.iter().map(|one| (one.name.as_str(), shown(&one.source))).collect();
+    let bundles: Vec<_> = registry.bundles.iter().map(|one| (one.name.as_str(), (one.path.clone(), None))).collect();
+    let mut found = Vec::new();
+    for (kind, names) in [("tool", tools), ("hook", hooks), ("agent", agents), ("bundle", bundles)] {
+        let mut first: HashMap<String, (&str, String)> = HashMap::new();
+        for (name, (place, position)) in names {
+            let (other, at) = first.entry(alike::looks(name)).or_insert_with(|| (name, place.clone()));
+            if *other == name {
+                continue;
+            }
+            let message = format!("{kind} {} looks like the {kind} {}", quoted(name), quoted(other));
+            let unusual = [name, *other].map(alike::unusual).into_iter().find(|unusual| !unusual.is_empty());
+            let holds = unusual.map(|unusual| format!("; one of them holds {unusual}")).unwrap_or_default();
+            let error = Diagnostic::error(message).hint(format!("the other is at {at}{holds}: rename one of them"));
+            found.push(match position {
+                Some(position) => error.at(position),
+                None => error.note(format!("it is at {place}")),
+            });
+        }
+    }
+    found.into_iter().for_each(|one| registry.diagnostics.push(one));
+}
+
+/// A place as text, and as it is.
+fn shown(position: &Position) -> (String, Option<Position>) {
+    (position.to_string(), Some(position.clone()))
+}
+
 /// Resolves the references of agents. Done when everything is loaded, so that the order of files does not matter.
 pub(super) fn references(registry: &mut Registry) {
     let tools: Vec<&str> = registry.tools.iter().map(|tool| tool.name.as_str()).collect();
     let hooks: Vec<&str> = registry.hooks.iter().map(|hook| hook.name.as_str()).collect();
-    let mut found = Vec::new();
+    let (tools, hooks) = (Known::new(&tools), Known::new(&hooks));
+    let mut found = Diagnostics::new();
     for agent in &registry.agents {
         for one in &agent.tools {
             match one {
-                Use::Reference(name) => found.extend(unresolved(&agent.name, "tool", name, &tools)),
-                Use::Inline(tool) if tools.contains(&tool.name.as_str()) => {
-                    let message =
-                        format!("agent {:?}: its own tool {:?} hides the tool of that name", agent.name, tool.name);
-                    found.push(Diagnostic::warning(message).at(tool.source.clone()).hint("give it another name"));
+                Use::Reference(name) => unresolved(&mut found, &agent.name, "tool", name, &tools),
+                Use::Inline(tool) if tools.names.contains(tool.name.as_str()) => {
+                    found.push_with(Severity::Warning, || {
+                        let message =
+                            format!("agent {:?}: its own tool {:?} hides the tool of that name", agent.name, tool.name);
+                        Diagnostic::warning(message).at(tool.source.clone()).hint("give it another name")
+                    });
                 }
                 Use::Inline(_) => {}
             }
         }
         for one in &agent.hooks {
             if let Use::Reference(name) = one {
-                found.extend(unresolved(&agent.name, "hook", name, &hooks));
+                unresolved(&mut found, &agent.name, "hook", name, &hooks);
             }
         }
     }
-    found.into_iter().for_each(|diagnostic| registry.diagnostics.push(diagnostic));
+    registry.diagnostics.append(found);
 }
 
-fn unresolved(agent: &str, kind: &str, name: &Located<String>, known: &[&str]) -> Option<Diagnostic> {
-    if known.contains(&name.value.as_str()) {
-        return None;
-    }
-    let message = format!("agent {agent:?} refers to the {kind} {:?}, which no artifact defines", name.value);
-    let error = Diagnostic::error(message).at(name.position.clone());
-    Some(match closest(name, known.iter().copied()) {
-        Some(word) => error.hint(format!("did you mean `{word}`?")),
-        None => error.hint(format!("define it as `.harness/{kind}s/{}.md`, or here", name.value)),
-    })
+/// Names that there are: to be asked for one, and to suggest one.
+struct Known<'a> {
+    names: HashSet<&'a str>,
+    in_order: &'a [&'a str],
 }
+
+impl<'a> Known<'a> {
+    fn new(in_order: &'a [&'a str]) -> Self {
+        Self { names: in_order.iter().copied().collect(), in_order }
+    }
+}
+
+fn unresolved(found: &mut Diagnostics, agent: &str, kind: &str, name: &Located<String>, known: &Known<'_>) {
+    if known.names.contains(name.value.as_str()) {
+        return;
+    }
+    found.push_with(Severity::Error, || {
+        let message = format!("agent {agent:?} refers to the {kind} {:?}, which no artifact defines", name.value);
+        let error = Diagnostic::error(message).at(name.position.clone());
+        match closest(name, known.in_order.iter().copied()) {
+            Some(word) => error.hint(format!("did you mean `{word}`?")),
+            None => error.hint(format!("define it as `.harness/{kind}s/{}.md`, or here", name.value)),
+        }
+    });
+}
+
+/// Names that are compared with rules at most. Beyond that nothing is said of rules that are for nothing.
+const MOST_COMPARED: usize = 2_000_000;
 
 /// Names in the policy that no artifact has: a rule for them does nothing, which its author should know. `found` are
 /// the names of all sources, those with errors too.
-pub(super) fn rules(registry: &mut Registry, found: &[String]) {
+pub(super) fn rules(registry: &mut Registry, found: Vec<String>) {
     let Some(policy) = &registry.policy else { return };
-    let mut warnings = Vec::new();
-    for source in &policy.sources {
-        // A rule for a folder may well be there before what it is for.
-        let exact = source.name.contains('/');
-        if exact && !found.iter().any(|found| source.covers(found)) {
-            let what = format!("`sandbox.sources` names {}, which is not there", quoted(&source.name));
-            let folder = source.name.split('/').next().unwrap_or_default();
-            let known = found.iter().map(String::as_str).filter(|found| found.starts_with(folder));
-            let warning = Diagnostic::warning(what).at(source.position.clone());
-            warnings.push(match closest(&source.name, known) {
+    let found: BTreeSet<String> = found.into_iter().collect();
+    let mut warnings = Diagnostics::new();
+    let mut warn = |at: &Position, what: String, meant: &dyn Fn() -> Option<String>| {
+        warnings.push_with(Severity::Warning, || {
+            let warning = Diagnostic::warning(what).at(at.clone());
+            match meant() {
                 Some(name) => warning.hint(format!("did you mean `{name}`?")),
                 None => warning,
+            }
+        });
+    };
+    for source in &policy.sources {
+        let what = || format!("`sandbox.sources` names {}, which is not there", quoted(&source.name));
+        let roots = policy.roots.iter().map(|root| root.value.as_str());
+        if let Some(root) = source.root().filter(|root| roots.clone().all(|known| known != *root)) {
+            warn(&source.position, what(), &|| closest(root, roots.clone()).map(|root| format!("{root}//")));
+            continue;
+        }
+        // A rule for a folder may well be there before what it is for.
+        let exact = source.place().contains('/');
+        if exact && !is_covered(&source.name, &found) {
+            warn(&source.position, what(), &|| {
+                // The same in another folder with artifacts is another source.
+                let elsewhere = found.iter().find(|found| found.ends_with(&format!("//{}", source.place())));
+                let folder = source.place().split('/').next().unwrap_or_default();
+                let known = found.iter().map(String::as_str).filter(|found| found.starts_with(folder));
+                elsewhere.map(String::as_str).or_else(|| closest(&source.name, known)).map(str::to_owned)
             });
         }
     }
+    let hooks: HashSet<&str> = registry.hooks.iter().map(|hook| hook.name.as_str()).collect();
     for (hook, _) in &policy.hooks.named {
-        if registry.hook(&hook.value).is_none() {
+        if !hooks.contains(hook.value.as_str()) {
             let what = format!("`sandbox.hooks.named` names the hook {}, which is not there", quoted(hook));
-            let warning = Diagnostic::warning(what).at(hook.position.clone());
-            let known = registry.hooks.iter().map(|hook| hook.name.as_str());
-            warnings.push(match closest(hook, known) {
-                Some(name) => warning.hint(format!("did you mean `{name}`?")),
-                None => warning,
-            });
+            let known = || registry.hooks.iter().map(|hook| hook.name.as_str());
+            warn(&hook.position, what, &|| closest(hook, known()).map(str::to_owned));
         }
     }
     let own = registry.agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
     let names = registry.tools.iter().chain(own).map(|tool| tool.name.as_str());
     let names: Vec<&str> = names.chain(RESERVED).chain([DONE]).collect();
+    let mut left = MOST_COMPARED;
     for pattern in policy.tools.patterns() {
-        if !names.iter().any(|name| pattern.matches(name)) {
+        left = left.saturating_sub(names.len());
+        if left > 0 && !names.iter().any(|name| pattern.matches(name)) {
             let what = format!("`tools_policy`: no tool is named like `{}`", pattern.value);
-            warnings.push(Diagnostic::warning(what).at(pattern.position.clone()));
+            warn(&pattern.position, what, &|| None);
         }
     }
-    warnings.into_iter().for_each(|warning| registry.diagnostics.push(warning));
+    registry.diagnostics.append(warnings);
+}
+
+/// Whether a source of this name is there, or one in it.
+fn is_covered(name: &str, found: &BTreeSet<String>) -> bool {
+    found.contains(name)
+        || found.range(format!("{name}/")..).next().is_some_and(|next| next.starts_with(&format!("{name}/")))
 }
 
 /// Where a turn ends with a call of `done`, that must be allowed: else no agent could end one.

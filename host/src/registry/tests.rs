@@ -73,19 +73,19 @@ fn what_is_not_read_is_told() {
     warning: `.harness/Tools/` is not read
      |
      = hint: did you mean `tools/`?
-    warning: `.harness/hook/` is not read
+    error: `.harness/hook/guard.md` is not read, but holds an artifact or a policy
      |
      = hint: did you mean `hooks/`?
-    warning: `.harness/hooks/deep/` is not read
+    error: `.harness/hooks/deep/b.md` is not read, but holds an artifact or a policy
      |
      = hint: an artifact is a file `NAME.md` in `.harness/hooks/` itself
-    warning: `.harness/hooks/a.markdown` is not read
+    error: `.harness/hooks/a.markdown` is not read, but holds an artifact or a policy
      |
      = hint: an artifact is a file `NAME.md` in `.harness/hooks/` itself
     warning: `.harness/plugins/acme.MD` is not read
      |
      = hint: a bundle is a file `NAME.md`, or a folder
-    warning: `.harness/plugins/x/hook/` is not read
+    error: `.harness/plugins/x/hook/guard.md` is not read, but holds an artifact or a policy
      |
      = hint: did you mean `hooks/`?
     ");
@@ -170,6 +170,8 @@ fn every_file_with_its_errors() {
     error: cannot read `.harness/tools/folder.md`: not a regular file
     error: cannot read `.harness/tools/large.md`: larger than 1048576 bytes
     error: cannot read `.harness/tools/latin1.md`: not UTF-8 text
+    --> .harness/tools/latin1.md:2:1
+     = hint: save the file as UTF-8
     error: hooks[0].event "x" is invalid
      --> .harness/hooks/bad.md:2:8
       |

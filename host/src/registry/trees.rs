@@ -325,7 +325,7 @@ impl Tree {
         let further = dice.often(3);
         if further {
             tree.files.insert("further/x".to_owned(), Content::Bytes(Vec::new()));
-            tree.singles(dice, "further", "");
+            tree.singles(dice, "further", "further//");
         }
         // Overrides come last of the bundles, and the policy's lists cannot be replaced by what is already there.
         let policy = further || dice.often(8);

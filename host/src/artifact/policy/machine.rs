@@ -93,7 +93,7 @@ impl MachinePolicy {
 
     /// Its layers of the grant of an artifact, the outermost first.
     pub fn layers(&self, source: &str) -> Vec<Layer> {
-        let entries = sources::about(&self.sources, source).into_iter().map(|entry| entry.layer.clone());
+        let entries = sources::about_in_any_root(&self.sources, source).into_iter().map(|entry| entry.layer.clone());
         std::iter::once(self.layer.clone()).chain(entries).collect()
     }
 

@@ -60,14 +60,15 @@ impl Read for Root {
     }
 }
 
-fn folder(text: &str) -> Result<String, String> {
-    let text = text.strip_suffix('/').unwrap_or(text);
-    match text {
-        "" | "." | ".." => Err("name a folder with artifacts".to_owned()),
+/// The one spelling of a folder's path: it is what names of sources begin with.
+pub(super) fn folder(text: &str) -> Result<String, String> {
+    if text.starts_with('/') || text.chars().any(char::is_control) {
+        return Err("write a path that is relative to the project".to_owned());
+    }
+    let parts: Vec<&str> = text.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    match parts.join("/").as_str() {
+        "" | ".." => Err("name a folder with artifacts".to_owned()),
         ".harness" => Err("`.harness` is always read".to_owned()),
-        _ if text.starts_with('/') || text.chars().any(char::is_control) => {
-            Err("write a path that is relative to the project".to_owned())
-        }
-        _ => Ok(text.to_owned()),
+        path => Ok(path.to_owned()),
     }
 }

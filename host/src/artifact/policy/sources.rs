@@ -1,4 +1,8 @@
-//! `sandbox.sources`: rules for one artifact, a folder of them, or a bundle.
+//! `sandbox.sources`: rules for one artifact, a folder of them, or a bundle; and how these are named.
+//!
+//! A source is named by where it is: its path below `.harness/` without the one ending `.md`, such as `tools/deploy` or
+//! `plugins/acme`. What is in another folder with artifacts has that folder and `//` before it: `vendor//plugins/acme`. No
+//! part of a name holds a `/`, so that no two places have the same name, and none is read as another.
 
 use super::layer;
 use super::tools::NamePattern;
@@ -15,11 +19,16 @@ use crate::policy::path::FsRules;
 
 /// The folders below `.harness/` that artifacts come from.
 const FOLDERS: [&str; 6] = ["tools", "hooks", "agents", "plugins", "builtins", "overrides"];
+/// Between the folder of a root and the place in it.
+const BELOW: &str = "//";
+
+/// Entries at most.
+const MOST: usize = 1_000;
 
 /// An entry of `sandbox.sources`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceRules {
-    /// The place below `.harness/` without `.md`: `tools`, `tools/deploy`, `plugins/acme`.
+    /// The name: `tools`, `tools/deploy`, `plugins/acme`, `vendor//plugins/acme`, or `vendor//` for a whole root.
     pub name: String,
     /// What it says.
     pub layer: Layer,
@@ -32,8 +41,30 @@ pub struct SourceRules {
 impl SourceRules {
     /// Whether it is about an artifact: it names it, or a folder or bundle that it is in.
     pub fn covers(&self, source: &str) -> bool {
-        source.strip_prefix(&self.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        let ((root, place), (of_root, of)) = (split(&self.name), split(source));
+        root == of_root && is_within(of, place)
     }
+
+    /// The same where a name without a root means that place in every root.
+    fn covers_in_any_root(&self, source: &str) -> bool {
+        let (root, place) = split(&self.name);
+        self.covers(source) || root.is_none() && is_within(split(source).1, place)
+    }
+
+    /// The root that it names, where it does.
+    pub(crate) fn root(&self) -> Option<&str> {
+        split(&self.name).0
+    }
+
+    /// The place below that root, or below `.harness/`.
+    pub(crate) fn place(&self) -> &str {
+        split(&self.name).1
+    }
+}
+
+/// Whether a place is another one, or in it.
+fn is_within(place: &str, outer: &str) -> bool {
+    outer.is_empty() || place.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 keys! {
@@ -58,21 +89,46 @@ pub(super) fn lends(all: &[SourceRules], agent: &str, tool: &str) -> bool {
 
 /// The entries that are about an artifact, the outermost first.
 pub(super) fn about<'a>(all: &'a [SourceRules], source: &str) -> Vec<&'a SourceRules> {
-    let mut entries: Vec<&SourceRules> = all.iter().filter(|entry| entry.covers(source)).collect();
+    outermost_first(all.iter().filter(|entry| entry.covers(source)).collect())
+}
+
+/// The entries of a policy that can only take away: what is moved to another root does not get past one.
+pub(super) fn about_in_any_root<'a>(all: &'a [SourceRules], source: &str) -> Vec<&'a SourceRules> {
+    outermost_first(all.iter().filter(|entry| entry.covers_in_any_root(source)).collect())
+}
+
+fn outermost_first(mut entries: Vec<&SourceRules>) -> Vec<&SourceRules> {
     // All of these are beginnings of one name, so that the shorter one is further out.
     entries.sort_by_key(|entry| entry.name.len());
     entries
 }
 
-/// The name of an artifact as a source, from its file: `tools/deploy` for `.harness/tools/deploy.md`.
-pub fn name_of(file: &str) -> &str {
-    let inner = file.strip_prefix(".harness/").unwrap_or(file);
-    inner.strip_suffix(".md").unwrap_or(inner)
+/// The name of a source, from the root that it is in, where that is not `.harness/`, and its place below that: the path
+/// without the one ending of a file. There is no other way to make one.
+pub fn name_of(root: Option<&str>, place: &str) -> String {
+    match root {
+        Some(root) => format!("{root}{BELOW}{place}"),
+        None => place.to_owned(),
+    }
+}
+
+/// The root of a source, where it is not `.harness/`, and its place below it.
+fn split(source: &str) -> (Option<&str>, &str) {
+    match source.split_once(BELOW) {
+        Some((root, place)) => (Some(root), place),
+        None => (None, source),
+    }
 }
 
 pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Option<Vec<SourceRules>> {
     let mut sources = Vec::new();
-    for (key, entry) in decoder.entries(field)? {
+    let entries = decoder.entries(field)?;
+    // Each grant looks at all of them.
+    if entries.len() > MOST {
+        decoder.error(field, format!("{} has more than {MOST} entries", quoted(&field.path)));
+        return None;
+    }
+    for (key, entry) in entries {
         let name = &key.text;
         let key_only = Field { key: None, ..entry.clone() };
         if let Err((message, hint)) = check(name) {
@@ -91,8 +147,22 @@ pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Op
 fn check(name: &str) -> Result<(), (String, String)> {
     let refuse = |hint: String| Err((format!("{} is not the name of a source", quoted(name)), hint));
     if let Some(rest) = name.strip_prefix(".harness/") {
-        return refuse(format!("names are below `.harness/`: write {}", quoted(rest)));
+        return refuse(format!("names are below `.harness/`: write {}", quoted(rest.trim_start_matches('/'))));
     }
+    let (root, place) = split(name);
+    if let Some(root) = root {
+        match super::roots::folder(root) {
+            Ok(folder) if folder == root => {}
+            Ok(folder) => return refuse(format!("write {}", quoted(&name_of(Some(&folder), place)))),
+            Err(_) => {
+                return refuse("before `//` is a folder of `artifact_sources`: `vendor//plugins/acme`".to_owned());
+            }
+        }
+        if place.is_empty() {
+            return Ok(());
+        }
+    }
+    let name = place;
     if let Some(stem) = name.strip_suffix(".md") {
         return refuse(format!("leave out the ending: write {}", quoted(stem)));
     }
@@ -109,9 +179,10 @@ fn check(name: &str) -> Result<(), (String, String)> {
     Ok(())
 }
 
-/// The bundle under `plugins/` that an artifact is from: `plugins/acme` for `plugins/acme/tools/x`.
+/// The bundle under `plugins/` of any root that an artifact is from: `plugins/acme` for `plugins/acme/tools/x`.
 pub(crate) fn bundle_of(source: &str) -> Option<&str> {
-    let rest = source.strip_prefix("plugins/").or_else(|| source.strip_prefix("plugins").filter(|r| r.is_empty()))?;
+    let place = split(source).1;
+    let rest = place.strip_prefix("plugins/").or_else(|| place.strip_prefix("plugins").filter(|r| r.is_empty()))?;
     let end = source.len().saturating_sub(rest.len()).saturating_add(rest.find('/').unwrap_or(rest.len()));
     source.get(..end)
 }
@@ -137,7 +208,10 @@ mod tests {
 
     #[test]
     fn names() {
-        for good in ["tools", "tools/deploy", "plugins/acme", "plugins/acme/tools/x", "hooks/a b"] {
+        let below = ["vendor//plugins/acme", "../a/b//tools", "vendor//"];
+        for good in
+            ["tools", "tools/deploy", "plugins/acme", "plugins/acme/tools/x", "hooks/a b"].into_iter().chain(below)
+        {
             assert_eq!(check(good), Ok(()), "{good}");
         }
         for (bad, hint) in [
@@ -146,6 +220,9 @@ mod tests {
             ("tools/deploy.md", "leave out the ending: write `tools/deploy`"),
             ("tools/", "write a name such as `tools/deploy` or `plugins/acme`"),
             ("/tools", "write a name such as `tools/deploy` or `plugins/acme`"),
+            ("./vendor/x//plugins/a", "write `vendor/x//plugins/a`"),
+            ("//plugins/a", "before `//` is a folder of `artifact_sources`: `vendor//plugins/acme`"),
+            (".harness//tools", "names are below `.harness/`: write `tools`"),
             ("tools/../x", "write a name such as `tools/deploy` or `plugins/acme`"),
             ("", "write a name such as `tools/deploy` or `plugins/acme`"),
             ("xyzzy", "it begins with one of tools, hooks, agents, plugins, builtins, overrides"),
@@ -155,11 +232,36 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_is_about_one_root() {
+        let rule = |name: &str| {
+            let origin = Origin::new("f", Scope::Source(name.to_owned()));
+            let position = Position { file: "f".into(), line: 1, column: 1, length: 1 };
+            SourceRules { name: name.to_owned(), layer: Layer::silent(origin), tools: None, position }
+        };
+        for (name, covered, other) in [
+            ("plugins/acme", "plugins/acme/tools/x", "vendor//plugins/acme/tools/x"),
+            ("plugins", "plugins/acme", "plugins//plugins/acme"),
+            ("vendor//plugins/acme", "vendor//plugins/acme/tools/x", "plugins/acme/tools/x"),
+            ("vendor//", "vendor//tools/x", "vendor/x//tools/x"),
+            ("plugins/acme", "plugins/acme", "plugins/acme.md"),
+        ] {
+            assert!(rule(name).covers(covered), "{name} {covered}");
+            assert!(!rule(name).covers(other), "{name} {other}");
+        }
+        // What only takes away is about every root.
+        assert!(rule("plugins/acme").covers_in_any_root("vendor//plugins/acme"));
+        assert!(!rule("vendor//plugins").covers_in_any_root("other//plugins/acme"));
+    }
+
+    #[test]
     fn bundles() {
         for (source, bundle) in [
             ("plugins/acme/tools/x", Some("plugins/acme")),
             ("plugins/acme", Some("plugins/acme")),
             ("plugins", Some("plugins")),
+            ("vendor//plugins/acme/tools/x", Some("vendor//plugins/acme")),
+            ("plugins//tools/x", None),
+            ("plugins/acme//hooks/x", None),
             ("plugins2/acme", None),
             ("tools/plugins/x", None),
         ] {

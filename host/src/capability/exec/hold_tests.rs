@@ -44,6 +44,8 @@ async fn what_is_secret_beside_the_workspace_stays_closed() {
         std::fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
         std::fs::write(folder.join(path), text).unwrap();
     }
+    // The same file under a name that promises nothing.
+    std::fs::hard_link(folder.join("token"), folder.join("bin/linked")).unwrap();
     let secret = Secret {
         name: "D".to_owned(),
         holder: Holder::File(folder.join("token").to_str().unwrap().to_owned()),
@@ -54,7 +56,7 @@ async fn what_is_secret_beside_the_workspace_stays_closed() {
     let handles = Handles::new(Arc::new(Vault::open([&secret], [], &folder)));
     let root = tempfile::tempdir().unwrap();
     let dir = Dir::open_ambient_dir(root.path(), cap_std::ambient_authority()).unwrap();
-    let script = format!("cd {} && cat {}", folder.display(), files.map(|(path, _)| path).join(" "));
+    let script = format!("cd {} && cat {} bin/linked", folder.display(), files.map(|(path, _)| path).join(" "));
     let said = |unconfined: bool| {
         let allow = vec![CommandRule::parse("sh").unwrap()];
         let folders = vec![FolderRule::parse(folder.to_str().unwrap()).unwrap()];
@@ -64,7 +66,7 @@ async fn what_is_secret_beside_the_workspace_stays_closed() {
         async move { run(&grant, place, LONG, script).await.unwrap().stdout }
     };
     assert_eq!(said(false).await, "open");
-    assert_eq!(said(true).await, "openSECRETSECRET[redacted:D]");
+    assert_eq!(said(true).await, "openSECRETSECRET[redacted:D][redacted:D]");
 }
 
 #[tokio::test]

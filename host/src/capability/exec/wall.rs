@@ -4,6 +4,7 @@
 //!   system of its own (`view`), by rules of the kernel's (`landlock`), or by both. A view comes first where both are
 //!   there: it takes a secret out of an open folder, which rules cannot, and with it come the command's own processes and
 //!   nobody else's. Rules go around it, so that a mistake in one of them opens nothing.
+//! - It creates none of the names by which the project or a repository is governed (`names`).
 //! - It makes no system call that reaches into the system or into other processes, and without `exec.network` no socket
 //!   (`filters`). It gains no privileges and keeps none but, as root, those over files.
 //! - Its processes are counted, and so are the memory and the processor time of each and the size of its files. They end
@@ -20,6 +21,8 @@ pub(crate) mod host;
 mod keeper;
 mod landlock;
 mod launch;
+mod names;
+mod network;
 mod offers;
 mod reach;
 mod system;
@@ -50,16 +53,19 @@ pub(super) use cgroup::Hit;
 pub(super) use family::above_streams;
 use family::{Begun, Bond, Failed, Family, UserMap};
 use filters::Filters;
+use network::Network;
 use system::System;
 use temporary::Temporary;
 use view::{Plan, Shown};
 
+pub use names::ClosedNames;
 pub use offers::{Count, Files, Memory, Namespaces, Offers, Standing, Tier};
 
 /// What a command keeps of root's privileges: those over files, which the wall holds in other ways. Without them root
 /// could not write into a folder of somebody else's.
-const KEPT: CapabilitySet =
-    CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER).union(CapabilitySet::FSETID);
+/// Not `FSETID`, with which a file that others run as its owner stays one when something else is written into it; nor
+/// those that go by file handles (`DAC_READ_SEARCH`), give files privileges (`SETFCAP`) or make them immutable.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER);
 
 /// What a command's first process does before it is the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +75,7 @@ enum Step {
     Processes,
     UserNamespace,
     Namespaces,
+    Network,
     View,
     Folder,
     Limits,
@@ -79,11 +86,12 @@ enum Step {
 }
 
 impl Step {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Session,
         Self::Processes,
         Self::UserNamespace,
         Self::Namespaces,
+        Self::Network,
         Self::View,
         Self::Folder,
         Self::Limits,
@@ -99,6 +107,7 @@ impl Step {
             Self::Processes => "a count of its processes",
             Self::UserNamespace => "a user namespace",
             Self::Namespaces => "namespaces",
+            Self::Network => "an empty network",
             Self::View => "its view of the files",
             Self::Folder => "the folder to start in",
             Self::Limits => "limits",
@@ -232,6 +241,7 @@ pub(super) struct Held {
 struct Removed {
     group: Option<Group>,
     temporary: Option<Temporary>,
+    names: Option<ClosedNames>,
 }
 
 /// Commands of this process of which something is left: processes, or what is [removed](Removed) after these.
@@ -286,8 +296,9 @@ impl Held {
     /// that is not 0, which limits it ran into.
     pub(super) async fn finish(mut self) -> (Option<i32>, Hit) {
         let code = self.begun.take().and_then(Begun::finish);
-        let Some((Removed { group, temporary }, left)) = self.left.take() else { return (code, Hit::default()) };
+        let Some((Removed { group, temporary, names }, left)) = self.left.take() else { return (code, Hit::default()) };
         let hit = group.filter(|_| code != Some(0)).map(|group| group.hit()).unwrap_or_default();
+        drop(names);
         // What is in it may be much.
         if let Some(folder) = temporary {
             let _ = tokio::task::spawn_blocking(move || drop((folder, left))).await;
@@ -363,9 +374,13 @@ impl Wall {
         })?;
         let system = System::get()?;
         let grant = wanted.grant;
-        let places = reach::places(grant, wanted.place.workspace)?;
+        // The walk comes by them.
+        let names = (stands.namespaces.is_some() && reach::may_create_at_root(grant))
+            .then(|| ClosedNames::hold(wanted.place.workspace))
+            .transpose()?;
+        let mut places = reach::places(grant, wanted.place.workspace)?;
         let home = ambient::variable("HOME").map(PathBuf::from);
-        let beside = Beside::new(grant, home.as_deref(), system, wanted.place.handles.vault().files());
+        let beside = Beside::new(grant, home.as_deref(), system, wanted.place.handles.vault().files())?;
         let folders = beside.folders.as_slice();
         if folders.iter().any(|folder| wanted.place.workspace.starts_with(folder)) {
             return Err("the workspace is inside of a folder that `exec.folders` opens".to_owned());
@@ -386,7 +401,11 @@ impl Wall {
                 let rules = [landlock::of_system(system, folders), landlock::of_view(&places)].concat();
                 let later = landlock::Later::of_view(&view.private, offers.landlock.unwrap_or_default())?;
                 let temporary = PathBuf::from(view.temporary);
-                (namespaced(namespaces, view, wanted.place)?, temporary, rules, later)
+                let network = match stands.network && !grant.exec_network() {
+                    true => Network::none(namespaces),
+                    false => Network::Hosts,
+                };
+                (namespaced(namespaces, network, view, wanted.place)?, temporary, rules, later)
             }
             None if system.shows(wanted.place.workspace) => {
                 return Err(
@@ -394,6 +413,7 @@ impl Wall {
                 );
             }
             None => {
+                reach::close_root_names(&mut places, wanted.place.workspace);
                 let list = |folder: &Path| ambient::entries(folder);
                 let listed = landlock::of_workspace(&places, &list);
                 let mut rules = landlock::of_open_system(system, folders, &beside.closed)?;
@@ -433,21 +453,22 @@ impl Wall {
         let system_error = |error: io::Error| error.to_string();
         let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), Group::doors).map_err(system_error)?;
         let family = Family { bond, confinement, doors };
-        Ok(Self { family, removed: Removed { group, temporary: own_temporary }, temporary: Some(temporary) })
+        Ok(Self { family, removed: Removed { group, temporary: own_temporary, names }, temporary: Some(temporary) })
     }
 
     /// No wall: the processes end with the command and with the host, and that is all.
     fn none() -> Self {
         let family = Family { bond: Bond::Children, confinement: Confinement(None), doors: Vec::new() };
-        Self { family, removed: Removed { group: None, temporary: None }, temporary: None }
+        Self { family, removed: Removed { group: None, temporary: None, names: None }, temporary: None }
     }
 }
 
-fn namespaced(namespaces: Namespaces, view: Plan, place: Place<'_>) -> Result<Bond, String> {
+fn namespaced(namespaces: Namespaces, network: Network, view: Plan, place: Place<'_>) -> Result<Bond, String> {
     let (folder, identity) =
         reach::whereabouts(place.dir).map_err(|error| format!("the folder to start in: {error}"))?;
     Ok(Bond::Namespaces {
         user: user_map(namespaces)?,
+        network,
         view,
         folder: view::text(folder.strip_prefix("/").unwrap_or(&folder))?,
         identity,
@@ -505,28 +526,34 @@ fn resources(most: &Limits, time: Duration, user: Option<u64>, memory: Memory) -
     limits
 }
 
-/// Tries what a view needs, in processes that do nothing else, and tells how it works or which step does not.
-fn probe() -> Result<Namespaces, String> {
+/// Tries what a view needs, in processes that do nothing else, and tells how it works, and whether with a network of its own;
+/// or which step does not.
+fn probe() -> Result<(Namespaces, bool), String> {
     let system = System::get()?;
     let folder = system.folders.first().ok_or("there are no folders of programs")?;
     let mut why = String::new();
     let kinds = if ambient::user() == 0 { &[Namespaces::Own, Namespaces::User][..] } else { &[Namespaces::User] };
     for kind in kinds {
-        let nowhere = Path::new("/.workspace");
-        let shown = Shown { system, folders: &[], closed: &[], places: &[], workspace: nowhere, home: None };
-        let stat = rustix::fs::stat(folder).map_err(|error| io::Error::from(error).to_string())?;
-        let bond = Bond::Namespaces {
-            user: user_map(*kind)?,
-            view: Plan::new(&shown)?,
-            folder: view::text(folder.strip_prefix("/").unwrap_or(folder))?,
-            identity: reach::Identity::of(&stat),
-        };
-        match (Family { bond, confinement: Confinement(None), doors: Vec::new() }).start(None) {
-            Ok(tried) => {
-                tried.finish();
-                return Ok(*kind);
+        let own = Network::none(*kind);
+        // A kernel may be built without namespaces for networks.
+        for network in [own, Network::Hosts] {
+            let nowhere = Path::new("/.workspace");
+            let shown = Shown { system, folders: &[], closed: &[], places: &[], workspace: nowhere, home: None };
+            let stat = rustix::fs::stat(folder).map_err(|error| io::Error::from(error).to_string())?;
+            let bond = Bond::Namespaces {
+                user: user_map(*kind)?,
+                network,
+                view: Plan::new(&shown)?,
+                folder: view::text(folder.strip_prefix("/").unwrap_or(folder))?,
+                identity: reach::Identity::of(&stat),
+            };
+            match (Family { bond, confinement: Confinement(None), doors: Vec::new() }).start(None) {
+                Ok(tried) => {
+                    tried.finish();
+                    return Ok((*kind, !matches!(network, Network::Hosts)));
+                }
+                Err(Failed { step, error }) => why = format!("{}: {error}", step.map_or("starting", Step::name)),
             }
-            Err(Failed { step, error }) => why = format!("{}: {error}", step.map_or("starting", Step::name)),
         }
     }
     Err(why)

@@ -173,6 +173,12 @@ async fn its_namespaces_are_its_own() {
         assert_ne!(told(&confined(), read()).await.0, of_host, "{kind}");
         assert_eq!(told(&unconfined(), read()).await.0, of_host, "{kind}");
     }
+    if Offers::get().network {
+        let of_host = format!("{}\n", std::fs::read_link("/proc/self/ns/net").unwrap().display());
+        let read = || sh("readlink /proc/self/ns/net");
+        assert_ne!(told(&confined(), read()).await.0, of_host);
+        assert_eq!(told(&with_network(), read()).await.0, of_host);
+    }
 }
 
 /// Others put another folder in the place of one that was looked at, and it does not start.
@@ -437,7 +443,7 @@ async fn root_keeps_no_privileges_but_over_files() {
     let (_, said) =
         in_workspace(&confined(), &[], "grep -E '^Cap(Eff|Prm|Bnd|Inh|Amb)' /proc/self/status | tr -d '\t'").await;
     let is_root = rustix::process::geteuid().is_root();
-    let kept = if is_root { "000000000000001b" } else { "0000000000000000" };
+    let kept = if is_root { "000000000000000b" } else { "0000000000000000" };
     // Who has none may not give up what it could be given.
     let sets = if is_root { &["CapEff", "CapPrm", "CapBnd"][..] } else { &["CapEff", "CapPrm"] };
     for set in sets {

@@ -7,6 +7,7 @@ use harness::artifact::agent::{Agent, Use};
 use harness::artifact::escape;
 use harness::artifact::hook::Hook;
 use harness::artifact::policy::ProjectPolicy;
+use harness::artifact::policy::sources::name_of;
 use harness::artifact::tool::Tool;
 use harness::policy::compare::{Example, wider};
 use harness::policy::grant::Grant;
@@ -181,8 +182,11 @@ fn grants(registry: &Registry, policy: &ProjectPolicy) -> BTreeMap<String, Grant
 fn sources(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
     let named = old.sources.iter().chain(&new.sources).map(|entry| entry.name.clone());
     // No file is called so.
-    let others = ["tools", "plugins"].map(|folder| format!("{folder}/\u{2026}"));
-    let mut all: Vec<String> = others.into_iter().chain(named).collect();
+    let roots = old.roots.iter().chain(&new.roots).map(|root| Some(root.value.as_str()));
+    let others = std::iter::once(None)
+        .chain(roots)
+        .flat_map(|root| ["tools", "plugins"].map(|folder| name_of(root, &format!("{folder}/\u{2026}"))));
+    let mut all: Vec<String> = others.chain(named).collect();
     all.sort_unstable();
     all.dedup();
     for source in all {

@@ -8,6 +8,7 @@ use clap::Parser;
 use harness::ambient;
 use harness::artifact::escape;
 use harness::artifact::policy::learn::{Draft, Kept};
+use harness::capability::exec::wall::ClosedNames;
 use harness::confine::Plan;
 use harness::dispatch::{CallReport, Nested, Options, Project, Run};
 use harness::policy::layer::Layer;
@@ -46,16 +47,19 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
         granting: granting.map(|layer| (asked.tool.clone(), layer)),
         ..Options::default()
     };
-    let project = project::open(place, options, printer)?;
+    let project = project::open_for(place, options, printer, |all| project::files_of(all, &asked.tool))?;
     let call = Repeatable::new(&asked, &project, printer)?;
     let loaded = project.loaded();
     let plan = Plan::of(loaded.registry(), &project::root(place), asked.workspace.as_deref(), instead.as_ref());
     project::confine(&plan, &asked.confine, printer)?;
     let workspace = asked.workspace.clone().unwrap_or_else(|| project::root(place));
+    // Else each command creates and removes them, and the workspace would seem to be written.
+    let held = plan.gives_views().then(|| ClosedNames::hold(&workspace).ok());
     let began = ambient::now_of_files();
     let (exit, report) = made(&asked, &project, &call, printer)?;
     let mut asked = watch.asked();
     asked.requests.extend(written(&asked, &workspace, began));
+    drop(held);
     for one in refused(&report) {
         printer.say(&format!("refused: {}", escape::line(&one)));
     }

@@ -1,6 +1,6 @@
 //! `harness sessions show`.
 
-use harness::ambient;
+use harness::ambient::output;
 use harness::session::read::{self, ReadError};
 use harness::session::timeline::Timeline;
 use harness::session::{FOLDER, html, text};
@@ -31,7 +31,8 @@ pub(super) fn run(command: &Show, place: &Place, printer: Printer) -> Exit {
         Some(None) => printer.data(&html::render(&timeline)),
         Some(Some(file)) if file.as_os_str() == "-" => printer.data(&html::render(&timeline)),
         Some(Some(file)) => {
-            if let Err(error) = ambient::write_private(file, &html::render(&timeline)) {
+            let (page, root) = (html::render(&timeline), project::root(place));
+            if let Err(error) = output::write(file, &page, output::Readers::Owner, &[&root]) {
                 printer.error(&format!("cannot write `{}`: {error}", file.display()), &[], None);
                 return Exit::Usage;
             }

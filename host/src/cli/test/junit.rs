@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use harness::ambient::output;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::super::args::Color;
@@ -15,14 +16,13 @@ pub(super) fn is_output(path: &Path) -> bool {
 }
 
 /// Writes the results to a file, or standard output.
-#[expect(clippy::disallowed_methods, reason = "the operator names the file")]
-pub(super) fn write(path: &Path, results: &Results, printer: Printer) -> Result<(), String> {
+pub(super) fn write(path: &Path, results: &Results, root: &Path, printer: Printer) -> Result<(), String> {
     let text = text(results)?;
     if is_output(path) {
         printer.data(&text);
         return Ok(());
     }
-    std::fs::write(path, text).map_err(|error| error.to_string())
+    output::write(path, &text, output::Readers::All, &[root]).map_err(|error| error.to_string())
 }
 
 /// One suite for each artifact.

@@ -20,14 +20,14 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// Runs the cases, and again after each change, until the process is ended.
 pub(super) fn run(command: &Test, folder: &Path, project: &Project, printer: Printer) -> Exit {
     match Changes::of(folder) {
-        Ok(changes) => again(command, project, &changes, printer),
+        Ok(changes) => again(command, folder, project, &changes, printer),
         Err(error) => unwatched(&error, printer),
     }
 }
 
 /// The same, with changes that are watched already: one that comes while the cases run is not missed.
-fn again(command: &Test, project: &Project, changes: &Changes, printer: Printer) -> Exit {
-    once(command, project, None, printer);
+fn again(command: &Test, folder: &Path, project: &Project, changes: &Changes, printer: Printer) -> Exit {
+    once(command, folder, project, None, printer);
     printer.say("watching for changes");
     let mut before = project.loaded();
     while changes.wait() {
@@ -38,7 +38,7 @@ fn again(command: &Test, project: &Project, changes: &Changes, printer: Printer)
             }
             Ok(()) => {
                 let now = project.loaded();
-                once(command, project, changed(&before, &now).as_ref(), printer);
+                once(command, folder, project, changed(&before, &now).as_ref(), printer);
                 before = now;
             }
         }
@@ -52,13 +52,14 @@ fn changed(before: &Loaded, now: &Loaded) -> Option<BTreeSet<String>> {
     if now.policy().meta.enabled {
         return None;
     }
+    let now_policy = now.registry().policy_file();
     let (before, now) = (before.registry().sources(), now.registry().sources());
     if before.keys().any(|file| !now.contains_key(file)) {
         return None;
     }
     let files: BTreeSet<String> =
         now.iter().filter(|(file, text)| before.get(*file) != Some(*text)).map(|(file, _)| file.clone()).collect();
-    (!files.is_empty() && !files.iter().any(|file| file.ends_with("/harness.md"))).then_some(files)
+    (!files.is_empty() && !files.contains(now_policy)).then_some(files)
 }
 
 /// Waits until a project that could not be opened can be.
@@ -71,7 +72,7 @@ pub(super) fn mended(command: &Test, folder: &Path, options: &Options, printer: 
     while changes.wait() {
         match Project::open(folder, options.clone()) {
             Ok(project) => {
-                return again(command, &project, &changes, printer);
+                return again(command, folder, &project, &changes, printer);
             }
             Err(error) => {
                 project::unopened(&error, printer);

@@ -36,8 +36,12 @@ const CLOSED_AT_TOP: &str = "agents";
 /// and hooks make it run programs.
 const READ_ONLY: [&str; 2] = [".harness", ".git"];
 
-/// Closed to writing anywhere: what keeps artifacts as they were looked at.
-const LOCK: &str = "harness.lock";
+/// Files closed to writing anywhere: the lock of the artifacts, and the policy of a project without `.harness/harness.md`.
+const FILES: [&str; 3] = ["harness.lock", "harness.md", "harness.yaml"];
+
+/// Names that nobody creates at the top of the workspace: whoever did would write the project's own policy, artifacts or
+/// lock, or a repository whose configuration the operator's git runs. Scripts and commands share this list.
+pub(crate) const CLOSED_AT_ROOT: [&str; 5] = [".harness", ".git", "harness.lock", "harness.md", "harness.yaml"];
 
 /// Closed to reading too, wherever they are below [`HOME`]: the record of what other calls did, and those of sessions.
 const RECORDS: [&str; 2] = ["audit", "sessions"];
@@ -82,8 +86,10 @@ pub fn rule_against(path: &WorkspacePath, access: Access) -> Option<Rule> {
     {
         return Some(Rule::Folder(folder));
     }
-    if access == Access::Write && names.iter().any(|name| name == LOCK) {
-        return Some(Rule::File(LOCK));
+    if access == Access::Write
+        && let Some(file) = FILES.into_iter().find(|file| names.iter().any(|name| name == file))
+    {
+        return Some(Rule::File(file));
     }
     names.iter().find_map(|name| sensitive(name)).map(Rule::Sensitive)
 }
@@ -100,7 +106,7 @@ pub(crate) fn could_be_protected(name: &str) -> bool {
         let start = bytes.len().checked_sub(with.len());
         start.and_then(|start| bytes.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(with.as_bytes()))
     };
-    let whole = [CLOSED_AT_TOP, LOCK].into_iter().chain(READ_ONLY).chain(RECORDS);
+    let whole = std::iter::once(CLOSED_AT_TOP).chain(FILES).chain(READ_ONLY).chain(RECORDS);
     whole.into_iter().any(|name| name.len() == bytes.len() && begins(name))
         || SENSITIVE.into_iter().any(|pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
             (Some(end), _) => ends(end),
@@ -114,11 +120,15 @@ pub(crate) fn is_sensitive(name: &str) -> bool {
     could_be_protected(name) && sensitive(&fold(name)).is_some()
 }
 
+/// Whether an entry at the top of the workspace has one of [`CLOSED_AT_ROOT`] for a name, in any spelling.
+pub(crate) fn is_closed_at_root(name: &str) -> bool {
+    could_be_protected(name) && CLOSED_AT_ROOT.contains(&fold(name).as_str())
+}
+
 /// The same rules as patterns that forbid, for reasoning about all paths at once. [`rule_against`] is what decides.
 pub(in crate::policy) fn patterns(access: Access) -> Vec<PathPattern> {
     let sensitive = SENSITIVE.iter().map(|name| format!("**/{name}"));
-    let read_only =
-        READ_ONLY.iter().chain([&LOCK]).filter(|_| access == Access::Write).map(|name| format!("**/{name}"));
+    let read_only = READ_ONLY.iter().chain(&FILES).filter(|_| access == Access::Write).map(|name| format!("**/{name}"));
     let records = RECORD_FOLDERS.iter().map(|folder| format!("**/{folder}"));
     let all = [CLOSED_AT_TOP.to_owned()].into_iter().chain(records).chain(read_only).chain(sensitive);
     all.filter_map(|text| PathPattern::parse(&text).ok()).collect()
@@ -196,8 +206,45 @@ mod tests {
         for text in ["sessions", "sessions/.harness/x", ".harness/x/sessions"] {
             assert_eq!(rule(text, Access::Read), None, "{text}");
         }
-        for text in ["sub/agents", "agents.md", "agents2", ".harness2", ".github", ".gitignore", "git"] {
+        for (text, file) in [
+            ("harness.lock", "harness.lock"),
+            ("harness.md", "harness.md"),
+            ("HARNESS.YAML", "harness.yaml"),
+            ("sub/Harness.md. ", "harness.md"),
+            ("a/harness.lock/b", "harness.lock"),
+        ] {
+            assert_eq!(rule(text, Access::Write), Some(Rule::File(file)), "{text}");
+            assert_eq!(rule(text, Access::Read), None, "{text}");
+        }
+        for text in [
+            "sub/agents",
+            "agents.md",
+            "harness.mdx",
+            "harness",
+            "harness.yml",
+            "my-harness.md",
+            "agents2",
+            ".harness2",
+            ".github",
+            ".gitignore",
+            "git",
+        ] {
             assert_eq!(rule(text, Access::Write), None, "{text}");
+        }
+    }
+
+    /// Who could create one would govern the project.
+    #[test]
+    fn what_is_closed_at_the_root_is_never_written() {
+        for name in CLOSED_AT_ROOT {
+            assert!(rule(name, Access::Write).is_some(), "{name}");
+            assert!(is_closed_at_root(name) && is_closed_at_root(&format!("{}.", name.to_uppercase())), "{name}");
+        }
+        for name in READ_ONLY.into_iter().chain(FILES) {
+            assert!(CLOSED_AT_ROOT.contains(&name), "{name}");
+        }
+        for name in ["agents", "harness", "harness.lock2", ".github", "docs"] {
+            assert!(!is_closed_at_root(name), "{name}");
         }
     }
 

@@ -17,9 +17,6 @@ use crate::artifact::yaml::{Node, Span, Value};
 use crate::artifact::{frontmatter, json, yaml};
 use crate::audit;
 
-/// The file of the policy. Artifacts may be written in it, and it may change without them.
-const POLICY_FILE: &str = ".harness/harness.md";
-
 /// What an artifact is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -92,7 +89,7 @@ pub(super) fn all(registry: &Registry) -> Vec<Entry> {
     let bundles = registry.bundles().iter().map(|bundle| Entry {
         kind: Kind::Bundle,
         name: bundle.name.clone(),
-        path: format!(".harness/{}", bundle.name),
+        path: bundle.path.clone(),
         sha256: audit::digest(&bundle.prose),
         script: None,
         schema: None,
@@ -156,11 +153,15 @@ fn entry(
 /// artifact's own entry, as data.
 fn written(registry: &Registry, source: &Position) -> String {
     let text = registry.sources().get(&*source.file).map(String::as_str).unwrap_or_default();
-    if &*source.file != POLICY_FILE {
+    if &*source.file != registry.policy_file() {
         return text.to_owned();
     }
-    let Ok(front) = frontmatter::split(text) else { return text.to_owned() };
-    let (root, _) = yaml::parse(front.yaml, front.first_line);
+    let (yaml, first_line) = match frontmatter::split(text) {
+        Ok(front) => (front.yaml, front.first_line),
+        // A policy may be YAML as a whole.
+        Err(_) => (text, 1),
+    };
+    let (root, _) = yaml::parse(yaml, first_line);
     let node = root.as_ref().and_then(|root| within(root, source));
     let value = node.and_then(|node| {
         let mut decoder = Decoder::new(&source.file, String::new());

@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 
 use super::system::System;
 use crate::ambient;
+use crate::capability::hard_links::Identity;
 use crate::policy::grant::Grant;
 use crate::policy::path::protected;
 
@@ -26,20 +27,72 @@ pub(super) struct Beside {
     pub(super) closed: Vec<(PathBuf, bool)>,
 }
 
+/// Names in these folders that are looked at where a secret's file has several names: one of them may be the other one.
+const MAX_LINKS: usize = 200_000;
+
 impl Beside {
     /// `holders` are files that hold the values of secrets.
-    pub(super) fn new(grant: &Grant, home: Option<&Path>, system: &System, holders: &[PathBuf]) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Where the other names of such a file cannot all be looked for.
+    pub(super) fn new(
+        grant: &Grant,
+        home: Option<&Path>,
+        system: &System,
+        holders: &[PathBuf],
+    ) -> Result<Self, String> {
         let folders: Vec<PathBuf> = (grant.exec_folders().iter().filter_map(|folder| folder.path(home)))
             .filter_map(|folder| ambient::real_path(&folder).ok())
             .collect();
         let mut closed: Vec<_> = folders.iter().flat_map(|folder| sensitive(folder, MAX_LOOKS)).collect();
         let seen = |path: &Path| system.shows(path) || folders.iter().any(|folder| path.starts_with(folder));
+        let linked: Vec<Identity> = (holders.iter().filter_map(|holder| rustix::fs::stat(holder).ok()))
+            .filter(|facts| facts.st_nlink > 1)
+            .map(|facts| Identity::of(&facts))
+            .collect();
         let holders = holders.iter().filter_map(|holder| ambient::real_path(holder).ok()).filter(|path| seen(path));
         closed.extend(holders.map(|path| (path, false)));
+        closed.extend(other_names(&folders, &linked, MAX_LINKS)?.into_iter().map(|path| (path, false)));
         closed.sort();
         closed.dedup();
-        Self { folders, closed }
+        Ok(Self { folders, closed })
     }
+}
+
+/// Every name in some folders of these files. Links are not followed.
+fn other_names(folders: &[PathBuf], files: &[Identity], most: usize) -> Result<Vec<PathBuf>, String> {
+    let (mut found, mut left) = (Vec::new(), most);
+    let mut waiting = if files.is_empty() { Vec::new() } else { folders.to_vec() };
+    while let Some(path) = waiting.pop() {
+        let opened = rustix::fs::openat(CWD, &path, FOLDER, Mode::empty());
+        let Ok(entries) = opened.and_then(|folder| Dir::read_from(&folder)) else { continue };
+        for entry in entries.filter_map(Result::ok) {
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            left = left.checked_sub(1).ok_or_else(|| {
+                format!(
+                    "the file of a secret has several names, and `exec.folders` opens over {most} files that one of them \
+                     may be; open smaller folders, or give the secret a file of one name"
+                )
+            })?;
+            let facts = || rustix::fs::statat(CWD, path.join(name), AtFlags::SYMLINK_NOFOLLOW);
+            match kind(&path, name, entry.file_type()) {
+                FileType::Directory => waiting.push(path.join(name)),
+                // Most are others by their number alone.
+                FileType::RegularFile
+                    if files.iter().any(|file| file.has_number(entry.ino()))
+                        && facts().is_ok_and(|facts| files.contains(&Identity::of(&facts))) =>
+                {
+                    found.push(path.join(name));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// What in a folder has a sensitive name, as far down as so many names lead, and whether it is a folder. Links are not
@@ -84,6 +137,28 @@ fn kind(folder: &Path, name: &OsStr, told: FileType) -> FileType {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_names_of_a_file_are_found_or_it_is_said_that_they_may_be_there() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        std::fs::create_dir_all(at("tools/deep")).unwrap();
+        std::fs::write(at("token"), "SECRET").unwrap();
+        std::fs::write(at("tools/token"), "another").unwrap();
+        for name in ["tools/plain", "tools/deep/plain"] {
+            std::fs::hard_link(at("token"), at(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("../token", at("tools/link")).unwrap();
+        let files = [Identity::of(&rustix::fs::stat(at("token")).unwrap())];
+        let found = |most| {
+            let mut found = other_names(&[at("tools")], &files, most)?;
+            found.sort();
+            Ok::<_, String>(found)
+        };
+        assert_eq!(found(5), Ok(vec![at("tools/deep/plain"), at("tools/plain")]));
+        assert!(found(4).unwrap_err().contains("opens over 4 files"));
+        assert_eq!(other_names(&[at("tools")], &[], 0), Ok(Vec::new()));
+    }
 
     #[test]
     fn sensitive_names_are_found_as_far_as_the_bound_leads() {

@@ -27,6 +27,7 @@ use rustix::process::{
 };
 
 use super::launch::{self, Quiet, Stack, Work};
+use super::network::Network;
 use super::reach::Identity;
 use super::view::Plan;
 use super::{Confinement, Step, keeper};
@@ -38,6 +39,7 @@ pub(super) enum Bond {
     Namespaces {
         /// Where the host may not make namespaces: what a user namespace is told of this user.
         user: Option<UserMap>,
+        network: Network,
         view: Plan,
         /// The folder to start in, below the new root.
         folder: CString,
@@ -222,9 +224,10 @@ impl Family {
     fn namespaces(&self) -> c_int {
         match &self.bond {
             Bond::Children => 0,
-            Bond::Namespaces { user, .. } => {
+            Bond::Namespaces { user, network, .. } => {
                 let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC;
-                if user.is_some() { spaces | libc::CLONE_NEWUSER } else { spaces }
+                let spaces = if user.is_some() { spaces | libc::CLONE_NEWUSER } else { spaces };
+                if matches!(network, Network::New) { spaces | libc::CLONE_NEWNET } else { spaces }
             }
         }
     }
@@ -284,12 +287,13 @@ impl Keeper<'_> {
             rustix::io::write(door, b"0").map_err(at(Step::Processes))?;
         }
         let kind = match &family.bond {
-            Bond::Namespaces { user, view, folder, identity } => {
+            Bond::Namespaces { user, network, view, folder, identity } => {
                 if let Some(user) = user {
                     user.tell(*own_memory).map_err(at(Step::UserNamespace))?;
                 }
                 // The group that it is in now is the top of what is seen.
                 unshare(libc::CLONE_NEWCGROUP).map_err(at(Step::Namespaces))?;
+                network.enter().map_err(at(Step::Network))?;
                 view.build().map_err(at(Step::View))?;
                 go_to(folder, *identity).map_err(at(Step::Folder))?;
                 b'n'
@@ -426,8 +430,13 @@ fn close(file: &OwnedFd) {
     }
 }
 
-fn unshare(flags: c_int) -> Result<(), Errno> {
-    // SAFETY: the calling process has one thread and shares no files with another.
+/// Gives the calling thread namespaces of its own.
+///
+/// # Errors
+///
+/// Those of the system.
+pub(super) fn unshare(flags: c_int) -> Result<(), Errno> {
+    // SAFETY: the calling thread shares neither files nor memory with what the flags take apart.
     #[expect(unsafe_code, reason = "as the function of rustix, which has no flag of its own for this kind")]
     let done = unsafe { libc::unshare(flags) };
     if done == 0 { Ok(()) } else { Err(super::last_error()) }

@@ -3,7 +3,8 @@
 //! - Without `exec.network` it makes no socket that leads anywhere, to this machine's own (`AF_UNIX`) neither: only
 //!   pairs that are connected to each other for good.
 //! - It does not trace other processes, mount, load modules, enter or make namespaces, or type on a terminal.
-//! - It makes no file that others run as its owner: that would outlast the wall.
+//! - It makes no file that others run as its owner: that would outlast the wall. It takes no lease on a file: whoever opens
+//!   it would wait.
 //! - Where Landlock alone holds its files, it changes nothing about a file by its name: neither mode, owner, times nor
 //!   attributes. Landlock has no rule for these. There it has no namespaces either: it sets the priority and the
 //!   processors of no other process, and neither makes nor reaches memory and queues that are the whole machine's.
@@ -23,7 +24,7 @@ use super::offers::Memory;
 use crate::confine::{Programs, Sockets};
 
 /// The calls that a child may not make whatever it is granted: they reach into the system or into other processes.
-const NEVER: [i64; 41] = [
+const NEVER: [i64; 44] = [
     libc::SYS_acct,
     libc::SYS_add_key,
     libc::SYS_adjtimex,
@@ -42,11 +43,13 @@ const NEVER: [i64; 41] = [
     libc::SYS_kexec_file_load,
     libc::SYS_kexec_load,
     libc::SYS_keyctl,
+    LISTNS,
     libc::SYS_mount,
     libc::SYS_mount_setattr,
     libc::SYS_move_mount,
     libc::SYS_open_by_handle_at,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_perf_event_open,
     libc::SYS_pidfd_getfd,
     libc::SYS_pivot_root,
@@ -55,6 +58,7 @@ const NEVER: [i64; 41] = [
     libc::SYS_process_vm_writev,
     libc::SYS_ptrace,
     libc::SYS_quotactl,
+    QUOTACTL_FD,
     libc::SYS_reboot,
     libc::SYS_request_key,
     libc::SYS_setns,
@@ -67,7 +71,12 @@ const NEVER: [i64; 41] = [
     libc::SYS_userfaultfd,
 ];
 
-/// Those of them with which the wall of a command is made.
+/// Newer calls of the kind above. The numbers are the same on all kinds of machines that there are filters for.
+const QUOTACTL_FD: i64 = 443;
+const OPEN_TREE_ATTR: i64 = 467;
+const LISTNS: i64 = 470;
+
+/// Those of them with which the wall of a command is made; `setns` too, for the network alone.
 const MAKES_WALLS: [i64; 7] = [
     libc::SYS_mount,
     libc::SYS_mount_setattr,
@@ -106,7 +115,13 @@ const BY_KEY: [i64; 11] = [
 /// The same of queues by a name; what they take is counted.
 const BY_NAME: [i64; 2] = [libc::SYS_mq_open, libc::SYS_mq_unlink];
 /// Files that are memory: no limit of a process counts those that it does not map.
-const MEMORY_FILES: [i64; 1] = [libc::SYS_memfd_create];
+const MEMORY_FILES: [i64; 2] = [libc::SYS_memfd_create, MEMFD_SECRET];
+/// The same on all kinds of machines that there are filters for.
+const MEMFD_SECRET: i64 = 447;
+
+/// Commands of `fcntl` that take a lease on a file or a folder: whoever opens it next is refused, or waits until the lease
+/// is given up. As in `linux/fcntl.h`.
+const LEASES: [u64; 2] = [1024, 1024 + 16];
 
 /// Calls that change how a process runs, and which argument has to be what: of the process that makes them.
 const HOW_IT_RUNS: [(i64, u8, u64); 8] = [
@@ -231,6 +246,8 @@ impl Filters {
         never.insert(libc::SYS_clone, namespaces()?);
         let typing = TYPING.iter().map(|request| rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *request));
         never.insert(libc::SYS_ioctl, typing.collect::<Result<_, _>>()?);
+        let leases = LEASES.iter().map(|command| rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *command));
+        never.insert(libc::SYS_fcntl, leases.collect::<Result<_, _>>()?);
         // Limits of its own, not of another process of the same user.
         never.insert(libc::SYS_prlimit64, vec![rule(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?]);
         never.extend(modes()?);
@@ -265,7 +282,10 @@ impl Filters {
         let mut never: Rules = (NEVER.iter().filter(|call| !(makes_walls && MAKES_WALLS.contains(call))))
             .map(|call| (*call, Vec::new()))
             .collect();
-        if !makes_walls {
+        if makes_walls {
+            // Of namespaces it enters the empty network that commands have.
+            never.insert(libc::SYS_setns, vec![all(vec![is(1, SeccompCmpOp::Ne, libc::CLONE_NEWNET)?])?]);
+        } else {
             never.insert(libc::SYS_clone, namespaces()?);
         }
         if programs == Programs::None {

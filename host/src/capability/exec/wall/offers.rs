@@ -53,6 +53,8 @@ pub struct Offers {
     pub filters: Result<(), String>,
     /// Whether a view can be built, or which step failed.
     pub namespaces: Result<Namespaces, String>,
+    /// Whether commands without a network get a namespace without one.
+    pub network: bool,
     /// The version of Landlock's interface.
     pub landlock: Option<u32>,
     /// Whether this process is root, whose processes the user's limit does not count.
@@ -68,6 +70,8 @@ pub struct Standing {
     pub files: Files,
     /// How namespaces are made, where they are.
     pub namespaces: Option<Namespaces>,
+    /// Whether commands without a network are in a namespace without one.
+    pub network: bool,
     /// What counts their processes.
     pub count: Count,
     /// What holds their memory.
@@ -78,12 +82,16 @@ impl Offers {
     /// Of this machine: looked at once, with processes that try it.
     pub fn get() -> &'static Self {
         static OFFERS: OnceLock<Offers> = OnceLock::new();
-        OFFERS.get_or_init(|| Self {
-            filters: filters::offered(),
-            namespaces: super::probe(),
-            landlock: ambient::landlock_version(),
-            root: ambient::user() == 0,
-            groups: cgroup::Group::new(1, 1 << 30).map(|group| group.memory()),
+        OFFERS.get_or_init(|| {
+            let probed = super::probe();
+            Self {
+                filters: filters::offered(),
+                network: probed.as_ref().is_ok_and(|(_, network)| *network),
+                namespaces: probed.map(|(namespaces, _)| namespaces),
+                landlock: ambient::landlock_version(),
+                root: ambient::user() == 0,
+                groups: cgroup::Group::new(1, 1 << 30).map(|group| group.memory()),
+            }
         })
     }
 
@@ -122,7 +130,9 @@ impl Offers {
             _ => Memory::Process,
         };
         match (files, count) {
-            (Some(files), Some(count)) if missing.is_empty() => Ok(Standing { files, namespaces, count, memory }),
+            (Some(files), Some(count)) if missing.is_empty() => {
+                Ok(Standing { files, namespaces, network: self.network && namespaces.is_some(), count, memory })
+            }
             _ => Err(missing),
         }
     }
@@ -166,6 +176,7 @@ mod tests {
     fn offers(namespaces: Option<Namespaces>, landlock: Option<u32>, root: bool, groups: bool) -> Offers {
         Offers {
             filters: Ok(()),
+            network: namespaces.is_some(),
             namespaces: namespaces.ok_or_else(|| "user namespaces: not permitted".to_owned()),
             landlock,
             root,
@@ -202,6 +213,7 @@ mod tests {
             assert!(stands.is_none_or(|wall| wall.namespaces == namespaces), "{offers:?}");
             let together = stands.map(|wall| wall.memory == Memory::Command);
             assert_eq!(together, want.map(|(_, count)| count == Group), "{offers:?}");
+            assert!(stands.is_none_or(|wall| wall.network == namespaces.is_some()), "{offers:?}");
             let unfiltered = Offers { filters: Err("an odd machine".to_owned()), ..offers };
             assert!(unfiltered.wall().is_err(), "{unfiltered:?}");
         }

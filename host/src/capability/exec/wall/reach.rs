@@ -132,7 +132,9 @@ impl Walk<'_> {
             // Most need no look: a link leads to what has a name of its own, and an ordinary name is as its folder is.
             let kind = entry.file_type();
             let known = !matches!(kind, FileType::Unknown | FileType::Directory);
-            if kind == FileType::Symlink || (known && even && !suspicious(name)) {
+            let ordinary =
+                if kind == FileType::Symlink { !is_pinned(at, name, outer) } else { even && !suspicious(name) };
+            if known && ordinary {
                 continue;
             }
             self.entry(&folder, &path.join(name), at, kind, outer, even)?;
@@ -202,7 +204,11 @@ impl Walk<'_> {
             },
         };
         if kind == FileType::Symlink {
-            return Ok(());
+            return match is_pinned(outer_at, name, outer).then(stat) {
+                None | Some(Err(Errno::NOENT)) => Ok(()),
+                Some(Ok(stat)) => self.place(path.to_owned(), Reach::Read, false, &stat),
+                Some(Err(error)) => Err(failed(&error)),
+            };
         }
         let is_dir = kind == FileType::Directory;
         let protected = match &at {
@@ -247,6 +253,31 @@ impl Walk<'_> {
 
 fn unsearched(why: Unsearched) -> String {
     format!("whether protected files have other names cannot be seen: {why}")
+}
+
+/// Whether a link in a folder must stay as it is: another one of its name would govern the project.
+fn is_pinned(folder: &WorkspacePath, name: &OsStr, outer: Reach) -> bool {
+    folder.is_root() && outer == Reach::Write && name.to_str().is_some_and(protected::is_closed_at_root)
+}
+
+/// Closes the root names that are not there yet, for rules that can only name what is: with such a place in it, the
+/// workspace itself is opened entry by entry, and no entry can be created.
+pub(super) fn close_root_names(places: &mut Vec<Place>, workspace: &Path) {
+    let Some(root) = places.iter().find(|place| place.path == workspace && place.reach == Reach::Write).cloned() else {
+        return;
+    };
+    for name in protected::CLOSED_AT_ROOT {
+        let path = workspace.join(name);
+        if !places.iter().any(|place| place.path == path) {
+            places.push(Place { path, reach: Reach::Read, ..root.clone() });
+        }
+    }
+}
+
+/// Whether a command of this grant may create entries in the workspace itself.
+pub(super) fn may_create_at_root(grant: &Grant) -> bool {
+    let (root, grant) = (WorkspacePath::root(), grant.unwatched());
+    [Access::Read, Access::Write].into_iter().all(|access| grant.decide_path(&root, access).is_ok())
 }
 
 fn suspicious(name: &OsStr) -> bool {
@@ -423,6 +454,46 @@ mod tests {
         layer.fs.as_mut().unwrap().repository = patterns(&[".bare", "src/hooks"]);
         let files = [".git", ".bare/config", ".bare/objects/aa/x.pem", "src/hooks/pre-commit", "src/a"];
         assert_eq!(walked(vec![layer], &files), [".bare/ Read", ".git Read", "/ Write", "src/hooks/ Read"]);
+    }
+
+    #[test]
+    fn links_that_govern_the_project_are_pinned() {
+        let root = tempfile::tempdir().unwrap();
+        let workspace = root.path().canonicalize().unwrap();
+        std::fs::create_dir(workspace.join("sub")).unwrap();
+        for link in ["harness.lock", ".git", "Harness.MD", "plain", "sub/harness.md"] {
+            std::os::unix::fs::symlink("nowhere", workspace.join(link)).unwrap();
+        }
+        let found = |read: &[&str], write: &[&str]| {
+            let mut found: Vec<String> = (places(&Grant::new(vec![layer(read, write, &[])]), &workspace)
+                .unwrap()
+                .iter())
+            .map(|place| format!("{} {:?}", place.path.strip_prefix(&workspace).unwrap().display(), place.reach))
+            .collect();
+            found.sort();
+            found
+        };
+        assert_eq!(found(&["."], &["."]), [" Write", ".git Read", "Harness.MD Read", "harness.lock Read"]);
+        assert_eq!(found(&["."], &["sub"]), [" Read", "sub Write"]);
+    }
+
+    #[test]
+    fn rules_close_the_root_names_that_are_not_there() {
+        let root = tempfile::tempdir().unwrap();
+        let workspace = root.path().canonicalize().unwrap();
+        std::fs::write(workspace.join("harness.md"), "").unwrap();
+        std::fs::create_dir(workspace.join("sub")).unwrap();
+        let closed = |read: &[&str], write: &[&str]| {
+            let grant = Grant::new(vec![layer(read, write, &[])]);
+            let mut places = places(&grant, &workspace).unwrap();
+            close_root_names(&mut places, &workspace);
+            let names = places.iter().map(|place| place.path.strip_prefix(&workspace).unwrap().display().to_string());
+            (may_create_at_root(&grant), names.collect::<Vec<_>>())
+        };
+        let all = ["", "harness.md", ".harness", ".git", "harness.lock", "harness.yaml"];
+        assert_eq!(closed(&["."], &["."]), (true, all.map(str::to_owned).to_vec()));
+        assert_eq!(closed(&["."], &["sub"]), (false, vec![String::new(), "sub".to_owned()]));
+        assert_eq!(closed(&["sub"], &["."]), (false, vec!["sub".to_owned()]));
     }
 
     #[test]

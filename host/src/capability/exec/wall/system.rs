@@ -1,6 +1,7 @@
 //! What of the machine a command sees beside the workspace: the folders that programs are run from, and nothing of any
 //! user's own.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -13,6 +14,39 @@ const FOLDERS: [&str; 10] =
 const SETTINGS: &str = "/etc";
 /// The devices that programs expect.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+/// What the kernel tells of the machine as a whole in `/proc` that programs need: how many processors and how much memory
+/// there are, how long it runs, what it is called. What has a namespace of the command's own is there too.
+const OF_MACHINE: [&str; 14] = [
+    "cgroups",
+    "cpuinfo",
+    "filesystems",
+    "loadavg",
+    "meminfo",
+    "mounts",
+    "net",
+    "self",
+    "stat",
+    "sys",
+    "sysvipc",
+    "thread-self",
+    "uptime",
+    "version",
+];
+/// What is closed of it in any case, whether this process sees it or not.
+const CLOSED_OF_MACHINE: [&str; 12] = [
+    "cmdline",
+    "config.gz",
+    "interrupts",
+    "iomem",
+    "kallsyms",
+    "kcore",
+    "keys",
+    "kmsg",
+    "modules",
+    "slabinfo",
+    "sysrq-trigger",
+    "timer_list",
+];
 /// Entries of [`SETTINGS`] that are looked at.
 const MAX_ENTRIES: usize = 100_000;
 
@@ -28,6 +62,9 @@ pub(super) struct System {
     pub(super) closed: Vec<(PathBuf, bool)>,
     /// Where the settings say how names are looked up, if that is outside of them.
     pub(super) resolver: Option<PathBuf>,
+    /// What of `/proc` is the machine's and no business of a command: logs, tables and counters of the kernel's. Below the
+    /// root.
+    pub(super) machine: Vec<PathBuf>,
 }
 
 impl System {
@@ -52,6 +89,7 @@ impl System {
         }
         system.closed = ambient::closed_to_others(Path::new(SETTINGS), MAX_ENTRIES)
             .map_err(|error| format!("the system's settings cannot be looked at: {error}"))?;
+        system.machine = closed_of_machine(&ambient::entries(Path::new("/proc")).unwrap_or_default());
         let resolver = ambient::real_path(Path::new("/etc/resolv.conf")).ok();
         system.resolver = resolver.filter(|path| !system.shows(path));
         Ok(system)
@@ -64,9 +102,30 @@ impl System {
     }
 }
 
+/// All that is in `/proc` but processes and what programs need. What a newer kernel adds is closed too.
+fn closed_of_machine(entries: &[PathBuf]) -> Vec<PathBuf> {
+    let names = entries.iter().filter_map(|entry| entry.file_name()?.to_str());
+    let process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+    let closed: BTreeSet<&str> = names.filter(|name| !process(name)).chain(CLOSED_OF_MACHINE).collect();
+    closed.into_iter().filter(|name| !OF_MACHINE.contains(name)).map(|name| Path::new("proc").join(name)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_tells_is_closed_unless_programs_need_it() {
+        let entries =
+            ["1", "4321", "cpuinfo", "newest", "self", "timer_list"].map(|name| Path::new("/proc").join(name));
+        let mut wanted: Vec<PathBuf> = ["newest"].into_iter().chain(CLOSED_OF_MACHINE).map(PathBuf::from).collect();
+        wanted.sort();
+        assert_eq!(
+            closed_of_machine(&entries),
+            wanted.iter().map(|name| Path::new("proc").join(name)).collect::<Vec<_>>()
+        );
+        assert!(CLOSED_OF_MACHINE.iter().all(|name| !OF_MACHINE.contains(name)));
+    }
 
     #[test]
     fn programs_are_there_and_the_settings_of_root_are_not() {

@@ -28,6 +28,7 @@ const BARE: &CStr = c"mode=0755,size=1m,nr_inodes=16k";
 const OLD: &CStr = c"old";
 /// A folder that is there on every system: its place is taken for a moment.
 const BASE: &CStr = c"/proc";
+const CLOSED: &CStr = c".closed";
 const CLOSED_FOLDER: &CStr = c".closed/folder";
 const CLOSED_FILE: &CStr = c".closed/file";
 
@@ -66,7 +67,8 @@ enum Step {
         at: CString,
         is_dir: bool,
     },
-    Processes,
+    /// What the kernel tells, without these names of it.
+    Processes(Vec<CString>),
 }
 
 /// What is at a place of the new file system.
@@ -160,7 +162,9 @@ impl Plan {
                 What::Memory(options) => Step::Memory { at, options },
                 What::Mount { attributes, identity, .. } => Step::Mount { at, attributes, identity },
                 What::Closed { is_dir } => Step::Closed { at, is_dir },
-                What::Processes => Step::Processes,
+                What::Processes => {
+                    Step::Processes(system.machine.iter().map(|name| text(name)).collect::<Result<_, _>>()?)
+                }
             });
             if path == Path::new("/dev") {
                 for (at, to) in &devices {
@@ -185,10 +189,12 @@ impl Plan {
         rustix::fs::mkdir(OLD, Mode::from_raw_mode(0o700))?;
         rustix::process::pivot_root(c".", OLD)?;
         rustix::process::chdir(c"/")?;
-        rustix::fs::mkdir(c".closed", Mode::from_raw_mode(0o755))?;
+        rustix::fs::mkdir(CLOSED, Mode::from_raw_mode(0o755))?;
         rustix::fs::mkdir(CLOSED_FOLDER, Mode::empty())?;
         drop(rustix::fs::open(CLOSED_FILE, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?);
         let root = rustix::fs::open(c"/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        // What is mounted from there in one call is read-only as it is.
+        attach(there(root.as_fd(), CLOSED)?.as_fd(), root.as_fd(), CLOSED, READ_ONLY | PLAIN)?;
         let old = rustix::fs::openat(&root, OLD, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         for step in &self.steps {
             step.take(root.as_fd(), old.as_fd())?;
@@ -262,10 +268,11 @@ impl Step {
             }
             Self::Link { at, to } => rustix::fs::symlinkat(to.as_c_str(), root, at.as_c_str()),
             Self::Memory { at, options } => memory(at, options),
-            Self::Processes => {
+            Self::Processes(closed) => {
                 let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
                 rustix::mount::mount(c"proc", c"proc", c"proc", flags, None::<&CStr>)?;
-                set_attributes(root, c"proc", READ_ONLY, 0)
+                set_attributes(root, c"proc", READ_ONLY, 0)?;
+                closed.iter().try_for_each(|path| cover(path))
             }
             Self::Mount { at, attributes, identity } => {
                 let from = there(old, at)?;
@@ -306,6 +313,17 @@ fn attach(from: BorrowedFd<'_>, root: BorrowedFd<'_>, at: &CStr, attributes: u64
     set_attributes(tree.as_fd(), c"", attributes, RECURSIVE | AtFlags::EMPTY_PATH.bits())?;
     let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(tree.as_fd(), c"", target.as_fd(), c"", both)
+}
+
+/// Mounts nothing over something of the kernel's, a file or a folder. In one call, as there are many.
+fn cover(path: &CStr) -> Result<(), Errno> {
+    let cover = |with: &CStr| rustix::mount::mount_bind(with, path);
+    match cover(CLOSED_FILE) {
+        Err(Errno::NOTDIR) => cover(CLOSED_FOLDER),
+        // This kernel has none.
+        Err(Errno::NOENT) => Ok(()),
+        done => done,
+    }
 }
 
 fn memory(at: &CStr, options: &CStr) -> Result<(), Errno> {

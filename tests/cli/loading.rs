@@ -1,0 +1,314 @@
+//! What is loaded and from where: names of sources, bounds of loading, where the policy may be, files that nobody reads.
+
+use serde_json::json;
+
+use crate::artifacts::{artifact, bundle, with_root};
+use crate::project::{FINE, Project};
+
+const READS: &str = "def run(args):\n    return fs.read('a.txt')\n";
+
+/// A tool of a bundle in one file.
+fn steals() -> String {
+    bundle(&format!("tools:\n  - name: steals\n    script: |\n{}", indented(READS)))
+}
+
+fn indented(script: &str) -> String {
+    script.lines().map(|line| format!("      {line}\n")).collect()
+}
+
+#[test]
+fn no_plugin_takes_the_name_of_another() {
+    let project = Project::new()
+        .file("a.txt", "text")
+        .policy("sandbox: { sources: { plugins/acme: { fs: { read: [a.txt] } } } }\n")
+        .file(".harness/plugins/acme.md.md", &steals());
+    let ran = project.run(&["validate"]);
+    ran.says(2, "error: the name of a bundle cannot end in `.md`: `.harness/plugins/acme.md.md`");
+    project.run(&["call", "steals"]).says(2, "the name of a bundle cannot end in `.md`");
+    std::fs::remove_file(project.path(".harness/plugins/acme.md.md")).unwrap();
+    for (path, kind) in [("tools/x.md.md", "tool"), ("hooks/x.Md.md", "hook"), ("agents/x.md.md", "agent")] {
+        let path = format!(".harness/{path}");
+        project.write(&path, "---\nevent: tool.pre\n---\n");
+        project.run(&["validate"]).says(2, &format!("error: the name of a {kind} cannot end in `.md`"));
+        std::fs::remove_file(project.path(&path)).unwrap();
+    }
+}
+
+#[test]
+fn a_further_root_has_sources_of_its_own() {
+    let policy = |key: &str| {
+        let rule = format!("sandbox: {{ sources: {{ \"{key}\": {{ fs: {{ read: [a.txt] }} }} }} }}\n");
+        format!("artifact_sources:\n  - {{ type: local, path: ./shared/ }}\n{rule}")
+    };
+    let project = with_root("shared").policy(&policy("plugins/acme"));
+    let ran = project.run(&["call", "plugged"]);
+    ran.says(3, "fs.read: reading `a.txt` is not granted");
+    ran.says(3, "`sandbox.sources.shared//plugins/acme.fs.read` in `.harness/harness.md`");
+    project.run(&["validate"]).says(0, "= hint: did you mean `shared//plugins/acme`?");
+    let project = project.policy(&policy("shared//plugins/acme"));
+    project.run(&["call", "plugged"]).gives("text");
+    assert_eq!(
+        project.run(&["inspect", "plugged", "--json"]).json()["tools"][0]["source"],
+        "shared//plugins/acme/tools/plugged"
+    );
+    // A bundle of the same name in `.harness/` is another one, and each is in the lock.
+    project.write(".harness/plugins/acme/tools/other.md", &artifact("", READS));
+    project.run(&["call", "other"]).says(3, "`sandbox.sources.plugins/acme.fs.read`");
+    project.run(&["lock"]).says(0, "2 bundles");
+    let project = project.policy(&policy("nowhere//plugins/acme"));
+    project.run(&["validate"]).says(2, "warning: `sandbox.sources` names `nowhere//plugins/acme`, which is not there");
+}
+
+#[test]
+fn a_folder_is_read_once() {
+    let project = with_root("shared")
+        .policy("artifact_sources:\n  - { type: local, path: shared }\n  - { type: local, path: shared/../shared }\n");
+    let ran = project.run(&["call", "far"]);
+    ran.says(
+        2,
+        "error: `shared/../shared` is the folder `shared`, which is read already\n --> .harness/harness.md:4:26",
+    );
+}
+
+/// The part of a name's path says nothing of what is in it.
+#[test]
+fn guards_that_cannot_be_read_stop_the_project_under_any_root() {
+    for root in ["tools", "agents", "lib/tools", "shared"] {
+        let project = Project::with_script(FINE)
+            .policy(&format!("artifact_sources:\n  - {{ type: local, path: {root} }}\n"))
+            .file(&format!("{root}/tools/far.md"), &artifact("", FINE));
+        project.run(&["call", "it"]).gives("fine");
+        for folder in ["hooks", "plugins", "overrides"] {
+            let path = project.path(&format!("{root}/{folder}"));
+            std::os::unix::fs::symlink(folder, &path).unwrap();
+            let ran = project.run(&["call", "it"]);
+            ran.says(2, &format!("error: cannot read `{root}/{folder}`: Too many levels of symbolic links"));
+            std::fs::remove_file(&path).unwrap();
+        }
+        project.run(&["call", "it"]).gives("fine");
+    }
+}
+
+#[test]
+fn names_that_look_alike_are_told_with_both_places() {
+    let tool = artifact("", FINE);
+    let project = Project::new()
+        .file(".harness/tools/copy.md", &tool)
+        .file(".harness/tools/\u{441}\u{43e}\u{440}\u{443}.md", &tool);
+    let ran = project.run(&["validate"]);
+    ran.says(2, "error: tool `\u{441}\u{43e}\u{440}\u{443}` looks like the tool `copy`");
+    ran.says(2, "--> .harness/tools/\u{441}\u{43e}\u{440}\u{443}.md:1:1");
+    ran.says(2, "hint: the other is at .harness/tools/copy.md:1:1; one of them holds U+0441, U+043E, U+0440, U+0443: rename one of them");
+    project.run(&["call", "copy"]).says(2, "looks like the tool");
+    let hook = "---\nevent: tool.pre\n---\n";
+    for (one, other, text, kind) in [
+        ("hooks/guard1", "plugins/p/hooks/guardl", hook, "hook"),
+        ("agents/modern", "overrides/o/agents/modem", "---\ndescription: x\n---\n", "agent"),
+        ("plugins/acme/tools/x", "plugins/\u{430}\u{441}\u{3bf}/tools/y", &tool, ""),
+    ] {
+        let project =
+            Project::new().file(&format!(".harness/{one}.md"), text).file(&format!(".harness/{other}.md"), text);
+        let ran = project.run(&["validate"]);
+        let what = if kind.is_empty() {
+            "the name of a bundle must not mix letters of Cyrillic and Greek".to_owned()
+        } else {
+            format!("looks like the {kind} ")
+        };
+        assert!(ran.code == 2 && ran.err.contains(&what), "{one}: {ran}");
+    }
+    let project = Project::new().file(".harness/tools/a\u{200b}b.md", &tool);
+    project.run(&["validate"]).says(2, "the name of a tool must not contain what is not seen, such as U+200B");
+}
+
+#[test]
+fn a_source_has_bounds_and_its_error_names_it() {
+    let many = |count: usize| format!("---\n{}---\n", (0..count).map(|n| format!("k{n}: 1\n")).collect::<String>());
+    let project = Project::with_script(FINE).file(".harness/plugins/loud/tools/x.md", &many(1_001));
+    for command in [&["call", "it"][..], &["validate"], &["test"], &["lock"], &["tools", "--json"]] {
+        let ran = project.run(command);
+        ran.says(2, "error: `plugins/loud` is not loaded: it has more than 1000 errors and warnings");
+        assert!(ran.err.matches("unknown key").count() <= 100, "{ran}");
+    }
+    let project = Project::with_script(FINE);
+    let large = format!("---\nscript: |\n  # {}\n---\n", "x".repeat(1_000_000));
+    project.write(".harness/plugins/big/large.txt", &large);
+    std::fs::create_dir(project.path(".harness/plugins/big/tools")).unwrap();
+    for n in 0..3_000 {
+        let link = project.path(&format!(".harness/plugins/big/tools/t{n}.md"));
+        std::os::unix::fs::symlink("../large.txt", link).unwrap();
+    }
+    for command in [&["call", "it"][..], &["validate"], &["lock"], &["tools", "--json"]] {
+        project.run(command).says(2, "error: `plugins/big` is not loaded: it has more than 8388608 bytes in its files");
+    }
+    let values = |rows: usize| {
+        format!(
+            "---\ntests:\n  - name: x\n    args: {{ a: [{}] }}\n    expect: {{ result: 1 }}\n---\n",
+            "1,".repeat(rows)
+        )
+    };
+    let project = Project::with_script(FINE);
+    for n in 0..3 {
+        project.write(&format!(".harness/plugins/wide/tools/t{n}.md"), &values(90_000));
+    }
+    project
+        .run(&["call", "it"])
+        .says(2, "error: `plugins/wide` is not loaded: it has more than 200000 keys and values");
+    let project = Project::with_script(FINE);
+    for n in 0..6 {
+        project.write(&format!(".harness/plugins/w{n}/tools/t{n}.md"), &values(90_000));
+    }
+    project
+        .run(&["call", "it"])
+        .says(2, "error: the project with `plugins/w5` is not loaded: it has more than 500000 keys and values");
+}
+
+#[test]
+fn the_policy_may_be_beside_the_artifacts() {
+    let policy = "---\nsandbox: { env: [HARNESS_TEST_VARIABLE] }\n---\nYou help.\n";
+    let script = "def run(args):\n    return env('HARNESS_TEST_VARIABLE')\n";
+    let project = Project::with_script(script).file("harness.md", policy);
+    project.run(&["call", "it"]).gives("a value");
+    let ran = Project::with_script("def run(args):\n    return env('OTHER')\n")
+        .file("harness.yaml", "sandbox: { env: [] }\n")
+        .run(&["call", "it"]);
+    ran.says(3, "hint: add `OTHER` to `sandbox.env` in `harness.yaml:1:12`");
+    // Two are none.
+    project.write("harness.yaml", "sandbox: {}\n");
+    let ran = project.run(&["call", "it"]);
+    ran.says(2, "error: the project has 2 policies: `harness.md` and `harness.yaml`");
+    ran.says(2, "hint: keep one of them, and delete or rename the other");
+    std::fs::remove_file(project.path("harness.yaml")).unwrap();
+    project.write(".harness/harness.md", "---\n---\n");
+    project.run(&["call", "it"]).says(2, "error: the project has 2 policies: `.harness/harness.md` and `harness.md`");
+    // A file alone is a project; where it is empty it is none.
+    let project = Project::new()
+        .file("harness.yaml", "tools:\n  - name: it\n    script: |\n      def run(args):\n          return 'alone'\n");
+    std::fs::remove_dir(project.path(".harness")).unwrap();
+    project.run(&["call", "it"]).gives("alone");
+    project.run(&["tools"]).says(0, "");
+    project.run(&["init"]).says(2, "`./harness.yaml` is there already");
+    project.write("harness.yaml", "");
+    project.run(&["tools"]).says(2, "error: `harness.yaml` is empty");
+}
+
+#[test]
+fn policies_and_artifacts_that_nobody_reads_are_errors() {
+    for (path, text) in [
+        ("harness.yml", "sandbox: { env: [] }\n"),
+        ("HARNESS.md", "---\nnetwork: {}\n---\n"),
+        (".harness/harness.yaml", "sandbox: {}\n"),
+        (".harness/guard.md", "---\nevent: tool.pre\n---\n"),
+        (".harness/hooks/guard", "---\nevent: tool.pre\n---\n"),
+        (".harness/hooks/guard.md.txt", "---\nevent: tool.pre\n---\n"),
+        (".harness/hooks/README.md", "---\nevent: tool.pre\n---\n"),
+        (".harness/guards/deep/guard.md", "---\nscript: |\n  x = 1\n---\n"),
+    ] {
+        let ran = Project::with_script(FINE).file(path, text).run(&["call", "it"]);
+        ran.says(2, &format!("error: `{path}` is not read, but holds an artifact or a policy"));
+    }
+    let ran =
+        Project::with_script(FINE).file(".harness/plugins/p/bundle.md", "---\nsandbox: {}\n---\n").run(&["call", "it"]);
+    ran.says(2, "error: unknown key `sandbox`\n --> .harness/plugins/p/bundle.md:2:1");
+    ran.says(2, "hint: a policy is not read here: it belongs in `.harness/harness.md`");
+    // The folders of others, and what is for people.
+    let project = Project::with_script(FINE)
+        .file(".harness/context/python.md", "---\nevent: x\nscript: y\n---\n")
+        .file(".harness/extensions/e.md", "---\nscript: y\n---\n")
+        .file(".harness/hooks/README.md", "# Hooks\nevent: what it is\n")
+        .file(".harness/tools/readme.txt", "none")
+        .file(".harness/notes/n.md", "---\ntitle: x\n---\n");
+    project.run(&["call", "it"]).gives("fine");
+    let ran = project.run(&["validate", "--json"]);
+    let told: Vec<_> = ran.json()["problems"].as_array().unwrap().iter().map(|one| one["message"].clone()).collect();
+    assert_eq!(
+        told,
+        [
+            json!("`.harness/context/` is not read"),
+            json!("`.harness/extensions/` is not read"),
+            json!("`.harness/tools/readme.txt` is not read"),
+            json!("`.harness/hooks/README.md` is not read"),
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_text_is_told_at_its_place() {
+    let project = Project::new();
+    std::fs::create_dir_all(project.path(".harness/hooks")).unwrap();
+    for (path, bytes, place) in [
+        (".harness/harness.md", &b"---\n# \xc3\xa4\xe9\n---\n"[..], "2:4"),
+        (".harness/hooks/h.md", b"---\nevent: tool.pre\nwhen: '\xff'\n---\n", "3:8"),
+        (".harness/hooks/wide.md", b"\xff\xfe-\0-\0-\0", "1:1"),
+    ] {
+        std::fs::write(project.path(path), bytes).unwrap();
+        let ran = project.run(&["validate"]);
+        ran.says(
+            2,
+            &format!(
+                "error: cannot read `{path}`: not UTF-8 text\n--> {path}:{place}\n = hint: save the file as UTF-8"
+            ),
+        );
+        std::fs::remove_file(project.path(path)).unwrap();
+    }
+}
+
+#[test]
+fn a_timeout_that_nothing_can_hold_is_an_error() {
+    let tool = |ms: &str| Project::new().tool("it", &format!("timeout_ms: {ms}\n"), FINE);
+    tool("18446744073709551615").run(&["call", "it"]).gives("fine");
+    for ms in ["18446744073709551616", "99999999999999999999999999999999999999999999"] {
+        let ran = tool(ms).run(&["validate"]);
+        ran.says(
+            2,
+            "error: tool \"it\" timeout_ms must be at most 18446744073709551615\n --> .harness/tools/it.md:2:13",
+        );
+    }
+}
+
+/// Warnings belong to `validate`, and to the artifact that is called.
+#[test]
+fn a_call_warns_of_what_has_a_part_in_it() {
+    let project = Project::new()
+        .tool("it", "timeuot_ms: 1\n", FINE)
+        .tool("other", "", FINE)
+        .file(".harness/agents/a.md", "---\nmodle: x\n---\n");
+    let told = |ran: &crate::project::Ran| ran.err.matches("warning: unknown key").count();
+    let ran = project.run(&["call", "it"]);
+    assert_eq!((ran.code, told(&ran)), (0, 1), "{ran}");
+    ran.says(0, "warning: unknown key `timeuot_ms`, it has no effect\n --> .harness/tools/it.md:2:1");
+    project.run(&["call", "other"]).gives("fine");
+    assert_eq!(told(&project.run(&["validate"])), 2);
+    let project = project.policy("modell: x\n");
+    assert_eq!(told(&project.run(&["call", "other"])), 1);
+}
+
+#[test]
+fn names_that_nothing_has_are_found() {
+    let project = Project::new()
+        .tool("it", "", "def run(args):\n    if args.get('x'):\n        return fs.raed('a')\n    return 'fine'\n")
+        .file(".harness/tools/bare.md", "---\n---\n")
+        .file(".harness/agents/a.md", "---\n---\nYou help.\n")
+        .file(".harness/hooks/when.md", "---\nevent: tool.pre\nwhen: paylod[\"name\"] == \"it\"\n---\n")
+        .file(
+            ".harness/hooks/role.md",
+            "---\nevent: tool.pre\nscript: |\n  def handle(event, payload):\n      if payload[\"arguments\"][\"x\"]:\n          fs.write('a', 'b')\n      return allow()\n---\n",
+        )
+        .file(".harness/hooks/alias.md", "---\nevent: meta.register_tool\n---\n")
+        .file(".harness/hooks/meta.md", "---\nevent: meta.nothing\n---\n");
+    let ran = project.run(&["validate"]);
+    assert_eq!(ran.code, 2, "{ran}");
+    for part in [
+        "there is no built-in `fs.raed`\n --> .harness/tools/it.md:5:16",
+        "hint: did you mean `fs.read`?",
+        "warning: tool `bare` has no description\n --> .harness/tools/bare.md:1:1",
+        "warning: agent `a` has no description\n --> .harness/agents/a.md:1:1",
+        "warning: `payload[\"arguments\"]` is JSON as a text, and no dict\n --> .harness/hooks/role.md:5:10",
+        "error: a hook may not call `fs.write`: the call is refused each time\n --> .harness/hooks/role.md:6:11",
+        "warning: nothing fires `meta.nothing`: the hook is never called\n --> .harness/hooks/meta.md:2:8",
+    ] {
+        assert!(ran.err.contains(part), "{part}: {ran}");
+    }
+    assert_eq!(ran.err.matches("--> .harness/hooks/when.md:3:").count(), 1, "{ran}");
+    assert!(!ran.err.contains("hooks/alias.md"), "{ran}");
+    assert_eq!(project.run(&["hooks", "--json"]).json()[0]["event"], json!("meta.tool_register"));
+}
