@@ -36,6 +36,7 @@
 //! - `listings`: what is there, told; names that are replaced, taken twice, or refer to nothing
 //! - `meta`: what a run adds to itself, and tools that call tools
 //! - `hooks`: which hooks an event is for, their order, and what their decisions come to
+//! - `hooks_builtins`: what hooks hear of the built-ins that a tool calls
 //! - `hooks_events`: every event of the catalogue, `fire`, and events that scripts emit
 //! - `hooks_failing`: hooks that fail
 //! - `hooks_words`: whose words reach a model
@@ -111,6 +112,8 @@ mod conversation_calls;
 mod grants;
 #[path = "cli/hooks.rs"]
 mod hooks;
+#[path = "cli/hooks_builtins.rs"]
+mod hooks_builtins;
 #[path = "cli/hooks_events.rs"]
 mod hooks_events;
 #[path = "cli/hooks_failing.rs"]
@@ -131,12 +134,16 @@ mod listings;
 mod loading;
 #[path = "cli/lock.rs"]
 mod lock;
+#[path = "cli/memory.rs"]
+mod memory;
 #[path = "cli/meta.rs"]
 mod meta;
 #[path = "cli/output.rs"]
 mod output;
 #[path = "cli/pages.rs"]
 mod pages;
+#[path = "cli/parameters.rs"]
+mod parameters;
 #[path = "cli/policy.rs"]
 mod policy;
 #[path = "cli/policy_layers.rs"]

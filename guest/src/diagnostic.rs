@@ -125,6 +125,7 @@ pub(crate) fn failure(error: &starlark::Error, place: &Place) -> Failure {
         })
         .collect();
     let (kind, message) = describe(error, &frames);
+    let message = spelling::as_called(message, error.span().map(|span| span.source_span()));
     let (line, column) = own;
     Failure { kind, message: shorten(message), file: place.file.clone(), line, column, stack: cut(frames) }
 }
@@ -143,10 +144,20 @@ fn describe(error: &starlark::Error, frames: &[Frame]) -> (FailureKind, String) 
         ErrorKind::StackOverflow(_) => (FailureKind::Depth, too_deep(frames)),
         ErrorKind::Native(e) | ErrorKind::Other(e) | ErrorKind::Value(e) | ErrorKind::Function(e) => {
             let denied = e.chain().any(|cause| cause.is::<Denied>());
-            (if denied { FailureKind::Denied } else { FailureKind::Script }, spelling::written_in(format!("{e:#}")))
+            (if denied { FailureKind::Denied } else { FailureKind::Script }, plain(format!("{e:#}")))
         }
         other => (FailureKind::Script, other.to_string()),
     }
+}
+
+/// The interpreter's own words for a change of what is frozen say nothing to who wrote the script.
+fn plain(message: String) -> String {
+    if message == "Immutable" {
+        return "this value is fixed: what the top level of a script makes is not changed by its functions; change a \
+                copy, such as `list(x)` or `dict(x)`"
+            .to_owned();
+    }
+    message
 }
 
 /// Names the function that came up again, or the one that was running.

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use starlark::PrintHandler;
-use starlark::environment::{FrozenModule, Globals, Module};
+use starlark::environment::{FrozenModule, Globals, LibraryExtension, Module};
 use starlark::eval::Evaluator;
 use starlark::syntax::AstModule;
 use starlark::values::{Heap, OwnedFrozenValue, Value};
@@ -16,6 +16,7 @@ use crate::bindings::exports::harness::sandbox::script::{Entry, Failure, Failure
 use crate::bindings::harness::sandbox::log;
 use crate::diagnostic::{Place, failure, failure_at};
 use crate::dialect::{self, DIALECT, MAX_CALL_DEPTH};
+use crate::ending::Running;
 use crate::phase::{self, Needs, Phase};
 use crate::{coverage, globals, spelling, value};
 
@@ -169,6 +170,7 @@ fn call<R>(
         let mut evaluator = Evaluator::new(&module);
         configure(&mut evaluator);
         let function = heap.access_owned_frozen_value(function);
+        let _running = Running::begin(place);
         let result = evaluator.eval_function(function, &arguments, &[]).map_err(|e| failure(&e, place))?;
         finish(result, heap).map_err(|e| failure_at(FailureKind::Value, format!("{e:#}"), place, None))
     })
@@ -202,6 +204,7 @@ fn evaluate(place: &Place, ast: AstModule, globals: &Globals) -> Result<FrozenMo
         {
             let mut evaluator = Evaluator::new(&module);
             configure(&mut evaluator);
+            let _running = Running::begin(place);
             evaluator.eval_module(ast, globals).map_err(|e| failure(&e, place))?;
         }
         module.freeze().map_err(|e| failure(&e.into(), place))
@@ -222,7 +225,7 @@ fn load_predicate(file: &str, predicate: &Predicate) -> Result<(Place, OwnedFroz
     }
     let place = Place::of_expression(file, predicate, LINES_BEFORE_EXPRESSION);
     let text = format!("def when(event, payload):\n return (\n{}\n )\n", predicate.text);
-    let module = evaluate(&place, parse(&place, &text)?, &Globals::standard())?;
+    let module = evaluate(&place, parse(&place, &text)?, &Globals::extended_by(&[LibraryExtension::SetType]))?;
     let when = module.get("when").map_err(|e| failure_at(FailureKind::Syntax, e.to_string(), &place, None))?;
     Ok((place, when))
 }

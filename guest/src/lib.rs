@@ -10,6 +10,7 @@
 //! - [`value`]: JSON to Starlark and back
 //! - [`diagnostic`]: errors as data, with positions in the artifact's file
 //! - [`coverage`]: which lines of a script were reached, for `harness test`
+//! - [`ending`]: where a script is when it ends without an error
 //! - [`phase`]: what is running now, and what may be called then
 //! - [`spelling`]: a name of the format that the language keeps for itself
 //! - `system`: what the standard library asks of WASI 0.1, answered in here
@@ -19,6 +20,7 @@
 mod coverage;
 mod diagnostic;
 mod dialect;
+mod ending;
 mod globals;
 mod interp;
 mod phase;

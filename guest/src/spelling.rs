@@ -43,10 +43,20 @@ pub(crate) fn written(name: &str) -> &str {
     if name == INSTEAD { WORD } else { name }
 }
 
-/// An error that names the function, with the name that the script has.
-pub(crate) fn written_in(message: String) -> String {
-    const NAMED: &str = "`task.wait_`";
-    if message.contains(NAMED) { message.replace(NAMED, "`task.await`") } else { message }
+/// An error of a call that names the function alone, with the name that the script called it by: `fs.read`, not `read`.
+pub(crate) fn as_called(message: String, call: Option<&str>) -> String {
+    const OF: &str = "for call to ";
+    let called = call.and_then(|call| call.split('(').next()).map(str::trim_end).unwrap_or_default();
+    let is_path = called.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+    let (Some((before, name)), Some((_, last)), true) = (message.split_once(OF), called.rsplit_once('.'), is_path)
+    else {
+        return message;
+    };
+    let (open, close) = if name.starts_with('`') { ("`", "`") } else { ("", "") };
+    if name == format!("{open}{last}{close}") {
+        return format!("{before}{OF}{open}{}{close}", called.replace(INSTEAD, WORD));
+    }
+    message
 }
 
 #[cfg(test)]
@@ -76,6 +86,31 @@ mod tests {
             "x = task.poll(await)\n",
         ] {
             check(same, same);
+        }
+    }
+
+    #[test]
+    fn errors_name_functions_as_they_are_called() {
+        let as_called = |message: &str, call: &str| as_called(message.to_owned(), Some(call));
+        assert_eq!(
+            as_called("Missing parameter `path` for call to `read`", "fs.read()"),
+            "Missing parameter `path` for call to `fs.read`"
+        );
+        assert_eq!(
+            as_called("Found `y` extra named parameter(s) for call to read", "fs.read (y = 1)"),
+            "Found `y` extra named parameter(s) for call to fs.read"
+        );
+        assert_eq!(
+            as_called("Missing parameter `task_id` for call to `wait_`", "task.wait_()"),
+            "Missing parameter `task_id` for call to `task.await`"
+        );
+        for (message, call) in [
+            ("Missing parameter `x` for call to `f`", "f()"),
+            ("Missing parameter `x` for call to `f`", "g().f()"),
+            ("Missing parameter `x` for call to `f`", "sorted([1], key = f)"),
+            ("no such thing", "fs.read('a')"),
+        ] {
+            assert_eq!(as_called(message, call), message);
         }
     }
 }

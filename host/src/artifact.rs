@@ -10,7 +10,8 @@
 //! 4. [`tool`], [`hook`], [`agent`], [`bundle`], [`policy`] and [`model`] declare which keys there are, and [`cases`] those
 //!    of `tests:`; `keys` and `shape` make of a declaration both what is read and the [`schema`] that editors get.
 //!
-//! [`arguments`] checks a call against what a tool declares. [`escape`] makes any text fit for a terminal.
+//! [`parameters`] are what a tool declares, [`arguments`] checks a call against them, and [`value_schema`] against JSON
+//! Schema. [`escape`] makes any text fit for a terminal.
 
 pub mod agent;
 pub(crate) mod alike;
@@ -29,6 +30,7 @@ mod keys;
 pub mod lint;
 pub mod located;
 pub mod model;
+pub mod parameters;
 pub mod policy;
 pub mod replies;
 pub mod schema;
@@ -37,6 +39,7 @@ mod shape;
 pub mod suggest;
 pub(crate) mod third_party;
 pub mod tool;
+pub mod value_schema;
 pub mod when;
 pub mod yaml;
 

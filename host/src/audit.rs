@@ -25,6 +25,7 @@ mod verify;
 
 pub(crate) use chain::digest;
 pub use entry::Entry;
+pub(crate) use entry::{Cut, MAX_NAME, MAX_TEXT, Room, Row, kept, kept_list};
 pub use key::Key;
 pub use log::Log;
 pub use verify::{Broken, Summary, lines, verify};

@@ -32,14 +32,16 @@
 //! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and tells what is wrong.
 
 mod added;
+mod admission;
 pub(crate) mod builtin;
 pub mod chain;
 pub mod confirm;
 pub(crate) mod content;
 pub mod decision;
-mod ending;
+mod ended;
 mod images;
 mod loaded;
+pub(crate) mod loading;
 mod matching;
 pub mod native;
 pub(crate) mod past;
@@ -224,6 +226,15 @@ impl Project {
         pipeline::refuse(&Place::outermost(self.loaded(), run.clone()), call, why).await
     }
 
+    /// Whether each call and each decision so far is in the audit log. Where one is not, nothing more is called or fired.
+    ///
+    /// # Errors
+    ///
+    /// Why one is missing.
+    pub fn audited(&self) -> Result<(), String> {
+        self.loaded().recorder.as_ref().map_or(Ok(()), |recorder| recorder.incomplete())
+    }
+
     /// Dispatches an event to its hooks.
     pub async fn fire(&self, event: &Event, payload: Json, run: &Arc<Run>) -> Dispatch {
         Place::outermost(self.loaded(), run.clone()).fire(event, payload).await
@@ -252,7 +263,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         // One that is called so is protected by its name, and may be read.
         let below = below.filter(|path| path.parts().iter().all(|part| part != HOME));
         if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
-            fs.protect.extend(PathPattern::parse(&PathPattern::text_for(&path)));
+            fs.protect.extend(PathPattern::protecting(&path));
         }
     }
     let secrets = Vault::open(policy.secrets.iter().map(|secret| &secret.value), policy.models.key_variables(), root);
@@ -260,7 +271,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
     for file in secrets.files() {
         let below = file.to_str().and_then(|file| WorkspacePath::parse(file, workspace.absolute()).ok());
         if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
-            fs.protect.extend(PathPattern::parse(&PathPattern::text_for(&path)));
+            fs.protect.extend(PathPattern::protecting(&path));
         }
     }
     // Nor may the policy that all of this is within be read or written. What counts is its name and where that leads.
@@ -269,7 +280,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         let named = ambient::real_path(folder).ok().zip(machine.file_name()).map(|(folder, name)| folder.join(name));
         for place in named.into_iter().chain(ambient::real_path(machine)) {
             let below = place.to_str().and_then(|place| WorkspacePath::parse(place, workspace.absolute()).ok());
-            fs.protect.extend(below.and_then(|path| PathPattern::parse(&PathPattern::text_for(&path)).ok()));
+            fs.protect.extend(below.and_then(|path| PathPattern::protecting(&path)));
         }
     }
     // What the next git goes by is as closed as `.git/`, which may lead to it.
@@ -278,7 +289,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         // What is protected by its name needs nothing more. In a workspace that is itself the repository `fs` looks after it.
         let below = below.filter(|path| !path.is_root() && protected::rule_against(path, Access::Write).is_none());
         if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
-            fs.repository.extend(PathPattern::parse(&PathPattern::text_for(&path)));
+            fs.repository.extend(PathPattern::protecting(&path));
         }
     }
     let mut max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
@@ -306,15 +317,39 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         }
     };
     let (natives, coverage) = (options.natives.clone(), options.coverage);
-    let recorder = (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root)));
+    let written = before.and_then(|before| before.recorder.as_ref());
+    let recorder = (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root, written.map(|it| &**it))));
     let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
-    loaded.recorder = recorder;
     loaded.secrets = Arc::new(secrets);
+    if let Some(before) = kept {
+        loaded = loaded.with_images_of(before);
+    }
+    let refused = admission::refused(&loaded);
+    if !refused.is_empty() {
+        let registry = loaded.registry.without(refused);
+        if registry.policy().is_none() {
+            return Err(OpenError::Artifacts(Box::new(registry)));
+        }
+        loaded = loaded.with_registry(registry);
+    }
+    loaded.recorder = recorder;
     loaded.watch = options.watch.clone();
-    Ok(match kept {
-        Some(before) => loaded.with_images_of(before),
-        None => loaded,
-    })
+    Ok(loaded)
+}
+
+/// The artifacts of a registry that its hooks on `artifact.load` let in; all of them where there is none, or where the
+/// project cannot be used anyway.
+///
+/// # Errors
+///
+/// Where the sandbox or the workspace cannot be made.
+pub fn admitted(root: &Path, registry: Registry) -> Result<Registry, OpenError> {
+    let usable = registry.policy().is_some() && !registry.diagnostics().has_errors();
+    if !usable || registry.chain(&Event::ArtifactLoad).is_empty() {
+        return Ok(registry);
+    }
+    let refused = admission::refused(&for_checking(root, &registry)?);
+    Ok(if refused.is_empty() { registry } else { registry.without(refused) })
 }
 
 /// Calls that go on at one time and that nobody waits for.

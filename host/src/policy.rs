@@ -6,7 +6,9 @@
 
 pub mod command;
 pub mod compare;
+pub mod deadline;
 pub mod grant;
+pub(crate) mod item;
 pub(crate) mod language;
 pub mod layer;
 pub mod limits;

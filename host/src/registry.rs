@@ -51,6 +51,7 @@ pub struct Registry {
     agents: Vec<Arc<Agent>>,
     bundles: Vec<BundleFile>,
     replaced: Vec<Replaced>,
+    refused: Vec<Refused>,
     roots: Vec<PathBuf>,
     policy: Option<ProjectPolicy>,
     policy_file: String,
@@ -73,7 +74,7 @@ pub enum Machine {
 }
 
 /// A bundle as it was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BundleFile {
     /// The name by which a policy knows it, such as `plugins/acme`.
     pub name: String,
@@ -81,6 +82,25 @@ pub struct BundleFile {
     pub path: String,
     /// Its prose, where it has a file of its own.
     pub prose: String,
+    /// Its `tags:`.
+    pub tags: Vec<String>,
+}
+
+/// An artifact that a hook on `artifact.load` refuses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// `tool`, `hook`, `agent` or `bundle`.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Its name as a source.
+    pub source: String,
+    /// Where it is.
+    pub at: String,
+    /// The hook.
+    pub by: String,
+    /// Why, with whose word that is.
+    pub reason: String,
 }
 
 /// Something that an artifact under `overrides/` stands in the place of.
@@ -256,6 +276,48 @@ impl Registry {
     /// What artifacts under `overrides/` replaced, in the order of those.
     pub fn replaced(&self) -> &[Replaced] {
         &self.replaced
+    }
+
+    /// What hooks on `artifact.load` refused. It is not among the artifacts.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// The artifacts without those that hooks refused. A hook that is refused stops the project: it may be what guards the
+    /// rest.
+    #[must_use]
+    pub fn without(&self, refused: Vec<Refused>) -> Self {
+        let mut registry = self.clone();
+        let is = |kind: &str, name: &str, source: &str| {
+            refused.iter().any(|one| match one.kind {
+                "bundle" => source.strip_prefix(one.source.as_str()).is_some_and(|rest| rest.starts_with('/')),
+                of => of == kind && one.name == name && one.source == source,
+            })
+        };
+        registry.tools.retain(|one| !is("tool", &one.name, &one.source_name));
+        registry.agents.retain(|one| !is("agent", &one.name, &one.source_name));
+        let (lost, kept) = registry.hooks.into_iter().partition(|one| is("hook", &one.name, &one.source_name));
+        registry.hooks = kept;
+        let lost: Vec<Arc<Hook>> = lost;
+        for hook in &lost {
+            let message = format!("the hook {:?} is refused, and without it nothing runs", hook.name);
+            let why = refused.iter().find(|one| hook.source_name.starts_with(one.source.as_str()));
+            let why = why.map(|one| one.reason.clone()).unwrap_or_default();
+            registry.diagnostics.push(Diagnostic::error(message).at(hook.source.clone()).hint(why));
+            registry.policy = None;
+        }
+        registry.refused = refused;
+        merge::index(&mut registry);
+        registry
+    }
+
+    /// The artifacts with some of their hooks.
+    #[must_use]
+    pub(crate) fn with_hooks(&self, keep: impl Fn(&Hook) -> bool) -> Self {
+        let mut registry = self.clone();
+        registry.hooks.retain(|hook| keep(hook));
+        merge::index(&mut registry);
+        registry
     }
 
     /// The further folders with artifacts, where they really are.

@@ -15,6 +15,7 @@ pub mod call;
 mod compile;
 #[cfg(test)]
 mod deadline_tests;
+mod deepest;
 pub mod engine;
 mod image;
 pub mod imports;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::agent::{Configured, attach};
 use harness::artifact::event::Event;
@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 
 use crate::case::{Setting, Verdict};
 use crate::compose::component;
+use crate::process::Stretch;
 use crate::world::World;
 
 /// What came of it.
@@ -34,6 +35,18 @@ pub(crate) struct Seen {
     pub(crate) took: Duration,
     /// How long it may take.
     pub(crate) deadline: Duration,
+    /// How long, meanwhile, the machine was busy with something else.
+    pub(crate) busy: Duration,
+}
+
+/// How much later than its deadline a call may come back, beside what the machine was busy with something else.
+const GRACE: Duration = Duration::from_millis(10);
+
+impl Seen {
+    /// Whether it came back later than it may.
+    pub(crate) fn late(&self) -> bool {
+        self.took > self.deadline + GRACE + self.busy
+    }
 }
 
 /// The time that a call has where no policy was read.
@@ -41,7 +54,7 @@ const NO_POLICY: Duration = Duration::from_secs(30);
 
 /// Does what a setting says in a world that its artifacts were written to.
 pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setting: &Setting, each: &str) -> Seen {
-    let started = Instant::now();
+    let stretch = Stretch::begin();
     if let Err(error) = project.reload() {
         let says = match &error {
             OpenError::Artifacts(registry) => {
@@ -50,13 +63,8 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
             other => other.to_string(),
         };
         let verdict = Verdict::new("refused", says);
-        return Seen {
-            verdict,
-            told: format!("{error:?}"),
-            took: started.elapsed(),
-            deadline: NO_POLICY,
-            record: String::new(),
-        };
+        let (took, busy) = stretch.end();
+        return Seen { verdict, told: format!("{error:?}"), took, deadline: NO_POLICY, busy, record: String::new() };
     }
     let loaded = project.loaded();
     for (name, guest) in &setting.guests {
@@ -70,19 +78,19 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
     let args: Json = serde_json::from_str(&args).unwrap_or_else(|error| panic!("{args}: {error}"));
     let seen = if let Some(event) = &setting.fire {
         let event = Event::parse(&world.filled(event, each)).unwrap();
-        let started = Instant::now();
+        let stretch = Stretch::begin();
         let fired = runtime.block_on(project.fire(&event, args, &run));
-        let took = started.elapsed();
+        let (took, busy) = stretch.end();
         let verdict = match &fired.decision {
             Decision::Allow => Verdict::new("gives", fired.payload.to_string()),
             Decision::Block(block) => Verdict::new("denied", block.reason.clone()),
         };
-        Seen { verdict, told: format!("{fired:?}"), took, deadline: NO_POLICY, record: String::new() }
+        Seen { verdict, told: format!("{fired:?}"), took, deadline: NO_POLICY, busy, record: String::new() }
     } else {
         let name = setting.call.as_ref().map_or("it".to_owned(), |name| world.filled(name, each));
-        let started = Instant::now();
+        let stretch = Stretch::begin();
         let called = runtime.block_on(project.call(&name, args, &run));
-        let took = started.elapsed();
+        let (took, busy) = stretch.end();
         let told = format!("{called:?}");
         let (verdict, deadline) = match called {
             Ok(report) => {
@@ -102,7 +110,7 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
             }
             Err(error) => (Verdict::new("rejected", error.to_string()), NO_POLICY),
         };
-        Seen { verdict, told, took, deadline, record: String::new() }
+        Seen { verdict, told, took, deadline, busy, record: String::new() }
     };
     // What is recorded outlives the call, and is read by people.
     let record = std::fs::read_dir(world.work().join(".harness/audit")).into_iter().flatten().filter_map(Result::ok);

@@ -32,11 +32,9 @@ pub(crate) const AREAS: [&str; 14] = [
     "host",
 ];
 
-/// How much later than its deadline a call may come back.
-const GRACE: Duration = Duration::from_millis(10);
 /// Longest time for what is left of a command that was given up.
 const ENDS: Duration = Duration::from_secs(10);
-/// How often a case that was late is tried again: a busy machine is late now and then, a host that waits is late always.
+/// How often a case that was late is tried at most: a machine may be late now and then, a host that waits is late always.
 const TRIES: usize = 4;
 /// One in so many cases is tried once more when all were, to see whether the host grows.
 const AGAIN: usize = 5;
@@ -274,7 +272,9 @@ fn tabled(runtime: &Runtime, servers: &Servers, stage: &Stage, here: Here, case:
     let one = [String::new()];
     let each = if case.each.is_empty() { &one } else { case.each.as_slice() };
     let mut row = Row { verdict: String::new(), control: true, took: Duration::ZERO, wrong: Vec::new() };
-    let (Some(setting), Some(control)) = (here.setting(case.setting.clone()), here.setting(case.control())) else {
+    let (Some(setting), Some(control)) =
+        (here.setting(case.setting.clone()), here.setting(case.control()).map(case::patient))
+    else {
         println!("    {} was NOT tried: its commands would have no wall, and what this process gave up", case.id);
         return Row { verdict: "not tried".to_owned(), ..row };
     };
@@ -324,7 +324,7 @@ pub(crate) fn once(
         let seen = attempt(runtime, &stage.project, &world, setting, each);
         let mut wrong = judged(&world, setting, &seen, each, attack);
         wrong.extend(outside(servers, Some(&world)));
-        if seen.took <= seen.deadline + GRACE || !wrong.is_empty() {
+        if !seen.late() || !wrong.is_empty() {
             return (seen, wrong);
         }
         late = Some(seen);

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::artifact::policy::ProjectPolicy;
 use harness::capability::fs::Workspace;
@@ -23,7 +23,7 @@ use crate::attempt::Seen;
 use crate::case::{Ends, Verdict, known_keys};
 use crate::compose::component;
 use crate::corpus::{Row, folder, outside};
-use crate::process::CANARY;
+use crate::process::{CANARY, Stretch};
 use crate::world::{Servers, Stage, World};
 
 #[derive(Debug, Deserialize)]
@@ -153,9 +153,9 @@ fn once(
         wrong.push(format!("{each}: ESCAPE: the canary was told: {}", seen.told));
     }
     // Whatever it did, an ordinary guest goes on.
-    if seen.took > seen.deadline + Duration::from_millis(10) && wrong.is_empty() {
+    if seen.late() && wrong.is_empty() {
         let again = call(runtime, &world, &component, role, &world.filled(&policy, each));
-        if again.took > again.deadline + Duration::from_millis(10) {
+        if again.late() {
             wrong.push(format!("{each}: took {:?}, and its deadline is {:?}", again.took, again.deadline));
         }
     }
@@ -189,30 +189,31 @@ fn call(runtime: &Runtime, world: &World, component: &[u8], role: &str, policy: 
                 told: format!("{error:?}"),
                 took: Duration::ZERO,
                 deadline: limits.timeout,
+                busy: Duration::ZERO,
                 record: String::new(),
             };
         }
     };
-    let started = Instant::now();
+    let stretch = Stretch::begin();
     match role {
         "tool" => {
             let report = runtime.block_on(sandbox().run(&image, context, limits, "{}"));
-            seen(report, started, limits.timeout)
+            seen(report, stretch, limits.timeout)
         }
         "hook" => {
             let report = runtime.block_on(sandbox().handle(&image, context, limits, "tool.pre", "{}"));
-            seen(report, started, limits.timeout)
+            seen(report, stretch, limits.timeout)
         }
         "when" => {
             let report = runtime.block_on(sandbox().matches(&image, context, limits, "tool.pre", "{}"));
-            seen(report, started, limits.timeout)
+            seen(report, stretch, limits.timeout)
         }
         other => panic!("{other} is no role"),
     }
 }
 
-fn seen<T: std::fmt::Debug + ToString>(report: Report<T>, started: Instant, deadline: Duration) -> Seen {
-    let took = started.elapsed();
+fn seen<T: std::fmt::Debug + ToString>(report: Report<T>, stretch: Stretch, deadline: Duration) -> Seen {
+    let (took, busy) = stretch.end();
     let told = format!("{report:?}");
     let verdict = match report.outcome {
         Outcome::Completed(result) => Verdict::new("gives", serde_json::to_string(&result.to_string()).unwrap()),
@@ -221,5 +222,5 @@ fn seen<T: std::fmt::Debug + ToString>(report: Report<T>, started: Instant, dead
         Outcome::Limited(limit) => Verdict::new("limited", limit.kind.name()),
         Outcome::Fault(message) => Verdict::new("fault", message),
     };
-    Seen { verdict, told, took, deadline, record: String::new() }
+    Seen { verdict, told, took, deadline, busy, record: String::new() }
 }

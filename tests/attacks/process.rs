@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{Seek as _, Write as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
@@ -58,6 +58,44 @@ pub(crate) fn lingers() -> String {
     format!("lingers-{}", std::process::id())
 }
 
+/// How often it is looked, with five milliseconds between, whether what was killed has gone: what goes on does so for ever,
+/// and how long the kernel takes for the rest is a matter of how busy the machine is.
+const PATIENCE: usize = 6_000;
+
+/// A stretch of time, and how long something that was ready waited for a core of this machine in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stretch {
+    started: Instant,
+    busy: Duration,
+}
+
+impl Stretch {
+    pub(crate) fn begin() -> Self {
+        Self { started: Instant::now(), busy: busy() }
+    }
+
+    /// Its length, and what of it the machine was busy with something else.
+    pub(crate) fn end(self) -> (Duration, Duration) {
+        (self.started.elapsed(), busy().saturating_sub(self.busy))
+    }
+}
+
+/// How long something has waited for a core since the machine was started: anything at all where the kernel keeps that
+/// account, else the threads of this process.
+fn busy() -> Duration {
+    let pressure = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    let total = pressure.lines().find(|line| line.starts_with("some ")).and_then(|line| line.split("total=").nth(1));
+    if let Some(microseconds) = total.and_then(|total| total.trim().parse().ok()) {
+        return Duration::from_micros(microseconds);
+    }
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().filter_map(Result::ok);
+    let waited = threads.filter_map(|thread| {
+        let account = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        account.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(waited.sum())
+}
+
 /// The processes of this machine that are left of a case, wherever they have gone: those that go on after a while.
 pub(crate) fn lingering() -> Vec<String> {
     let word = lingers();
@@ -66,7 +104,7 @@ pub(crate) fn lingering() -> Vec<String> {
         let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
         lines.map(|line| String::from_utf8_lossy(&line).into_owned()).filter(|line| line.contains(&word)).collect()
     };
-    for _ in 0..200 {
+    for _ in 0..PATIENCE {
         if found().is_empty() {
             return Vec::new();
         }
@@ -189,7 +227,7 @@ pub(crate) fn children() -> Vec<String> {
 /// more: the runtime reaps it when it next has something to do.
 pub(crate) fn children_left() -> Vec<String> {
     let going_on = || -> Vec<String> { children().into_iter().filter(|stat| !stat.contains(") Z ")).collect() };
-    for _ in 0..200 {
+    for _ in 0..PATIENCE {
         if going_on().is_empty() {
             return Vec::new();
         }

@@ -94,12 +94,29 @@ pub(crate) const CASES: &[Coded] = &[
     },
 ];
 
-/// Runs `work` while another thread swaps two names back and forth, or does not.
-fn while_swapping<T>(swaps: bool, one: PathBuf, other: PathBuf, work: impl FnOnce() -> T) -> T {
-    while_counting(swaps, one, other, work).0
+/// Tries something for so many rounds, or until it says that it is enough, while another thread swaps two names back and
+/// forth, or does not. Then once with each of them in the place of the other: that some come through and some are stopped
+/// is not left to which thread the machine has time for.
+fn tried(swaps: bool, (one, other): (PathBuf, PathBuf), rounds: usize, mut attempt: impl FnMut(usize) -> bool) {
+    let ((), swapped) = while_counting(swaps, one.clone(), other.clone(), || {
+        let _ = (0..rounds).any(&mut attempt);
+    });
+    if !swaps {
+        return;
+    }
+    let swap = || renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+    if swapped % 2 == 1 {
+        swap();
+    }
+    // A multiple of all that attempts go by.
+    attempt(rounds.next_multiple_of(8));
+    swap();
+    attempt(rounds.next_multiple_of(8));
+    swap();
 }
 
-/// The same, and how often they were swapped.
+/// Runs `work` while another thread swaps two names back and forth, or does not, and tells how often they were swapped:
+/// at least once, before it begins.
 fn while_counting<T>(swaps: bool, one: PathBuf, other: PathBuf, work: impl FnOnce() -> T) -> (T, usize) {
     let (stop, swapped) = (AtomicBool::new(false), AtomicUsize::new(0));
     let done = std::thread::scope(|scope| {
@@ -110,6 +127,9 @@ fn while_counting<T>(swaps: bool, one: PathBuf, other: PathBuf, work: impl FnOnc
                     swapped.fetch_add(1, Ordering::Relaxed);
                 }
             });
+            while swapped.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
         }
         let done = work();
         stop.store(true, Ordering::Relaxed);
@@ -152,16 +172,15 @@ fn swapped(servers: &Servers, attack: bool) -> Result<String, String> {
         // What was made a moment ago may lie in the other folder now.
         Err(_) => {}
     };
-    while_swapping(attack, one, other, || {
-        for round in 0..rounds {
-            count(match round % 8 {
-                0..4 => workspace.append(&grant, "dir/log", "x"),
-                4 => workspace.mkdir(&grant, &format!("dir/sub/{}", round % 70)),
-                5 => workspace.write(&grant, "dir/deep/er/file", "x"),
-                6 => workspace.copy(&grant, "source", &format!("dir/copy{round}")),
-                _ => workspace.remove(&grant, "dir/canary.txt").or_else(|_| workspace.append(&grant, "dir/new", "x")),
-            });
-        }
+    tried(attack, (one, other), rounds, |round| {
+        count(match round % 8 {
+            0..4 => workspace.append(&grant, "dir/log", "x"),
+            4 => workspace.mkdir(&grant, &format!("dir/sub/{}", round % 70)),
+            5 => workspace.write(&grant, "dir/deep/er/file", "x"),
+            6 => workspace.copy(&grant, "source", &format!("dir/copy{round}")),
+            _ => workspace.remove(&grant, "dir/canary.txt").or_else(|_| workspace.append(&grant, "dir/new", "x")),
+        });
+        false
     });
     if world.work().join("stolen").exists() {
         return Err("a file was taken from outside".to_owned());
@@ -182,16 +201,15 @@ fn read(servers: &Servers, attack: bool, [closed, swapped, path]: [&str; 3]) -> 
     let (workspace, grant) = (Workspace::open(&world.work()).unwrap(), grant(""));
     let (one, other) = (world.work().join(swapped), world.work().join("bait"));
     let (mut through, mut stopped, mut leaked) = (0, 0, false);
-    while_swapping(attack, one, other, || {
-        for _ in 0..if attack { 30_000 } else { 100 } {
-            match workspace.read(&grant, path) {
-                Ok(text) => {
-                    leaked |= text != "harmless";
-                    through += 1;
-                }
-                Err(_) => stopped += 1,
+    tried(attack, (one, other), if attack { 30_000 } else { 100 }, |_| {
+        match workspace.read(&grant, path) {
+            Ok(text) => {
+                leaked |= text != "harmless";
+                through += 1;
             }
+            Err(_) => stopped += 1,
         }
+        false
     });
     if leaked { Err("the canary was read".to_owned()) } else { told(&world, attack, through, stopped) }
 }
@@ -213,21 +231,16 @@ fn scripted(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String
     world.seal();
     let (one, other) = (world.work().join("dir"), world.work().join("bait"));
     let (mut through, mut stopped) = (0, 0);
-    while_swapping(attack, one, other, || {
-        let run = Run::new();
-        for _ in 0..if attack { 2_000 } else { 5 } {
-            match runtime.block_on(project.call("it", json!({}), &run)).unwrap().outcome {
-                Outcome::Completed(_) => through += 1,
-                Outcome::Denied { .. } | Outcome::Failed(_) => stopped += 1,
-                other => panic!("{other:?}"),
-            }
-            if through > 5 && stopped > 500 {
-                break;
-            }
+    let run = Run::new();
+    tried(attack, (one, other), if attack { 2_000 } else { 5 }, |_| {
+        match runtime.block_on(project.call("it", json!({}), &run)).unwrap().outcome {
+            Outcome::Completed(_) => through += 1,
+            Outcome::Denied { .. } | Outcome::Failed(_) => stopped += 1,
+            other => panic!("{other:?}"),
         }
+        through > 5 && stopped > 500
     });
-    // Beside a thread that does nothing but swap, forty writes in a row may never all come through.
-    told(&world, attack, through.max(usize::from(attack)), stopped)
+    told(&world, attack, through, stopped)
 }
 
 /// A guest that goes on where it was refused, which a script cannot: all its writes are made in one call.
@@ -291,15 +304,14 @@ fn started(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String,
     world.seal();
     let (one, other) = (world.work().join("dir"), world.work().join("bait"));
     let (mut through, mut stopped) = (0, 0);
-    while_swapping(attack, one, other, || {
-        let run = Run::new();
-        for _ in 0..if attack { 200 } else { 3 } {
-            match runtime.block_on(project.call("it", json!({}), &run)).unwrap().outcome {
-                Outcome::Completed(_) => through += 1,
-                Outcome::Denied { .. } | Outcome::Failed(_) => stopped += 1,
-                other => panic!("{other:?}"),
-            }
+    let run = Run::new();
+    tried(attack, (one, other), if attack { 200 } else { 3 }, |_| {
+        match runtime.block_on(project.call("it", json!({}), &run)).unwrap().outcome {
+            Outcome::Completed(_) => through += 1,
+            Outcome::Denied { .. } | Outcome::Failed(_) => stopped += 1,
+            other => panic!("{other:?}"),
         }
+        false
     });
     told(&world, attack, through, stopped)
 }
@@ -322,13 +334,15 @@ fn growing(servers: &Servers, attack: bool) -> Result<String, String> {
                 grown.fetch_add(4096, Ordering::Relaxed);
             }
         });
-        for _ in 0..10_000 {
+        loop {
+            // Looked at first: what is read after the last byte was added is too much.
+            let whole = grown.load(Ordering::Relaxed) >= 64 << 20;
             match workspace.read(&grant, "grows") {
                 Ok(text) => assert!(text.len() <= 65536, "{} bytes were read", text.len()),
                 Err(Error::TooLarge(65536)) => refused = true,
                 Err(other) => panic!("{other:?}"),
             }
-            if refused || !attack {
+            if refused || whole || !attack {
                 break;
             }
         }
@@ -346,13 +360,12 @@ fn piped(servers: &Servers, attack: bool) -> Result<String, String> {
     let (one, other) = (world.work().join("file"), world.work().join("pipe"));
     let (mut through, mut stopped) = (0, 0);
     // Were the pipe waited for, this would not end.
-    while_swapping(attack, one, other, || {
-        for _ in 0..if attack { 20_000 } else { 100 } {
-            match workspace.read(&grant, "file") {
-                Ok(_) => through += 1,
-                Err(_) => stopped += 1,
-            }
+    tried(attack, (one, other), if attack { 20_000 } else { 100 }, |_| {
+        match workspace.read(&grant, "file") {
+            Ok(_) => through += 1,
+            Err(_) => stopped += 1,
         }
+        false
     });
     told(&world, attack, through, stopped)
 }

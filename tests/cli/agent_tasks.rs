@@ -414,7 +414,7 @@ fn a_script_delegates_without_waiting() {
 #[test]
 fn what_tasks_log_is_not_lost() {
     let slow = "def run(args):\n    log.info('from the task')\n    cache.set('done', True)\n";
-    let done = "def run(args):\n    for i in range(2000):\n        if cache.has('done'):\n            sleep(50)\n            return True\n        sleep(5)\n";
+    let done = "def run(args):\n    for i in range(2000):\n        if cache.has('done'):\n            sleep(1000)\n            return True\n        sleep(5)\n";
     let replies = format!("{}- text: Done.\n", calls("slow done"));
     let project = agent(ON, &replies).tool("slow", "async: true\n", slow).tool("done", "", done);
     let told = project.run(&["run", "Go", "--json"]).json();

@@ -20,9 +20,10 @@ fn typed() -> Project {
 #[test]
 fn pairs_are_read_by_the_declared_type() {
     let project = typed();
-    project
-        .run(&["call", "it", "s=12", "n=-0.5", "b=true", "o={\"k\": 1}", "a=[1]", "other=12"])
-        .gives(r#"{"s":["string","12"],"n":["float",-0.5],"b":["bool",true],"o":["dict",{"k":1}],"a":["list",[1]],"other":["string","12"]}"#);
+    let ran = project.run(&["call", "it", "s=12", "n=-0.5", "b=true", "o={\"k\": 1}", "a=[1]", "other=12"]);
+    let out = r#"{"s":["string","12"],"n":["float",-0.5],"b":["bool",true],"o":["dict",{"k":1}],"a":["list",[1]],"other":["string","12"]}"#;
+    let err = "warning: `it` does not declare the argument `other`\n";
+    assert_eq!((ran.code, ran.out.trim_end(), ran.err.as_str()), (0, out, err));
     project.run(&["call", "it", "s=a=b", "n=3"]).gives(r#"{"s":["string","a=b"],"n":["int",3]}"#);
     assert_snapshot!(project.run(&["call", "it", "n=ten", "b=yes", "o=[]", "a", "n=1"]), @r#"
     exit 2

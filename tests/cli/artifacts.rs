@@ -162,7 +162,7 @@ fn bundles_of_each_folder_hold_tools_and_hooks() {
 
 /// Everything that a tool says, without where it says it.
 fn facts_of_tool(tool: &Tool) -> String {
-    let parameters = tool.parameters.iter().map(|p| (&p.name, *p.kind, p.description.as_deref(), *p.required));
+    let parameters = tool.parameters.list.iter().map(|p| (&p.name, *p.kind, p.description.as_deref(), *p.required));
     let parameters: Vec<_> = parameters.collect();
     let cases: Vec<_> = tool.cases.iter().map(|c| (&c.name, &c.input, &c.given, c.expect.len())).collect();
     let script = tool.script.as_ref().map(|script| &script.text);

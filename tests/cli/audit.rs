@@ -327,3 +327,61 @@ fn half_a_line_is_told() {
     std::fs::write(&file, text.split_at(text.len() - 10).0).unwrap();
     project.run(&["audit", "verify"]).says(1, "it ends at line 1 of the record, and half a one, and there were 2");
 }
+
+/// However long a hook's reason is: the call is in the log, and what was cut is reported with its length and digest.
+#[test]
+fn a_reason_of_a_million_bytes_is_recorded_in_part() {
+    let project = Project::with_script(FINE).with_handle("long", "tool.post", "", "return block('y' * 1200000)");
+    let ran = project.run(&["call", "it", "--json"]);
+    assert_eq!((ran.code, &ran.json()["outcome"]), (3, &json!("denied")), "{}", ran.err);
+    let lines = record(&project);
+    let whole = "y".repeat(1_200_000);
+    let hook = &lines[0]["hooks"][0];
+    assert_eq!((lines.len(), &lines[0]["outcome"]), (1, &json!("denied")));
+    assert_eq!((hook["verdict"].as_str(), hook["reason"].as_str()), (Some("block"), whole.get(..1000)));
+    let cut = |field: &str, cut: &Json| {
+        assert_eq!((&cut[0]["field"], cut[0]["rows"].as_u64()), (&json!(field), None), "{cut}");
+        assert!(cut[0]["digest"].as_str().unwrap().starts_with("hmac-sha256:"), "{cut}");
+        cut[0]["bytes"].as_u64().unwrap()
+    };
+    assert_eq!(cut("reason", &hook["cut"]), 1_200_000);
+    // With the words around it.
+    assert_eq!(cut("why", &lines[0]["cut"]), 1_200_000 + "blocked by hook \"long\": ".len() as u64);
+    project.run(&["audit", "show"]).says(0, "");
+    let shown = project.run(&["audit", "show"]).out;
+    assert!(shown.contains("`reason` cut: 1200000 bytes, hmac-sha256:"), "{shown}");
+    let ran = project.run(&["audit", "verify"]);
+    assert!(ran.code == 0 && ran.out.starts_with("whole: 1 line, "), "{ran}");
+}
+
+/// A tool whose command shortens the log behind the host's back, so that no entry can follow.
+fn breaking() -> Project {
+    let policy = "---\nmodel: { provider: script, script: replies.yaml }\nmeta: { enabled: true }\n\
+                  sandbox: { exec: { allow: [truncate], unconfined: true } }\n---\nYou help.\n";
+    Project::new()
+        .file(".harness/harness.md", policy)
+        .file("replies.yaml", "- tool_calls: [{ name: break, args: {} }]\n- text: Done.\n")
+        .tool("fine", "", FINE)
+        .tool(
+            "break",
+            "",
+            "def run(args):\n    return exec.run('truncate', ['-s', '0', '.harness/audit/000001.jsonl'])['exit_code']\n",
+        )
+        .tool("outer", "", "def run(args):\n    return meta.call_tool('break', {})\n")
+}
+
+/// A call that ran and is not in the log is never passed over, whoever made it.
+#[test]
+fn an_entry_that_cannot_be_written_ends_the_command() {
+    for command in
+        [&["call", "break"][..], &["call", "outer"], &["run", "--no-record", "Go."], &["run", "--json", "Go."]]
+    {
+        let project = breaking();
+        assert_eq!(project.run(&["call", "fine"]).code, 0);
+        let ran = project.run(command);
+        assert_eq!(ran.code, 5, "{command:?}: {ran}");
+        assert!(ran.err.contains("the audit log is incomplete: what ran is not in it: "), "{command:?}: {ran}");
+        assert!(!ran.out.contains("Done."), "{command:?}: {ran}");
+        project.run(&["audit", "verify"]).says(1, "it ends at line 0 of the record, and there were 1");
+    }
+}

@@ -67,7 +67,12 @@ fn add(policy: &mut Json, hint: &str) {
     if list.is_null() {
         *list = json!([]);
     }
-    list.as_array_mut().unwrap().push(json!(parts[1]));
+    let host =
+        parts[1].strip_prefix("{ host: \"").and_then(|rest| rest.split_once("\", methods: [GET], scheme: http }"));
+    list.as_array_mut().unwrap().push(match host {
+        Some((host, "")) => json!({"host": host, "methods": ["GET"], "scheme": "http"}),
+        _ => json!(parts[1]),
+    });
 }
 
 #[test]
@@ -166,7 +171,9 @@ fn http() {
             json!({"network": {"allowed_domains": ["*", "127.0.0.1:1", "localhost"]}}),
         ],
         reasons: [&reason; 2],
-        hint: &format!("add `{address}` to `network.allowed_domains` in `.harness/harness.md`"),
+        hint: &format!(
+            "add `{{ host: \"{address}\", methods: [GET], scheme: http }}` to `network.allowed_domains` in `.harness/harness.md`"
+        ),
         columns: [31; 2],
         result: "pong",
     });
@@ -257,7 +264,7 @@ fn methods_of_http() {
         ran.says(3, &format!("{method} over http is not allowed for the host `{address}`"));
         ran.says(
             3,
-            &format!("add `{{ host: {address}, methods: [{method}], scheme: http }}` to `network.allowed_domains`"),
+            &format!("add `{{ host: \"{address}\", methods: [{method}], scheme: http }}` to `network.allowed_domains`"),
         );
     }
     assert_eq!(connected.load(Ordering::SeqCst), 3);

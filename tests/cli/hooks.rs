@@ -436,7 +436,7 @@ fn a_hook_keeps_nothing_between_its_calls() {
     .with_hook("keeps", "custom.x", "", script);
     let ran = project.run(&["call", "it"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "done\n"), "{ran}");
-    let warning = "warning: hook `keeps`: the hook failed: Immutable (.harness/hooks/keeps.md:9:7)";
+    let warning = "warning: hook `keeps`: the hook failed: this value is fixed: what the top level of a script makes is not changed by its functions; change a copy, such as `list(x)` or `dict(x)` (.harness/hooks/keeps.md:9:7)";
     let lines: Vec<&str> = ran.err.lines().collect();
     assert_eq!(lines, ["[info] keeps: [1]", warning, "[info] keeps: [2]", warning]);
 }

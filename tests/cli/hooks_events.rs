@@ -237,7 +237,7 @@ fn arguments_and_args_stay_equal() {
 #[test]
 fn a_name_that_is_no_event() {
     let names = "session.start, session.end, turn.start, turn.end, tool.pre, tool.post, completion.pre, completion.post, \
-                 delegation.pre, delegation.post, delegation.post_verify, agent.stop, error, `custom.NAME` and `meta.NAME`";
+                 delegation.pre, delegation.post, delegation.post_verify, agent.stop, builtin.pre, builtin.post, artifact.load, error, `custom.NAME` and `meta.NAME`";
     let project = Project::new();
     for name in ["tool.mid", "Tool.pre", "", "custom.", "custom.A", "custom.a.b", "custom.a-b", "meta.", "meta.X"] {
         let ran = project.run(&["fire", name]);

@@ -312,3 +312,71 @@ fn names_that_nothing_has_are_found() {
     assert!(!ran.err.contains("hooks/alias.md"), "{ran}");
     assert_eq!(project.run(&["hooks", "--json"]).json()[0]["event"], json!("meta.tool_register"));
 }
+
+/// A hook on `artifact.load`, and the project that it governs.
+fn governed(hook: &str) -> Project {
+    Project::with_script(FINE)
+        .tool("tagged", "tags: [reviewed]\n", FINE)
+        .file(".harness/hooks/gate.md", &artifact("event: artifact.load\n", hook))
+}
+
+#[test]
+fn a_hook_refuses_to_load_a_tool() {
+    let project = governed(
+        "def handle(event, payload):\n    if payload['kind'] == 'tool' and 'reviewed' not in payload['tags']:\n        return block('no tag')\n    return allow()\n",
+    );
+    project.run(&["call", "tagged"]).gives("fine");
+    project.run(&["call", "it"]).says(2, "there is no tool `it`");
+    let ran = project.run(&["validate"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert!(ran.out.contains("tools: tagged\n"), "{ran}");
+    assert!(ran.out.contains("refused: tool `it` of .harness/tools/it.md:1:1 by hook `gate`: "), "{ran}");
+    assert!(ran.out.contains("no tag"), "{ran}");
+    let listed = project.run(&["tools", "--json"]).json();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(project.run(&["validate", "--json"]).json()["refused"][0]["name"], json!("it"));
+}
+
+#[test]
+fn a_script_is_looked_at_before_it_is_loaded() {
+    let project = governed(
+        "def handle(event, payload):\n    return block('it runs commands') if 'exec.run' in payload['script'] else allow()\n",
+    )
+    .tool("runs", "", "def run(args):\n    return exec.run('true')\n");
+    project.run(&["call", "it"]).gives("fine");
+    project.run(&["call", "runs"]).says(2, "there is no tool `runs`");
+}
+
+#[test]
+fn a_hook_that_is_refused_stops_the_project() {
+    let project = governed(
+        "def handle(event, payload):\n    return block('no hooks') if payload['kind'] == 'hook' else allow()\n",
+    );
+    project.run(&["call", "it"]).gives("fine");
+    project.write(".harness/hooks/guard.md", "---\nevent: tool.pre\n---\n");
+    for command in [["call", "it"], ["call", "tagged"]] {
+        project.run(&command).says(2, "error: the hook \"guard\" is refused, and without it nothing runs");
+    }
+    project.run(&["validate"]).says(2, "error: the hook \"guard\" is refused");
+    // One that fails lets nothing in.
+    let broken = governed("def handle(event, payload):\n    fail('broken')\n");
+    broken.run(&["call", "it"]).says(2, "there is no tool `it`");
+}
+
+#[test]
+fn a_plugin_governs_only_its_own_bundle() {
+    let refuses = artifact("event: artifact.load\n", "def handle(event, payload):\n    return block('mine alone')\n");
+    let project = Project::with_script(FINE)
+        .file(".harness/plugins/acme/hooks/gate.md", &refuses)
+        .file(".harness/plugins/acme/tools/theirs.md", &artifact("", FINE))
+        .file(".harness/plugins/other/tools/others.md", &artifact("", FINE));
+    project.run(&["call", "it"]).gives("fine");
+    project.run(&["call", "others"]).gives("fine");
+    project.run(&["call", "theirs"]).says(2, "there is no tool `theirs`");
+}
+
+#[test]
+fn tags_are_a_list_of_texts() {
+    let ran = Project::new().tool("it", "tags: reviewed\n", FINE).run(&["validate"]);
+    ran.says(2, "`tags` must be a list, found a string");
+}

@@ -187,7 +187,7 @@ fn what_cannot_be_added() {
         ),
         (
             "meta.register_tool('t', 'd', {'p': {'type': 'string', 'required': 1}}, 'x')",
-            "parameter `p`: `required` must be True or False",
+            "`parameters.p.required` must be true or false, found an integer",
         ),
         ("meta.register_tool('t', 'd', {}, '  ')", "there is no script"),
         (

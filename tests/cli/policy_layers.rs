@@ -236,3 +236,62 @@ fn a_call_is_narrowed_by_its_caller() {
     ");
     project.run(&["call", "it", "--within", "@none.yaml"]).says(2, "cannot read `none.yaml`");
 }
+
+/// What a tool asks for is what it gets, up to what a line of the policy says; who cuts it is told before any call.
+#[test]
+fn the_time_that_a_tool_asks_for() {
+    let limit = |policy: &str, own: &str, path: &str| {
+        let project = Project::new()
+            .policy(policy)
+            .file(path, &format!("---\n{own}script: |\n  def run(args):\n      return 1\n---\nWaits.\n"));
+        let shown = project.run(&["policy", "show", "it"]);
+        let line = shown.out.lines().find(|line| line.contains("timeout_ms:")).unwrap_or_default().trim().to_owned();
+        let told = project.run(&["validate"]);
+        let warned: Vec<String> = told
+            .err
+            .lines()
+            .filter(|line| line.contains("asks for") || line.contains("ask for"))
+            .map(|line| line.trim().to_owned())
+            .collect();
+        assert_eq!(told.code, 0, "{told}");
+        (line, warned.join("\n"))
+    };
+    let (mine, plugin) = (".harness/tools/it.md", ".harness/plugins/acme/tools/it.md");
+    let silent = "sandbox: { audit: false }\n";
+    let fits = |line: &str| (line.to_owned(), String::new());
+    assert_eq!(limit(silent, "", mine), fits("timeout_ms: 30000 ms, the default"));
+    assert_eq!(limit(silent, "timeout_ms: 0\n", mine), fits("timeout_ms: 30000 ms, the default"));
+    assert_eq!(
+        limit(silent, "timeout_ms: 120000\n", mine),
+        fits("timeout_ms: 120000 ms, `timeout_ms` in `.harness/tools/it.md:2:13`")
+    );
+    let (line, warned) = limit(silent, "timeout_ms: 7200000\n", mine);
+    assert_eq!(
+        line,
+        "timeout_ms: 600000 ms, the default; not the 7200000 of `timeout_ms` in `.harness/tools/it.md:2:13`"
+    );
+    assert!(
+        warned.contains("tool \"it\" asks for 7200000 ms and gets 600000 ms: that is the limit where no line sets one"),
+        "{warned}"
+    );
+    let (line, warned) = limit(silent, "timeout_ms: 120000\n", plugin);
+    assert_eq!(
+        line,
+        "timeout_ms: 30000 ms, the default; not the 120000 of `timeout_ms` in `.harness/plugins/acme/tools/it.md:2:13`"
+    );
+    assert!(warned.contains("gets 30000 ms: that is the limit of what is under `plugins/`"), "{warned}");
+    let set = "sandbox: { limits: { timeout_ms: 50000 } }\n";
+    let (line, warned) = limit(set, "timeout_ms: 120000\n", mine);
+    assert_eq!(
+        line,
+        "timeout_ms: 50000 ms, `sandbox.limits.timeout_ms` in `.harness/harness.md:2:34`; not the 120000 of `timeout_ms` in `.harness/tools/it.md:2:13`"
+    );
+    assert!(
+        warned.contains("gets 50000 ms: `sandbox.limits.timeout_ms` in `.harness/harness.md:2:34` wins"),
+        "{warned}"
+    );
+    assert_eq!(
+        limit(set, "timeout_ms: 50000\n", plugin).0,
+        "timeout_ms: 50000 ms, `timeout_ms` in `.harness/plugins/acme/tools/it.md:2:13`"
+    );
+}

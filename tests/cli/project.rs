@@ -153,7 +153,7 @@ impl Ran {
         let mut usage = report["usage"].take();
         let keys: Vec<&String> = usage.as_object().unwrap().keys().collect();
         let counted = ["host_calls", "bytes_in", "bytes_out", "bytes_copied", "files", "peak_host_memory", "tier"];
-        assert_eq!(keys, [&["fuel", "wall_us", "peak_memory"][..], &counted].concat());
+        assert_eq!(keys, [&["fuel", "wall_us", "loading_us", "peak_memory"][..], &counted].concat());
         assert!(usage["tier"].take().is_string(), "{usage}");
         assert!(usage.as_object().unwrap().values().all(|value| value.is_u64() || value.is_null()), "{usage}");
         assert!(usage["fuel"].as_u64().unwrap() > 0 && usage["wall_us"].as_u64().unwrap() > 0, "{usage}");

@@ -147,7 +147,10 @@ fn another_host() {
     );
     let ran = project.run(&["call", "it", "with=it"]);
     ends(&project, &ran, 3, &format!("the secret `KEY` is not for the host `{}`", other.address));
-    let hint = format!("add `{}` to `sandbox.secrets.KEY.hosts` in `.harness/harness.md:3:55`", other.address);
+    let hint = format!(
+        "add `{{ host: \"{}\", methods: [GET], scheme: http }}` to `sandbox.secrets.KEY.hosts` in `.harness/harness.md:3:55`",
+        other.address
+    );
     ran.says(3, &hint);
     assert_eq!(other.requests(), 0);
     // Without it, that host is asked.

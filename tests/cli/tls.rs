@@ -73,7 +73,7 @@ fn a_redirect_to_another_scheme_is_decided_like_a_request() {
     let server = runtime.block_on(Server::start());
     let secure = "{ host: SERVER, scheme: https }";
     let call = |from: &str, to: &str| format!("http.get('{from}://SERVER/to/302/{to}://SERVER/ok')['url']");
-    assert_snapshot!(asked(&server, secure, &call("https", "http"), true), @r"
+    assert_snapshot!(asked(&server, secure, &call("https", "http"), true), @r#"
     exit 3
     --- stdout
     --- stderr
@@ -83,13 +83,13 @@ fn a_redirect_to_another_scheme_is_decided_like_a_request() {
     4 |       return http.get('https://[server]/to/302/http://[server]/ok')['url']
       |              ^
       |
-      = hint: add `{ host: [server], methods: [GET], scheme: http }` to `network.allowed_domains` in `.harness/harness.md:2:29`
+      = hint: add `{ host: "[server]", methods: [GET], scheme: http }` to `network.allowed_domains` in `.harness/harness.md:2:29`
 
     calls, outermost first:
       .harness/tools/it.md:4:14 in run
       .harness/tools/it.md:4:14 in get
-    ");
-    assert_snapshot!(asked(&server, "{ host: SERVER, scheme: http }", &call("http", "https"), true), @r"
+    "#);
+    assert_snapshot!(asked(&server, "{ host: SERVER, scheme: http }", &call("http", "https"), true), @r#"
     exit 3
     --- stdout
     --- stderr
@@ -99,12 +99,12 @@ fn a_redirect_to_another_scheme_is_decided_like_a_request() {
     4 |       return http.get('http://[server]/to/302/https://[server]/ok')['url']
       |              ^
       |
-      = hint: add `{ host: [server], methods: [GET], scheme: https }` to `network.allowed_domains` in `.harness/harness.md:2:29`
+      = hint: add `{ host: "[server]", methods: [GET], scheme: https }` to `network.allowed_domains` in `.harness/harness.md:2:29`
 
     calls, outermost first:
       .harness/tools/it.md:4:14 in run
       .harness/tools/it.md:4:14 in get
-    ");
+    "#);
     // A rule for both, and the same redirects; and one that stays where it is.
     asked(&server, "SERVER", &call("https", "http"), true).gives("http://[server]/ok");
     asked(&server, "SERVER", &call("http", "https"), true).gives("https://[server]/ok");

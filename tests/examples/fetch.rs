@@ -145,7 +145,10 @@ fn other_hosts_are_not_asked() {
         assert!(message.starts_with("http.get: "), "{message}");
         assert_eq!(
             hint,
-            format!("add `{}` to `network.allowed_domains` in `.harness/harness.md{place}`", server.address),
+            format!(
+                "add `{{ host: \"{}\", methods: [GET], scheme: http }}` to `network.allowed_domains` in `.harness/harness.md{place}`",
+                server.address
+            ),
             "{policy}"
         );
     }
@@ -153,7 +156,10 @@ fn other_hosts_are_not_asked() {
     let project = granted(&server);
     // A redirect is decided on like the first address.
     let (_, hint) = project.call("fetch_url", json!({"url": server.url("/away")})).denied();
-    assert_eq!(hint, "add `127.0.0.2:1` to `network.allowed_domains` in `.harness/harness.md:2:29`");
+    assert_eq!(
+        hint,
+        "add `{ host: \"127.0.0.2:1\", methods: [GET], scheme: http }` to `network.allowed_domains` in `.harness/harness.md:2:29`"
+    );
     assert_eq!(project.call("fetch_url", json!({"url": url})).result()["status"], 200);
     assert_eq!(server.requests(), 2);
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::policy::limits::Limits;
 use harness::sandbox::engine::NESTING;
@@ -11,29 +11,33 @@ use tokio::task::JoinSet;
 
 use crate::kit::{EVERYTHING, Kit};
 
-/// While one call waits, the thread runs others: two hundred waits of half a second on one thread take about one.
+/// While one call waits, the thread runs others: two hundred calls on one thread, each of which ends when all have begun.
 #[tokio::test(flavor = "current_thread")]
 async fn calls_that_wait_do_not_wait_for_each_other() {
     const CALLS: u32 = 200;
-    const WAIT: Duration = Duration::from_millis(500);
     let kit = Kit::with_room_for(CALLS);
-    let image = Arc::new(kit.tool("def run(args):\n    sleep(500)\n    return args['n']\n"));
+    let image = Arc::new(kit.tool(
+        "def run(args):\n    fs.write('begun/%d' % args['n'], '')\n    for i in range(1000000):\n        if fs.exists('go'):\n            return args['n']\n        sleep(20)\n",
+    ));
     let mut calls = JoinSet::new();
-    let started = Instant::now();
     for n in 0..CALLS {
         let (sandbox, image, context) = (kit.sandbox.clone(), image.clone(), kit.context(EVERYTHING));
+        let limits =
+            Limits { fuel: 1 << 50, timeout: Duration::from_secs(600), host_calls: 1 << 40, ..Limits::default() };
         calls.spawn(async move {
-            let report = sandbox.run(&image, context, Limits::default(), &format!("{{\"n\": {n}}}")).await;
+            let report = sandbox.run(&image, context, limits, &format!("{{\"n\": {n}}}")).await;
             (n, report.outcome)
         });
     }
+    let begun = kit.root().join("begun");
+    while std::fs::read_dir(&begun).map_or(0, Iterator::count) < CALLS as usize {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    std::fs::write(kit.root().join("go"), "").unwrap();
     while let Some(call) = calls.join_next().await {
         let (n, outcome) = call.unwrap();
         assert_eq!(outcome, Outcome::Completed(n.to_string()));
     }
-    let took = started.elapsed();
-    // A tenth of what they would take one after another: room for a slow machine, and none for a blocked thread.
-    assert!(took >= WAIT && took < WAIT * CALLS / 10, "{took:?}");
 }
 
 /// More calls than there is room for, that of nested ones counted, are told so, and the others go on.
@@ -41,16 +45,21 @@ async fn calls_that_wait_do_not_wait_for_each_other() {
 async fn more_calls_than_there_is_room_for() {
     let kit = Arc::new(Kit::with_room_for(2));
     let room = 2 * (1 + NESTING as usize);
-    let waits = kit.tool("def run(args):\n    sleep(300)\n    return 1\n");
+    let waits = kit.tool(
+        "def run(args):\n    for i in range(1000000):\n        if fs.exists('go'):\n            return 1\n        sleep(20)\n",
+    );
+    let limits = Limits { timeout: Duration::from_secs(600), ..Limits::default() };
     let mut calls = JoinSet::new();
     for _ in 0..=room {
         let (kit, waits) = (kit.clone(), waits.clone());
-        calls.spawn(async move { kit.run(&waits, Limits::default(), "{}").await.outcome });
+        calls.spawn(async move { kit.run(&waits, limits, "{}").await.outcome });
     }
+    // None of those that have room ends before the one that has none was told so.
+    let told = calls.join_next().await.unwrap().unwrap();
+    assert!(matches!(told, Outcome::Fault(_)), "{told:?}");
+    std::fs::write(kit.root().join("go"), "").unwrap();
     let outcomes = calls.join_all().await;
-    let completed = outcomes.iter().filter(|outcome| **outcome == Outcome::Completed("1".to_owned())).count();
-    assert_eq!(completed, room, "{outcomes:?}");
-    assert!(outcomes.iter().any(|outcome| matches!(outcome, Outcome::Fault(_))), "{outcomes:?}");
+    assert_eq!(outcomes, vec![Outcome::Completed("1".to_owned()); room]);
     assert_eq!(kit.completes(&waits, "{}").await, "1");
 }
 

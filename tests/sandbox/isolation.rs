@@ -31,7 +31,7 @@ async fn a_call_sees_nothing_of_the_one_before() {
         };
     for _ in 0..2 {
         let message = result("changes", &session).await;
-        assert!(message.contains("Immutable"), "{message}");
+        assert!(message.contains("this value is fixed"), "{message}");
     }
     // The cache belongs to the session: shared within, and new with each.
     assert_eq!(result("counts", &session).await, "[1]");

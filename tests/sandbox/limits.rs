@@ -65,7 +65,10 @@ async fn each_limit_by_its_kind() {
     ] {
         let image = kit.tool(script);
         let report = kit.run(&image, limits, "{}").await;
-        assert_eq!(report.outcome, Outcome::Limited(Limit { kind, allowed }), "{what}");
+        let Outcome::Limited(Limit { kind: over, allowed: of, .. }) = report.outcome else {
+            panic!("{what}: {report:?}")
+        };
+        assert_eq!((over, of), (kind, allowed), "{what}");
         let usage = report.usage;
         assert!(usage.fuel > 0 && usage.fuel <= limits.fuel, "{what}: {usage:?}");
         assert!(usage.peak_memory > 1 << 20 && usage.peak_memory <= limits.memory_bytes, "{what}: {usage:?}");

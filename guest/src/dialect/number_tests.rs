@@ -68,7 +68,7 @@ fn ends_of_any_size() {
     ]);
     fail_all([
         ("[1][9999999999]", "Index `9999999999` is out of bound"),
-        ("'a'[-9999999999]", "Index `-9999999999` is out of bound"),
+        ("(1,)[-9999999999]", "Index `-9999999999` is out of bound"),
     ]);
 }
 

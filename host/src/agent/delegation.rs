@@ -359,12 +359,14 @@ impl Delegation<'_> {
     async fn judged(&mut self, script: Wanted<'_>, result: &Json) -> Result<Result<(), String>, Ended> {
         let failed = |why: String| Ended::Failed(format!("verify: {why}"));
         let loaded = &self.by.loaded;
-        let image = loaded.image(script, self.left).await.map_err(|error| match error {
+        let grant = Arc::new(loaded.policy().grant_for("", None));
+        let mut limits = grant.limits();
+        let (image, loading) = loaded.image(script, self.place.load_deadline(Instant::now(), limits.timeout)).await;
+        let image = image.map_err(|error| match error {
             Unloadable::Script(failure) | Unloadable::Late(failure) => failed(told(&failure)),
             Unloadable::Host(why) => failed(why),
         })?;
-        let grant = Arc::new(loaded.policy().grant_for("", None));
-        let mut limits = grant.limits();
+        limits.waited = loading;
         within(&mut limits, self.left);
         let session = self.place.run.session().clone();
         let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets.clone());

@@ -12,6 +12,7 @@ use super::settings::Settings;
 use crate::artifact::agent::Agent;
 use crate::artifact::diagnostic::Position;
 use crate::artifact::located::Located;
+use crate::artifact::parameters::Parameters;
 use crate::artifact::third_party;
 use crate::artifact::tool::{Parameter, ParameterType, Tool};
 use crate::dispatch::builtin::{
@@ -316,18 +317,21 @@ fn tool(name: &str, description: String, parameters: &[(&str, ParameterType, boo
         kind: Located::new(*kind, here.clone()),
         description: Some(Located::new((*description).to_owned(), here.clone())),
         required: Located::new(*required, here.clone()),
+        keywords: serde_json::Map::new(),
         position: here.clone(),
     };
     Tool {
         name: name.to_owned(),
         description,
-        parameters: parameters.iter().map(parameter).collect(),
+        parameters: Parameters::of(parameters.iter().map(parameter).collect()),
+        returns: None,
         script: None,
         timeout_ms: None,
         asynchronous: Located::new(false, here.clone()),
         confirm: Located::new(false, here.clone()),
         capabilities: None,
         cases: Vec::new(),
+        tags: Vec::new(),
         source: here.clone(),
         source_name: format!("built-in/{name}"),
     }

@@ -43,6 +43,8 @@ pub struct Agent {
     pub limits: Option<Layer>,
     /// The prose of its file, every character of it; of one in a list, its `system_prompt`.
     pub system_prompt: String,
+    /// Its `tags:`, for the hooks on `artifact.load`.
+    pub tags: Vec<String>,
     /// The first line of its file; of one in a list, its entry.
     pub source: Position,
     /// The name by which a policy knows where it comes from, such as `agents/researcher`.
@@ -84,6 +86,8 @@ keys! {
     optional hooks: Vec<Use<Hook>>;
     /// What it may use for one task, with all that it sets to work.
     given budget: Budget;
+    /// Words for hooks on `artifact.load`, which may refuse an artifact without one.
+    optional tags: Vec<String>;
     /// The tools that it may call, of those that it would have. It takes away only.
     given tools_policy: ToolsPolicy;
     /// What its calls may do, of what they could otherwise. It takes away only.
@@ -176,6 +180,7 @@ impl Agent {
             tools: tools.unwrap_or_default(),
             hooks: hooks.unwrap_or_default(),
             budget: keys.budget.read(decoder),
+            tags: keys.tags.read(decoder).unwrap_or_default(),
             tools_policy: keys.tools_policy.read(decoder),
             capabilities: keys.capabilities.field().and_then(|f| {
                 let origin = Origin::new(&*source.file, Scope::Artifact);
@@ -238,7 +243,7 @@ mod tests {
         assert_eq!(agent.model.as_ref().map(|m| m.value.as_str()), Some("gpt-4o-mini"));
         assert_eq!(agent.description.as_ref().map(|d| d.position.to_string()), Some(format!("{FILE}:3:14")));
         let [Use::Inline(own), Use::Reference(other)] = agent.tools.as_slice() else { panic!("{:?}", agent.tools) };
-        assert_eq!((own.name.as_str(), own.parameters.len()), ("fetch_url", 1));
+        assert_eq!((own.name.as_str(), own.parameters.list.len()), ("fetch_url", 1));
         assert_eq!(own.source_name, "agents/researcher/tools/fetch_url");
         assert_eq!((other.value.as_str(), other.position.line), ("search_text", 11));
         let [Use::Reference(guard), Use::Inline(hook)] = agent.hooks.as_slice() else { panic!("{:?}", agent.hooks) };

@@ -7,8 +7,10 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use super::parameters::Parameters;
 use super::suggest::quoted;
 use super::tool::{Parameter, ParameterType};
+use super::value_schema::Misfit;
 
 /// Why a call's arguments do not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub enum ArgumentError {
         /// What the value is, such as `string`.
         found: &'static str,
     },
+    /// What the schema of the parameters says beside that.
+    Misfit(Misfit),
     /// On a command line: no `=`.
     NotAPair {
         /// What was given.
@@ -59,15 +63,19 @@ impl fmt::Display for ArgumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAnObject { found } => write!(f, "the arguments must be an object, found {found}"),
+            Self::Missing { name, wanted: ParameterType::Any } => write!(f, "the argument {} is missing", quoted(name)),
             Self::Missing { name, wanted } => write!(f, "the argument {} ({wanted}) is missing", quoted(name)),
             Self::WrongType { name, wanted, found } => {
                 write!(f, "the argument {} must be of type {wanted}, found {found}", quoted(name))
             }
+            Self::Misfit(Misfit { at, why }) if at.is_empty() => write!(f, "the arguments {why}"),
+            Self::Misfit(Misfit { at, why }) => write!(f, "the argument `{at}` {why}"),
             Self::NotAPair { given } => write!(f, "an argument must be written `key=value`, found {}", quoted(given)),
             Self::Twice { name } => write!(f, "the argument {} is given twice", quoted(name)),
             Self::NotReadable { name, wanted, given } => {
                 let form = match wanted {
-                    ParameterType::String => "any text",
+                    ParameterType::String | ParameterType::Any => "any text",
+                    ParameterType::Integer => "a whole number such as `15`",
                     ParameterType::Number => "a number such as `15` or `-0.5`",
                     ParameterType::Boolean => "`true` or `false`",
                     ParameterType::Object => "a JSON object such as `{\"a\": 1}`",
@@ -82,17 +90,18 @@ impl fmt::Display for ArgumentError {
 impl std::error::Error for ArgumentError {}
 
 /// See [`Tool::check_arguments`](super::tool::Tool::check_arguments).
-pub(super) fn check(parameters: &[Parameter], arguments: &Value) -> Result<(), Vec<ArgumentError>> {
+pub(super) fn check(parameters: &Parameters, arguments: &Value) -> Result<(), Vec<ArgumentError>> {
     let Value::Object(given) = arguments else {
         return Err(vec![ArgumentError::NotAnObject { found: json_type(arguments) }]);
     };
     let errors: Vec<ArgumentError> = parameters
+        .list
         .iter()
         .filter_map(|parameter| match given.get(&parameter.name) {
             None if *parameter.required => {
                 Some(ArgumentError::Missing { name: parameter.name.clone(), wanted: *parameter.kind })
             }
-            Some(value) if json_type(value) != parameter.kind.word() => Some(ArgumentError::WrongType {
+            Some(value) if !parameter.kind.is_of(value) => Some(ArgumentError::WrongType {
                 name: parameter.name.clone(),
                 wanted: *parameter.kind,
                 found: json_type(value),
@@ -100,12 +109,43 @@ pub(super) fn check(parameters: &[Parameter], arguments: &Value) -> Result<(), V
             _ => None,
         })
         .collect();
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let schema = parameters.schema.as_ref();
+    schema.map_or(Ok(()), |schema| schema.check(arguments)).map_err(|misfit| vec![ArgumentError::Misfit(misfit)])
+}
+
+impl ParameterType {
+    /// Whether a value may be of this type. Which numbers are whole is for the schema to say.
+    fn is_of(self, value: &Value) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Integer => value.is_number(),
+            kind => json_type(value) == kind.word(),
+        }
+    }
+}
+
+/// What the text of a pair is, for a parameter whose schema allows several types: what JSON it is, unless it is a text that
+/// the schema names.
+fn any(parameter: &Parameter, text: &str) -> Value {
+    let named = |word: &str| parameter.keywords.get(word).and_then(Value::as_array);
+    let constant = parameter.keywords.get("const").is_some_and(|value| value == text);
+    if constant || named("enum").is_some_and(|values| values.iter().any(|value| value == text)) {
+        return Value::from(text);
+    }
+    let types = named("type");
+    let fits = |value: &Value| {
+        let whole = value.is_i64() || value.is_u64();
+        types.is_none_or(|types| types.iter().any(|word| word == json_type(value) || (whole && word == "integer")))
+    };
+    serde_json::from_str(text).ok().filter(fits).unwrap_or_else(|| Value::from(text))
 }
 
 /// See [`Tool::read_arguments`](super::tool::Tool::read_arguments). A key that is not declared holds the text.
 pub(super) fn read<S: AsRef<str>>(
-    parameters: &[Parameter],
+    parameters: &Parameters,
     pairs: &[S],
 ) -> Result<Map<String, Value>, Vec<ArgumentError>> {
     let mut arguments = Map::new();
@@ -119,11 +159,12 @@ pub(super) fn read<S: AsRef<str>>(
             errors.push(ArgumentError::Twice { name: name.to_owned() });
             continue;
         }
-        let wanted = parameters.iter().find(|p| p.name == name).map_or(ParameterType::String, |p| *p.kind);
-        let value = if wanted == ParameterType::String {
-            Some(Value::from(text))
-        } else {
-            serde_json::from_str(text).ok().filter(|value| json_type(value) == wanted.word())
+        let parameter = parameters.list.iter().find(|parameter| parameter.name == name);
+        let wanted = parameter.map_or(ParameterType::String, |parameter| *parameter.kind);
+        let value = match (wanted, parameter) {
+            (ParameterType::String, _) | (_, None) => Some(Value::from(text)),
+            (ParameterType::Any, Some(parameter)) => Some(any(parameter, text)),
+            _ => serde_json::from_str(text).ok().filter(|value| wanted.is_of(value)),
         };
         if value.is_none() {
             errors.push(ArgumentError::NotReadable { name: name.to_owned(), wanted, given: text.to_owned() });
@@ -154,8 +195,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn parameters() -> Vec<Parameter> {
-        [
+    fn parameters() -> Parameters {
+        let list = [
             ("s", ParameterType::String, true),
             ("n", ParameterType::Number, false),
             ("b", ParameterType::Boolean, false),
@@ -165,9 +206,9 @@ mod tests {
         .map(|(name, kind, required)| {
             let position = Position { file: "f".into(), line: 1, column: 1, length: 1 };
             let (kind, required) = (Located::new(kind, position.clone()), Located::new(required, position.clone()));
-            Parameter { name: name.to_owned(), kind, description: None, required, position }
-        })
-        .to_vec()
+            Parameter { name: name.to_owned(), kind, description: None, required, keywords: Map::new(), position }
+        });
+        Parameters::of(list.to_vec())
     }
 
     #[track_caller]

@@ -28,6 +28,8 @@ pub struct Bundle {
     pub lists: Lists,
     /// Its prose.
     pub prose: String,
+    /// Its `tags:`, for the hooks on `artifact.load`.
+    pub tags: Vec<String>,
 }
 
 keys! {
@@ -59,8 +61,8 @@ keys! {
     given license: Anything;
     /// Where more is to be read.
     given homepage: Anything;
-    /// Words to find it by.
-    given tags: Anything;
+    /// Words to find it by, and for hooks on `artifact.load`.
+    optional tags: Vec<String>;
 }
 
 impl Shape for Bundle {
@@ -83,9 +85,10 @@ impl Bundle {
 
     fn decode(decoder: &mut Decoder, place: &str, text: &str) -> Option<Self> {
         let document = decoder.document(text)?;
-        let (lists, _): (ListKeys<'_>, LabelKeys<'_>) = decoder.root(&document.root)?;
+        let (lists, labels): (ListKeys<'_>, LabelKeys<'_>) = decoder.root(&document.root)?;
+        let tags = labels.tags.read(decoder).unwrap_or_default();
         let lists = Lists::decode(decoder, &lists, &format!("{place}/"));
-        Some(Self { lists, prose: document.body.to_owned() })
+        Some(Self { lists, prose: document.body.to_owned(), tags })
     }
 }
 
@@ -145,7 +148,7 @@ mod tests {
         let text = "---\nname: acme\nversion: 1.0.0\ntools:\n  - name: greet\n    description: Says hello.\n    script: |\n      def run(args):\n          return 1\nhooks:\n  - handler: guard\n    event: tool.pre\n  - event: error\nagents:\n  - name: helper\n    system_prompt: You help.\n---\nprose\n";
         let (bundle, diagnostics) = Bundle::parse(".harness/plugins/acme.md", "plugins/acme", text);
         assert_eq!(diagnostics, Diagnostics::new());
-        let Bundle { lists, prose } = bundle.unwrap();
+        let Bundle { lists, prose, tags: _ } = bundle.unwrap();
         let tools: Vec<_> =
             lists.tools.iter().map(|t| (t.name.as_str(), t.description.as_str(), t.source_name.as_str())).collect();
         assert_eq!(tools, [("greet", "Says hello.", "plugins/acme/tools/greet")]);

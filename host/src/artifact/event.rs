@@ -18,6 +18,9 @@ pub enum Event {
     DelegationPost,
     DelegationPostVerify,
     AgentStop,
+    BuiltinPre,
+    BuiltinPost,
+    ArtifactLoad,
     Error,
     /// `custom.NAME`, emitted by a script; holds `NAME`.
     Custom(String),
@@ -27,7 +30,7 @@ pub enum Event {
 
 impl Event {
     /// Those with a fixed name.
-    pub const FIXED: [Self; 13] = [
+    pub const FIXED: [Self; 16] = [
         Self::SessionStart,
         Self::SessionEnd,
         Self::TurnStart,
@@ -40,6 +43,9 @@ impl Event {
         Self::DelegationPost,
         Self::DelegationPostVerify,
         Self::AgentStop,
+        Self::BuiltinPre,
+        Self::BuiltinPost,
+        Self::ArtifactLoad,
         Self::Error,
     ];
 
@@ -81,6 +87,9 @@ impl Event {
             Self::DelegationPost => "delegation.post",
             Self::DelegationPostVerify => "delegation.post_verify",
             Self::AgentStop => "agent.stop",
+            Self::BuiltinPre => "builtin.pre",
+            Self::BuiltinPost => "builtin.post",
+            Self::ArtifactLoad => "artifact.load",
             Self::Error => "error",
             Self::Custom(_) => "custom.",
             Self::Meta(_) => "meta.",
@@ -127,11 +136,6 @@ impl Event {
         }
     }
 
-    /// Whether its payload is a dict with this key.
-    pub(crate) fn shape_has(&self, key: &str) -> bool {
-        matches!(self.shape(), Shape::Dict(keys) if keys.contains(&key))
-    }
-
     /// What its payload is. The keys are those of the types in [`payload`](crate::dispatch::payload), which a test
     /// compares.
     pub fn shape(&self) -> Shape {
@@ -160,6 +164,11 @@ impl Event {
                 "usage",
                 "agent",
             ]),
+            Self::BuiltinPre => Shape::Dict(&["tool", "function", "arguments"]),
+            Self::BuiltinPost => Shape::Dict(&["tool", "function", "arguments", "result", "error"]),
+            Self::ArtifactLoad => {
+                Shape::Dict(&["kind", "name", "source", "file", "plugin", "tags", "script", "description", "event"])
+            }
             Self::Error => Shape::Dict(&["kind", "message", "source", "agent"]),
             Self::Meta(name) => match name.as_str() {
                 "tool_register" => Shape::Dict(&["name", "description", "parameters", "script", "replace", "agent"]),
@@ -175,6 +184,7 @@ impl Event {
     pub fn fixed_keys(&self) -> &'static [&'static str] {
         match self {
             Self::Custom(_) => &[],
+            Self::BuiltinPre | Self::BuiltinPost => &["tool", "function"],
             // There it is the one that is set to work, and a change of it before it begins an error.
             Self::DelegationPre | Self::DelegationPost | Self::DelegationPostVerify => &["id", "call_id", "name"],
             _ => &["id", "call_id", "name", "agent"],
@@ -186,7 +196,7 @@ impl Event {
     pub fn taken_keys(&self) -> Option<&'static [&'static str]> {
         Some(match self {
             Self::TurnStart | Self::Custom(_) => return None,
-            Self::SessionStart | Self::SessionEnd | Self::Error => &[],
+            Self::SessionStart | Self::SessionEnd | Self::ArtifactLoad | Self::Error => &[],
             Self::TurnEnd => &["text"],
             Self::ToolPre => &["arguments", "args"],
             Self::ToolPost => &["content", "is_error", "result"],
@@ -195,12 +205,19 @@ impl Event {
             Self::DelegationPre => &["prompt", "model"],
             Self::DelegationPost | Self::DelegationPostVerify => &["result"],
             Self::AgentStop => &["text", "response"],
+            Self::BuiltinPre => &["arguments"],
+            Self::BuiltinPost => &["result"],
             Self::Meta(name) => match name.as_str() {
                 "tool_register" => &["description"],
                 "call_tool" => &["arguments", "args"],
                 _ => &[],
             },
         })
+    }
+
+    /// Whether it is about a built-in that a tool's script calls.
+    pub fn is_builtin(&self) -> bool {
+        matches!(self, Self::BuiltinPre | Self::BuiltinPost)
     }
 
     /// What is to be said of a change of a key that is not taken back.

@@ -35,6 +35,8 @@ pub struct Hook {
     pub capabilities: Option<Layer>,
     /// Its `tests:`, in the order of the file.
     pub cases: Vec<Case>,
+    /// Its `tags:`, for the hooks on `artifact.load`.
+    pub tags: Vec<String>,
     /// The prose of its file, for reviewers: no model sees it.
     pub prose: String,
     /// The first line of its file; of one in a list, its entry.
@@ -58,6 +60,8 @@ keys! {
     given capabilities: Layer;
     /// Cases that `harness test` runs.
     optional tests: HookCases;
+    /// Words for hooks on `artifact.load`, which may refuse an artifact without one.
+    optional tags: Vec<String>;
 }
 
 keys! {
@@ -189,6 +193,7 @@ impl Hook {
         let script = keys.script.read(decoder);
         let origin = Origin::new(&*site.source.file, Scope::Artifact);
         let capabilities = keys.capabilities.field().and_then(|f| layer::decode(decoder, f, origin));
+        let tags = keys.tags.read(decoder).unwrap_or_default();
         let cases = keys.tests.field().map(|f| cases::decode(decoder, f, Subject::Hook)).unwrap_or_default();
         Some(Self {
             name: site.name.to_owned(),
@@ -199,6 +204,7 @@ impl Hook {
             priority: Located::new(priority.value.0, priority.position),
             capabilities,
             cases,
+            tags,
             prose: String::new(),
             source: site.source,
             source_name: site.source_name,
@@ -267,6 +273,7 @@ mod tests {
             priority: Located::new(-10, Position { file: FILE.into(), line: 3, column: 11, length: 3 }),
             capabilities: None,
             cases: Vec::new(),
+            tags: Vec::new(),
             prose: "# guard".to_owned(),
             source: Position { file: FILE.into(), line: 1, column: 1, length: 3 },
             source_name: "hooks/guard".to_owned(),

@@ -78,7 +78,7 @@ impl<'n> Fields<'n> {
         Self { prefix: prefix.to_owned(), entries: entries.iter().map(|(k, n)| (k, n)).collect(), asked: Vec::new() }
     }
 
-    fn take(&mut self, name: &'static str) -> Option<Field<'n>> {
+    pub(super) fn take(&mut self, name: &'static str) -> Option<Field<'n>> {
         self.asked.push(name);
         let (key, node) = *self.entries.iter().find(|(key, _)| key.text == name)?;
         Some(self.field(key, node))

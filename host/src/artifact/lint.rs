@@ -74,7 +74,8 @@ pub fn names(hook: &Hook) -> Vec<Diagnostic> {
     }
     if let Some(script) = &hook.script {
         found.extend(builtins::missing(script, &hook.source, true, MOST));
-        if hook.event.shape_has("arguments") {
+        // Of a built-in they are no text.
+        if matches!(&*hook.event, Event::ToolPre) || matches!(&*hook.event, Event::Meta(name) if name == "call_tool") {
             found.extend(builtins::arguments_as_dict(script, &hook.source, MOST));
         }
     }

@@ -35,7 +35,7 @@ fn likeness(given: &str, word: &str) -> f64 {
 }
 
 /// A name as a message shows it: in backticks, at most 60 characters of it.
-pub(crate) fn quoted(name: &str) -> String {
+pub fn quoted(name: &str) -> String {
     match name.char_indices().nth(60) {
         Some((end, _)) => format!("`{}...`", name.get(..end).unwrap_or_default()),
         None => format!("`{name}`"),

@@ -11,10 +11,13 @@ use super::decode::{Decoder, Field};
 use super::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::keys::{self, Unknown, keys};
 use super::located::Located;
+use super::parameters::{self, Parameters, Returns};
 use super::policy::{layer, sources};
 use super::script::Script;
-use super::shape::{self, Name, Named, Schema, Shape};
+use super::shape::{self, Name, Schema, Shape};
 use super::suggest::{closest, quoted};
+use super::value_schema::{Misfit, ValueSchema};
+use crate::policy::deadline::Author;
 use crate::policy::layer::{Layer, Origin, Scope};
 
 /// Names that tools of the host have, and no artifact.
@@ -31,11 +34,14 @@ pub struct Tool {
     pub name: String,
     /// The prose of its file, for the model; the name where there is none. Of one in a list, its `description`.
     pub description: String,
-    /// In the order of the file.
-    pub parameters: Vec<Parameter>,
+    /// What it takes, in the order of the file.
+    pub parameters: Parameters,
+    /// What its result has to fit.
+    pub returns: Option<ValueSchema>,
     /// Its implementation. Without one, a call has nothing to run.
     pub script: Option<Script>,
-    /// Most time a call may take, in milliseconds. None where the file says 0 or nothing: the policy's limit counts.
+    /// The time that a call may take, in milliseconds, if its grant allows that. None where the file says 0 or nothing:
+    /// the policy's limit counts.
     pub timeout_ms: Option<Located<u64>>,
     /// Whether it is declared with `async: true`: where the policy turns that on, who calls it does not wait for it.
     pub asynchronous: Located<bool>,
@@ -45,6 +51,8 @@ pub struct Tool {
     pub capabilities: Option<Layer>,
     /// Its `tests:`, in the order of the file.
     pub cases: Vec<Case>,
+    /// Its `tags:`, for the hooks on `artifact.load`.
+    pub tags: Vec<String>,
     /// The first line of its file; of one in a list, its entry.
     pub source: Position,
     /// The name by which a policy knows where it comes from, such as `tools/deploy` or `plugins/acme/tools/x`.
@@ -62,6 +70,8 @@ pub struct Parameter {
     pub description: Option<Located<String>>,
     /// Whether a call without it is refused.
     pub required: Located<bool>,
+    /// Its other keywords of JSON Schema.
+    pub keywords: Map<String, Json>,
     /// Where its name stands.
     pub position: Position,
 }
@@ -72,13 +82,16 @@ pub struct Parameter {
 pub enum ParameterType {
     String,
     Number,
+    Integer,
     Boolean,
     Object,
     Array,
+    /// Other keywords say what.
+    Any,
 }
 
 impl ParameterType {
-    /// All of them, in the order of messages.
+    /// The words of the short form, in the order of messages.
     pub const ALL: [Self; 5] = [Self::String, Self::Number, Self::Boolean, Self::Object, Self::Array];
 
     /// The word in an artifact and in a JSON Schema.
@@ -86,22 +99,24 @@ impl ParameterType {
         match self {
             Self::String => "string",
             Self::Number => "number",
+            Self::Integer => "integer",
             Self::Boolean => "boolean",
             Self::Object => "object",
             Self::Array => "array",
+            Self::Any => "any",
         }
     }
 
     /// The type of a word.
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
+        Self::ALL.into_iter().chain([Self::Integer]).find(|kind| kind.word() == word)
     }
 
     /// The word that an author who wrote another one probably wants.
-    fn suggest(word: &str) -> Option<&'static str> {
+    pub(super) fn suggest(word: &str) -> Option<&'static str> {
         match word.to_ascii_lowercase().as_str() {
             "str" | "text" => Some("string"),
-            "int" | "integer" | "float" | "double" => Some("number"),
+            "int" | "float" | "double" => Some("number"),
             "bool" => Some("boolean"),
             "dict" | "map" | "struct" => Some("object"),
             "list" | "tuple" => Some("array"),
@@ -123,7 +138,9 @@ keys! {
     /// What a tool has wherever it is written.
     pub(super) ToolKeys: GUARDED;
     /// What the tool takes, in the order that the model sees.
-    optional parameters: Named<Parameter>;
+    optional parameters: Parameters;
+    /// What the result must be: a JSON Schema.
+    given returns: Returns;
     /// Starlark that defines `run(args)`.
     optional script: Script;
     /// Most time of a call, in milliseconds; 0: the policy's limit, which it never exceeds.
@@ -136,6 +153,8 @@ keys! {
     given capabilities: Layer;
     /// Cases that `harness test` runs.
     optional tests: ToolCases;
+    /// Words for hooks on `artifact.load`, which may refuse an artifact without one.
+    optional tags: Vec<String>;
 }
 
 keys! {
@@ -147,33 +166,10 @@ keys! {
     optional description: String;
 }
 
-keys! {
-    /// The keys of one parameter.
-    ParameterKeys: Unknown::Warn;
-    /// What the argument must be in JSON.
-    required kind("type"): ParameterType;
-    /// For the model: units, formats, bounds.
-    optional description: String;
-    /// Whether a call without it is refused.
-    optional required: bool = false;
-}
-
 /// One of a list of tools.
 impl Shape for Tool {
     fn schema() -> Schema {
         keys::schema::<(EntryKeys<'_>, ToolKeys<'_>)>()
-    }
-}
-
-impl Shape for Parameter {
-    fn schema() -> Schema {
-        keys::schema::<ParameterKeys<'_>>()
-    }
-}
-
-impl Shape for ParameterType {
-    fn schema() -> Schema {
-        shape::words(Self::ALL.map(Self::word))
     }
 }
 
@@ -187,6 +183,16 @@ impl Shape for Timeout {
 }
 
 impl Tool {
+    /// The time that it asks for, in milliseconds.
+    pub fn asked(&self) -> Option<u64> {
+        self.timeout_ms.as_ref().map(|own| own.value)
+    }
+
+    /// Whose word its front matter is.
+    pub fn author(&self) -> Author {
+        if sources::bundle_of(&self.source_name).is_some() { Author::Plugin } else { Author::Project }
+    }
+
     /// Reads a tool. `file` is for messages, such as `.harness/tools/greet.md`; `stem` becomes its name. The tool is
     /// there only if nothing is wrong with it; the diagnostics hold everything that is, and warnings.
     pub fn parse(file: &str, stem: &str, text: &str) -> (Option<Self>, Diagnostics) {
@@ -234,17 +240,19 @@ impl Tool {
 
     /// A tool of the keys that it has wherever it is written.
     fn of(decoder: &mut Decoder, keys: ToolKeys<'_>, name: &str, source: Position, source_name: &str) -> Self {
-        let parameters = keys.parameters.field().and_then(|f| parameters(decoder, name, f));
+        let parameters = keys.parameters.field().and_then(|f| Parameters::decode(decoder, name, f));
         let origin = Origin::new(&*source.file, Scope::Artifact);
         Self {
             name: name.to_owned(),
             description: name.to_owned(),
             parameters: parameters.unwrap_or_default(),
+            returns: keys.returns.field().and_then(|f| parameters::returns(decoder, name, f)),
             script: keys.script.read(decoder),
             timeout_ms: keys.timeout_ms.field().and_then(|f| timeout_ms(decoder, name, f)),
             asynchronous: keys.asynchronous.located(decoder, &source),
             confirm: keys.confirm.located(decoder, &source),
             capabilities: keys.capabilities.field().and_then(|f| layer::decode(decoder, f, origin)),
+            tags: keys.tags.read(decoder).unwrap_or_default(),
             cases: keys.tests.field().map(|f| cases::decode(decoder, f, Subject::Tool)).unwrap_or_default(),
             source,
             source_name: source_name.to_owned(),
@@ -253,22 +261,35 @@ impl Tool {
 
     /// The parameters as a model sees them: a JSON Schema of an object, in the order of the file.
     pub fn json_schema(&self) -> Json {
-        let mut properties = Map::new();
-        for parameter in &self.parameters {
-            let mut property = Map::new();
-            property.insert("type".to_owned(), parameter.kind.word().into());
-            if let Some(description) = &parameter.description {
-                property.insert("description".to_owned(), description.value.as_str().into());
-            }
-            properties.insert(parameter.name.clone(), property.into());
-        }
-        let required: Vec<&str> = self.parameters.iter().filter(|p| *p.required).map(|p| p.name.as_str()).collect();
-        json!({ "type": "object", "properties": properties, "required": required })
+        self.parameters.json_schema()
     }
 
     /// Whether arguments fit the parameters; all that does not, in the order of the parameters.
     pub fn check_arguments(&self, arguments: &Json) -> Result<(), Vec<ArgumentError>> {
         arguments::check(&self.parameters, arguments)
+    }
+
+    /// Gives arguments that are not there the `default` of their parameter.
+    pub fn fill_defaults(&self, arguments: &mut Json) {
+        if let Json::Object(arguments) = arguments {
+            self.parameters.fill(arguments);
+        }
+    }
+
+    /// Names of arguments that pass without being declared, each with the parameter that was probably meant.
+    pub fn undeclared<'a>(&'a self, arguments: &'a Json) -> Vec<(&'a str, Option<&'a str>)> {
+        let names = || self.parameters.list.iter().map(|parameter| parameter.name.as_str());
+        let is_declared = |name: &str| names().any(|one| one == name);
+        let given = arguments.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        // Who declares nothing says nothing of what is taken.
+        let silent = self.parameters.list.is_empty() || self.parameters.is_about_others();
+        let given = given.filter(|name| !silent && !is_declared(name));
+        given.map(|name| (name, closest(name, names()))).collect()
+    }
+
+    /// Whether a result fits `returns`.
+    pub fn check_result(&self, result: &Json) -> Result<(), Misfit> {
+        self.returns.as_ref().map_or(Ok(()), |returns| returns.check(result))
     }
 
     /// The arguments that a command line gives as `key=value`, each value read by the type of its parameter.
@@ -321,48 +342,6 @@ fn timeout_ms(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<Lo
         return None;
     };
     (ms > 0).then(|| Located::new(ms, decoder.position(field.span())))
-}
-
-fn parameters(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> Option<Vec<Parameter>> {
-    let entries = decoder.entries(field)?;
-    Some(entries.into_iter().filter_map(|(key, field)| parameter(decoder, tool, &key.text, &field)).collect())
-}
-
-fn parameter(decoder: &mut Decoder, tool: &str, name: &str, field: &Field<'_>) -> Option<Parameter> {
-    if name.is_empty() || name.chars().any(char::is_control) {
-        let what = "the name of a parameter must be text without control characters";
-        decoder.error(field, format!("tool {tool:?}: {what}, found {}", quoted(name)));
-    }
-    let keys: ParameterKeys<'_> = decoder.keys(field)?;
-    let kind = kind(decoder, tool, name, field, keys.kind.field());
-    let description = keys.description.located(decoder);
-    let position = decoder.position(field.key.map_or(field.node.span, |key| key.span));
-    let required = keys.required.located(decoder, &position);
-    Some(Parameter { name: name.to_owned(), kind: kind?, description, required, position })
-}
-
-fn kind(
-    decoder: &mut Decoder,
-    tool: &str,
-    name: &str,
-    parameter: &Field<'_>,
-    field: Option<&Field<'_>>,
-) -> Option<Located<ParameterType>> {
-    let words = ParameterType::ALL.map(ParameterType::word).join(", ");
-    let Some(field) = field else {
-        let message = format!("tool {tool:?} parameter {} has no type", quoted(name));
-        decoder.error_with(parameter, message, Some(format!("add `type:` with one of {words}")));
-        return None;
-    };
-    let word = decoder.string(field)?;
-    let kind = ParameterType::parse(word);
-    if kind.is_none() {
-        let message =
-            format!("tool {tool:?} parameter {} has the type {}, must be one of {words}", quoted(name), quoted(word));
-        let hint = ParameterType::suggest(word).map(|word| format!("did you mean `{word}`?"));
-        decoder.error_with(field, message, hint);
-    }
-    Some(Located::new(kind?, decoder.position(field.span())))
 }
 
 #[cfg(test)]

@@ -30,8 +30,9 @@ impl Link {
     pub(super) fn line(&self, entry: &Entry) -> (Vec<u8>, Self) {
         let number = self.number.saturating_add(1);
         let mut line = format!("{{\"seq\":{number},\"prev\":\"{}\"", self.hash).into_bytes();
-        line.reserve(entry.fields().len().saturating_add(HASH.len() + DIGITS + 3));
-        line.extend_from_slice(entry.fields());
+        let fields = entry.fields();
+        line.reserve(fields.len().saturating_add(HASH.len() + DIGITS + 3));
+        line.extend_from_slice(&fields);
         let hash = hex(&Sha256::digest(&line));
         line.extend_from_slice(HASH.as_bytes());
         line.extend_from_slice(hash.as_bytes());

@@ -7,8 +7,13 @@ use tempfile::TempDir;
 
 use super::*;
 
+fn key() -> Key {
+    let folder = tempfile::tempdir().unwrap();
+    Log::open(&folder.path().join("audit")).unwrap().key()
+}
+
 fn entry(n: usize) -> Entry {
-    let mut entry = Entry::new();
+    let mut entry = Entry::new(key());
     entry.put("call", &format!("tool {n}"));
     entry.put("text", "a \"line\"\n");
     entry
@@ -199,7 +204,7 @@ fn a_record_that_was_removed_is_begun_anew_and_one_that_was_cut_is_not_gone_on_w
 fn an_entry_that_is_too_long_is_refused_and_the_next_is_not() {
     let (_folder, audit) = record(1);
     let log = Log::open(&audit).unwrap();
-    let mut long = Entry::new();
+    let mut long = Entry::new(key());
     long.put("text", &"x".repeat(2 << 20));
     assert_eq!(log.append(&long).unwrap_err().to_string(), "an entry is over 1 MiB");
     log.append(&entry(1)).unwrap();

@@ -63,7 +63,7 @@ pub enum Error {
 }
 
 /// The record `command`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize, Deserialize)]
 #[component(record)]
 pub struct Command {
     /// A name that is looked up, or an absolute path. At most 4,096 bytes, no control character.

@@ -8,6 +8,7 @@ mod answer;
 mod body;
 mod lookup;
 mod outgoing;
+mod overrides;
 mod redirect;
 
 use std::net::IpAddr;
@@ -62,7 +63,7 @@ pub enum Error {
 }
 
 /// The record `request`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize, Deserialize)]
 #[component(record)]
 pub struct Request {
     /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` or `OPTIONS`, in any case.

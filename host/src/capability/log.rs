@@ -1,13 +1,13 @@
 //! `log`: lines for the operator.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lift};
 
 /// Bytes of a line; the rest is dropped.
 pub const MAX_LINE: usize = 16 << 10;
 
 /// How much a line matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ComponentType, Lift, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ComponentType, Lift, Serialize, Deserialize)]
 #[component(enum)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the words are the interface's")]

@@ -24,7 +24,7 @@ pub enum Error {
 }
 
 /// The record `new-tool`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize, Deserialize)]
 #[component(record)]
 #[expect(missing_docs, reason = "the fields are the interface's")]
 pub struct NewTool {
@@ -36,7 +36,7 @@ pub struct NewTool {
 }
 
 /// The record `new-hook`.
-#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Serialize, Deserialize)]
 #[component(record)]
 #[expect(missing_docs, reason = "the fields are the interface's")]
 pub struct NewHook {

@@ -8,6 +8,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Instant;
 
+use serde_json::Value as Json;
+
+use super::denial::Denial;
 use super::{agents, events, meta, tasks};
 
 /// What is left of the caller's own limits. What a nested call uses is taken from it.
@@ -39,8 +42,33 @@ pub enum Patience {
 /// An answer, and the fuel that getting it took.
 pub type Answering<'a, T, E> = Pin<Box<dyn Future<Output = (Result<T, E>, u64)> + Send + 'a>>;
 
+/// A built-in that was called.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// Such as `fs.read`.
+    pub function: &'static str,
+    /// What it was called with.
+    pub arguments: Json,
+    /// What it gave, or why it gave nothing.
+    pub result: Result<Json, String>,
+}
+
 /// The way back into dispatch, for one call of a script.
 pub trait Reentry: Send + Sync + fmt::Debug {
+    /// Whether hooks listen to the built-ins that it calls.
+    fn is_observed(&self) -> bool {
+        false
+    }
+    /// `builtin.pre`: the arguments where a hook changed them, or why the function is not called.
+    fn before(&self, function: &'static str, arguments: Json, left: Allowance) -> Answering<'_, Option<Json>, Denial> {
+        let _ = (function, arguments, left);
+        Box::pin(async { (Ok(None), 0) })
+    }
+    /// `builtin.post`: the result where a hook changed it, or why it is kept back.
+    fn after(&self, call: Ended, left: Allowance) -> Answering<'_, Option<Json>, Denial> {
+        let _ = (call, left);
+        Box::pin(async { (Ok(None), 0) })
+    }
     /// `events.emit`: the payload after the hooks.
     fn emit(&self, event: String, payload: String, left: Allowance) -> Answering<'_, String, events::Error>;
     /// `meta.register-tool`.

@@ -139,5 +139,16 @@ fn shown(line: &str) -> String {
         let word = |key: &str| escape::line(refusal.get(key).and_then(Json::as_str).unwrap_or_default()).into_owned();
         shown.push_str(&format!("\n    refused {} {}: {}", word("call"), word("subject"), word("why")));
     }
+    let inner = list("hooks").iter().chain(list("refusals")).chain(entry.get("grant"));
+    let cuts = inner.chain([&entry]).filter_map(|one| one.get("cut").and_then(Json::as_array)).flatten();
+    for cut in cuts {
+        let word = |key: &str| escape::line(cut.get(key).and_then(Json::as_str).unwrap_or_default()).into_owned();
+        let bytes = cut.get("bytes").and_then(Json::as_u64).unwrap_or_default();
+        let what = match cut.get("rows").and_then(Json::as_u64) {
+            Some(rows) => format!("{rows} more of `{}` left out", word("field")),
+            None => format!("`{}` cut", word("field")),
+        };
+        shown.push_str(&format!("\n    {what}: {bytes} bytes, {}", word("digest")));
+    }
     shown
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use harness::artifact::escape;
 use harness::artifact::located::Located;
 use harness::artifact::policy::layer;
+use harness::artifact::suggest::quoted;
 use harness::dispatch::{self, CallError, CallReport, Options, Project, Run, ToolOutput, Verdict};
 use harness::policy::grant::Grant;
 use harness::policy::layer::Layer;
@@ -22,6 +23,9 @@ use super::{fire, input, project};
 pub(crate) mod explain;
 pub(crate) mod report;
 
+/// Undeclared arguments that are told.
+const MAX_TOLD: usize = 10;
+
 /// Makes the call. An error is that it was not made, which was told.
 pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
     let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
@@ -30,6 +34,7 @@ pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Result<Ex
         printer.error(&message, &[], Some("give the arguments as a JSON object, or as `key=value`"));
         Exit::Usage
     })?;
+    asked.tell_undeclared(&project, *printer);
     let within = command.within.as_deref().map(|rules| narrowing(rules, *printer)).transpose()?;
     let run = Run::narrowed(within.into_iter().collect());
     run.set_confirmer(AtTerminal::new(&command.confirm, *printer));
@@ -148,7 +153,8 @@ fn stack(failure: &Failure, printer: Printer) {
 /// What would raise a limit: the line that set it, else the one to write. `own` is the tool's `timeout_ms`.
 fn raise(limit: &Limit, grant: &Grant, own: Option<&Located<u64>>) -> String {
     let Some(key) = limit.kind.limit() else { return "no policy raises this limit".to_owned() };
-    let own = own.filter(|own| limit.kind == LimitKind::Deadline && own.value <= grant.limit(key).0);
+    // What ended the call is what the tool asks for, or less.
+    let own = own.filter(|own| limit.kind == LimitKind::Deadline && own.value <= limit.allowed);
     if let Some(own) = own {
         return format!("`timeout_ms` in `{}` raises it", own.position);
     }
@@ -272,6 +278,16 @@ impl Asked {
         };
         let call = dispatch::Call { id: None, name: command.tool.clone(), arguments };
         Ok(Self { call, refused })
+    }
+
+    /// Tells which arguments pass that the tool does not declare.
+    fn tell_undeclared(&self, project: &Project, printer: Printer) {
+        let (None, Ok(tool)) = (&self.refused, project.tool(&self.call.name)) else { return };
+        for (name, meant) in tool.undeclared(&self.call.arguments).into_iter().take(MAX_TOLD) {
+            let (name, tool) = (quoted(name), quoted(&tool.name));
+            let hint = meant.map(|meant| format!(", did you mean {}?", quoted(meant))).unwrap_or_default();
+            printer.warning(&escape::line(&format!("{tool} does not declare the argument {name}{hint}")));
+        }
     }
 
     /// Makes it, or has it recorded that it is not made.

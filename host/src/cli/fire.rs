@@ -35,7 +35,8 @@ pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Result<Ex
         explain::dispatch(&dispatch, "", *printer);
     }
     printer.json(&as_json(&dispatch));
-    Ok(if dispatch.decision == Decision::Allow { Exit::Completed } else { Exit::Denied })
+    let exit = if dispatch.decision == Decision::Allow { Exit::Completed } else { Exit::Denied };
+    Ok(project::audited(&project, exit, *printer))
 }
 
 /// An event that was not dispatched, as `--json` prints it.
@@ -81,6 +82,7 @@ pub(crate) fn hook_as_json(hook: &HookRun) -> Json {
         "warnings": hook.warnings,
         "fuel": hook.usage.fuel,
         "wall_us": u64::try_from(hook.usage.wall.as_micros()).unwrap_or(u64::MAX),
+        "loading_us": u64::try_from(hook.usage.loading.as_micros()).unwrap_or(u64::MAX),
         "log": log,
     })
 }

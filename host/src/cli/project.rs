@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use harness::artifact::diagnostic::{Diagnostic, Severity};
 use harness::artifact::event::Event;
 use harness::confine;
-use harness::dispatch::{CallError, OpenError, Options, Project};
+use harness::dispatch::{self, CallError, OpenError, Options, Project};
+use harness::policy::limits::LimitKey;
 use harness::registry::{Machine, Registry};
 use harness::sandbox::outcome::Failure;
 
@@ -49,7 +50,10 @@ pub(crate) fn machine(place: &Place) -> Machine {
 
 /// Reads the project.
 pub(crate) fn registry(place: &Place) -> Registry {
-    Registry::load_within(&root(place), &machine(place))
+    let root = root(place);
+    let registry = Registry::load_within(&root, &machine(place));
+    // Where its hooks cannot be asked, opening the project says why.
+    dispatch::admitted(&root, registry.clone()).unwrap_or(registry)
 }
 
 /// Opens the project, or says why not.
@@ -187,6 +191,17 @@ pub(crate) fn diagnostic(failure: &Failure, what: &str) -> Diagnostic {
     })
 }
 
+/// The exit of a command that ended so, unless the audit log misses something of what it did: says what, then.
+pub(crate) fn audited(project: &Project, exit: Exit, printer: Printer) -> Exit {
+    match project.audited() {
+        Ok(()) => exit,
+        Err(why) => {
+            printer.error(&why, &[], None);
+            Exit::Fault
+        }
+    }
+}
+
 /// Says why a call was not made.
 pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -> Exit {
     match error {
@@ -214,6 +229,20 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
             printer.problem(&diagnostic, &registry.render(&diagnostic, printer.color()));
             Exit::Usage
         }
+        CallError::Late(tool, limit) => {
+            let raises = registry.policy().map(|policy| {
+                let tool = registry.tool(tool).ok();
+                let own = tool.and_then(|tool| tool.timeout_ms.as_ref()).filter(|own| own.value == limit.allowed);
+                let grant = tool.map(|tool| policy.grant_for(&tool.source_name, tool.capabilities.as_ref()));
+                match (own, grant) {
+                    (Some(own), _) => format!("`timeout_ms` in `{}` raises it", own.position),
+                    (None, Some(grant)) => grant.raises(LimitKey::Timeout),
+                    (None, None) => "move work into functions".to_owned(),
+                }
+            });
+            printer.error(&error.to_string(), &[], raises.as_deref());
+            Exit::Limited
+        }
         CallError::Host(_) | CallError::Cut(_) | CallError::Failing(..) => {
             printer.error(&error.to_string(), &[], None);
             Exit::Fault
@@ -223,7 +252,7 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
 
 /// How to call a tool, in one line.
 fn usage(name: &str, registry: &Registry) -> String {
-    let parameters = registry.tool(name).map(|tool| tool.parameters.as_slice()).unwrap_or_default();
+    let parameters = registry.tool(name).map(|tool| tool.parameters.list.as_slice()).unwrap_or_default();
     let words = parameters.iter().map(|parameter| {
         let pair = format!("{}={}", parameter.name, parameter.kind.word().to_uppercase());
         if *parameter.required { pair } else { format!("[{pair}]") }

@@ -126,6 +126,7 @@ impl Opened {
             session.end().await;
             recorded.end(printer);
             match turn {
+                _ if let Err(why) = project.audited() => unaudited(&why, &deeds, usage, json, printer),
                 Ok(Ok(turn)) => answered(&turn, &deeds, usage, seen, json, printer),
                 Ok(Err(error)) => failed(&error, &deeds, usage, json, printer),
                 Err(heard) => interrupted(heard, &deeds, usage, json, printer),
@@ -218,6 +219,15 @@ fn failed(error: &TurnError, deeds: &Deeds, usage: Usage, json: bool, printer: P
     }
     printer.error(&message, &[], None);
     exit
+}
+
+/// Says that the audit log misses what was done; the answer is kept back.
+fn unaudited(why: &str, deeds: &Deeds, usage: Usage, json: bool, printer: Printer) -> Exit {
+    if json {
+        printer.json(&as_json(with_error("fault", "host", why), deeds, usage));
+    }
+    printer.error(why, &[], None);
+    Exit::Fault
 }
 
 /// Says that somebody has ended it.

@@ -21,7 +21,7 @@ pub(crate) fn run(command: &Tools, place: &Place, printer: &Printer) -> Exit {
     } else {
         let mut text = String::new();
         for tool in tools {
-            let parameters = tool.parameters.iter().map(|parameter| {
+            let parameters = tool.parameters.list.iter().map(|parameter| {
                 let mark = if *parameter.required { "" } else { "?" };
                 format!("{}{mark}: {}", parameter.name, parameter.kind.word())
             });

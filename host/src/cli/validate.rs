@@ -9,7 +9,9 @@ use harness::artifact::{escape, lint};
 use harness::capability::secrets::Vault;
 use harness::confine::Plan;
 use harness::dispatch::{self, Unloadable};
-use harness::registry::{Registry, Replaced};
+use harness::policy::deadline::{Author, Decides};
+use harness::policy::limits::LimitKey;
+use harness::registry::{Refused, Registry, Replaced};
 use serde_json::{Value as Json, json};
 
 use super::args::{Place, Validate};
@@ -65,20 +67,25 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     found.extend(secrets);
     found.extend(replies.iter().flat_map(|file| file.problems.iter().cloned()));
     found.extend(unconfined(&registry));
+    found.extend(cut_short(&registry));
     // As many as anybody reads, of each severity; the others are counted.
     let mut all = registry.diagnostics().clone();
     found.into_iter().for_each(|one| all.push(one));
     let (errors, warnings) = (all.errors(), all.warnings());
     let valid = errors == 0 && (warnings == 0 || !command.strict);
     if command.json {
-        printer.json(&json!({
+        let mut told = json!({
             "valid": valid,
             "tools": registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>(),
             "hooks": registry.hooks().iter().map(|hook| &hook.name).collect::<Vec<_>>(),
             "agents": registry.agents().iter().map(|agent| &agent.name).collect::<Vec<_>>(),
             "replaced": registry.replaced().iter().map(replaced).collect::<Vec<_>>(),
             "problems": all.iter().map(|diagnostic| as_json(diagnostic)).collect::<Vec<_>>(),
-        }));
+        });
+        if let (Some(told), false) = (told.as_object_mut(), registry.refused().is_empty()) {
+            told.insert("refused".to_owned(), registry.refused().iter().map(refused).collect());
+        }
+        printer.json(&told);
     } else {
         for diagnostic in all.iter() {
             let file = diagnostic.position.as_ref().map(|position| &*position.file);
@@ -100,6 +107,10 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
         }
         for one in registry.replaced() {
             printer.data(&inspect::replaced(one));
+        }
+        for one in registry.refused() {
+            let Refused { kind, name, at, by, reason, .. } = one;
+            printer.data(&escape::line(&format!("refused: {kind} `{name}` of {at} by hook `{by}`: {reason}")));
         }
         let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
         printer.data(&format!(
@@ -126,6 +137,36 @@ fn unconfined(registry: &Registry) -> Option<Diagnostic> {
         warning
             .hint("`harness doctor` says which wall this machine has; `exec.folders` opens it for what is installed"),
     )
+}
+
+/// Tools that ask for more time than they get.
+fn cut_short(registry: &Registry) -> Vec<Diagnostic> {
+    let Some(policy) = registry.policy() else { return Vec::new() };
+    let own = registry.agents().iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
+    let cut = registry.tools().iter().chain(own).filter_map(|tool| {
+        let asked = tool.timeout_ms.as_ref()?;
+        let grant = policy.grant_for(&tool.source_name, tool.capabilities.as_ref());
+        let deadline = grant.deadline(Some(asked.value), tool.author());
+        if !deadline.cuts(Some(asked.value)) {
+            return None;
+        }
+        let line = match (deadline.by, tool.author()) {
+            (Decides::Layer(origin), _) => {
+                format!("`{}` in `{}` wins", origin.key("limits.timeout_ms"), origin.of("limits.timeout_ms"))
+            }
+            (_, Author::Plugin) => "that is the limit of what is under `plugins/`".to_owned(),
+            (_, Author::Project) => "that is the limit where no line sets one".to_owned(),
+        };
+        let what = format!("tool {:?} asks for {} ms and gets {} ms: {line}", tool.name, asked.value, deadline.ms);
+        let hint = format!("ask for {} ms or less; {}", deadline.ms, grant.raises(LimitKey::Timeout));
+        Some(Diagnostic::warning(what).at(asked.position.clone()).hint(hint))
+    });
+    cut.collect()
+}
+
+fn refused(one: &Refused) -> Json {
+    let Refused { kind, name, source, at, by, reason } = one;
+    json!({"kind": kind, "name": name, "source": source, "at": at, "by": by, "reason": reason})
 }
 
 fn replaced(one: &Replaced) -> Json {

@@ -13,10 +13,11 @@ use crate::artifact::diagnostic::Position;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::located::Located;
+use crate::artifact::parameters::Parameters;
 use crate::artifact::policy::meta::{MAX_HOOKS, MAX_TOOLS};
 use crate::artifact::script::Script;
 use crate::artifact::suggest::quoted;
-use crate::artifact::tool::{Parameter, ParameterType, RESERVED, Tool};
+use crate::artifact::tool::{RESERVED, Tool};
 use crate::artifact::when::Filter;
 use crate::capability::meta::{Error, NewHook, NewTool};
 use crate::capability::reentry::Allowance;
@@ -63,10 +64,10 @@ pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
     if !replaces && added.tools.len() as u64 >= most {
         return Err(too_many(most));
     }
-    let parameters: Json =
+    let given: Json =
         serde_json::from_str(&new.parameters).map_err(|_| Error::Invalid("the parameters are not JSON".to_owned()))?;
-    self::parameters(&parameters, &position(&new.name))?;
-    Ok(parameters)
+    Parameters::from_json(&given).map_err(Error::Invalid)?;
+    Ok(given)
 }
 
 /// Adds a tool. `payload` is that of its event: hooks may have changed the description.
@@ -101,13 +102,15 @@ fn tool(new: &NewTool, payload: &Json, by: By<'_>) -> Result<Tool, Error> {
     let description = payload.get("description").and_then(Json::as_str).unwrap_or(&new.description).trim();
     Ok(Tool {
         description: if description.is_empty() { &new.name } else { description }.to_owned(),
-        parameters: parameters(&given, &position)?,
+        parameters: Parameters::from_json(&given).map_err(Error::Invalid)?,
+        returns: None,
         script: script(&new.script),
         timeout_ms: None,
         asynchronous: Located::new(false, position.clone()),
         confirm: Located::new(false, position.clone()),
         capabilities: None,
         cases: Vec::new(),
+        tags: Vec::new(),
         source: position,
         source_name: by.source_of(&new.name),
         name: new.name.clone(),
@@ -168,6 +171,9 @@ pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), E
     let names = place.loaded.registry.hooks().iter().map(|hook| hook.name.as_str());
     check_looks("hook", &new.name, names.chain(added.hooks.iter().map(|one| one.hook.name.as_str())))?;
     let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
+    if event.is_builtin() {
+        return Err(Error::Invalid(format!("a hook that a script adds cannot hear `{event}`")));
+    }
     if added.hooks.len() as u64 >= most {
         return Err(too_many(most));
     }
@@ -205,6 +211,7 @@ fn hook(new: NewHook, event: Event, priority: i64, by: By<'_>) -> Hook {
         priority: Located::new(priority, position.clone()),
         capabilities: None,
         cases: Vec::new(),
+        tags: Vec::new(),
         prose: String::new(),
         source: position,
         source_name: by.source_of(&new.name),
@@ -264,33 +271,4 @@ fn position(name: &str) -> Position {
 fn script(text: &str) -> Option<Script> {
     let lines = u32::try_from(text.lines().count()).unwrap_or(u32::MAX).max(1);
     (!text.trim().is_empty()).then(|| Script { text: text.to_owned(), first_line: 1, indent: 0, last_line: lines })
-}
-
-/// Parameters as a file has them, from JSON.
-fn parameters(given: &Json, position: &Position) -> Result<Vec<Parameter>, Error> {
-    let invalid = |why: String| Error::Invalid(why);
-    let Json::Object(given) = given else { return Err(invalid("the parameters must be a dict".to_owned())) };
-    let one = |(name, given): (&String, &Json)| {
-        let shown = quoted(name);
-        let word = given.get("type").and_then(Json::as_str).unwrap_or_default();
-        let kind = ParameterType::parse(word).ok_or_else(|| {
-            let words = ParameterType::ALL.map(ParameterType::word).join(", ");
-            invalid(format!("parameter {shown} has the type {}, must be one of {words}", quoted(word)))
-        })?;
-        let required = match given.get("required") {
-            None => false,
-            Some(Json::Bool(required)) => *required,
-            Some(_) => return Err(invalid(format!("parameter {shown}: `required` must be True or False"))),
-        };
-        let description = given.get("description").and_then(Json::as_str);
-        let here = position;
-        Ok(Parameter {
-            name: name.clone(),
-            kind: Located::new(kind, here.clone()),
-            description: description.map(|text| Located::new(text.to_owned(), here.clone())),
-            required: Located::new(required, here.clone()),
-            position: here.clone(),
-        })
-    };
-    given.iter().map(one).collect()
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
@@ -13,6 +13,7 @@ use super::builtin::BuiltIns;
 use super::decision::NO_REASON;
 pub use super::decision::{Block, Decision, Voice};
 use super::loaded::{Callable, Loaded};
+use super::loading::LoadDeadline;
 use super::matching::{Asking, Holds, Payload};
 use super::payload::{self, AgentAt};
 use super::recorder::Unfinished;
@@ -24,12 +25,13 @@ use super::view::View;
 use crate::artifact::event::Event;
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::hooks::OnError;
+use crate::artifact::policy::sources::bundle_of;
 use crate::artifact::third_party;
 use crate::artifact::tool::Tool;
 use crate::capability::coverage::Coverage;
 use crate::capability::fs::Workspace;
 use crate::capability::log::Log;
-use crate::capability::reentry::Allowance;
+use crate::capability::reentry::{Allowance, Reentry};
 use crate::policy::grant::Grant;
 use crate::policy::layer::Service;
 use crate::policy::limits::Limits;
@@ -186,6 +188,10 @@ pub(crate) struct Place {
     pub(crate) calls: u32,
     /// What is left to the script that fired it, where one did.
     pub(crate) left: Option<Allowance>,
+    /// Until when scripts are waited for to be loaded, in a call.
+    pub(crate) loads: Option<LoadDeadline>,
+    /// The tool whose script is at work.
+    pub(crate) at_work: Option<Arc<AtWork>>,
     /// Only these hooks are called, where there are such.
     pub(crate) only: Option<Arc<str>>,
     /// The script that this is for, such as `tool deploy`; none for the program itself.
@@ -200,6 +206,14 @@ pub(crate) struct Place {
     pub(crate) begun: Option<Arc<Begun>>,
     /// Whether who calls here can ask for that later: a model and a tool's script can, a hook and a program cannot.
     pub(crate) asks_later: bool,
+}
+
+/// A tool whose script is at work.
+#[derive(Debug)]
+pub(crate) struct AtWork {
+    pub(crate) tool: String,
+    /// The name of its source.
+    pub(crate) source: String,
 }
 
 /// A hook of this dispatch.
@@ -223,6 +237,8 @@ impl Place {
             depth: 0,
             calls: 0,
             left: None,
+            loads: None,
+            at_work: None,
             only: None,
             caller: None,
             agent: Arc::default(),
@@ -261,15 +277,36 @@ impl Place {
         let Some(recorder) = self.loaded.recorder.as_ref().filter(|_| !chain.is_empty()) else {
             return self.through(chain, event, payload).await;
         };
-        if let Err(why) = recorder.ready() {
-            return unrecorded(event, payload, why);
-        }
-        let unfinished = Unfinished::new(recorder, recorder.fired(self, event));
+        let unfinished = match recorder.ready().and_then(|()| recorder.fired(self, event)) {
+            Ok(known) => Unfinished::new(recorder, known),
+            Err(why) => return unrecorded(event, payload, why),
+        };
         let dispatch = self.through(chain, event, payload).await;
-        match recorder.event(unfinished.ended(), &dispatch) {
+        match unfinished.ended(|known| recorder.event(known, &dispatch)) {
             Ok(()) => dispatch,
             Err(why) => unrecorded(event, dispatch.payload, why),
         }
+    }
+
+    /// The same while the script of a tool is at work, where there are hooks that may want to know.
+    pub(crate) fn working(&self, tool: &Tool) -> Cow<'_, Self> {
+        let registry = &self.loaded.registry;
+        if [Event::BuiltinPre, Event::BuiltinPost].iter().all(|event| registry.chain(event).is_empty()) {
+            return Cow::Borrowed(self);
+        }
+        let at_work = AtWork { tool: tool.name.clone(), source: tool.source_name.clone() };
+        Cow::Owned(Self { at_work: Some(Arc::new(at_work)), ..self.clone() })
+    }
+
+    /// Until when something that began then, and has this long, waits for scripts to be loaded: not longer than what it
+    /// is part of. A run of the past waits as long as it takes: what was late then is known.
+    pub(crate) fn load_deadline(&self, began: Instant, timeout: Duration) -> Option<LoadDeadline> {
+        if self.run.past().is_some() {
+            return None;
+        }
+        let own = LoadDeadline::new(began, timeout).min(self.loads);
+        let left = self.left.map(|left| LoadDeadline { at: left.deadline, ..own });
+        Some(own.min(left))
     }
 
     /// Whether an event has hooks.
@@ -288,12 +325,31 @@ impl Place {
         if chain.is_empty() { None } else { Some(self.through(chain, event, payload()).await) }
     }
 
+    /// Dispatches an event of a built-in. A decision is recorded; that all let it pass is not, as there may be thousands.
+    pub(crate) async fn fire_builtin(&self, event: &Event, mut payload: Json) -> Option<Dispatch> {
+        let chain = self.chain(event);
+        if chain.is_empty() {
+            return None;
+        }
+        self.loaded.secrets.redact_json(&mut payload);
+        let dispatch = self.through(chain, event, payload).await;
+        let decided = |hook: &HookRun| matches!(hook.verdict, Verdict::Modify | Verdict::Block | Verdict::Error);
+        let recorder = self.loaded.recorder.as_ref().filter(|_| dispatch.hooks.iter().any(decided));
+        let recorded = recorder.map_or(Ok(()), |recorder| recorder.event(recorder.fired(self, event)?, &dispatch));
+        Some(match recorded {
+            Ok(()) => dispatch,
+            Err(why) => unrecorded(event, dispatch.payload, why),
+        })
+    }
+
     async fn through(&self, chain: Vec<Link<'_>>, event: &Event, payload: Json) -> Dispatch {
         let mut payload = Payload::new(payload);
         let (mut hooks, mut decision) = (Vec::new(), Decision::Allow);
         let name = event.to_string();
         let mut fuel = 0_u64;
         let mut room = Room::default();
+        // An event by itself has as long as a call of the project's.
+        let loads = self.load_deadline(Instant::now(), self.loaded.timeout);
         for link in chain {
             if decision != Decision::Allow {
                 hooks.push(HookRun::new(link.hook, Verdict::NotReached));
@@ -305,7 +361,7 @@ impl Place {
                 continue;
             }
             let left = self.left.map(|left| left.after(fuel));
-            let mut run = self.call(&link, event, holds, &mut payload, left).await;
+            let mut run = self.call(&link, event, holds, &mut payload, (left, loads)).await;
             fuel = fuel.saturating_add(run.total().fuel);
             decision = run.block();
             room.take(&mut run);
@@ -318,7 +374,13 @@ impl Place {
     fn chain(&self, event: &Event) -> Vec<Link<'_>> {
         let chain = self.loaded.registry.chain(event);
         let mut links: Vec<Link<'_>> = chain.iter().map(|hook| Link { hook, added: None }).collect();
-        if !self.added.hooks.is_empty() {
+        if event.is_builtin() {
+            // A plugin's hook hears what its own tools call, and one that a script has added hears none of it.
+            let of_tool = self.at_work.as_ref().map(|at_work| bundle_of(&at_work.source));
+            let hears =
+                |hook: &Hook| bundle_of(&hook.source_name).is_none_or(|own| of_tool.is_none_or(|of| of == Some(own)));
+            links.retain(|link| hears(link.hook));
+        } else if !self.added.hooks.is_empty() {
             links.extend(
                 self.added.hooks_of(event).map(|one| Link { hook: &one.hook, added: Some((&one.grant, &one.image)) }),
             );
@@ -337,14 +399,17 @@ impl Place {
         event: &Event,
         holds: Holds,
         payload: &mut Payload,
-        left: Option<Allowance>,
+        (left, loads): (Option<Allowance>, Option<LoadDeadline>),
     ) -> HookRun {
         let hook = link.hook;
         let mut run = HookRun::new(hook, Verdict::Allow);
-        let Callable { image, grant } = match link.added {
-            Some((grant, image)) => Callable { image: Some(Ok(image.clone())), grant: grant.clone() },
-            None => self.loaded.hook(hook, left).await,
+        let Callable { image, grant, loading } = match link.added {
+            Some((grant, image)) => {
+                Callable { image: Some(Ok(image.clone())), grant: grant.clone(), loading: Duration::ZERO }
+            }
+            None => self.loaded.hook(hook, loads).await,
         };
+        run.usage.loading = loading;
         if let Voice::ThirdParty { prompts, .. } = &mut run.voice {
             *prompts = grant.decide_service(Service::Prompt).is_ok();
         }
@@ -358,6 +423,7 @@ impl Place {
             Some(Ok(image)) => image,
         };
         let mut limits = self.loaded.measured(grant.limits());
+        limits.waited = loading;
         within(&mut limits, left);
         let inner =
             Arc::new(Inner::new(self, format!("hook {}", hook.name), &hook.source_name, grant.clone(), Role::Hook));
@@ -366,7 +432,8 @@ impl Place {
             workspace: self.workspace.clone(),
             session: self.run.session().clone(),
             secrets: self.loaded.secrets.clone(),
-            reentry: Some(inner.clone()),
+            // What watches built-ins starts nothing that could call others.
+            reentry: (!event.is_builtin()).then(|| inner.clone() as Arc<dyn Reentry>),
         };
         let (sandbox, event_name, has_script) = (&self.loaded.sandbox, event.to_string(), hook.script.is_some());
         let now = payload.text();
@@ -498,14 +565,15 @@ pub(crate) fn told(failure: &Failure) -> String {
 pub(crate) fn within(limits: &mut Limits, left: Option<Allowance>) {
     if let Some(left) = left {
         limits.fuel = limits.fuel.min(left.fuel);
-        limits.timeout = limits.timeout.min(left.deadline.saturating_duration_since(Instant::now()));
+        let left = left.deadline.saturating_duration_since(Instant::now());
+        if left < limits.timeout.saturating_sub(limits.waited) {
+            (limits.timeout, limits.waited) = (left, Duration::ZERO);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// What a hook took of the time is gone for the tool behind it: the deadline does not move.

@@ -1,7 +1,9 @@
 //! The images of a project's scripts, made when they are first wanted, and how much of them is kept.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
 
 use super::loaded::Unloadable;
 use crate::artifact::policy::sources;
@@ -17,7 +19,13 @@ const MAX_SCRIPTS: u64 = 256;
 
 /// Images by the script they are of.
 #[derive(Debug, Default)]
-pub(super) struct Images(Mutex<Kept>);
+pub(super) struct Images {
+    kept: Mutex<Kept>,
+    /// What is being loaded, and where its end is told.
+    under_way: Mutex<HashMap<Source, watch::Receiver<Option<Result<Image, Unloadable>>>>>,
+    /// Fuel that the loads of each bundle took beyond what every script may use.
+    spent: Mutex<HashMap<Option<String>, Arc<Mutex<u64>>>>,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -40,7 +48,7 @@ pub(super) fn lasts(image: &Result<Image, Unloadable>) -> bool {
 
 impl Images {
     pub(super) fn get(&self, source: &Source) -> Option<Result<Image, Unloadable>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.images.get(source).map(|(_, image)| image.clone())
     }
 
@@ -50,7 +58,7 @@ impl Images {
         if !lasts(&image) {
             return image;
         }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         // Somebody else may have been faster.
         if let Some((_, image)) = kept.images.get(&source) {
             return image.clone();
@@ -58,16 +66,50 @@ impl Images {
         kept.insert(source, sources::bundle_of(of).map(str::to_owned), image)
     }
 
+    /// What comes of loading a script: of `load`, or of the load of it that is under way already.
+    pub(super) async fn once(
+        self: &Arc<Self>,
+        source: Source,
+        load: impl Future<Output = wasmtime::Result<Result<Image, Unloadable>>> + Send + 'static,
+    ) -> Result<Image, Unloadable> {
+        let mut ended = {
+            let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+            match under_way.get(&source).filter(|known| known.has_changed().is_ok()) {
+                Some(known) => known.clone(),
+                None => {
+                    let (tell, told) = watch::channel(None);
+                    under_way.insert(source.clone(), told.clone());
+                    let images = self.clone();
+                    let work = async move {
+                        let image = load.await.unwrap_or_else(|error| Err(Unloadable::Host(format!("{error:#}"))));
+                        images.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&source);
+                        tell.send_replace(Some(image));
+                    };
+                    drop(tokio::spawn(work));
+                    told
+                }
+            }
+        };
+        let image = ended.wait_for(Option::is_some).await.ok().and_then(|image| image.clone());
+        image.unwrap_or_else(|| Err(Unloadable::Host("loading the script was given up".to_owned())))
+    }
+
+    /// The fuel that was spent on a bundle, or on what is in none.
+    pub(super) fn spent(&self, bundle: Option<&str>) -> Arc<Mutex<u64>> {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.entry(bundle.map(str::to_owned)).or_default().clone()
+    }
+
     /// Those of these scripts. What could not be loaded is tried again: another policy may let it.
     pub(super) fn of(&self, scripts: impl Iterator<Item = Source>) -> Self {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut kept = Kept::default();
         for source in scripts {
             if let Some((bundle, Ok(image))) = known.images.get(&source).cloned() {
                 let _ = kept.insert(source, bundle, Ok(image));
             }
         }
-        Self(Mutex::new(kept))
+        Self { kept: Mutex::new(kept), ..Self::default() }
     }
 }
 
@@ -101,7 +143,7 @@ impl Kept {
     }
 }
 
-fn over(source: &Source, bundle: Option<&str>, what: &str) -> Unloadable {
+pub(super) fn over(source: &Source, bundle: Option<&str>, what: &str) -> Unloadable {
     let whose = bundle.map_or("the project".to_owned(), |bundle| format!("`{bundle}`"));
     let why = format!("the scripts of {whose} {what}");
     Unloadable::Script(Failure::without_place(FailureKind::Script, &source.file, why))

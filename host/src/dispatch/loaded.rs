@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::chain::told;
 use super::images::{self, Images};
+use super::loading::{LEAST_FUEL, Load, LoadDeadline};
 use super::native::NativeTool;
 use super::recorder::Recorder;
 use crate::artifact::agent::{Agent, Use};
@@ -25,11 +26,6 @@ use crate::sandbox::engine::{Budget, Image, LOAD_FUEL, LOAD_MEMORY, LOADS, Sandb
 use crate::sandbox::imports::Role;
 use crate::sandbox::outcome::{Entry, Failure, FailureKind, Limit, LimitKind, Predicate, Source};
 
-/// Fuel that loading a script may use whatever its limits say: three times what the largest of the shipped ones takes.
-const LEAST_FUEL: u64 = 100_000_000;
-/// Time that it may take whatever its limits say: a machine that is busy must not decide what can be loaded.
-const LEAST_TIME: Duration = Duration::from_secs(1);
-
 /// A project's artifacts, ready to be called. Immutable but for images that are made when they are first wanted; calls
 /// that are under way keep the one they began with.
 #[derive(Debug)]
@@ -47,6 +43,8 @@ pub struct Loaded {
     pub(crate) recorder: Option<Arc<Recorder>>,
     /// Who is told of what artifacts ask for.
     pub(crate) watch: Option<Arc<Watch>>,
+    /// The time of a call of the project's own, which an event by itself has too.
+    pub(crate) timeout: Duration,
     /// The agents of plugins that it is for, by their sources: none has more tools than the ones that are lent to it.
     borrowers: Vec<String>,
     /// Shared with the same project as its agents have it.
@@ -62,6 +60,8 @@ pub(crate) struct Callable {
     pub(crate) image: Option<Result<Image, Unloadable>>,
     /// What it may do.
     pub(crate) grant: Arc<Grant>,
+    /// How long its script was waited for.
+    pub(crate) loading: Duration,
 }
 
 /// Artifacts that have been called: neither the text of a script nor the policy is looked at for each call. They are
@@ -77,7 +77,8 @@ async fn known<A>(all: &Known<A>, artifact: &Arc<A>, make: impl Future<Output = 
     // Not under the lock: loading takes milliseconds, and doing it twice does no harm.
     let callable = make.await;
     if callable.image.as_ref().is_none_or(images::lasts) {
-        all().insert(place, (artifact.clone(), callable.clone()));
+        let known = Callable { loading: Duration::ZERO, ..callable.clone() };
+        all().insert(place, (artifact.clone(), known));
     }
     callable
 }
@@ -114,13 +115,15 @@ impl Unloadable {
 }
 
 /// Tells of a script that could not be loaded under a grant, and what line of a policy would let it.
-fn unloadable(error: ScriptError, file: &str, grant: &Grant) -> Unloadable {
+pub(super) fn unloadable(error: ScriptError, file: &str, grant: &Grant) -> Unloadable {
     let message = error.to_string();
     match error {
         ScriptError::Script(failure) => Unloadable::Script(failure),
         ScriptError::Over(limit) => {
             let raises = raises(limit, grant).map(|raises| format!(" ({raises})")).unwrap_or_default();
             let failure = Failure::without_place(FailureKind::Script, file, format!("{message}{raises}"));
+            let (line, column) = limit.at.map_or((0, 0), |at| (at.line, at.column));
+            let failure = Failure { line, column, ..failure };
             if limit.kind == LimitKind::Deadline { Unloadable::Late(failure) } else { Unloadable::Script(failure) }
         }
         ScriptError::Host(_) => Unloadable::Host(message),
@@ -146,6 +149,7 @@ impl Loaded {
         natives: Vec<(String, Arc<dyn NativeTool>)>,
         coverage: bool,
     ) -> Self {
+        let timeout = Grant::new(vec![policy.project.clone()]).limits().timeout;
         Self {
             registry,
             policy,
@@ -156,6 +160,7 @@ impl Loaded {
             secrets: Arc::default(),
             recorder: None,
             watch: None,
+            timeout,
             borrowers: Vec::new(),
             images: Arc::default(),
             tools: Known::default(),
@@ -167,6 +172,20 @@ impl Loaded {
     pub(crate) fn with_images_of(mut self, other: &Self) -> Self {
         self.images = Arc::new(other.images.of(self.scripts().map(|script| script.source)));
         self
+    }
+
+    /// The same project with other artifacts. What is recorded of it is up to who makes it.
+    pub(super) fn with_registry(&self, registry: Registry) -> Self {
+        let (policy, sandbox, natives) = (self.policy.clone(), self.sandbox.clone(), self.natives.clone());
+        let mut loaded = Self::new(registry, policy, self.workspace.clone(), sandbox, natives, self.coverage);
+        loaded.images = self.images.clone();
+        loaded.secrets = self.secrets.clone();
+        loaded
+    }
+
+    /// The same project with some of its hooks.
+    pub(super) fn with_hooks(&self, keep: impl Fn(&Hook) -> bool) -> Self {
+        self.with_registry(self.registry.with_hooks(keep))
     }
 
     /// The same project as an agent has it: see [`Registry::of_agent`]. Where another agent has set it to work, without
@@ -241,69 +260,87 @@ impl Loaded {
         grant.watched(self.watch.clone().map(|watch| Watched { watch, source: source.into() }))
     }
 
-    /// The limits of a call of this tool under a grant: the grant's, and the tool's own `timeout_ms` where that is
-    /// shorter.
+    /// The limits of a call of this tool under a grant: the grant's, and for the time what the tool asks for.
     pub fn limits(&self, tool: &Tool, grant: &Grant) -> Limits {
-        let mut limits = grant.limits();
-        if let Some(own) = &tool.timeout_ms {
-            limits.timeout = limits.timeout.min(Duration::from_millis(own.value));
-        }
-        self.measured(limits)
+        let deadline = grant.deadline(tool.asked(), tool.author());
+        self.measured(Limits { timeout: Duration::from_millis(deadline.ms), ..grant.limits() })
     }
 
     /// Limits for scripts that tell which lines they reach, which takes fuel of its own.
     pub(crate) fn measured(&self, limits: Limits) -> Limits {
-        let times = if self.coverage { 4 } else { 1 };
-        Limits { fuel: limits.fuel.saturating_mul(times), ..limits }
+        Limits { fuel: limits.fuel.saturating_mul(self.times()), ..limits }
     }
 
-    /// What is needed to call a tool, by who has this left.
-    pub(crate) async fn tool(&self, tool: &Arc<Tool>, left: Option<Allowance>) -> Callable {
+    /// How much more fuel that is.
+    fn times(&self) -> u64 {
+        if self.coverage { 4 } else { 1 }
+    }
+
+    /// What is needed to call a tool; its script is waited for as long as `until` says of its limits.
+    pub(crate) async fn tool(&self, tool: &Arc<Tool>, until: impl FnOnce(Limits) -> Option<LoadDeadline>) -> Callable {
         let make = async {
-            Callable { image: self.loaded(self.tool_script(tool), left).await, grant: Arc::new(self.grant(tool)) }
+            let grant = self.grant(tool);
+            let until = until(self.limits(tool, &grant));
+            self.callable(self.tool_script(tool), grant, until).await
         };
         known(&self.tools, tool, make).await
     }
 
-    /// What is needed to call a hook, by who has this left.
-    pub(crate) async fn hook(&self, hook: &Arc<Hook>, left: Option<Allowance>) -> Callable {
-        let make = async {
-            Callable { image: self.loaded(self.hook_script(hook), left).await, grant: Arc::new(self.hook_grant(hook)) }
-        };
+    /// What is needed to call a hook; its script is waited for until then.
+    pub(crate) async fn hook(&self, hook: &Arc<Hook>, until: Option<LoadDeadline>) -> Callable {
+        let make = async { self.callable(self.hook_script(hook), self.hook_grant(hook), until).await };
         known(&self.hooks, hook, make).await
     }
 
-    async fn loaded(&self, script: Option<Wanted<'_>>, left: Option<Allowance>) -> Option<Result<Image, Unloadable>> {
-        match script {
-            Some(script) => Some(self.image(script, left).await),
-            None => None,
-        }
+    async fn callable(&self, script: Option<Wanted<'_>>, grant: Grant, until: Option<LoadDeadline>) -> Callable {
+        let (image, loading) = match script {
+            Some(script) => {
+                let (image, loading) = self.image(script, until).await;
+                (Some(image), loading)
+            }
+            None => (None, Duration::ZERO),
+        };
+        Callable { image, grant: Arc::new(grant), loading }
     }
 
-    /// The image of a script, loaded on another thread where it is not kept, until the deadline of who waits for it.
-    pub(crate) async fn image(&self, script: Wanted<'_>, left: Option<Allowance>) -> Result<Image, Unloadable> {
+    /// The image of a script, loaded on another thread where it is not kept, and how long it was waited for: no longer
+    /// than until then. The load goes on.
+    pub(crate) async fn image(
+        &self,
+        script: Wanted<'_>,
+        until: Option<LoadDeadline>,
+    ) -> (Result<Image, Unloadable>, Duration) {
         if let Some(image) = self.images.get(&script.source) {
-            return image;
+            return (image, Duration::ZERO);
         }
-        let grant = self.grant_of(&script);
-        let budget = self.budget(&grant, left);
-        let (image, _) = self.sandbox.load_beside(script.source.clone(), budget).await;
-        self.keep(script, image, &grant)
+        let started = Instant::now();
+        let load = self.load_of(script);
+        let (file, grant) = (load.source.file.clone(), load.grant.clone());
+        let image = match until {
+            Some(until) => tokio::time::timeout_at(until.at.into(), load.beside())
+                .await
+                .unwrap_or_else(|_| Err(unloadable(ScriptError::Over(until.limit()), &file, &grant))),
+            None => load.beside().await,
+        };
+        (image, started.elapsed())
     }
 
     /// The same here and now, for who has no call that waits.
     pub(crate) fn image_now(&self, script: Wanted<'_>) -> Result<Image, Unloadable> {
-        if let Some(image) = self.images.get(&script.source) {
-            return image;
-        }
-        let grant = self.grant_of(&script);
-        let (image, _) = self.sandbox.load_within(&script.source, self.budget(&grant, None));
-        self.keep(script, image, &grant)
+        self.images.get(&script.source).unwrap_or_else(|| self.load_of(script).now())
     }
 
-    fn keep(&self, script: Wanted<'_>, image: Result<Image, ScriptError>, grant: &Grant) -> Result<Image, Unloadable> {
-        let image = image.map_err(|error| unloadable(error, &script.source.file, grant));
-        self.images.keep(script.source, script.of, image)
+    fn load_of(&self, script: Wanted<'_>) -> Load {
+        let grant = self.policy.grant_for(script.of, script.capabilities);
+        Load {
+            sandbox: self.sandbox.clone(),
+            images: self.images.clone(),
+            source: script.source,
+            of: script.of.to_owned(),
+            limits: self.measured(grant.limits()),
+            grant,
+            times: self.times(),
+        }
     }
 
     /// Loads a script that is not kept, for who has this left and this grant. What it took comes back with it.
@@ -313,29 +350,19 @@ impl Loaded {
         grant: &Grant,
         left: Allowance,
     ) -> (Result<Image, Unloadable>, u64) {
-        let budget = self.budget(grant, Some(left));
-        let budget = Budget { fuel: budget.fuel.min(left.fuel), ..budget };
+        let limits = grant.limits();
+        let budget = Budget {
+            fuel: self
+                .measured(Limits { fuel: limits.fuel.clamp(LEAST_FUEL, LOAD_FUEL), ..limits })
+                .fuel
+                .min(left.fuel),
+            memory: limits.memory_bytes.min(LOAD_MEMORY),
+            deadline: Some(left.deadline),
+            milliseconds: u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX),
+        };
         let file = source.file.clone();
         let (image, fuel) = self.sandbox.load_beside(source, budget).await;
         (image.map_err(|error| unloadable(error, &file, grant)), fuel)
-    }
-
-    fn grant_of(&self, script: &Wanted<'_>) -> Grant {
-        self.policy.grant_for(script.of, script.capabilities)
-    }
-
-    /// What loading a script may use: what a call of it may, but for what every script needs. Its fuel does not depend on
-    /// who wants it, because its image is for all.
-    fn budget(&self, grant: &Grant, left: Option<Allowance>) -> Budget {
-        let limits = grant.limits();
-        let timeout = limits.timeout.max(LEAST_TIME);
-        let own = Instant::now() + timeout;
-        Budget {
-            fuel: self.measured(Limits { fuel: limits.fuel.clamp(LEAST_FUEL, LOAD_FUEL), ..limits }).fuel,
-            memory: limits.memory_bytes.min(LOAD_MEMORY),
-            deadline: Some(left.map_or(own, |left| own.min(left.deadline))),
-            milliseconds: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
-        }
     }
 
     /// Any component in the place of the script of a tool or a hook, made where that place is not taken: as
@@ -368,20 +395,33 @@ impl Loaded {
         let threads = cores.min(LOADS as usize).min(scripts.len().max(1));
         let next = std::sync::atomic::AtomicUsize::new(0);
         let failures = Mutex::new(Vec::new());
+        let heavy = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
                     loop {
                         let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                         let Some(script) = scripts.get(index) else { break };
-                        if let Err(failure) = self.image_now(script.clone()) {
-                            failures.lock().unwrap_or_else(PoisonError::into_inner).push((index, failure));
+                        let known = self.images.get(&script.source);
+                        match known.or_else(|| self.load_of(script.clone()).if_little()) {
+                            Some(Ok(_)) => {}
+                            Some(Err(failure)) => {
+                                failures.lock().unwrap_or_else(PoisonError::into_inner).push((index, failure));
+                            }
+                            None => heavy.lock().unwrap_or_else(PoisonError::into_inner).push(index),
                         }
                     }
                 });
             }
         });
         let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // What is paid from the budget of a source is loaded in order: which of them are too much is no matter of luck.
+        let mut heavy = heavy.into_inner().unwrap_or_else(PoisonError::into_inner);
+        heavy.sort_unstable();
+        for index in heavy {
+            let loaded = scripts.get(index).map(|script| self.image_now(script.clone()));
+            failures.extend(loaded.and_then(Result::err).map(|failure| (index, failure)));
+        }
         failures.sort_by_key(|(index, _)| *index);
         failures.into_iter().map(|(_, failure)| failure).collect()
     }

@@ -163,6 +163,29 @@ pub struct AgentStop {
     pub usage: Tokens,
 }
 
+/// `builtin.pre`: a tool's script is about to call a built-in.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the keys are the event's")]
+pub struct BuiltinPre {
+    pub tool: String,
+    /// Such as `fs.read`.
+    pub function: String,
+    /// By name.
+    pub arguments: Json,
+}
+
+/// `builtin.post`: a tool's script has called a built-in.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the keys are the event's")]
+pub struct BuiltinPost {
+    #[serde(flatten)]
+    pub pre: BuiltinPre,
+    /// What the script gets; `None` where it failed.
+    pub result: Json,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
 /// `error`: something that ends a turn.
 #[derive(Debug, Clone, Serialize)]
 #[expect(missing_docs, reason = "the keys are the event's")]

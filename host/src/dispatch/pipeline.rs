@@ -10,7 +10,7 @@
 //! A call that is not waited for goes through the first three steps, gives back the identifier of a task, and goes on.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
@@ -19,6 +19,7 @@ use super::chain::{Dispatch, Place, Verdict, within};
 use super::confirm::{self, Answer};
 use super::content::ToolOutput;
 use super::loaded::{Callable, Unloadable};
+use super::loading::LoadDeadline;
 use super::native::NativeTool;
 use super::past::{Began, Happened};
 use super::payload::{ToolPost, ToolPre};
@@ -90,9 +91,23 @@ pub enum CallError {
     /// Its script cannot be loaded.
     #[error("{}", .0.message)]
     Script(Failure),
+    /// Its time was over while it waited for its script to be loaded, which goes on.
+    #[error("tool `{0}` was ended while its script was loaded: {1}; the next call may find it loaded")]
+    Late(String, Limit),
     /// The host could not load it.
     #[error("{0}")]
     Host(String),
+}
+
+impl CallError {
+    /// The word for it in records: `denied`, `limited` or `rejected`.
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            Self::NotAllowed(_) => "denied",
+            Self::Late(..) => "limited",
+            _ => "rejected",
+        }
+    }
 }
 
 fn hooks_of(names: &[String]) -> String {
@@ -158,6 +173,10 @@ struct Callee {
     body: Body,
     /// What the script is granted that calls it, where one does.
     caller: Option<Arc<Grant>>,
+    /// How long its script was waited for.
+    loading: Duration,
+    /// Until when the call waits for scripts to be loaded.
+    loads: Option<LoadDeadline>,
 }
 
 /// Its implementation.
@@ -211,7 +230,7 @@ where
     let unfinished = Unfinished::new(recorder, known);
     let called = work(call).await;
     // What a call gave is not handed out where nobody could see later that it was made.
-    recorder.call(place, unfinished.ended(), &called).map_err(CallError::Host)?;
+    unfinished.ended(|known| recorder.call(place, known, &called)).map_err(CallError::Host)?;
     called
 }
 
@@ -240,7 +259,7 @@ struct Ready {
 }
 
 /// The first three steps.
-async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
+async fn begin(place: &Place, mut call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
     let id = call.id.unwrap_or_else(|| place.run.strand().next_call());
     let callee = match resolve(place, &call.name, caller).await {
         Err(CallError::Unknown(_)) if raw::is_built_in(&call.name) => {
@@ -248,6 +267,8 @@ async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
         }
         resolved => resolved?,
     };
+    let place = &Place { loads: callee.loads, ..place.clone() };
+    callee.tool.fill_defaults(&mut call.arguments);
     check(&callee.tool, &call.arguments, None)?;
 
     let pre = place.before(&id, &callee.tool.name, &call.arguments).await;
@@ -260,7 +281,8 @@ async fn begin(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result
     }
     let arguments = match report.pre.as_ref().filter(|pre| !changed_by(pre).is_empty()) {
         Some(pre) => {
-            let arguments = pre.payload.get("args").cloned().unwrap_or_default();
+            let mut arguments = pre.payload.get("args").cloned().unwrap_or_default();
+            callee.tool.fill_defaults(&mut arguments);
             check(&callee.tool, &arguments, Some(pre))?;
             arguments
         }
@@ -284,6 +306,7 @@ impl Ready {
     /// The last three steps.
     async fn finish(self: Box<Self>, place: &Place) -> CallReport {
         let Self { callee, arguments, mut report } = *self;
+        let place = &Place { loads: callee.loads, ..place.clone() };
         let limits = execute(&place.after(report.total()), &callee, &arguments, &mut report).await;
         let post = || {
             place.agent.payload(&ToolPost {
@@ -298,6 +321,7 @@ impl Ready {
             report.settle(&post);
             report.post = Some(post);
         }
+        report.fit(&callee.tool);
         report.cut(limits.output_bytes);
         report
     }
@@ -332,7 +356,7 @@ impl Ready {
         let started = id.and_then(|id| {
             let entry = recorder.map(|recorder| recorder.task(place, &tool, &self.arguments, &id)).transpose()?;
             let beside = Place { view: place.view.beside(), ..place.clone() };
-            let work = on_its_own(beside, self, id.clone(), entry.unwrap_or_default());
+            let work = on_its_own(beside, self, id.clone(), entry);
             let new = New { kind, most, id: &id, tool: &tool };
             place.start(new, strand.clone(), || tell(Ok(&id)), work)?;
             Ok(id)
@@ -354,9 +378,9 @@ impl Ready {
 
 /// The last three steps of a call that nobody waits for, recorded by itself. Where a script began it, it has the time
 /// that the script had left.
-async fn on_its_own(place: Place, ready: Box<Ready>, id: String, known: Entry) -> CallReport {
+async fn on_its_own(place: Place, ready: Box<Ready>, id: String, known: Option<Entry>) -> CallReport {
     let recorder = place.loaded.recorder.clone();
-    let unfinished = recorder.as_ref().map(|recorder| Unfinished::new(recorder, known));
+    let unfinished = recorder.as_ref().zip(known).map(|(recorder, known)| Unfinished::new(recorder, known));
     let mut going = Going { place: &place, task: &id, tool: ready.report.tool.clone(), ended: false };
     let mut cut_short = ready.report.clone();
     let (known_late, left) = (place.run.past().map(|past| past.late_task(&id)), place.left);
@@ -372,12 +396,12 @@ async fn on_its_own(place: Place, ready: Box<Ready>, id: String, known: Entry) -
     };
     let late = ended.as_ref().err().copied();
     let mut report = ended.unwrap_or_else(|allowed| {
-        cut_short.end(Outcome::Limited(Limit { kind: LimitKind::Deadline, allowed }));
+        cut_short.end(Outcome::Limited(Limit::of(LimitKind::Deadline, allowed)));
         cut_short
     });
     report.ends = Some(id.clone());
     if let (Some(recorder), Some(unfinished)) = (&recorder, unfinished)
-        && let Err(why) = recorder.ended(&place, unfinished.ended(), &report)
+        && let Err(why) = unfinished.ended(|known| recorder.ended(&place, known, &report))
     {
         report.end(Outcome::Fault(why));
     }
@@ -404,7 +428,7 @@ impl Drop for Going<'_> {
 
 /// Step 1. The tool, what it may do and what runs.
 async fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Result<Callee, CallError> {
-    let loaded = &place.loaded;
+    let (loaded, began) = (&place.loaded, Instant::now());
     let narrowed = |grant: Arc<Grant>| {
         let grant = caller.map_or_else(|| grant.clone(), |caller| Arc::new(grant.meet(caller)));
         match place.run.layers() {
@@ -416,7 +440,15 @@ async fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Resu
         loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         let grant = narrowed(added.grant.clone());
         let body = Body::Script(added.image.clone());
-        return Ok(Callee { tool: added.tool.clone(), grant, body, caller: caller.cloned() });
+        let loads = place.load_deadline(began, loaded.limits(&added.tool, &grant).timeout);
+        return Ok(Callee {
+            tool: added.tool.clone(),
+            grant,
+            body,
+            caller: caller.cloned(),
+            loading: Duration::ZERO,
+            loads,
+        });
     }
     let built_in = |built_ins: &Arc<dyn BuiltIns>| {
         let tool = built_ins.tools().iter().find(|tool| tool.name == name)?;
@@ -429,21 +461,29 @@ async fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Resu
             caller.decide_service(Service::Delegate).map_err(CallError::NotAllowed)?;
         }
         let grant = narrowed(Arc::new(loaded.policy.grant_for("", None)));
-        return Ok(Callee { tool, grant, body: Body::BuiltIn(built_ins), caller: caller.cloned() });
+        let (body, loads) = (Body::BuiltIn(built_ins), place.load_deadline(began, grant.limits().timeout));
+        return Ok(Callee { tool, grant, body, caller: caller.cloned(), loading: Duration::ZERO, loads });
     }
     let tool = loaded.registry.tool(name)?.clone();
     loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
-    let Callable { image, grant } = loaded.tool(&tool, place.left).await;
+    let until = |limits: Limits| place.load_deadline(began, limits.timeout);
+    let Callable { image, grant, loading } = loaded.tool(&tool, until).await;
+    let timeout = loaded.limits(&tool, &grant).timeout;
+    let loads = place.load_deadline(began, timeout);
     let body = match image {
         Some(Ok(image)) => Body::Script(image),
-        Some(Err(Unloadable::Script(failure) | Unloadable::Late(failure))) => return Err(CallError::Script(failure)),
+        Some(Err(Unloadable::Script(failure))) => return Err(CallError::Script(failure)),
+        Some(Err(Unloadable::Late(_))) => {
+            let limit = loads.unwrap_or_else(|| LoadDeadline::new(began, timeout)).limit();
+            return Err(CallError::Late(name.to_owned(), limit));
+        }
         Some(Err(Unloadable::Host(message))) => return Err(CallError::Host(message)),
         None => {
             let native = loaded.natives.iter().find(|(native, _)| native == name);
             Body::Native(native.map(|(_, native)| native.clone()).ok_or_else(|| CallError::NoScript(name.to_owned()))?)
         }
     };
-    Ok(Callee { tool, grant: narrowed(grant), body, caller: caller.cloned() })
+    Ok(Callee { tool, grant: narrowed(grant), body, caller: caller.cloned(), loading, loads })
 }
 
 /// Step 2, and once more after hooks changed the arguments.
@@ -463,9 +503,11 @@ fn changed_by(dispatch: &Dispatch) -> Vec<String> {
 /// Step 4. Gives back the limits that held.
 async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut CallReport) -> Limits {
     let mut limits = place.loaded.limits(&callee.tool, &callee.grant);
+    limits.waited = callee.loading;
     within(&mut limits, place.left);
     let ran = match &callee.body {
         Body::Script(image) => {
+            let place = &place.working(&callee.tool);
             let inner = Arc::new(Inner::new(
                 place,
                 format!("tool {}", callee.tool.name),
@@ -514,7 +556,7 @@ async fn native_outcome(native: &dyn NativeTool, arguments: &Json, limits: &Limi
         Ok(Err(message)) => Outcome::Failed(Failure::without_place(FailureKind::Script, "", message)),
         Err(_) => {
             let allowed = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
-            Outcome::Limited(Limit { kind: LimitKind::Deadline, allowed })
+            Outcome::Limited(Limit::of(LimitKind::Deadline, allowed))
         }
     }
 }

@@ -11,19 +11,21 @@ use serde_json::Value as Json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::chain::{Dispatch, HookRun, Place};
+use super::chain::{Dispatch, HookRun, Place, Verdict};
 use super::pipeline::{CallError, CallReport};
 use crate::ambient;
 use crate::artifact::event::Event;
-use crate::audit::{self, Entry, Log};
+use crate::audit::{self, Cut, Entry, Key, Log, MAX_NAME, MAX_TEXT, Room, Row, kept, kept_list};
 use crate::policy::grant::Grant;
 use crate::policy::layer::Scope;
 use crate::sandbox::outcome::{HostCall, Outcome, Usage};
 
-/// Refusals of one call that are told one by one; the others are counted.
-const MAX_REFUSALS: usize = 100;
-/// Bytes of each text that is recorded.
-const MAX_TEXT: usize = 1000;
+/// Hooks of one call that are recorded one by one. Those that decided something come first where there are more.
+const HOOKS: Room = Room { rows: 2000, bytes: 512 << 10 };
+/// Refused host calls of one call that are recorded one by one.
+const REFUSALS: Room = Room { rows: 100, bytes: 200 << 10 };
+/// Layers of a grant that are recorded.
+const LAYERS: usize = 100;
 
 /// Writes a project's record.
 #[derive(Debug)]
@@ -33,18 +35,21 @@ pub(crate) struct Recorder {
     user: u32,
     process: u32,
     log: OnceLock<Log>,
+    /// Why an entry is missing. From then on nothing is called or fired.
+    incomplete: OnceLock<String>,
     /// Of the files of artifacts, by name: they do not change while they are in force.
     digests: Mutex<HashMap<String, Arc<str>>>,
 }
 
 impl Recorder {
-    /// For the project in a folder. Nothing is written yet.
-    pub(crate) fn new(root: &Path) -> Self {
+    /// For the project in a folder, after one that it had before. Nothing is written yet.
+    pub(crate) fn new(root: &Path, before: Option<&Self>) -> Self {
         Self {
             folder: root.join(audit::FOLDER),
             user: ambient::user(),
             process: std::process::id(),
             log: OnceLock::new(),
+            incomplete: before.map(|before| before.incomplete.clone()).unwrap_or_default(),
             digests: Mutex::default(),
         }
     }
@@ -55,7 +60,17 @@ impl Recorder {
     ///
     /// Why nothing can be recorded, and what to do.
     pub(crate) fn ready(&self) -> Result<(), String> {
+        self.incomplete()?;
         self.log()?.check().map_err(|error| self.told(&error))
+    }
+
+    /// Whether all entries so far were written.
+    ///
+    /// # Errors
+    ///
+    /// Why one is missing.
+    pub(crate) fn incomplete(&self) -> Result<(), String> {
+        self.incomplete.get().map_or(Ok(()), |why| Err(why.clone()))
     }
 
     fn log(&self) -> Result<&Log, String> {
@@ -73,8 +88,14 @@ impl Recorder {
         )
     }
 
-    fn append(&self, entry: Entry) -> Result<(), String> {
-        self.log()?.append_to_checked(&entry).map_err(|error| self.told(&error))
+    fn append(&self, entry: &Entry) -> Result<(), String> {
+        // What else was done on a log that misses an entry must not look complete.
+        self.incomplete()?;
+        let written = self.log().and_then(|log| log.append_to_checked(entry).map_err(|error| self.told(&error)));
+        written.map_err(|why| {
+            let why = format!("the audit log is incomplete: what ran is not in it: {why}");
+            self.incomplete.get_or_init(|| why).clone()
+        })
     }
 
     /// Records a call of which this is known already.
@@ -91,19 +112,18 @@ impl Recorder {
         match called {
             Ok(report) => return self.ended(place, entry, report),
             Err(error) => {
-                let outcome = if matches!(error, CallError::NotAllowed(_)) { "denied" } else { "rejected" };
-                entry.put("outcome", outcome);
+                entry.put("outcome", error.outcome());
                 // What is wrong with arguments may say what is in them.
                 if !matches!(error, CallError::Arguments { .. }) {
-                    entry.put("why", cut(&error.to_string()));
+                    entry.put_text("why", &error.to_string(), MAX_TEXT);
                 }
                 if let CallError::Arguments { pre: Some(pre), .. } = error {
-                    entry.put("hooks", &hooks(pre).collect::<Vec<_>>());
+                    hooks(&mut entry, [&**pre].into_iter());
                     refusals(&mut entry, pre.hooks.iter().flat_map(|hook| &hook.calls));
                 }
             }
         }
-        self.append(entry)
+        self.append(&entry)
     }
 
     /// Records a call that was made.
@@ -112,30 +132,16 @@ impl Recorder {
     ///
     /// As for [`ready`](Self::ready).
     pub(crate) fn ended(&self, place: &Place, mut entry: Entry, report: &CallReport) -> Result<(), String> {
-        entry.put("id", &report.id);
-        entry.put("grant", &self.grant(place, &report.grant));
-        entry.put("outcome", if report.task.is_some() { "started" } else { report.outcome.name() });
-        report.task.iter().for_each(|task| entry.put("task", task));
-        report.confirmed.iter().for_each(|answer| entry.put("confirmed", answer.name()));
-        match &report.outcome {
-            Outcome::Denied { refusal, .. } => entry.put("why", &refusal.reason),
-            Outcome::Limited(limit) => entry.put("why", cut(&limit.to_string())),
-            Outcome::Fault(why) => entry.put("why", cut(why)),
-            // What a script said may hold anything.
-            Outcome::Completed(_) | Outcome::Failed(_) => {}
-        }
-        entry.put("usage", &told(&report.usage));
-        entry.put("hooks", &report.dispatches().flat_map(hooks).collect::<Vec<_>>());
-        let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks).flat_map(|hook| &hook.calls);
-        refusals(&mut entry, report.calls.iter().chain(hooks));
-        self.append(entry)
+        let grant = self.grant(place, &report.grant, entry.key());
+        describe(&mut entry, report, &grant);
+        self.append(&entry)
     }
 
     /// Records a call or an event that came to no end: its caller was ended, or did not wait.
     pub(crate) fn abandoned(&self, mut entry: Entry) {
         entry.put("outcome", "abandoned");
-        // Nobody is left to be told.
-        let _ = self.append(entry);
+        // Its caller is gone: whoever asks next is told, and so is who ends the run.
+        let _ = self.append(&entry);
     }
 
     /// What is known of a call before it is made.
@@ -144,16 +150,17 @@ impl Recorder {
     ///
     /// As for [`ready`](Self::ready).
     pub(crate) fn called(&self, place: &Place, name: &str, arguments: &Json) -> Result<Entry, String> {
-        let mut entry = self.begun("call", place);
-        entry.put("tool", cut(name));
+        let mut entry = self.begun("call", place)?;
+        entry.put_text("tool", name, MAX_NAME);
         let registry = &place.loaded.registry;
         let tool = place.added_tool(name).map(|added| &added.tool).or_else(|| registry.tool(name).ok());
         if let Some(tool) = tool {
-            entry.put("file", &*tool.source.file);
+            entry.put_text("file", &tool.source.file, MAX_NAME);
             entry.put("digest", &*self.digest(place, &tool.source.file, tool.script.as_ref().map(|s| &*s.text)));
         }
         let arguments = serde_json::to_vec(arguments).unwrap_or_default();
-        entry.put("arguments", &self.log()?.key().digest(&arguments));
+        let digest = entry.key().digest(&arguments);
+        entry.put("arguments", &digest);
         Ok(entry)
     }
 
@@ -164,15 +171,19 @@ impl Recorder {
     /// As for [`ready`](Self::ready).
     pub(crate) fn task(&self, place: &Place, name: &str, arguments: &Json, id: &str) -> Result<Entry, String> {
         let mut entry = self.called(place, name, arguments)?;
-        entry.put("task", id);
+        entry.put_text("task", id, MAX_NAME);
         Ok(entry)
     }
 
     /// What is known of an event before its hooks are asked.
-    pub(crate) fn fired(&self, place: &Place, event: &Event) -> Entry {
-        let mut entry = self.begun("event", place);
-        entry.put("event", cut(&event.to_string()));
-        entry
+    ///
+    /// # Errors
+    ///
+    /// As for [`ready`](Self::ready).
+    pub(crate) fn fired(&self, place: &Place, event: &Event) -> Result<Entry, String> {
+        let mut entry = self.begun("event", place)?;
+        entry.put_text("event", &event.to_string(), MAX_NAME);
+        Ok(entry)
     }
 
     /// Records what the hooks of an event decided, of which this is known already.
@@ -184,9 +195,9 @@ impl Recorder {
         let outcome = if dispatch.decision.blocked().is_some() { "denied" } else { "completed" };
         entry.put("outcome", outcome);
         entry.put("usage", &told(&dispatch.usage()));
-        entry.put("hooks", &hooks(dispatch).collect::<Vec<_>>());
+        hooks(&mut entry, [dispatch].into_iter());
         refusals(&mut entry, dispatch.hooks.iter().flat_map(|hook| &hook.calls));
-        self.append(entry)
+        self.append(&entry)
     }
 
     /// The digest of the file that an artifact is in; of one that a script has added, of its text.
@@ -206,7 +217,7 @@ impl Recorder {
     }
 
     /// What made the grant: the policy's text, and of that and of others the places that each narrowed it.
-    fn grant(&self, place: &Place, grant: &Grant) -> GrantTold {
+    fn grant(&self, place: &Place, grant: &Grant, key: &Key) -> GrantTold {
         let policy = &place.loaded.policy.project.origin.file;
         let layers = grant.layers().iter().map(|layer| match &layer.origin.scope {
             Scope::Machine => format!("sandbox in {}", layer.origin.file).into(),
@@ -220,24 +231,46 @@ impl Recorder {
             Scope::Artifact => format!("capabilities of {}", layer.origin.file).into(),
         });
         let machine = place.loaded.policy.machine.as_ref();
+        let (layers, cut) = kept_list(key, "layers", &layers.collect::<Vec<_>>(), LAYERS);
         GrantTold {
             policy: self.digest(place, policy, None),
             machine: machine.map(|machine| self.digest(place, &machine.layer.origin.file, None)),
-            layers: layers.collect(),
+            layers,
+            cut,
         }
     }
 
     /// What is known of anything.
-    fn begun(&self, kind: &str, place: &Place) -> Entry {
+    fn begun(&self, kind: &str, place: &Place) -> Result<Entry, String> {
         let now = OffsetDateTime::UNIX_EPOCH + ambient::since_epoch();
-        let mut entry = Entry::new();
+        let mut entry = Entry::new(self.log()?.key());
         entry.put("time", &now.format(&Rfc3339).unwrap_or_default());
         entry.put("kind", kind);
         entry.put("user", &self.user);
         entry.put("process", &self.process);
-        entry.put("caller", place.caller.as_deref().unwrap_or("program"));
-        entry
+        entry.put_text("caller", place.caller.as_deref().unwrap_or("program"), MAX_NAME);
+        Ok(entry)
     }
+}
+
+/// What is said of a call that was made.
+fn describe(entry: &mut Entry, report: &CallReport, grant: &GrantTold) {
+    entry.put_text("id", &report.id, MAX_NAME);
+    entry.put("grant", grant);
+    entry.put("outcome", if report.task.is_some() { "started" } else { report.outcome.name() });
+    report.task.iter().for_each(|task| entry.put_text("task", task, MAX_NAME));
+    report.confirmed.iter().for_each(|answer| entry.put("confirmed", answer.name()));
+    match &report.outcome {
+        Outcome::Denied { refusal, .. } => entry.put_text("why", &refusal.reason, MAX_TEXT),
+        Outcome::Limited(limit) => entry.put_text("why", &limit.to_string(), MAX_TEXT),
+        Outcome::Fault(why) => entry.put_text("why", why, MAX_TEXT),
+        // What a script said may hold anything.
+        Outcome::Completed(_) | Outcome::Failed(_) => {}
+    }
+    entry.put("usage", &told(&report.usage));
+    hooks(entry, report.dispatches());
+    let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks).flat_map(|hook| &hook.calls);
+    refusals(entry, report.calls.iter().chain(hooks));
 }
 
 /// What made a grant.
@@ -247,7 +280,9 @@ struct GrantTold {
     policy: Arc<str>,
     #[serde(serialize_with = "perhaps_text", skip_serializing_if = "Option::is_none")]
     machine: Option<Arc<str>>,
-    layers: Vec<Cow<'static, str>>,
+    layers: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cut: Vec<Cut>,
 }
 
 fn text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -263,6 +298,7 @@ fn perhaps_text<S: serde::Serializer>(text: &Option<Arc<str>>, serializer: S) ->
 struct UsageTold {
     fuel: u64,
     wall_us: u64,
+    loading_us: u64,
     peak_memory: u64,
     host_calls: u64,
     bytes_in: u64,
@@ -278,6 +314,7 @@ fn told(usage: &Usage) -> UsageTold {
     UsageTold {
         fuel: usage.fuel,
         wall_us,
+        loading_us: u64::try_from(usage.loading.as_micros()).unwrap_or(u64::MAX),
         peak_memory: usage.peak_memory,
         host_calls: usage.host_calls,
         bytes_in: usage.bytes_in,
@@ -292,13 +329,15 @@ fn told(usage: &Usage) -> UsageTold {
 /// What a hook decided.
 #[derive(Serialize)]
 struct HookTold<'a> {
-    event: String,
+    event: &'a str,
     hook: &'a str,
     file: &'a str,
     verdict: &'static str,
     fuel: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cut: Vec<Cut>,
 }
 
 /// A host call that was refused.
@@ -307,37 +346,69 @@ struct RefusalTold<'a> {
     call: String,
     subject: &'a str,
     why: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cut: Vec<Cut>,
 }
 
-/// A text that a script may have a say in, as far as it is recorded.
-fn cut(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default()
+/// Texts of a row, cut to their bounds.
+struct Bounded<'k> {
+    key: &'k Key,
+    cut: Vec<Cut>,
 }
 
-/// Those that were called.
-fn hooks(dispatch: &Dispatch) -> impl Iterator<Item = HookTold<'_>> {
-    let event = dispatch.event.to_string();
-    dispatch.hooks.iter().filter(|hook| hook.verdict.ran()).map(move |hook| {
-        let HookRun { name: hook, file, verdict, reason, usage, .. } = hook;
-        let (event, reason) = (event.clone(), reason.as_deref().map(cut));
-        HookTold { event, hook, file, verdict: verdict.name(), fuel: usage.fuel, reason }
-    })
+impl Bounded<'_> {
+    fn text<'t>(&mut self, field: &'static str, text: &'t str, most: usize) -> &'t str {
+        let (kept, cut) = kept(self.key, field, text, most);
+        self.cut.extend(cut);
+        kept
+    }
+}
+
+/// The hooks that were called. Those that decided something are left out last: nobody crowds a decision out of the log.
+fn hooks<'a>(entry: &mut Entry, dispatches: impl Iterator<Item = &'a Dispatch>) {
+    let mut rows = Vec::new();
+    for dispatch in dispatches {
+        let event = dispatch.event.to_string();
+        for hook in dispatch.hooks.iter().filter(|hook| hook.verdict.ran()) {
+            let HookRun { name, file, verdict, reason, usage, .. } = hook;
+            let mut bounded = Bounded { key: entry.key(), cut: Vec::new() };
+            let row = HookTold {
+                event: bounded.text("event", &event, MAX_NAME),
+                hook: bounded.text("hook", name, MAX_NAME),
+                file: bounded.text("file", file, MAX_NAME),
+                verdict: verdict.name(),
+                fuel: usage.fuel,
+                reason: reason.as_deref().map(|reason| bounded.text("reason", reason, MAX_TEXT)),
+                cut: bounded.cut,
+            };
+            let rank = match verdict {
+                Verdict::Block | Verdict::Error => 0,
+                Verdict::Modify => 1,
+                Verdict::Allow | Verdict::Skip | Verdict::NotReached => 2,
+            };
+            rows.push(Row::new(rank, &row));
+        }
+    }
+    entry.put_rows("hooks", rows, HOOKS);
 }
 
 /// The host calls that were refused.
 fn refusals<'a>(entry: &mut Entry, calls: impl Iterator<Item = &'a HostCall>) {
-    let refused: Vec<&HostCall> = calls.filter(|call| call.refused.is_some()).collect();
-    if refused.is_empty() {
-        return;
-    }
-    let told = refused.iter().take(MAX_REFUSALS).map(|call| {
+    let refused = calls.filter(|call| call.refused.is_some());
+    let row = |call: &HostCall| {
         let (interface, function) = call.import.path();
-        let why = call.refused.as_deref().map(cut);
-        RefusalTold { call: format!("{interface}.{function}"), subject: &call.subject, why }
-    });
-    entry.put("refusals", &told.collect::<Vec<_>>());
-    if refused.len() > MAX_REFUSALS {
-        entry.put("more_refusals", &refused.len().saturating_sub(MAX_REFUSALS));
+        let mut bounded = Bounded { key: entry.key(), cut: Vec::new() };
+        let row = RefusalTold {
+            call: format!("{interface}.{function}"),
+            subject: bounded.text("subject", &call.subject, MAX_NAME),
+            why: call.refused.as_deref().map(|why| bounded.text("why", why, MAX_TEXT)),
+            cut: bounded.cut,
+        };
+        Row::new(0, &row)
+    };
+    let rows: Vec<Row> = refused.map(row).collect();
+    if !rows.is_empty() {
+        entry.put_rows("refusals", rows, REFUSALS);
     }
 }
 
@@ -352,9 +423,13 @@ impl<'a> Unfinished<'a> {
         Self { recorder, entry: Some(entry) }
     }
 
-    /// What was known of it.
-    pub(crate) fn ended(mut self) -> Entry {
-        self.entry.take().unwrap_or_default()
+    /// It has ended: records how, with what was known of it.
+    ///
+    /// # Errors
+    ///
+    /// Those of recording it.
+    pub(crate) fn ended(mut self, record: impl FnOnce(Entry) -> Result<(), String>) -> Result<(), String> {
+        self.entry.take().map_or(Ok(()), record)
     }
 }
 
@@ -365,3 +440,6 @@ impl Drop for Unfinished<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,8 @@ use serde_json::{Value as Json, json};
 
 use super::added::{self, By};
 use super::builtin::{DELEGATE, DELEGATE_ASYNC};
-use super::chain::{Dispatch, Place};
-use super::payload;
+use super::chain::{Dispatch, Place, Verdict};
+use super::payload::{self, BuiltinPost, BuiltinPre};
 use super::pipeline::{self, Call, CallError, CallReport};
 use super::tasks::{Found, MAX_WAITED, Wanted};
 use super::trail::Trail;
@@ -17,7 +17,8 @@ use crate::artifact::policy::meta::MAX_CALL_DEPTH;
 use crate::artifact::policy::tools::NamePattern;
 use crate::artifact::suggest::quoted;
 use crate::artifact::third_party;
-use crate::capability::reentry::{Allowance, Answering, Patience, Reentry};
+use crate::capability::denial::Denial;
+use crate::capability::reentry::{Allowance, Answering, Ended, Patience, Reentry};
 use crate::capability::{agents, events, meta, tasks};
 use crate::policy::grant::Grant;
 use crate::policy::refusal::Refusal;
@@ -76,6 +77,8 @@ pub(crate) struct Inner {
     author: Option<String>,
     /// Tools that wait for this call.
     calls: u32,
+    /// Whether hooks listen to what it calls.
+    observed: bool,
     nested: Mutex<Trail>,
 }
 
@@ -86,8 +89,42 @@ impl Inner {
         let asks_later = role == Role::Tool;
         let begun = Some(place.begun.clone().unwrap_or_default());
         let deeper = Place { depth, caller: Some(script.into()), asks_later, begun, ..place.clone() };
+        let hears = |event| role == Role::Tool && deeper.at_work.is_some() && deeper.hears(event);
+        let observed = hears(&Event::BuiltinPre) || hears(&Event::BuiltinPost);
         let author = third_party::author(source).map(str::to_owned);
-        Self { place: deeper, grant, author, calls: place.calls, nested: Mutex::default() }
+        Self { place: deeper, grant, author, calls: place.calls, observed, nested: Mutex::default() }
+    }
+
+    /// Fires an event of a built-in. Gives back what hooks made of one key of its payload, where that is something else.
+    async fn builtin(
+        &self,
+        event: Event,
+        payload: Json,
+        key: &str,
+        left: Allowance,
+    ) -> (Result<Option<Json>, Denial>, u64) {
+        if self.place.depth > NESTING {
+            let why = format!("hooks are called deeper than {NESTING} levels");
+            return (Err(Refusal::always(why).into()), 0);
+        }
+        let before = payload.get(key).cloned();
+        let Some(dispatch) = self.place(left).await.fire_builtin(&event, payload).await else { return (Ok(None), 0) };
+        let fuel = dispatch.usage().fuel;
+        let answer = match dispatch.decision.blocked() {
+            Some(reason) => Err(Refusal::always(reason).into()),
+            None => {
+                let modified = dispatch.hooks.iter().any(|hook| hook.verdict == Verdict::Modify);
+                let after = dispatch.payload.get(key).filter(|after| modified && before.as_ref() != Some(after));
+                Ok(after.cloned())
+            }
+        };
+        self.record(Nested::Event(dispatch));
+        (answer, fuel)
+    }
+
+    fn builtin_pre(&self, function: &str, arguments: Json) -> BuiltinPre {
+        let tool = self.place.at_work.as_ref().map(|at_work| at_work.tool.clone()).unwrap_or_default();
+        BuiltinPre { tool, function: function.to_owned(), arguments }
     }
 
     /// What was started, in order.
@@ -201,6 +238,25 @@ impl Inner {
 }
 
 impl Reentry for Inner {
+    fn is_observed(&self) -> bool {
+        self.observed
+    }
+
+    fn before(&self, function: &'static str, arguments: Json, left: Allowance) -> Answering<'_, Option<Json>, Denial> {
+        let payload = payload::of(&self.builtin_pre(function, arguments));
+        Box::pin(self.builtin(Event::BuiltinPre, payload, "arguments", left))
+    }
+
+    fn after(&self, call: Ended, left: Allowance) -> Answering<'_, Option<Json>, Denial> {
+        let pre = self.builtin_pre(call.function, call.arguments);
+        let (result, error) = match call.result {
+            Ok(result) => (result, None),
+            Err(why) => (Json::Null, Some(why)),
+        };
+        let payload = payload::of(&BuiltinPost { pre, result, error });
+        Box::pin(self.builtin(Event::BuiltinPost, payload, "result", left))
+    }
+
     fn emit(&self, event: String, payload: String, left: Allowance) -> Answering<'_, String, events::Error> {
         Box::pin(async move {
             let invalid = |why: String| (Err(events::Error::Invalid(why)), 0);
@@ -377,7 +433,7 @@ fn summaries(place: &Place, pattern: Option<&NamePattern>) -> Vec<meta::ToolSumm
         .map(|tool| meta::ToolSummary {
             name: tool.name.clone(),
             description: tool.description.clone(),
-            parameter_count: u32::try_from(tool.parameters.len()).unwrap_or(u32::MAX),
+            parameter_count: u32::try_from(tool.parameters.list.len()).unwrap_or(u32::MAX),
         })
         .collect()
 }

@@ -14,6 +14,7 @@ use super::watch::Request;
 
 pub use folder::FolderRule;
 pub use rule::CommandRule;
+pub(crate) use variable::is_identifier;
 
 /// What a layer says of commands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub struct ExecRules {
     pub unconfined: bool,
 }
 
+/// What a hint says in the place of a rule that would fill the message.
+pub(in crate::policy) const TOO_LONG: &str =
+    "the rule for it is too long to show: write the program and each argument as `{ argv: [...] }` in";
+
 impl Grant {
     /// Whether a program may be run with these arguments.
     pub fn decide_command(&self, program: &str, args: &[String]) -> Result<(), Refusal> {
@@ -43,13 +48,10 @@ impl Grant {
                     let hint = "a program is named alone, and its arguments are a list: `exec.run(\"ls\", [\"-l\"])`";
                     return Refusal::new(reason, hint);
                 }
-                match CommandRule::for_command(program, args) {
-                    Some(rule) => Refusal::new(reason, origin.add(&rule, "exec.allow")),
-                    // Too long or too odd to be written as a rule: any arguments is what can be said.
-                    None => match CommandRule::for_command(program, &[]) {
-                        Some(rule) => Refusal::new(reason, origin.add(&rule, "exec.allow")),
-                        None => Refusal::always(reason),
-                    },
+                match CommandRule::shown_for(program, args) {
+                    Some(Ok(rule)) => Refusal::new(reason, origin.add(&rule, "exec.allow")),
+                    Some(Err(())) => Refusal::new(reason, format!("{TOO_LONG} `{}`", origin.key("exec.allow"))),
+                    None => Refusal::always(reason),
                 }
             },
         )?;
@@ -87,7 +89,7 @@ impl Grant {
 }
 
 /// The command as a person would write it; only for a message, so that the first arguments are enough.
-fn line(program: &str, args: &[String]) -> String {
+pub(in crate::policy) fn line(program: &str, args: &[String]) -> String {
     let mut line = program.to_owned();
     for arg in args {
         if line.len() > 400 {

@@ -12,12 +12,12 @@ use std::net::IpAddr;
 
 use url::Url;
 
-use super::command::CommandRule;
+use super::command::{CommandRule, line as line_of};
 use super::grant::Grant;
 use super::language::{Found, Machine, Parts, Search};
 use super::layer::{Layer, Service};
 use super::limits::LimitKey;
-use super::network::{Method, Scheme, Target};
+use super::network::{Method, Scheme, Target, shown};
 use super::path::{Access, PathPattern, WorkspacePath, protected};
 
 pub use agreed::{Agreed, agreed};
@@ -237,8 +237,8 @@ fn command(old: &Grant, new: &Grant, refused: bool) -> Option<Example> {
         let example = move |args: &[String]| {
             new.decide_command(program, args).ok()?;
             let refusal = if refused { old.decide_command(program, args).err()?.reason } else { String::new() };
-            let line = CommandRule::for_command(program, args);
-            certain(format!("the command `{}`", line.unwrap_or_else(|| program.to_owned())), &refusal)
+            let line = CommandRule::spelled(program, args).filter(|line| line.len() <= 200);
+            certain(format!("the command `{}`", line.unwrap_or_else(|| shown(&line_of(program, args)))), &refusal)
         };
         questions.into_iter().map(move |uncovered| {
             let within = now.iter().map(|list| list.iter().collect()).collect();

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use super::command::is_identifier;
 use super::layer::{Layer, Origin, Scope, Service};
 use super::limits::{LimitKey, Limits};
+use super::network::shown;
 use super::refusal::Refusal;
 use super::watch::{Request, Watched};
 
@@ -102,7 +104,12 @@ impl Grant {
         self.every(
             |layer| layer.env.as_ref(),
             |names| names.iter().any(|n| n == name),
-            |origin| Refusal::new(format!("the variable `{name}` is not granted"), origin.add(name, "env")),
+            |origin| {
+                let reason = format!("the variable `{}` is not granted", shown(name));
+                // A policy names no other variables.
+                let hint = is_identifier(name).then(|| origin.add(name, "env"));
+                Refusal::new(reason, hint.unwrap_or_default())
+            },
         )?;
         self.note(|| Request::Variable(name.to_owned()));
         Ok(())

@@ -51,7 +51,7 @@ limits! {
         "about a second of one core; a unit is about an instruction, some ten a nanosecond";
     Timeout = "timeout_ms", 30_000, 1..=86_400_000, "ms",
         "wall time, waiting included",
-        "what people wait for a tool; a tool's own `timeout_ms` can only shorten it";
+        "what people wait for a tool; a tool's own `timeout_ms` asks for another time, up to what is set, or 600,000 where nothing is; one of a plugin for no more than the default";
     Memory = "memory_mb", 64, 16..=4096, "MiB",
         "linear memory of the instance",
         "the interpreter takes some 6 MiB of it; the rest is room for the largest file and what a script makes of it";
@@ -99,6 +99,8 @@ limits! {
 pub struct Limits {
     pub fuel: u64,
     pub timeout: Duration,
+    /// Of `timeout`, how much is over when the script begins to run: it was waited for to be loaded.
+    pub waited: Duration,
     pub memory_bytes: u64,
     pub output_bytes: u64,
     pub result_bytes: u64,
@@ -121,6 +123,7 @@ impl Limits {
         Self {
             fuel: get(LimitKey::Fuel),
             timeout: Duration::from_millis(get(LimitKey::Timeout)),
+            waited: Duration::ZERO,
             memory_bytes: mebibytes(LimitKey::Memory),
             output_bytes: get(LimitKey::Output),
             result_bytes: get(LimitKey::Result),

@@ -62,14 +62,17 @@ impl Grant {
 }
 
 fn not_covered(target: &Target, origin: &Origin) -> Refusal {
-    Refusal::new(format!("the host `{target}` is not allowed"), origin.add(&listed(target), "network"))
+    Refusal::new(
+        format!("the host `{target}` is not allowed"),
+        origin.add(&HostRule::item_for(target, false), "network"),
+    )
 }
 
 fn not_like_this(target: &Target, origin: &Origin) -> Refusal {
     let (method, scheme) = (target.method().name(), target.scheme().name());
     Refusal::new(
         format!("{method} over {scheme} is not allowed for the host `{target}`"),
-        origin.add(&format!("{{ host: {}, methods: [{method}], scheme: {scheme} }}", listed(target)), "network"),
+        origin.add(&HostRule::item_for(target, false), "network"),
     )
 }
 
@@ -81,13 +84,8 @@ fn not_public(target: &Target, address: IpAddr, origin: &Origin) -> Refusal {
     let kind = AddressKind::of(address).words();
     Refusal::new(
         format!("the host `{target}` leads to {kind} address, which needs a rule with `private: true`"),
-        origin.add(&format!("{{ host: {}, private: true }}", listed(target)), "network"),
+        origin.add(&HostRule::item_for(target, true), "network"),
     )
-}
-
-/// The target as an entry of a YAML list. Brackets would be read as a list of their own.
-fn listed(target: &Target) -> String {
-    if matches!(target.host(), Host::Ipv6(_)) { format!("\"{target}\"") } else { target.to_string() }
 }
 
 #[cfg(test)]

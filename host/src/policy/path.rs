@@ -12,6 +12,7 @@ pub(in crate::policy) use workspace_path::is_refused;
 pub use workspace_path::{PathError, WorkspacePath};
 
 use super::grant::Grant;
+use super::item;
 use super::refusal::Refusal;
 use super::watch::Request;
 
@@ -97,10 +98,11 @@ impl Grant {
             |fs| fs.patterns(access).iter().any(|pattern| pattern.matches(path)),
             |origin| {
                 let (key, file) = (origin.key(access.key()), origin.of(access.key()));
-                Refusal::new(
-                    format!("{doing} `{path}` is not granted: nothing in `{key}` in `{file}` covers it"),
-                    origin.add(&PathPattern::text_for(path), access.key()),
-                )
+                let reason = format!("{doing} `{path}` is not granted: nothing in `{key}` in `{file}` covers it");
+                match PathPattern::text_for(path) {
+                    Some(pattern) => Refusal::new(reason, origin.add(&item::in_message(&pattern), access.key())),
+                    None => Refusal::new(reason, "the path is too long or too deep for a rule of its own"),
+                }
             },
         )?;
         self.note(|| Request::Path(path.clone(), access));
@@ -227,7 +229,8 @@ mod tests {
                 reason: "writing `src/[a].rs` is not granted: nothing in `sandbox.sources.plugins/acme.fs.write` in \
                          `.harness/harness.md` covers it"
                     .to_owned(),
-                hint: "add `src/?a?.rs` to `sandbox.sources.plugins/acme.fs.write` in `.harness/harness.md`".to_owned(),
+                hint: "add `\"src/[[]a[]].rs\"` to `sandbox.sources.plugins/acme.fs.write` in `.harness/harness.md`"
+                    .to_owned(),
             })
         );
         assert_eq!(grant.decide_path(&path("docs/a.md"), Access::Read), Ok(()));

@@ -3,7 +3,7 @@
 //! Two questions for each use. Does the grant hold the secret ([`Grant::decide_secret`])? And is what it would be given
 //! to, a host or a command, one that the secret is for ([`Secret::decide_target`], [`Secret::decide_command`])?
 
-use super::command::CommandRule;
+use super::command::{CommandRule, TOO_LONG, is_identifier};
 use super::grant::Grant;
 use super::layer::{Origin, Scope};
 use super::network::{HostRule, Scheme, Target, shown};
@@ -42,7 +42,7 @@ impl Secret {
         let covering = || self.hosts.iter().filter(|rule| rule.covers(target));
         if covering().next().is_none() {
             let reason = format!("the secret `{}` is not for the host `{target}`", self.name);
-            return Err(Refusal::new(reason, self.add(&target.to_string(), "hosts")));
+            return Err(Refusal::new(reason, self.add(&HostRule::item_for(target, false), "hosts")));
         }
         if target.scheme() == Scheme::Http && !covering().any(HostRule::stays_inside) {
             let reason = format!("the secret `{}` would go to `{target}` in the clear", self.name);
@@ -56,9 +56,15 @@ impl Secret {
         if self.exec.iter().any(|rule| rule.covers(program, args)) {
             return Ok(());
         }
-        let program = shown(program);
-        let reason = format!("the secret `{}` is not for the command `{program}`", self.name);
-        Err(Refusal::new(reason, self.add(&program, "exec")))
+        let reason = format!("the secret `{}` is not for the command `{}`", self.name, shown(program));
+        Err(match CommandRule::shown_for(program, args) {
+            Some(Ok(rule)) => Refusal::new(reason, self.add(&rule, "exec")),
+            Some(Err(())) => {
+                let list = self.origin.key(&format!("secrets.{}.exec", self.name));
+                Refusal::new(reason, format!("{TOO_LONG} `{list}`"))
+            }
+            None => Refusal::always(reason),
+        })
     }
 
     fn add(&self, value: &str, key: &str) -> String {
@@ -76,15 +82,17 @@ impl Grant {
             |layer| layer.secrets.as_ref(),
             |names| names.iter().any(|granted| granted == name),
             |origin| match origin.scope {
+                // No policy names a secret so.
+                _ if !is_identifier(name) => Refusal::always(format!("there is no secret `{quoted}`")),
                 Scope::Project | Scope::Default => Refusal::new(
                     format!("there is no secret `{quoted}`"),
                     format!(
-                        "name it in `{}`: `{quoted}: {{ env: VARIABLE, hosts: [HOST] }}` in `sandbox.secrets`",
+                        "name it in `{}`: `{name}: {{ env: VARIABLE, hosts: [HOST] }}` in `sandbox.secrets`",
                         origin.file
                     ),
                 ),
                 Scope::Machine | Scope::Source(_) | Scope::Artifact | Scope::Call => {
-                    Refusal::new(format!("the secret `{quoted}` is not granted"), origin.add(&quoted, "secrets"))
+                    Refusal::new(format!("the secret `{quoted}` is not granted"), origin.add(name, "secrets"))
                 }
             },
         )?;
@@ -123,13 +131,13 @@ mod tests {
         ] {
             assert_eq!(to(good), "yes", "{good}");
         }
-        insta::assert_snapshot!(to("https://evil.test/"), @"the secret `A` is not for the host `evil.test` (add `evil.test` to `sandbox.secrets.A.hosts` in `.harness/harness.md:4:25`)");
-        insta::assert_snapshot!(to("https://a.test.evil.test/"), @"the secret `A` is not for the host `a.test.evil.test` (add `a.test.evil.test` to `sandbox.secrets.A.hosts` in `.harness/harness.md:4:25`)");
-        insta::assert_snapshot!(to("https://a.test:8443/"), @"the secret `A` is not for the host `a.test:8443` (add `a.test:8443` to `sandbox.secrets.A.hosts` in `.harness/harness.md:4:25`)");
+        insta::assert_snapshot!(to("https://evil.test/"), @r#"the secret `A` is not for the host `evil.test` (add `{ host: "evil.test:443", methods: [GET], scheme: https }` to `sandbox.secrets.A.hosts` in `.harness/harness.md:4:25`)"#);
+        insta::assert_snapshot!(to("https://a.test.evil.test/"), @r#"the secret `A` is not for the host `a.test.evil.test` (add `{ host: "a.test.evil.test:443", methods: [GET], scheme: https }` to `sandbox.secrets.A.hosts` in `.harness/harness.md:4:25`)"#);
+        insta::assert_snapshot!(to("https://a.test:8443/"), @r#"the secret `A` is not for the host `a.test:8443` (add `{ host: "a.test:8443", methods: [GET], scheme: https }` to `sandbox.secrets.A.hosts` in `.harness/harness.md:4:25`)"#);
         insta::assert_snapshot!(to("http://a.test/"), @"the secret `A` would go to `a.test` in the clear (ask with `https`)");
         insta::assert_snapshot!(to("http://8.8.8.8/"), @"the secret `A` would go to `8.8.8.8` in the clear (ask with `https`)");
         let none = &policy.secrets[1];
-        insta::assert_snapshot!(told(none.decide_target(&Target::of(&"https://a.test/".parse().unwrap()).unwrap())), @"the secret `B` is not for the host `a.test` (add `a.test` to `sandbox.secrets.B.hosts` in `.harness/harness.md:5:5`)");
+        insta::assert_snapshot!(told(none.decide_target(&Target::of(&"https://a.test/".parse().unwrap()).unwrap())), @r#"the secret `B` is not for the host `a.test` (add `{ host: "a.test:443", methods: [GET], scheme: https }` to `sandbox.secrets.B.hosts` in `.harness/harness.md:5:5`)"#);
     }
 
     #[test]
@@ -141,9 +149,9 @@ mod tests {
         };
         assert_eq!(to("gh", &["pr", "list"]), "yes");
         assert_eq!(to("git", &["push", "origin"]), "yes");
-        insta::assert_snapshot!(to("git", &["log"]), @"the secret `A` is not for the command `git` (add `git` to `sandbox.secrets.A.exec` in `.harness/harness.md:4:118`)");
-        insta::assert_snapshot!(to("env", &[]), @"the secret `A` is not for the command `env` (add `env` to `sandbox.secrets.A.exec` in `.harness/harness.md:4:118`)");
-        insta::assert_snapshot!(told(policy.secrets[1].decide_command("gh", &[])), @"the secret `B` is not for the command `gh` (add `gh` to `sandbox.secrets.B.exec` in `.harness/harness.md:5:5`)");
+        insta::assert_snapshot!(to("git", &["log"]), @"the secret `A` is not for the command `git` (add `git log` to `sandbox.secrets.A.exec` in `.harness/harness.md:4:118`)");
+        insta::assert_snapshot!(to("env", &[]), @"the secret `A` is not for the command `env` (add `{ argv: [env] }` to `sandbox.secrets.A.exec` in `.harness/harness.md:4:118`)");
+        insta::assert_snapshot!(told(policy.secrets[1].decide_command("gh", &[])), @"the secret `B` is not for the command `gh` (add `{ argv: [gh] }` to `sandbox.secrets.B.exec` in `.harness/harness.md:5:5`)");
     }
 
     #[test]
@@ -152,7 +160,7 @@ mod tests {
         let of = |source: &str, name: &str| told(policy.grant_for(source, None).decide_secret(name));
         assert_eq!((of("tools/x", "A"), of("tools/x", "B")), ("yes".to_owned(), "yes".to_owned()));
         assert_eq!(of("plugins/acme/tools/y", "A"), "yes");
-        insta::assert_snapshot!(of("tools/x", "C`"), @"there is no secret `C'` (name it in `.harness/harness.md`: `C': { env: VARIABLE, hosts: [HOST] }` in `sandbox.secrets`)");
+        insta::assert_snapshot!(of("tools/x", "C`"), @"there is no secret `C'` ()");
         insta::assert_snapshot!(of("plugins/acme/tools/y", "B"), @"the secret `B` is not granted (add `B` to `sandbox.sources.plugins/acme.secrets` in `.harness/harness.md:6:39`)");
         insta::assert_snapshot!(of("plugins/acme/tools/x", "A"), @"the secret `A` is not granted (add `A` to `sandbox.sources.plugins/acme/tools/x.secrets` in `.harness/harness.md:6:79`)");
         insta::assert_snapshot!(of("plugins/other/tools/x", "A"), @"the secret `A` is not granted (add `A` to `sandbox.sources.plugins/other.secrets` in `.harness/harness.md`)");

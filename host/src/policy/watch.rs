@@ -1,12 +1,14 @@
 //! What was asked of a grant: the requests that its decisions were made on.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::command::line;
 use super::grant::Grant;
 use super::layer::Service;
-use super::network::Target;
+use super::network::{Target, shown};
 use super::path::{Access, WorkspacePath};
 
 /// Something that a script asked for.
@@ -41,6 +43,22 @@ impl Request {
             Self::Variable(name) => grant.decide_env(name).is_ok(),
             Self::Service(service) => grant.decide_service(*service).is_ok(),
             Self::Secret(name) => grant.decide_secret(name).is_ok(),
+        }
+    }
+}
+
+/// In words, at most a line of them.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path, access) | Self::Shown(path, access) => {
+                write!(f, "{} `{}`", access.doing(), shown(&path.to_string()))
+            }
+            Self::Host(target, _) => write!(f, "the host `{target}`"),
+            Self::Command(program, args) => write!(f, "the command `{}`", shown(&line(program, args))),
+            Self::ChildVariable(name) | Self::Variable(name) => write!(f, "the variable `{}`", shown(name)),
+            Self::Service(service) => write!(f, "`{}`", service.name()),
+            Self::Secret(name) => write!(f, "the secret `{}`", shown(name)),
         }
     }
 }

@@ -200,7 +200,11 @@ impl Load {
         if has_file {
             self.bundle(here, &file, place, overrides);
         } else {
-            self.registry.bundles.push(BundleFile { name: here.source.to_owned(), path: shown, prose: String::new() });
+            self.registry.bundles.push(BundleFile {
+                name: here.source.to_owned(),
+                path: shown,
+                ..BundleFile::default()
+            });
             self.found.push(here.source.to_owned());
         }
         self.singles(here, place, overrides);
@@ -220,7 +224,7 @@ impl Load {
         match bundle {
             Some(bundle) => {
                 let path = here.root.shown(place);
-                self.registry.bundles.push(BundleFile { name, path, prose: bundle.prose });
+                self.registry.bundles.push(BundleFile { name, path, prose: bundle.prose, tags: bundle.tags });
                 self.lists(bundle.lists, overrides);
             }
             // Which of its hooks are lost cannot be known.

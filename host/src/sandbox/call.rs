@@ -9,7 +9,7 @@ use wasmtime::{Error, Store, Trap, UpdateDeadline};
 use super::compile;
 use super::engine::{Image, Sandbox};
 use super::imports::Role;
-use super::last_words::stopped;
+use super::last_words::Said;
 use super::outcome::{Answer, Failure, FailureKind, Limit, LimitKind, Outcome, Report};
 use super::state::{Context, State};
 use super::stop::Stop;
@@ -96,7 +96,7 @@ impl Sandbox {
     pub async fn instantiate(&self, image: &Image, context: Context, limits: Limits) -> wasmtime::Result<()> {
         let mut store = Store::new(self.engine(), State::new(context, limits, Instant::now() + limits.timeout));
         prepare(&mut store, &limits)?;
-        self.ready(image, Role::Tool)?.instantiate_async(&mut store).await?;
+        self.ready(image, Role::Tool, false)?.instantiate_async(&mut store).await?;
         Ok(())
     }
 
@@ -117,13 +117,15 @@ impl Sandbox {
         let taping = Taping::begin(&context.session, image, role, work.input);
         // Whose time was over in the past is known, and how fast this machine is has no say in it.
         let again = taping.as_ref().is_some_and(|taping| taping.is_given());
-        let deadline = started + if again { limits.timeout.max(MAX_AGAIN) } else { limits.timeout };
+        let time = if again { limits.timeout.max(MAX_AGAIN) } else { limits.timeout.saturating_sub(limits.waited) };
+        let deadline = started + time;
         let (late, abandoned) = taping.as_ref().map_or((None, false), |taping| (taping.late(), taping.is_abandoned()));
         let fuel = match late.map(|late| late.place) {
             Some(Place::Computing(fuel)) => fuel.min(limits.fuel),
             _ => limits.fuel,
         };
         let waits = late.is_some_and(|late| matches!(late.place, Place::Waiting(_)));
+        let observed = context.reentry.as_ref().is_some_and(|reentry| reentry.is_observed());
         let mut state = State::new(context, limits, deadline);
         state.taping = taping;
         let mut store = Store::new(self.engine(), state);
@@ -132,7 +134,7 @@ impl Sandbox {
             Err(error) => Err(error),
             Ok(_ticking) => {
                 let work = async {
-                    let instance = self.ready(image, role)?.instantiate_async(&mut store).await?;
+                    let instance = self.ready(image, role, observed)?.instantiate_async(&mut store).await?;
                     if let Some(params) = work.when {
                         store.data_mut().closed = true;
                         let when = instance
@@ -193,6 +195,7 @@ impl Sandbox {
         // gives back, the other has to be told of, and calls one after the other took half as long again.
         drop(store);
         usage.wall = started.elapsed();
+        usage.loading = limits.waited;
         Report { outcome, usage, log, calls, coverage }
     }
 }
@@ -257,13 +260,13 @@ fn limited<R>(kind: LimitKind, limits: &Limits) -> Outcome<R> {
         LimitKind::HostMemory => limits.host_memory_bytes,
         kind => kind.limit().map_or(0, |key| limits.get(key)),
     };
-    Outcome::Limited(Limit { kind, allowed })
+    Outcome::Limited(Limit::of(kind, allowed))
 }
 
 /// The interpreter told of an error.
 fn failed<R>(failure: Failure, state: &mut State) -> Outcome<R> {
     match (failure.kind, state.refusal.take()) {
-        (FailureKind::Depth, _) => Outcome::Limited(Limit { kind: LimitKind::Depth, allowed: MAX_DEPTH }),
+        (FailureKind::Depth, _) => Outcome::Limited(Limit::of(LimitKind::Depth, MAX_DEPTH)),
         (FailureKind::Denied, Some(refusal)) => Outcome::Denied { failure, refusal },
         // No script catches an error: what the last host call said is what ended it.
         (FailureKind::Script, _) if let Some(kind) = state.over => limited(kind, &state.limits),
@@ -274,7 +277,7 @@ fn failed<R>(failure: Failure, state: &mut State) -> Outcome<R> {
 /// The instance was ended before the interpreter could tell of anything.
 fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
     let limits = &state.limits;
-    let fixed = |kind, allowed| Outcome::Limited(Limit { kind, allowed });
+    let fixed = |kind, allowed| Outcome::Limited(Limit::of(kind, allowed));
     let limited = |kind| limited(kind, limits);
     match (error.downcast_ref::<Stop>(), error.downcast_ref::<Trap>()) {
         (Some(Stop::Deadline), _) => limited(LimitKind::Deadline),
@@ -286,10 +289,22 @@ fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
         (_, Some(Trap::OutOfFuel)) => limited(LimitKind::Fuel),
         (_, Some(Trap::StackOverflow)) => fixed(LimitKind::Stack, compile::MAX_STACK as u64),
         // Without a trap where there was too little for it even to start.
-        _ if state.memory_refused => limited(LimitKind::Memory),
+        _ if state.memory_refused => {
+            let at = Said::of(&state.last_words).at;
+            Outcome::Limited(Limit { at, ..Limit::of(LimitKind::Memory, limits.memory_bytes) })
+        }
         (_, Some(trap)) => {
-            let message = stopped(trap, &state.last_words);
-            Outcome::Failed(Failure::without_place(FailureKind::Script, file, message))
+            let said = Said::of(&state.last_words);
+            let over = |kind, allowed| Outcome::Limited(Limit { at: said.at, ..Limit::of(kind, allowed) });
+            if said.wanted_too_much() {
+                return over(LimitKind::Memory, limits.memory_bytes);
+            }
+            if said.exhausted() {
+                return over(LimitKind::Stack, compile::MAX_STACK as u64);
+            }
+            let failure = Failure::without_place(FailureKind::Script, file, said.stopped(trap));
+            let at = said.at.map_or((0, 0), |at| (at.line, at.column));
+            Outcome::Failed(Failure { line: at.0, column: at.1, ..failure })
         }
         (None, None) => Outcome::Fault(format!("{error:#}")),
     }

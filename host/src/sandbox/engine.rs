@@ -77,6 +77,8 @@ struct Inner {
     /// The memory of an interpreter that has loaded nothing.
     prepared: Module,
     linkers: Vec<(Role, Linker<State>)>,
+    /// That of tools to whose calls hooks listen, made when the first is called.
+    observed: OnceLock<Linker<State>>,
     exports: Exports,
     ticker: Ticker,
     /// Turns of those who load while calls go on.
@@ -112,6 +114,10 @@ struct ImageParts {
     role: Role,
     changes: Changes,
     ready: OnceLock<InstancePre<State>>,
+    /// The same with hooks that listen to what it calls.
+    observed: OnceLock<InstancePre<State>>,
+    /// A component that is no interpreter.
+    foreign: Option<Component>,
     /// Where its functions are.
     exports: Exports,
     file: Arc<str>,
@@ -153,7 +159,7 @@ pub enum ScriptError {
     #[error("{}", .0.message)]
     Script(Failure),
     /// Loading it would use more than it may.
-    #[error("loading the script is {0}: move work into a function")]
+    #[error("loading the script is {}: move work into a function", Limit { at: None, ..*.0 })]
     Over(Limit),
     /// The host's.
     #[error("cannot load the script: {0:#}")]
@@ -190,7 +196,7 @@ impl Sandbox {
         let linkers = Role::LINKED
             .into_iter()
             .map(|role| {
-                let mut linker = imports::linker(&engine, &shell, &prepared, role)?;
+                let mut linker = imports::linker(&engine, &shell, &prepared, role, false)?;
                 // For the memory of a script in place of the empty one.
                 linker.allow_shadowing(true);
                 Ok((role, linker))
@@ -200,7 +206,9 @@ impl Sandbox {
         let exports = Exports::of(&shell)?;
         let ticker = Ticker::new(&engine);
         let loads = Arc::new(Semaphore::new(LOADS as usize));
-        let inner = Inner { settings, engine, shell, code, prepared, linkers, exports, ticker, loads, pooling };
+        let observed = OnceLock::new();
+        let inner =
+            Inner { settings, engine, shell, code, prepared, linkers, observed, exports, ticker, loads, pooling };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -230,23 +238,26 @@ impl Sandbox {
     /// The same on another thread, so that neither this call's deadline nor others' calls wait for it.
     pub(crate) async fn load_beside(&self, source: Source, budget: Budget) -> (Result<Image, ScriptError>, u64) {
         let sandbox = self.clone();
-        let work = async move {
-            let turn = sandbox.inner.loads.clone().acquire_owned().await;
-            let load = move || {
-                let _turn = turn;
-                sandbox.load_within(&source, budget)
-            };
-            tokio::task::spawn_blocking(load).await
-        };
+        let work = self.in_turn(move || sandbox.load_within(&source, budget));
         let ended = match budget.deadline {
             Some(deadline) => tokio::time::timeout_at(deadline.into(), work).await,
             None => Ok(work.await),
         };
         match ended {
             Ok(Ok(loaded)) => loaded,
-            Ok(Err(error)) => (Err(ScriptError::Host(error.into())), 0),
-            Err(_) => (Err(ScriptError::Over(Limit { kind: LimitKind::Deadline, allowed: budget.milliseconds })), 0),
+            Ok(Err(error)) => (Err(ScriptError::Host(error)), 0),
+            Err(_) => (Err(ScriptError::Over(Limit::of(LimitKind::Deadline, budget.milliseconds))), 0),
         }
+    }
+
+    /// Does something that loads on another thread, when it is its turn.
+    pub(crate) async fn in_turn<T: Send + 'static>(&self, load: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let turn = self.inner.loads.clone().acquire_owned().await;
+        let load = move || {
+            let _turn = turn;
+            load()
+        };
+        Ok(tokio::task::spawn_blocking(load).await?)
     }
 
     /// What an interpreter is that has loaded a script.
@@ -260,7 +271,9 @@ impl Sandbox {
         let (exports, file) = (self.inner.exports.clone(), source.file.as_str().into());
         let when = source.predicate.as_ref().map_or("", |when| when.text.as_str());
         let code = audit::digest(&format!("{} {when}{}", when.len(), source.text));
-        Ok(Image { inner: Arc::new(ImageParts { role, changes, ready: OnceLock::new(), exports, file, code }) })
+        let (ready, observed) = (OnceLock::new(), OnceLock::new());
+        let parts = ImageParts { role, changes, ready, observed, foreign: None, exports, file, code };
+        Ok(Image { inner: Arc::new(parts) })
     }
 
     /// Any component in the place of the interpreter, on the linker of a role: what a guest that is no interpreter could
@@ -277,9 +290,19 @@ impl Sandbox {
         let ready = OnceLock::from(linker.instantiate_pre(&component)?);
         let changes = Changes::between(&[], Kept { start: 0, bytes: &[] });
         let exports = Exports::of(&component)?;
-        Ok(Image {
-            inner: Arc::new(ImageParts { role, changes, ready, exports, file: file.into(), code: String::new() }),
-        })
+        let (observed, foreign, code) = (OnceLock::new(), Some(component), String::new());
+        let parts = ImageParts { role, changes, ready, observed, foreign, exports, file: file.into(), code };
+        Ok(Image { inner: Arc::new(parts) })
+    }
+
+    fn observed(&self) -> Result<&Linker<State>> {
+        let Inner { engine, shell, prepared, observed, .. } = &*self.inner;
+        if let Some(linker) = observed.get() {
+            return Ok(linker);
+        }
+        let mut linker = imports::linker(engine, shell, prepared, Role::Tool, true)?;
+        linker.allow_shadowing(true);
+        Ok(observed.get_or_init(|| linker))
     }
 
     fn linker(&self, role: Role) -> Result<&Linker<State>> {
@@ -288,25 +311,32 @@ impl Sandbox {
     }
 
     /// A script with its memory, linked for a role. Made when it is first called.
-    pub(crate) fn ready<'i>(&self, image: &'i Image, role: Role) -> Result<&'i InstancePre<State>> {
+    pub(crate) fn ready<'i>(&self, image: &'i Image, role: Role, observed: bool) -> Result<&'i InstancePre<State>> {
         let parts = &*image.inner;
         // A `when` runs in its hook's instance.
         let linked = if role == Role::Predicate { Role::Hook } else { role };
         if linked != parts.role {
             return Err(format_err!("`{}` is not called as {role:?}", parts.file));
         }
-        if let Some(ready) = parts.ready.get() {
+        let observed = observed && linked == Role::Tool;
+        let place = if observed { &parts.observed } else { &parts.ready };
+        if let Some(ready) = place.get() {
             return Ok(ready);
+        }
+        let linker = if observed { self.observed()? } else { self.linker(linked)? };
+        if let Some(component) = &parts.foreign {
+            let ready = linker.instantiate_pre(component)?;
+            return Ok(place.get_or_init(|| ready));
         }
         // Two calls may do this at once, which does no harm: one of the two is kept.
         let Inner { engine, shell, .. } = &*self.inner;
         let memory = parts.changes.applied(embedded::MEMORY);
         let start = parts.changes.start();
         let memory = image::module(engine, TEMPLATES, Kept { start, bytes: &memory })?;
-        let mut linker = self.linker(linked)?.clone();
+        let mut linker = linker.clone();
         linker.root().module(MEMORY, &memory)?;
         let ready = linker.instantiate_pre(shell)?;
-        Ok(parts.ready.get_or_init(|| ready))
+        Ok(place.get_or_init(|| ready))
     }
 
     /// How large its pools were made.

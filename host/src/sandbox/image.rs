@@ -9,7 +9,8 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use wasmtime::{Engine, Error, Module, Result, Trap, TypedFunc, bail};
 
-use super::last_words::stopped;
+use super::deepest::deepest;
+use super::last_words::Said;
 use super::loader::{Budget, Kept, Loader, Reader, SCRIPT};
 use super::outcome::{Failure, FailureKind, Frame, Limit, LimitKind, Source};
 
@@ -35,7 +36,7 @@ pub(crate) fn loaded(loader: &mut Loader, source: &Source, budget: Budget) -> Re
     match load(loader, source) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(failure)) => Err(LoadError::Script(failure)),
-        Err(error) => Err(ended(loader, error, &source.file, budget)),
+        Err(error) => Err(ended(loader, error, source, budget)),
     }
 }
 
@@ -181,18 +182,42 @@ fn load(loader: &mut Loader, source: &Source) -> Result<Result<(), Failure>> {
 }
 
 /// What to tell of a load that did not come to its end: it was too much, the interpreter gave up, or the host did.
-fn ended(loader: &Loader, error: Error, file: &str, budget: Budget) -> LoadError {
+fn ended(loader: &Loader, error: Error, source: &Source, budget: Budget) -> LoadError {
     let data = loader.store.data();
-    let over = |kind, allowed| LoadError::Over(Limit { kind, allowed });
+    let said = Said::of(&data.last_words);
+    let over = |kind, allowed| LoadError::Over(Limit::of(kind, allowed));
     let message = match error.downcast_ref::<Trap>() {
         _ if data.late => return over(LimitKind::Deadline, budget.milliseconds),
         Some(Trap::OutOfFuel) => return over(LimitKind::Fuel, budget.fuel),
-        Some(_) if data.memory_refused => return over(LimitKind::Memory, budget.memory),
-        Some(Trap::StackOverflow) => "the script is nested too deeply".to_owned(),
-        Some(trap) => stopped(trap, &data.last_words),
+        Some(_) if data.memory_refused || said.wanted_too_much() => {
+            return LoadError::Over(Limit { at: said.at, ..Limit::of(LimitKind::Memory, budget.memory) });
+        }
+        // The interpreter's own stack lies first in its memory: what runs past its end is out of bounds.
+        Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => return too_deep(source),
+        Some(_) if said.exhausted() => return too_deep(source),
+        Some(trap) => said.stopped(trap),
         None => return LoadError::Host(error),
     };
-    LoadError::Script(Failure::without_place(FailureKind::Script, file, message))
+    let failure = Failure::without_place(FailureKind::Script, &source.file, message);
+    let at = said.at.map_or((0, 0), |at| (at.line, at.column));
+    LoadError::Script(Failure { line: at.0, column: at.1, ..failure })
+}
+
+/// The stack of the interpreter did not reach for what a script is made of.
+fn too_deep(source: &Source) -> LoadError {
+    let (most, (line, column)) = deepest(&source.text);
+    let script =
+        (source.first_line.max(1).saturating_add(line).saturating_sub(1), source.indent.saturating_add(column));
+    let when = source.predicate.as_ref().and_then(|when| {
+        let (depth, (line, column)) = deepest(&when.text);
+        let indent = if line == 1 { when.column.saturating_sub(1) } else { 0 };
+        (depth > most).then(|| (when.line.saturating_add(line).saturating_sub(1), indent.saturating_add(column)))
+    });
+    let (line, column) = when.unwrap_or(script);
+    let message = "the script is nested too deeply: give the parts of an expression names, and put the branches of a \
+                   long `elif` into a dict or into functions";
+    let failure = Failure::without_place(FailureKind::Syntax, &source.file, message.to_owned());
+    LoadError::Script(Failure { line, column, ..failure })
 }
 
 impl Reader<'_> {

@@ -5,6 +5,7 @@
 //! it ends the instance.
 
 mod grants;
+mod observed;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,11 +13,12 @@ use std::time::{Duration, Instant};
 use wasmtime::component::{Component, ComponentNamedList, Lift, Linker, LinkerInstance, Lower};
 use wasmtime::{Engine, Module, Result, StoreContextMut};
 
+use self::observed::Heard;
 use super::loader::{MEMORY, keep_last_words};
 use super::measure::{Answer, Measure, Subject};
 use super::meter::{Meter, pay};
 use super::outcome::LimitKind;
-use super::price::Import;
+use super::price::{Callers, Import, Seen};
 use super::state::{Context, State};
 use super::stop::Stop;
 use super::tape::Spent;
@@ -58,39 +60,29 @@ impl Role {
 
     /// Whether an import is linked for this role.
     pub fn may(self, import: Import) -> bool {
-        match self {
-            Self::Tool => true,
-            Self::Hook => !matches!(
-                import,
-                Import::ExecRun
-                    | Import::FsWrite
-                    | Import::FsAppend
-                    | Import::FsRemove
-                    | Import::FsMkdir
-                    | Import::FsCopy
-                    | Import::FsMove
-                    | Import::MetaRegisterTool
-                    | Import::MetaRegisterHook
-                    | Import::AgentsDelegate
-                    | Import::AgentsDelegateAsync
-                    | Import::TasksPoll
-                    | Import::TasksWait
-            ),
-            Self::Predicate => {
-                matches!(import, Import::LastWordsWrite | Import::MonotonicNow | Import::InsecureSeed)
-            }
+        match (self, import.facts().callers) {
+            (Self::Tool | Self::Hook | Self::Predicate, Callers::Interpreter)
+            | (Self::Tool | Self::Hook, Callers::Scripts)
+            | (Self::Tool, Callers::Tools) => true,
+            (Self::Predicate, Callers::Scripts | Callers::Tools) | (Self::Hook, Callers::Tools) => false,
         }
     }
 }
 
 /// The linker of a role: a memory that has loaded nothing, and what the role may call. What the component imports
-/// beyond that ends the instance when it is called.
-pub(crate) fn linker(engine: &Engine, shell: &Component, memory: &Module, role: Role) -> Result<Linker<State>> {
+/// beyond that ends the instance when it is called. Of calls that are `observed` hooks hear.
+pub(crate) fn linker(
+    engine: &Engine,
+    shell: &Component,
+    memory: &Module,
+    role: Role,
+    observed: bool,
+) -> Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     linker.root().module(MEMORY, memory)?;
     for import in Import::ALL {
         if role.may(*import) {
-            define(&mut linker, *import)?;
+            define(&mut linker, *import, observed)?;
         } else {
             refuse(&mut linker, shell, *import, role)?;
         }
@@ -119,10 +111,16 @@ fn interface_name(interface: &str) -> String {
     }
 }
 
-fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
+/// Where functions are linked, and whether hooks hear of their calls.
+struct Target<'l> {
+    instance: LinkerInstance<'l, State>,
+    observed: bool,
+}
+
+fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<()> {
     let (interface, _) = import.path();
-    let mut instance = linker.instance(&interface_name(interface))?;
-    let it = &mut instance;
+    let observed = observed && import.facts().seen != Seen::Never;
+    let it = &mut Target { instance: linker.instance(&interface_name(interface))?, observed };
     match import {
         Import::MonotonicNow => sync(it, import, |state, (): ()| wasi::now(state)),
         Import::InsecureSeed => sync(it, import, |state, (): ()| wasi::seed(state)),
@@ -300,16 +298,19 @@ fn define(linker: &mut Linker<State>, import: Import) -> Result<()> {
 
 /// Links a function that answers at once.
 fn sync<P, A>(
-    instance: &mut LinkerInstance<'_, State>,
+    target: &mut Target<'_>,
     import: Import,
-    function: impl Fn(&mut State, P) -> A + Send + Sync + 'static,
+    function: impl Fn(&mut State, P) -> A + Copy + Send + Sync + 'static,
 ) -> Result<()>
 where
-    P: ComponentNamedList + Lift + Measure + Subject + Texts + 'static,
-    A: Answer + 'static,
+    P: ComponentNamedList + Lift + Measure + Subject + Texts + Send + 'static,
+    A: Answer + Send + 'static,
     A::Returned: ComponentNamedList + Lower + 'static,
 {
-    instance.func_wrap(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
+    if target.observed {
+        return waiting(target, import, move |state, params| std::future::ready(function(state, params)));
+    }
+    target.instance.func_wrap(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
         let (meter, params) = Meter::start(&mut store, import, params)?;
         let answer = match params {
             Ok(params) => function(store.data_mut(), params),
@@ -319,11 +320,37 @@ where
     })
 }
 
+/// Begins a call: takes its price, asks the hooks that listen, and the tape.
+async fn begun<P, A>(
+    store: &mut StoreContextMut<'_, State>,
+    (import, observed): (Import, bool),
+    params: P,
+) -> Result<(Meter, std::result::Result<P, A>, Option<Heard>)>
+where
+    P: Measure + Subject + Texts,
+    A: Answer,
+{
+    if !observed {
+        let (meter, asked) = Meter::start(store, import, params)?;
+        return Ok((meter, asked, None));
+    }
+    let (mut meter, params, refused) = Meter::begin(store, import, params)?;
+    if refused.is_some() {
+        return Ok((meter, refused.map_or(Ok(params), Err), None));
+    }
+    let (params, refused, heard) = observed::before(store, &mut meter, import, params).await?;
+    let asked = match refused {
+        Some(refused) => Err(refused),
+        None => meter.ask(store, params, None)?,
+    };
+    Ok((meter, asked, heard))
+}
+
 /// Links a function that waits. While it does, the thread runs other calls.
 fn waiting<P, A, F>(
-    instance: &mut LinkerInstance<'_, State>,
+    target: &mut Target<'_>,
     import: Import,
-    function: impl Fn(&mut State, P) -> F + Send + Sync + 'static,
+    function: impl Fn(&mut State, P) -> F + Copy + Send + Sync + 'static,
 ) -> Result<()>
 where
     P: ComponentNamedList + Lift + Measure + Subject + Texts + Send + 'static,
@@ -331,23 +358,24 @@ where
     A::Returned: ComponentNamedList + Lower + 'static,
     F: Future<Output = A> + Send + 'static,
 {
-    instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
-        let started = Meter::start(&mut store, import, params);
-        let started = started.map(|(meter, params)| (meter, params.map(|params| function(store.data_mut(), params))));
+    let observed = target.observed;
+    target.instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
         Box::new(async move {
-            let (meter, future) = started?;
+            let (meter, params, heard) = begun(&mut store, (import, observed), params).await?;
+            let future = params.map(|params| function(store.data_mut(), params));
             let answer = match future {
                 Ok(future) => future.await,
                 Err(refused) => refused,
             };
-            Ok(meter.finish(&mut store, answer, Spent::default())?.returned())
+            let answer = meter.finish(&mut store, answer, Spent::default())?;
+            Ok(observed::after(&mut store, import, heard, answer).await?.returned())
         })
     })
 }
 
 /// Links a function that looks at a path of the workspace: at once where the answer is in memory, else as [`on_disk`].
 fn cached<T>(
-    instance: &mut LinkerInstance<'_, State>,
+    target: &mut Target<'_>,
     import: Import,
     at_once: impl Fn(&Workspace, &Grant, &str) -> Option<T> + Copy + Send + Sync + 'static,
     function: impl Fn(&Workspace, &Grant, &str) -> Result<T, fs::Error> + Copy + Send + Sync + 'static,
@@ -358,13 +386,13 @@ where
 {
     let at_once = move |c: &Context, (path,): &(String,)| at_once(&c.workspace, &c.grant, path).map(Ok);
     let function = move |c: &Context, (path,): (String,), _: &mut fs::Room| function(&c.workspace, &c.grant, &path);
-    at_once_or_on_disk(instance, import, at_once, function)
+    at_once_or_on_disk(target, import, at_once, function)
 }
 
 /// Links a function that works on files, which it does on another thread: a disk that does not answer holds up neither
 /// the end of the call nor other calls. What was begun on the disk when the deadline came is not taken back.
 fn on_disk<P, T>(
-    instance: &mut LinkerInstance<'_, State>,
+    target: &mut Target<'_>,
     import: Import,
     function: impl Fn(&Context, P, &mut fs::Room) -> Result<T, fs::Error> + Copy + Send + Sync + 'static,
 ) -> Result<()>
@@ -373,13 +401,13 @@ where
     T: Send + 'static,
     Result<T, fs::Error>: Answer<Returned: ComponentNamedList + Lower + 'static> + Send + 'static,
 {
-    at_once_or_on_disk(instance, import, |_, _| None, function)
+    at_once_or_on_disk(target, import, |_, _| None, function)
 }
 
 fn at_once_or_on_disk<P, T>(
-    instance: &mut LinkerInstance<'_, State>,
+    target: &mut Target<'_>,
     import: Import,
-    at_once: impl Fn(&Context, &P) -> Option<Result<T, fs::Error>> + Send + Sync + 'static,
+    at_once: impl Fn(&Context, &P) -> Option<Result<T, fs::Error>> + Copy + Send + Sync + 'static,
     function: impl Fn(&Context, P, &mut fs::Room) -> Result<T, fs::Error> + Copy + Send + Sync + 'static,
 ) -> Result<()>
 where
@@ -387,8 +415,10 @@ where
     T: Send + 'static,
     Result<T, fs::Error>: Answer<Returned: ComponentNamedList + Lower + 'static> + Send + 'static,
 {
-    instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
-        let started = Meter::start(&mut store, import, params).map(|(meter, params)| {
+    let observed = target.observed;
+    target.instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
+        Box::new(async move {
+            let (meter, params, heard) = begun(&mut store, (import, observed), params).await?;
             let State { context, limits, usage, .. } = store.data();
             let room = fs::Room {
                 files: limits.files.saturating_sub(usage.files),
@@ -400,10 +430,6 @@ where
                 Err(refused) => Ok(refused),
             };
             let known = known.map_err(|params| (params, context.clone()));
-            (meter, known, room)
-        });
-        Box::new(async move {
-            let (meter, known, room) = started?;
             let (answer, left) = match known {
                 Ok(answer) => (answer, room),
                 Err((params, context)) => {
@@ -414,7 +440,7 @@ where
                     tokio::task::spawn_blocking(work).await?
                 }
             };
-            let capped = matches!(import, Import::FsRead | Import::FsWrite | Import::FsAppend);
+            let capped = import.price().carries_a_file();
             let over = match (&answer, left.over) {
                 (Err(fs::Error::TooLarge(_)), Some(LimitKey::Files)) => Some(LimitKind::Files),
                 (Err(fs::Error::TooLarge(_)), Some(LimitKey::Io)) => Some(LimitKind::Io),
@@ -428,7 +454,7 @@ where
             state.usage.bytes_copied += spent.copied;
             let answer = meter.finish(&mut store, answer, spent)?;
             store.data_mut().over = spent.over;
-            Ok(answer.returned())
+            Ok(observed::after(&mut store, import, heard, answer).await?.returned())
         })
     })
 }
@@ -449,9 +475,13 @@ fn keeps_secrets(context: &Context, path: &str, text: &str) -> Result<(), fs::Er
 /// Links a function that leads back into dispatch: what is done there is paid for by this call, from the fuel and the
 /// time that it has left.
 fn nested<P, T, E, B, F>(
-    instance: &mut LinkerInstance<'_, State>,
+    target: &mut Target<'_>,
     import: Import,
-    function: impl Fn(&mut State, P, Allowance) -> (Result<(), E>, Result<Arc<dyn Reentry>, E>, B) + Send + Sync + 'static,
+    function: impl Fn(&mut State, P, Allowance) -> (Result<(), E>, Result<Arc<dyn Reentry>, E>, B)
+    + Copy
+    + Send
+    + Sync
+    + 'static,
 ) -> Result<()>
 where
     P: ComponentNamedList + Lift + Measure + Subject + Texts + Send + 'static,
@@ -461,15 +491,14 @@ where
     B: FnOnce(Arc<dyn Reentry>) -> F + Send + 'static,
     F: Future<Output = (Result<T, E>, u64)> + Send + 'static,
 {
-    instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
-        let started = Meter::start(&mut store, import, params).and_then(|(meter, params)| {
+    let observed = target.observed;
+    target.instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
+        Box::new(async move {
+            let (meter, params, heard) = begun(&mut store, (import, observed), params).await?;
             let fuel = store.get_fuel()?;
             let state = store.data_mut();
             let left = Allowance { fuel, deadline: state.deadline };
-            Ok((meter, params.map(|params| function(state, params, left))))
-        });
-        Box::new(async move {
-            let (meter, begun) = started?;
+            let begun = params.map(|params| function(state, params, left));
             let (answer, used) = match begun {
                 Ok((granted, reentry, begin)) => match granted.and(reentry) {
                     Ok(reentry) => begin(reentry).await,
@@ -478,7 +507,8 @@ where
                 Err(refused) => (refused, 0),
             };
             pay(&mut store, used)?;
-            Ok(meter.finish(&mut store, answer, Spent::default())?.returned())
+            let answer = meter.finish(&mut store, answer, Spent::default())?;
+            Ok(observed::after(&mut store, import, heard, answer).await?.returned())
         })
     })
 }

@@ -24,7 +24,7 @@ fn source(top: &str) -> Source {
 fn over(top: &str, budget: Budget) -> (Option<Limit>, u64) {
     match sandbox().load_within(&source(top), budget) {
         (Ok(_), fuel) => (None, fuel),
-        (Err(ScriptError::Over(limit)), fuel) => (Some(limit), fuel),
+        (Err(ScriptError::Over(limit)), fuel) => (Some(Limit { at: None, ..limit }), fuel),
         (Err(error), _) => panic!("{error}"),
     }
 }
@@ -35,7 +35,7 @@ fn each_limit_of_a_load() {
     let (control, small) = over("", budget);
     assert_eq!(control, None);
     let fuel = Budget { fuel: 1_000_000, ..budget };
-    let limit = |kind, allowed| Some(Limit { kind, allowed });
+    let limit = |kind, allowed| Some(Limit::of(kind, allowed));
     assert_eq!(over(ENDLESS, fuel), (limit(LimitKind::Fuel, 1_000_000), 1_000_000));
     assert_eq!(over("", fuel), (None, small), "it does not depend on what there is, and is the same each time");
     let list = "X = [str(i) + 'abcdefghijklmnop' for i in range(400000)]\n";
@@ -46,7 +46,7 @@ fn each_limit_of_a_load() {
     let time = Budget { fuel: u64::MAX / 2, deadline, milliseconds, ..budget };
     let started = Instant::now();
     assert_eq!(over(ENDLESS, time).0, limit(LimitKind::Deadline, 50));
-    assert!(started.elapsed() < Duration::from_secs(20));
+    assert!(started.elapsed() < Duration::from_secs(300));
 }
 
 /// A load that takes its time keeps nobody of the same thread waiting, and who waits for it waits until the deadline.

@@ -111,6 +111,10 @@ pub(crate) trait Answer: Measure + Texts + Serialize + DeserializeOwned + Sized 
     fn refused(_: Denial) -> Option<Self> {
         None
     }
+    /// What is answered where the function was not called and cannot say so.
+    fn nothing() -> Option<Self> {
+        None
+    }
     /// The limit that it says was not kept to, where it does.
     fn over(&self) -> Option<LimitKind> {
         None
@@ -120,6 +124,9 @@ pub(crate) trait Answer: Measure + Texts + Serialize + DeserializeOwned + Sized 
 impl Answer for () {
     type Returned = ();
     fn returned(self) {}
+    fn nothing() -> Option<Self> {
+        Some(())
+    }
     fn denial(&self) -> Option<&Denial> {
         None
     }
@@ -220,7 +227,7 @@ macro_rules! only_denies {
 only_denies!(clock, env, random, secrets);
 
 /// What a call is about, in a few words, for the record.
-pub(crate) trait Subject: Serialize {
+pub(crate) trait Subject: Serialize + DeserializeOwned {
     fn subject(&self) -> String;
 }
 

@@ -33,8 +33,19 @@ impl Meter {
     pub(super) fn start<P: Measure + Subject + Texts, A: Answer>(
         store: &mut StoreContextMut<'_, State>,
         import: Import,
-        mut params: P,
+        params: P,
     ) -> Result<(Self, std::result::Result<P, A>)> {
+        let (mut meter, params, refused) = Self::begin(store, import, params)?;
+        let asked = meter.ask(store, params, refused)?;
+        Ok((meter, asked))
+    }
+
+    /// Takes the price of a call. Gives back what it is to be called with, and the answer where that is refused.
+    pub(super) fn begin<P: Measure + Subject + Texts, A: Answer>(
+        store: &mut StoreContextMut<'_, State>,
+        import: Import,
+        mut params: P,
+    ) -> Result<(Self, P, Option<A>)> {
         if store.data().closed && !Role::Predicate.may(import) {
             return Err(Stop::NotLinked { import, role: Role::Predicate }.into());
         }
@@ -56,14 +67,46 @@ impl Meter {
             return Err(Stop::TooMuchGiven { import, cap }.into());
         }
         let refused = held.and_then(|name| A::refused(state.context.secrets.keeps(&name).into()));
-        let mut meter = Self { import, started: Instant::now(), subject, bytes_in, fuel, given: None, spent: None };
+        let meter = Self { import, started: Instant::now(), subject, bytes_in, fuel, given: None, spent: None };
+        Ok((meter, params, refused))
+    }
+
+    /// What is to be called with, or what that answered in the past.
+    pub(super) fn ask<P: Subject, A: Answer>(
+        &mut self,
+        store: &mut StoreContextMut<'_, State>,
+        params: P,
+        refused: Option<A>,
+    ) -> Result<std::result::Result<P, A>> {
         let mut taken = None;
-        if let Some(taping) = state.taping.as_mut().filter(|_| import.is_taped()) {
-            let (given, answer) = taping.asked(import, &params)?;
-            meter.given = Some(given);
-            (taken, meter.spent) = answer.unzip();
+        if let Some(taping) = store.data_mut().taping.as_mut().filter(|_| self.import.is_taped()) {
+            let (given, answer) = taping.asked(self.import, &params)?;
+            self.given = Some(given);
+            (taken, self.spent) = answer.unzip();
         }
-        Ok((meter, taken.or(refused).map_or(Ok(params), Err)))
+        Ok(taken.or(refused).map_or(Ok(params), Err))
+    }
+
+    /// Hooks changed what it is called with: that is what counts, and what is recorded.
+    pub(super) fn change<P: Measure + Subject>(
+        &mut self,
+        store: &mut StoreContextMut<'_, State>,
+        params: &P,
+    ) -> Result<()> {
+        let (price, bytes_in) = (self.import.price(), params.bytes());
+        let cap = price.max_in.bytes(store.data().limits.file_bytes);
+        if cap < bytes_in {
+            return Err(Stop::TooMuchGiven { import: self.import, cap }.into());
+        }
+        let more = bytes_in.saturating_sub(self.bytes_in);
+        let fuel = price.byte.saturating_mul(more);
+        pay(store, fuel)?;
+        self.fuel = self.fuel.saturating_add(fuel);
+        self.bytes_in = self.bytes_in.saturating_add(more);
+        let state = store.data_mut();
+        state.usage.bytes_in += more;
+        self.subject = if state.calls.len() < MAX_CALLS + MAX_REFUSED { params.subject() } else { String::new() };
+        Ok(state.within(self.subject.len() as u64, self.bytes_in)?)
     }
 
     /// Gives back the answer as the script may see it.

@@ -82,6 +82,28 @@ pub struct Limit {
     pub kind: LimitKind,
     /// How much it allows, in the unit of its kind.
     pub allowed: u64,
+    /// Where the script was, if it could be told.
+    pub at: Option<Spot>,
+}
+
+impl Limit {
+    /// One that nothing more is known of.
+    pub fn of(kind: LimitKind, allowed: u64) -> Self {
+        Self { kind, allowed, at: None }
+    }
+}
+
+/// Where a script was when it was ended, and what it had of the memory. Told by its interpreter, whose word it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spot {
+    /// In the artifact's file, from 1.
+    pub line: u32,
+    /// In the line, from 1.
+    pub column: u32,
+    /// Bytes of its values that were in use when they were last counted; 0 where they never were.
+    pub live: u64,
+    /// Bytes that it asked for at once; 0 where that is not known, or more than any memory has.
+    pub asked: u64,
 }
 
 /// Which limit ended a call.
@@ -174,7 +196,16 @@ impl fmt::Display for Limit {
             LimitKind::Memory | LimitKind::HostMemory | LimitKind::Stack => "bytes",
             kind => kind.limit().map_or("", |key| key.facts().unit),
         };
-        write!(f, "over the limit `{}` of {} {unit}", self.kind.name(), self.allowed)
+        write!(f, "over the limit `{}` of {} {unit}", self.kind.name(), self.allowed)?;
+        let Some(Spot { line, column, live, asked }) = self.at else { return Ok(()) };
+        write!(f, " at line {line}, column {column}")?;
+        if asked > 0 {
+            write!(f, ", where {asked} bytes were asked for at once")?;
+        }
+        if live > 0 {
+            write!(f, "; values took {live} bytes when they were last counted")?;
+        }
+        Ok(())
     }
 }
 
@@ -261,6 +292,8 @@ pub struct Usage {
     pub fuel: u64,
     /// From the start of the instance to its end.
     pub wall: Duration,
+    /// Before that, how long it waited for its script to be loaded.
+    pub loading: Duration,
     /// The most linear memory at one time, in bytes.
     pub peak_memory: u64,
     /// Host calls.
@@ -290,6 +323,7 @@ impl Usage {
         json!({
             "fuel": self.fuel,
             "wall_us": u64::try_from(self.wall.as_micros()).unwrap_or(u64::MAX),
+            "loading_us": u64::try_from(self.loading.as_micros()).unwrap_or(u64::MAX),
             "peak_memory": self.peak_memory,
             "host_calls": self.host_calls,
             "bytes_in": self.bytes_in,
@@ -313,6 +347,7 @@ impl Usage {
         Self {
             fuel: self.fuel.saturating_add(other.fuel),
             wall: self.wall.saturating_add(other.wall),
+            loading: self.loading.saturating_add(other.loading),
             peak_memory: self.peak_memory.max(other.peak_memory),
             host_calls: self.host_calls.saturating_add(other.host_calls),
             bytes_in: self.bytes_in.saturating_add(other.bytes_in),

@@ -42,7 +42,7 @@ async fn without_a_reset_the_canary_is_seen() {
     store.limiter(|state| state);
     store.set_fuel(limits.fuel).unwrap();
     store.set_epoch_deadline(u64::MAX / 2);
-    let instance = sandbox.ready(&image, Role::Tool).unwrap().instantiate_async(&mut store).await.unwrap();
+    let instance = sandbox.ready(&image, Role::Tool, false).unwrap().instantiate_async(&mut store).await.unwrap();
     let mut said = Vec::new();
     for _ in 0..2 {
         let run = &image.exports().run;

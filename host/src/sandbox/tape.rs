@@ -143,29 +143,6 @@ pub(crate) struct Taping {
 }
 
 impl Import {
-    /// Whether its answer comes from outside of what scripts and the interpreter decide, so that it has to be kept.
-    /// What leads back into dispatch is done again.
-    pub(super) fn is_taped(self) -> bool {
-        !matches!(
-            self,
-            Self::MonotonicNow
-                | Self::InsecureSeed
-                | Self::LastWordsWrite
-                | Self::LimitsRegexBytes
-                | Self::LogWrite
-                | Self::CoverageRecord
-                | Self::EventsEmit
-                | Self::MetaRegisterTool
-                | Self::MetaRegisterHook
-                | Self::MetaCallTool
-                | Self::MetaListTools
-                | Self::AgentsDelegate
-                | Self::AgentsDelegateAsync
-                | Self::TasksPoll
-                | Self::TasksWait
-        )
-    }
-
     fn name(self) -> String {
         let (interface, function) = self.path();
         format!("{interface}.{function}")

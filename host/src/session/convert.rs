@@ -27,8 +27,13 @@ pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// A text as far as it is recorded. One that is cut says so, with its length and its digest.
 fn cut(text: &str) -> String {
-    text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default().to_owned()
+    let kept = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
+    if kept.len() == text.len() {
+        return kept.to_owned();
+    }
+    format!("{kept}… [cut: {} bytes, {}]", text.len(), digest(text))
 }
 
 pub(super) fn tokens(usage: Usage) -> Tokens {
@@ -114,8 +119,8 @@ pub(super) fn decided(dispatch: &Dispatch) -> Decided {
 
 fn hook(run: &HookRun) -> HookRan {
     HookRan {
-        hook: run.name.clone(),
-        file: run.file.clone(),
+        hook: cut(&run.name),
+        file: cut(&run.file),
         verdict: run.verdict.name().to_owned(),
         reason: run.reason.as_deref().map(cut),
         warnings: run.warnings.iter().map(|warning| cut(warning)).collect(),
@@ -139,7 +144,7 @@ pub(super) fn called(
                 call: id.to_owned(),
                 tool: tool.to_owned(),
                 ends: None,
-                outcome: if matches!(error, CallError::NotAllowed(_)) { "denied" } else { "rejected" }.to_owned(),
+                outcome: error.outcome().to_owned(),
                 why: Some(cut(&reentry::told(error))),
                 is_error: true,
                 content: digest(content),

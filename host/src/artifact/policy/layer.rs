@@ -84,6 +84,13 @@ keys! {
 }
 
 keys! {
+    /// A command that is more than a line.
+    CommandKeys: Unknown::Refuse;
+    /// The program and each of its arguments, whatever characters are in them: this command and no other.
+    required argv: Vec<String>;
+}
+
+keys! {
     /// Each limit within its bounds.
     LimitKeys: Unknown::Refuse;
     /// WebAssembly work and host calls, about ten units a nanosecond; at most some three weeks of one core.
@@ -386,13 +393,32 @@ impl Read for PathPattern {
 
 impl Shape for CommandRule {
     fn schema() -> Schema {
-        String::schema()
+        shape::schema(json!({"anyOf": [String::schema(), keys::schema::<CommandKeys<'_>>()]}))
     }
 }
 
 impl Read for CommandRule {
     fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        decoder.parse_one(field, Self::parse)
+        if !matches!(field.node.value, Value::Map(_)) {
+            return decoder.parse_one(field, Self::parse);
+        }
+        let keys: CommandKeys<'_> = decoder.keys(field)?;
+        let Some(list) = keys.argv.field() else {
+            decoder.error(field, format!("{} has no `argv`", quoted(&field.path)));
+            return None;
+        };
+        let argv = Vec::<String>::read(decoder, list)?;
+        let Some((program, args)) = argv.split_first() else {
+            decoder.error(list, format!("{} is empty: the program comes first", quoted(&list.path)));
+            return None;
+        };
+        match Self::exactly(program, args) {
+            Ok(rule) => Some(rule),
+            Err(why) => {
+                decoder.error(list, format!("{}: {why}", quoted(&list.path)));
+                None
+            }
+        }
     }
 }
 

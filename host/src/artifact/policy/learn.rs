@@ -2,19 +2,22 @@
 //!
 //! Each request becomes the narrowest rule that allows it, and a rule that the others make superfluous is left out: of
 //! what is left, taking away any rule refuses something that was asked. That is found out by asking the grant that the
-//! rules make.
+//! rules make. What no rule says without allowing more has none, and is [named](Draft::without_rule).
+
+mod within;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
+use self::within::Closed;
 use super::{layer, sources};
-use crate::artifact::escape;
 use crate::policy::command::CommandRule;
 use crate::policy::grant::Grant;
+use crate::policy::item::scalar as quoted;
 use crate::policy::layer::{Layer, Service};
 use crate::policy::limits::LimitKey;
 use crate::policy::network::address::AddressKind;
-use crate::policy::network::{Scheme, Target};
+use crate::policy::network::{HostRule, Scheme};
 use crate::policy::path::{Access, PathPattern, WorkspacePath};
 use crate::policy::secret::{Holder, Secret};
 use crate::policy::watch::{Asked, Request};
@@ -52,6 +55,7 @@ enum Key {
     Network,
     Read,
     Write,
+    Protect,
     Allow,
     ChildVariables,
     Folders,
@@ -70,6 +74,7 @@ impl Key {
             Self::Network => vec!["network"],
             Self::Read => vec!["fs", "read"],
             Self::Write => vec!["fs", "write"],
+            Self::Protect => vec!["fs", "protect"],
             Self::Allow => vec!["exec", "allow"],
             Self::ChildVariables => vec!["exec", "env"],
             Self::Folders => vec!["exec", "folders"],
@@ -82,13 +87,18 @@ impl Key {
         }
     }
 
+    /// The key of a layer that it is in, of those that hold rules.
+    fn group(self) -> Option<&'static str> {
+        self.path().first().copied().filter(|group| *group != "limits")
+    }
+
     fn is_list(self) -> bool {
         !matches!(self, Self::ChildNetwork | Self::Unconfined | Self::Limit(_))
     }
 
     /// Whether nobody can see if it is needed.
     fn is_kept(self) -> bool {
-        matches!(self, Self::Folders | Self::ChildNetwork | Self::Unconfined | Self::Limit(_))
+        matches!(self, Self::Protect | Self::Folders | Self::ChildNetwork | Self::Unconfined | Self::Limit(_))
     }
 }
 
@@ -127,7 +137,8 @@ impl fmt::Display for Doubt {
             Self::Variable(name) => write!(f, "exec.env: {}", quoted(name)),
             Self::Shown(path, access) => {
                 let key = if *access == Access::Read { "fs.read" } else { "fs.write" };
-                write!(f, "{key}: {}", quoted(&PathPattern::text_for(path)))
+                let pattern = PathPattern::text_for(path).unwrap_or_else(|| path.to_string());
+                write!(f, "{key}: {}", quoted(&pattern))
             }
         }
     }
@@ -253,11 +264,23 @@ impl Draft {
         layer::parse("learned", &lines.join("\n")).0
     }
 
-    /// The front matter of a `harness.md`.
+    /// What was asked and has no rule of its own, because every rule for it would be too long or allow more.
+    pub fn without_rule(&self) -> impl Iterator<Item = &Request> {
+        self.asked.requests.iter().map(|(_, request)| request).filter(|request| rule(request).is_none())
+    }
+
+    /// The front matter of a `harness.md`, with the rules alone.
     pub fn text(&self) -> String {
+        self.text_closed(&Closed::default())
+    }
+
+    fn text_closed(&self, closed: &Closed) -> String {
         let mut lines = Vec::new();
-        let (network, rest): (Vec<Rule>, Vec<Rule>) =
-            self.rules().into_iter().partition(|rule| rule.key == Key::Network);
+        let mut rules = self.rules();
+        rules.retain(|rule| !closed.rules.iter().any(|other| rule.key == other.key && !rule.key.is_list()));
+        rules.extend(closed.rules.iter().cloned());
+        rules.sort();
+        let (network, rest): (Vec<Rule>, Vec<Rule>) = rules.into_iter().partition(|rule| rule.key == Key::Network);
         if !network.is_empty() {
             lines.extend(["network:".to_owned(), "  allowed_domains:".to_owned()]);
             lines.extend(network.iter().map(|rule| format!("    - {}", rule.item)));
@@ -270,17 +293,29 @@ impl Draft {
             }
         }
         lines.extend(written.iter().map(|line| format!("  {line}")));
-        let (secrets, bundles) = (self.secrets(), self.bundles());
+        let mut entries = closed.entries.clone();
+        for (bundle, rules) in self.bundles() {
+            let entry = entries.entry(bundle.to_owned()).or_default();
+            // What closes a key comes in the place of what was asked.
+            let ruled = entry.rules.iter().filter(|rule| rule.key != Key::Protect);
+            let said: BTreeSet<&str> = ruled.filter_map(|rule| rule.key.group()).collect();
+            let rules = rules.into_iter().filter(|rule| rule.key.group().is_none_or(|group| !said.contains(group)));
+            let rules: Vec<Rule> = rules.collect();
+            entry.rules.extend(rules);
+        }
+        let secrets = self.secrets();
         if !secrets.is_empty() {
             lines.push("  secrets:".to_owned());
         }
         lines.extend(secrets.iter().map(|line| format!("    {line}")));
-        if !bundles.is_empty() {
+        if !entries.is_empty() {
             lines.push("  sources:".to_owned());
         }
-        for (bundle, rules) in &bundles {
-            lines.push(format!("    {}:", quoted(bundle)));
-            lines.extend(self::written(rules).iter().map(|line| format!("      {line}")));
+        for (name, entry) in &mut entries {
+            entry.rules.sort();
+            lines.push(format!("    {}:", quoted(name)));
+            let shut = entry.shut();
+            lines.extend(self::written(&entry.rules).into_iter().chain(shut).map(|line| format!("      {line}")));
         }
         if self.asked.requests.iter().any(|(_, request)| *request == Request::Service(Service::Meta)) {
             lines.push("meta: { enabled: true }".to_owned());
@@ -292,7 +327,9 @@ impl Draft {
 
 /// The rules that are needed for requests, in the order that they are written in.
 fn needed(requests: &[&Request], kept: &Kept) -> Vec<Rule> {
-    let requests = &highest(requests);
+    let mut requests = highest(requests);
+    requests.retain(|request| rule(request).is_some());
+    let requests = &requests;
     let mut rules: BTreeSet<Rule> = requests.iter().filter_map(|request| rule(request)).collect();
     if rules.iter().any(|rule| rule.key == Key::Allow) {
         for (key, names) in [(Key::ChildVariables, &kept.variables), (Key::Folders, &kept.folders)] {
@@ -327,30 +364,18 @@ fn rule(request: &Request) -> Option<Rule> {
     let (key, item) = match request {
         Request::Path(path, access) | Request::Shown(path, access) => {
             let key = if *access == Access::Read { Key::Read } else { Key::Write };
-            (key, quoted(&PathPattern::text_for(path)))
+            (key, quoted(&PathPattern::text_for(path)?))
         }
         Request::Host(target, address) => {
-            (Key::Network, host(target, AddressKind::of(*address) != AddressKind::Public))
+            (Key::Network, HostRule::item_for(target, AddressKind::of(*address) != AddressKind::Public))
         }
-        Request::Command(program, args) => (Key::Allow, command(program, args)?),
+        Request::Command(program, args) => (Key::Allow, CommandRule::item_for(program, args)?),
         Request::ChildVariable(name) => (Key::ChildVariables, quoted(name)),
         Request::Variable(name) => (Key::Variables, quoted(name)),
         Request::Service(service) => (Key::Services, quoted(service.name())),
         Request::Secret(name) => (Key::Secrets, quoted(name)),
     };
     Some(Rule { key, item })
-}
-
-fn host(target: &Target, private: bool) -> String {
-    let (name, method) = (quoted(&target.to_string()), target.method().name());
-    let named = matches!(target.host(), url::Host::Domain(_));
-    let private = if named && private { ", private: true" } else { "" };
-    format!("{{ host: {name}, methods: [{method}], scheme: {}{private} }}", target.scheme().name())
-}
-
-fn command(program: &str, args: &[String]) -> Option<String> {
-    let line = CommandRule::for_command(program, args).or_else(|| CommandRule::for_command(program, &[]));
-    line.as_deref().map(quoted)
 }
 
 /// The line that defines a secret, with the hosts and commands of a call that it may go to.
@@ -360,10 +385,10 @@ fn defined(secret: &Secret, asked: &Asked) -> String {
         match request {
             // In the clear it goes only where the rule says that it stays inside.
             Request::Host(target, _) if secret.decide_target(target).is_ok() => {
-                hosts.insert(host(target, target.scheme() == Scheme::Http));
+                hosts.insert(HostRule::item_for(target, target.scheme() == Scheme::Http));
             }
             Request::Command(program, args) if secret.decide_command(program, args).is_ok() => {
-                commands.extend(command(program, args));
+                commands.extend(CommandRule::item_for(program, args));
             }
             _ => {}
         }
@@ -423,158 +448,7 @@ fn written(rules: &[Rule]) -> Vec<String> {
     lines
 }
 
-/// A text as a YAML scalar; in quotes unless it is plainly a text.
-fn quoted(text: &str) -> String {
-    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-'));
-    let word = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
-    if begins && plain && !word.contains(&text.to_ascii_lowercase().as_str()) {
-        return text.to_owned();
-    }
-    // What JSON writes is what YAML reads. A character that nobody sees is written as its number.
-    let mut quoted = String::new();
-    for c in serde_json::Value::from(text).to_string().chars() {
-        match c {
-            c if !escape::is_hidden(c) => quoted.push(c),
-            c => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
-        }
-    }
-    quoted
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::artifact::policy::ProjectPolicy;
-    use crate::policy::compare::wider;
-
-    fn path(text: &str, access: Access) -> (String, Request) {
-        ("tools/it".to_owned(), Request::Path(WorkspacePath::parse(text, "/w").unwrap(), access))
-    }
-
-    fn policy(text: &str) -> Option<ProjectPolicy> {
-        ProjectPolicy::parse("harness.md", &format!("---\n{text}---\n")).0
-    }
-
-    /// Whatever was asked is allowed; and without any one line something of it is not, or what the line had closed is.
-    #[test]
-    fn every_line_is_needed() {
-        let command = |args: &[&str]| {
-            let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-            ("tools/it".to_owned(), Request::Command("git".to_owned(), args))
-        };
-        let target = |url: &str| crate::policy::network::Target::of(&url::Url::parse(url).unwrap()).unwrap();
-        let asked = Asked {
-            requests: vec![
-                path("a b/[x].md", Access::Read),
-                path("src/deep/a.rs", Access::Read),
-                path("src", Access::Read),
-                path("out/true", Access::Write),
-                command(&["status"]),
-                command(&["log", "--format=%H \"x\""]),
-                command(&["log", "a b"]),
-                ("tools/it".to_owned(), Request::Host(target("http://127.0.0.1:8080/"), [127, 0, 0, 1].into())),
-                ("tools/it".to_owned(), Request::Host(target("https://a.test/"), [10, 0, 0, 1].into())),
-                ("plugins/p/tools/x".to_owned(), Request::Variable("CI".to_owned())),
-                ("hooks/h".to_owned(), Request::Service(Service::Clock)),
-            ],
-        };
-        let text = Draft::of(asked.clone(), Kept::default()).text();
-        insta::assert_snapshot!(text, @r#"
-        network:
-          allowed_domains:
-            - { host: "127.0.0.1:8080", methods: [GET], scheme: http }
-            - { host: a.test, methods: [GET], scheme: https, private: true }
-        sandbox:
-          fs:
-            read:
-              - "a b/?x?.md"
-              - src
-            write:
-              - out/true
-          exec:
-            allow:
-              - git
-          env:
-            - CI
-          services:
-            - clock
-          sources:
-            plugins/p:
-              env:
-                - CI
-        "#);
-        let allows = |text: &str| {
-            policy(text).is_some_and(|policy| {
-                asked.requests.iter().all(|(source, request)| request.allowed(&policy.grant_for(source, None)))
-            })
-        };
-        assert!(allows(&text));
-        let lines: Vec<&str> = text.lines().collect();
-        for number in 0..lines.len() {
-            let less: String =
-                lines.iter().enumerate().filter(|(n, _)| *n != number).map(|(_, line)| format!("{line}\n")).collect();
-            let opens = || {
-                let grant = |text: &str| policy(text).unwrap().grant_for("tools/it", None);
-                wider(&grant(&text), &grant(&less)) != []
-            };
-            assert!(!allows(&less) || opens(), "without line {number}:\n{less}");
-        }
-    }
-
-    /// What nobody sees in a command is seen in the rule for it, which still is for that command.
-    #[test]
-    fn hidden_characters_are_written_as_numbers() {
-        let run = Request::Command("echo".to_owned(), vec!["a\u{202e}b".to_owned()]);
-        let text = Draft::of(Asked { requests: vec![("tools/it".to_owned(), run.clone())] }, Kept::default()).text();
-        insta::assert_snapshot!(text, @r#"
-        sandbox:
-          fs: {}
-          services: []
-          exec:
-            allow:
-              - "echo a\U0000202eb"
-        "#);
-        assert!(run.allowed(&policy(&text).unwrap().grant_for("tools/it", None)));
-    }
-
-    #[test]
-    fn what_was_not_asked_is_closed() {
-        let kept = Kept {
-            variables: vec!["HOME".to_owned()],
-            folders: vec!["/opt/go".to_owned()],
-            network: true,
-            unconfined: false,
-            limits: vec![(LimitKey::Fuel, 20_000_000_000)],
-            secrets: Vec::new(),
-        };
-        insta::assert_snapshot!(Draft::of(Asked::default(), Kept::default()).text(), @"
-        sandbox:
-          fs: {}
-          services: []
-        ");
-        insta::assert_snapshot!(Draft::of(Asked::default(), kept.clone()).text(), @"
-        sandbox:
-          fs: {}
-          services: []
-          limits:
-            fuel: 20000000000
-        ");
-        let run = Request::Command("true".to_owned(), Vec::new());
-        insta::assert_snapshot!(Draft::of(Asked { requests: vec![("tools/it".to_owned(), run)] }, kept).text(), @r#"
-        sandbox:
-          fs: {}
-          services: []
-          exec:
-            allow:
-              - "true"
-            env:
-              - HOME
-            folders:
-              - "/opt/go"
-            network: true
-          limits:
-            fuel: 20000000000
-        "#);
-    }
-}
+mod subset_tests;
+#[cfg(test)]
+mod tests;

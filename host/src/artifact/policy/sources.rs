@@ -41,8 +41,7 @@ pub struct SourceRules {
 impl SourceRules {
     /// Whether it is about an artifact: it names it, or a folder or bundle that it is in.
     pub fn covers(&self, source: &str) -> bool {
-        let ((root, place), (of_root, of)) = (split(&self.name), split(source));
-        root == of_root && is_within(of, place)
+        covers(&self.name, source)
     }
 
     /// The same where a name without a root means that place in every root.
@@ -65,6 +64,17 @@ impl SourceRules {
 /// Whether a place is another one, or in it.
 fn is_within(place: &str, outer: &str) -> bool {
     outer.is_empty() || place.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether a name is that of an artifact, or of a folder or bundle that it is in.
+pub(super) fn covers(name: &str, source: &str) -> bool {
+    let ((root, place), (of_root, of)) = (split(name), split(source));
+    root == of_root && is_within(of, place)
+}
+
+/// Whether an entry may have this name.
+pub(super) fn is_name(name: &str) -> bool {
+    check(name).is_ok()
 }
 
 keys! {

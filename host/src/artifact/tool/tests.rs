@@ -33,12 +33,13 @@ fn a_whole_tool() {
     let expect = Tool {
         name: "run_command".to_owned(),
         description: "# run_command\n\nRuns a command.".to_owned(),
-        parameters: vec![
+        parameters: Parameters::of(vec![
             Parameter {
                 name: "command".to_owned(),
                 kind: Located::new(ParameterType::String, at(3, 20, 6)),
                 description: None,
                 required: Located::new(true, at(3, 38, 4)),
+                keywords: Map::new(),
                 position: at(3, 3, 7),
             },
             Parameter {
@@ -46,9 +47,11 @@ fn a_whole_tool() {
                 kind: Located::new(ParameterType::Number, at(5, 11, 6)),
                 description: Some(Located::new("In milliseconds.".to_owned(), at(6, 18, 16))),
                 required: Located::new(false, at(4, 3, 10)),
+                keywords: Map::new(),
                 position: at(4, 3, 10),
             },
-        ],
+        ]),
+        returns: None,
         script: Some(Script {
             text: "def run(args):\n    return 1\n".to_owned(),
             first_line: 8,
@@ -60,6 +63,7 @@ fn a_whole_tool() {
         confirm: Located::new(false, tool.source.clone()),
         capabilities: None,
         cases: Vec::new(),
+        tags: Vec::new(),
         source: at(1, 1, 3),
         source_name: "tools/run_command".to_owned(),
     };

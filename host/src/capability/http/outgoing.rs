@@ -4,7 +4,7 @@ use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use super::{Error, MAX_BODY_BYTES, Request};
+use super::{Error, MAX_BODY_BYTES, Request, overrides};
 use crate::policy::network::{self, Target};
 use crate::policy::refusal::Refusal;
 
@@ -30,19 +30,15 @@ const OF_THE_CONNECTION: [&str; 11] = [
     "upgrade",
 ];
 
-/// Headers by which many servers take a request for one with the method that they name.
-const OF_ANOTHER_METHOD: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
-
-/// What a request asks: as it is, and as a server may take it that looks for another method in a header.
+/// What a request asks: as it is, and as a server may take it that looks [elsewhere](overrides) for another method.
 pub(super) fn targets(request: &reqwest::Request) -> Result<(Target, Vec<Target>), Error> {
     let target = Target::of(request.url())?;
     let asked = |method: &str| {
         let method = network::Method::of(method).ok_or_else(|| invalid("the method is not known"))?;
         Ok::<_, Error>(target.clone().by(method))
     };
-    let headers = OF_ANOTHER_METHOD.iter().flat_map(|name| request.headers().get_all(*name));
-    let others = headers.map(|value| asked(&String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_uppercase()));
-    Ok((asked(request.method().as_str())?, others.collect::<Result<_, _>>()?))
+    let others = overrides::methods(request)?.into_iter().map(|method| target.clone().by(method)).collect();
+    Ok((asked(request.method().as_str())?, others))
 }
 
 /// Everything that can be said of a request without knowing the grant.
@@ -86,6 +82,14 @@ fn headers(given: &[(String, String)]) -> Result<HeaderMap, Error> {
         }
         let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid("a header's name is not one"))?;
         let name = parsed.as_str();
+        // Many servers hand headers to programs as variables, in which `-` is `_` and so is every other such character:
+        // `Transfer_Encoding` would be read as what is refused below.
+        if let Some(odd) = name.chars().find(|c| !c.is_ascii_alphanumeric() && *c != '-') {
+            let name = name.get(..64).unwrap_or(name).replace('`', "'");
+            let odd = if odd == '`' { '\'' } else { odd };
+            let reason = format!("the header `{name}` holds `{odd}`, which servers may read as `-`");
+            return Err(Refusal::always(reason).into());
+        }
         if OF_THE_CONNECTION.contains(&name) || name.starts_with("proxy-") {
             let name = name.get(..64).unwrap_or(name);
             return Err(Refusal::always(format!("the header `{name}` belongs to the connection")).into());
@@ -163,6 +167,18 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn headers_have_no_other_characters_than_letters_digits_and_dashes() {
+        for name in ["X_HTTP_Method_Override", "Transfer_Encoding", "x.http.method", "a~b", "a`b", "_"] {
+            let refused = checked(request("GET", "http://a.test/", &[(name, "x")])).unwrap_err();
+            let odd = name.chars().find(|c| !c.is_ascii_alphanumeric()).unwrap();
+            let (name, odd) = (name.to_ascii_lowercase().replace('`', "'"), odd.to_string().replace('`', "'"));
+            let reason = format!("the header `{name}` holds `{odd}`, which servers may read as `-`");
+            assert_eq!(refused, Refusal::always(reason).into());
+        }
+        assert!(checked(request("GET", "http://a.test/", &[("X-Api-Key-2", "x")])).is_ok());
     }
 
     #[test]

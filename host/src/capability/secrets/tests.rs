@@ -225,7 +225,7 @@ fn a_command_gets_what_is_for_it() {
     let mut given = [("T".to_owned(), handle)];
     let refusal = handles.lend_to_command("other", &[], ".", None, &mut given).unwrap_err();
     assert_eq!(refusal.reason, "the secret `A` is not for the command `other`");
-    assert_eq!(refusal.hint, "add `other` to `sandbox.secrets.A.exec` in `.harness/harness.md:4:49`");
+    assert_eq!(refusal.hint, "add `{ argv: [other] }` to `sandbox.secrets.A.exec` in `.harness/harness.md:4:49`");
 }
 
 #[test]

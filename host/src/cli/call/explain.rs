@@ -34,9 +34,10 @@ pub(crate) fn tell(project: &Project, tool: &str, report: &CallReport, printer: 
 
 fn used(usage: &Usage) -> String {
     format!(
-        "fuel {}, {:.3} ms, memory {:.1} MiB at most, {} host calls, {} bytes in, {} bytes out{}",
+        "fuel {}, {:.3} ms{}, memory {:.1} MiB at most, {} host calls, {} bytes in, {} bytes out{}",
         usage.fuel,
         usage.wall.as_secs_f64() * 1e3,
+        loading(usage),
         usage.peak_memory as f64 / f64::from(1 << 20),
         usage.host_calls,
         usage.bytes_in,
@@ -47,6 +48,14 @@ fn used(usage: &Usage) -> String {
             tier => format!(", commands behind {tier}"),
         }
     )
+}
+
+/// What was waited for before a script ran.
+fn loading(usage: &Usage) -> String {
+    if usage.loading.is_zero() {
+        return String::new();
+    }
+    format!(" after {:.3} ms of loading", usage.loading.as_secs_f64() * 1e3)
 }
 
 fn host_calls(calls: &[HostCall], usage: &Usage, indent: &str, printer: Printer) {
@@ -80,7 +89,12 @@ pub(crate) fn dispatch(dispatch: &Dispatch, indent: &str, printer: Printer) {
             Verdict::NotReached => String::new(),
             // Its `when` compares texts, which takes no instance.
             _ if hook.usage.fuel == 0 => " (no instance)".to_owned(),
-            _ => format!(" (fuel {}, {:.3} ms)", hook.usage.fuel, hook.usage.wall.as_secs_f64() * 1e3),
+            _ => format!(
+                " (fuel {}, {:.3} ms{})",
+                hook.usage.fuel,
+                hook.usage.wall.as_secs_f64() * 1e3,
+                loading(&hook.usage)
+            ),
         };
         let (priority, verdict) = (hook.priority, hook.verdict.name());
         printer.say(&format!("{indent}  {priority:>4} {}: {verdict}{reason}{cost}", escape::line(&hook.name)));

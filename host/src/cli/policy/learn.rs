@@ -7,10 +7,11 @@ use std::time::Duration;
 use clap::Parser;
 use harness::ambient;
 use harness::artifact::escape;
+use harness::artifact::policy::ProjectPolicy;
 use harness::artifact::policy::learn::{Draft, Kept};
 use harness::capability::exec::wall::ClosedNames;
 use harness::confine::Plan;
-use harness::dispatch::{CallReport, Nested, Options, Project, Run};
+use harness::dispatch::{CallReport, Loaded, Nested, Options, Project, Run};
 use harness::policy::layer::Layer;
 use harness::policy::limits::{LimitKey, Limits};
 use harness::policy::path::Access;
@@ -71,8 +72,22 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
         (_, true) => thinned(draft, &call, &report, printer)?,
         _ => thinned_without_harm(draft, &call, &report, printer)?,
     };
-    printer.data(&draft.text());
+    for request in draft.without_rule() {
+        let what = request.to_string();
+        printer.say(&format!("no rule is offered for {}: it is over the bounds of a rule", escape::line(&what)));
+    }
+    printer.data(&draft.text_within(&in_force(&loaded)));
     Ok(exit)
+}
+
+/// The policy that the call was made under, as it is written: what the host closes by itself needs no line.
+fn in_force(loaded: &Loaded) -> ProjectPolicy {
+    let mut policy = loaded.policy().clone();
+    if let (Some(written), Some(fs)) = (loaded.registry().policy(), &mut policy.project.fs) {
+        fs.protect = written.project.fs.as_ref().map(|fs| fs.protect.clone()).unwrap_or_default();
+        fs.repository.clear();
+    }
+    policy
 }
 
 /// What commands may write and somebody has written since then: that they need.

@@ -1,8 +1,11 @@
 //! `harness policy show`: one grant, as it is enforced.
 
 use harness::artifact::escape;
+use harness::artifact::tool::Tool;
 use harness::policy::compare::{Agreed, agreed};
+use harness::policy::deadline::Decides;
 use harness::policy::grant::Grant;
+use harness::policy::layer::Origin;
 use harness::policy::limits::LimitKey;
 use serde_json::{Value as Json, json};
 
@@ -16,6 +19,8 @@ struct Set {
     key: LimitKey,
     value: u64,
     by: Option<String>,
+    /// What the tool asks for, and where, if that is more.
+    asked: Option<(u64, String)>,
 }
 
 pub(super) fn run(command: &Granted, place: &Place, printer: Printer) -> Result<Exit, Exit> {
@@ -26,11 +31,8 @@ pub(super) fn run(command: &Granted, place: &Place, printer: Printer) -> Result<
     let found = registry.tool(name);
     let tool = found.as_ref().ok().copied().or_else(|| registry.tool_of_agent(name));
     let hook = registry.hook(name).or_else(|| registry.hook_of_agent(name));
-    let (kind, source, own, timeout) = match (tool, hook) {
-        (Some(tool), _) => {
-            let timeout = tool.timeout_ms.as_ref().map(|own| (own.value, own.position.to_string()));
-            ("tool", &tool.source_name, tool.capabilities.as_ref(), timeout)
-        }
+    let (kind, source, own, called) = match (tool, hook) {
+        (Some(tool), _) => ("tool", &tool.source_name, tool.capabilities.as_ref(), Some(tool)),
         (None, Some(hook)) => ("hook", &hook.source_name, hook.capabilities.as_ref(), None),
         (None, None) => {
             let hint = found.err().and_then(|unknown| unknown.hint());
@@ -43,14 +45,18 @@ pub(super) fn run(command: &Granted, place: &Place, printer: Printer) -> Result<
     if let Some(rules) = &command.within {
         granted = granted.meet(&Grant::new(vec![call::narrowing(rules, printer)?]));
     }
-    let limits = limits(&granted, timeout);
+    let limits = limits(&granted, called.map(AsRef::as_ref));
     let refused = tool.and_then(|tool| policy.tools.decide(&tool.name).err());
     let rules = agreed(&granted);
     if command.json {
         let by_key = |one: &Agreed| (one.key.to_owned(), json!({"rules": one.rules, "whole": one.whole}));
         let limit = |set: &Set| {
             let facts = set.key.facts();
-            (facts.name.to_owned(), json!({"value": set.value, "unit": facts.unit, "set_by": set.by}))
+            let mut told = json!({"value": set.value, "unit": facts.unit, "set_by": set.by});
+            if let (Some(told), Some((asked, place))) = (told.as_object_mut(), &set.asked) {
+                told.insert("asked".to_owned(), json!({"value": asked, "by": place}));
+            }
+            (facts.name.to_owned(), told)
         };
         printer.json(&json!({
             "kind": kind,
@@ -72,10 +78,14 @@ pub(super) fn run(command: &Granted, place: &Place, printer: Printer) -> Result<
         text.push_str(&format!("  {}: {}\n", one.key, line(one)));
     }
     text.push_str("limits, and what set them:\n");
-    for Set { key, value, by } in &limits {
+    for Set { key, value, by, asked } in &limits {
         let facts = key.facts();
         let by = by.as_deref().unwrap_or("the default");
-        text.push_str(&format!("  {}: {value} {}, {}\n", facts.name, facts.unit, escape::line(by)));
+        text.push_str(&format!("  {}: {value} {}, {}", facts.name, facts.unit, escape::line(by)));
+        if let Some((asked, place)) = asked {
+            text.push_str(&format!("; not the {asked} of `timeout_ms` in `{}`", escape::line(place)));
+        }
+        text.push('\n');
     }
     text.push_str("layers, the outermost first:\n");
     for one in grant::lines(&granted) {
@@ -95,19 +105,32 @@ fn line(agreed: &Agreed) -> String {
     }
 }
 
-/// All limits of a grant; a tool's own `timeout_ms` is one more layer.
-fn limits(grant: &Grant, timeout: Option<(u64, String)>) -> Vec<Set> {
+/// All limits of a grant; a tool's own `timeout_ms` is one more line that may decide.
+fn limits(grant: &Grant, tool: Option<&Tool>) -> Vec<Set> {
     let set = |key: &LimitKey| {
         let (value, origin) = grant.limit(*key);
-        let facts = key.facts();
-        let name = format!("limits.{}", facts.name);
-        let by = origin.map(|origin| format!("`{}` in `{}`", origin.key(&name), origin.of(&name)));
-        match &timeout {
-            Some((own, place)) if *key == LimitKey::Timeout && *own < value => {
-                Set { key: *key, value: *own, by: Some(format!("`timeout_ms` in `{place}`")) }
-            }
-            _ => Set { key: *key, value, by },
+        let set = Set { key: *key, value, by: origin.map(|origin| line_of(origin, *key)), asked: None };
+        match tool {
+            Some(tool) if *key == LimitKey::Timeout => timeout(grant, tool, set),
+            _ => set,
         }
     };
     LimitKey::ALL.iter().map(set).collect()
+}
+
+fn line_of(origin: &Origin, key: LimitKey) -> String {
+    let name = format!("limits.{}", key.facts().name);
+    format!("`{}` in `{}`", origin.key(&name), origin.of(&name))
+}
+
+fn timeout(grant: &Grant, tool: &Tool, set: Set) -> Set {
+    let deadline = grant.deadline(tool.asked(), tool.author());
+    let own = tool.timeout_ms.as_ref();
+    let by = match deadline.by {
+        Decides::Tool => own.map(|own| format!("`timeout_ms` in `{}`", own.position)),
+        Decides::Layer(origin) => Some(line_of(origin, set.key)),
+        Decides::Default => None,
+    };
+    let asked = own.filter(|own| deadline.cuts(Some(own.value))).map(|own| (own.value, own.position.to_string()));
+    Set { value: deadline.ms, by, asked, ..set }
 }

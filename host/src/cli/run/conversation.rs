@@ -13,6 +13,7 @@ use tokio::runtime::Runtime;
 
 use super::super::exit::Exit;
 use super::super::printer::Printer;
+use super::super::project;
 use super::super::signals::{Heard, Signals};
 use super::{Opened, Watch, answered, failed, start};
 
@@ -94,6 +95,7 @@ pub(super) fn run(opened: Opened, explain: bool, printer: Printer) -> Exit {
         session.end().await;
     });
     recorded.end(printer);
+    let exit = project::audited(&project, exit, printer);
     // Somebody may still read what is typed, where a signal came first.
     runtime.shutdown_background();
     if let Some(name) = name {

@@ -43,7 +43,10 @@ fn the_types_have_the_keys_of_their_events() {
     let tokens = Tokens { input_tokens: 1, output_tokens: 2 };
     let delegated =
         DelegationPost { id: String::new(), parent_id: None, agent: String::new(), result: Json::Null, depth: 1 };
+    let builtin = BuiltinPre { tool: String::new(), function: String::new(), arguments: Json::Null };
     let payloads = [
+        (Event::BuiltinPre, of(&builtin)),
+        (Event::BuiltinPost, of(&BuiltinPost { pre: builtin.clone(), result: Json::Null, error: None })),
         (Event::ToolPre, pre()),
         (Event::ToolPost, post()),
         (

@@ -4,6 +4,8 @@ mod machine;
 
 use std::fmt;
 
+use crate::artifact::escape::is_hidden;
+use crate::policy::item;
 use crate::policy::network::shown;
 
 /// A command that may be run: `git`, `cargo test *`, `/opt/tools/lint --fix "src/*.rs"`.
@@ -11,9 +13,12 @@ use crate::policy::network::shown;
 /// Words are split on spaces. Double quotes keep spaces together, and what stands in them means itself. `*` stands for
 /// any characters of one argument and `?` for one; an argument that starts with `-` is an option, and a word that starts
 /// with `*` or `?` does not match it. A last word `*` stands for any further arguments, options too.
+///
+/// A rule can also be a list, `{ argv: [git, log, "--format=%H \"x\""] }`: this program with exactly these arguments,
+/// whatever characters are in them. A list with the program alone is the program without arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandRule {
-    /// As it was written.
+    /// As it was written, or would be.
     text: String,
     /// A bare name, or an absolute path without `.`, `..` or `//`.
     program: String,
@@ -43,6 +48,12 @@ enum Piece {
 
 /// A rule is one line that a person writes; this also bounds the work of a match.
 const MAX_BYTES: usize = 1024;
+/// Bytes of all items of a list together: as much as a script passes to an interpreter.
+const MAX_LIST_BYTES: usize = 16 << 10;
+/// Items of a list.
+const MAX_LIST: usize = 256;
+/// Bytes of a rule that a message shows.
+const MAX_SHOWN: usize = 200;
 
 impl CommandRule {
     /// Reads a rule of at most 1,024 bytes. An error says in one line what is wrong.
@@ -69,17 +80,62 @@ impl CommandRule {
         Ok(Self { text: text.to_owned(), program, args })
     }
 
-    /// The narrowest rule that allows a command, or `None` where no text of a sensible length says it.
-    pub(crate) fn for_command(program: &str, args: &[String]) -> Option<String> {
-        let mut text = quoted(program)?;
+    /// The rule for one program with exactly these arguments. An error says in one line what is wrong.
+    pub fn exactly(program: &str, args: &[String]) -> Result<Self, String> {
+        let wrong = |why: &str| format!("`{}` is not a command: {why}", shown(program));
+        is_program(program).map_err(wrong)?;
+        if program.chars().any(char::is_control) || args.iter().any(|arg| arg.contains('\0')) {
+            return Err(wrong("there is a control character in it"));
+        }
+        let bytes = args.iter().fold(program.len(), |sum, arg| sum.saturating_add(arg.len()));
+        if bytes > MAX_LIST_BYTES || args.len() >= MAX_LIST {
+            return Err(wrong("a list is over 16,384 bytes or 256 items"));
+        }
+        let items: Vec<String> =
+            std::iter::once(program).chain(args.iter().map(String::as_str)).map(item::scalar).collect();
+        let words = args.iter().map(|arg| Word(arg.chars().map(Piece::Char).collect()));
+        let text = format!("{{ argv: [{}] }}", items.join(", "));
+        Ok(Self { text, program: program.to_owned(), args: Args::Exactly(words.collect()) })
+    }
+
+    /// The rule that allows one command and no other, as an item of a YAML list. None where no rule does: the program is
+    /// none that a rule can name, or the command is over the bounds of a rule.
+    pub(crate) fn item_for(program: &str, args: &[String]) -> Option<String> {
+        match Self::line_for(program, args) {
+            Some(line) => Some(item::scalar(&line)),
+            None => Self::exactly(program, args).ok().map(|rule| rule.text),
+        }
+    }
+
+    /// The same for a message: `Err` where the rule would be too long to show.
+    pub(crate) fn shown_for(program: &str, args: &[String]) -> Option<Result<String, ()>> {
+        let item = match Self::line_for(program, args) {
+            Some(line) => item::in_message(&line),
+            None => Self::exactly(program, args).ok()?.text,
+        };
+        Some(if item.len() > MAX_SHOWN { Err(()) } else { Ok(item) })
+    }
+
+    /// The rule that is a line, where one allows the command and no other. A program alone allows any arguments.
+    fn line_for(program: &str, args: &[String]) -> Option<String> {
+        if args.is_empty() {
+            return None;
+        }
+        let line = Self::spelled(program, args)?;
+        Self::parse(&line).is_ok().then_some(line)
+    }
+
+    /// A command in the words of a rule, where they can say it.
+    pub(crate) fn spelled(program: &str, args: &[String]) -> Option<String> {
+        let mut line = quoted(program)?;
         for arg in args {
-            text.push(' ');
-            text.push_str(&quoted(arg)?);
-            if text.len() > 200 {
+            line.push(' ');
+            line.push_str(&quoted(arg)?);
+            if line.len() > MAX_BYTES {
                 return None;
             }
         }
-        Self::parse(&text).is_ok().then_some(text)
+        Some(line)
     }
 
     /// Whether the rule allows this program with these arguments.
@@ -148,8 +204,8 @@ fn words(text: &str) -> Result<Vec<Word>, &'static str> {
 
 /// An argument as a word of a rule that means just that.
 fn quoted(text: &str) -> Option<String> {
-    // There is no way to write a quote; a backtick would end the quotation in the message.
-    if text.chars().any(|c| matches!(c, '"' | '`') || c.is_control()) {
+    // There is no way to write a quote or a control character; what is hard to tell apart is for a list.
+    if text.chars().any(|c| matches!(c, '"' | '`') || is_hidden(c)) {
         return None;
     }
     let plain = !text.is_empty() && !text.contains([' ', '*', '?']);

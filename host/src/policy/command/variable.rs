@@ -119,7 +119,7 @@ impl Grant {
             |origin| {
                 Refusal::new(
                     format!("the variable `{quoted}` is not granted to commands"),
-                    origin.add(&quoted, "exec.env"),
+                    origin.add(name, "exec.env"),
                 )
             },
         )?;
@@ -129,7 +129,7 @@ impl Grant {
 }
 
 /// A letter or `_`, then letters, digits and `_`; at most 255 bytes.
-fn is_identifier(name: &str) -> bool {
+pub(crate) fn is_identifier(name: &str) -> bool {
     name.len() <= 255
         && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')

@@ -7,6 +7,8 @@ use std::num::NonZeroU16;
 use url::Host;
 
 use super::address::AddressKind;
+use crate::policy::item;
+
 use super::target::{Method, Scheme, Target, normal, shown};
 
 /// A host or hosts that may be reached: `example.com`, `*.example.com`, `*`, `127.0.0.1:8080`, `[::1]`.
@@ -65,6 +67,16 @@ impl HostRule {
         let (host, port) = split_port(text).map_err(|why| wrong(&why))?;
         let hosts = Hosts::parse(host).map_err(|why| wrong(&why))?;
         Ok(Self { hosts, port, private: false, methods: None, scheme: None })
+    }
+
+    /// The rule that allows what was asked and nothing else, as an item of a YAML list. It names the port: a rule without
+    /// one is for 80 and 443.
+    pub(crate) fn item_for(target: &Target, private: bool) -> String {
+        let host = item::scalar(&format!("{}:{}", target.host(), target.port()));
+        let named = matches!(target.host(), Host::Domain(_));
+        let private = if named && private { ", private: true" } else { "" };
+        let (method, scheme) = (target.method().name(), target.scheme().name());
+        format!("{{ host: {host}, methods: [{method}], scheme: {scheme}{private} }}")
     }
 
     /// The same rule with the given answer to whether a name may lead to an address that is not public. `*` stands for

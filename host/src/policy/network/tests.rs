@@ -207,7 +207,7 @@ fn every_layer_must_say_private() {
         layers(private("build.internal"), rule("build.internal")).decide_address(&url, address),
         Err(Refusal::new(
             "the host `build.internal` leads to a private address, which needs a rule with `private: true`",
-            "add `{ host: build.internal, private: true }` to `capabilities.network` in `.harness/harness.md`",
+            "add `{ host: \"build.internal:80\", methods: [GET], scheme: http, private: true }` to `capabilities.network` in `.harness/harness.md`",
         ))
     );
 }
@@ -217,7 +217,7 @@ fn an_empty_list_and_no_list_are_nothing() {
     let asked = target("https://api.example.com/");
     let refusal = Refusal::new(
         "the host `api.example.com` is not allowed",
-        "add `api.example.com` to `network.allowed_domains` in `.harness/harness.md`",
+        "add `{ host: \"api.example.com:443\", methods: [GET], scheme: https }` to `network.allowed_domains` in `.harness/harness.md`",
     );
     assert_eq!(grant(vec![rule("api.example.com")]).decide_target(&asked), Ok(()));
     assert_eq!(grant(vec![]).decide_target(&asked), Err(refusal.clone()));
@@ -237,7 +237,7 @@ fn every_layer_must_agree_and_a_silent_one_leaves_it_to_the_others() {
         Grant::new(vec![project, narrow]).decide_target(&asked),
         Err(Refusal::new(
             "the host `api.example.com` is not allowed",
-            "add `api.example.com` to `sandbox.sources.plugins/acme.network` in `.harness/harness.md`",
+            "add `{ host: \"api.example.com:443\", methods: [GET], scheme: https }` to `sandbox.sources.plugins/acme.network` in `.harness/harness.md`",
         ))
     );
 }
@@ -407,11 +407,11 @@ fn a_rule_may_be_for_some_methods_and_one_scheme() {
     }
     assert_eq!(
         told(&reads, "https://a.test/", Method::Post),
-        "POST over https is not allowed for the host `a.test` (add `{ host: a.test, methods: [POST], scheme: https }` to `network.allowed_domains` in `.harness/harness.md`)"
+        "POST over https is not allowed for the host `a.test` (add `{ host: \"a.test:443\", methods: [POST], scheme: https }` to `network.allowed_domains` in `.harness/harness.md`)"
     );
     assert_eq!(
         told(&reads, "https://b.test/", Method::Post),
-        "the host `b.test` is not allowed (add `b.test` to `network.allowed_domains` in `.harness/harness.md`)"
+        "the host `b.test` is not allowed (add `{ host: \"b.test:443\", methods: [POST], scheme: https }` to `network.allowed_domains` in `.harness/harness.md`)"
     );
     let secure = grant(vec![rule("a.test").only(None, Some(Scheme::Https))]);
     assert_eq!(told(&secure, "https://a.test/", Method::Delete), "yes");

@@ -102,7 +102,7 @@ pub(super) fn all(registry: &Registry) -> Vec<Entry> {
 fn tool(registry: &Registry, tool: &Tool) -> Entry {
     let schema = tool.json_schema();
     let parameters = schema.get("properties").and_then(serde_json::Value::as_object).into_iter().flatten();
-    let required = |name: &str| tool.parameters.iter().any(|one| one.name == name && *one.required);
+    let required = |name: &str| tool.parameters.list.iter().any(|one| one.name == name && *one.required);
     let parameters = parameters.map(|(name, kind)| {
         let word = if required(name) { "required" } else { "optional" };
         format!("{name}, {word}: {kind}")

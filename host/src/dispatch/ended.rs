@@ -1,4 +1,4 @@
-//! What the report of a call says as the call goes through its steps.
+//! What a call comes to: a value, an error, what hooks made of it, and the text that its caller gets.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use super::chain::{Dispatch, told};
 use super::content::{self, ToolOutput};
 use super::payload;
 use super::pipeline::CallReport;
+use crate::artifact::tool::Tool;
 use crate::capability::log::Log;
 use crate::capability::secrets::Vault;
 use crate::policy::grant::Grant;
@@ -86,6 +87,17 @@ impl CallReport {
         }
         self.result = post.payload.get("result").cloned().unwrap_or_default();
         self.is_error = post.payload.get("is_error").and_then(Json::as_bool).unwrap_or(self.is_error);
+    }
+
+    /// What the tool declares of its result, held against what the hooks have left of it.
+    pub(super) fn fit(&mut self, tool: &Tool) {
+        if self.is_error || !matches!(self.outcome, Outcome::Completed(_)) {
+            return;
+        }
+        if let Err(misfit) = tool.check_result(&self.result) {
+            let why = format!("the result does not fit `returns`: {misfit}");
+            self.end(Outcome::Failed(Failure::without_place(FailureKind::Script, "", why)));
+        }
     }
 
     /// Step 6. The text within what a model gets; a call that completed, or that a hook says is no error, has this as

@@ -1,0 +1,190 @@
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::*;
+
+fn compiled(json: Json) -> ValueSchema {
+    ValueSchema::compile(json).unwrap()
+}
+
+#[track_caller]
+fn misfit(schema: &Json, value: &Json) -> String {
+    compiled(schema.clone()).check(value).map_or_else(|misfit| misfit.to_string(), |()| "fits".to_owned())
+}
+
+#[test]
+fn every_keyword_says_what_it_wants() {
+    for (schema, value, said) in [
+        (json!({"type": "integer"}), json!(1.5), "the value must be of type integer, found a fraction"),
+        (json!({"type": "integer"}), json!("1"), "the value must be of type integer, found string"),
+        (json!({"type": ["string", "null"]}), json!(1), "the value must be of type null or string, found number"),
+        (json!({"enum": ["a", 2]}), json!("s3cr3t"), "the value must be one of \"a\", 2, found another string"),
+        (json!({"const": "a"}), json!(1), "the value must be \"a\", found another number"),
+        (json!({"minimum": 1}), json!(0), "the value must be at least 1"),
+        (json!({"maximum": 1}), json!(2), "the value must be at most 1"),
+        (json!({"exclusiveMinimum": 1}), json!(1), "the value must be more than 1"),
+        (json!({"exclusiveMaximum": 1}), json!(1), "the value must be less than 1"),
+        (json!({"multipleOf": 2}), json!(3), "the value must be a multiple of 2"),
+        (json!({"minLength": 2}), json!("é"), "the value must have at least 2 characters"),
+        (json!({"maxLength": 1}), json!("ab"), "the value must have at most 1 character"),
+        (json!({"pattern": "^a+$"}), json!("b"), "the value must match the pattern `^a+$`"),
+        (json!({"format": "date"}), json!("2026-13-01"), "the value must have the format `date`"),
+        (json!({"format": "email"}), json!("x"), "the value must have the format `email`"),
+        (json!({"minItems": 1}), json!([]), "the value must have at least 1 item"),
+        (json!({"maxItems": 1}), json!([1, 2]), "the value must have at most 1 item"),
+        (json!({"uniqueItems": true}), json!([1, 1]), "the value must not have an item twice"),
+        (json!({"contains": {"type": "string"}}), json!([1]), "the value must have an item that fits `contains`"),
+        (json!({"required": ["k"]}), json!({}), "the value must have the key \"k\""),
+        (json!({"additionalProperties": false}), json!({"x": 1}), "the value must not have undeclared keys, found `x`"),
+        (json!({"minProperties": 1}), json!({}), "the value must have at least 1 key"),
+        (
+            json!({"propertyNames": {"maxLength": 1}}),
+            json!({"ab": 1}),
+            "the value must have keys that fit `propertyNames`",
+        ),
+        (
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+            json!(1),
+            "the value must fit a schema of `anyOf`, found number",
+        ),
+        (
+            json!({"oneOf": [{"minimum": 1}, {"minimum": 2}]}),
+            json!(3),
+            "the value must fit one schema of `oneOf` alone",
+        ),
+        (json!({"not": {"type": "string"}}), json!("x"), "the value must not fit the schema of `not`"),
+        (json!({"items": {"type": "string"}}), json!(["a", 1]), "`0` must be of type string, found number"),
+        (
+            json!({"properties": {"a": {"items": {"properties": {"n": {"minimum": 1}}}}}}),
+            json!({"a": [{"n": 1}, {"n": 0}]}),
+            "`a[1].n` must be at least 1",
+        ),
+        (
+            json!({"$defs": {"n": {"minimum": 1}}, "properties": {"a": {"$ref": "#/$defs/n"}}}),
+            json!({"a": 0}),
+            "`a` must be at least 1",
+        ),
+        (
+            json!({"prefixItems": [{"type": "string"}], "items": false}),
+            json!(["a", 1]),
+            "the value must not have more items than are declared",
+        ),
+        (json!({"dependentRequired": {"a": ["b"]}}), json!({"a": 1}), "the value must have the key \"b\""),
+        (
+            json!({"if": {"required": ["a"]}, "then": {"required": ["b"]}}),
+            json!({"a": 1}),
+            "the value must have the key \"b\"",
+        ),
+        (json!(false), json!(1), "the value must not be there"),
+    ] {
+        assert_eq!(misfit(&schema, &value), said, "{schema} {value}");
+    }
+}
+
+#[test]
+fn numbers_of_any_size_are_compared() {
+    let number = |text: &str| -> Json { serde_json::from_str(text).unwrap() };
+    let schema = json!({"type": "integer", "minimum": number("123456789012345678901234567890"), "multipleOf": 10});
+    assert_eq!(misfit(&schema, &number("123456789012345678901234567900")), "fits");
+    assert_eq!(
+        misfit(&schema, &number("123456789012345678901234567880")),
+        "the value must be at least 123456789012345678901234567890"
+    );
+    assert_eq!(misfit(&schema, &number("123456789012345678901234567895")), "the value must be a multiple of 10");
+}
+
+#[test]
+fn what_is_no_schema_here() {
+    let deep = (0..40).fold(json!({}), |inner, _| json!({"items": inner}));
+    let alternatives = (0..20).fold(json!({}), |inner, _| json!({"anyOf": [inner, inner]}));
+    // Each definition twice the one before: small as a text, and without an end when written out.
+    let mut defs = serde_json::Map::new();
+    for n in 0..64 {
+        let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
+        defs.insert(format!("d{n}"), json!({"allOf": [next, next]}));
+    }
+    defs.insert("d64".to_owned(), json!({}));
+    let laughs = json!({"$defs": defs, "$ref": "#/$defs/d0"});
+    let patterns: Json =
+        (0..100).map(|n| json!({"pattern": format!("{n}{}", "a".repeat(1000))})).collect::<Vec<_>>().into();
+    let heavy = "checking it would take too long: with all references written out it weighs over 20000 keywords";
+    for (schema, why) in [
+        (json!({"minimum": "x"}), "`minimum` must be of type number, found string"),
+        (json!({"type": "text"}), "`type` must fit a schema of `anyOf`, found string"),
+        (
+            json!({"$ref": "https://example.com/s"}),
+            "the reference `https://example.com/s` leaves the schema: references are local, such as `#/$defs/name`",
+        ),
+        (
+            json!({"$ref": "other.json"}),
+            "the reference `other.json` leaves the schema: references are local, such as `#/$defs/name`",
+        ),
+        (json!({"$ref": "#/$defs/x"}), "the reference `#/$defs/x` leads nowhere"),
+        (json!({"$ref": "#"}), "the reference `#` leads back to itself, without an end"),
+        (
+            json!({"properties": {"a": {"$ref": "#/properties/a"}}}),
+            "the reference `#/properties/a` leads back to itself, without an end",
+        ),
+        (json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}), "the reference `#` leads back to itself, without an end"),
+        (json!({"$dynamicRef": "#x"}), "`$dynamicRef` is not supported: references are local, such as `#/$defs/name`"),
+        (
+            json!({"$id": "https://example.com/"}),
+            "`$id` is not supported: references are local, such as `#/$defs/name`",
+        ),
+        (deep, "it has over 32 schemas within each other"),
+        (alternatives, heavy),
+        (laughs, heavy),
+        (json!({"allOf": patterns}), "it is over 65536 bytes"),
+        (json!({"pattern": "a".repeat(1025)}), "a pattern is over 1024 bytes"),
+        (json!({"enum": (0..30_000).collect::<Vec<_>>()}), "it is over 65536 bytes"),
+    ] {
+        let short: String = schema.to_string().chars().take(100).collect();
+        let begun = Instant::now();
+        assert_eq!(ValueSchema::compile(schema).map(|_| ()), Err(why.to_owned()), "{short}");
+        assert!(begun.elapsed().as_secs() < 60, "{short}");
+    }
+    // A look-ahead needs an engine that goes back.
+    assert!(ValueSchema::compile(json!({"pattern": "(?=a)b"})).is_err());
+    assert!(ValueSchema::compile(json!({"pattern": "((a{100}){100}){100}"})).is_err());
+}
+
+#[test]
+fn what_is_too_much_to_check_is_refused() {
+    let large = |n: u64| Json::from((0..n).collect::<Vec<_>>());
+    let unique = compiled(json!({"uniqueItems": true}));
+    assert_eq!(unique.check(&large(1000)), Ok(()));
+    let too_large =
+        Err(Misfit { at: String::new(), why: "must be smaller to be checked against its schema".to_owned() });
+    assert_eq!(unique.check(&large(100_000)), too_large);
+    assert_eq!(compiled(json!({"items": {"type": "integer"}})).check(&large(100_000)), Ok(()));
+    let digits: Json = serde_json::from_str(&"9".repeat(1001)).unwrap();
+    let long = Err(Misfit { at: String::new(), why: "must not hold a number of over 1000 digits".to_owned() });
+    assert_eq!(compiled(json!({"minimum": 1})).check(&digits), long);
+    // Patterns that make others go back take their time once.
+    let text = json!("a".repeat(1 << 20));
+    assert_eq!(misfit(&json!({"pattern": "^(a+)+$"}), &text), "fits");
+    assert_eq!(misfit(&json!({"pattern": "^(a+)+b$"}), &text), "the value must match the pattern `^(a+)+b$`");
+}
+
+#[test]
+fn messages_are_short() {
+    let names: Vec<String> = (0..500).map(|n| format!("a long name of an option {n}")).collect();
+    let said = misfit(&json!({"enum": names}), &json!("x".repeat(100_000)));
+    assert!(said.len() < 300, "{said}");
+    let many: serde_json::Map<String, Json> = (0..1000).map(|n| (format!("k{n}"), json!(1))).collect();
+    assert_eq!(
+        misfit(&json!({"additionalProperties": false}), &many.into()),
+        "the value must not have undeclared keys, found `k0`, `k1`, `k2` and more"
+    );
+}
+
+#[test]
+fn arrays_have_items() {
+    let mut schema = json!({"type": "array", "properties": {"a": {"type": ["array", "null"]}, "b": {"type": "array", "items": {"type": "array"}}}});
+    with_items(&mut schema);
+    assert_eq!(
+        schema,
+        json!({"type": "array", "properties": {"a": {"type": ["array", "null"], "items": {}}, "b": {"type": "array", "items": {"type": "array", "items": {}}}}, "items": {}})
+    );
+}

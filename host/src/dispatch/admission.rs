@@ -1,0 +1,145 @@
+//! Which artifacts are loaded: hooks on `artifact.load` are asked of each, and may refuse it.
+//!
+//! A project's hook governs all artifacts, a plugin's only those of its own bundle. A hook on `artifact.load` is not asked of
+//! itself, and one of the project's is asked by nobody: it is what governs. Where there is no such hook, nothing is done.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::chain::{Dispatch, Place};
+use super::decision::Decision;
+use super::loaded::Loaded;
+use super::run::Run;
+use crate::artifact::agent::Agent;
+use crate::artifact::event::Event;
+use crate::artifact::hook::Hook;
+use crate::artifact::third_party;
+use crate::artifact::tool::Tool;
+use crate::registry::{BundleFile, Refused, Registry};
+
+/// Fuel that all the hooks may use together for loading a project. What is not asked for by then is refused.
+const MOST_FUEL: u64 = 20_000_000_000;
+
+/// An artifact, as its hooks are asked of it.
+struct Asked {
+    refused: Refused,
+    /// The plugin that it is of.
+    author: Option<String>,
+    /// Whether it is itself a hook on `artifact.load`.
+    governs: bool,
+    payload: Json,
+}
+
+/// The artifacts that hooks refuse, by which and why. Not to be called in a task of a runtime: it waits.
+pub(super) fn refused(loaded: &Loaded) -> Vec<Refused> {
+    if loaded.registry.chain(&Event::ArtifactLoad).is_empty() {
+        return Vec::new();
+    }
+    let asked = asked(&loaded.registry);
+    // A thread of its own: who opens a project may be in a runtime already.
+    let answers = std::thread::scope(|scope| {
+        let ask = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+            Some(runtime.block_on(ask(loaded, &asked)))
+        };
+        scope.spawn(ask).join().ok().flatten()
+    });
+    // Nobody could be asked: then nothing is known to be let in.
+    answers.unwrap_or_else(|| {
+        let nobody = |one: Asked| Refused { reason: "its hooks cannot be asked".to_owned(), ..one.refused };
+        asked.into_iter().map(nobody).collect()
+    })
+}
+
+async fn ask(loaded: &Loaded, asked: &[Asked]) -> Vec<Refused> {
+    let mut views: HashMap<Option<&str>, Arc<Loaded>> = HashMap::new();
+    let (mut found, mut fuel) = (Vec::new(), 0_u64);
+    for one in asked {
+        // The hooks of a bundle do not govern each other.
+        let author = one.author.as_deref().filter(|_| !one.governs);
+        if one.governs && one.author.is_none() {
+            continue;
+        }
+        let view = views.entry(author).or_insert_with(|| {
+            Arc::new(loaded.with_hooks(|hook| {
+                let of = third_party::author(&hook.source_name);
+                of.is_none() || of == author
+            }))
+        });
+        if fuel > MOST_FUEL {
+            let reason = format!("the hooks on `artifact.load` took more than {MOST_FUEL} units of fuel in all");
+            found.push(Refused { reason, ..one.refused.clone() });
+            continue;
+        }
+        let place = Place::outermost(view.clone(), Run::new());
+        let dispatch = place.fire(&Event::ArtifactLoad, one.payload.clone()).await;
+        fuel = fuel.saturating_add(dispatch.usage().fuel);
+        if let Decision::Block(block) = &dispatch.decision {
+            found.push(Refused { by: by(&dispatch), reason: block.to_string(), ..one.refused.clone() });
+        }
+    }
+    found
+}
+
+/// The hook that blocked.
+fn by(dispatch: &Dispatch) -> String {
+    dispatch.hooks.iter().rev().find(|hook| hook.reason.is_some()).map(|hook| hook.name.clone()).unwrap_or_default()
+}
+
+/// All artifacts of a registry, with what is said of each.
+fn asked(registry: &Registry) -> Vec<Asked> {
+    let bundles = registry.bundles().iter().map(bundle);
+    let tools = registry.tools().iter().map(|one| tool(one));
+    let hooks = registry.hooks().iter().map(|one| hook(one));
+    let agents = registry.agents().iter().map(|one| agent(one));
+    bundles.chain(hooks).chain(tools).chain(agents).collect()
+}
+
+fn one(kind: &'static str, name: &str, source: &str, at: String, payload: Json, governs: bool) -> Asked {
+    let author = third_party::author(source).map(str::to_owned);
+    let facts = json!({"kind": kind, "name": name, "source": source, "file": at, "plugin": author});
+    let mut payload = payload;
+    if let (Some(payload), Json::Object(facts)) = (payload.as_object_mut(), facts) {
+        payload.extend(facts);
+    }
+    let refused = Refused {
+        kind,
+        name: name.to_owned(),
+        source: source.to_owned(),
+        at,
+        by: String::new(),
+        reason: String::new(),
+    };
+    Asked { refused, author, governs, payload }
+}
+
+fn tool(tool: &Tool) -> Asked {
+    let script = tool.script.as_ref().map_or("", |script| script.text.as_str());
+    let payload = json!({"tags": tool.tags, "script": script, "description": tool.description, "event": null});
+    one("tool", &tool.name, &tool.source_name, tool.source.to_string(), payload, false)
+}
+
+fn hook(hook: &Hook) -> Asked {
+    let script = hook.script.as_ref().map_or("", |script| script.text.as_str());
+    let event = hook.event.to_string();
+    let payload = json!({"tags": hook.tags, "script": script, "description": hook.prose, "event": event});
+    let governs = *hook.event == Event::ArtifactLoad;
+    one("hook", &hook.name, &hook.source_name, hook.source.to_string(), payload, governs)
+}
+
+/// With the scripts of all tools and hooks that it has written out: who refuses one of these refuses the agent.
+fn agent(agent: &Agent) -> Asked {
+    let tools = agent.tools.iter().filter_map(|one| one.inline()?.script.as_ref());
+    let hooks = agent.hooks.iter().filter_map(|one| one.inline()?.script.as_ref());
+    let scripts: Vec<&str> = tools.chain(hooks).map(|script| script.text.as_str()).collect();
+    let description = agent.description.as_ref().map_or("", |text| text.value.as_str());
+    let payload = json!({"tags": agent.tags, "script": scripts.join("\n"), "description": description, "event": null});
+    one("agent", &agent.name, &agent.source_name, agent.source.to_string(), payload, false)
+}
+
+fn bundle(bundle: &BundleFile) -> Asked {
+    let payload = json!({"tags": bundle.tags, "script": "", "description": bundle.prose, "event": null});
+    one("bundle", &bundle.name, &bundle.name, bundle.path.clone(), payload, false)
+}

@@ -1,0 +1,86 @@
+//! Texts as items of a YAML list: how hints and learned policies write rules.
+//!
+//! What is printed is meant to be pasted. So a text reads back as itself in a block list and in a flow list, and nothing
+//! in it can end the backticks of a message or hide on a terminal.
+
+use crate::artifact::escape::is_hidden;
+
+/// A text as a YAML scalar; in quotes unless it is plainly a text.
+pub(crate) fn scalar(text: &str) -> String {
+    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-'));
+    if plain && begins_plainly(text) { text.to_owned() } else { quoted(text) }
+}
+
+/// The same for a message, where a text with spaces and wildcards is easier to read without quotes.
+pub(crate) fn in_message(text: &str) -> String {
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric()
+            || matches!(
+                c,
+                '_' | '.' | '/' | '-' | ' ' | '"' | '\'' | '*' | '?' | '=' | '+' | '@' | '$' | '(' | ')' | ';'
+            )
+            || (!c.is_ascii() && c.is_alphanumeric() && !is_hidden(c))
+    };
+    if text.chars().all(plain) && begins_plainly(text) && !text.ends_with(' ') { text.to_owned() } else { quoted(text) }
+}
+
+/// Whether YAML takes an unquoted scalar that begins so for a text.
+fn begins_plainly(text: &str) -> bool {
+    let word = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    text.starts_with(|c: char| c.is_alphabetic() || c == '_') && !word.contains(&text.to_ascii_lowercase().as_str())
+}
+
+/// What JSON writes is what YAML reads. A character that nobody sees is written as its number, and so is a backtick.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::new();
+    for c in serde_json::Value::from(text).to_string().chars() {
+        match c {
+            c if c == '`' || is_hidden(c) => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::artifact::yaml::{self, Value};
+
+    #[test]
+    fn what_is_plain_stays_plain() {
+        for (text, strict, in_a_message) in [
+            ("git", "git", "git"),
+            ("git push", "\"git push\"", "git push"),
+            ("git push \"a b\"", "\"git push \\\"a b\\\"\"", "git push \"a b\""),
+            ("src/*.rs", "\"src/*.rs\"", "src/*.rs"),
+            ("/opt/go", "\"/opt/go\"", "\"/opt/go\""),
+            ("true", "\"true\"", "\"true\""),
+            ("rm a #b", "\"rm a #b\"", "\"rm a #b\""),
+            ("a, b", "\"a, b\"", "\"a, b\""),
+            ("a: b", "\"a: b\"", "\"a: b\""),
+            ("a`b", "\"a\\U00000060b\"", "\"a\\U00000060b\""),
+            ("a\n\u{202e}", "\"a\\n\\U0000202e\"", "\"a\\n\\U0000202e\""),
+            ("", "\"\"", "\"\""),
+        ] {
+            assert_eq!((scalar(text).as_str(), in_message(text).as_str()), (strict, in_a_message), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_reads_back_as_itself(text in "\\PC{0,12}|[a-c*?\"'`#,:\\[\\]{}&!|>%@ \\\\\n\t-]{0,12}|any{0,3}") {
+            for item in [scalar(&text), in_message(&text)] {
+                prop_assert!(!item.chars().any(|c| c == '`' || is_hidden(c)), "{}", item);
+                for list in [format!("- {item}"), format!("[{item}, x]"), format!("[x, {item}]")] {
+                    let (root, errors) = yaml::parse(&list, 1);
+                    prop_assert!(errors.is_empty(), "{}: {:?}", list, errors.len());
+                    let Some(Value::Seq(items)) = root.map(|root| root.value) else { panic!("{list}") };
+                    prop_assert!(items.iter().any(|item| item.value == Value::Str(text.clone())), "{}", list);
+                }
+            }
+        }
+    }
+}
