@@ -30,7 +30,9 @@ mod logged;
 mod made;
 mod models;
 mod prose;
+mod replies;
 mod runtime;
+mod sentences;
 mod settings;
 mod skills;
 #[cfg(test)]

@@ -47,6 +47,7 @@ pub mod native;
 pub(crate) mod past;
 pub mod payload;
 pub mod pipeline;
+mod raw;
 mod recorder;
 pub(crate) mod reentry;
 mod repository;

@@ -169,3 +169,52 @@ fn it_is_recorded() {
     let replayed = project.run(&["sessions", "replay"]);
     assert!(replayed.code == 0 && replayed.out.contains(": the same: 1 turn, 3 requests, 2 calls"), "{replayed}");
 }
+
+/// When nothing works any more, whatever it calls, an agent answers in words; what it still calls then is not made.
+#[test]
+fn when_nothing_works_it_answers_in_words() {
+    const IN_WORDS: &str = "Your tools keep failing. Call none of them any more: answer now in words, with what you know, and \
+                            say what could not be done and why.";
+    let failing = "- tool_calls: [{ name: flaky }, { name: nothing }]\n".repeat(3);
+    let last = "- { expect: Your tools keep failing, text: I could not find out., tool_calls: [{ name: steady }] }\n";
+    let policy = "delegation: { max_tool_failures: 3 }\n";
+    let project = spied(project(policy, &format!("{failing}{last}")), &["completion.pre"]);
+    let ran = project.run(&["run", "Go"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "I could not find out.\n"), "{ran}");
+    assert!(ran.err.contains("warning: 6 calls of tools in a row failed: the answer was made without them"), "{ran}");
+    let asked = told(&ran, "completion.pre");
+    let said = asked[3]["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!((asked.len(), said), (4, &json!({"role": "user", "content": IN_WORDS})));
+    assert!(!format!("{ran}").contains("\"steady\"}"), "{ran}");
+    // One that works in between begins anew; with less than that it goes on.
+    let mixed = "- tool_calls: [{ name: flaky }, { name: steady }, { name: nothing }]\n".repeat(3);
+    self::project(policy, &format!("{mixed}- text: Enough.\n")).run(&["run", "Go"]).gives("Enough.");
+    // The policy can leave that to the limit of rounds.
+    let policy = "delegation: { max_tool_failures: 0 }\n";
+    let off = "exit_policy: { max_iterations: 12, fallback_to_natural_language: false }\n";
+    let many = "- tool_calls: [{ name: flaky }]\n".repeat(13);
+    let ran = agent(&format!("{off}{policy}"), &many).tool("flaky", "", FLAKY).file("ran", "").run(&["run", "Go"]);
+    ran.says(4, "max tool rounds reached (12)");
+    // What answers with nothing but calls has no answer.
+    let ran = self::project(policy, &many).run(&["run", "Go"]);
+    ran.says(4, "tool failures in a row reached (10); `delegation.max_tool_failures` in `harness.md` raises it");
+}
+
+/// The settings of other hosts are answered with the keys that do it here.
+#[test]
+fn settings_of_the_loop_under_tools_are_answered() {
+    let keys = "tools: { enabled: true, max_tool_calls_per_turn: 10, max_output_bytes: 65536, \
+                fallback_to_natural_language: true, allowed_tools: [read_file], other: 1 }\n";
+    let ran = agent(keys, "- text: x\n").run(&["validate", "--color=never"]);
+    assert_eq!(ran.code, 2, "{ran}");
+    for (key, here) in [
+        ("enabled", "model: { tools: none }"),
+        ("max_tool_calls_per_turn", "exit_policy: { max_iterations: 10 }"),
+        ("max_output_bytes", "sandbox: { limits: { output_bytes: 65536 } }"),
+        ("fallback_to_natural_language", "exit_policy: { fallback_to_natural_language: true }"),
+        ("allowed_tools", "tools_policy: { allow: [...] }"),
+        ("other", "`tools` is the list of the tools that are written in this file"),
+    ] {
+        assert!(ran.err.contains(&format!("`{key}` is not set under `tools` here")) && ran.err.contains(here), "{ran}");
+    }
+}

@@ -24,12 +24,20 @@ pub(crate) fn spied(mut project: Project, events: &[&str]) -> Project {
     project
 }
 
+/// A payload without the agent by which it came about, which `hooks_words` looks at.
+fn apart_from_agent(mut payload: Json) -> Json {
+    if let Some(object) = payload.as_object_mut().filter(|object| object.get("agent").is_some_and(Json::is_object)) {
+        object.remove("agent");
+    }
+    payload
+}
+
 /// What the spies told of one event, in order.
 pub(crate) fn told(ran: &Ran, event: &str) -> Vec<Json> {
     let payload = |line: &str| {
         let (_, rest) = line.strip_prefix("[info] spy")?.split_once(": ")?;
         let (name, payload) = rest.split_once(' ')?;
-        (name == event).then(|| serde_json::from_str(payload).unwrap())
+        (name == event).then(|| apart_from_agent(serde_json::from_str(payload).unwrap()))
     };
     ran.err.lines().filter_map(payload).collect()
 }

@@ -27,14 +27,14 @@ fn hooks_see_the_whole_call_and_the_whole_result() {
         .with_handle("post", "tool.post", "", LOGS);
     let ran = project.run(&["call", "it", "n=3", "other=x"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "{\"n\":3,\"x\":[1.5,null]}\n"));
-    let pre =
-        json!({"id": "call_1", "name": "it", "arguments": r#"{"n":3,"other":"x"}"#, "args": {"n": 3, "other": "x"}});
+    let pre = json!({"id": "call_1", "name": "it", "arguments": r#"{"n":3,"other":"x"}"#, "args": {"n": 3, "other": "x"}, "agent": {"name": "", "depth": 0, "path": []}});
     let post = json!({
         "call_id": "call_1",
         "name": "it",
         "content": r#"{"n":3,"x":[1.5,null]}"#,
         "is_error": false,
         "result": {"n": 3, "x": [1.5, null]},
+        "agent": {"name": "", "depth": 0, "path": []},
     });
     assert_eq!((logged(&ran, "pre"), logged(&ran, "post")), (vec![pre], vec![post]));
 }
@@ -259,7 +259,9 @@ fn a_modify_changes_what_runs() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "{\"n\":2}\n"), "{ran}");
     assert_eq!(
         logged(&ran, "sees"),
-        [json!({"id": "call_1", "name": "it", "arguments": "{\"n\":2}", "args": {"n": 2}})]
+        [
+            json!({"id": "call_1", "name": "it", "arguments": "{\"n\":2}", "args": {"n": 2}, "agent": {"name": "", "depth": 0, "path": []}})
+        ]
     );
     // What an added key says is for later hooks only; what the call is about stays.
     let project =
@@ -336,7 +338,7 @@ fn a_result_is_redacted() {
     let content = r#"{"token":"***","n":2}"#;
     let ran = project.run(&["call", "it"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, format!("{content}\n").as_str()));
-    let seen = json!({"call_id": "call_1", "name": "it", "content": content, "is_error": false, "result": {"token": "***", "n": 2}});
+    let seen = json!({"call_id": "call_1", "name": "it", "content": content, "is_error": false, "result": {"token": "***", "n": 2}, "agent": {"name": "", "depth": 0, "path": []}});
     assert_eq!(logged(&ran, "sees"), [seen]);
     let ran = project.call_with("it", &json!({}));
     let told = ran.json();

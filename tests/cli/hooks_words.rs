@@ -124,3 +124,75 @@ fn what_comes_back_of_a_call_says_whose_words_it_is_in() {
                    (.harness/tools/emits.md:4:14)";
     assert_eq!(content, emitted);
 }
+
+/// Each payload says by which agent it came about: its name, how deep it is, and who has set it to work.
+#[test]
+fn every_payload_names_its_agent() {
+    let replies = "- tool_calls: [{ name: it }]\n- tool_calls: [{ name: delegate, args: { agent: chief, task: Go. } }]\n\
+                   - { agent: chief, tool_calls: [{ name: delegate, args: { agent: worker, task: Go. } }] }\n\
+                   - { agent: worker, tool_calls: [{ name: it }] }\n- { agent: worker, text: Done. }\n\
+                   - { agent: chief, text: Done. }\n- text: Thanks.\n";
+    let events =
+        ["tool.pre", "tool.post", "completion.pre", "completion.post", "agent.stop", "turn.end", "meta.call_tool"];
+    let mut project = agent("meta: { enabled: true }\n", replies)
+        .file(".harness/agents/chief.md", "---\n---\nYou lead.")
+        .file(".harness/agents/worker.md", "---\n---\nYou work.")
+        .tool("inner", "", "def run(args):\n    return 1\n")
+        .tool("it", "", "def run(args):\n    return meta.call_tool('inner', {})\n");
+    for (index, event) in events.iter().enumerate() {
+        let body = "log.info('%s %s' % (event, json.encode(payload['agent'])))\nreturn allow()";
+        project = project.with_handle(&format!("at{index}"), event, "", body);
+    }
+    let ran = project.run(&["run", "Go."]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "Thanks.\n"), "{ran}");
+    let at =
+        |agent: &str, event: &str| ran.err.lines().filter(|line| line.ends_with(&format!(": {event} {agent}"))).count();
+    let root = r#"{"name":"","depth":0,"path":[]}"#;
+    let chief = r#"{"name":"chief","depth":1,"path":["chief"]}"#;
+    let worker = r#"{"name":"worker","depth":2,"path":["chief","worker"]}"#;
+    for (agent, counts) in
+        [(root, [3, 3, 3, 3, 1, 1, 1]), (chief, [1, 1, 2, 2, 1, 1, 0]), (worker, [2, 2, 2, 2, 1, 1, 1])]
+    {
+        assert_eq!(events.map(|event| at(agent, event)), counts, "{agent}: {ran}");
+    }
+    // It is what an event is about: no hook changes it for those after it.
+    let ran = Project::new()
+        .tool("it", "", "def run(args):\n    return 1\n")
+        .with_handle("lies", "tool.pre", "priority: 1\n", "return modify({'agent': {'name': 'root'}})")
+        .with_handle("sees", "tool.pre", "priority: 2\n", "return block(json.encode(payload['agent']))")
+        .run(&["call", "it"]);
+    ran.says(3, &format!("blocked by hook \"sees\": {root}"));
+    ran.says(3, "`agent` of `tool.pre` cannot be changed: it stays as it is");
+}
+
+/// A model that calls a built-in of scripts itself: hooks see it as any call and can say what to call instead; no decision
+/// of theirs makes it run.
+#[test]
+fn the_raw_call_of_a_built_in_is_seen_and_never_made() {
+    let replies = "- tool_calls: [{ name: exec.run, args: { cmd: touch, args: [made] } }]\n- text: Thanks.\n";
+    let policy = "sandbox: { exec: { allow: [touch] } }\n";
+    let rejected = "tool denied: `exec.run` is a built-in of scripts, not a tool";
+    let cases = [
+        ("return block('call run_command')", "tool blocked: blocked by hook \"guard\": call run_command"),
+        ("return allow()", rejected),
+        ("return modify({'args': {'cmd': 'true'}})", rejected),
+        ("return None", rejected),
+    ];
+    for (body, wanted) in cases {
+        let body = format!("log('%s %s' % (payload['name'], payload['args'].get('cmd')))\n{body}");
+        let project = spied(agent(policy, replies).with_handle("guard", "tool.pre", "", &body), &["completion.pre"]);
+        let ran = project.run(&["run", "Go."]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "Thanks.\n"), "{ran}");
+        assert!(ran.err.contains("[info] guard: exec.run touch\n"), "{ran}");
+        assert_eq!(last(&told(&ran, "completion.pre")[1]), ("tool".to_owned(), wanted.to_owned()), "{body}");
+        assert!(!project.path("made").exists());
+        let entries = project.run(&["audit", "show", "--json"]).out;
+        assert!(entries.contains(r#""tool":"exec.run""#) && entries.contains(r#""hook":"guard""#), "{entries}");
+    }
+    // Without hooks it is rejected all the same, and what is no built-in is no tool.
+    let ran = spied(agent(policy, replies), &["completion.pre"]).run(&["run", "Go."]);
+    assert_eq!(last(&told(&ran, "completion.pre")[1]).1, rejected);
+    let other = replies.replace("exec.run", "exec_run");
+    let ran = spied(agent(policy, &other), &["completion.pre"]).run(&["run", "Go."]);
+    assert_eq!(last(&told(&ran, "completion.pre")[1]).1, "error: there is no tool `exec_run`");
+}

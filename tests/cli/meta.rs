@@ -277,11 +277,11 @@ fn hooks_govern_what_is_added_and_called() {
     let tool = "meta.register_tool('new', 'Does.', {'p': {'type': 'string'}}, 'def run(args):\\n    pass\\n')";
     let hook = "meta.register_hook('new', 'tool.pre', 'def handle(event, payload):\\n    pass\\n', when = 'True', priority = 1)";
     let blocked = "blocked by hook \"guard\": ";
-    governed("meta.tool_register", "json.encode(payload)", &[tool]).says(
+    governed("meta.tool_register", "json.encode({k: v for k, v in payload.items() if k != 'agent'})", &[tool]).says(
         3,
         &format!("error: tool `it` was denied: meta.register_tool: {blocked}{{\"name\":\"new\",\"description\":\"Does.\",\"parameters\":{{\"p\":{{\"type\":\"string\"}}}},\"script\":\"def run(args):\\n    pass\\n\",\"replace\":false}}"),
     );
-    governed("meta.hook_register", "json.encode(payload)", &[hook]).says(
+    governed("meta.hook_register", "json.encode({k: v for k, v in payload.items() if k != 'agent'})", &[hook]).says(
         3,
         &format!("error: tool `it` was denied: meta.register_hook: {blocked}{{\"name\":\"new\",\"event\":\"tool.pre\",\"script\":\"def handle(event, payload):\\n    pass\\n\",\"when\":\"True\",\"priority\":50}}"),
     );

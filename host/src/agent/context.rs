@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::listener::Silent;
 use super::models::Models;
-use super::prose::{Beginning, FRAMING};
+use super::prose::Beginning;
 use super::runtime::Runtime;
+use super::sentences::FRAMING;
 use super::{root, window};
 use crate::artifact::suggest::quoted;
 use crate::artifact::tool::Tool;

@@ -21,6 +21,7 @@ use crate::dispatch::builtin::{
     DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, DONE, READ_SKILL, TASK_AWAIT, TASK_POLL,
 };
 use crate::dispatch::chain::Place;
+use crate::dispatch::payload::AgentAt;
 use crate::dispatch::tasks::Tasks;
 use crate::dispatch::{Loaded, Run};
 use crate::policy::grant::Grant;
@@ -213,7 +214,8 @@ impl Runtime {
     /// they do not hold it.
     pub(super) fn place(self: &Arc<Self>, run: &Arc<Run>) -> Place {
         let outermost = Place::outermost(self.loaded.clone(), run.clone());
-        Place { built_ins: Some(self.clone()), caller: Some("agent".into()), asks_later: true, ..outermost }
+        let agent = Arc::new(AgentAt::of(&self.lineage));
+        Place { built_ins: Some(self.clone()), caller: Some("agent".into()), agent, asks_later: true, ..outermost }
     }
 
     /// The same for a sub-agent that is set to work at a place.
@@ -222,6 +224,7 @@ impl Runtime {
             loaded: self.loaded.clone(),
             built_ins: Some(self.clone()),
             caller: Some(format!("agent {}", self.name()).into()),
+            agent: Arc::new(AgentAt::of(&self.lineage)),
             tasks: self.tasks.clone(),
             asks_later: true,
             ..place.clone()

@@ -45,6 +45,8 @@ pub(super) struct Settings {
     pub(super) tree_budget: Budget,
     pub(super) exit: ExitMode,
     pub(super) on_max: OnMaxIterations,
+    /// Whether an agent whose tools keep failing answers without them.
+    pub(super) in_words: bool,
     pub(super) max_history: usize,
     pub(super) max_tokens: u64,
     pub(super) max_prose: usize,
@@ -87,6 +89,7 @@ impl Settings {
             tree_budget: delegation.tree_budget.clone().unwrap_or_default(),
             exit: policy.exit.mode,
             on_max: policy.exit.on_max_iterations,
+            in_words: policy.exit.in_words.unwrap_or(true),
             max_history: usize::try_from(policy.context.max_history.unwrap_or(MAX_HISTORY)).unwrap_or(usize::MAX),
             max_tokens: policy.context.max_tokens.unwrap_or(MAX_TOKENS),
             max_prose: usize::try_from(policy.context.max_prose_bytes.unwrap_or(MAX_PROSE)).unwrap_or(usize::MAX),

@@ -15,7 +15,9 @@ use super::logged;
 use super::made::{Deeds, Made};
 use super::models::Model;
 use super::prose::Beginning;
+use super::replies::{arguments, has_arguments, only_words, refused};
 use super::runtime::Runtime;
+use super::sentences::{CALL_DONE, CONTINUE, IN_WORDS, NOT_YET, NOT_YET_SAYS_A_PLUGIN};
 use super::window;
 use crate::artifact::event::Event;
 use crate::artifact::policy::exit::OnMaxIterations;
@@ -23,9 +25,9 @@ use crate::capability::reentry::Allowance;
 use crate::dispatch::builtin::DONE;
 use crate::dispatch::chain::{Block, Place};
 use crate::dispatch::decision::NO_REASON;
-use crate::dispatch::payload::{self, AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
+use crate::dispatch::payload::{AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
 use crate::dispatch::trail::Trail;
-use crate::dispatch::{Call, CallError, CallReport, Nested, content, pipeline, reentry};
+use crate::dispatch::{Call, CallError, CallReport, Nested, pipeline};
 use crate::policy::limits::{LimitKey, Limits};
 use crate::provider::message::without_orphans;
 use crate::provider::{Delta, Finish, Message, Reply, Request, ToolCall, Usage};
@@ -35,12 +37,6 @@ use crate::sandbox::strand;
 const MAX_CONTINUED: u32 = 2;
 /// How often in a row hooks may keep an agent from stopping.
 const MAX_KEPT: u32 = 8;
-const CONTINUE: &str = "Go on exactly where the last message was cut.";
-const CALL_DONE: &str = "Call the `done` tool when you have completed the task.";
-const NOT_YET: &str = "Continue until the task is fully complete.";
-/// In the place of a reason whose words may not stand in a prompt.
-const NOT_YET_SAYS_A_PLUGIN: &str = "A hook of a plugin has not accepted this answer. Its reason is not shown here. \
-                                    Continue until the task is fully complete.";
 
 /// What a turn gave.
 #[derive(Debug, Clone)]
@@ -97,6 +93,8 @@ struct Work<'a> {
     asked: u32,
     /// Whether `done` was called.
     done: bool,
+    /// After how many failures in a row it is to answer without tools, where that is so.
+    in_words: Option<u64>,
     warning: Option<String>,
     /// Messages of the conversation that whoever watches has been told.
     told: usize,
@@ -149,6 +147,7 @@ impl<'a> Work<'a> {
             rounds: 0,
             asked: 0,
             done: false,
+            in_words: None,
             warning: None,
             told: 0,
             purse: Purse::new(runtime.ledger()),
@@ -218,7 +217,7 @@ impl<'a> Work<'a> {
             };
             let envelope = ErrorEnvelope { kind: error.kind().to_owned(), message: error.to_string(), source };
             // Nothing is left that could be stopped.
-            let _ = self.fire(&Event::Error, || payload::of(&envelope)).await;
+            let _ = self.fire(&Event::Error, || self.place.agent.payload(&envelope)).await;
         }
         let turn = ended.map(|(text, log)| {
             let (warning, made) = (self.warning.take(), std::mem::take(&mut self.made));
@@ -249,7 +248,12 @@ impl<'a> Work<'a> {
         let log = self.log();
         let end = || {
             let usage = tokens(self.usage);
-            payload::of(&TurnEnd { text: answer.clone(), tool_calls: self.calls.clone(), usage, log: log.clone() })
+            self.place.agent.payload(&TurnEnd {
+                text: answer.clone(),
+                tool_calls: self.calls.clone(),
+                usage,
+                log: log.clone(),
+            })
         };
         let ended = end();
         let answer = match self.fire(&Event::TurnEnd, || ended).await.map_err(blocked)? {
@@ -275,7 +279,10 @@ impl<'a> Work<'a> {
         let (mut continued, mut kept) = (0, 0);
         let mut said = String::new();
         loop {
-            let reply = self.ask(&model, history, pinned, room).await?;
+            let mut reply = self.ask(&model, history, pinned, room).await?;
+            if let Some(failed) = self.in_words {
+                only_words(&mut reply, failed)?;
+            }
             // What a filter stopped is no reply, whatever it calls.
             if reply.calls.is_empty() || reply.finish == Finish::ContentFilter {
                 said.push_str(&reply.text);
@@ -290,7 +297,19 @@ impl<'a> Work<'a> {
                 return Ok(answer);
             }
             self.make(history, reply).await?;
+            if let Some(failed) = self.runtime.failures.nothing_works().filter(|_| self.may_give_up()) {
+                self.in_words = Some(failed);
+                self.warning =
+                    Some(format!("{failed} calls of tools in a row failed: the answer was made without them"));
+                history.push(Message::User(IN_WORDS.to_owned()));
+            }
         }
+    }
+
+    /// Whether it may answer in words once tools keep failing: the policy says so, and nothing is to be called at the end.
+    fn may_give_up(&self) -> bool {
+        let settings = &self.runtime.crew.settings;
+        settings.in_words && self.in_words.is_none() && !settings.exit.wants_done()
     }
 
     /// Counts a round. Gives back an answer where there may be no more and the policy makes a warning of that.
@@ -328,7 +347,7 @@ impl<'a> Work<'a> {
         let here = self.here().await;
         let mut request = self.request(&model, &here, history.messages(), pinned, room).await;
         let blocked = |block: Block| TurnError::Blocked { what: "completion", reason: block.to_string() };
-        let before = || payload::of(&completion_pre(&request));
+        let before = || self.place.agent.payload(&completion_pre(&request));
         let before = here.hears(&Event::CompletionPre).then(before);
         if let Some(before) = before
             && let Some(payload) = self.fire(&Event::CompletionPre, || before.clone()).await.map_err(blocked)?
@@ -377,7 +396,8 @@ impl<'a> Work<'a> {
         reply.redact(secrets);
         self.count(&request, &reply);
         self.tell(&Told::Answered { agent, reply: &reply, took });
-        let after = self.here().await.hears(&Event::CompletionPost).then(|| payload::of(&completion_post(&reply)));
+        let after =
+            self.here().await.hears(&Event::CompletionPost).then(|| self.place.agent.payload(&completion_post(&reply)));
         if let Some(after) = after
             && let Some(payload) = self.fire(&Event::CompletionPost, || after.clone()).await.map_err(blocked)?
             && payload != after
@@ -489,7 +509,7 @@ impl<'a> Work<'a> {
 
     /// What hooks on `agent.stop` judge.
     fn stop(&self, reply: &Reply, said: &str) -> Json {
-        payload::of(&AgentStop {
+        self.place.agent.payload(&AgentStop {
             id: self.runtime.id.clone(),
             parent_id: self.runtime.parent.clone(),
             finish_reason: reply.finish.as_str().to_owned(),
@@ -573,15 +593,6 @@ impl<'a> Work<'a> {
     fn log(&self) -> Vec<LogLine> {
         logged::lines(self.nested.as_slice())
     }
-}
-
-/// What a model gets for a call that was not made, of at most `cap` bytes.
-fn refused(error: &CallError, cap: u64) -> String {
-    let hint = match error {
-        CallError::Unknown(unknown) => unknown.hint().map(|hint| format!("; {hint}")).unwrap_or_default(),
-        _ => String::new(),
-    };
-    content::cut(format!("error: {}{hint}", reentry::told(error)), cap).0
 }
 
 fn modified(event: Event, why: &str) -> TurnError {

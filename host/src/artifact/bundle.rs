@@ -6,7 +6,9 @@ use super::diagnostic::Diagnostics;
 use super::hook::Hook;
 use super::keys::{self, Slot, Unknown, keys};
 use super::shape::{Anything, Schema, Shape};
+use super::suggest::quoted;
 use super::tool::Tool;
+use super::yaml::Value;
 
 /// What lists hold: those of a bundle, and those of `harness.md`.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -93,13 +95,38 @@ impl Bundle {
 impl Lists {
     /// The three lists. `place` is what the names of their sources begin with.
     pub(super) fn decode(decoder: &mut Decoder, keys: &ListKeys<'_>, place: &str) -> Self {
+        let settings = keys.tools.field().filter(|field| place.is_empty() && matches!(field.node.value, Value::Map(_)));
+        let tools = match settings {
+            Some(field) => {
+                tool_settings(decoder, field);
+                Vec::new()
+            }
+            None => entries(decoder, &keys.tools, |d, index, item| Tool::entry(d, index, item, place)),
+        };
         Self {
-            tools: entries(decoder, &keys.tools, |d, index, item| Tool::entry(d, index, item, place)),
+            tools,
             hooks: entries(decoder, &keys.hooks, |d, index, item| {
                 Hook::entry(d, index, item, place, place.strip_suffix('/'))
             }),
             agents: entries(decoder, &keys.agents, |d, index, item| Agent::entry(d, index, item, place)),
         }
+    }
+}
+
+/// Settings of the loop that other hosts have under `tools`, where this one has the project's tools: says for each which key
+/// does it here.
+fn tool_settings(decoder: &mut Decoder, field: &Field<'_>) {
+    const HERE: [(&str, &str); 5] = [
+        ("enabled", "write `model: { tools: none }` where a model is to have none; they are on without it"),
+        ("max_tool_calls_per_turn", "write `exit_policy: { max_iterations: 10 }` with this number"),
+        ("max_output_bytes", "write `sandbox: { limits: { output_bytes: 65536 } }` with this number"),
+        ("fallback_to_natural_language", "write `exit_policy: { fallback_to_natural_language: true }` with this value"),
+        ("allowed_tools", "write `tools_policy: { allow: [...] }` with these names"),
+    ];
+    for (key, entry) in decoder.entries(field).unwrap_or_default() {
+        let hint = HERE.iter().find(|(name, _)| *name == key.text).map(|(_, hint)| (*hint).to_owned());
+        let hint = hint.unwrap_or_else(|| "`tools` is the list of the tools that are written in this file".to_owned());
+        decoder.error_with(&entry, format!("{} is not set under `tools` here", quoted(&key.text)), Some(hint));
     }
 }
 

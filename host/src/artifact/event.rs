@@ -142,11 +142,11 @@ impl Event {
         match self {
             Self::SessionStart | Self::SessionEnd => Shape::Nothing,
             Self::TurnStart => Shape::Text,
-            Self::TurnEnd => Shape::Dict(&["text", "tool_calls", "usage", "log"]),
-            Self::ToolPre => Shape::Dict(&["id", "name", "arguments", "args"]),
-            Self::ToolPost => Shape::Dict(&["call_id", "name", "content", "is_error", "result"]),
-            Self::CompletionPre => Shape::Dict(&["model", "messages", "tools", "max_tokens", "temperature"]),
-            Self::CompletionPost => Shape::Dict(&["id", "model", "choices", "usage", "finish_reason"]),
+            Self::TurnEnd => Shape::Dict(&["text", "tool_calls", "usage", "log", "agent"]),
+            Self::ToolPre => Shape::Dict(&["id", "name", "arguments", "args", "agent"]),
+            Self::ToolPost => Shape::Dict(&["call_id", "name", "content", "is_error", "result", "agent"]),
+            Self::CompletionPre => Shape::Dict(&["model", "messages", "tools", "max_tokens", "temperature", "agent"]),
+            Self::CompletionPost => Shape::Dict(&["id", "model", "choices", "usage", "finish_reason", "agent"]),
             Self::DelegationPre => {
                 Shape::Dict(&["id", "parent_id", "agent", "prompt", "depth", "model", "tools", "hooks"])
             }
@@ -162,17 +162,18 @@ impl Event {
                 "tool_calls",
                 "tool_results",
                 "usage",
+                "agent",
             ]),
             Self::BuiltinPre => Shape::Dict(&["tool", "function", "arguments"]),
             Self::BuiltinPost => Shape::Dict(&["tool", "function", "arguments", "result", "error"]),
             Self::ArtifactLoad => {
                 Shape::Dict(&["kind", "name", "source", "file", "plugin", "tags", "script", "description", "event"])
             }
-            Self::Error => Shape::Dict(&["kind", "message", "source"]),
+            Self::Error => Shape::Dict(&["kind", "message", "source", "agent"]),
             Self::Meta(name) => match name.as_str() {
-                "tool_register" => Shape::Dict(&["name", "description", "parameters", "script", "replace"]),
-                "hook_register" => Shape::Dict(&["name", "event", "script", "when", "priority"]),
-                "call_tool" => Shape::Dict(&["name", "arguments", "args"]),
+                "tool_register" => Shape::Dict(&["name", "description", "parameters", "script", "replace", "agent"]),
+                "hook_register" => Shape::Dict(&["name", "event", "script", "when", "priority", "agent"]),
+                "call_tool" => Shape::Dict(&["name", "arguments", "args", "agent"]),
                 _ => Shape::Any,
             },
             Self::Custom(_) => Shape::Any,
@@ -184,7 +185,9 @@ impl Event {
         match self {
             Self::Custom(_) => &[],
             Self::BuiltinPre | Self::BuiltinPost => &["tool", "function"],
-            _ => &["id", "call_id", "name"],
+            // There it is the one that is set to work, and a change of it before it begins an error.
+            Self::DelegationPre | Self::DelegationPost | Self::DelegationPostVerify => &["id", "call_id", "name"],
+            _ => &["id", "call_id", "name", "agent"],
         }
     }
 

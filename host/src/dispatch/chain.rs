@@ -15,7 +15,7 @@ pub use super::decision::{Block, Decision, Voice};
 use super::loaded::{Callable, Loaded};
 use super::loading::LoadDeadline;
 use super::matching::{Asking, Holds, Payload};
-use super::payload;
+use super::payload::{self, AgentAt};
 use super::recorder::Unfinished;
 use super::reentry::{self, Inner, Nested};
 use super::run::{Added, AddedTool, Run};
@@ -196,6 +196,8 @@ pub(crate) struct Place {
     pub(crate) only: Option<Arc<str>>,
     /// The script that this is for, such as `tool deploy`; none for the program itself.
     pub(crate) caller: Option<Arc<str>>,
+    /// The agent that this is for; the root where there is none.
+    pub(crate) agent: Arc<AgentAt>,
     /// The tools of the agent that calls are made for, where agents run.
     pub(crate) built_ins: Option<Arc<dyn BuiltIns>>,
     /// What was started here and is not waited for.
@@ -239,6 +241,7 @@ impl Place {
             at_work: None,
             only: None,
             caller: None,
+            agent: Arc::default(),
             built_ins,
             tasks,
             begun: None,

@@ -1,5 +1,7 @@
 //! What a call comes to: a value, an error, what hooks made of it, and the text that its caller gets.
 
+use std::sync::Arc;
+
 use serde_json::{Value as Json, json};
 
 use super::chain::{Dispatch, told};
@@ -7,11 +9,36 @@ use super::content::{self, ToolOutput};
 use super::payload;
 use super::pipeline::CallReport;
 use crate::artifact::tool::Tool;
+use crate::capability::log::Log;
 use crate::capability::secrets::Vault;
+use crate::policy::grant::Grant;
 use crate::policy::refusal::Refusal;
-use crate::sandbox::outcome::{Failure, FailureKind, Outcome};
+use crate::sandbox::outcome::{Failure, FailureKind, Outcome, Usage};
 
 impl CallReport {
+    /// A call that its hooks have been asked about, and of which no more is known.
+    pub(super) fn begun(id: String, tool: String, grant: Arc<Grant>, pre: Option<Dispatch>) -> Self {
+        Self {
+            id,
+            tool,
+            confirmed: None,
+            task: None,
+            ends: None,
+            grant,
+            outcome: Outcome::Completed(ToolOutput::default()),
+            content: String::new(),
+            result: Json::Null,
+            is_error: false,
+            usage: Usage::default(),
+            log: Log::default(),
+            calls: Vec::new(),
+            coverage: None,
+            pre,
+            post: None,
+            nested: Vec::new(),
+        }
+    }
+
     /// The tool gave a value.
     pub(super) fn complete(&mut self, mut result: Json, vault: &Vault) {
         vault.redact_json(&mut result);

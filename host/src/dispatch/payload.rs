@@ -228,6 +228,38 @@ pub struct MetaCallTool {
     pub args: Json,
 }
 
+/// The agent that something is done by, as every payload that is a dict of the host's tells it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct AgentAt {
+    /// Its name; empty at the root, and where no agent is at work.
+    pub name: String,
+    /// 0 at the root.
+    pub depth: u32,
+    /// The names from the root's sub-agent down to its own.
+    pub path: Vec<String>,
+}
+
+impl AgentAt {
+    /// That at the end of a path.
+    pub(crate) fn of(path: &[String]) -> Self {
+        Self {
+            name: path.last().cloned().unwrap_or_default(),
+            depth: u32::try_from(path.len()).unwrap_or(u32::MAX),
+            path: path.to_vec(),
+        }
+    }
+
+    /// A payload as hooks see it, with the agent by which it came about. Those of `delegation.*` name as `agent` the one
+    /// that is set to work.
+    pub(crate) fn payload(&self, payload: &impl Serialize) -> Json {
+        let mut payload = of(payload);
+        if let Json::Object(object) = &mut payload {
+            object.entry("agent").or_insert_with(|| of(self));
+        }
+        payload
+    }
+}
+
 /// A payload as hooks see it.
 pub(crate) fn of(payload: &impl Serialize) -> Json {
     // Nothing here has keys that are no strings or numbers that are no JSON.

@@ -22,7 +22,8 @@ use super::loaded::{Callable, Unloadable};
 use super::loading::LoadDeadline;
 use super::native::{NativeTool, native_outcome};
 use super::past::{Began, Happened};
-use super::payload::{self, ToolPost, ToolPre};
+use super::payload::{ToolPost, ToolPre};
+use super::raw;
 use super::recorder::Unfinished;
 use super::reentry::{self, Inner, Nested};
 use super::tasks::{Kind, MAX_AGENTS, MAX_TOOLS, New};
@@ -260,40 +261,19 @@ struct Ready {
 /// The first three steps.
 async fn begin(place: &Place, mut call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
     let id = call.id.unwrap_or_else(|| place.run.strand().next_call());
-    let callee = resolve(place, &call.name, caller).await?;
+    let callee = match resolve(place, &call.name, caller).await {
+        Err(CallError::Unknown(_)) if raw::is_built_in(&call.name) => {
+            return Ok(Begun::Over(Box::new(raw::reject(place, id, &call.name, &call.arguments).await)));
+        }
+        resolved => resolved?,
+    };
     let place = &Place { loads: callee.loads, ..place.clone() };
     callee.tool.fill_defaults(&mut call.arguments);
     check(&callee.tool, &call.arguments, None)?;
 
-    let pre = || {
-        payload::of(&ToolPre {
-            id: id.clone(),
-            name: callee.tool.name.clone(),
-            arguments: call.arguments.to_string(),
-            args: call.arguments.clone(),
-        })
-    };
-    let pre = place.fire_if_heard(&Event::ToolPre, pre).await;
+    let pre = place.before(&id, &callee.tool.name, &call.arguments).await;
     let blocked = pre.as_ref().and_then(|pre| pre.decision.blocked());
-    let mut report = CallReport {
-        id,
-        tool: callee.tool.name.clone(),
-        confirmed: None,
-        task: None,
-        ends: None,
-        grant: callee.grant.clone(),
-        outcome: Outcome::Completed(ToolOutput::default()),
-        content: String::new(),
-        result: Json::Null,
-        is_error: false,
-        usage: Usage::default(),
-        log: Log::default(),
-        calls: Vec::new(),
-        coverage: None,
-        pre,
-        post: None,
-        nested: Vec::new(),
-    };
+    let mut report = CallReport::begun(id, callee.tool.name.clone(), callee.grant.clone(), pre);
     if let Some(reason) = blocked {
         report.block("tool blocked", &reason);
         report.cut(callee.grant.limits().output_bytes);
@@ -329,7 +309,7 @@ impl Ready {
         let place = &Place { loads: callee.loads, ..place.clone() };
         let limits = execute(&place.after(report.total()), &callee, &arguments, &mut report).await;
         let post = || {
-            payload::of(&ToolPost {
+            place.agent.payload(&ToolPost {
                 call_id: report.id.clone(),
                 name: report.tool.clone(),
                 content: report.content.clone(),
@@ -569,4 +549,19 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
         other => report.end(other.map(|_| ToolOutput::default())),
     }
     limits
+}
+
+impl Place {
+    /// Asks the hooks on `tool.pre`, where there are any.
+    pub(super) async fn before(&self, id: &str, name: &str, arguments: &Json) -> Option<Dispatch> {
+        let pre = || {
+            self.agent.payload(&ToolPre {
+                id: id.to_owned(),
+                name: name.to_owned(),
+                arguments: arguments.to_string(),
+                args: arguments.clone(),
+            })
+        };
+        self.fire_if_heard(&Event::ToolPre, pre).await
+    }
 }

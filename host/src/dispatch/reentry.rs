@@ -303,7 +303,7 @@ impl Reentry for Inner {
                 script: tool.script.clone(),
                 replace: tool.replace,
             };
-            let (allowed, fuel) = self.governed("tool_register", payload::of(&event), left).await;
+            let (allowed, fuel) = self.governed("tool_register", self.place.agent.payload(&event), left).await;
             match allowed {
                 Ok(payload) => {
                     let left = left.after(fuel);
@@ -332,7 +332,7 @@ impl Reentry for Inner {
                 when: hook.when.clone(),
                 priority: checked.1,
             };
-            let (allowed, fuel) = self.governed("hook_register", payload::of(&fired), left).await;
+            let (allowed, fuel) = self.governed("hook_register", self.place.agent.payload(&fired), left).await;
             match allowed {
                 Ok(_) => {
                     let left = left.after(fuel);
@@ -358,7 +358,7 @@ impl Reentry for Inner {
                 return (Err(meta::Error::Invalid("the arguments are not JSON".to_owned())), 0);
             };
             let event = payload::MetaCallTool { name: name.clone(), arguments, args };
-            let (allowed, fuel) = self.governed("call_tool", payload::of(&event), left).await;
+            let (allowed, fuel) = self.governed("call_tool", self.place.agent.payload(&event), left).await;
             let args = match allowed {
                 Ok(payload) => payload.get("args").cloned().unwrap_or_default(),
                 // A caller looks at a text, whatever kept the tool from running.

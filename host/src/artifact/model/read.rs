@@ -76,7 +76,12 @@ impl Models {
         let mut models = Self { main, others: Vec::new() };
         for item in &items {
             let Some(model) = ModelConfig::decode(decoder, item, Some(&models)) else { continue };
-            if let Some(first) = models.all().find(|other| other.name.value == model.name.value) {
+            let first = models.all().find(|other| other.name.value == model.name.value);
+            // The main one may be listed among the others; and who says the same twice has said it once.
+            if first.is_some_and(|first| model.repeats(first)) {
+                continue;
+            }
+            if let Some(first) = first {
                 let again = Diagnostic::error(format!("model {:?} is defined more than once", model.name.value))
                     .at(model.name.position.clone())
                     .hint(format!("it is first defined at {}", first.name.position));
@@ -89,6 +94,23 @@ impl Models {
 }
 
 impl ModelConfig {
+    /// Whether it says nothing else than another definition of the same model: each key is that one's, or is not there.
+    fn repeats(&self, other: &Self) -> bool {
+        fn same<T: PartialEq>(own: Option<&Located<T>>, other: Option<&Located<T>>) -> bool {
+            own.is_none_or(|own| other.is_some_and(|other| own.value == other.value))
+        }
+        same(Some(&self.provider), Some(&other.provider))
+            && same(self.base_url.as_ref(), other.base_url.as_ref())
+            && same(self.api_key_env.as_ref(), other.api_key_env.as_ref())
+            && same(self.max_tokens.as_ref(), other.max_tokens.as_ref())
+            && same(self.context_tokens.as_ref(), other.context_tokens.as_ref())
+            && same(self.temperature.as_ref(), other.temperature.as_ref())
+            && same(self.script.as_ref(), other.script.as_ref())
+            && (self.retry == other.retry || self.retry == Retry::default())
+            && (self.stream == other.stream || self.stream)
+            && (self.tools.value == other.tools.value || self.tools.value == ToolForm::default())
+    }
+
     /// `among` are the models before it, where it is one of `models`: without a provider it is asked as the main one is.
     fn decode(decoder: &mut Decoder, field: &Field<'_>, among: Option<&Models>) -> Option<Self> {
         let keys: ConfigKeys<'_> = decoder.keys(field)?;

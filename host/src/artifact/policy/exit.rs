@@ -18,6 +18,8 @@ pub struct ExitPolicy {
     pub max_iterations: Option<u64>,
     /// What becomes of a turn that reaches that.
     pub on_max_iterations: OnMaxIterations,
+    /// Whether an agent whose tools keep failing answers without them; true where nothing is said.
+    pub in_words: Option<bool>,
 }
 
 /// What ends a turn. Hooks on `agent.stop` are asked in every mode.
@@ -73,6 +75,8 @@ keys! {
     optional max_iterations: Between<0, 1000>;
     /// What becomes of a turn that reaches that. The last two mean the same.
     optional on_max_iterations: OnMaxIterations = OnMaxIterations::default();
+    /// Whether an agent whose tools keep failing answers in words, without them.
+    optional fallback_to_natural_language: bool = true;
 }
 
 impl Shape for ExitPolicy {
@@ -89,6 +93,7 @@ impl Read for ExitPolicy {
             mode: keys.mode.read(decoder),
             max_iterations: keys.max_iterations.read(decoder).map(|most| most.0).filter(|most| *most > 0),
             on_max_iterations: keys.on_max_iterations.read(decoder),
+            in_words: Some(keys.fallback_to_natural_language.read(decoder)),
         })
     }
 }

@@ -1,8 +1,13 @@
 use super::*;
 use serde_json::json;
 
+/// As hooks see it: with the agent by which it came about.
+fn full(payload: &impl Serialize) -> Json {
+    AgentAt::default().payload(payload)
+}
+
 fn pre() -> Json {
-    of(&ToolPre {
+    full(&ToolPre {
         id: "call_1".to_owned(),
         name: "run".to_owned(),
         arguments: r#"{"a":1}"#.to_owned(),
@@ -12,7 +17,7 @@ fn pre() -> Json {
 
 fn post() -> Json {
     let result = json!({"out": "x"});
-    of(&ToolPost {
+    full(&ToolPost {
         call_id: "call_1".to_owned(),
         name: "run".to_owned(),
         content: result.to_string(),
@@ -44,10 +49,13 @@ fn the_types_have_the_keys_of_their_events() {
         (Event::BuiltinPost, of(&BuiltinPost { pre: builtin.clone(), result: Json::Null, error: None })),
         (Event::ToolPre, pre()),
         (Event::ToolPost, post()),
-        (Event::TurnEnd, of(&TurnEnd { text: String::new(), tool_calls: Vec::new(), usage: tokens, log: Vec::new() })),
+        (
+            Event::TurnEnd,
+            full(&TurnEnd { text: String::new(), tool_calls: Vec::new(), usage: tokens, log: Vec::new() }),
+        ),
         (
             Event::CompletionPre,
-            of(&CompletionPre {
+            full(&CompletionPre {
                 model: String::new(),
                 messages: Vec::new(),
                 tools: Vec::new(),
@@ -57,7 +65,7 @@ fn the_types_have_the_keys_of_their_events() {
         ),
         (
             Event::CompletionPost,
-            of(&CompletionPost {
+            full(&CompletionPost {
                 id: String::new(),
                 model: String::new(),
                 choices: Vec::new(),
@@ -67,7 +75,7 @@ fn the_types_have_the_keys_of_their_events() {
         ),
         (
             Event::DelegationPre,
-            of(&DelegationPre {
+            full(&DelegationPre {
                 id: String::new(),
                 parent_id: None,
                 agent: String::new(),
@@ -78,11 +86,11 @@ fn the_types_have_the_keys_of_their_events() {
                 hooks: Vec::new(),
             }),
         ),
-        (Event::DelegationPost, of(&delegated)),
-        (Event::DelegationPostVerify, of(&DelegationPostVerify { post: delegated, attempt: 1 })),
+        (Event::DelegationPost, full(&delegated)),
+        (Event::DelegationPostVerify, full(&DelegationPostVerify { post: delegated, attempt: 1 })),
         (
             Event::AgentStop,
-            of(&AgentStop {
+            full(&AgentStop {
                 id: String::new(),
                 parent_id: None,
                 finish_reason: String::new(),
@@ -94,10 +102,10 @@ fn the_types_have_the_keys_of_their_events() {
                 usage: tokens,
             }),
         ),
-        (Event::Error, of(&ErrorEnvelope { kind: String::new(), message: String::new(), source: String::new() })),
+        (Event::Error, full(&ErrorEnvelope { kind: String::new(), message: String::new(), source: String::new() })),
         (
             Event::Meta("tool_register".to_owned()),
-            of(&MetaToolRegister {
+            full(&MetaToolRegister {
                 name: String::new(),
                 description: String::new(),
                 parameters: Json::Null,
@@ -107,7 +115,7 @@ fn the_types_have_the_keys_of_their_events() {
         ),
         (
             Event::Meta("hook_register".to_owned()),
-            of(&MetaHookRegister {
+            full(&MetaHookRegister {
                 name: String::new(),
                 event: String::new(),
                 script: String::new(),
@@ -117,7 +125,7 @@ fn the_types_have_the_keys_of_their_events() {
         ),
         (
             Event::Meta("call_tool".to_owned()),
-            of(&MetaCallTool { name: String::new(), arguments: String::new(), args: Json::Null }),
+            full(&MetaCallTool { name: String::new(), arguments: String::new(), args: Json::Null }),
         ),
     ];
     for (event, payload) in &payloads {
