@@ -461,12 +461,12 @@ fn a_secret_is_defined_for_where_it_went() {
           - "."
       exec:
         allow:
-          - sh
+          - { argv: [sh, "-c", "test -n \"$TOKEN\" && echo there"] }
         env:
           - TOKEN
       secrets:
         KEY: { file: keys/three, hosts: [{ host: "[server]", methods: [GET], scheme: http }] }
-        FILE: { file: keys/one, exec: [sh] }
+        FILE: { file: keys/one, exec: [{ argv: [sh, "-c", "test -n \"$TOKEN\" && echo there"] }] }
     "#);
     every_line_is_needed(&project, &learned.out, "pongthere");
 }

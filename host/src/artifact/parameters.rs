@@ -141,7 +141,10 @@ impl Read for Required {
 
 impl Shape for Parameter {
     fn schema() -> Schema {
-        keys::schema::<(ParameterKeys<'_>, Keywords<'_>)>()
+        let mut schema = keys::schema::<(ParameterKeys<'_>, Keywords<'_>)>();
+        let ways = ["type"].iter().chain(&TYPELESS).map(|word| json!({"required": [word]}));
+        schema.insert("anyOf".to_owned(), ways.collect::<Vec<Json>>().into());
+        schema
     }
 }
 

@@ -173,7 +173,7 @@ fn whatever_is_not_understood_is_an_error() {
     insta::assert_snapshot!(wrong("sandbox: { env: [A], env: [B] }\n"), @"Error 2:22+3 parse harness.md: yaml: line 2: `env` is given twice, first on line 2 (-)");
     insta::assert_snapshot!(wrong("sandbox: { fs: { read: [../x, \"a[b]\"] }, services: [cach] }\n"), @r#"
     Error 2:25+4 `sandbox.fs.read[0]`: a pattern may not hold `..` (-)
-    Error 2:31+6 `sandbox.fs.read[1]`: `[` means nothing in a pattern, `?` stands for any one character (-)
+    Error 2:31+6 `sandbox.fs.read[1]`: `[` means nothing in a pattern, `[[]` is the character and `?` any one (-)
     Error 2:53+4 `sandbox.services[0]`: `cach` is no built-in that needs granting, did you mean `cache`? (-)
     "#);
     insta::assert_snapshot!(wrong("network: { allowed_domains: [\"http://a\", { host: \"*\", private: true }, { hst: a }, 5] }\n"), @r#"
