@@ -1,22 +1,8 @@
-//! What a reply calls, and what a model gets for a call that was not made.
-
-use serde_json::Value as Json;
+//! What a model gets for a call that was not made, and what stays of a reply that is to have words alone.
 
 use super::error::TurnError;
 use crate::dispatch::{CallError, content, reentry};
-use crate::provider::{Finish, Reply, ToolCall};
-
-/// The arguments of a call. What is no JSON is the text that it is, which the same check refuses as any other value that
-/// is no object.
-pub(super) fn arguments(call: &ToolCall) -> Json {
-    let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-    serde_json::from_str(text).unwrap_or_else(|_| text.into())
-}
-
-/// Whether a call has arguments and all of them: where a reply was cut, those of its last call may be missing.
-pub(super) fn has_arguments(call: &ToolCall) -> bool {
-    matches!(serde_json::from_str(&call.arguments), Ok(Json::Object(arguments)) if !arguments.is_empty())
-}
+use crate::provider::{Finish, Reply};
 
 /// What a model gets for a call that was not made, of at most `cap` bytes.
 pub(super) fn refused(error: &CallError, cap: u64) -> String {

@@ -15,7 +15,7 @@ use super::logged;
 use super::made::{Deeds, Made};
 use super::models::Model;
 use super::prose::Beginning;
-use super::replies::{arguments, has_arguments, only_words, refused};
+use super::replies::{only_words, refused};
 use super::runtime::Runtime;
 use super::sentences::{CALL_DONE, CONTINUE, IN_WORDS, NOT_YET, NOT_YET_SAYS_A_PLUGIN};
 use super::window;
