@@ -96,7 +96,7 @@ fn it_is_shown_part_by_part() {
 /// A model that is told of its tools in prose has their descriptions there already.
 #[test]
 fn no_tool_is_described_twice() {
-    let prose = written(&HIDDEN.to_owned(), "[]").policy_of(|policy| {
+    let prose = written(HIDDEN, "[]").policy_of(|policy| {
         policy.replace(
             "model: { provider: script, script: replies.yaml }",
             "model: { name: m, provider: openai, base_url: \"http://127.0.0.1:1\", tools: prose }",

@@ -17,12 +17,15 @@ const MAX_KEPT: u64 = 128 << 20;
 /// is. What is in no bundle is the operator's own, and may be as much as they like.
 const MAX_SCRIPTS: u64 = 256;
 
+/// A load that goes on: its end, once there is one.
+type UnderWay = watch::Receiver<Option<Result<Image, Unloadable>>>;
+
 /// Images by the script they are of.
 #[derive(Debug, Default)]
 pub(super) struct Images {
     kept: Mutex<Kept>,
     /// What is being loaded, and where its end is told.
-    under_way: Mutex<HashMap<Source, watch::Receiver<Option<Result<Image, Unloadable>>>>>,
+    under_way: Mutex<HashMap<Source, UnderWay>>,
     /// Fuel that the loads of each bundle took beyond what every script may use.
     spent: Mutex<HashMap<Option<String>, Arc<Mutex<u64>>>>,
 }

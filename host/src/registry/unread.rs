@@ -23,7 +23,7 @@ pub(super) fn is_readme(name: &str) -> bool {
 /// Whether somebody probably takes a file of this name for an artifact.
 pub(super) fn is_meant_to_be_read(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    ending.is_some_and(|ending| matches!(&*ending, "md" | "markdown" | "mdx" | "star"))
+    ending.is_some_and(|ending| matches!(ending.as_str(), "md" | "markdown" | "mdx" | "star"))
 }
 
 /// Whether a file of this name may hold text that was written for this program: not what is plainly data or an image.
@@ -32,9 +32,9 @@ pub(super) fn may_hold_one(name: &str) -> bool {
     match name.rsplit_once('.') {
         None => true,
         Some((stem, ending)) => {
-            matches!(&*ending, "md" | "markdown" | "mdx" | "star" | "yaml" | "yml" | "txt")
+            matches!(ending, "md" | "markdown" | "mdx" | "star" | "yaml" | "yml" | "txt")
                 || stem.contains(".md")
-                || matches!(&*ending, "bak" | "old" | "orig" | "off" | "disabled" | "save" | "new" | "tmp")
+                || matches!(ending, "bak" | "old" | "orig" | "off" | "disabled" | "save" | "new" | "tmp")
         }
     }
 }

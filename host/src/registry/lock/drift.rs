@@ -21,9 +21,9 @@ pub enum Drift {
     /// It is another one.
     Changed {
         /// What it was.
-        old: Entry,
+        old: Box<Entry>,
         /// What it is.
-        new: Entry,
+        new: Box<Entry>,
     },
 }
 
@@ -34,13 +34,14 @@ impl Drift {
             let Entry { path, sha256, script, schema, files, description, .. } = one.clone();
             (path, sha256, script, schema, files, description)
         };
-        (parts(old) != parts(new)).then(|| Self::Changed { old: old.clone(), new: new.clone() })
+        (parts(old) != parts(new)).then(|| Self::Changed { old: Box::new(old.clone()), new: Box::new(new.clone()) })
     }
 
     /// What there is, or what there was.
     pub fn entry(&self) -> &Entry {
         match self {
-            Self::Added(entry) | Self::Removed(entry) | Self::Changed { new: entry, .. } => entry,
+            Self::Added(entry) | Self::Removed(entry) => entry,
+            Self::Changed { new, .. } => new,
         }
     }
 
@@ -98,8 +99,8 @@ impl Drift {
         };
         match self {
             Self::Removed(_) => error,
-            Self::Added(entry) | Self::Changed { new: entry, .. } => {
-                error.at(Position { file: entry.path.as_str().into(), line: 1, column: 1, length: 1 })
+            Self::Added(_) | Self::Changed { .. } => {
+                error.at(Position { file: self.entry().path.as_str().into(), line: 1, column: 1, length: 1 })
             }
         }
     }
