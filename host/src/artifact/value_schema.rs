@@ -1,6 +1,6 @@
 //! A JSON Schema (2020-12) that arguments and results are checked against, with bounded work.
 //!
-//! The crate `jsonschema` checks. It is given nothing that can take long: what a schema costs is [weighed](weight) before it
+//! The crate `jsonschema` checks. It is given nothing that can take long: what a schema costs is weighed before it
 //! is compiled, patterns run on an engine in linear time, references stay in the schema, and how much there is to check
 //! is counted before it is checked. A message names place, what is wanted and the type found, never the value: messages
 //! are recorded, values are not.
