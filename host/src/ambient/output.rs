@@ -38,7 +38,7 @@ pub fn write(path: &Path, text: &str, readers: Readers, shared: &[&Path]) -> Res
     }
 }
 
-/// The folder that [`write`] writes in.
+/// The folder that [`write()`] writes in.
 ///
 /// # Errors
 ///

@@ -1,11 +1,12 @@
 //! A JSON Schema (2020-12) that arguments and results are checked against, with bounded work.
 //!
-//! The crate `jsonschema` checks. It is given nothing that can take long: what a schema costs is [weighed](weight) before it
+//! The crate `jsonschema` checks. It is given nothing that can take long: what a schema costs is weighed before it
 //! is compiled, patterns run on an engine in linear time, references stay in the schema, and how much there is to check
 //! is counted before it is checked. A message names place, what is wanted and the type found, never the value: messages
 //! are recorded, values are not.
 
 mod misfit;
+mod multiple;
 mod weight;
 
 use std::fmt;
@@ -38,8 +39,9 @@ impl ValueSchema {
             .should_validate_formats(true)
             // Compiling what a value holds takes longer than checking it.
             .with_format("regex", |_: &str| true)
+            .with_keyword("multipleOf", multiple::keyword)
             .build(&json)
-            .map_err(|error| misfit::of(&error).of_a_schema())?;
+            .map_err(|error| misfit::of(&error, &json).of_a_schema())?;
         Ok(Self { json: Arc::new(json), validator: Arc::new(validator), weight })
     }
 
@@ -53,7 +55,7 @@ impl ValueSchema {
         if let Err(why) = self.weight.allows(value) {
             return Err(Misfit { at: String::new(), why });
         }
-        self.validator.validate(value).map_err(|error| misfit::of(&error))
+        self.validator.validate(value).map_err(|error| misfit::of(&error, value))
     }
 }
 

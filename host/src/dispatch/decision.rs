@@ -22,7 +22,7 @@ pub enum Decision {
 pub struct Block {
     /// Which hook.
     pub hook: String,
-    /// Its reason; of a third party's at most [`third_party::MOST`] bytes.
+    /// Its reason; of a third party's at most `third_party::MOST` bytes.
     pub reason: String,
     /// Whose words these are.
     pub voice: Voice,
