@@ -298,12 +298,25 @@ pub fn landlock_version() -> Option<u32> {
 }
 
 /// Now, as the times of files have it: by the kernel's last tick, so that what changes from here on has no earlier one.
-pub fn now_of_files() -> std::time::Duration {
+fn now_of_files() -> std::time::Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes to the one place that the pointer leads to.
     #[expect(unsafe_code, reason = "there is no function for this clock")]
     let told = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut now) } == 0;
     if told { moment(now.tv_sec, now.tv_nsec) } else { std::time::Duration::ZERO }
+}
+
+/// The same from the kernel's next tick on: what was changed before has an earlier time, and what changes from here on has not.
+pub fn next_moment_of_files() -> std::time::Duration {
+    let before = now_of_files();
+    loop {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let now = now_of_files();
+        // A clock that cannot be read stands still.
+        if now != before || now.is_zero() {
+            return now;
+        }
+    }
 }
 
 fn moment(seconds: i64, nanoseconds: i64) -> std::time::Duration {
@@ -402,5 +415,23 @@ impl Scratch {
             }
         }
         Ok(files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However little time is between the changes.
+    #[test]
+    fn what_was_changed_before_is_told_from_what_comes_after() {
+        let root = tempfile::tempdir().unwrap();
+        for name in 0..20 {
+            std::fs::create_dir(root.path().join(name.to_string())).unwrap();
+            let began = next_moment_of_files();
+            assert!(!changed_since(root.path(), began));
+            std::fs::write(root.path().join(format!("{name}/file")), "").unwrap();
+            assert!(changed_since(root.path(), began));
+        }
     }
 }

@@ -49,11 +49,12 @@ fn keywords_are_checked_for_every_caller() {
     ] {
         let ran = project.run(&["call", "it", "--args", args]);
         ran.says(2, told);
-        // By another tool it is an error that says the same.
+        // A tool that calls it gets a text that says the same.
         let by = format!("def run(args):\n    return meta.call_tool('it', json.decode({args:?}))\n");
         let project = search().policy("meta: { enabled: true }\n").tool("by", "", &by);
         let ran = project.run(&["call", "by"]);
-        assert!(ran.code != 0 && ran.err.contains(told), "{told}: {ran}");
+        let text = format!("error: the arguments of `it` do not fit its parameters: {told}");
+        assert!(ran.code == 0 && ran.out.starts_with(&text) && ran.err.is_empty(), "{told}: {ran}");
     }
     let good = r#"{"mode":"full","limit":7,"tags":["a"],"range":{"from":"2026-01-01"},"who":5,"list":[1]}"#;
     project.run(&["call", "it", "--args", good]).gives(good);
@@ -171,7 +172,7 @@ fn tools_that_are_written_elsewhere_are_the_same() {
     };
     added("{'n': {'type': 'integer', 'minimum': 1}}", "{'n': 1}").gives(r#"{"n":1}"#);
     let ran = added("{'n': {'type': 'integer', 'minimum': 1}}", "{'n': 0}");
-    assert!(ran.code != 0 && ran.err.contains("the argument `n` must be at least 1"), "{ran}");
+    ran.gives("error: the arguments of `t` do not fit its parameters: the argument `n` must be at least 1");
     let ran = added("{'n': {'type': 'string', 'pattern': '(?=a)'}}", "{}");
     assert!(ran.code == 1 && ran.err.contains("meta.register_tool: "), "{ran}");
 }

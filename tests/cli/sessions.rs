@@ -127,7 +127,7 @@ fn every_line_of_a_session() {
     {"at":"#","by":"root","kind":"turn","depth":0,"text":"What port?"}
     {"at":"#","by":"root","kind":"said","place":0,"message":{"role":"user","content":"What port?"}}
     {"at":"#","by":"root","kind":"asked","round":1,"model":"script","messages":3,"tools":1,"room":128000,"said":"sha256:…","offered":"sha256:…"}
-    {"at":"#","by":"root","kind":"reply","id":"reply_1","model":"script","text":"Let me see.","calls":[{"id":"call_1","name":"read_file","arguments":"{\"path\":\"config.yaml\"}"}],"finish":"tool_calls","tokens":{"input":36,"output":7},"took_us":"#"}
+    {"at":"#","by":"root","kind":"reply","id":"reply_1","model":"script","text":"Let me see.","calls":[{"id":"call_1","name":"read_file","arguments":"{\"path\":\"config.yaml\"}"}],"finish":"tool_calls","tokens":{"input":83,"output":7},"took_us":"#"}
     {"at":"#","by":"root","kind":"said","place":1}
     {"at":"#","by":"root","kind":"calling","call":"call_1","tool":"read_file"}
     {"at":"#","kind":"script","script":{"file":".harness/hooks/guard.md","code":"sha256:…","role":"hook","input":"sha256:…"},"outcome":"completed","result":"sha256:…","fuel":"#","peak_memory":"#","wall_us":"#"}
@@ -135,16 +135,16 @@ fn every_line_of_a_session() {
     {"at":"#","by":"root","kind":"called","call":"call_1","tool":"read_file","outcome":"completed","is_error":false,"content":"sha256:…","fuel":"#","took_us":"#","pre":{"event":"tool.pre","hooks":[{"hook":"guard","file":".harness/hooks/guard.md","verdict":"allow","work":{"fuel":"#","wall_us":"#","peak_memory":"#","host_calls":0}}]},"work":{"fuel":"#","wall_us":"#","peak_memory":"#","host_calls":2,"host":[{"call":"log.write","subject":"info","wall_us":"#"},{"call":"fs.read","subject":"config.yaml","wall_us":"#"}],"log":[{"level":"info","message":"reading"}]}}
     {"at":"#","by":"root","kind":"said","place":2,"message":{"role":"tool","tool_call_id":"call_1","name":"read_file","content":"port: 8080\n"}}
     {"at":"#","by":"root","kind":"asked","round":2,"model":"script","messages":5,"tools":1,"room":128000,"said":"sha256:…","offered":"sha256:…"}
-    {"at":"#","by":"root","kind":"reply","id":"reply_2","model":"script","text":"","calls":[{"id":"call_2","name":"read_file","arguments":"{\"path\":\".env\"}"}],"finish":"tool_calls","tokens":{"input":40,"output":3},"took_us":"#"}
+    {"at":"#","by":"root","kind":"reply","id":"reply_2","model":"script","text":"","calls":[{"id":"call_2","name":"read_file","arguments":"{\"path\":\".env\"}"}],"finish":"tool_calls","tokens":{"input":87,"output":3},"took_us":"#"}
     {"at":"#","by":"root","kind":"said","place":3}
     {"at":"#","by":"root","kind":"calling","call":"call_2","tool":"read_file"}
     {"at":"#","kind":"script","script":{"file":".harness/hooks/guard.md","code":"sha256:…","role":"hook","input":"sha256:…"},"outcome":"completed","result":"sha256:…","fuel":"#","peak_memory":"#","wall_us":"#"}
     {"at":"#","by":"root","kind":"called","call":"call_2","tool":"read_file","outcome":"denied","why":"blocked by hook \"guard\": no dotfiles","is_error":true,"content":"sha256:…","fuel":"#","took_us":"#","pre":{"event":"tool.pre","blocked":"blocked by hook \"guard\": no dotfiles","hooks":[{"hook":"guard","file":".harness/hooks/guard.md","verdict":"block","reason":"no dotfiles","work":{"fuel":"#","wall_us":"#","peak_memory":"#","host_calls":0}}]}}
     {"at":"#","by":"root","kind":"said","place":4,"message":{"role":"tool","tool_call_id":"call_2","name":"read_file","content":"tool blocked: blocked by hook \"guard\": no dotfiles"}}
     {"at":"#","by":"root","kind":"asked","round":3,"model":"script","messages":7,"tools":1,"room":128000,"said":"sha256:…","offered":"sha256:…"}
-    {"at":"#","by":"root","kind":"reply","id":"reply_3","model":"script","text":"It uses port 8080.","finish":"stop","tokens":{"input":52,"output":4},"took_us":"#"}
+    {"at":"#","by":"root","kind":"reply","id":"reply_3","model":"script","text":"It uses port 8080.","finish":"stop","tokens":{"input":99,"output":4},"took_us":"#"}
     {"at":"#","by":"root","kind":"said","place":5}
-    {"at":"#","by":"root","kind":"turned","answer":"It uses port 8080.","rounds":2,"tokens":{"input":128,"output":14}}
+    {"at":"#","by":"root","kind":"turned","answer":"It uses port 8080.","rounds":2,"tokens":{"input":269,"output":14}}
     {"at":"#","kind":"ended"}
     "##);
 }
@@ -249,23 +249,23 @@ fn a_session_is_shown_as_a_timeline() {
     assert_snapshot!(shown(&ran.out), @r#"
     SESSION  WHEN  run
     harness T, model script (script)
-    1 turn in _: 3 replies (128 + 14 tokens), 2 calls, 1 refused, 2 hooks ran, fuel N
+    1 turn in _: 3 replies (269 + 14 tokens), 2 calls, 1 refused, 2 hooks ran, fuel N
 
     turn 1, _, answered
     > What port?
-    _ _ model script calls read_file (36 + 7 tokens)
+    _ _ model script calls read_file (83 + 7 tokens)
                            " Let me see.
     _ _ tool read_file completed (fuel N, 2 host calls)
                            ( {"path":"config.yaml"}
                            = port: N
                            [info] reading
     _ _   hook guard on tool.pre: allow (fuel N)
-    _ _ model script calls read_file (40 + 3 tokens)
+    _ _ model script calls read_file (87 + 3 tokens)
     _ _ tool read_file denied: blocked by hook "guard": no dotfiles (fuel N)
                            ( {"path":".env"}
                            = tool blocked: blocked by hook "guard": no dotfiles
     _ _   hook guard on tool.pre: block: no dotfiles (fuel N)
-    _ _ model script answers (52 + 4 tokens)
+    _ _ model script answers (99 + 4 tokens)
                            " It uses port T
     It uses port T
     "#);
@@ -297,59 +297,59 @@ fn the_example_agent_on_a_timeline() {
     assert_snapshot!(shown(&project.run(&["sessions", "show"]).out), @r#"
     SESSION  WHEN  run
     harness T, model script (script)
-    1 turn in _: 11 replies (1,228 + 111 tokens), 6 calls, 2 refused, 4 turns of sub-agents, 3 hooks ran, fuel N
+    1 turn in _: 11 replies (2,328 + 111 tokens), 6 calls, 2 refused, 4 turns of sub-agents, 3 hooks ran, fuel N
 
     turn 1, _, answered
     > When?
-    _ _ model script calls delegate (69 + 16 tokens)
+    _ _ model script calls delegate (169 + 16 tokens)
                            " I let the finder look.
     _ _ tool delegate completed (fuel N)
                            ( {"agent":"finder","task":"When is the launch?"}
-                           = {"agent":"finder","response":"On 12 May (notes/launch.md).","calls":0,"rounds":0,"attempts":3,"usage":{"input_tokens":201,"output_tokens":7}}
-    _ _   agent finder not accepted (147 + 8 tokens)
+                           = {"agent":"finder","response":"On 12 May (notes/launch.md).","calls":0,"rounds":0,"attempts":3,"usage":{"input_tokens":301,"output_tokens":7}}
+    _ _   agent finder not accepted (347 + 8 tokens)
                              > When is the launch?
-    _ _     model script calls find_in_notes (56 + 4 tokens)
+    _ _     model script calls find_in_notes (156 + 4 tokens)
     _ _     tool find_in_notes completed (fuel N, 3 host calls)
                                ( {"text":"launch"}
                                = {"found":["notes/launch.md:1: # Launch","notes/launch.md:3: - The launch is on 12 May.","notes/team.md:3: - Ada owns the launch checklist."]}
-    _ _     model script answers (91 + 4 tokens)
+    _ _     model script answers (191 + 4 tokens)
                                " It is on 12 May.
     _ _   judge verify not accepted: it does not name the file that it was found in
-    _ _   agent finder not accepted: attempt 2 (145 + 6 tokens)
+    _ _   agent finder not accepted: attempt 2 (245 + 6 tokens)
                              > Your result was checked and not accepted: it does not name the file that it was found in ⏎  ⏎ The task is not complete. Find out what is wrong, correct it, make sure of it with your tools, and answer …
-    _ _     model script answers (145 + 6 tokens)
+    _ _     model script answers (245 + 6 tokens)
                                " The launch is on 12 May.
     _ _   judge verify not accepted: it does not name the file that it was found in
-    _ _   agent finder answered: attempt 3 (201 + 7 tokens)
+    _ _   agent finder answered: attempt 3 (301 + 7 tokens)
                              > Your result was checked and not accepted: it does not name the file that it was found in ⏎  ⏎ The task is not complete. Find out what is wrong, correct it, make sure of it with your tools, and answer …
-    _ _     model script answers (201 + 7 tokens)
+    _ _     model script answers (301 + 7 tokens)
                                " On 12 May (notes/launch.md).
     _ _   judge verify accepted
-    _ _ model script calls delegate (109 + 20 tokens)
+    _ _ model script calls delegate (209 + 20 tokens)
     _ _ tool delegate completed (fuel N)
                            ( {"agent":"writer","task":"Summarize: the launch is on 12 May (notes/launch.md)."}
-                           = {"agent":"writer","response":"I wrote that the launch is on 12 May to notes/summary.md.","calls":2,"rounds":2,"attempts":1,"usage":{"input_tokens":232,"output_tokens":33}}
-    _ _   agent writer answered (232 + 33 tokens)
+                           = {"agent":"writer","response":"I wrote that the launch is on 12 May to notes/summary.md.","calls":2,"rounds":2,"attempts":1,"usage":{"input_tokens":532,"output_tokens":33}}
+    _ _   agent writer answered (532 + 33 tokens)
                              > Summarize: the launch is on 12 May (notes/launch.md).
-    _ _     model script calls write_summary (65 + 12 tokens)
+    _ _     model script calls write_summary (165 + 12 tokens)
     _ _     tool write_summary denied: blocked by hook "no_secrets": a summary does not hold secrets (fuel N)
                                ( {"text":"Launch on 12 May; the password is 1234."}
                                = tool blocked: blocked by hook "no_secrets": a summary does not hold secrets
     _ _       hook no_secrets on tool.pre: block: a summary does not hold secrets (fuel N)
-    _ _     model script calls write_summary (83 + 7 tokens)
+    _ _     model script calls write_summary (183 + 7 tokens)
     _ _     tool write_summary completed (fuel N, 1 host call)
                                ( {"text":"Launch on 12 May."}
                                = written
     _ _       hook no_secrets on tool.pre: allow (fuel N)
-    _ _     model script answers (84 + 14 tokens)
+    _ _     model script answers (184 + 14 tokens)
                                " I wrote that the launch is on 12 May to notes/summary.md.
     _ _   judge verify accepted
-    _ _ model script calls run_command (151 + 8 tokens)
+    _ _ model script calls run_command (251 + 8 tokens)
     _ _ tool run_command denied: blocked by hook "command_guard": only what reads is run: cat, grep, head, ls, wc (fuel N)
                            ( {"command":"rm -rf notes/drafts"}
                            = tool blocked: blocked by hook "command_guard": only what reads is run: cat, grep, head, ls, wc
     _ _   hook command_guard on tool.pre: block: only what reads is run: cat, grep, head, ls, wc (fuel N, 1 host call)
-    _ _ model script answers (174 + 13 tokens)
+    _ _ model script answers (274 + 13 tokens)
                            " The launch is on 12 May, and notes/summary.md says so.
     The launch is on 12 May, and notes/summary.md says so.
     "#);

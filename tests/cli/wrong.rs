@@ -212,8 +212,8 @@ fn a_script_that_takes_too_much_when_it_is_loaded() {
     for script in [
         // A list that grows at the top level.
         "def f():\n    x = [0] * 1000\n    for i in range(100):\n        x = x + x\n    return x\n\ny = f()\n\ndef run(args):\n    return 1\n",
-        // A constant that is worked out when it is loaded.
-        "def run(args):\n    return len('x' * (64 << 20))\n",
+        // A constant at the top level.
+        "x = len('x' * (64 << 20))\n\ndef run(args):\n    return 1\n",
         // A function that the interpreter puts into itself.
         "def f(g):\n    return g(g)\n\ndef run(args):\n    return f(f)\n",
     ] {
@@ -221,6 +221,22 @@ fn a_script_that_takes_too_much_when_it_is_loaded() {
         assert!(said.contains(".harness/tools/it.md"), "{said}");
         assert!(!said.contains("RUST_BACKTRACE") && !said.contains("wasm"), "{said}");
     }
+}
+
+/// What a constant in a function takes is taken when the line is reached, not when the script is loaded.
+#[test]
+fn a_constant_that_takes_too_much_is_an_error_where_it_is() {
+    let project = Project::with_script("def run(args):\n    return len('x' * (64 << 20))\n");
+    let validated = project.run(&["validate"]);
+    assert_eq!((validated.code, validated.err.as_str()), (0, ""), "{validated}");
+    assert_snapshot!(project.run(&["call", "it"]), @"
+    exit 4
+    --- stdout
+    --- stderr
+    error: tool `it` was ended: over the limit `memory` of 67108864 bytes at line 4, column 18, where 67108864 bytes were asked for at once
+
+    hint: `sandbox.limits.memory_mb` in `.harness/harness.md` raises it
+    ");
 }
 
 #[test]

@@ -69,7 +69,9 @@ fn signatures(text: &str) -> Vec<String> {
         let global = module.starts_with("globals(");
         for function in body.split("\n    fn ").skip(1) {
             let (head, rest) = function.split_once('(').unwrap();
-            let name = head.split('<').next().unwrap().trim_start_matches("r#").replace("wait_", "await");
+            let name = head.split('<').next().unwrap().trim_start_matches("r#");
+            // A keyword of Rust.
+            let name = if name == "wait_" { "await" } else { name };
             let parameters = parameters(rest.split(") -> ").next().unwrap());
             let prefix = namespace.filter(|_| !global).map(|namespace| format!("{namespace}.")).unwrap_or_default();
             found.push(format!("{prefix}{name}({})", parameters.join(", ")));

@@ -56,7 +56,7 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
     let workspace = asked.workspace.clone().unwrap_or_else(|| project::root(place));
     // Else each command creates and removes them, and the workspace would seem to be written.
     let held = plan.gives_views().then(|| ClosedNames::hold(&workspace).ok());
-    let began = ambient::now_of_files();
+    let began = ambient::next_moment_of_files();
     let (exit, report) = made(&asked, &project, &call, printer)?;
     let mut asked = watch.asked();
     asked.requests.extend(written(&asked, &workspace, began));
