@@ -57,8 +57,9 @@ async fn ask(loaded: &Loaded, asked: &[Asked]) -> Vec<Refused> {
     let mut views: HashMap<Option<&str>, Arc<Loaded>> = HashMap::new();
     let (mut found, mut fuel) = (Vec::new(), 0_u64);
     for one in asked {
-        // The hooks of a bundle do not govern each other.
-        let author = one.author.as_deref().filter(|_| !one.governs);
+        // The hooks of a bundle do not govern each other, nor the bundle as a whole: it would take them with it.
+        let own = one.governs || one.refused.kind == "bundle";
+        let author = one.author.as_deref().filter(|_| !own);
         if one.governs && one.author.is_none() {
             continue;
         }
