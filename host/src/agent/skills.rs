@@ -213,9 +213,11 @@ mod tests {
         );
         assert_eq!(read("pfd", None), Err("there is no skill `pfd`; did you mean \"pdf\"?".to_owned()));
         assert_eq!(
-            read("pdf", Some("../a.md")),
-            Err("there is no file of this skill `../a.md`; did you mean \"a.md\"?".to_owned())
+            read("pdf", Some("a.m")),
+            Err("there is no file of this skill `a.m`; did you mean \"a.md\"?".to_owned())
         );
+        // What leads out of the folder is a name like any other, and none of these.
+        assert_eq!(read("pdf", Some("../a.md")), Err("there is no file of this skill `../a.md`".to_owned()));
         assert!(read("pdf", Some("b.md")).unwrap_err().starts_with("cannot read `b.md`: "));
         std::fs::write(folder.path().join("a.md"), "tixt").unwrap();
         assert_eq!(read("pdf", Some("a.md")), Err("`a.md` is not what it was when the project was loaded".to_owned()));

@@ -44,7 +44,7 @@ pub(crate) enum Unknown {
 }
 
 /// Keys of a policy. In a file that is none, nobody would read what they say.
-const POLICY_ONLY: [&str; 3] = ["network", "sandbox", "tools_policy"];
+pub(super) const POLICY_ONLY: [&str; 3] = ["network", "sandbox", "tools_policy"];
 
 /// How a key may be missing.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -190,6 +190,11 @@ pub(super) fn shown<T: Shown>(default: T) -> Option<Json> {
     Some(default.shown())
 }
 
+/// Any name but these.
+pub(super) fn but(words: &[&str]) -> Json {
+    json!({ "not": { "enum": words } })
+}
+
 /// The schema of a mapping with these keys.
 pub(crate) fn schema<'n, K: Keys<'n>>() -> Schema {
     let mut properties = Properties::default();
@@ -200,6 +205,9 @@ pub(crate) fn schema<'n, K: Keys<'n>>() -> Schema {
     }
     if K::UNKNOWN == Unknown::Refuse {
         schema.insert("additionalProperties".to_owned(), json!(false));
+    }
+    if let Unknown::RefuseThese(words) = K::UNKNOWN {
+        schema.insert("propertyNames".to_owned(), but(words));
     }
     schema
 }

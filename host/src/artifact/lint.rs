@@ -38,10 +38,13 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
                     Used::Key(key) if !keys.contains(&key) => {
                         let warning =
                             Diagnostic::warning(format!("the payload of `{}` has no key {}", *hook.event, quoted(key)));
-                        found.push(warning.at(at).hint(match closest(key, keys.iter().copied()) {
-                            Some(word) => format!("did you mean `{word}`?"),
-                            None => format!("it has {}", keys.join(", ")),
-                        }));
+                        // Every payload has an `agent`, and what is only like it means something else.
+                        found.push(warning.at(at).hint(
+                            match closest(key, keys.iter().copied().filter(|key| *key != "agent")) {
+                                Some(word) => format!("did you mean `{word}`?"),
+                                None => format!("it has {}", keys.join(", ")),
+                            },
+                        ));
                     }
                     Used::Attribute(name) if !DICT_METHODS.contains(&name) => {
                         let what = if in_when { "the hook never matches" } else { "reading it fails" };
@@ -254,7 +257,7 @@ pub(crate) mod tests {
             [
                 ".harness/hooks/h.md:3:7 the payload of `tool.post` has no key `is_eror` (did you mean `is_error`?)",
                 ".harness/hooks/h.md:3:38 the payload is a dict: the hook never matches with `payload.name` (write `payload[\"name\"]`)",
-                ".harness/hooks/h.md:7:9 the payload of `tool.post` has no key `arguments` (it has call_id, name, content, is_error, result)",
+                ".harness/hooks/h.md:7:9 the payload of `tool.post` has no key `arguments` (it has call_id, name, content, is_error, result, agent)",
             ]
         );
     }

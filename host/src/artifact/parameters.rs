@@ -163,7 +163,13 @@ impl Shape for Parameters {
     fn schema() -> Schema {
         shape::schema(json!({
             "type": "object",
-            "properties": {"type": {}, "properties": {}, "required": {}, "additionalProperties": {}, "$defs": {}},
+            "properties": {
+                "type": {"description": "The text `object`, where all of it is one schema; else a parameter."},
+                "properties": {"description": "The parameters of such a schema; else a parameter."},
+                "required": {"description": "The parameters that such a schema requires; else a parameter."},
+                "additionalProperties": {"description": "Whether other arguments are taken; else a parameter."},
+                "$defs": {"description": "Schemas to refer to; else a parameter."},
+            },
             "additionalProperties": Parameter::schema(),
         }))
     }

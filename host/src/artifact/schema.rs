@@ -72,6 +72,13 @@ pub fn of(kind: Kind) -> Json {
     schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
     schema.insert("title".to_owned(), json!(format!("front matter of a {} artifact", kind.name())));
     schema.insert("description".to_owned(), json!(kind.about()));
+    // What a file that is no policy refuses wherever else it ignores a key.
+    let known = of.get("properties").and_then(Json::as_object);
+    let refused: Vec<&str> =
+        keys::POLICY_ONLY.into_iter().filter(|key| known.is_none_or(|known| !known.contains_key(*key))).collect();
+    if !refused.is_empty() {
+        schema.insert("propertyNames".to_owned(), keys::but(&refused));
+    }
     schema.extend(of);
     schema.into()
 }

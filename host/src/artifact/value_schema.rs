@@ -6,6 +6,7 @@
 //! are recorded, values are not.
 
 mod misfit;
+mod multiple;
 mod weight;
 
 use std::fmt;
@@ -38,8 +39,9 @@ impl ValueSchema {
             .should_validate_formats(true)
             // Compiling what a value holds takes longer than checking it.
             .with_format("regex", |_: &str| true)
+            .with_keyword("multipleOf", multiple::keyword)
             .build(&json)
-            .map_err(|error| misfit::of(&error).of_a_schema())?;
+            .map_err(|error| misfit::of(&error, &json).of_a_schema())?;
         Ok(Self { json: Arc::new(json), validator: Arc::new(validator), weight })
     }
 
@@ -53,7 +55,7 @@ impl ValueSchema {
         if let Err(why) = self.weight.allows(value) {
             return Err(Misfit { at: String::new(), why });
         }
-        self.validator.validate(value).map_err(|error| misfit::of(&error))
+        self.validator.validate(value).map_err(|error| misfit::of(&error, value))
     }
 }
 

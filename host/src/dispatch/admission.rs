@@ -101,10 +101,9 @@ fn asked(registry: &Registry) -> Vec<Asked> {
 
 fn one(kind: &'static str, name: &str, source: &str, at: String, payload: Json, is_above: bool) -> Asked {
     let author = third_party::author(source).map(str::to_owned);
-    let facts = json!({"kind": kind, "name": name, "source": source, "file": at, "plugin": author});
-    let mut payload = payload;
-    if let (Some(payload), Json::Object(facts)) = (payload.as_object_mut(), facts) {
-        payload.extend(facts);
+    let mut facts = json!({"kind": kind, "name": name, "source": source, "file": at, "plugin": author});
+    if let (Some(facts), Json::Object(more)) = (facts.as_object_mut(), payload) {
+        facts.extend(more);
     }
     let refused = Refused {
         kind,
@@ -114,7 +113,13 @@ fn one(kind: &'static str, name: &str, source: &str, at: String, payload: Json, 
         by: String::new(),
         reason: String::new(),
     };
-    Asked { refused, author, is_above, payload }
+    Asked { refused, author, is_above, payload: facts }
+}
+
+/// What hooks are told of a tool.
+#[cfg(test)]
+pub(super) fn payload_of(tool: &Tool) -> Json {
+    self::tool(tool).payload
 }
 
 fn tool(tool: &Tool) -> Asked {

@@ -198,18 +198,17 @@ async fn a_loop_of_events_ends() {
     let project = open(&folder(&[("tools/emits.md", &emits), ("hooks/again.md", &again)]));
     let run = Run::new();
     let report = project.call("emits", json!({}), &run).await.unwrap();
-    // The innermost hook fails, which on a custom event is a warning; every level below is there.
-    assert_eq!(report.content, "{\"n\":0}");
+    // The innermost hook fails and so blocks its event, and with it the one above, up to the call; every level is there.
+    let failed = "events.emit: blocked by hook \"again\": the hook failed: ";
+    let why = "events.emit: events within events, deeper than 8 levels";
+    assert!(report.content.starts_with(&format!("tool denied: {}{why}", failed.repeat(8))), "{}", report.content);
     assert_eq!(run.session().cache.get("deep").as_deref(), Some("8"));
     let mut innermost = &report.nested;
     let mut levels = 0;
     while let Some(Nested::Event(dispatch)) = innermost.first() {
         levels += 1;
         let hook = dispatch.hooks.first().unwrap();
-        if let Some(warning) = hook.warnings.first() {
-            let why = "events.emit: events within events, deeper than 8 levels";
-            assert!(warning.contains(why), "{warning}");
-        }
+        assert!(hook.reason.as_deref().is_some_and(|reason| reason.contains(why)), "{:?}", hook.reason);
         innermost = &hook.nested;
     }
     assert_eq!(levels, 8);

@@ -38,7 +38,9 @@ pub(crate) fn in_message(text: &str) -> String {
             )
             || (!c.is_ascii() && c.is_alphanumeric() && !is_hidden(c))
     };
-    if text.chars().all(plain) && begins_plainly(text) && !text.ends_with(' ') { text.to_owned() } else { quoted(text) }
+    // A dash alone before the `,` or `]` of a list is an error to who reads YAML here.
+    let ends_plainly = !text.ends_with(' ') && !text.ends_with(" -");
+    if text.chars().all(plain) && begins_plainly(text) && ends_plainly { text.to_owned() } else { quoted(text) }
 }
 
 /// Whether YAML takes an unquoted scalar that begins so for a text.
@@ -75,6 +77,8 @@ mod tests {
             ("src/*.rs", "\"src/*.rs\"", "src/*.rs"),
             ("/opt/go", "\"/opt/go\"", "\"/opt/go\""),
             ("true", "\"true\"", "\"true\""),
+            ("git - a", "\"git - a\"", "git - a"),
+            ("git a -", "\"git a -\"", "\"git a -\""),
             ("rm a #b", "\"rm a #b\"", "\"rm a #b\""),
             ("a, b", "\"a, b\"", "\"a, b\""),
             ("a: b", "\"a: b\"", "\"a: b\""),

@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn what_a_script_is_entered_by() {
         let of = |name: &str, script: &str| {
-            let text = format!("---\nscript: |\n  x = 1\n  {script}\n---\n");
+            let text = format!("---\nscript: |\n  x = 1\n  {script}\n---\nWhat it does.\n");
             shown(&tool(&Tool::parse(".harness/tools/t.md", name, &text).0.unwrap()))
         };
         let not_taken = "`run` is called with one argument (args), which it does not take (write `def run(args):`)";

@@ -165,10 +165,12 @@ fn what_is_no_model() {
     Error 4:42+6 `models[0].script` has no meaning with the provider `openai` (write `provider: script`)
     Error 5:42+3 `models[1].script`: write the path of a file with replies, such as `replies.yaml` (-)
     ");
-    insta::assert_snapshot!(wrong("model: { name: m }\nmodels: [{ name: n }, { name: m }, { name: n }]\n"), @r#"
+    insta::assert_snapshot!(wrong("model: { name: m }\nmodels: [{ name: n }, { name: m, provider: ollama }, { name: n, max_tokens: 5 }]\n"), @r#"
     Error 3:31+1 model "m" is defined more than once (it is first defined at .harness/harness.md:2:16)
-    Error 3:44+1 model "n" is defined more than once (it is first defined at .harness/harness.md:3:18)
+    Error 3:62+1 model "n" is defined more than once (it is first defined at .harness/harness.md:3:18)
     "#);
+    // Who says the same twice has said it once.
+    assert_eq!(wrong("model: { name: m }\nmodels: [{ name: n }, { name: m }, { name: n }]\n"), "");
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod within;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use self::within::Closed;
+use self::within::{Closed, Parted};
 use super::{layer, sources};
 use crate::policy::command::CommandRule;
 use crate::policy::grant::Grant;
@@ -221,18 +221,34 @@ impl Draft {
         needed(&all, &self.kept)
     }
 
-    /// The rules for plugins, by the name of their source.
-    fn bundles(&self) -> Vec<(&str, Vec<Rule>)> {
+    /// The rules for plugins, by the name of their source. What is granted to parts of a plugin and not to the plugin is
+    /// for the parts that asked for it.
+    fn bundles(&self, parted: &Parted) -> Vec<(&str, Vec<Rule>)> {
         let requests = &self.asked.requests;
         let names: BTreeSet<&str> = requests.iter().filter_map(|(source, _)| sources::bundle_of(source)).collect();
         // Limits of the whole are limits of this too.
         let kept = Kept { limits: Vec::new(), ..self.kept.clone() };
-        let own = |bundle: &str| {
-            let own = requests.iter().filter(|(source, _)| sources::bundle_of(source) == Some(bundle));
+        let of = |is_own: &dyn Fn(&str) -> bool| {
+            let own = requests.iter().filter(|(source, _)| is_own(source));
             let own: Vec<&Request> = own.map(|(_, one)| one).collect();
             needed(&own, &kept)
         };
-        names.into_iter().map(|bundle| (bundle, own(bundle))).collect()
+        let mut all = Vec::new();
+        for bundle in names {
+            let is_parted =
+                |rule: &Rule| rule.key.group().is_some_and(|group| parted.contains(&(bundle.to_owned(), group)));
+            let mut whole = of(&|source| sources::bundle_of(source) == Some(bundle));
+            whole.retain(|rule| !is_parted(rule));
+            all.push((bundle, whole));
+            let parts: BTreeSet<&str> = requests.iter().map(|(source, _)| source.as_str()).collect();
+            for part in parts.into_iter().filter(|source| sources::bundle_of(source) == Some(bundle)) {
+                let mut own = of(&|source| source == part);
+                own.retain(is_parted);
+                all.push((part, own));
+            }
+        }
+        all.retain(|(_, rules)| !rules.is_empty());
+        all
     }
 
     /// The secrets that were used, for what was asked with them.
@@ -294,7 +310,7 @@ impl Draft {
         }
         lines.extend(written.iter().map(|line| format!("  {line}")));
         let mut entries = closed.entries.clone();
-        for (bundle, rules) in self.bundles() {
+        for (bundle, rules) in self.bundles(&closed.parted) {
             let entry = entries.entry(bundle.to_owned()).or_default();
             // What closes a key comes in the place of what was asked.
             let ruled = entry.rules.iter().filter(|rule| rule.key != Key::Protect);

@@ -93,6 +93,9 @@ fn what_does_not_load_does_not_fit() {
         (Kind::Tool, "async: maybe"),
         (Kind::Tool, "confirm: maybe"),
         (Kind::Tool, "confirm:"),
+        (Kind::Tool, "network: {}"),
+        (Kind::Agent, "sandbox: {}"),
+        (Kind::Bundle, "tools_policy: {}"),
         (Kind::Tool, "capabilities: { fss: {} }"),
         (Kind::Tool, "capabilities: { limits: { fuel: 0 } }"),
         (Kind::Tool, "capabilities: { services: [cash] }"),
@@ -112,6 +115,7 @@ fn what_does_not_load_does_not_fit() {
         (Kind::Skill, ""),
         (Kind::Skill, "name: f\ndescription: ''"),
         (Kind::Skill, "name: f\ndescription: 5"),
+        (Kind::Skill, "name: f\ndescription: x\nscript: y"),
         (Kind::Skill, "name: F\ndescription: x"),
         (Kind::Skill, "name: f\ndescription: x\nallowed-tools: 5"),
         (Kind::Skill, "name: f\ndescription: x\nmetadata: [a]"),
@@ -162,7 +166,7 @@ fn walk<'s>(path: &str, schema: &'s Json, see: &mut impl FnMut(&str, &'s serde_j
 /// yaml-language-server is at home.
 #[test]
 fn an_editor_can_use_them() {
-    const WORDS: [&str; 20] = [
+    const WORDS: [&str; 21] = [
         "$schema",
         "title",
         "description",
@@ -173,6 +177,7 @@ fn an_editor_can_use_them() {
         "properties",
         "required",
         "additionalProperties",
+        "propertyNames",
         "items",
         "minItems",
         "anyOf",

@@ -34,9 +34,30 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// The words for an error.
-pub(super) fn of(error: &ValidationError<'_>) -> Misfit {
-    Misfit { at: place(error.instance_path().as_str()), why: shorten(&why(error.kind(), error.instance())) }
+/// The words for an error in a value.
+pub(super) fn of(error: &ValidationError<'_>, value: &Json) -> Misfit {
+    let why = match refused_keys(error, value) {
+        Some(names) => undeclared(&names),
+        None => why(error.kind(), error.instance()),
+    };
+    Misfit { at: place(error.instance_path().as_str()), why: shorten(&why) }
+}
+
+/// The keys of an object that may have none at all: of that the error has the first one's value, and no name.
+fn refused_keys(error: &ValidationError<'_>, value: &Json) -> Option<Vec<String>> {
+    if !matches!(error.kind(), Kind::FalseSchema) || !error.schema_path().as_str().ends_with("/additionalProperties") {
+        return None;
+    }
+    let object = value.pointer(error.instance_path().as_str())?.as_object()?;
+    // Where the schema of a key with this name is `false`, the error is about the object itself.
+    let is_first = object.values().next() == Some(&**error.instance());
+    is_first.then(|| object.keys().cloned().collect())
+}
+
+fn undeclared(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(3).map(|name| format!("`{}`", name.replace('`', "'"))).collect();
+    let more = if names.len() > 3 { " and more" } else { "" };
+    format!("must not have undeclared keys, found {}{more}", shown.join(", "))
 }
 
 /// A JSON Pointer as a script writes it: `a.b[0]`.
@@ -60,11 +81,6 @@ fn why(kind: &Kind, found: &Json) -> String {
     let items = |count: u64| if count == 1 { "item" } else { "items" };
     let characters = |count: u64| if count == 1 { "character" } else { "characters" };
     let keys = |count: u64| if count == 1 { "key" } else { "keys" };
-    let key = |names: &[String]| {
-        let shown: Vec<String> = names.iter().take(3).map(|name| format!("`{}`", name.replace('`', "'"))).collect();
-        let more = if names.len() > 3 { " and more" } else { "" };
-        format!("must not have undeclared keys, found {}{more}", shown.join(", "))
-    };
     match kind {
         Kind::Type { kind } => {
             let wanted = match kind {
@@ -98,7 +114,9 @@ fn why(kind: &Kind, found: &Json) -> String {
         Kind::Pattern { pattern } => format!("must match the pattern `{}`", pattern.replace('`', "'")),
         Kind::Format { format } => format!("must have the format `{format}`"),
         Kind::Required { property } => format!("must have the key {property}"),
-        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => key(unexpected),
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            undeclared(unexpected)
+        }
         Kind::AdditionalItems { .. } | Kind::UnevaluatedItems { .. } => {
             "must not have more items than are declared".to_owned()
         }
@@ -108,6 +126,8 @@ fn why(kind: &Kind, found: &Json) -> String {
         Kind::OneOfMultipleValid { .. } => "must fit one schema of `oneOf` alone".to_owned(),
         Kind::Not { .. } => "must not fit the schema of `not`".to_owned(),
         Kind::PropertyNames { .. } => "must have keys that fit `propertyNames`".to_owned(),
+        // Of a keyword that is checked here.
+        Kind::Custom { message, .. } => message.clone(),
         Kind::FalseSchema => "must not be there".to_owned(),
         other => format!("must fit `{}` of its schema", other.keyword()),
     }

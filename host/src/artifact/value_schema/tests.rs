@@ -77,6 +77,16 @@ fn every_keyword_says_what_it_wants() {
             "the value must have the key \"b\"",
         ),
         (json!(false), json!(1), "the value must not be there"),
+        (
+            json!({"properties": {"additionalProperties": false}}),
+            json!({"additionalProperties": {"a": 1}}),
+            "`additionalProperties` must not be there",
+        ),
+        (
+            json!({"properties": {"a": {"additionalProperties": false}}}),
+            json!({"a": {"x": {"y": 1}}}),
+            "`a` must not have undeclared keys, found `x`",
+        ),
     ] {
         assert_eq!(misfit(&schema, &value), said, "{schema} {value}");
     }
@@ -92,19 +102,32 @@ fn numbers_of_any_size_are_compared() {
         "the value must be at least 123456789012345678901234567890"
     );
     assert_eq!(misfit(&schema, &number("123456789012345678901234567895")), "the value must be a multiple of 10");
+    for (divisor, value, fits) in [
+        ("7", "-700000000000000000000000000000000007", true),
+        ("7", "700000000000000000000000000000000008", false),
+        ("10", "1e30", true),
+        ("3", "1.5E+1", true),
+        ("3", "1e400", false),
+        ("2", "4.5", false),
+        ("0.5", "4.5", true),
+        ("2", "4.0", true),
+    ] {
+        let schema = json!({"multipleOf": number(divisor)});
+        assert_eq!(compiled(schema).check(&number(value)).is_ok(), fits, "{value} {divisor}");
+    }
 }
 
 #[test]
 fn what_is_no_schema_here() {
     let deep = (0..40).fold(json!({}), |inner, _| json!({"items": inner}));
-    let alternatives = (0..20).fold(json!({}), |inner, _| json!({"anyOf": [inner, inner]}));
-    // Each definition twice the one before: small as a text, and without an end when written out.
+    let alternatives = (0..10).fold(json!({}), |inner, _| json!({"anyOf": [inner, inner]}));
+    // Each definition four times the one before: small as a text, and without an end when written out.
     let mut defs = serde_json::Map::new();
-    for n in 0..64 {
+    for n in 0..12 {
         let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
-        defs.insert(format!("d{n}"), json!({"allOf": [next, next]}));
+        defs.insert(format!("d{n}"), json!({"allOf": [next, next, next, next]}));
     }
-    defs.insert("d64".to_owned(), json!({}));
+    defs.insert("d12".to_owned(), json!({}));
     let laughs = json!({"$defs": defs, "$ref": "#/$defs/d0"});
     let patterns: Json =
         (0..100).map(|n| json!({"pattern": format!("{n}{}", "a".repeat(1000))})).collect::<Vec<_>>().into();

@@ -44,7 +44,9 @@ fn the_types_have_the_keys_of_their_events() {
     let delegated =
         DelegationPost { id: String::new(), parent_id: None, agent: String::new(), result: Json::Null, depth: 1 };
     let builtin = BuiltinPre { tool: String::new(), function: String::new(), arguments: Json::Null };
+    let tool = crate::artifact::tool::Tool::parse("f.md", "f", "---\n---\n").0.unwrap();
     let payloads = [
+        (Event::ArtifactLoad, crate::dispatch::admission::payload_of(&tool)),
         (Event::BuiltinPre, of(&builtin)),
         (Event::BuiltinPost, of(&BuiltinPost { pre: builtin.clone(), result: Json::Null, error: None })),
         (Event::ToolPre, pre()),
@@ -134,7 +136,7 @@ fn the_types_have_the_keys_of_their_events() {
         assert_eq!(found, keys, "{event}");
     }
     let dicts = Event::FIXED.iter().filter(|event| matches!(event.shape(), Shape::Dict(_))).count();
-    assert_eq!(dicts + 3, payloads.len());
+    assert_eq!(dicts + Event::FIRED_META.len(), payloads.len());
 }
 
 #[test]
@@ -142,7 +144,7 @@ fn a_modify_replaces_the_keys_it_gives() {
     let (payload, warnings) = changed(&Event::ToolPost, post(), json!({"is_error": true, "note": 1}));
     assert_eq!(
         payload,
-        json!({"call_id": "call_1", "name": "run", "content": "{\"out\":\"x\"}", "is_error": true, "result": {"out": "x"}, "note": 1})
+        json!({"call_id": "call_1", "name": "run", "content": "{\"out\":\"x\"}", "is_error": true, "result": {"out": "x"}, "agent": AgentAt::default(), "note": 1})
     );
     let only = "what can be is `content`, `is_error` and `result`";
     assert_eq!(
@@ -168,18 +170,27 @@ fn no_change_is_without_effect_and_without_a_word() {
             let (after, warnings) = changed(&event, payload.clone().into(), json!({*key: value}));
             let taken = event.taken_keys().unwrap().contains(key);
             assert_eq!(warnings.is_empty(), taken, "{event} {key}: {warnings:?}");
-            let stays = ["id", "call_id", "name"].contains(key);
+            let delegates = matches!(event, Event::DelegationPre | Event::DelegationPost | Event::DelegationPostVerify);
+            // Of a delegation it is the one that is set to work, and who fired the event looks at a change of it.
+            let stays = match *key {
+                "agent" => !delegates,
+                "tool" | "function" => event.is_builtin(),
+                key => ["id", "call_id", "name"].contains(&key),
+            };
             assert_eq!(after[*key] == payload.get(*key).cloned().unwrap_or_default(), stays, "{event} {key}");
             seen.extend(warnings);
         }
     }
     let of = |event: &str| -> Vec<&str> {
-        seen.iter().filter(|said| said.contains(event)).filter_map(|said| said.split('`').nth(1)).collect()
+        seen.iter()
+            .filter(|said| said.contains(&format!("` of {event} ")))
+            .filter_map(|said| said.split('`').nth(1))
+            .collect()
     };
-    assert_eq!(of("`turn.end`"), ["tool_calls", "usage", "log", "other"]);
-    assert_eq!(of("`completion.post`"), ["id", "model", "usage", "other"]);
-    assert_eq!(of("`error`"), ["kind", "message", "source", "other"]);
-    assert_eq!(of("`completion.pre`"), ["other"]);
+    assert_eq!(of("`turn.end`"), ["tool_calls", "usage", "log", "agent", "other"]);
+    assert_eq!(of("`completion.post`"), ["id", "model", "usage", "agent", "other"]);
+    assert_eq!(of("`error`"), ["kind", "message", "source", "agent", "other"]);
+    assert_eq!(of("`completion.pre`"), ["agent", "other"]);
 }
 
 #[test]
@@ -197,7 +208,10 @@ fn text_and_response_stay_equal() {
 #[test]
 fn what_an_event_is_about_stays() {
     let (payload, warnings) = changed(&Event::ToolPre, pre(), json!({"id": "call_1", "name": "other", "args": {}}));
-    assert_eq!(payload, json!({"id": "call_1", "name": "run", "arguments": "{}", "args": {}}));
+    assert_eq!(
+        payload,
+        json!({"id": "call_1", "name": "run", "arguments": "{}", "args": {}, "agent": AgentAt::default()})
+    );
     assert_eq!(warnings, ["`name` of `tool.pre` cannot be changed: it stays as it is"]);
     let (payload, warnings) = changed(&Event::ToolPost, post(), json!({"call_id": 5}));
     assert_eq!((payload["call_id"].as_str(), warnings.len()), (Some("call_1"), 1));
@@ -207,7 +221,7 @@ fn what_an_event_is_about_stays() {
 
 #[test]
 fn arguments_and_args_stay_equal() {
-    let both = |args: Json| json!({"id": "call_1", "name": "run", "arguments": args.to_string(), "args": args});
+    let both = |args: Json| full(&json!({"id": "call_1", "name": "run", "arguments": args.to_string(), "args": args}));
     assert_eq!(changed(&Event::ToolPre, pre(), json!({"args": {"b": [1]}})).0, both(json!({"b": [1]})));
     assert_eq!(changed(&Event::ToolPre, pre(), json!({"arguments": "{\"b\": 2}"})).0, both(json!({"b": 2})));
     assert_eq!(changed(&Event::ToolPre, pre(), json!({"arguments": {"b": 2}})).0, both(json!({"b": 2})));

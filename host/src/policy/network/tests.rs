@@ -244,15 +244,18 @@ fn every_layer_must_agree_and_a_silent_one_leaves_it_to_the_others() {
 
 #[test]
 fn the_hint_is_a_rule_that_allows_it() {
-    for (url, line) in [
-        ("https://example.com:8443/", "`example.com:8443`"),
-        ("https://EXAMPLE.com./", "`example.com`"),
-        ("http://0x7f.1:8080/", "`127.0.0.1:8080`"),
-        ("http://[::1]:8080/", "`\"[::1]:8080\"`"),
+    for (url, host, scheme) in [
+        ("https://example.com:8443/", "example.com:8443", "https"),
+        ("https://EXAMPLE.com./", "example.com:443", "https"),
+        ("http://0x7f.1:8080/", "127.0.0.1:8080", "http"),
+        ("http://[::1]:8080/", "[::1]:8080", "http"),
     ] {
         let refusal = grant(vec![]).decide_target(&target(url)).unwrap_err();
-        assert_eq!(refusal.hint, format!("add {line} to `network.allowed_domains` in `.harness/harness.md`"));
-        assert!(covers(line.trim_matches(['`', '"']), url), "{url}");
+        let item = format!("{{ host: {host:?}, methods: [GET], scheme: {scheme} }}");
+        assert_eq!(refusal.hint, format!("add `{item}` to `network.allowed_domains` in `.harness/harness.md`"));
+        let (layer, wrong) = crate::artifact::policy::layer::parse("x", &format!("network: [{item}]"));
+        let Some(layer) = layer else { panic!("{item}: {wrong:?}") };
+        assert_eq!(Grant::new(vec![layer]).decide_target(&target(url)), Ok(()), "{url}");
     }
 }
 

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Draft, Key, MOST_TRIED, Rule, needed, quoted};
+use crate::artifact::policy::sources::SourceRules;
 use crate::artifact::policy::{ProjectPolicy, sources};
 use crate::policy::compare::wider;
 use crate::policy::grant::Grant;
@@ -22,7 +23,13 @@ pub(super) struct Closed {
     pub(super) rules: Vec<Rule>,
     /// For one source, by its name: rules, and the keys that grant nothing.
     pub(super) entries: BTreeMap<String, Entry>,
+    /// What is granted to parts of plugins alone.
+    pub(super) parted: Parted,
 }
+
+/// Plugins, by the name of their source, with keys of a layer of which the policy in force speaks for parts of them and not
+/// for the whole: to the other parts it grants nothing.
+pub(super) type Parted = BTreeSet<(String, &'static str)>;
 
 /// An entry of `sandbox.sources`.
 #[derive(Debug, Clone, Default)]
@@ -47,15 +54,36 @@ impl Draft {
     /// Where `policy` has something [instead](ProjectPolicy::instead) for one source, that source is compared with it, and
     /// the project is what it would become.
     pub fn text_within(&self, policy: &ProjectPolicy) -> String {
-        let mut closed = Closed::default();
+        let mut closed = Closed { parted: self.parted(policy), ..Closed::default() };
         self.close_project(policy, &mut closed);
         let mut names: BTreeSet<&str> = policy.sources.iter().map(|entry| entry.name.as_str()).collect();
         names.extend(policy.instead.iter().map(|(name, _)| name.as_str()).filter(|name| sources::is_name(name)));
+        let asked = self.asked.requests.iter().map(|(source, _)| source.as_str());
+        let is_parted = |source: &&str| closed.parted.iter().any(|(bundle, _)| sources::covers(bundle, source));
+        names.extend(asked.filter(is_parted));
         // A folder comes before what is in it.
         for name in names {
             self.close_source(policy, name, &mut closed);
         }
         self.text_closed(&closed)
+    }
+
+    fn parted(&self, policy: &ProjectPolicy) -> Parted {
+        let bundles: BTreeSet<&str> =
+            self.asked.requests.iter().filter_map(|(source, _)| sources::bundle_of(source)).collect();
+        let mut parted = Parted::new();
+        for bundle in bundles {
+            for group in GROUPS {
+                let speaks = |entry: &&SourceRules| speaks(&entry.layer, group);
+                let whole = sources::about(&policy.sources, bundle).iter().any(speaks);
+                let part =
+                    policy.sources.iter().filter(|entry| sources::covers(bundle, &entry.name)).any(|e| speaks(&e));
+                if part && !whole {
+                    parted.insert((bundle.to_owned(), group));
+                }
+            }
+        }
+        parted
     }
 
     /// Protected paths and limits, for the whole project.
@@ -125,6 +153,18 @@ impl Draft {
 
     fn parsed(&self, closed: &Closed) -> Option<ProjectPolicy> {
         ProjectPolicy::parse("learned", &format!("---\n{}---\n", self.text_closed(closed))).0
+    }
+}
+
+/// Whether a layer has rules below a key.
+fn speaks(layer: &Layer, group: &str) -> bool {
+    match group {
+        "fs" => layer.fs.is_some(),
+        "network" => layer.network.is_some(),
+        "exec" => layer.exec.is_some(),
+        "env" => layer.env.is_some(),
+        "secrets" => layer.secrets.is_some(),
+        _ => layer.services.is_some(),
     }
 }
 

@@ -140,3 +140,18 @@ mod tests {
         assert_eq!(found, [[May::Read], [May::Change], [May::Read]]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_end_are_told_from_those_that_run() {
+        let of = |name: &str, flags: u64| format!("7 ({name}) R 1 7 7 0 -1 {flags} 0 0 0 0\n");
+        assert!(is_ending(&of("harness", 0x40_0004)) && is_ending(&of("a) R 1 (b", 4)));
+        assert!(!is_ending(&of("harness", 0x40_0040)) && !is_ending(&of(") 4 4 4 4 4 4 4", 0)));
+        assert!(!is_ending("") && !is_ending("7 (harness) R 1"));
+        let own = ambient::read_text(Path::new("/proc/thread-self/stat")).unwrap();
+        assert!(!is_ending(&own), "{own}");
+    }
+}
