@@ -139,11 +139,6 @@ mod tests {
         let found: [Vec<May>; 3] = ["/project", "/work", "/proc"].map(of);
         assert_eq!(found, [[May::Read], [May::Change], [May::Read]]);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn threads_that_end_are_told_from_those_that_run() {
