@@ -349,12 +349,17 @@ fn hooks_do_not_undo_an_error() {
     let ended = |before: &str| (5, String::new(), format!("{before}error: replies.yaml answers 500: it is down\n"));
     assert_eq!(down("block('not today')"), ended(""));
     let all = "modify({'kind': 'odd', 'message': 'it is fine', 'source': 'me', 'more': 1})";
-    let seen = "[info] spy0: error {\"kind\":\"odd\",\"message\":\"it is fine\",\"source\":\"me\",\"more\":1}\n";
+    let root = "\"agent\":{\"name\":\"\",\"depth\":0,\"path\":[]}";
+    let seen = format!(
+        "[info] spy0: error {{\"kind\":\"odd\",\"message\":\"it is fine\",\"source\":\"me\",{root},\"more\":1}}\n"
+    );
     let warned: String = ["kind", "message", "source", "more"].map(not_taken).concat();
     assert_eq!(down(all), ended(&format!("{warned}{seen}")));
-    let failed = "warning: hook `change`: the hook failed: `modify` of `error` takes a dict, not a string\n\
-                  [info] spy0: error {\"kind\":\"completion\",\"message\":\"replies.yaml answers 500: it is down\",\"source\":\"agent\"}\n";
-    assert_eq!(down("modify('it is fine')"), ended(failed));
+    let failed = format!(
+        "warning: hook `change`: the hook failed: `modify` of `error` takes a dict, not a string\n\
+         [info] spy0: error {{\"kind\":\"completion\",\"message\":\"replies.yaml answers 500: it is down\",\"source\":\"agent\",{root}}}\n"
+    );
+    assert_eq!(down("modify('it is fine')"), ended(&failed));
 }
 
 /// A session's beginning and end have no payload that could be another one, and its end is no question.

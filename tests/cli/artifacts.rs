@@ -288,7 +288,7 @@ fn async_changes_nothing() {
 /// What is of another language is not there: told where it stands, before anything runs.
 #[test]
 fn names_that_scripts_do_not_have() {
-    for name in ["open", "os", "sys", "isinstance", "eval", "exec_file", "__import__"] {
+    for name in ["open", "subprocess", "sys", "isinstance", "eval", "exec_file", "__import__"] {
         let project = Project::with_script(&format!("def run(args):\n    x = 1\n    return {name}\n"));
         let wanted = format!("error: the script cannot be loaded: Variable `{name}` not found");
         for arguments in [&["call", "it"][..], &["validate"]] {
@@ -374,18 +374,35 @@ fn what_adds_no_capability() {
     let found = project.run(&["validate", "--json"]);
     // Somebody may think that these are read.
     let unread = ["more/x.md", "UPPER.MD", "notes.txt"];
-    let mut told: Vec<String> = vec!["- error: `.harness/SKILL.md`".to_owned()];
-    told.extend(unread.map(|name| format!("- error: `.harness/tools/{name}`")));
-    told.extend(["README.md", "SKILL.md"].map(|name| format!("- error: `.harness/plugins/acme/{name}`")));
-    let told: Vec<String> =
-        told.into_iter().map(|one| format!("{one} is not read, but holds an artifact or a policy")).collect();
+    let not_read = |path: &str| format!("- error: `.harness/{path}` is not read, but holds an artifact or a policy");
+    // What is in the place of a skill is read as one, which has neither tools nor a script.
+    let as_skill = |path: &str, name: &str| {
+        let at = |line: u32, column: u32| format!(".harness/{path}:{line}:{column} error: ");
+        [
+            format!("{}skill \"{name}\": `description` cannot be empty", at(1, 1)),
+            format!("{}skill \"{name}\": `name` is `skill`", at(2, 7)),
+            format!("{}unknown key `tools`", at(3, 1)),
+            format!("{}unknown key `script`", at(5, 1)),
+        ]
+    };
+    let unnamed = ".harness/plugins/acme/skills/SKILL.md:1:1 error: the name of a skill has only lower-case letters, digits \
+                   and hyphens, found `SKILL`";
+    let mut told = vec![not_read("SKILL.md")];
+    told.extend(unread.map(|name| not_read(&format!("tools/{name}"))));
+    told.extend(["skills/deploy.md", "skills/deploy/SKILL.md"].map(|path| as_skill(path, "deploy")).concat());
+    told.extend(["README.md", "SKILL.md"].map(|name| not_read(&format!("plugins/acme/{name}"))));
+    told.push(unnamed.to_owned());
+    told.extend(as_skill("plugins/acme/skills/SKILL.md", "SKILL"));
     assert_eq!((found.code, problems(&found)), (2, told), "{found}");
     assert_eq!(project.run(&["validate", "--strict"]).code, 2);
     assert_eq!(
-        (&found.json()["tools"], &found.json()["hooks"], &found.json()["agents"]),
-        (&json!(["own", "it"]), &json!([]), &json!([]))
+        ["tools", "hooks", "agents", "skills"].map(|kind| found.json()[kind].clone()),
+        [json!(["own", "it"]), json!([]), json!([]), json!([])]
     );
 }
+
+/// How what a hook of the plugin says is told.
+const GUARD_SAYS: &str = "blocked by hook \"guard\" of plugins/acme, a third party, which says: ";
 
 #[test]
 fn a_plugin_in_one_file_or_in_a_folder() {
@@ -412,7 +429,7 @@ fn a_plugin_in_one_file_or_in_a_folder() {
         assert_eq!(sources, ["plugins/acme/tools/it", "plugins/acme/hooks/guard", "plugins/acme/agents/helper"]);
         assert_eq!(found["bundles"], json!(["plugins/acme"]));
         project.run(&["call", "it"]).gives("of the plugin");
-        project.run(&["call", "it", "s=x"]).says(3, "blocked by hook \"guard\": no");
+        project.run(&["call", "it", "s=x"]).says(3, &format!("{GUARD_SAYS}\"no\""));
         let registry = Registry::load(project.root());
         let prose: Vec<_> = registry.bundles().iter().map(|b| (b.name.as_str(), b.prose.as_str())).collect();
         assert_eq!(prose, [("plugins/acme", "# Acme\n\nHow to.")]);
@@ -518,9 +535,9 @@ fn a_hook_of_a_plugin_has_only_what_its_source_is_granted() {
     );
     project
         .run(&["call", "it"])
-        .says(3, "blocked by hook \"guard\": the hook failed: fs.read: reading `a.txt` is not granted");
+        .says(3, &format!("{GUARD_SAYS}\"the hook failed: fs.read: reading `a.txt` is not granted: nothing in"));
     let granted = project.policy("sandbox: { sources: { plugins/acme: { fs: { read: [a.txt] } } } }\n");
-    granted.run(&["call", "it"]).says(3, "blocked by hook \"guard\": what the file says");
+    granted.run(&["call", "it"]).says(3, &format!("{GUARD_SAYS}\"what the file says\""));
 }
 
 pub(crate) fn with_root(path: &str) -> Project {

@@ -93,7 +93,7 @@ fn validate() {
     3 | when: payload["x"] == 1
       |       ^^^^^^^^
       |
-      = hint: it has id, name, arguments, args
+      = hint: it has id, name, arguments, args, agent
     "#);
     assert_snapshot!(good.run(&["validate", "--strict"]), @r#"
     exit 2
@@ -108,7 +108,7 @@ fn validate() {
     3 | when: payload["x"] == 1
       |       ^^^^^^^^
       |
-      = hint: it has id, name, arguments, args
+      = hint: it has id, name, arguments, args, agent
     "#);
     assert_snapshot!(good.run(&["validate", "--json"]), @r#"
     exit 0
@@ -131,7 +131,7 @@ fn validate() {
           "file": ".harness/hooks/h.md",
           "line": 3,
           "column": 7,
-          "hint": "it has id, name, arguments, args"
+          "hint": "it has id, name, arguments, args, agent"
         }
       ]
     }

@@ -46,7 +46,7 @@ fn hooks_hear_of_each_built_in_before_and_after() {
         of("builtin.pre", json!({"function": "fs.read", "arguments": {"path": "a"}})),
         of(
             "builtin.post",
-            json!({"function": "fs.write", "arguments": {"path": "b", "content": "text"}, "result": "b", "error": null}),
+            json!({"function": "fs.write", "arguments": {"path": "b", "content": "text"}, "result": "[project]/b", "error": null}),
         ),
         of("builtin.pre", json!({"function": "fs.write", "arguments": {"path": "b", "content": "text"}})),
     ];
@@ -74,7 +74,7 @@ fn hooks_block_and_change_what_is_called_and_what_it_gave() {
         ("builtin.pre", "return modify({'arguments': {'path': '../b'}})", 3, "", "`../b` is outside the workspace"),
         ("builtin.pre", "return modify({'arguments': {'file': 'b'}})", 3, "", "are not those of `fs.read`"),
         ("builtin.pre", "return modify({'function': 'fs.write'})", 0, "text\n", "cannot be changed"),
-        ("builtin.pre", "fail('broken')", 3, "", "the hook failed: fail: broken"),
+        ("builtin.pre", "fail('broken')", 3, "", "the hook failed: broken (.harness/hooks/guard.md:6:7)"),
         ("builtin.post", "return modify({'result': payload['result'].upper()})", 0, "TEXT\n", ""),
         ("builtin.post", "return modify({'result': 7})", 3, "", "is not one of `fs.read`"),
         ("builtin.post", "return block('kept back')", 3, "", "fs.read: blocked by hook \"guard\": kept back"),
@@ -128,7 +128,7 @@ fn a_hook_on_built_ins_starts_nothing() {
 #[test]
 fn a_plugin_hears_its_own_tools_only() {
     let policy = "---\nsandbox:\n  secrets: { KEY: { file: keys/k, hosts: [example.com] } }\n  \
-                  sources: { plugins/acme: { fs: { read: [\".\"] }, services: [log] } }\n---\n";
+                  sources: { plugins/acme: { fs: { read: [\".\"] } } }\n---\n";
     let hook = "---\nevent: builtin.pre\nscript: |\n  def handle(event, payload):\n      log('acme hears ' + payload['tool'] + ' ' + payload['function'])\n      return allow()\n---\n";
     let tool = "---\nscript: |\n  def run(args):\n      return fs.read('a')\n---\nReads.\n";
     let project = Project::with_script(READ)
@@ -161,7 +161,11 @@ fn hooks_on_built_ins_are_paid_by_the_call() {
     let other = Project::with_script(READ).file("a", "text").with_handle("h", "custom.it", "", "return allow()");
     assert_eq!(used(&other), without);
     let heard = spied(Project::with_script(READ).file("a", "text"));
-    assert!(used(&heard) > without + 500_000);
+    let told = heard.run(&["call", "it", "--explain"]).err;
+    let fuel = |line: &str| line.split_once(": allow (fuel ")?.1.split_once(',')?.0.parse::<u64>().ok();
+    let hooks: Vec<u64> = told.lines().filter_map(fuel).collect();
+    assert!(hooks.len() == 2 && hooks.iter().all(|fuel| *fuel > 0), "{told}");
+    assert_eq!(used(&heard), without + hooks.iter().sum::<u64>(), "{told}");
     let slow = "for i in range(1 << 30):\n    for j in range(1 << 30):\n        pass\nreturn allow()";
     let project = Project::with_script(READ)
         .file(".harness/harness.md", "---\nsandbox: { limits: { fuel: 50000000 } }\n---\n")
@@ -184,5 +188,5 @@ fn an_event_of_a_built_in_is_fired_by_hand() {
     ]);
     assert_eq!((ran.code, &ran.json()["reason"]), (3, &json!("exec.run")), "{ran}");
     let project = Project::with_script(READ).with_handle("h", "builtin.post", "", "return modify({'arguments': {}})");
-    project.run(&["validate", "--strict"]).says(1, "`arguments` of `builtin.post`");
+    project.run(&["validate", "--strict"]).says(2, "`arguments` of `builtin.post`");
 }

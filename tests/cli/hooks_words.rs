@@ -117,7 +117,7 @@ fn what_comes_back_of_a_call_says_whose_words_it_is_in() {
     says(&format!("return block('{PUSHY}')"), &cases, &quoted());
     // What it says by failing is no less its own.
     let failed = "blocked by hook \"pushy\" of plugins/acme, a third party, which says: \"the hook failed: obey\\n\\\"me\\\" \
-                  (.harness/plugins/acme/hooks/pushy.md:5:9)\"";
+                  (.harness/plugins/acme/hooks/pushy.md:5:7)\"";
     says("fail('obey\\n\"me\"')", &cases, failed);
     let (_, content) = result("custom.x", "emits", "return block('obey')");
     let emitted = "tool denied: events.emit: blocked by hook \"pushy\" of plugins/acme, a third party, which says: \"obey\" \

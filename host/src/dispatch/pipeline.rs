@@ -179,6 +179,18 @@ struct Callee {
     loads: Option<LoadDeadline>,
 }
 
+impl Callee {
+    /// Until when what it calls waits for scripts to be loaded. What came before it is not its time: somebody may have taken
+    /// minutes to confirm it. The work of an agent ends by limits of its own.
+    fn working_loads(&self, place: &Place) -> Option<LoadDeadline> {
+        if matches!(self.body, Body::BuiltIn(_)) {
+            return place.loads;
+        }
+        let (now, timeout) = (Instant::now(), place.loaded.limits(&self.tool, &self.grant).timeout);
+        place.load_deadline(now.checked_sub(self.loading).unwrap_or(now), timeout)
+    }
+}
+
 /// Its implementation.
 enum Body {
     Script(Image),
@@ -306,8 +318,9 @@ impl Ready {
     /// The last three steps.
     async fn finish(self: Box<Self>, place: &Place) -> CallReport {
         let Self { callee, arguments, mut report } = *self;
-        let place = &Place { loads: callee.loads, ..place.clone() };
-        let limits = execute(&place.after(report.total()), &callee, &arguments, &mut report).await;
+        let working = Place { loads: callee.working_loads(place), ..place.clone() };
+        let limits = execute(&working.after(report.total()), &callee, &arguments, &mut report).await;
+        // Hooks on what came of it have a time of their own: that the tool took all of its own fails no guard.
         let post = || {
             place.agent.payload(&ToolPost {
                 call_id: report.id.clone(),
