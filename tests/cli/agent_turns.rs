@@ -362,6 +362,23 @@ fn hooks_do_not_undo_an_error() {
     assert_eq!(down("modify('it is fine')"), ended(&failed));
 }
 
+/// An agent at work for longer than a call has still has its tools and hooks loaded: each call has its own time for that.
+#[test]
+fn what_is_called_late_is_loaded_all_the_same() {
+    let replies = "- tool_calls: [{ name: delegate, args: { agent: worker, task: Go. } }]\n\
+                   - { agent: worker, tool_calls: [{ name: sleeps }] }\n- { agent: worker, tool_calls: [{ name: own }] }\n\
+                   - { agent: worker, text: Done. }\n- text: Thanks.\n";
+    let project = agent("sandbox: { limits: { timeout_ms: 1000 } }\n", replies)
+        .file(".harness/agents/worker.md", "---\n---\nYou work.")
+        .tool("sleeps", "", "def run(args):\n    sleep(60000)\n")
+        .tool("own", "", "def run(args):\n    return 'its own'\n");
+    let project = spied(project, &["tool.post"]);
+    let ran = project.run(&["run", "Go."]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "Thanks.\n"), "{ran}");
+    let told: Vec<Json> = told(&ran, "tool.post").iter().map(|post| json!([post["name"], post["is_error"]])).collect();
+    assert_eq!(told, [json!(["sleeps", true]), json!(["own", false]), json!(["delegate", false])], "{ran}");
+}
+
 /// A session's beginning and end have no payload that could be another one, and its end is no question.
 #[test]
 fn there_is_nothing_to_modify_of_a_session() {

@@ -38,8 +38,15 @@ fn what_overrides_replace_is_told_and_gone() {
     replaced: tool `it` of .harness/tools/it.md:1:1 by .harness/overrides/mine.md:3:11
     replaced: hook `guard` of .harness/plugins/acme/hooks/guard.md:1:1 by .harness/overrides/mine.md:8:14
     replaced: agent `helper` of .harness/agents/helper.md:1:1 by .harness/overrides/mine.md:11:11
-    valid: 2 tools, 1 hook, 1 agent; 0 errors, 0 warnings
+    valid: 2 tools, 1 hook, 1 agent; 0 errors, 1 warning
     --- stderr
+    warning: tool `it` has no description
+     --> .harness/overrides/mine.md:3:11
+      |
+    3 |   - name: it
+      |           ^^
+      |
+      = hint: write it below the front matter, or as `description:` in a list: a model chooses tools by it
     ");
     let replaced = json!([
         {"kind": "tool", "name": "it", "by": ".harness/overrides/mine.md:3:11", "what": ".harness/tools/it.md:1:1"},
@@ -469,7 +476,7 @@ fn rules_for_what_is_not_there() {
         .file(".harness/hooks/guard.md", &artifact("event: error\n", BLOCKS))
         .file(".harness/plugins/acme.md", "---\ntools:\n  - name: own\n---\n")
         .policy(
-            "sandbox:\n  sources:\n    tools/itt: {}\n    tools/it: {}\n    tools: {}\n    plugins/acmee: {}\n    plugins/acme/tools/own: {}\n    hooks/nothing: {}\n  hooks:\n    named: { gaurd: allow, guard: allow }\ntools_policy: { deny: [\"read_*\", \"no?\"] }\n",
+            "sandbox:\n  sources:\n    tools/itt: {}\n    tools/it: {}\n    tools: {}\n    plugins/acmee: {}\n    plugins/acme/tools/own: {}\n    hooks/nothing: {}\n  hooks:\n    named: { gaurd: allow, guard: allow }\ntools_policy: { deny: [\"raed_*\", \"no?\"] }\n",
         );
     let found = project.run(&["validate", "--json"]);
     assert_eq!(
@@ -479,7 +486,7 @@ fn rules_for_what_is_not_there() {
             ".harness/harness.md:7:5 warning: `sandbox.sources` names `plugins/acmee`, which is not there",
             ".harness/harness.md:9:5 warning: `sandbox.sources` names `hooks/nothing`, which is not there",
             ".harness/harness.md:11:14 warning: `sandbox.hooks.named` names the hook `gaurd`, which is not there",
-            ".harness/harness.md:12:24 warning: `tools_policy`: no tool is named like `read_*`",
+            ".harness/harness.md:12:24 warning: `tools_policy`: no tool is named like `raed_*`",
             ".harness/harness.md:12:34 warning: `tools_policy`: no tool is named like `no?`",
         ]
     );
@@ -518,9 +525,14 @@ fn a_key_that_is_not_in_the_environment() {
 #[test]
 fn schemas() {
     let project = Project::new();
-    for (kind, key) in
-        [("tool", "parameters"), ("hook", "event"), ("agent", "model"), ("bundle", "hooks"), ("harness", "sandbox")]
-    {
+    for (kind, key) in [
+        ("tool", "parameters"),
+        ("hook", "event"),
+        ("agent", "model"),
+        ("skill", "description"),
+        ("bundle", "hooks"),
+        ("harness", "sandbox"),
+    ] {
         let ran = project.run(&["schema", kind]);
         let schema = ran.json();
         assert_eq!((ran.code, ran.err.as_str(), &schema["type"]), (0, "", &json!("object")), "{kind}");
@@ -528,13 +540,17 @@ fn schemas() {
         assert!(schema["properties"][key].is_object(), "{kind}: {schema}");
         // An editor can use it: the front matter of this test's own artifacts fits, and a wrong one does not.
         let validator = jsonschema::validator_for(&schema).unwrap();
-        let good = if kind == "hook" { json!({"event": "tool.pre"}) } else { json!({}) };
+        let good = match kind {
+            "hook" => json!({"event": "tool.pre"}),
+            "skill" => json!({"name": "review", "description": "How code is reviewed."}),
+            _ => json!({}),
+        };
         assert!(validator.is_valid(&good) && !validator.is_valid(&json!({"event": 7, key: 7})), "{kind}");
     }
-    let ran = project.run(&["schema", "skill"]);
-    ran.says(2, "[possible values: tool, hook, agent, bundle, harness]");
+    let ran = project.run(&["schema", "skills"]);
+    ran.says(2, "[possible values: tool, hook, agent, skill, bundle, harness]");
     let help = project.run(&["schema", "--help"]).out;
-    assert!(help.contains("[possible values: tool, hook, agent, bundle, harness]"), "{help}");
+    assert!(help.contains("[possible values: tool, hook, agent, skill, bundle, harness]"), "{help}");
     assert_eq!(ran.out, "");
     assert_eq!(project.run(&["schema"]).code, 2);
 }

@@ -54,9 +54,10 @@ fn a_further_root_has_sources_of_its_own() {
     // A bundle of the same name in `.harness/` is another one, and each is in the lock.
     project.write(".harness/plugins/acme/tools/other.md", &artifact("", READS));
     project.run(&["call", "other"]).says(3, "`sandbox.sources.plugins/acme.fs.read`");
-    project.run(&["lock"]).says(0, "2 bundles");
+    let locked = project.run(&["lock"]);
+    assert!(locked.code == 0 && locked.out.contains("2 bundles"), "{locked}");
     let project = project.policy(&policy("nowhere//plugins/acme"));
-    project.run(&["validate"]).says(2, "warning: `sandbox.sources` names `nowhere//plugins/acme`, which is not there");
+    project.run(&["validate"]).says(0, "warning: `sandbox.sources` names `nowhere//plugins/acme`, which is not there");
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn the_policy_may_be_beside_the_artifacts() {
     let ran = Project::with_script("def run(args):\n    return env('OTHER')\n")
         .file("harness.yaml", "sandbox: { env: [] }\n")
         .run(&["call", "it"]);
-    ran.says(3, "hint: add `OTHER` to `sandbox.env` in `harness.yaml:1:12`");
+    ran.says(3, "hint: add `OTHER` to `sandbox.env` in `harness.yaml:1:17`");
     // Two are none.
     project.write("harness.yaml", "sandbox: {}\n");
     let ran = project.run(&["call", "it"]);
@@ -298,7 +299,7 @@ fn names_that_nothing_has_are_found() {
     let ran = project.run(&["validate"]);
     assert_eq!(ran.code, 2, "{ran}");
     for part in [
-        "there is no built-in `fs.raed`\n --> .harness/tools/it.md:5:16",
+        "there is no built-in `fs.raed`\n --> .harness/tools/it.md:5:18",
         "hint: did you mean `fs.read`?",
         "warning: tool `bare` has no description\n --> .harness/tools/bare.md:1:1",
         "warning: agent `a` has no description\n --> .harness/agents/a.md:1:1",
@@ -310,7 +311,9 @@ fn names_that_nothing_has_are_found() {
     }
     assert_eq!(ran.err.matches("--> .harness/hooks/when.md:3:").count(), 1, "{ran}");
     assert!(!ran.err.contains("hooks/alias.md"), "{ran}");
-    assert_eq!(project.run(&["hooks", "--json"]).json()[0]["event"], json!("meta.tool_register"));
+    let listed = project.run(&["hooks", "--json"]).json();
+    let alias = listed.as_array().unwrap().iter().find(|hook| hook["name"] == "alias");
+    assert_eq!(alias.unwrap()["event"], json!("meta.tool_register"));
 }
 
 /// A hook on `artifact.load`, and the project that it governs.

@@ -11,7 +11,7 @@ use super::hook::Hook;
 use super::script::Script;
 use super::suggest::{closest, quoted};
 
-pub use entry::{handler, tool};
+pub use entry::{described, handler, tool};
 
 /// Findings about one artifact that are told. A script of a megabyte can hold very many, and nobody reads them all.
 const MOST: usize = 50;

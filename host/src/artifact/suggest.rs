@@ -30,8 +30,13 @@ pub fn several<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, most: 
 /// From 0 to 1. 0.7 is where clap draws the line for its own suggestions, which use the same measure. It has little to
 /// say of short words; there, one slip (`evn` for `env`) is enough.
 fn likeness(given: &str, word: &str) -> f64 {
-    let one_slip = word.len() >= 3 && strsim::osa_distance(given, word) <= 1;
-    if one_slip { strsim::jaro(given, word).max(0.9) } else { strsim::jaro(given, word) }
+    let one_slip = strsim::osa_distance(given, word) <= 1;
+    match word.chars().count() {
+        // That a longer word has the one letter too says nothing.
+        0..3 if !one_slip => 0.0,
+        3.. if one_slip => strsim::jaro(given, word).max(0.9),
+        _ => strsim::jaro(given, word),
+    }
 }
 
 /// A name as a message shows it: in backticks, at most 60 characters of it.
@@ -53,6 +58,7 @@ mod tests {
         assert_eq!(several("read_fil", ["write_file", "read_file", "read_files"], 2), ["read_file", "read_files"]);
         assert_eq!(closest("evn", ["fs", "exec", "env"]), Some("env"));
         assert_eq!(closest("a", ["b", "fs"]), None);
+        assert_eq!((closest("other", ["o"]), closest("fss", ["fs"])), (None, Some("fs")));
         assert_eq!(closest(&"a".repeat(200), ["aaa"]), None);
     }
 

@@ -50,6 +50,7 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     }
     let own = registry.agents().iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
     found.extend(registry.tools().iter().chain(own).flat_map(|tool| lint::tool(tool)));
+    found.extend(registry.tools().iter().filter_map(|tool| lint::described(tool)));
     found.extend(registry.agents().iter().filter_map(|agent| lint::agent(agent)));
     let own = registry.agents().iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
     for hook in registry.hooks().iter().chain(own) {

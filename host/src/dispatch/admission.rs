@@ -27,8 +27,8 @@ struct Asked {
     refused: Refused,
     /// The plugin that it is of.
     author: Option<String>,
-    /// Whether it is itself a hook on `artifact.load`.
-    governs: bool,
+    /// Whether only the project's hooks are asked of it: a bundle, which its own hooks are of, and a hook on `artifact.load`.
+    is_above: bool,
     payload: Json,
 }
 
@@ -46,6 +46,8 @@ pub(super) fn refused(loaded: &Loaded) -> Vec<Refused> {
         };
         scope.spawn(ask).join().ok().flatten()
     });
+    // Who has opened a project gives up what it needs no more, which wants a process without other threads.
+    loaded.sandbox.rest();
     // Nobody could be asked: then nothing is known to be let in.
     answers.unwrap_or_else(|| {
         let nobody = |one: Asked| Refused { reason: "its hooks cannot be asked".to_owned(), ..one.refused };
@@ -57,10 +59,9 @@ async fn ask(loaded: &Loaded, asked: &[Asked]) -> Vec<Refused> {
     let mut views: HashMap<Option<&str>, Arc<Loaded>> = HashMap::new();
     let (mut found, mut fuel) = (Vec::new(), 0_u64);
     for one in asked {
-        // The hooks of a bundle do not govern each other, nor the bundle as a whole: it would take them with it.
-        let own = one.governs || one.refused.kind == "bundle";
-        let author = one.author.as_deref().filter(|_| !own);
-        if one.governs && one.author.is_none() {
+        // The hooks of a bundle do not govern each other, nor the bundle.
+        let author = one.author.as_deref().filter(|_| !one.is_above);
+        if one.is_above && one.author.is_none() && one.refused.kind == "hook" {
             continue;
         }
         let view = views.entry(author).or_insert_with(|| {
@@ -98,7 +99,7 @@ fn asked(registry: &Registry) -> Vec<Asked> {
     bundles.chain(hooks).chain(tools).chain(agents).collect()
 }
 
-fn one(kind: &'static str, name: &str, source: &str, at: String, payload: Json, governs: bool) -> Asked {
+fn one(kind: &'static str, name: &str, source: &str, at: String, payload: Json, is_above: bool) -> Asked {
     let author = third_party::author(source).map(str::to_owned);
     let mut facts = json!({"kind": kind, "name": name, "source": source, "file": at, "plugin": author});
     if let (Some(facts), Json::Object(more)) = (facts.as_object_mut(), payload) {
@@ -112,7 +113,7 @@ fn one(kind: &'static str, name: &str, source: &str, at: String, payload: Json, 
         by: String::new(),
         reason: String::new(),
     };
-    Asked { refused, author, governs, payload: facts }
+    Asked { refused, author, is_above, payload: facts }
 }
 
 /// What hooks are told of a tool.
@@ -147,5 +148,5 @@ fn agent(agent: &Agent) -> Asked {
 
 fn bundle(bundle: &BundleFile) -> Asked {
     let payload = json!({"tags": bundle.tags, "script": "", "description": bundle.prose, "event": null});
-    one("bundle", &bundle.name, &bundle.name, bundle.path.clone(), payload, false)
+    one("bundle", &bundle.name, &bundle.name, bundle.path.clone(), payload, true)
 }

@@ -366,6 +366,11 @@ impl Sandbox {
         &self.inner.engine
     }
 
+    /// Has no thread of its own until the next call, where none goes on.
+    pub(crate) fn rest(&self) {
+        self.inner.ticker.rest();
+    }
+
     pub(crate) fn ticker(&self) -> &Ticker {
         &self.inner.ticker
     }

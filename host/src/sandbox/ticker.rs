@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, Thread};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use wasmtime::{Engine, EngineWeak};
@@ -16,11 +16,11 @@ const IDLE: u8 = 100;
 
 /// A thread that ticks while there are calls. It begins with the first of them, so that a host which has called nothing
 /// has no thread of it: what a host gives up, the kernel takes from the thread that asks and from those that it starts
-/// later. It ends when the engine is gone.
+/// later. It ends when the engine is gone, or is told to rest.
 pub(crate) struct Ticker {
     shared: Arc<Shared>,
     engine: EngineWeak,
-    thread: Mutex<Option<Thread>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
@@ -47,25 +47,43 @@ impl Ticker {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let (shared, engine) = (self.shared.clone(), self.engine.clone());
-            let started =
-                thread::Builder::new().name("harness-ticker".to_owned()).spawn(move || tick(&shared, &engine))?;
-            *thread = Some(started.thread().clone());
+            let builder = thread::Builder::new().name("harness-ticker".to_owned());
+            *thread = Some(builder.spawn(move || tick(&shared, &engine))?);
         }
         self.shared.calls.fetch_add(1, Ordering::SeqCst);
         self.shared.idle.store(0, Ordering::Relaxed);
         if let Some(thread) = thread.as_ref().filter(|_| self.shared.asleep.load(Ordering::SeqCst)) {
-            thread.unpark();
+            thread.thread().unpark();
         }
         Ok(Call { shared: &self.shared })
+    }
+
+    /// Ends the thread where no call goes on. The next call begins another one.
+    pub(crate) fn rest(&self) {
+        // Calls begin only when this is let go.
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.shared.calls.load(Ordering::SeqCst) == 0 {
+            self.shared.end(thread.take());
+        }
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        self.shared.gone.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            thread.unpark();
-        }
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        self.shared.end(thread);
+    }
+}
+
+impl Shared {
+    /// Ends the thread, and waits until it has.
+    fn end(&self, thread: Option<JoinHandle<()>>) {
+        let Some(thread) = thread else { return };
+        self.gone.store(true, Ordering::SeqCst);
+        thread.thread().unpark();
+        let _ = thread.join();
+        self.gone.store(false, Ordering::SeqCst);
+        self.asleep.store(false, Ordering::SeqCst);
     }
 }
 

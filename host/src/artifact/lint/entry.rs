@@ -20,15 +20,21 @@ pub fn tool(tool: &Tool) -> Vec<Diagnostic> {
         found.push(warning.at(tool.source.clone()).hint(hint));
     }
     found.extend(tool.script.as_ref().and_then(|script| entry(script, &tool.source, "run", &["args"])));
-    if tool.description.trim() == tool.name {
-        let warning = Diagnostic::warning(format!("tool {} has no description", quoted(&tool.name)));
-        let hint = "write it below the front matter, or as `description:` in a list: a model chooses tools by it";
-        found.push(warning.at(tool.source.clone()).hint(hint));
-    }
     if let Some(script) = &tool.script {
         found.extend(super::builtins::missing(script, &tool.source, false, super::MOST));
     }
     found
+}
+
+/// A tool of a project or a bundle without a description. One that an agent has for itself is used by the prompt which
+/// stands in the same file.
+pub fn described(tool: &Tool) -> Option<Diagnostic> {
+    if tool.description.trim() != tool.name {
+        return None;
+    }
+    let warning = Diagnostic::warning(format!("tool {} has no description", quoted(&tool.name)));
+    let hint = "write it below the front matter, or as `description:` in a list: a model chooses tools by it";
+    Some(warning.at(tool.source.clone()).hint(hint))
 }
 
 /// A `handle` that does not take what it is called with, or that is not there.

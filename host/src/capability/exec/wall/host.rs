@@ -54,12 +54,29 @@ fn rules(read: &BTreeSet<PathBuf>, write: &BTreeSet<PathBuf>) -> Result<Vec<Rule
 fn alone() -> Result<(), String> {
     let threads = ambient::entries(Path::new("/proc/self/task"))
         .map_err(|error| format!("its threads cannot be counted: {error}"))?;
-    match threads.len() {
+    // One that has been waited for may still be on its way out of the kernel, and runs nothing any more.
+    let runs = |thread: &&PathBuf| match ambient::read_text(&thread.join("stat")) {
+        Ok(stat) => !is_ending(&stat),
+        Err(_) => ambient::is_there(thread),
+    };
+    match threads.iter().filter(runs).count() {
         1 => Ok(()),
         many => {
             Err(format!("it has {many} threads, of which the kernel holds the one that asks and those that it starts"))
         }
     }
+}
+
+/// Whether a thread's `stat` says that it has ended but for what the kernel does: `PF_EXITING` of its flags, the seventh field
+/// after its name.
+fn is_ending(stat: &str) -> bool {
+    const EXITING: u64 = 4;
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after_name
+        .split_whitespace()
+        .nth(6)
+        .and_then(|flags| flags.parse().ok())
+        .is_some_and(|flags: u64| flags & EXITING > 0)
 }
 
 /// Takes system calls from all threads of this process.
@@ -121,5 +138,15 @@ mod tests {
         let of = |path: &str| rules.iter().filter(|rule| rule.path == Path::new(path)).map(|rule| rule.may).collect();
         let found: [Vec<May>; 3] = ["/project", "/work", "/proc"].map(of);
         assert_eq!(found, [[May::Read], [May::Change], [May::Read]]);
+    }
+
+    #[test]
+    fn threads_that_end_are_told_from_those_that_run() {
+        let of = |name: &str, flags: u64| format!("7 ({name}) R 1 7 7 0 -1 {flags} 0 0 0 0\n");
+        assert!(is_ending(&of("harness", 0x40_0004)) && is_ending(&of("a) R 1 (b", 4)));
+        assert!(!is_ending(&of("harness", 0x40_0040)) && !is_ending(&of(") 4 4 4 4 4 4 4", 0)));
+        assert!(!is_ending("") && !is_ending("7 (harness) R 1"));
+        let own = ambient::read_text(Path::new("/proc/thread-self/stat")).unwrap();
+        assert!(!is_ending(&own), "{own}");
     }
 }
