@@ -299,23 +299,30 @@ pub fn landlock_version() -> Option<u32> {
 
 /// Now, as the times of files have it: by the kernel's last tick, so that what changes from here on has no earlier one.
 fn now_of_files() -> std::time::Duration {
+    now_by(libc::CLOCK_REALTIME_COARSE)
+}
+
+/// What a clock of the kernel shows; zero where it cannot be read.
+fn now_by(clock: libc::clockid_t) -> std::time::Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes to the one place that the pointer leads to.
     #[expect(unsafe_code, reason = "there is no function for this clock")]
-    let told = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut now) } == 0;
+    let told = unsafe { libc::clock_gettime(clock, &raw mut now) } == 0;
     if told { moment(now.tv_sec, now.tv_nsec) } else { std::time::Duration::ZERO }
 }
 
 /// The same from the kernel's next tick on: what was changed before has an earlier time, and what changes from here on has not.
 pub fn next_moment_of_files() -> std::time::Duration {
-    let before = now_of_files();
+    // Newer kernels also give files times between two ticks, and a tick may come late: what the clock of the files shows
+    // must be past the exact time.
+    let before = now_by(libc::CLOCK_REALTIME);
     loop {
-        std::thread::sleep(std::time::Duration::from_millis(1));
         let now = now_of_files();
         // A clock that cannot be read stands still.
-        if now != before || now.is_zero() {
+        if now > before || now.is_zero() {
             return now;
         }
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 

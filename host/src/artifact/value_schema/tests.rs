@@ -54,7 +54,7 @@ fn every_keyword_says_what_it_wants() {
             "the value must fit one schema of `oneOf` alone",
         ),
         (json!({"not": {"type": "string"}}), json!("x"), "the value must not fit the schema of `not`"),
-        (json!({"items": {"type": "string"}}), json!(["a", 1]), "`0` must be of type string, found number"),
+        (json!({"items": {"type": "string"}}), json!(["a", 1]), "`1` must be of type string, found number"),
         (
             json!({"properties": {"a": {"items": {"properties": {"n": {"minimum": 1}}}}}}),
             json!({"a": [{"n": 1}, {"n": 0}]}),
