@@ -62,7 +62,9 @@ fn what_overrides_replace_is_told_and_gone() {
     assert_eq!((agents.as_array().unwrap().len(), &agents[0]["description"]), (1, &json!("The new one.")));
     // Without the override, what it replaced holds again.
     std::fs::remove_file(project.path(".harness/overrides/mine.md")).unwrap();
-    project.run(&["call", "it"]).says(3, "blocked by hook \"guard\" of plugins/acme, a third party, which says: \"no\"");
+    project
+        .run(&["call", "it"])
+        .says(3, "blocked by hook \"guard\" of plugins/acme, a third party, which says: \"no\"");
     assert_eq!(project.run(&["validate", "--json"]).json()["replaced"], json!([]));
 }
 
