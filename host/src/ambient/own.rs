@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, fchmod, mkdirat, open, openat};
+use rustix::fs::{Mode, OFlags, fchmod, mkdir, mkdirat, open, openat};
 use rustix::io::Errno;
 
 /// Opens such a folder, and makes it where it is not there. Errors: what the system says; one that is a link is refused.
@@ -15,7 +15,17 @@ pub(crate) fn folder(path: &Path) -> Result<OwnedFd> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = open(parent, flags, Mode::empty())?;
+    let parent = match open(parent, flags, Mode::empty()) {
+        // A project whose policy lies beside `.harness/` may have none yet.
+        Err(Errno::NOENT) => {
+            match mkdir(parent, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            open(parent, flags, Mode::empty())?
+        }
+        parent => parent?,
+    };
     match mkdirat(&parent, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
