@@ -18,7 +18,7 @@ use super::value_schema::{self, ValueSchema};
 use super::yaml::Value;
 
 /// Keywords that a parameter may have beside `type`, `description` and `required`, with what they say.
-const KEYWORDS: [(&str, &str); 47] = [
+const KEYWORDS: [(&str, &str); 55] = [
     ("default", "The value of an argument that is not given."),
     ("enum", "The values that there are."),
     ("const", "The one value that there is."),
@@ -59,19 +59,29 @@ const KEYWORDS: [(&str, &str); 47] = [
     ("if", "A schema that decides between `then` and `else`."),
     ("then", "What has to fit where `if` does."),
     ("else", "What has to fit where `if` does not."),
-    ("$ref", "A schema elsewhere in `parameters`, such as `#/$defs/name`."),
+    ("$ref", "A schema elsewhere in `parameters`, such as `#/$defs/name`; `#` is all of it."),
+    ("$dynamicRef", "A schema with this `$dynamicAnchor`: the outermost one that is being checked."),
+    ("$anchor", "A name to refer to this schema by: `#name`."),
+    ("$dynamicAnchor", "A name for `$dynamicRef`."),
+    ("$id", "The URI that references within this schema are relative to. Nothing is fetched from it."),
+    ("$schema", "The dialect, `https://json-schema.org/draft/2020-12/schema`."),
+    ("$vocabulary", "Kept, and not checked."),
     ("$defs", "Schemas to refer to."),
     ("$comment", "For who reads the file."),
     ("title", "A name for people."),
     ("examples", "Values such as may be given."),
     ("deprecated", "Whether it should be used no more."),
+    ("readOnly", "Kept, and not checked."),
+    ("writeOnly", "Kept, and not checked."),
     ("nullable", "Not of JSON Schema: kept, and not checked."),
 ];
 
 /// Keywords that say what a value is without a `type`.
-const TYPELESS: [&str; 8] = ["enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not", "if"];
+const TYPELESS: [&str; 9] = ["enum", "const", "$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "not", "if"];
 /// Keywords that nothing is checked by.
-const ONLY_SHOWN: [&str; 5] = ["title", "examples", "deprecated", "nullable", "$comment"];
+const ONLY_SHOWN: [&str; 7] = ["title", "examples", "deprecated", "readOnly", "writeOnly", "nullable", "$comment"];
+/// Keywords of the arguments as a whole that are texts, which no parameter is.
+const ABOUT_ALL: [&str; 5] = ["$id", "$schema", "$anchor", "$dynamicAnchor", "$comment"];
 
 /// The keywords of a mapping.
 pub(super) struct Keywords<'n>(Vec<(&'static str, Field<'n>)>);
@@ -169,6 +179,11 @@ impl Shape for Parameters {
                 "required": {"description": "The parameters that such a schema requires; else a parameter."},
                 "additionalProperties": {"description": "Whether other arguments are taken; else a parameter."},
                 "$defs": {"description": "Schemas to refer to; else a parameter."},
+                "$id": {"description": "The URI of all of it; else a parameter."},
+                "$schema": {"description": "The dialect; else a parameter."},
+                "$anchor": {"description": "A name of all of it; else a parameter."},
+                "$dynamicAnchor": {"description": "A name for `$dynamicRef`; else a parameter."},
+                "$comment": {"description": "For who reads the file; else a parameter."},
             },
             "additionalProperties": Parameter::schema(),
         }))
@@ -214,10 +229,12 @@ impl Parameters {
         let mut defaults = Map::new();
         self.fill(&mut defaults);
         for (name, value) in defaults {
-            let Some(parameter) = self.list.iter().find(|one| one.name == name) else { continue };
-            let mut alone =
-                Map::from_iter([("properties".to_owned(), json!({ name.as_str(): parameter.json_schema() }))]);
-            alone.extend(self.keywords.get("$defs").map(|defs| ("$defs".to_owned(), defs.clone())));
+            let properties: Map<String, Json> =
+                self.list.iter().map(|one| (one.name.clone(), one.json_schema())).collect();
+            let mut alone = Map::from_iter([("properties".to_owned(), properties.into())]);
+            let referred = ["$defs", "$id", "$anchor", "$dynamicAnchor"];
+            let about = referred.into_iter().filter_map(|word| Some((word, self.keywords.get(word)?.clone())));
+            alone.extend(about.map(|(word, value)| (word.to_owned(), value)));
             let alone = ValueSchema::compile(Json::Object(alone)).map_err(|why| in_parameters(&why))?;
             alone.check(&json!({ name.as_str(): value })).map_err(|misfit| format!("the default of {misfit}"))?;
         }
@@ -262,6 +279,9 @@ impl Parameters {
                 }
                 ("required", _) if whole => required = Vec::<Located<String>>::read(decoder, &field),
                 ("additionalProperties", Value::Bool(_)) | ("$defs", Value::Map(_)) => {
+                    parameters.keywords.insert(key.text.clone(), json::value(decoder, &field)?);
+                }
+                (word, Value::Str(_)) if ABOUT_ALL.contains(&word) => {
                     parameters.keywords.insert(key.text.clone(), json::value(decoder, &field)?);
                 }
                 (word, _) if whole => {

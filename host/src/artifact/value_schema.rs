@@ -5,6 +5,7 @@
 //! is counted before it is checked. A message names place, what is wanted and the type found, never the value: messages
 //! are recorded, values are not.
 
+mod graph;
 mod misfit;
 mod multiple;
 mod weight;
@@ -20,6 +21,11 @@ pub use misfit::Misfit;
 /// Bytes of a compiled pattern, and of what its engine keeps while it searches.
 const MAX_PATTERN: usize = 256 << 10;
 
+/// Schemas within schemas that an ordinary stack has room for.
+const ORDINARY_DEPTH: usize = 64;
+/// Bytes of a stack for more: what is not used of it is never touched.
+const STACK: usize = 64 << 20;
+
 /// A schema, compiled. Cheap to clone.
 #[derive(Clone)]
 pub struct ValueSchema {
@@ -33,15 +39,19 @@ impl ValueSchema {
     pub fn compile(json: Json) -> Result<Self, String> {
         let weight = weight::weigh(&json)?;
         let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
-        let validator = jsonschema::options()
-            .with_draft(Draft::Draft202012)
-            .with_pattern_options(patterns)
-            .should_validate_formats(true)
-            // Compiling what a value holds takes longer than checking it.
-            .with_format("regex", |_: &str| true)
-            .with_keyword("multipleOf", multiple::keyword)
-            .build(&json)
-            .map_err(|error| misfit::of(&error, &json).of_a_schema())?;
+        let compile = || {
+            jsonschema::options()
+                .with_draft(Draft::Draft202012)
+                .with_pattern_options(patterns)
+                .should_validate_formats(true)
+                // Compiling what a value holds takes longer than checking it.
+                .with_format("regex", |_: &str| true)
+                .with_keyword("multipleOf", multiple::keyword)
+                .build(&json)
+                .map_err(|error| misfit::of(&error, &json).of_a_schema())
+        };
+        // One that refers to itself is compiled as deep as it has schemas.
+        let validator = if weight.is_walked() { with_room(compile)?? } else { compile()? };
         Ok(Self { json: Arc::new(json), validator: Arc::new(validator), weight })
     }
 
@@ -52,11 +62,20 @@ impl ValueSchema {
 
     /// Whether a value fits; the first thing that does not.
     pub fn check(&self, value: &Json) -> Result<(), Misfit> {
-        if let Err(why) = self.weight.allows(value) {
-            return Err(Misfit { at: String::new(), why });
-        }
-        self.validator.validate(value).map_err(|error| misfit::of(&error, value))
+        let whole = |why| Misfit { at: String::new(), why };
+        let depth = self.weight.allows(value).map_err(whole)?;
+        let check = || self.validator.validate(value).map_err(|error| misfit::of(&error, value));
+        if depth > ORDINARY_DEPTH { with_room(check).map_err(whole)? } else { check() }
     }
+}
+
+/// Does something that needs more of a stack than the thread may have left.
+fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let done = thread.map(|thread| thread.join());
+        done.ok().and_then(Result::ok).ok_or_else(|| "cannot be checked: the host has no thread for that".to_owned())
+    })
 }
 
 impl PartialEq for ValueSchema {

@@ -150,11 +150,21 @@ fn what_is_no_schema_here() {
             "the reference `#/properties/a` leads back to itself, without an end",
         ),
         (json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}), "the reference `#` leads back to itself, without an end"),
-        (json!({"$dynamicRef": "#x"}), "`$dynamicRef` is not supported: references are local, such as `#/$defs/name`"),
         (
-            json!({"$id": "https://example.com/"}),
-            "`$id` is not supported: references are local, such as `#/$defs/name`",
+            json!({"$defs": {"a": {"$dynamicAnchor": "x", "not": {"$dynamicRef": "#x"}}}, "$ref": "#/$defs/a"}),
+            "the reference `#x` leads back to itself, without an end",
         ),
+        (json!({"$dynamicRef": "#x"}), "the reference `#x` leads nowhere"),
+        (json!({"$ref": "#name"}), "the reference `#name` leads nowhere"),
+        (
+            json!({"$id": "https://example.com/a", "$ref": "b"}),
+            "the reference `https://example.com/b` leaves the schema: references are local, such as `#/$defs/name`",
+        ),
+        (
+            json!({"$schema": "http://json-schema.org/draft-07/schema#"}),
+            "`$schema` must be `https://json-schema.org/draft/2020-12/schema`, found `http://json-schema.org/draft-07/schema#`",
+        ),
+        (json!({"$recursiveRef": "#"}), "`$recursiveRef` is of an older JSON Schema: write `$dynamicRef`"),
         (deep, "it has over 32 schemas within each other"),
         (alternatives, heavy),
         (laughs, heavy),
@@ -188,6 +198,106 @@ fn what_is_too_much_to_check_is_refused() {
     let text = json!("a".repeat(1 << 20));
     assert_eq!(misfit(&json!({"pattern": "^(a+)+$"}), &text), "fits");
     assert_eq!(misfit(&json!({"pattern": "^(a+)+b$"}), &text), "the value must match the pattern `^(a+)+b$`");
+}
+
+/// A tree of `left` and `right`, each of which may be null: the form that multiplies alternatives.
+fn tree(depth: u32) -> Json {
+    if depth == 0 { Json::Null } else { json!({"n": depth, "left": tree(depth - 1), "right": null}) }
+}
+
+#[test]
+fn a_schema_may_refer_to_itself() {
+    let or_null = |to: &str| json!({"anyOf": [{"$ref": to}, {"type": "null"}]});
+    let node = json!({
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "left": or_null("#"), "right": or_null("#")},
+        "required": ["n"],
+        "additionalProperties": false,
+    });
+    assert_eq!(misfit(&node, &tree(60)), "fits");
+    assert_eq!(
+        misfit(&node, &json!({"n": 1, "left": {"n": "x"}})),
+        "`left` must fit a schema of `anyOf`, found object"
+    );
+    let list = json!({"$defs": {"list": {"type": "array", "items": {"$ref": "#/$defs/list"}}}, "$ref": "#/$defs/list"});
+    assert_eq!(misfit(&list, &json!([[], [[], [[]]]])), "fits");
+    assert_eq!(misfit(&list, &json!([[], [[], [1]]])), "`1[1][0]` must be of type array, found number");
+    // Two that refer to each other.
+    let mutual = json!({
+        "$defs": {
+            "even": {"type": "object", "properties": {"next": {"$ref": "#/$defs/odd"}}, "additionalProperties": false},
+            "odd": {"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#/$defs/even"}}},
+        },
+        "$ref": "#/$defs/even",
+    });
+    assert_eq!(misfit(&mutual, &json!({"next": {"next": {}}})), "fits");
+    assert_eq!(misfit(&mutual, &json!({"next": {}})), "`next` must have the key \"next\"");
+}
+
+#[test]
+fn schemas_have_names() {
+    let anchored = json!({"$defs": {"n": {"$anchor": "count", "minimum": 1}}, "properties": {"a": {"$ref": "#count"}}});
+    assert_eq!(misfit(&anchored, &json!({"a": 0})), "`a` must be at least 1");
+    let named = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://example.com/root",
+        "$defs": {"n": {"$id": "number", "$defs": {"least": {"minimum": 1}}, "$ref": "#/$defs/least"}},
+        "properties": {"a": {"$ref": "number"}, "b": {"$ref": "https://example.com/root#/$defs/n"}},
+    });
+    assert_eq!(misfit(&named, &json!({"a": 1, "b": 1})), "fits");
+    assert_eq!(misfit(&named, &json!({"a": 0})), "`a` must be at least 1");
+    assert_eq!(misfit(&named, &json!({"b": 0})), "`b` must be at least 1");
+    let escaped = json!({"$defs": {"a b/c": {"minimum": 1}}, "$ref": "#/$defs/a%20b~1c"});
+    assert_eq!(misfit(&escaped, &json!(0)), "the value must be at least 1");
+    // The outermost one with the anchor counts: a strict tree has strict children.
+    let strict = json!({
+        "$id": "https://example.com/strict-tree",
+        "$dynamicAnchor": "node",
+        "$ref": "tree",
+        "unevaluatedProperties": false,
+        "$defs": {"tree": {
+            "$id": "tree",
+            "$dynamicAnchor": "node",
+            "type": "object",
+            "properties": {"data": true, "children": {"type": "array", "items": {"$dynamicRef": "#node"}}},
+        }},
+    });
+    assert_eq!(misfit(&strict, &json!({"children": [{"data": 1}]})), "fits");
+    assert_eq!(
+        misfit(&strict, &json!({"children": [{"daat": 1}]})),
+        "`children[0]` must not have undeclared keys, found `daat`"
+    );
+}
+
+/// What a schema that refers to itself takes is counted before it is checked, and bounded however it multiplies.
+#[test]
+fn rounds_have_bounds() {
+    let too_large = "the value must be smaller to be checked against its schema";
+    let list = json!({"items": {"$ref": "#"}});
+    let deep = (0..100).fold(json!([]), |inner, _| json!([inner]));
+    assert_eq!(misfit(&list, &deep), "fits");
+    // Each level twice as much as the one before it.
+    let twice = json!({"allOf": [{"items": {"$ref": "#"}}, {"items": {"$ref": "#"}}]});
+    assert_eq!(misfit(&twice, &(0..10).fold(json!([]), |inner, _| json!([inner]))), "fits");
+    assert_eq!(misfit(&twice, &deep), too_large);
+    let again = json!({"anyOf": [{"properties": {"a": {"$ref": "#"}}}], "unevaluatedProperties": {"$ref": "#"}});
+    let deep_object = (0..100).fold(json!({}), |inner, _| json!({"a": inner}));
+    assert_eq!(misfit(&again, &deep_object), too_large);
+    let unique = json!({"items": {"$ref": "#"}, "uniqueItems": true});
+    assert_eq!(misfit(&unique, &json!([(0..100_000).collect::<Vec<u32>>()])), too_large);
+    // Many schemas for each value.
+    let steps = (0..20).fold(json!({"items": {"$ref": "#"}}), |inner, _| json!({"allOf": [inner]}));
+    assert_eq!(misfit(&steps, &deep), "the value must be nested less deeply to be checked against its schema");
+    // As many schemas as there may be, in one round: it compiles, checks and ends on an ordinary stack.
+    let mut defs = serde_json::Map::new();
+    for n in 0..450 {
+        defs.insert(format!("d{n}"), json!({"items": {"$ref": format!("#/$defs/d{}", (n + 1) % 450)}}));
+    }
+    let round = json!({"$defs": defs, "$ref": "#/$defs/d0"});
+    assert_eq!(misfit(&round, &deep), "fits");
+    let many: Vec<Json> = (0..1000).map(|_| json!({"items": {"$ref": "#"}})).collect();
+    let refused = ValueSchema::compile(json!({"allOf": many})).unwrap_err();
+    assert_eq!(refused, "it refers to itself and has over 1000 schemas");
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! What checking against a schema costs at most.
 //!
 //! The weight of a schema is that of its keywords with every reference written out, doubled where a value is looked at twice:
-//! in `anyOf`, `oneOf`, `not`, `if` and the like, which are tried first and asked for their errors then. A reference to
-//! what holds it has no end and is refused. The work of a check is at most the weight times the size of the value.
+//! in `anyOf`, `oneOf`, `not`, `if` and the like, which are tried first and asked for their errors then. The work of a check
+//! is at most the weight times the size of the value. A schema that refers to itself has no weight: its work is found by
+//! walking through the value, as far as there may be work.
+
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use crate::artifact::suggest::quoted;
+use super::graph::{self, Edge, Graph, Of};
 
 /// Bytes of a schema.
 const MAX_BYTES: usize = 64 << 10;
@@ -20,8 +23,8 @@ const MAX_WORK: u64 = 50_000_000;
 const MAX_DIGITS: usize = 1000;
 /// Bytes of a text that count as one value.
 const BYTES: usize = 64;
-/// Bytes of a pattern.
-const MAX_PATTERN: usize = 1024;
+/// Schemas and values within each other that a check looks at.
+const MAX_WALKED: usize = 400;
 
 /// What the value of a keyword holds, and how often a value is looked at for it.
 pub(super) enum Holds {
@@ -48,12 +51,18 @@ pub(super) fn holds(keyword: &str) -> Holds {
     }
 }
 
-/// What a schema weighs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Weight {
-    weight: u64,
-    /// Whether items are compared with each other.
-    compares_items: bool,
+/// What checking against a schema costs.
+#[derive(Debug, Clone)]
+pub(super) enum Weight {
+    /// The same for each value in what is checked.
+    Fixed {
+        /// Of the keywords.
+        weight: u64,
+        /// Whether items are compared with each other.
+        compares_items: bool,
+    },
+    /// As much as is found by walking through a value with a schema that refers to itself.
+    Walked(Arc<Graph>),
 }
 
 /// Weighs a schema. An error says in one line what no schema here may have.
@@ -62,145 +71,179 @@ pub(super) fn weigh(schema: &Json) -> Result<Weight, String> {
     if schema.to_string().len() > MAX_BYTES {
         return Err(format!("it is over {MAX_BYTES} bytes"));
     }
-    let mut scale = Scale { root: schema, weight: 0, compares_items: false, within: Vec::new() };
-    scale.add(schema, 1, 0)?;
-    Ok(Weight { weight: scale.weight.max(1), compares_items: scale.compares_items })
-}
-
-struct Scale<'a> {
-    root: &'a Json,
-    weight: u64,
-    compares_items: bool,
-    /// The references that are being followed.
-    within: Vec<&'a str>,
-}
-
-impl<'a> Scale<'a> {
-    fn add(&mut self, schema: &'a Json, factor: u64, depth: usize) -> Result<(), String> {
-        if depth > MAX_DEPTH {
-            return Err(format!("it has over {MAX_DEPTH} schemas within each other"));
-        }
-        self.put(factor)?;
-        let Json::Object(keywords) = schema else { return Ok(()) };
-        for (keyword, value) in keywords {
-            self.put(factor)?;
-            match keyword.as_str() {
-                "$ref" => self.follow(value, factor, depth)?,
-                "$id" | "$schema" | "$anchor" | "$dynamicRef" | "$dynamicAnchor" | "$recursiveRef"
-                | "$recursiveAnchor" | "$vocabulary" => {
-                    return Err(format!("`{keyword}` is not supported: references are local, such as `#/$defs/name`"));
-                }
-                "pattern" => self.pattern(value.as_str().unwrap_or_default(), factor)?,
-                "enum" | "const" => self.put(factor.saturating_mul(size(value)))?,
-                "uniqueItems" => self.compares_items = true,
-                "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => number(value)?,
-                _ => {}
-            }
-            // What is defined weighs where it is referred to.
-            if keyword == "$defs" || keyword == "definitions" {
-                continue;
-            }
-            let again = |times: u64| factor.saturating_mul(times);
-            match (holds(keyword), value) {
-                (Holds::Schema(times), value) => self.add(value, again(times), depth.saturating_add(1))?,
-                (Holds::List(times), Json::Array(schemas)) => {
-                    schemas.iter().try_for_each(|one| self.add(one, again(times), depth.saturating_add(1)))?;
-                }
-                (Holds::Named(times), Json::Object(schemas)) => {
-                    for (name, one) in schemas {
-                        if keyword == "patternProperties" {
-                            self.pattern(name, again(times))?;
-                        }
-                        self.add(one, again(times), depth.saturating_add(1))?;
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+    let graph = graph::of(schema)?;
+    if graph.refers_to_itself {
+        return Ok(Weight::Walked(Arc::new(graph)));
     }
-
-    fn put(&mut self, weight: u64) -> Result<(), String> {
-        self.weight = self.weight.saturating_add(weight);
-        if self.weight > MAX_WEIGHT {
-            return Err(format!(
-                "checking it would take too long: with all references written out it weighs over {MAX_WEIGHT} keywords"
-            ));
+    // Of each node what it weighs with all that it leads to, and how deep that is.
+    let mut known = vec![(0_u64, 0_usize); graph.nodes.len()];
+    for at in graph.order(|_| true).unwrap_or_default() {
+        let Some(node) = graph.nodes.get(at) else { continue };
+        let (mut weight, mut depth) = (node.own, 0);
+        for edge in &node.edges {
+            let (own, below) = known.get(edge.to).copied().unwrap_or_default();
+            weight = weight.saturating_add(edge.times.saturating_mul(own));
+            depth = depth.max(below.saturating_add(1));
         }
-        Ok(())
+        if let Some(place) = known.get_mut(at) {
+            *place = (weight, depth);
+        }
     }
-
-    fn pattern(&mut self, pattern: &str, factor: u64) -> Result<(), String> {
-        if pattern.len() > MAX_PATTERN {
-            return Err(format!("a pattern is over {MAX_PATTERN} bytes"));
-        }
-        self.put(factor.saturating_mul(u64::try_from(pattern.len() / 8).unwrap_or(u64::MAX)))
+    let (weight, depth) = known.first().copied().unwrap_or_default();
+    if depth > MAX_DEPTH {
+        return Err(format!("it has over {MAX_DEPTH} schemas within each other"));
     }
-
-    fn follow(&mut self, reference: &'a Json, factor: u64, depth: usize) -> Result<(), String> {
-        let text = reference.as_str().unwrap_or_default();
-        let shown = quoted(text);
-        let pointer = text.strip_prefix('#').ok_or_else(|| {
-            format!("the reference {shown} leaves the schema: references are local, such as `#/$defs/name`")
-        })?;
-        if pointer.contains('%') {
-            return Err(format!("the reference {shown} is written with `%`"));
-        }
-        let target = self.root.pointer(pointer).ok_or_else(|| format!("the reference {shown} leads nowhere"))?;
-        // A reference that is within itself, or one to something above it.
-        if self.within.contains(&text) {
-            return Err(format!("the reference {shown} leads back to itself, without an end"));
-        }
-        self.within.push(text);
-        self.add(target, factor, depth.saturating_add(1))?;
-        self.within.pop();
-        Ok(())
+    if weight > MAX_WEIGHT {
+        return Err(format!(
+            "checking it would take too long: with all references written out it weighs over {MAX_WEIGHT} keywords"
+        ));
     }
+    let compares_items = graph.nodes.iter().any(|node| node.compares_items);
+    Ok(Weight::Fixed { weight: weight.max(1), compares_items })
 }
 
 impl Weight {
-    /// Whether a value is small enough to be checked.
-    pub(super) fn allows(&self, value: &Json) -> Result<(), String> {
-        let mut compared = 0;
-        let size = self.measure(value, &mut compared)?;
-        if size.saturating_mul(self.weight).saturating_add(compared) > MAX_WORK {
-            return Err("must be smaller to be checked against its schema".to_owned());
+    /// Whether it is found only by walking through a value.
+    pub(super) fn is_walked(&self) -> bool {
+        matches!(self, Self::Walked(_))
+    }
+
+    /// Whether a value is small enough to be checked, and how many schemas within each other that takes.
+    pub(super) fn allows(&self, value: &Json) -> Result<usize, String> {
+        let work = match self {
+            Self::Fixed { weight, compares_items } => {
+                let mut compared = 0;
+                let size = measure(value, *compares_items, &mut compared)?;
+                size.saturating_mul(*weight).saturating_add(compared)
+            }
+            Self::Walked(graph) => {
+                measure(value, false, &mut 0)?;
+                let mut walk = Walk { graph, left: MAX_WORK, deepest: 0 };
+                walk.through(0, Some(value), true, 0)?;
+                return Ok(walk.deepest);
+            }
+        };
+        if work > MAX_WORK { Err(TOO_LARGE.to_owned()) } else { Ok(MAX_DEPTH) }
+    }
+}
+
+/// What is wrong with a value that takes too long to check.
+const TOO_LARGE: &str = "must be smaller to be checked against its schema";
+/// What is wrong with one that is checked too deeply.
+const TOO_DEEP: &str = "must be nested less deeply to be checked against its schema";
+
+/// The work of checking a value, step by step, as far as it may go.
+struct Walk<'g> {
+    graph: &'g Graph,
+    left: u64,
+    /// The most schemas within each other so far.
+    deepest: usize,
+}
+
+impl Walk<'_> {
+    /// Looks at a value with a schema; none is the name of a key. `errors`: what does not fit is asked why, which looks at
+    /// alternatives once more after all of them were tried.
+    fn through(&mut self, at: usize, value: Option<&Json>, errors: bool, depth: usize) -> Result<(), &'static str> {
+        let Some(node) = self.graph.nodes.get(at) else { return Ok(()) };
+        self.deepest = self.deepest.max(depth);
+        if depth > MAX_WALKED {
+            return Err(TOO_DEEP);
+        }
+        let own = value.map_or(1, around);
+        let mut work = node.own.saturating_mul(own);
+        if let (true, Some(Json::Array(items))) = (node.compares_items, value) {
+            let all: u64 = items.iter().fold(0, |sum, item| sum.saturating_add(whole(item)));
+            work = work.saturating_add(all.saturating_mul(items.len() as u64) / 8);
+        }
+        self.left = self.left.checked_sub(work).ok_or(TOO_LARGE)?;
+        let rounds = if node.looks_again { 3 } else { 1 };
+        for _ in 0..rounds {
+            for edge in &node.edges {
+                if edge.times > 1 {
+                    self.along(edge, value, false, depth)?;
+                }
+                if edge.times == 1 || errors {
+                    self.along(edge, value, errors, depth)?;
+                }
+            }
         }
         Ok(())
     }
 
-    fn measure(&self, value: &Json, compared: &mut u64) -> Result<u64, String> {
-        let own = match value {
-            Json::Array(items) => {
-                let mut inner: u64 = 0;
-                for item in items {
-                    inner = inner.saturating_add(self.measure(item, compared)?);
-                }
-                // At worst each item is compared with each other one.
-                if self.compares_items {
-                    *compared = compared.saturating_add(inner.saturating_mul(items.len() as u64) / 8);
-                }
-                inner
+    fn along(&mut self, edge: &Edge, value: Option<&Json>, errors: bool, depth: usize) -> Result<(), &'static str> {
+        let deeper = depth.saturating_add(1);
+        let mut look = |value: Option<&Json>| self.through(edge.to, value, errors, deeper);
+        match (&edge.of, value) {
+            (Of::All, value) => look(value),
+            (Of::With(key), Some(Json::Object(entries))) if entries.contains_key(key) => look(value),
+            (Of::Key(key), Some(Json::Object(entries))) => entries.get(key).map_or(Ok(()), |value| look(Some(value))),
+            (Of::Others(named), Some(Json::Object(entries))) => {
+                let mut others = entries.iter().filter(|(key, _)| !named.contains(*key));
+                others.try_for_each(|(_, value)| look(Some(value)))
             }
-            Json::Object(entries) => {
-                let mut inner: u64 = 0;
-                for (name, item) in entries {
-                    inner = inner.saturating_add(text(name)).saturating_add(self.measure(item, compared)?);
-                }
-                inner
+            (Of::Names, Some(Json::Object(entries))) => entries.iter().try_for_each(|_| look(None)),
+            (Of::Item(index), Some(Json::Array(items))) => items.get(*index).map_or(Ok(()), |value| look(Some(value))),
+            (Of::From(first), Some(Json::Array(items))) => {
+                items.iter().skip(*first).try_for_each(|one| look(Some(one)))
             }
-            Json::Number(_) => {
-                number(value)?;
-                0
-            }
-            Json::String(string) => text(string),
-            Json::Null | Json::Bool(_) => 0,
-        };
-        Ok(own.saturating_add(1))
+            _ => Ok(()),
+        }
     }
 }
 
-fn number(value: &Json) -> Result<(), String> {
+/// What a value counts by itself: with its names, without what it holds.
+fn around(value: &Json) -> u64 {
+    let own = match value {
+        Json::String(string) => text(string),
+        Json::Object(entries) => entries.keys().fold(0, |sum: u64, name| sum.saturating_add(text(name))),
+        _ => 0,
+    };
+    own.saturating_add(1)
+}
+
+/// The same with what it holds.
+fn whole(value: &Json) -> u64 {
+    let inner = match value {
+        Json::Array(items) => items.iter().fold(0, |sum: u64, item| sum.saturating_add(whole(item))),
+        Json::Object(entries) => entries.values().fold(0, |sum: u64, item| sum.saturating_add(whole(item))),
+        _ => 0,
+    };
+    around(value).saturating_add(inner)
+}
+
+/// How large a value is, and what comparing its items takes.
+fn measure(value: &Json, compares_items: bool, compared: &mut u64) -> Result<u64, String> {
+    let own = match value {
+        Json::Array(items) => {
+            let mut inner: u64 = 0;
+            for item in items {
+                inner = inner.saturating_add(measure(item, compares_items, compared)?);
+            }
+            // At worst each item is compared with each other one.
+            if compares_items {
+                *compared = compared.saturating_add(inner.saturating_mul(items.len() as u64) / 8);
+            }
+            inner
+        }
+        Json::Object(entries) => {
+            let mut inner: u64 = 0;
+            for (name, item) in entries {
+                inner = inner.saturating_add(text(name)).saturating_add(measure(item, compares_items, compared)?);
+            }
+            inner
+        }
+        Json::Number(_) => {
+            number(value)?;
+            0
+        }
+        Json::String(string) => text(string),
+        Json::Null | Json::Bool(_) => 0,
+    };
+    Ok(own.saturating_add(1))
+}
+
+/// Whether a number is one that is compared.
+pub(super) fn number(value: &Json) -> Result<(), String> {
     match value {
         Json::Number(number) if number.as_str().len() > MAX_DIGITS => {
             Err(format!("must not hold a number of over {MAX_DIGITS} digits"))
@@ -211,13 +254,4 @@ fn number(value: &Json) -> Result<(), String> {
 
 fn text(text: &str) -> u64 {
     (text.len() / BYTES) as u64
-}
-
-/// How many values a value is.
-fn size(value: &Json) -> u64 {
-    match value {
-        Json::Array(items) => items.iter().fold(1, |sum: u64, item| sum.saturating_add(size(item))),
-        Json::Object(entries) => entries.values().fold(1, |sum: u64, item| sum.saturating_add(size(item))),
-        _ => 1,
-    }
 }
