@@ -290,34 +290,14 @@ fn the_tools_of_an_agent_come_with_the_program() {
     assert_eq!(files.iter().filter(|file| file.contains("/hooks/")).count(), guards);
     let valid = outer.run(&["-C", dir, "validate", "--strict"]);
     assert!(valid.code == 0 && valid.err.is_empty(), "{valid}");
-    // The policy that they begin under names no host and no shell, and decides in a case too.
+    // The policy that they begin under names no host and no shell: their cases say themselves what they need.
     let cases = outer.run(&["-C", dir, "test"]);
-    let failed: Vec<&str> = cases.out.lines().filter(|line| line.starts_with("FAIL ")).collect();
-    let wanting = [
-        "FAIL tool fetch_url: gets a text",
-        "FAIL tool fetch_url: gives the answer whatever its status is",
-        "FAIL tool fetch_url: cuts a long text",
-        "FAIL tool fetch_url: leaves out what is no text",
-        "FAIL tool run_command: runs a command in bash",
-        "FAIL tool run_command: tells what a failing command said",
-    ];
-    assert_eq!((cases.code, failed), (1, wanting.to_vec()), "{cases}");
-    assert_eq!(cases.out.matches("tool denied: ").count(), wanting.len(), "{cases}");
+    assert!(cases.code == 0 && cases.err.is_empty() && cases.out.contains(" 0 failed"), "{cases}");
     std::fs::write(folder.path().join("a.txt"), "one\ntwo\n").unwrap();
     let read = outer.run(&["-C", dir, "call", "read_file", "path=a.txt"]);
     assert!(read.code == 0 && read.out.contains("two"), "{read}");
     let denied = outer.run(&["-C", dir, "call", "run_command", "command=ls"]);
     assert_eq!(denied.code, 3, "{denied}");
-    // With the two lines that its comments are about, all of them pass.
-    let policy = folder.path().join(".harness/harness.md");
-    let closed = std::fs::read_to_string(&policy).unwrap();
-    let opened = closed
-        .replace("allowed_domains: []", "allowed_domains: [docs.rs]")
-        .replace("allow: [\"git *\"]", "allow: [\"git *\", \"bash -lc *\"]");
-    assert_ne!(opened, closed);
-    std::fs::write(&policy, opened).unwrap();
-    let cases = outer.run(&["-C", dir, "test"]);
-    assert!(cases.code == 0 && cases.out.contains(" 0 failed"), "{cases}");
 }
 
 /// A script that was written for another host says what to write here.

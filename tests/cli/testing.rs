@@ -557,6 +557,40 @@ fn what_is_watched_is_run_again_when_it_changes() {
     until(&watching.out, "9 cases, 9 passed, 0 failed, ");
 }
 
+/// A policy beside the folder of artifacts touches all cases too.
+#[test]
+fn a_policy_beside_the_artifacts_is_watched() {
+    let project = greeting().file("harness.md", "---\n---\n");
+    let watching = Watching::of(&project);
+    until(&watching.out, "9 cases, 9 passed, 0 failed, ");
+    until(&watching.err, "watching for changes");
+    project.write("harness.md", "---\nsandbox: { services: [cache, modify] }\n---\n");
+    until(&watching.out, "9 cases, 9 passed, 0 failed, ");
+}
+
+/// What a case is granted in place of what the policy grants: for the case alone, and not beyond the tool's own word.
+#[test]
+fn a_case_may_be_granted_what_the_policy_does_not() {
+    let script = "def run(args):\n    return exec.run('ls')['stdout'] + http.get('https://a.example/')['body']\n";
+    let world = "commands: [ { cmd: ls, stdout: a } ], http: [ { url: 'https://a.example/', body: b } ]";
+    let granted = "granted: { exec: { allow: [ls] }, network: [a.example] }, ";
+    let case = |granted: &str, expect: &str| {
+        format!("  - name: case\n    given: {{ {granted}{world} }}\n    expect: {{ {expect} }}\n")
+    };
+    passes(&tool(Project::new(), "it", script, &case(granted, "result: ab")), 1);
+    passes(&tool(Project::new(), "it", script, &case("", "outcome: denied")), 1);
+    let only = "granted: { exec: { allow: [ls] } }, ";
+    passes(&tool(Project::new(), "it", script, &case(only, "outcome: denied")), 1);
+    let project = tool(Project::new(), "it", script, &case(granted, "result: ab"));
+    project.run(&["call", "it"]).says(3, "denied");
+    let narrowed = tool(Project::new(), "it", script, &case(granted, "outcome: denied"));
+    let text = std::fs::read_to_string(narrowed.path(".harness/tools/it.md")).unwrap();
+    narrowed.write(".harness/tools/it.md", &text.replace("script:", "capabilities: { exec: {} }\nscript:"));
+    passes(&narrowed, 1);
+    let limits = case("granted: { limits: { fuel: 5 } }, ", "result: ab");
+    tool(Project::new(), "it", script, &limits).run(&["test"]).says(2, "`tests[0].given.granted` has limits");
+}
+
 #[test]
 fn what_cannot_be_read_at_first_is_watched_until_it_is_mended() {
     let project = greeting().file(".harness/hooks/guard.md", "no front matter\n");

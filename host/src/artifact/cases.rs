@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 
 use super::diagnostic::Position;
 use super::event::Event;
+use crate::policy::layer::Layer;
 
 /// What a case is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub struct Given {
     pub metrics: Vec<(String, f64)>,
     /// Whether the other hooks of the project run as well.
     pub hooks: bool,
+    /// What the artifact is granted in the case, where that is not what the policy grants it.
+    pub granted: Option<Layer>,
 }
 
 /// An answer to a request of this method and URL.

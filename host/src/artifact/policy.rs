@@ -321,6 +321,14 @@ impl ProjectPolicy {
         })
     }
 
+    /// The tools of others that an agent of a source may call: those that each entry about it names. None where no entry
+    /// names any.
+    pub fn lent(&self, source: &str) -> Option<ToolsPolicy> {
+        let entries = sources::about(&self.sources, source).into_iter();
+        let named = entries.filter_map(|entry| Some(ToolsPolicy::of_patterns(entry.tools.as_ref()?, &entry.position)));
+        named.reduce(|outer, inner| inner.within(outer))
+    }
+
     /// What an artifact may do. `source` is its place below `.harness/` without `.md`, such as `tools/deploy` or
     /// `plugins/acme/tools/x`; `capabilities` is the layer of its own front matter.
     pub fn grant_for(&self, source: &str, capabilities: Option<&Layer>) -> Grant {
@@ -338,6 +346,19 @@ impl ProjectPolicy {
         layers.extend(entries.into_iter().map(|entry| entry.layer.clone()));
         layers.extend(capabilities.cloned());
         Grant::new(layers)
+    }
+}
+
+impl ProjectPolicy {
+    /// The same policy with something else granted to one source. What protects the project stays, and so do its limits.
+    pub(crate) fn granting(&self, source: &str, layer: &Layer) -> Self {
+        let mut layer = with_defaults(layer.clone());
+        if let (Some(fs), Some(own)) = (&mut layer.fs, &self.project.fs) {
+            fs.protect.extend(own.protect.iter().cloned());
+            fs.repository.extend(own.repository.iter().cloned());
+        }
+        layer.limits = self.project.limits.clone();
+        Self { instead: Some((source.to_owned(), layer)), ..self.clone() }
     }
 }
 

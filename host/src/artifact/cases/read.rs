@@ -7,9 +7,12 @@ use crate::artifact::data::{Arguments, Data, ExitCode, Metric, Moment};
 use crate::artifact::decode::{Decoder, Field};
 use crate::artifact::event::Event;
 use crate::artifact::keys::{self, Slot, Unknown, keys};
+use crate::artifact::policy::layer;
 use crate::artifact::shape::{self, Between, Name, Named, Read, Schema, Shape};
 use crate::artifact::suggest::quoted;
 use crate::artifact::yaml::Value;
+use crate::policy::layer::{Layer, Origin, Scope};
+use crate::policy::limits::LimitRules;
 
 keys! {
     /// A case of a tool.
@@ -64,6 +67,8 @@ keys! {
     optional metrics: Named<Metric>;
     /// Whether the other hooks of the project run as well.
     optional hooks: bool = false;
+    /// What the artifact is granted in the case in place of what the policy grants it: nothing of it is real.
+    given granted: Layer;
 }
 
 keys! {
@@ -247,8 +252,20 @@ impl Read for Given {
             cache: cache.into_iter().map(|(key, value)| (key, value.0)).collect(),
             metrics: metrics.into_iter().map(|(name, value)| (name, value.0)).collect(),
             hooks: keys.hooks.read(decoder),
+            granted: keys.granted.field().and_then(|field| granted(decoder, field)),
         })
     }
+}
+
+/// A layer without limits, which are the policy's: a case takes real time and memory.
+fn granted(decoder: &mut Decoder, field: &Field<'_>) -> Option<Layer> {
+    let origin = Origin::new(&*decoder.top().file, Scope::Call);
+    let layer = layer::decode(decoder, field, origin)?;
+    if layer.limits != LimitRules::default() {
+        let hint = "leave them out: a case runs under those of the policy".to_owned();
+        decoder.error_with(field, format!("{} has limits", quoted(&field.path)), Some(hint));
+    }
+    Some(layer)
 }
 
 impl Shape for HttpAnswer {

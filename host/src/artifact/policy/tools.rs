@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::artifact::decode::{Decoder, Field};
+use crate::artifact::diagnostic::Position;
 use crate::artifact::keys::{self, Unknown, keys};
 use crate::artifact::located::Located;
 use crate::artifact::shape::{self, Read, Schema, Shape};
@@ -78,6 +79,12 @@ impl ToolsPolicy {
             questions.extend(deny.iter().map(|deny| (Some(deny), Vec::new())));
         }
         self.allowed_word(&questions, |name| old.decide(name).is_err())
+    }
+
+    /// One that allows what these patterns match, and nothing else.
+    pub fn of_patterns(patterns: &[NamePattern], position: &Position) -> Self {
+        let allow = patterns.iter().map(|pattern| Located::new(pattern.clone(), position.clone())).collect();
+        Self { mode: Mode::Allowlist, allow, ..Self::default() }
     }
 
     /// A name that this one lets be called unasked, of which a person has to confirm each call by another one. An error:

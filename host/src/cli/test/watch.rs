@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use harness::dispatch::{Loaded, Options, Project};
+use harness::registry::POLICIES_BESIDE;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::super::args::Test;
@@ -87,7 +88,12 @@ fn unwatched(error: &notify::Error, printer: Printer) -> Exit {
     Exit::Fault
 }
 
-/// What the kernel tells of the folder of artifacts.
+/// Whether a path is a policy beside the folder of artifacts.
+fn is_policy(root: &Path, changed: &Path) -> bool {
+    POLICIES_BESIDE.iter().any(|name| changed == root.join(name))
+}
+
+/// What the kernel tells of the folder of artifacts, and of a policy beside it.
 struct Changes {
     events: Receiver<()>,
     _watcher: RecommendedWatcher,
@@ -99,15 +105,19 @@ impl Changes {
         let artifacts = artifacts.canonicalize().unwrap_or(artifacts);
         let (sender, events) = mpsc::channel();
         let below = artifacts.clone();
+        // A policy may be beside the folder.
+        let root = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let beside = root.clone();
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let Ok(event) = event else { return };
             let read = matches!(event.kind, notify::EventKind::Access(_));
-            if !read && event.paths.iter().any(|path| is_artifact(&below, path)) {
+            if !read && event.paths.iter().any(|path| is_artifact(&below, path) || is_policy(&beside, path)) {
                 // Nobody waits any more only when the program ends.
                 let _ = sender.send(());
             }
         })?;
         watcher.watch(&artifacts, RecursiveMode::Recursive)?;
+        watcher.watch(&root, RecursiveMode::NonRecursive)?;
         Ok(Self { events, _watcher: watcher })
     }
 
