@@ -1,13 +1,15 @@
 //! `harness policy diff`: whether one policy allows anything that another one does not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use harness::artifact::agent::{Agent, Use};
+use harness::artifact::diagnostic::Position;
 use harness::artifact::escape;
 use harness::artifact::hook::Hook;
 use harness::artifact::policy::ProjectPolicy;
 use harness::artifact::policy::sources::name_of;
+use harness::artifact::policy::tools::ToolsPolicy;
 use harness::artifact::tool::Tool;
 use harness::policy::compare::{Example, wider};
 use harness::policy::grant::Grant;
@@ -136,6 +138,14 @@ fn artifacts(old: &Registry, new: &Registry, news: &mut News) {
         let unasked = asked.then(|| unasked(&tool.name));
         news.extend(unasked.map(|told| (("tools_policy.confirm".to_owned(), Some(told)), Vec::new())));
     }
+    for source in named(before, now) {
+        lent(before, now, &source, news);
+    }
+    for agent in new.agents() {
+        if let Some(was) = old.agents().iter().find(|was| was.name == agent.name) {
+            narrowing((before, was), (now, agent), news);
+        }
+    }
     let (was, is) = (grants(old, before), grants(new, now));
     for (of, grant) in &is {
         compare(was.get(of).unwrap_or(&Grant::new(Vec::new())), grant, of, news);
@@ -180,7 +190,7 @@ fn grants(registry: &Registry, policy: &ProjectPolicy) -> BTreeMap<String, Grant
 
 /// By sources: those that either names, and one of each folder that neither does.
 fn sources(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
-    let named = old.sources.iter().chain(&new.sources).map(|entry| entry.name.clone());
+    let named = named(old, new).into_iter();
     // No file is called so.
     let roots = old.roots.iter().chain(&new.roots).map(|root| Some(root.value.as_str()));
     let others = std::iter::once(None)
@@ -191,6 +201,7 @@ fn sources(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
     all.dedup();
     for source in all {
         compare(&old.grant_for(&source, None), &new.grant_for(&source, None), &format!("source `{source}`"), news);
+        lent(old, new, &source, news);
     }
     let allowed = |name: String| {
         let why = old.tools.decide(&name).err().map(|refusal| refusal.reason).unwrap_or_default();
@@ -201,6 +212,50 @@ fn sources(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
     };
     tell("tools_policy", found(new.tools.wider_than(&old.tools), allowed));
     tell("tools_policy.confirm", found(new.tools.asks_less_than(&old.tools), |name| unasked(&name)));
+}
+
+/// The sources that either of two policies names.
+fn named(old: &ProjectPolicy, new: &ProjectPolicy) -> BTreeSet<String> {
+    old.sources.iter().chain(&new.sources).map(|entry| entry.name.clone()).collect()
+}
+
+/// Tools of others that the agents of a source may call now.
+fn lent(old: &ProjectPolicy, new: &ProjectPolicy, source: &str, news: &mut News) {
+    let Some(now) = new.lent(source) else { return };
+    let nothing = || ToolsPolicy::of_patterns(&[], &now_position(new, source));
+    let before = old.lent(source).unwrap_or_else(nothing);
+    let example = |name: String| (format!("calling `{name}`"), "it is not lent to them".to_owned());
+    let told = found(now.wider_than(&before), example);
+    let of = vec![format!("agents of `{source}`")];
+    news.extend(told.map(|told| ((format!("sandbox.sources.{source}.tools"), told), of)));
+}
+
+/// Where a source is named.
+fn now_position(policy: &ProjectPolicy, source: &str) -> Position {
+    let entry = policy.sources.iter().find(|entry| entry.name == source);
+    entry.map_or_else(|| Position { file: "".into(), line: 1, column: 1, length: 1 }, |entry| entry.position.clone())
+}
+
+/// What an agent that is still there no longer takes away from itself.
+fn narrowing((before, was): (&ProjectPolicy, &Agent), (now, is): (&ProjectPolicy, &Agent), news: &mut News) {
+    let of = format!("agent `{}`", is.name);
+    if let Some(narrowed) = before.grant_for_agent(was) {
+        let grant = now.grant_for_agent(is).unwrap_or_else(|| now.grant_for(&is.source_name, None));
+        compare(&narrowed, &grant, &of, news);
+    }
+    let Some(own) = &was.tools_policy else { return };
+    let old = own.clone().within(before.tools.clone());
+    let new = match &is.tools_policy {
+        Some(own) => own.clone().within(now.tools.clone()),
+        None => now.tools.clone(),
+    };
+    let why = |name: &str| old.decide(name).err().map(|refusal| refusal.reason).unwrap_or_default();
+    let allowed = |name: String| (format!("calling `{name}`"), why(&name));
+    let mut tell = |key: &str, told: Option<Told>| {
+        news.extend(told.map(|told| ((key.to_owned(), told), vec![of.clone()])));
+    };
+    tell("tools_policy", found(new.wider_than(&old), allowed));
+    tell("tools_policy.confirm", found(new.asks_less_than(&old), |name| unasked(&name)));
 }
 
 /// What is told of a name that was looked for, where there is one or that is not known.

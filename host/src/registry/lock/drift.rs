@@ -66,7 +66,14 @@ impl Drift {
         if old.schema != new.schema {
             let text =
                 |entry: &Entry| entry.shown.parameters.iter().map(|line| format!("{line}\n")).collect::<String>();
-            lines.extend(compared("parameters", &text(old), &text(new)));
+            if text(old) != text(new) {
+                lines.extend(compared("parameters", &text(old), &text(new)));
+            }
+            let returns =
+                |entry: &Entry| entry.shown.returns.iter().map(|line| format!("{line}\n")).collect::<String>();
+            if returns(old) != returns(new) {
+                lines.extend(compared("returns", &returns(old), &returns(new)));
+            }
         }
         if old.files != new.files {
             let text = |entry: &Entry| entry.shown.files.iter().map(|line| format!("{line}\n")).collect::<String>();
@@ -111,7 +118,8 @@ fn changed(old: &Entry, new: &Entry) -> Vec<&'static str> {
     let parts = [
         ("its file", old.path != new.path),
         ("its description", old.description != new.description),
-        ("its parameters", old.schema != new.schema),
+        ("its parameters or what it returns", old.schema != new.schema && old.shown.returns != new.shown.returns),
+        ("its parameters", old.schema != new.schema && old.shown.returns == new.shown.returns),
         ("its script", old.script != new.script),
         ("the files beside it", old.files != new.files),
     ];

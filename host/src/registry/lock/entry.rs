@@ -57,7 +57,7 @@ pub struct Entry {
     /// Of its script, with a hook's `when`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// Of the JSON Schema of a tool's parameters.
+    /// Of the JSON Schema of a tool's parameters, with that of its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
     /// Of the paths and digests of the files beside a skill.
@@ -76,6 +76,9 @@ pub struct Shown {
     /// The JSON Schema of each parameter, one a line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<String>,
+    /// The JSON Schema of a tool's result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returns: Option<String>,
     /// The files beside a skill, each with its length and digest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
@@ -85,7 +88,7 @@ pub struct Shown {
 
 impl Shown {
     fn of(description: String) -> Self {
-        Self { parameters: Vec::new(), files: Vec::new(), description }
+        Self { parameters: Vec::new(), returns: None, files: Vec::new(), description }
     }
 }
 
@@ -124,9 +127,16 @@ fn tool(registry: &Registry, tool: &Tool) -> Entry {
         let word = if required(name) { "required" } else { "optional" };
         format!("{name}, {word}: {kind}")
     });
-    let shown = Shown { parameters: parameters.collect(), ..Shown::of(tool.description.clone()) };
-    let script = tool.script.iter().collect::<Vec<_>>();
-    entry(registry, Kind::Tool, &tool.name, &tool.source, &script, shown, Some(schema.to_string()))
+    let returns = tool.returns.as_ref().map(|returns| returns.json().to_string());
+    let shown =
+        Shown { parameters: parameters.collect(), returns: returns.clone(), ..Shown::of(tool.description.clone()) };
+    // Without `returns` it is the digest that it was before there was that.
+    let schema = match returns {
+        Some(returns) => format!("{schema}\n{returns}"),
+        None => schema.to_string(),
+    };
+    let script = tool.script.iter().chain(&tool.verify).collect::<Vec<_>>();
+    entry(registry, Kind::Tool, &tool.name, &tool.source, &script, shown, Some(schema))
 }
 
 fn hook(registry: &Registry, hook: &Hook) -> Entry {
