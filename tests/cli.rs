@@ -13,6 +13,7 @@
 //! - `conversation`: one with the agent, at a terminal
 //! - `conversation_calls`: what a person at a terminal sees of calls, and how they stop them
 //! - `agent_tasks`: what is not waited for
+//! - `tool_verify`: tools that judge what they did
 //! - `agent_budgets`: what agents may use, and no more
 //! - `agent_plugins`: agents of third parties, and those that narrow themselves
 //! - `agent_endings`: how a session ends for whoever ran it
@@ -179,6 +180,8 @@ mod terminal;
 mod testing;
 #[path = "cli/tls.rs"]
 mod tls;
+#[path = "cli/tool_verify.rs"]
+mod tool_verify;
 #[path = "cli/walls.rs"]
 mod walls;
 #[path = "cli/wrong.rs"]

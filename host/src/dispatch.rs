@@ -52,9 +52,11 @@ mod recorder;
 pub(crate) mod reentry;
 mod repository;
 mod run;
+mod scripted;
 pub(crate) mod tasks;
 pub mod testing;
 pub(crate) mod trail;
+pub(crate) mod verify;
 mod view;
 
 use std::path::{Path, PathBuf};
@@ -73,6 +75,7 @@ pub use reentry::Nested;
 pub(crate) use run::Added;
 pub use run::Run;
 pub(crate) use tasks::MAX_AGENTS;
+pub use verify::Judgement;
 
 use self::chain::Place;
 use self::recorder::Recorder;
@@ -317,14 +320,16 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         }
     };
     let (natives, coverage) = (options.natives.clone(), options.coverage);
+    let policy_file = &*policy.project.origin.file;
     let written = before.and_then(|before| before.recorder.as_ref());
-    let recorder = (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root, written.map(|it| &**it))));
+    let recorder =
+        (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root, policy_file, written.map(|it| &**it))));
     let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
     loaded.secrets = Arc::new(secrets);
     if let Some(before) = kept {
         loaded = loaded.with_images_of(before);
     }
-    let refused = admission::refused(&loaded);
+    let refused = admission::refused(&loaded, recorder.as_deref());
     if !refused.is_empty() {
         let registry = loaded.registry.without(refused);
         if registry.policy().is_none() {
@@ -348,7 +353,7 @@ pub fn admitted(root: &Path, registry: Registry) -> Result<Registry, OpenError> 
     if !usable || registry.chain(&Event::ArtifactLoad).is_empty() {
         return Ok(registry);
     }
-    let refused = admission::refused(&for_checking(root, &registry)?);
+    let refused = admission::refused(&for_checking(root, &registry)?, None);
     Ok(if refused.is_empty() { registry } else { registry.without(refused) })
 }
 

@@ -123,7 +123,7 @@ fn hooks_govern_a_delegation() {
     assert_eq!(
         told(&ran, "delegation.pre"),
         [json!({
-            "id": "delegation_1", "parent_id": "root", "agent": "researcher", "prompt": "Find it.", "depth": 1,
+            "id": "delegation_1", "parent_id": "root", "agent": "researcher", "prompt": "Find it.", "depth": 1, "path": ["researcher"],
             "model": null, "tools": ["secret_source"], "hooks": [],
         })]
     );
@@ -131,7 +131,7 @@ fn hooks_govern_a_delegation() {
     assert_eq!(post["result"]["response"], "It is 42.");
     assert_eq!(
         *post,
-        json!({"id": "delegation_1", "parent_id": "root", "agent": "researcher", "result": post["result"], "depth": 1})
+        json!({"id": "delegation_1", "parent_id": "root", "agent": "researcher", "result": post["result"], "depth": 1, "path": ["researcher"]})
     );
     // Who judges it sees what was called, which the one that asked does not.
     assert_eq!(post["result"]["tool_calls"], json!([{"id": "call_2", "name": "secret_source", "args": {}}]));
@@ -157,9 +157,14 @@ fn hooks_govern_a_delegation() {
     let (_, asked) = with("delegation.pre", "modify({'prompt': 'Find less.', 'model': 'tiny'})");
     assert_eq!((&asked[1]["messages"][2]["content"], &asked[1]["model"]), (&json!("Find less."), &json!("tiny")));
     // Nothing else of it is changed, and nobody is to believe that it was.
-    for (key, value) in
-        [("agent", "'other'"), ("tools", "[]"), ("hooks", "['strict']"), ("depth", "9"), ("parent_id", "'x'")]
-    {
+    for (key, value) in [
+        ("agent", "'other'"),
+        ("tools", "[]"),
+        ("hooks", "['strict']"),
+        ("depth", "9"),
+        ("path", "[]"),
+        ("parent_id", "'x'"),
+    ] {
         let (result, asked) = with("delegation.pre", &format!("modify({{'{key}': {value}}})"));
         assert_eq!(result, format!("tool error: delegation.pre modify payload: `{key}` cannot be changed"));
         assert_eq!(asked.len(), 2, "the child was asked");

@@ -8,7 +8,8 @@ use crate::project::{FINE, Project};
 
 /// Every event with a payload of its shape.
 fn catalogue() -> Vec<(&'static str, Json)> {
-    let delegated = json!({"id": "d1", "parent_id": null, "agent": "a", "result": {"text": "r"}, "depth": 1});
+    let delegated =
+        json!({"id": "d1", "parent_id": null, "agent": "a", "result": {"text": "r"}, "depth": 1, "path": ["a"]});
     let mut verified = delegated.clone();
     verified["attempt"] = json!(1);
     vec![
@@ -31,7 +32,7 @@ fn catalogue() -> Vec<(&'static str, Json)> {
         ),
         (
             "delegation.pre",
-            json!({"id": "d1", "parent_id": null, "agent": "a", "prompt": "p", "depth": 1, "model": null, "tools": [], "hooks": []}),
+            json!({"id": "d1", "parent_id": null, "agent": "a", "prompt": "p", "depth": 1, "path": ["a"], "model": null, "tools": [], "hooks": []}),
         ),
         ("delegation.post", delegated),
         ("delegation.post_verify", verified),

@@ -1,6 +1,8 @@
 //! Whose words reach a model: a hook's reason is the project's own, or a third party's, which is quoted, cut, and kept out of
 //! prompts.
 
+use serde_json::json;
+
 use crate::agent_turns::{agent, spied, told};
 use crate::project::{Project, Ran};
 
@@ -163,6 +165,59 @@ fn every_payload_names_its_agent() {
         .run(&["call", "it"]);
     ran.says(3, &format!("blocked by hook \"sees\": {root}"));
     ran.says(3, "`agent` of `tool.pre` cannot be changed: it stays as it is");
+}
+
+/// Events of scripts, of delegations and of loading name it too; of a payload that is no dict the page says why not.
+#[test]
+fn payloads_of_scripts_delegations_and_loading_name_their_agent() {
+    let replies = "- tool_calls: [{ name: delegate, args: { agent: chief, task: Go. } }]\n\
+                   - { agent: chief, tool_calls: [{ name: delegate, args: { agent: worker, task: Go. } }] }\n\
+                   - { agent: worker, tool_calls: [{ name: it }] }\n- { agent: worker, text: Done. }\n\
+                   - { agent: chief, text: Done. }\n- text: Thanks.\n";
+    let emits = "def run(args):\n    own = emit('custom.x', {'agent': 'mine', 'n': 1})\n    \
+                 return [own, emit('custom.x', {'n': 2}), emit('custom.x', 'text')]\n";
+    let project = agent("", replies)
+        .file(".harness/agents/chief.md", "---\n---\nYou lead.")
+        .file(".harness/agents/worker.md", "---\n---\nYou work.")
+        .tool("it", "", emits)
+        .with_handle(
+            "lies",
+            "custom.x",
+            "priority: 1\n",
+            "return modify({'agent': 'root'}) if type(payload) == 'dict' else allow()",
+        );
+    let events = ["custom.x", "delegation.pre", "delegation.post"];
+    let mut project = project;
+    for (index, event) in events.iter().enumerate() {
+        let body = "log.info('%s %s' % (event, json.encode(payload)))\nreturn allow()";
+        project = project.with_handle(&format!("at{index}"), event, "priority: 2\n", body);
+    }
+    let load = "log.info(json.encode(payload['agent']))\nreturn block(json.encode(payload['agent'])) if payload['name'] == 'other' else allow()";
+    let project =
+        project.with_handle("load", "artifact.load", "", load).tool("other", "", "def run(args):\n    return 1\n");
+    let ran = project.run(&["run", "Go."]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "Thanks.\n"), "{ran}");
+    let heard = |event: &str| -> Vec<serde_json::Value> {
+        let of = |line: &str| serde_json::from_str(line.split_once(&format!(": {event} "))?.1).ok();
+        ran.err.lines().filter_map(of).collect()
+    };
+    let worker = json!({"name": "worker", "depth": 2, "path": ["chief", "worker"]});
+    assert_eq!(heard("custom.x"), [json!({"agent": worker, "n": 1}), json!({"n": 2, "agent": worker}), json!("text")]);
+    for event in ["delegation.pre", "delegation.post"] {
+        let mut paths: Vec<String> = heard(event)
+            .iter()
+            .map(|payload| json!([payload["agent"], payload["depth"], payload["path"]]).to_string())
+            .collect();
+        paths.sort();
+        assert_eq!(paths, [r#"["chief",1,["chief"]]"#, r#"["worker",2,["chief","worker"]]"#], "{ran}");
+    }
+    // The script has what it gave.
+    let results = project.run(&["call", "it"]);
+    assert_eq!(results.out, "[{\"agent\":\"mine\",\"n\":1},{\"n\":2},\"text\"]\n", "{results}");
+    assert!(results.err.contains("`agent` of `custom.x` cannot be changed: it stays as it is"), "{results}");
+    let refused = project.run(&["validate"]).out;
+    assert!(refused.contains(r#"refused: tool `other` of .harness/tools/other.md:1:1 by hook `load`: "#), "{refused}");
+    assert!(refused.contains(r#"{"name":"","depth":0,"path":[]}"#), "{refused}");
 }
 
 /// A model that calls a built-in of scripts itself: hooks see it as any call and can say what to call instead; no decision

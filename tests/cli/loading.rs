@@ -1,6 +1,6 @@
 //! What is loaded and from where: names of sources, bounds of loading, where the policy may be, files that nobody reads.
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::artifacts::{artifact, bundle, with_root};
 use crate::project::{FINE, Project};
@@ -210,7 +210,7 @@ fn policies_and_artifacts_that_nobody_reads_are_errors() {
     let ran =
         Project::with_script(FINE).file(".harness/plugins/p/bundle.md", "---\nsandbox: {}\n---\n").run(&["call", "it"]);
     ran.says(2, "error: unknown key `sandbox`\n --> .harness/plugins/p/bundle.md:2:1");
-    ran.says(2, "hint: a policy is not read here: it belongs in `.harness/harness.md`");
+    ran.says(2, "hint: a policy is not read here: it belongs in the project's `harness.md`");
     // The folders of others, and what is for people.
     let project = Project::with_script(FINE)
         .file(".harness/context/python.md", "---\nevent: x\nscript: y\n---\n")
@@ -336,7 +336,9 @@ fn a_hook_refuses_to_load_a_tool() {
     assert!(ran.out.contains("refused: tool `it` of .harness/tools/it.md:1:1 by hook `gate`: "), "{ran}");
     assert!(ran.out.contains("no tag"), "{ran}");
     let listed = project.run(&["tools", "--json"]).json();
-    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    let names: Vec<&Json> = listed.as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["tagged", "it"], "{listed}");
+    assert_eq!(listed[1]["refused"]["by"], json!("gate"));
     assert_eq!(project.run(&["validate", "--json"]).json()["refused"][0]["name"], json!("it"));
 }
 

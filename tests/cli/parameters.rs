@@ -201,3 +201,66 @@ fn what_is_no_schema_is_told_with_its_place() {
         assert!(err.contains(told) && err.contains(".harness/tools/it.md:"), "{front}: {err}");
     }
 }
+
+/// A tree, a list, names: local references of every kind, checked as any other.
+#[test]
+fn references_within_the_schema_are_followed() {
+    let front = "\
+parameters:
+  tree: { $ref: '#/$defs/node', required: true }
+  at: { $ref: '#place' }
+  $defs:
+    node:
+      type: object
+      properties: { name: { type: string }, children: { type: array, items: { $ref: '#/$defs/node' } } }
+      required: [name]
+      additionalProperties: false
+    place: { $anchor: place, type: integer, minimum: 1 }
+returns: { anyOf: [{ type: 'null' }, { type: object, properties: { tree: { $ref: '#' } } }] }
+";
+    let project = Project::new().tool("it", front, ECHO.replace("return args", "return {'tree': None}").as_str());
+    let call = |args: &str| project.run(&["call", "it", "--args", args]);
+    call(r#"{"tree": {"name": "a", "children": [{"name": "b", "children": []}]}, "at": 1}"#).gives("{\"tree\":null}");
+    call(r#"{"tree": {"name": "a", "children": [{"nam": "b"}]}}"#)
+        .says(2, "the argument `tree.children[0]` must have the key \"name\"");
+    call(r#"{"tree": {"name": "a"}, "at": 0}"#).says(2, "the argument `at` must be at least 1");
+    let deep =
+        (0..60).fold("{\"name\":\"a\"}".to_owned(), |inner, _| format!("{{\"name\":\"a\",\"children\":[{inner}]}}"));
+    call(&format!("{{\"tree\":{deep}}}")).gives("{\"tree\":null}");
+    // A model and a person are shown what is written.
+    let listed = project.run(&["tools", "--json"]).json();
+    assert_eq!(listed[0]["parameters"]["properties"]["tree"], json!({"$ref": "#/$defs/node"}));
+    let returns = json!({"anyOf": [{"type": "null"}, {"type": "object", "properties": {"tree": {"$ref": "#"}}}]});
+    assert_eq!(listed[0]["returns"], returns);
+    assert_eq!(project.run(&["inspect", "it", "--json"]).json()["tools"][0]["returns"], returns);
+    let shown = project.run(&["inspect", "it"]).out;
+    assert!(
+        shown.contains(&format!("  returns: {returns}\n")) && shown.contains("  parameters: {\"type\":\"object\""),
+        "{shown}"
+    );
+    // What it returns is locked as what it takes.
+    project.run(&["lock"]).says(0, "");
+    let text = std::fs::read_to_string(project.path(".harness/tools/it.md")).unwrap();
+    project.write(".harness/tools/it.md", &text.replace("{ type: 'null' }", "{ type: string }"));
+    let ran = project.run(&["validate"]);
+    ran.says(2, "its parameters or what it returns changed");
+    ran.says(2, "- {\"anyOf\":[{\"type\":\"null\"}");
+}
+
+#[test]
+fn references_that_lead_away_are_errors_with_their_place() {
+    for (schema, why) in [
+        (
+            "$ref: 'https://example.com/s'",
+            "the reference `https://example.com/s` leaves the schema: references are local",
+        ),
+        ("$ref: '#/$defs/none'", "the reference `#/$defs/none` leads nowhere"),
+        ("$dynamicRef: '#none'", "the reference `#none` leads nowhere"),
+        ("$ref: '#/properties/x'", "the reference `#/properties/x` leads back to itself, without an end"),
+    ] {
+        let front = format!("parameters:\n  x: {{ {schema} }}\n");
+        let ran = Project::new().tool("it", &front, ECHO).run(&["validate"]);
+        ran.says(2, why);
+        ran.says(2, " --> .harness/tools/it.md:2:1");
+    }
+}

@@ -20,6 +20,8 @@ use crate::provider::settings::Settings;
 #[derive(Debug)]
 pub struct Configured {
     root: PathBuf,
+    /// The file that names them, for messages.
+    policy: String,
     models: model::Models,
     connected: Mutex<HashMap<String, Arc<dyn Provider>>>,
 }
@@ -27,7 +29,14 @@ pub struct Configured {
 impl Configured {
     /// Those of the project in a folder, whose policy names them.
     pub fn new(root: &Path, models: &model::Models) -> Self {
-        Self { root: root.to_owned(), models: models.clone(), connected: Mutex::default() }
+        let policy = ".harness/harness.md".to_owned();
+        Self { root: root.to_owned(), policy, models: models.clone(), connected: Mutex::default() }
+    }
+
+    /// The same of a policy that is another file.
+    #[must_use]
+    pub fn of_policy(self, file: &str) -> Self {
+        Self { policy: file.to_owned(), ..self }
     }
 
     fn model(&self, config: &ModelConfig) -> Result<Model, String> {
@@ -58,9 +67,11 @@ impl Configured {
 
 impl Models for Configured {
     fn main(&self) -> Result<Model, String> {
-        let none =
-            "`.harness/harness.md` names no model: write `model: { name: ..., provider: ... }` in its front matter";
-        self.models.main.as_ref().map_or_else(|| Err(none.to_owned()), |config| self.model(config))
+        let none = || {
+            let file = &self.policy;
+            format!("`{file}` names no model: write `model: {{ name: ..., provider: ... }}` in its front matter")
+        };
+        self.models.main.as_ref().map_or_else(|| Err(none()), |config| self.model(config))
     }
 
     fn profile(&self, name: &str) -> Option<Result<Model, String>> {

@@ -27,6 +27,7 @@ use crate::dispatch::chain::{Block, Place, told, within};
 use crate::dispatch::past::Happened;
 use crate::dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
 use crate::dispatch::trail::Trail;
+use crate::dispatch::verify::verdict_of;
 use crate::dispatch::{Nested, Unloadable, Wanted};
 use crate::policy::refusal::Refusal;
 use crate::sandbox::outcome::{Failure, FailureKind, Outcome, Usage};
@@ -237,6 +238,7 @@ impl Delegation<'_> {
                 agent: child.name().to_owned(),
                 result,
                 depth,
+                path: child.lineage.clone(),
             };
             let payload = self.fire(&Event::DelegationPost, payload::of(&post)).await.map_err(Ended::blocked)?;
             let result = payload.get("result").cloned().unwrap_or_default();
@@ -274,6 +276,7 @@ impl Delegation<'_> {
             agent: agent.name.clone(),
             prompt: task.to_owned(),
             depth,
+            path: by.lineage.iter().chain([&agent.name]).cloned().collect(),
             model: own,
             tools: agent.tools.iter().map(|one| named(one, |tool| &tool.name)).collect(),
             hooks: agent.hooks.iter().map(|one| named(one, |hook| &hook.name)).collect(),
@@ -282,7 +285,7 @@ impl Delegation<'_> {
         let payload = self.fire(&Event::DelegationPre, asked.clone()).await.map_err(Ended::blocked)?;
         // What `tool.pre` has allowed to be called is this agent, as it is: a guard that would have it otherwise, such as
         // with fewer tools, is not to believe that it has.
-        let fixed = ["agent", "parent_id", "depth", "tools", "hooks"];
+        let fixed = ["agent", "parent_id", "depth", "path", "tools", "hooks"];
         if let Some(key) = fixed.into_iter().find(|key| payload.get(key) != asked.get(key)) {
             return Err(Ended::Failed(format!("delegation.pre modify payload: `{key}` cannot be changed")));
         }
@@ -386,29 +389,6 @@ impl Delegation<'_> {
     }
 }
 
-/// What a script says of a result: `True`, `False`, or `{"verified": ..., "reason": ...}`, also as JSON text.
-fn verdict_of(verdict: &Json) -> Result<Result<(), String>, String> {
-    match verdict {
-        Json::Bool(true) => Ok(Ok(())),
-        Json::Bool(false) => Ok(Err("the verifier returned False".to_owned())),
-        Json::Object(object) => {
-            let reason = object.get("reason").and_then(Json::as_str).filter(|reason| !reason.is_empty());
-            match object.get("verified") {
-                Some(Json::Bool(true)) => Ok(Ok(())),
-                Some(Json::Bool(false)) => {
-                    Ok(Err(reason.unwrap_or("the verifier returned verified=False with no reason").to_owned()))
-                }
-                _ => Err("its result must have `verified`, True or False".to_owned()),
-            }
-        }
-        Json::String(text) => match serde_json::from_str::<Json>(text) {
-            Ok(inner @ (Json::Bool(_) | Json::Object(_))) => verdict_of(&inner),
-            _ => Err("its result must be True, False or a dict with `verified`".to_owned()),
-        },
-        _ => Err("its result must be True, False or a dict with `verified`".to_owned()),
-    }
-}
-
 /// Takes out what a child has called, which is for whoever judges its result; the one that delegates does not see it. What
 /// hooks have put in its place stays.
 fn without(result: &mut Json, calls: &[Option<Json>; 2]) {
@@ -433,31 +413,5 @@ fn named<T>(one: &Use<T>, own: impl Fn(&T) -> &String) -> String {
     match one {
         Use::Reference(name) => name.value.clone(),
         Use::Inline(inline) => own(inline).clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn verdicts() {
-        let cases = [
-            (json!(true), Ok(Ok(()))),
-            (json!({"verified": true, "reason": "fine"}), Ok(Ok(()))),
-            (json!("{\"verified\": true}"), Ok(Ok(()))),
-            (json!(false), Ok(Err("the verifier returned False".to_owned()))),
-            (json!({"verified": false, "reason": "no sources"}), Ok(Err("no sources".to_owned()))),
-            (
-                json!({"verified": false, "reason": ""}),
-                Ok(Err("the verifier returned verified=False with no reason".to_owned())),
-            ),
-            (json!({"verified": 1}), Err("its result must have `verified`, True or False".to_owned())),
-            (json!("yes"), Err("its result must be True, False or a dict with `verified`".to_owned())),
-            (json!(null), Err("its result must be True, False or a dict with `verified`".to_owned())),
-        ];
-        for (verdict, expected) in cases {
-            assert_eq!(verdict_of(&verdict), expected, "{verdict}");
-        }
     }
 }

@@ -251,16 +251,9 @@ impl Runtime {
     }
 }
 
-/// A tool as a model gets to see it. What a third party says of its own is quoted and cut.
+/// A tool as a model gets to see it.
 fn offered(tool: &Tool) -> ToolSchema {
-    let mut parameters = tool.json_schema();
-    let description = match third_party::author(&tool.source_name) {
-        None => tool.description.clone(),
-        Some(author) => {
-            third_party::cut_schema(&mut parameters);
-            third_party::quoted(author, &tool.description, third_party::MOST)
-        }
-    };
+    let (description, parameters) = tool.offered();
     ToolSchema { name: tool.name.clone(), description, parameters }
 }
 
@@ -343,6 +336,7 @@ fn tool(name: &str, description: String, parameters: &[(&str, ParameterType, boo
         parameters: Parameters::of(parameters.iter().map(parameter).collect()),
         returns: None,
         script: None,
+        verify: None,
         timeout_ms: None,
         asynchronous: Located::new(false, here.clone()),
         confirm: Located::new(false, here.clone()),

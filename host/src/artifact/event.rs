@@ -148,10 +148,12 @@ impl Event {
             Self::CompletionPre => Shape::Dict(&["model", "messages", "tools", "max_tokens", "temperature", "agent"]),
             Self::CompletionPost => Shape::Dict(&["id", "model", "choices", "usage", "finish_reason", "agent"]),
             Self::DelegationPre => {
-                Shape::Dict(&["id", "parent_id", "agent", "prompt", "depth", "model", "tools", "hooks"])
+                Shape::Dict(&["id", "parent_id", "agent", "prompt", "depth", "path", "model", "tools", "hooks"])
             }
-            Self::DelegationPost => Shape::Dict(&["id", "parent_id", "agent", "result", "depth"]),
-            Self::DelegationPostVerify => Shape::Dict(&["id", "parent_id", "agent", "result", "depth", "attempt"]),
+            Self::DelegationPost => Shape::Dict(&["id", "parent_id", "agent", "result", "depth", "path"]),
+            Self::DelegationPostVerify => {
+                Shape::Dict(&["id", "parent_id", "agent", "result", "depth", "path", "attempt"])
+            }
             Self::AgentStop => Shape::Dict(&[
                 "id",
                 "parent_id",
@@ -166,9 +168,18 @@ impl Event {
             ]),
             Self::BuiltinPre => Shape::Dict(&["tool", "function", "arguments"]),
             Self::BuiltinPost => Shape::Dict(&["tool", "function", "arguments", "result", "error"]),
-            Self::ArtifactLoad => {
-                Shape::Dict(&["kind", "name", "source", "file", "plugin", "tags", "script", "description", "event"])
-            }
+            Self::ArtifactLoad => Shape::Dict(&[
+                "kind",
+                "name",
+                "source",
+                "file",
+                "plugin",
+                "tags",
+                "script",
+                "description",
+                "event",
+                "agent",
+            ]),
             Self::Error => Shape::Dict(&["kind", "message", "source", "agent"]),
             Self::Meta(name) => match name.as_str() {
                 "tool_register" => Shape::Dict(&["name", "description", "parameters", "script", "replace", "agent"]),
@@ -183,7 +194,7 @@ impl Event {
     /// Keys of the payload that a hook cannot change: what the event is about.
     pub fn fixed_keys(&self) -> &'static [&'static str] {
         match self {
-            Self::Custom(_) => &[],
+            Self::Custom(_) => &["agent"],
             Self::BuiltinPre | Self::BuiltinPost => &["tool", "function"],
             // There it is the one that is set to work, and a change of it before it begins an error.
             Self::DelegationPre | Self::DelegationPost | Self::DelegationPostVerify => &["id", "call_id", "name"],

@@ -289,7 +289,7 @@ impl Decoder {
                     true => Diagnostic::error(format!("unknown key {name}")),
                 };
                 let hint = match meant() {
-                    _ if is_policy => "a policy is not read here: it belongs in `.harness/harness.md`".to_owned(),
+                    _ if is_policy => "a policy is not read here: it belongs in the project's `harness.md`".to_owned(),
                     _ if upstream::key(&key.text).is_some() => upstream::key(&key.text).unwrap_or_default().to_owned(),
                     Some(word) => format!("did you mean `{word}`?"),
                     None => format!("known here: {}", asked.join(", ")),

@@ -16,6 +16,7 @@ use super::policy::{layer, sources};
 use super::script::Script;
 use super::shape::{self, Name, Schema, Shape};
 use super::suggest::{closest, quoted};
+use super::third_party;
 use super::value_schema::{Misfit, ValueSchema};
 use crate::policy::deadline::Author;
 use crate::policy::layer::{Layer, Origin, Scope};
@@ -42,6 +43,8 @@ pub struct Tool {
     pub returns: Option<ValueSchema>,
     /// Its implementation. Without one, a call has nothing to run.
     pub script: Option<Script>,
+    /// What judges each call that has completed: one that it does not accept has failed.
+    pub verify: Option<Script>,
     /// The time that a call may take, in milliseconds, if its grant allows that. None where the file says 0 or nothing:
     /// the policy's limit counts.
     pub timeout_ms: Option<Located<u64>>,
@@ -145,6 +148,8 @@ keys! {
     given returns: Returns;
     /// Starlark that defines `run(args)`.
     optional script: Script;
+    /// Starlark that defines `run(result)` and says of each call that has completed whether it did what it says.
+    optional verify: Script;
     /// Most time of a call, in milliseconds; 0: the policy's limit, which it never exceeds.
     optional timeout_ms: Timeout;
     /// Whether who calls the tool goes on at once; without effect unless `sandbox.async_tools` is on.
@@ -256,6 +261,7 @@ impl Tool {
             parameters: parameters.unwrap_or_default(),
             returns: keys.returns.field().and_then(|f| parameters::returns(decoder, name, f)),
             script: keys.script.read(decoder),
+            verify: keys.verify.read(decoder),
             timeout_ms: keys.timeout_ms.field().and_then(|f| timeout_ms(decoder, name, f)),
             asynchronous: keys.asynchronous.located(decoder, &source),
             confirm: keys.confirm.located(decoder, &source),
@@ -270,6 +276,19 @@ impl Tool {
     /// The parameters as a model sees them: a JSON Schema of an object, in the order of the file.
     pub fn json_schema(&self) -> Json {
         self.parameters.json_schema()
+    }
+
+    /// Its description and its parameters as a model gets to see them. What a third party says of its own is quoted and cut.
+    pub fn offered(&self) -> (String, Json) {
+        let mut parameters = self.json_schema();
+        let description = match third_party::author(&self.source_name) {
+            None => self.description.clone(),
+            Some(author) => {
+                third_party::cut_schema(&mut parameters);
+                third_party::quoted(author, &self.description, third_party::MOST)
+            }
+        };
+        (description, parameters)
     }
 
     /// Whether arguments fit the parameters; all that does not, in the order of the parameters.

@@ -18,6 +18,9 @@ pub(super) fn key(name: &str) -> Option<&'static str> {
         "rate_limit" | "rate_limits" => {
             "`delegation.budget` and `delegation.tree_budget` bound rounds, tokens and calls"
         }
+        "verify_policy" => {
+            "a call is verified once, within its own time, and has failed where it is not accepted: leave it out"
+        }
         "isolation" => "an agent has its parent's hooks and policy, and no more than its grant: leave it out",
         "disable-model-invocation" => "leave the skill out of this project, or deny `read_skill` in `tools_policy`",
         _ => return None,

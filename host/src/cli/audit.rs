@@ -116,7 +116,11 @@ fn digest(folder: &std::path::Path, command: &Digest, printer: Printer) -> Resul
 fn shown(line: &str) -> String {
     let entry: Json = serde_json::from_str(line).unwrap_or_default();
     let text = |key: &str| escape::line(entry.get(key).and_then(Json::as_str).unwrap_or_default()).into_owned();
-    let what = if text("kind") == "call" { text("tool") } else { text("event") };
+    let what = match text("kind").as_str() {
+        "call" => text("tool"),
+        _ if entry.get("artifact").is_some() => format!("{} of {}", text("event"), text("artifact")),
+        _ => text("event"),
+    };
     let time = text("time");
     // To the second; the record has more of it.
     let time = time.split_once('.').map_or(time.clone(), |(second, _)| format!("{second}Z"));

@@ -94,6 +94,16 @@ fn tool_lines(tool: &Tool, policy: &ProjectPolicy) -> String {
     if tool.script.is_none() {
         text.push_str("  no script: nothing to run\n");
     }
+    let lines = |schema: &Json| escape::line(&schema.to_string()).into_owned();
+    if !tool.parameters.list.is_empty() {
+        text.push_str(&format!("  parameters: {}\n", lines(&tool.json_schema())));
+    }
+    if let Some(returns) = &tool.returns {
+        text.push_str(&format!("  returns: {}\n", lines(returns.json())));
+    }
+    if tool.verify.is_some() {
+        text.push_str("  verify: a script judges what each call did\n");
+    }
     if *tool.asynchronous {
         let how = if policy.async_tools { "not waited for" } else { "without effect: `sandbox.async_tools` is not on" };
         text.push_str(&format!("  async: {how}\n"));
@@ -145,11 +155,13 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
             "line": tool.source.line,
             "source": tool.source_name,
             "script": tool.script.is_some(),
+            "verify": tool.verify.is_some(),
             "async": *tool.asynchronous,
             "confirm": needs_confirmation(tool, policy),
             "timeout_ms": tool.timeout_ms.as_ref().map(|timeout| timeout.value),
             "allowed": policy.tools.decide(&tool.name).is_ok(),
             "parameters": tool.json_schema(),
+            "returns": tool.returns.as_ref().map(|returns| returns.json()),
             "cases": tool.cases.len(),
         });
         with_grant(object, grant::as_json(&policy.grant_for(&tool.source_name, tool.capabilities.as_ref())))

@@ -150,7 +150,9 @@ fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
 
 /// The models that a project names.
 pub(crate) fn models(project: &Project, place: &Place) -> Arc<dyn Models> {
-    Arc::new(Configured::new(&project::root(place), &project.loaded().policy().models))
+    let loaded = project.loaded();
+    let models = Configured::new(&project::root(place), &loaded.policy().models);
+    Arc::new(models.of_policy(loaded.registry().policy_file()))
 }
 
 /// Begins a session, unless a hook or a signal is against it; that was told.

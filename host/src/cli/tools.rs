@@ -13,9 +13,18 @@ pub(crate) fn run(command: &Tools, place: &Place, printer: &Printer) -> Exit {
     project::report(&registry, *printer);
     let Some(policy) = registry.policy() else { return Exit::Usage };
     let tools = registry.tools().iter().filter(|tool| policy.tools.decide(&tool.name).is_ok());
+    let refused = || registry.refused().iter().filter(|one| one.kind == "tool");
     if command.json {
         let definitions: Vec<_> = tools
-            .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.json_schema()}))
+            .map(|tool| {
+                let (description, parameters) = tool.offered();
+                let mut shown = json!({"name": tool.name, "description": description, "parameters": parameters});
+                if let (Some(shown), Some(returns)) = (shown.as_object_mut(), &tool.returns) {
+                    shown.insert("returns".to_owned(), returns.json().clone());
+                }
+                shown
+            })
+            .chain(refused().map(|one| json!({"name": one.name, "refused": {"by": one.by, "reason": one.reason}})))
             .collect();
         printer.json(&json!(definitions));
     } else {
@@ -33,6 +42,10 @@ pub(crate) fn run(command: &Tools, place: &Place, printer: &Printer) -> Exit {
             if let Some(line) = prose.clone().find(|line| !line.starts_with('#')).or_else(|| prose.next()) {
                 text.push_str(&format!("    {}\n", escape::line(line)));
             }
+        }
+        for one in refused() {
+            let (name, by, reason) = (escape::line(&one.name), escape::line(&one.by), escape::line(&one.reason));
+            text.push_str(&format!("{name}  {}\n    refused by hook `{by}`: {reason}\n", escape::line(&one.at)));
         }
         if text.is_empty() {
             printer.say("no tools: write one in `.harness/tools/`, or run `harness init`");

@@ -105,6 +105,7 @@ fn tool(new: &NewTool, payload: &Json, by: By<'_>) -> Result<Tool, Error> {
         parameters: Parameters::from_json(&given).map_err(Error::Invalid)?,
         returns: None,
         script: script(&new.script),
+        verify: None,
         timeout_ms: None,
         asynchronous: Located::new(false, position.clone()),
         confirm: Located::new(false, position.clone()),

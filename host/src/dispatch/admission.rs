@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::chain::{Dispatch, Place};
+use super::chain::{Dispatch, HookRun, Place, Verdict};
 use super::decision::Decision;
 use super::loaded::Loaded;
+use super::payload::AgentAt;
+use super::recorder::Recorder;
 use super::run::Run;
 use crate::artifact::agent::Agent;
 use crate::artifact::event::Event;
@@ -33,7 +35,7 @@ struct Asked {
 }
 
 /// The artifacts that hooks refuse, by which and why. Not to be called in a task of a runtime: it waits.
-pub(super) fn refused(loaded: &Loaded) -> Vec<Refused> {
+pub(super) fn refused(loaded: &Loaded, recorder: Option<&Recorder>) -> Vec<Refused> {
     if loaded.registry.chain(&Event::ArtifactLoad).is_empty() {
         return Vec::new();
     }
@@ -42,7 +44,7 @@ pub(super) fn refused(loaded: &Loaded) -> Vec<Refused> {
     let answers = std::thread::scope(|scope| {
         let ask = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-            Some(runtime.block_on(ask(loaded, &asked)))
+            Some(runtime.block_on(ask(loaded, &asked, recorder)))
         };
         scope.spawn(ask).join().ok().flatten()
     });
@@ -55,7 +57,7 @@ pub(super) fn refused(loaded: &Loaded) -> Vec<Refused> {
     })
 }
 
-async fn ask(loaded: &Loaded, asked: &[Asked]) -> Vec<Refused> {
+async fn ask(loaded: &Loaded, asked: &[Asked], recorder: Option<&Recorder>) -> Vec<Refused> {
     let mut views: HashMap<Option<&str>, Arc<Loaded>> = HashMap::new();
     let (mut found, mut fuel) = (Vec::new(), 0_u64);
     for one in asked {
@@ -72,7 +74,11 @@ async fn ask(loaded: &Loaded, asked: &[Asked]) -> Vec<Refused> {
         });
         if fuel > MOST_FUEL {
             let reason = format!("the hooks on `artifact.load` took more than {MOST_FUEL} units of fuel in all");
-            found.push(Refused { reason, ..one.refused.clone() });
+            let refused = Refused { reason, ..one.refused.clone() };
+            // It is refused already: that this cannot be recorded keeps nothing else from being.
+            let place = Place::outermost(view.clone(), Run::new());
+            let _ = recorder.map(|recorder| recorder.refused(&place, &refused));
+            found.push(refused);
             continue;
         }
         let place = Place::outermost(view.clone(), Run::new());
@@ -80,6 +86,13 @@ async fn ask(loaded: &Loaded, asked: &[Asked]) -> Vec<Refused> {
         fuel = fuel.saturating_add(dispatch.usage().fuel);
         if let Decision::Block(block) = &dispatch.decision {
             found.push(Refused { by: by(&dispatch), reason: block.to_string(), ..one.refused.clone() });
+        }
+        // That all let it pass is not recorded: there is as much of that as there are artifacts, each time.
+        let decided = |hook: &HookRun| matches!(hook.verdict, Verdict::Modify | Verdict::Block | Verdict::Error);
+        let recorder = recorder.filter(|_| dispatch.hooks.iter().any(decided));
+        let recorded = recorder.map_or(Ok(()), |recorder| recorder.loaded(&place, &one.refused, &dispatch));
+        if let (Err(reason), false) = (recorded, matches!(dispatch.decision, Decision::Block(_))) {
+            found.push(Refused { reason, ..one.refused.clone() });
         }
     }
     found
@@ -105,6 +118,7 @@ fn one(kind: &'static str, name: &str, source: &str, at: String, payload: Json, 
     if let (Some(facts), Json::Object(more)) = (facts.as_object_mut(), payload) {
         facts.extend(more);
     }
+    let facts = AgentAt::default().payload(&facts);
     let refused = Refused {
         kind,
         name: name.to_owned(),
@@ -123,9 +137,14 @@ pub(super) fn payload_of(tool: &Tool) -> Json {
 }
 
 fn tool(tool: &Tool) -> Asked {
-    let script = tool.script.as_ref().map_or("", |script| script.text.as_str());
-    let payload = json!({"tags": tool.tags, "script": script, "description": tool.description, "event": null});
+    let payload = json!({"tags": tool.tags, "script": scripts(tool), "description": tool.description, "event": null});
     one("tool", &tool.name, &tool.source_name, tool.source.to_string(), payload, false)
+}
+
+/// What of a tool runs: its script, and behind it its `verify`.
+fn scripts(tool: &Tool) -> String {
+    let all: Vec<&str> = tool.script.iter().chain(&tool.verify).map(|script| script.text.as_str()).collect();
+    all.join("\n")
 }
 
 fn hook(hook: &Hook) -> Asked {
@@ -138,9 +157,9 @@ fn hook(hook: &Hook) -> Asked {
 
 /// With the scripts of all tools and hooks that it has written out: who refuses one of these refuses the agent.
 fn agent(agent: &Agent) -> Asked {
-    let tools = agent.tools.iter().filter_map(|one| one.inline()?.script.as_ref());
-    let hooks = agent.hooks.iter().filter_map(|one| one.inline()?.script.as_ref());
-    let scripts: Vec<&str> = tools.chain(hooks).map(|script| script.text.as_str()).collect();
+    let tools = agent.tools.iter().filter_map(|one| Some(scripts(one.inline()?)));
+    let hooks = agent.hooks.iter().filter_map(|one| Some(one.inline()?.script.as_ref()?.text.clone()));
+    let scripts: Vec<String> = tools.chain(hooks).collect();
     let description = agent.description.as_ref().map_or("", |text| text.value.as_str());
     let payload = json!({"tags": agent.tags, "script": scripts.join("\n"), "description": description, "event": null});
     one("agent", &agent.name, &agent.source_name, agent.source.to_string(), payload, false)

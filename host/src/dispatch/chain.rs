@@ -403,9 +403,10 @@ impl Place {
     ) -> HookRun {
         let hook = link.hook;
         let mut run = HookRun::new(hook, Verdict::Allow);
-        let Callable { image, grant, loading } = match link.added {
+        let Callable { image, grant, loading, .. } = match link.added {
             Some((grant, image)) => {
-                Callable { image: Some(Ok(image.clone())), grant: grant.clone(), loading: Duration::ZERO }
+                let (image, grant) = (Some(Ok(image.clone())), grant.clone());
+                Callable { image, verify: None, grant, loading: Duration::ZERO }
             }
             None => self.loaded.hook(hook, loads).await,
         };

@@ -33,6 +33,7 @@ impl CallReport {
             log: Log::default(),
             calls: Vec::new(),
             coverage: None,
+            verify: None,
             pre,
             post: None,
             nested: Vec::new(),

@@ -12,6 +12,7 @@ use super::recorder::Recorder;
 use crate::artifact::agent::{Agent, Use};
 use crate::artifact::hook::Hook;
 use crate::artifact::policy::ProjectPolicy;
+use crate::artifact::script::Script;
 use crate::artifact::third_party;
 use crate::artifact::tool::Tool;
 use crate::capability::fs::Workspace;
@@ -58,9 +59,11 @@ pub struct Loaded {
 pub(crate) struct Callable {
     /// Its script, loaded, or what is wrong with that. None where it has none.
     pub(crate) image: Option<Result<Image, Unloadable>>,
+    /// The same of a tool's `verify`.
+    pub(crate) verify: Option<Result<Image, Unloadable>>,
     /// What it may do.
     pub(crate) grant: Arc<Grant>,
-    /// How long its script was waited for.
+    /// How long its scripts were waited for.
     pub(crate) loading: Duration,
 }
 
@@ -76,7 +79,7 @@ async fn known<A>(all: &Known<A>, artifact: &Arc<A>, make: impl Future<Output = 
     }
     // Not under the lock: loading takes milliseconds, and doing it twice does no harm.
     let callable = make.await;
-    if callable.image.as_ref().is_none_or(images::lasts) {
+    if callable.image.iter().chain(&callable.verify).all(images::lasts) {
         let known = Callable { loading: Duration::ZERO, ..callable.clone() };
         all().insert(place, (artifact.clone(), known));
     }
@@ -183,6 +186,14 @@ impl Loaded {
         loaded
     }
 
+    /// The same project with something else granted to one source, for a case.
+    pub(super) fn granting(&self, source: &str, layer: &Layer) -> Self {
+        let mut loaded = self.with_hooks(|_| true);
+        loaded.policy = self.policy.granting(source, layer);
+        loaded.borrowers.clone_from(&self.borrowers);
+        loaded
+    }
+
     /// The same project with some of its hooks.
     pub(super) fn with_hooks(&self, keep: impl Fn(&Hook) -> bool) -> Self {
         self.with_registry(self.registry.with_hooks(keep))
@@ -276,12 +287,18 @@ impl Loaded {
         if self.coverage { 4 } else { 1 }
     }
 
-    /// What is needed to call a tool; its script is waited for as long as `until` says of its limits.
+    /// What is needed to call a tool; its scripts are waited for as long as `until` says of its limits.
     pub(crate) async fn tool(&self, tool: &Arc<Tool>, until: impl FnOnce(Limits) -> Option<LoadDeadline>) -> Callable {
         let make = async {
             let grant = self.grant(tool);
             let until = until(self.limits(tool, &grant));
-            self.callable(self.tool_script(tool), grant, until).await
+            let mut callable = self.callable(self.tool_script(tool), grant, until).await;
+            if let Some(script) = self.tool_verify(tool) {
+                let (image, loading) = self.image(script, until).await;
+                callable.verify = Some(image);
+                callable.loading = callable.loading.saturating_add(loading);
+            }
+            callable
         };
         known(&self.tools, tool, make).await
     }
@@ -300,7 +317,7 @@ impl Loaded {
             }
             None => (None, Duration::ZERO),
         };
-        Callable { image, grant: Arc::new(grant), loading }
+        Callable { image, verify: None, grant: Arc::new(grant), loading }
     }
 
     /// The image of a script, loaded on another thread where it is not kept, and how long it was waited for: no longer
@@ -430,10 +447,10 @@ impl Loaded {
     fn scripts(&self) -> impl Iterator<Item = Wanted<'_>> {
         let agents = self.registry.agents();
         let own_tools = agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
-        let own_tools = own_tools.filter_map(|tool| self.tool_script(tool));
+        let own_tools = own_tools.flat_map(|tool| self.tool_scripts(tool));
         let own_hooks = agents.iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
         let own_hooks = own_hooks.filter_map(|hook| self.hook_script(hook));
-        let tools = self.registry.tools().iter().filter_map(|tool| self.tool_script(tool));
+        let tools = self.registry.tools().iter().flat_map(|tool| self.tool_scripts(tool));
         tools
             .chain(self.registry.hooks().iter().filter_map(|hook| self.hook_script(hook)))
             .chain(own_tools)
@@ -445,6 +462,17 @@ impl Loaded {
     pub(crate) fn tool_script<'a>(&self, tool: &'a Tool) -> Option<Wanted<'a>> {
         let source = self.tool_source(tool)?;
         Some(Wanted { source, of: &tool.source_name, capabilities: tool.capabilities.as_ref() })
+    }
+
+    /// The script that judges what a tool did. Its lines are not told of: no case is about it.
+    fn tool_verify<'a>(&self, tool: &'a Tool) -> Option<Wanted<'a>> {
+        let script = tool.verify.as_ref()?;
+        let source = source_of(script, &tool.source.file, Entry::Tool);
+        Some(Wanted { source, of: &tool.source_name, capabilities: tool.capabilities.as_ref() })
+    }
+
+    fn tool_scripts<'a>(&self, tool: &'a Tool) -> impl Iterator<Item = Wanted<'a>> {
+        self.tool_script(tool).into_iter().chain(self.tool_verify(tool))
     }
 
     /// The script of a hook.
@@ -462,29 +490,13 @@ impl Loaded {
         // Of the project itself: what is only checked is loaded without its policy.
         let policy = self.registry.policy()?;
         let script = policy.delegation.verify.as_ref()?;
-        Some(Source {
-            file: policy.project.origin.file.clone(),
-            text: script.text.clone(),
-            first_line: script.first_line,
-            indent: script.indent,
-            entry: Entry::Tool,
-            predicate: None,
-            coverage: false,
-        })
+        Some(source_of(script, &policy.project.origin.file, Entry::Tool))
     }
 
     /// A tool's script as the interpreter takes it.
     pub(crate) fn tool_source(&self, tool: &Tool) -> Option<Source> {
         let script = tool.script.as_ref()?;
-        Some(Source {
-            file: tool.source.file.to_string(),
-            text: script.text.clone(),
-            first_line: script.first_line,
-            indent: script.indent,
-            entry: Entry::Tool,
-            predicate: None,
-            coverage: self.coverage,
-        })
+        Some(Source { coverage: self.coverage, ..source_of(script, &tool.source.file, Entry::Tool) })
     }
 
     /// A hook's script and its `when` as the interpreter takes them; none where it has neither.
@@ -510,5 +522,18 @@ impl Loaded {
             predicate,
             coverage: self.coverage,
         })
+    }
+}
+
+/// A script as the interpreter takes it.
+fn source_of(script: &Script, file: &str, entry: Entry) -> Source {
+    Source {
+        file: file.to_owned(),
+        text: script.text.clone(),
+        first_line: script.first_line,
+        indent: script.indent,
+        entry,
+        predicate: None,
+        coverage: false,
     }
 }

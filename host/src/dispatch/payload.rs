@@ -119,6 +119,8 @@ pub struct DelegationPre {
     pub prompt: String,
     /// Of the child; a child of the root has 1.
     pub depth: u32,
+    /// The names from the root's sub-agent down to the child's.
+    pub path: Vec<String>,
     pub model: Option<String>,
     pub tools: Vec<String>,
     pub hooks: Vec<String>,
@@ -133,6 +135,8 @@ pub struct DelegationPost {
     pub agent: String,
     pub result: Json,
     pub depth: u32,
+    /// As in [`DelegationPre`].
+    pub path: Vec<String>,
 }
 
 /// `delegation.post_verify`: the result of a sub-agent is judged.
@@ -255,6 +259,31 @@ impl AgentAt {
         let mut payload = of(payload);
         if let Json::Object(object) = &mut payload {
             object.entry("agent").or_insert_with(|| of(self));
+        }
+        payload
+    }
+}
+
+/// What a script emits, while hooks hear of it: a dict has `agent`, as every payload. What the script itself has there
+/// is back when they have heard.
+pub(crate) struct Emitted {
+    given: Option<Json>,
+    is_dict: bool,
+}
+
+impl Emitted {
+    pub(crate) fn by(agent: &AgentAt, payload: &mut Json) -> Self {
+        let Json::Object(object) = payload else { return Self { given: None, is_dict: false } };
+        Self { given: object.insert("agent".to_owned(), of(agent)), is_dict: true }
+    }
+
+    /// What the script gets back of what hooks have left.
+    pub(crate) fn back(self, mut payload: Json) -> Json {
+        if let (true, Json::Object(object)) = (self.is_dict, &mut payload) {
+            match self.given {
+                Some(given) => drop(object.insert("agent".to_owned(), given)),
+                None => drop(object.shift_remove("agent")),
+            }
         }
         payload
     }

@@ -25,8 +25,10 @@ use super::past::{Began, Happened};
 use super::payload::{ToolPost, ToolPre};
 use super::raw;
 use super::recorder::Unfinished;
-use super::reentry::{self, Inner, Nested};
+use super::reentry::{self, Nested};
+use super::scripted::{self, Of};
 use super::tasks::{Kind, MAX_AGENTS, MAX_TOOLS, New};
+use super::verify::{self, Judgement};
 use crate::artifact::arguments::ArgumentError;
 use crate::artifact::event::Event;
 use crate::artifact::tool::Tool;
@@ -39,9 +41,7 @@ use crate::policy::limits::Limits;
 use crate::policy::refusal::Refusal;
 use crate::registry::UnknownTool;
 use crate::sandbox::engine::Image;
-use crate::sandbox::imports::Role;
 use crate::sandbox::outcome::{Failure, FailureKind, HostCall, Limit, LimitKind, Outcome, Report, Usage};
-use crate::sandbox::state::Context;
 use crate::sandbox::strand;
 
 /// A call to make.
@@ -145,6 +145,8 @@ pub struct CallReport {
     pub calls: Vec<HostCall>,
     /// Which of its lines were reached, where scripts tell.
     pub coverage: Option<Coverage>,
+    /// How its `verify` judged that, where it has one and came to an end.
+    pub verify: Option<Judgement>,
     /// What the hooks on `tool.pre` decided, where there are any.
     pub pre: Option<Dispatch>,
     /// What the hooks on `tool.post` decided, where there are any and it came to that.
@@ -157,7 +159,8 @@ impl CallReport {
     /// What the tool, its hooks and what they started used together.
     pub fn total(&self) -> Usage {
         let hooks = self.dispatches().map(Dispatch::usage);
-        hooks.fold(self.usage.around(reentry::started(&self.nested)), Usage::and)
+        let judged = self.verify.iter().map(Judgement::total);
+        judged.chain(hooks).fold(self.usage.around(reentry::started(&self.nested)), Usage::and)
     }
 
     /// What its hooks decided, before it and after.
@@ -173,13 +176,19 @@ struct Callee {
     body: Body,
     /// What the script is granted that calls it, where one does.
     caller: Option<Arc<Grant>>,
-    /// How long its script was waited for.
+    /// What judges each of its calls, where it declares that.
+    verify: Option<Image>,
+    /// How long its scripts were waited for.
     loading: Duration,
     /// Until when the call waits for scripts to be loaded.
     loads: Option<LoadDeadline>,
 }
 
 impl Callee {
+    fn of(&self) -> Of<'_> {
+        Of { tool: &self.tool, grant: &self.grant }
+    }
+
     /// Until when what it calls waits for scripts to be loaded. What came before it is not its time: somebody may have taken
     /// minutes to confirm it. The work of an agent ends by limits of its own.
     fn working_loads(&self, place: &Place) -> Option<LoadDeadline> {
@@ -459,6 +468,7 @@ async fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Resu
             grant,
             body,
             caller: caller.cloned(),
+            verify: None,
             loading: Duration::ZERO,
             loads,
         });
@@ -476,28 +486,35 @@ async fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Resu
         }
         let grant = narrowed(Arc::new(loaded.policy.grant_for("", None)));
         let (body, loads) = (Body::BuiltIn(built_ins), place.load_deadline(began, grant.limits().timeout));
-        return Ok(Callee { tool, grant, body, caller: caller.cloned(), loading: Duration::ZERO, loads });
+        let caller = caller.cloned();
+        return Ok(Callee { tool, grant, body, caller, verify: None, loading: Duration::ZERO, loads });
     }
     let tool = loaded.registry.tool(name)?.clone();
     loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
     let until = |limits: Limits| place.load_deadline(began, limits.timeout);
-    let Callable { image, grant, loading } = loaded.tool(&tool, until).await;
+    let Callable { image, verify, grant, loading } = loaded.tool(&tool, until).await;
     let timeout = loaded.limits(&tool, &grant).timeout;
     let loads = place.load_deadline(began, timeout);
+    let usable = |image: Result<Image, Unloadable>| {
+        image.map_err(|unloadable| match unloadable {
+            Unloadable::Script(failure) => CallError::Script(failure),
+            Unloadable::Late(_) => {
+                let limit = loads.unwrap_or_else(|| LoadDeadline::new(began, timeout)).limit();
+                CallError::Late(name.to_owned(), limit)
+            }
+            Unloadable::Host(message) => CallError::Host(message),
+        })
+    };
+    // What cannot be judged afterwards is not done.
+    let verify = verify.map(usable).transpose()?;
     let body = match image {
-        Some(Ok(image)) => Body::Script(image),
-        Some(Err(Unloadable::Script(failure))) => return Err(CallError::Script(failure)),
-        Some(Err(Unloadable::Late(_))) => {
-            let limit = loads.unwrap_or_else(|| LoadDeadline::new(began, timeout)).limit();
-            return Err(CallError::Late(name.to_owned(), limit));
-        }
-        Some(Err(Unloadable::Host(message))) => return Err(CallError::Host(message)),
+        Some(image) => Body::Script(usable(image)?),
         None => {
             let native = loaded.natives.iter().find(|(native, _)| native == name);
             Body::Native(native.map(|(_, native)| native.clone()).ok_or_else(|| CallError::NoScript(name.to_owned()))?)
         }
     };
-    Ok(Callee { tool, grant: narrowed(grant), body, caller: caller.cloned(), loading, loads })
+    Ok(Callee { tool, grant: narrowed(grant), body, caller: caller.cloned(), verify, loading, loads })
 }
 
 /// Step 2, and once more after hooks changed the arguments.
@@ -521,23 +538,9 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
     within(&mut limits, place.left);
     let ran = match &callee.body {
         Body::Script(image) => {
-            let place = &place.working(&callee.tool);
-            let inner = Arc::new(Inner::new(
-                place,
-                format!("tool {}", callee.tool.name),
-                &callee.tool.source_name,
-                callee.grant.clone(),
-                Role::Tool,
-            ));
-            let context = Context {
-                grant: callee.grant.clone(),
-                workspace: place.workspace.clone(),
-                session: place.run.session().clone(),
-                secrets: place.loaded.secrets.clone(),
-                reentry: Some(inner.clone()),
-            };
-            let ran = place.loaded.sandbox.run(image, context, limits, &arguments.to_string()).await;
-            report.nested = inner.take();
+            let (ran, nested) =
+                scripted::run(place, callee.of(), (image, "tool"), limits, &arguments.to_string()).await;
+            report.nested = nested;
             ran
         }
         Body::BuiltIn(built_ins) => {
@@ -560,6 +563,9 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
             Err(error) => report.end(Outcome::Fault(format!("the interpreter gave no JSON: {error}"))),
         },
         other => report.end(other.map(|_| ToolOutput::default())),
+    }
+    if let Some(image) = callee.verify.as_ref().filter(|_| matches!(report.outcome, Outcome::Completed(_))) {
+        verify::judge(&place.after(report.total()), (callee.of(), image), limits, arguments, report).await;
     }
     limits
 }

@@ -18,6 +18,7 @@ use crate::artifact::event::Event;
 use crate::audit::{self, Cut, Entry, Key, Log, MAX_NAME, MAX_TEXT, Room, Row, kept, kept_list};
 use crate::policy::grant::Grant;
 use crate::policy::layer::Scope;
+use crate::registry::Refused;
 use crate::sandbox::outcome::{HostCall, Outcome, Usage};
 
 /// Hooks of one call that are recorded one by one. Those that decided something come first where there are more.
@@ -30,6 +31,8 @@ const LAYERS: usize = 100;
 /// Writes a project's record.
 #[derive(Debug)]
 pub(crate) struct Recorder {
+    /// The file that can turn it off.
+    policy: String,
     folder: PathBuf,
     /// Who runs this process, and which it is.
     user: u32,
@@ -43,8 +46,9 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// For the project in a folder, after one that it had before. Nothing is written yet.
-    pub(crate) fn new(root: &Path, before: Option<&Self>) -> Self {
+    pub(crate) fn new(root: &Path, policy: &str, before: Option<&Self>) -> Self {
         Self {
+            policy: policy.to_owned(),
             folder: root.join(audit::FOLDER),
             user: ambient::user(),
             process: std::process::id(),
@@ -83,8 +87,9 @@ impl Recorder {
 
     fn told(&self, error: &std::io::Error) -> String {
         format!(
-            "nothing can be recorded in `{0}`: {error}; move `{0}` away to begin a new record, or write `sandbox: {{ audit: false }}` in `.harness/harness.md`",
-            audit::FOLDER
+            "nothing can be recorded in `{0}`: {error}; move `{0}` away to begin a new record, or write `sandbox: {{ audit: false }}` in `{1}`",
+            audit::FOLDER,
+            self.policy
         )
     }
 
@@ -200,6 +205,36 @@ impl Recorder {
         self.append(&entry)
     }
 
+    /// Records what hooks decided of an artifact that is to be loaded.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ready`](Self::ready).
+    pub(crate) fn loaded(&self, place: &Place, artifact: &Refused, dispatch: &Dispatch) -> Result<(), String> {
+        let entry = self.loading(place, artifact)?;
+        self.event(entry, dispatch)
+    }
+
+    /// Records an artifact that is refused without having been asked for.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ready`](Self::ready).
+    pub(crate) fn refused(&self, place: &Place, artifact: &Refused) -> Result<(), String> {
+        let mut entry = self.loading(place, artifact)?;
+        entry.put("outcome", "denied");
+        entry.put_text("why", &artifact.reason, MAX_TEXT);
+        self.append(&entry)
+    }
+
+    fn loading(&self, place: &Place, artifact: &Refused) -> Result<Entry, String> {
+        self.ready()?;
+        let mut entry = self.fired(place, &Event::ArtifactLoad)?;
+        entry.put_text("artifact", &format!("{} {}", artifact.kind, artifact.name), MAX_NAME);
+        entry.put_text("file", &artifact.at, MAX_NAME);
+        Ok(entry)
+    }
+
     /// The digest of the file that an artifact is in; of one that a script has added, of its text.
     fn digest(&self, place: &Place, file: &str, text: Option<&str>) -> Arc<str> {
         let mut known = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -268,9 +303,15 @@ fn describe(entry: &mut Entry, report: &CallReport, grant: &GrantTold) {
         Outcome::Completed(_) | Outcome::Failed(_) => {}
     }
     entry.put("usage", &told(&report.usage));
+    if let Some(judged) = &report.verify {
+        // Why is in what its caller got, and may hold anything.
+        let verdict = if judged.refused.is_some() { "refused" } else { "accepted" };
+        entry.put("verify", &VerifyTold { verdict, usage: told(&judged.usage) });
+    }
     hooks(entry, report.dispatches());
     let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks).flat_map(|hook| &hook.calls);
-    refusals(entry, report.calls.iter().chain(hooks));
+    let judge = report.verify.iter().flat_map(|judged| &judged.calls);
+    refusals(entry, report.calls.iter().chain(judge).chain(hooks));
 }
 
 /// What made a grant.
@@ -324,6 +365,13 @@ fn told(usage: &Usage) -> UsageTold {
         peak_host_memory: usage.peak_host_memory,
         tier: usage.tier.name(),
     }
+}
+
+/// How a tool's `verify` judged a call.
+#[derive(Serialize)]
+struct VerifyTold {
+    verdict: &'static str,
+    usage: UsageTold,
 }
 
 /// What a hook decided.

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::added::{self, By};
 use super::builtin::{DELEGATE, DELEGATE_ASYNC};
 use super::chain::{Dispatch, Place, Verdict};
-use super::payload::{self, BuiltinPost, BuiltinPre};
+use super::payload::{self, BuiltinPost, BuiltinPre, Emitted};
 use super::pipeline::{self, Call, CallError, CallReport};
 use super::tasks::{Found, MAX_WAITED, Wanted};
 use super::trail::Trail;
@@ -269,17 +269,18 @@ impl Reentry for Inner {
                 }
                 _ => return invalid(format!("event must start with \"custom.\", found {}", quoted(&name))),
             };
-            let Ok(payload) = serde_json::from_str(&payload) else {
+            let Ok(mut payload) = serde_json::from_str(&payload) else {
                 return invalid("the payload is not JSON".to_owned());
             };
             if self.place.depth > NESTING {
                 return (Err(events::Error::TooDeep(NESTING)), 0);
             }
+            let emitted = Emitted::by(&self.place.agent, &mut payload);
             let dispatch = self.place(left).await.fire(&event, payload).await;
             let fuel = dispatch.usage().fuel;
             let answer = match dispatch.decision.blocked() {
                 Some(reason) => Err(events::Error::AccessDenied(Refusal::always(reason).into())),
-                None => Ok(dispatch.payload.to_string()),
+                None => Ok(emitted.back(dispatch.payload.clone()).to_string()),
             };
             self.record(Nested::Event(dispatch));
             (answer, fuel)
@@ -432,7 +433,7 @@ fn summaries(place: &Place, pattern: Option<&NamePattern>) -> Vec<meta::ToolSumm
     shown
         .map(|tool| meta::ToolSummary {
             name: tool.name.clone(),
-            description: tool.description.clone(),
+            description: tool.offered().0,
             parameter_count: u32::try_from(tool.parameters.list.len()).unwrap_or(u32::MAX),
         })
         .collect()

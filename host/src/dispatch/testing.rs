@@ -90,6 +90,14 @@ impl Subject {
         }
     }
 
+    /// The name by which a policy knows it.
+    fn source_name(&self) -> &str {
+        match &self.artifact {
+            Artifact::Tool(tool) => &tool.source_name,
+            Artifact::Hook(hook) => &hook.source_name,
+        }
+    }
+
     /// Whether it has a script.
     pub fn has_script(&self) -> bool {
         match &self.artifact {
@@ -174,7 +182,11 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
         Artifact::Tool(_) => Arc::from(""),
         Artifact::Hook(hook) => Arc::from(hook.name.as_str()),
     });
-    let outermost = Place::outermost(subject.loaded.clone(), run.clone());
+    let loaded = match &case.given.granted {
+        Some(layer) => Arc::new(subject.loaded.granting(subject.source_name(), layer)),
+        None => subject.loaded.clone(),
+    };
+    let outermost = Place::outermost(loaded, run.clone());
     let place = Place { only, workspace: Arc::new(workspace), ..outermost };
     let mut seen = Seen::default();
     let mut found = match &subject.artifact {
@@ -334,6 +346,10 @@ impl Seen {
         self.log(&report.log);
         self.coverage("tool", &report.tool, report.coverage.as_ref());
         self.nested(&report.nested);
+        if let Some(judged) = &report.verify {
+            self.log(&judged.log);
+            self.nested(&judged.nested);
+        }
         report.post.iter().for_each(|dispatch| self.dispatch(dispatch));
     }
 

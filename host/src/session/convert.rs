@@ -5,14 +5,15 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::record::{
-    Asked, Called, Decided, HookRan, HostCalled, Logged, Reply, Started, Task, Tokens, ToolCall, Turned, Work,
+    Asked, Called, Decided, HookRan, HostCalled, Logged, Reply, Rest, Started, Task, Tokens, ToolCall, Turned,
+    Verified, Work,
 };
 use crate::agent::{Turn, TurnError};
 use crate::audit::digest;
 use crate::capability::log::Log;
 use crate::dispatch::builtin::DELEGATE;
 use crate::dispatch::past::Refused;
-use crate::dispatch::{CallError, CallReport, Dispatch, HookRun, Nested, reentry};
+use crate::dispatch::{CallError, CallReport, Dispatch, HookRun, Judgement, Nested, reentry};
 use crate::provider::{self, Message, Request, Usage};
 use crate::sandbox::outcome::{HostCall, Outcome, Usage as Used};
 
@@ -152,6 +153,7 @@ pub(super) fn called(
                 took_us: micros(took),
                 pre,
                 work: Work::default(),
+                verify: None,
                 post: None,
             }
         }
@@ -179,14 +181,23 @@ fn of_report(report: &CallReport, content: &str, took: Duration) -> Called {
         took_us: micros(took),
         pre: report.pre.as_ref().map(decided),
         work: work(&report.usage, &report.calls, &report.log, nested),
+        verify: report.verify.as_ref().map(verified),
         post: report.post.as_ref().map(decided),
+    }
+}
+
+fn verified(judged: &Judgement) -> Verified {
+    Verified {
+        refused: judged.refused.as_deref().map(cut),
+        work: work(&judged.usage, &judged.calls, &judged.log, &judged.nested),
     }
 }
 
 /// A call whose beginning and end nobody has told.
 fn by_itself(report: &CallReport) -> Called {
     let hooks = report.dispatches().map(|dispatch| dispatch.usage().wall).sum::<Duration>();
-    of_report(report, &report.content, report.usage.wall.saturating_add(hooks))
+    let judged = report.verify.iter().map(|judged| judged.usage.wall).sum::<Duration>();
+    of_report(report, &report.content, report.usage.wall.saturating_add(judged).saturating_add(hooks))
 }
 
 /// A task that has ended.
@@ -241,15 +252,15 @@ fn work(usage: &Used, calls: &[HostCall], log: &Log, nested: &[Nested]) -> Work 
         host_calls: usage.host_calls,
         host: host.collect(),
         log: logged.collect(),
-        started: nested.iter().filter_map(started).collect(),
+        started: nested.iter().map(started).collect(),
     }
 }
 
-fn started(nested: &Nested) -> Option<Started> {
-    Some(match nested {
+fn started(nested: &Nested) -> Started {
+    match nested {
         Nested::Event(dispatch) => Started::Event(decided(dispatch)),
         Nested::Call(report) => Started::Call(Box::new(by_itself(report))),
         Nested::Agent { name, .. } => Started::Agent(name.clone()),
-        Nested::Rest { .. } => return None,
-    })
+        Nested::Rest { count, usage } => Started::Rest(Rest { count: *count, fuel: usage.fuel }),
+    }
 }

@@ -317,6 +317,17 @@ pub enum Started {
     Call(Box<Called>),
     /// A sub-agent, whose lines are its own.
     Agent(String),
+    /// What there was no room for, all after those before it.
+    Rest(Rest),
+}
+
+/// What scripts started of which no more is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rest {
+    /// How many events and calls.
+    pub count: u64,
+    /// The fuel that they used.
+    pub fuel: u64,
 }
 
 /// A call begins.
@@ -357,9 +368,23 @@ pub struct Called {
     /// The tool itself.
     #[serde(default, skip_serializing_if = "Work::is_none")]
     pub work: Work,
+    /// How its `verify` judged that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verified>,
     /// The hooks after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post: Option<Decided>,
+}
+
+/// How the `verify` of a tool judged one of its calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Why the call is not accepted; nothing where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// What it did.
+    #[serde(default, skip_serializing_if = "Work::is_none")]
+    pub work: Work,
 }
 
 /// A sub-agent was set to work.

@@ -19,8 +19,9 @@ pub fn tool(tool: &Tool) -> Vec<Diagnostic> {
         let hint = format!("letters of ASCII, digits, `_` and `-`, at most {MAX_NAME} of them");
         found.push(warning.at(tool.source.clone()).hint(hint));
     }
-    found.extend(tool.script.as_ref().and_then(|script| entry(script, &tool.source, "run", &["args"])));
-    if let Some(script) = &tool.script {
+    for (script, argument) in [(&tool.script, "args"), (&tool.verify, "result")] {
+        let Some(script) = script else { continue };
+        found.extend(entry(script, &tool.source, "run", &[argument]));
         found.extend(super::builtins::missing(script, &tool.source, false, super::MOST));
     }
     found

@@ -271,7 +271,7 @@ impl Read for ModelName {
 /// The model of an agent: by its name alone.
 pub(in crate::artifact) fn reference(decoder: &mut Decoder, field: &Field<'_>) -> Option<Located<String>> {
     if matches!(field.node.value, Value::Map(_)) {
-        let hint = "write its name; who answers for it stands in `models:` of `.harness/harness.md`";
+        let hint = "write its name; who answers for it stands in `models:` of the policy";
         decoder.wrong_type(field, "a string", Some(hint));
         return None;
     }

@@ -190,7 +190,7 @@ fn an_agent_names_a_model() {
     a.md:2:8 `model`: the name of a model cannot be empty (write a name such as `gpt-4o-mini`)
     a.md:2:8 `model`: the name of a model cannot be empty (write a name such as `gpt-4o-mini`)
     a.md:2:8 `model`: the name of a model must not begin or end with a space, nor hold control characters (write it on one line)
-    a.md:2:8 parse agent a.md: yaml: line 2: `model` must be a string, found a mapping (write its name; who answers for it stands in `models:` of `.harness/harness.md`)
+    a.md:2:8 parse agent a.md: yaml: line 2: `model` must be a string, found a mapping (write its name; who answers for it stands in `models:` of the policy)
     a.md:2:8 parse agent a.md: yaml: line 2: `model` must be a string, found a list (-)
     a.md:2:8 `model`: the name of a model may have at most 256 bytes (write what its provider calls it)
     ");

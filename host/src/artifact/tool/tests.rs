@@ -58,6 +58,7 @@ fn a_whole_tool() {
             indent: 2,
             last_line: 9,
         }),
+        verify: None,
         timeout_ms: Some(Located::new(30000, at(10, 13, 5))),
         asynchronous: Located::new(true, at(11, 8, 4)),
         confirm: Located::new(false, tool.source.clone()),

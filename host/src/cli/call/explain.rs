@@ -24,10 +24,12 @@ pub(crate) fn tell(project: &Project, tool: &str, report: &CallReport, printer: 
     printer.say(&format!("used: {}", used(usage)));
     host_calls(&report.calls, usage, "  ", printer);
     nested(&report.nested, "  ", printer);
+    judged(report, "", printer);
     for one in report.dispatches() {
         dispatch(one, "", printer);
     }
-    if report.dispatches().any(|dispatch| dispatch.hooks.iter().any(|hook| hook.verdict.ran())) {
+    let hooks_ran = report.dispatches().any(|dispatch| dispatch.hooks.iter().any(|hook| hook.verdict.ran()));
+    if hooks_ran || report.verify.is_some() {
         printer.say(&format!("together: {}", used(&report.total())));
     }
 }
@@ -106,6 +108,18 @@ pub(crate) fn dispatch(dispatch: &Dispatch, indent: &str, printer: Printer) {
     }
 }
 
+/// How its `verify` judged a call.
+fn judged(report: &CallReport, indent: &str, printer: Printer) {
+    let Some(judged) = &report.verify else { return };
+    let verdict = match &judged.refused {
+        Some(why) => format!("refused: {}", escape::line(why)),
+        None => "accepted".to_owned(),
+    };
+    printer.say(&format!("{indent}verify: {verdict}; {}", used(&judged.usage)));
+    host_calls(&judged.calls, &judged.usage, &format!("{indent}  "), printer);
+    nested(&judged.nested, &format!("{indent}  "), printer);
+}
+
 fn nested(nested: &[Nested], indent: &str, printer: Printer) {
     for one in nested {
         match one {
@@ -123,6 +137,7 @@ fn nested(nested: &[Nested], indent: &str, printer: Printer) {
             Nested::Call(report) => {
                 let (tool, outcome) = (escape::line(&report.tool), report.outcome.name());
                 printer.say(&format!("{indent}called {tool}: {outcome}, {}", used(&report.usage)));
+                judged(report, &format!("{indent}  "), printer);
                 for event in report.dispatches() {
                     dispatch(event, &format!("{indent}  "), printer);
                 }

@@ -41,8 +41,14 @@ fn refused(event: &Event, mut payload: Json, new: Json) -> String {
 #[test]
 fn the_types_have_the_keys_of_their_events() {
     let tokens = Tokens { input_tokens: 1, output_tokens: 2 };
-    let delegated =
-        DelegationPost { id: String::new(), parent_id: None, agent: String::new(), result: Json::Null, depth: 1 };
+    let delegated = DelegationPost {
+        id: String::new(),
+        parent_id: None,
+        agent: String::new(),
+        result: Json::Null,
+        depth: 1,
+        path: Vec::new(),
+    };
     let builtin = BuiltinPre { tool: String::new(), function: String::new(), arguments: Json::Null };
     let tool = crate::artifact::tool::Tool::parse("f.md", "f", "---\n---\n").0.unwrap();
     let payloads = [
@@ -83,6 +89,7 @@ fn the_types_have_the_keys_of_their_events() {
                 agent: String::new(),
                 prompt: String::new(),
                 depth: 1,
+                path: Vec::new(),
                 model: None,
                 tools: Vec::new(),
                 hooks: Vec::new(),

@@ -50,6 +50,7 @@ fn report(id: &str, why: &str, pre: Dispatch, post: Dispatch, calls: Vec<HostCal
         log: Lines::default(),
         calls,
         coverage: None,
+        verify: None,
         pre: Some(pre),
         post: Some(post),
         nested: Vec::new(),

@@ -298,6 +298,10 @@ fn of_call(called: &Called, fields: &mut Vec<(&'static str, String)>) {
         of_event(decided, fields);
     }
     of_work("fuel of the tool", &called.work, fields);
+    if let Some(judged) = &called.verify {
+        fields.push(("verify", judged.refused.clone().unwrap_or_else(|| "accepted".to_owned())));
+        of_work("fuel of its `verify`", &judged.work, fields);
+    }
     fields.push(("fuel", number(called.fuel)));
 }
 
@@ -310,6 +314,9 @@ fn of_work(name: &'static str, work: &Work, fields: &mut Vec<(&'static str, Stri
             Started::Event(decided) => of_event(decided, fields),
             Started::Call(called) => of_call(called, fields),
             Started::Agent(name) => fields.push(("sub-agent", name.clone())),
+            Started::Rest(rest) => {
+                fields.push(("not kept", format!("{} more, fuel {}", rest.count, number(rest.fuel))))
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Kind, Span, Status, added};
 use crate::dispatch::builtin::{DELEGATE, DELEGATE_ASYNC};
-use crate::session::record::{Called, Decided, HookRan, Started, Work};
+use crate::session::record::{Called, Decided, HookRan, Started, Verified, Work};
 
 /// An event that has been decided on, its hooks one after another.
 pub(super) fn event(decided: &Decided, start: u64) -> Span {
@@ -75,10 +75,36 @@ fn of_work(span: &mut Span, work: &Work) {
             }
             // Its turns are lines of their own.
             Started::Agent(_) => continue,
+            Started::Rest(rest) => Span {
+                kind: Kind::Note,
+                name: "more".to_owned(),
+                start: at,
+                end: at,
+                word: format!("{} more, which are not kept", rest.count),
+                fuel: rest.fuel,
+                ..Span::default()
+            },
         };
         at = inner.end;
         span.inside.push(inner);
     }
+}
+
+/// The judgement of a tool's `verify`.
+fn verified(judged: &Verified, start: u64) -> Span {
+    let refused = judged.refused.is_some();
+    let mut span = Span {
+        kind: Kind::Judge,
+        name: "verify".to_owned(),
+        start,
+        end: start,
+        status: if refused { Status::Refused } else { Status::Fine },
+        word: if refused { "not accepted" } else { "accepted" }.to_owned(),
+        why: judged.refused.clone(),
+        ..Span::default()
+    };
+    of_work(&mut span, &judged.work);
+    span
 }
 
 /// A call that has ended.
@@ -94,6 +120,9 @@ pub(super) fn close(span: &mut Span, called: &Called, at: u64) {
     span.start = own;
     of_work(span, &called.work);
     inside.append(&mut span.inside);
+    if let Some(judged) = &called.verify {
+        inside.push(verified(judged, span.end));
+    }
     if let Some(post) = &called.post {
         let wall = added(post.hooks.iter().map(|hook| hook.work.wall_us));
         inside.push(event(post, end.saturating_sub(wall)));
@@ -106,7 +135,8 @@ pub(super) fn close(span: &mut Span, called: &Called, at: u64) {
 /// What the tasks have used whose end a call has learned of: that is told where they are.
 fn of_tasks(called: &Called) -> u64 {
     let hooks = called.pre.iter().chain(&called.post).flat_map(|decided| &decided.hooks).map(|hook| &hook.work);
-    let works = std::iter::once(&called.work).chain(hooks);
+    let judge = called.verify.iter().map(|judged| &judged.work);
+    let works = std::iter::once(&called.work).chain(judge).chain(hooks);
     works.map(tasks_in).fold(0, u64::saturating_add)
 }
 
@@ -115,7 +145,7 @@ fn tasks_in(work: &Work) -> u64 {
         Started::Call(called) if called.ends.is_some() => called.fuel,
         Started::Call(called) => of_tasks(called),
         Started::Event(decided) => decided.hooks.iter().map(|hook| tasks_in(&hook.work)).fold(0, u64::saturating_add),
-        Started::Agent(_) => 0,
+        Started::Agent(_) | Started::Rest(_) => 0,
     });
     used.fold(0, u64::saturating_add)
 }
