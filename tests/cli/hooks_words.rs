@@ -212,7 +212,7 @@ fn payloads_of_scripts_delegations_and_loading_name_their_agent() {
         assert_eq!(paths, [r#"["chief",1,["chief"]]"#, r#"["worker",2,["chief","worker"]]"#], "{ran}");
     }
     // The script has what it gave.
-    let results = project.run(&["call", "it"]);
+    let results = project.run(&["call", "it", "--explain"]);
     assert_eq!(results.out, "[{\"agent\":\"mine\",\"n\":1},{\"n\":2},\"text\"]\n", "{results}");
     assert!(results.err.contains("`agent` of `custom.x` cannot be changed: it stays as it is"), "{results}");
     let refused = project.run(&["validate"]).out;

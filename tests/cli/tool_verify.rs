@@ -24,13 +24,14 @@ const THERE: &str = "if fs.exists(result['args']['path']):\n    return True\n\
 #[test]
 fn a_call_that_is_not_accepted_has_failed() {
     let project = verified(THERE);
-    project.run(&["call", "it", "path=a", "--args", "{\"write\": true}"]).gives("{\"path\":\"a\"}");
-    project.run(&["call", "it", "path=b"]).says(1, "tool error: not verified: there is no b");
+    project.run(&["call", "it", "--args", "{\"path\": \"a\", \"write\": true}"]).gives("{\"path\":\"a\"}");
+    project.run(&["call", "it", "path=b"]).says(1, "not verified: there is no b");
     let report = project.run(&["call", "it", "path=b", "--json"]).json();
     assert_eq!(
-        json!([report["outcome"], report["is_error"], report["result"]]),
-        json!(["failed", true, {"error": "tool error: not verified: there is no b"}])
+        json!([report["outcome"], report["is_error"], report["error"]["message"]]),
+        json!(["failed", true, "not verified: there is no b"])
     );
+    assert_eq!(report["verify"]["accepted"], json!(false));
     // A tool that has failed by itself is not judged.
     let failing = verified_by("", "def run(args):\n    fail('broken')\n", "log('judged')\nreturn True");
     let ran = failing.run(&["call", "it"]);
@@ -46,13 +47,13 @@ fn an_unmodified_verifier_reads_the_calls() {
                 if result['tool_results'][0]['content'] != result['response']:\n    return False\n\
                 return json.encode({'verified': args.get('path') == 'a', 'reason': calls[0]['name'] + ' of ' + args['path']})";
     verified(body).run(&["call", "it", "path=a"]).gives("{\"path\":\"a\"}");
-    verified(body).run(&["call", "it", "path=b"]).says(1, "tool error: not verified: it of b");
+    verified(body).run(&["call", "it", "path=b"]).says(1, "not verified: it of b");
     for (body, said) in [
-        ("return False", "tool error: not verified: the verifier returned False"),
-        ("return 7", "tool error: verify: its result must be True, False or a dict with `verified`"),
-        ("fail('broken')", "tool error: verify: broken (.harness/tools/it.md:4:7)"),
-        ("fs.read('../x')", "tool denied: verify: "),
-        ("for i in range(1000000000):\n    pass", "the limit of fuel"),
+        ("return False", "not verified: the verifier returned False"),
+        ("return 7", "verify: its result must be True, False or a dict with `verified`"),
+        ("fail('broken')", " --> .harness/tools/it.md:4:7"),
+        ("fs.read('../x')", "verify: "),
+        ("for i in range(1000000000):\n    pass", "over the limit `fuel`"),
     ] {
         let ran = verified(body).run(&["call", "it", "path=a"]);
         assert!(ran.code != 0 && ran.err.contains(said), "{body}: {ran}");
@@ -74,15 +75,17 @@ fn it_has_what_its_tool_has() {
     );
     project.run(&["call", "it", "path=a"]).says(3, "verify: ");
     // Together they have no more than one call has.
-    let most = "sandbox: { limits: { fuel: 3000000 } }\n";
     let spends = "def run(args):\n    for i in range(60000):\n        pass\n    return 1\n";
     let again = "for i in range(60000):\n    pass\nreturn True";
-    Project::new().policy(most).tool("it", "", spends).run(&["call", "it"]).gives("1");
-    let ran = verified_by("", spends, again).policy(most).run(&["call", "it"]);
-    assert!(ran.code == 4, "{ran}");
+    let alone = Project::with_script(spends).run(&["call", "it", "--json"]).json();
+    let fuel = alone["usage"]["fuel"].as_u64().unwrap();
+    let most = |fuel: u64| format!("sandbox: {{ limits: {{ fuel: {fuel} }} }}\n");
+    verified_by("", spends, again).policy(&most(fuel * 3)).run(&["call", "it"]).gives("1");
+    let ran = verified_by("", spends, again).policy(&most(fuel * 3 / 2)).run(&["call", "it"]);
+    assert!(ran.code == 4 && ran.err.contains("over the limit `fuel`"), "{ran}");
     // What cannot judge is found before the tool is run, and by `validate`.
     let project = verified("return (").file("a", "").tool("other", "", "def run(args):\n    return 1\n");
-    project.run(&["call", "it", "path=b", "--args", "{\"write\": true}"]).says(2, ".harness/tools/it.md:");
+    project.run(&["call", "it", "--args", "{\"path\": \"b\", \"write\": true}"]).says(2, ".harness/tools/it.md:");
     assert!(!project.path("b").exists());
     project.run(&["validate"]).says(2, ".harness/tools/it.md:");
     verified("return fs.raed('a')").run(&["validate"]).says(2, "there is no built-in `fs.raed`");
@@ -96,7 +99,7 @@ fn a_judgement_is_shown_and_recorded() {
     let ran = project.run(&["call", "it", "path=b", "--explain"]);
     assert!(ran.err.contains("verify: refused: tool error: not verified: there is no b; fuel "), "{ran}");
     assert!(ran.err.contains("  fs.exists b: fuel ") && ran.err.contains("together: fuel "), "{ran}");
-    project.run(&["call", "it", "path=a", "--args", "{\"write\": true}"]).says(0, "");
+    project.run(&["call", "it", "--args", "{\"path\": \"a\", \"write\": true}"]).says(0, "");
     let entries = project.run(&["audit", "show", "--json"]).out;
     let entries: Vec<Json> = entries.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let verdicts: Vec<&Json> = entries.iter().map(|entry| &entry["verify"]["verdict"]).collect();

@@ -181,6 +181,10 @@ fn as_json(report: &CallReport, own: Option<&Located<u64>>) -> Json {
     if let (1.., Some(object)) = (report.log.dropped, object.as_object_mut()) {
         object.insert("log_dropped".to_owned(), json!(report.log.dropped));
     }
+    if let (Some(judged), Some(object)) = (&report.verify, object.as_object_mut()) {
+        let accepted = judged.refused.is_none();
+        object.insert("verify".to_owned(), json!({"accepted": accepted, "usage": judged.usage.as_json()}));
+    }
     let hooks = report.dispatches().flat_map(|dispatch| dispatch.hooks.iter().map(|hook| (&dispatch.event, hook)));
     let hooks: Vec<Json> = hooks
         .map(|(event, hook)| {
