@@ -264,3 +264,19 @@ fn started(nested: &Nested) -> Started {
         Nested::Rest { count, usage } => Started::Rest(Rest { count: *count, fuel: usage.fuel }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What there was no room to keep is in the record by its count and its fuel, as a line that reads back.
+    #[test]
+    fn what_is_not_kept_is_counted() {
+        let rest = Nested::Rest { count: 3, usage: Used { fuel: 7, ..Used::default() } };
+        let work = work(&Used::default(), &[], &Log::default(), &[rest]);
+        assert_eq!(work.started, [Started::Rest(Rest { count: 3, fuel: 7 })]);
+        let line = serde_json::to_value(&work).unwrap();
+        assert_eq!(line["started"], serde_json::json!([{"rest": {"count": 3, "fuel": 7}}]));
+        assert_eq!(serde_json::from_value::<Work>(line).unwrap(), work);
+    }
+}
