@@ -300,8 +300,8 @@ fn what_agents_may_call_now_is_told() {
 fn a_model_may_be_listed_again() {
     let main = "model: { name: m, provider: anthropic, max_tokens: 100 }\n";
     let same = "models:\n  - { name: m, provider: anthropic, max_tokens: 100 }\n  - { name: m }\n  - { name: n }\n  - { name: n }\n";
-    Project::new().policy(&format!("{main}{same}")).run(&["policy", "show"]).says(0, "");
+    Project::new().policy(&format!("{main}{same}")).run(&["validate"]).says(0, "");
     let other = "models:\n  - { name: m, provider: anthropic, max_tokens: 200 }\n";
-    let ran = Project::new().policy(&format!("{main}{other}")).run(&["policy", "show"]);
+    let ran = Project::new().policy(&format!("{main}{other}")).run(&["validate"]);
     ran.says(2, " --> .harness/harness.md:4:");
 }

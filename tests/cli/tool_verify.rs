@@ -64,15 +64,13 @@ fn an_unmodified_verifier_reads_the_calls() {
 #[test]
 fn it_has_what_its_tool_has() {
     let narrow = "capabilities: { fs: { read: [a] } }\n";
-    let ran = verified_by(narrow, "def run(args):\n    return 1\n", "return fs.exists('b')").run(&["call", "it"]);
+    let ran = verified_by(narrow, "def run(args):\n    return 1\n", "return fs.read('b') == ''").run(&["call", "it"]);
     assert!(ran.code == 3 && ran.err.contains("verify: "), "{ran}");
     // A guard of built-ins guards both scripts.
-    let project = verified(THERE).with_handle(
-        "guard",
-        "builtin.pre",
-        "when: payload['function'] == 'fs.exists'\n",
-        "return block('not that')",
-    );
+    let reads = verified("return fs.read('a') == 'text'").file("a", "text");
+    reads.run(&["call", "it", "path=a"]).gives("{\"path\":\"a\"}");
+    let when = "when: payload['function'] == 'fs.read'\n";
+    let project = reads.with_handle("guard", "builtin.pre", when, "return block('not that')");
     project.run(&["call", "it", "path=a"]).says(3, "verify: ");
     // Together they have no more than one call has.
     let spends = "def run(args):\n    for i in range(60000):\n        pass\n    return 1\n";
