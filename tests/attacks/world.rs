@@ -206,6 +206,12 @@ impl World {
                 let ran = git.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
                 assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
             }
+            // What the operator has done with the program before.
+            ["harness", words @ ..] => {
+                let mut harness = Command::new(env!("CARGO_BIN_EXE_harness"));
+                let ran = harness.args(words).current_dir(self.work()).stdin(Stdio::null()).output().unwrap();
+                assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+            }
             ["mode", path, mode] => {
                 let mode = u32::from_str_radix(mode, 8).unwrap();
                 fs::set_permissions(at(path), fs::Permissions::from_mode(mode)).unwrap();
