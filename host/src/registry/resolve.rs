@@ -187,7 +187,7 @@ pub(super) fn rules(registry: &mut Registry, found: Vec<String>) {
     for pattern in policy.tools.patterns() {
         left = left.saturating_sub(names.len());
         if left > 0 && !names.iter().any(|name| pattern.matches(name)) {
-            let why = if is_built_in(&pattern.value) {
+            let why = if is_built_in(&pattern.value.to_string()) {
                 ": it is a built-in of scripts, and models call artifacts"
             } else {
                 ""
