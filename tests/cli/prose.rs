@@ -330,6 +330,9 @@ fn words_of_other_hosts_have_a_hint() {
         ("return sum([1, 2])", "add in a loop"),
         ("return open('x').read()", "files are read and written whole"),
         ("import os\n    return 1", "built-ins are there without an import"),
+        ("return f'{args}'", "write `\"%s\" % x`, or"),
+        ("return any(x for x in args)", "write a list comprehension"),
+        ("return tool.name", "the name of the tool is `payload[\"name\"]`"),
     ] {
         let ran = Project::new().tool("it", "", &format!("def run(args):\n    {script}\n")).run(&["validate"]);
         assert!(ran.code == 2 && ran.err.contains(&format!("= hint: {hint}")), "{script}: {ran}");

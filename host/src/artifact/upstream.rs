@@ -20,6 +20,7 @@ pub(super) fn key(name: &str) -> Option<&'static str> {
         "max_tool_calls_per_turn" => {
             "`exit_policy: { max_iterations: 10 }` bounds the rounds of a turn, for all models"
         }
+        "priority" => "`overrides/` replaces by name; nothing else but a hook has a rank",
         "depends_on" => "names are resolved when everything is loaded: leave it out",
         "schema_version" | "kind" => "the folder says what an artifact is: leave it out",
         "compaction" => "`context.max_history` and `context.max_tokens` bound what a model sees",
@@ -66,7 +67,7 @@ pub(super) fn payload(key: &str) -> Option<&'static str> {
 
 /// What to write in place of a name or word of a script that could not be loaded, by its error.
 pub(super) fn script(message: &str) -> Option<&'static str> {
-    const WORDS: [(&str, &str); 15] = [
+    const WORDS: [(&str, &str); 16] = [
         ("isinstance", "write `type(x) == \"string\"`: also int, float, bool, list, dict"),
         ("try", "there are no exceptions: ask first (`fs.exists`), or return `{\"error\": ...}`"),
         ("except", "there are no exceptions: ask first (`fs.exists`), or return `{\"error\": ...}`"),
@@ -80,11 +81,18 @@ pub(super) fn script(message: &str) -> Option<&'static str> {
         ("lambda", "write a function with `def`"),
         ("sum", "add in a loop"),
         ("sys", "there is none of Python's library; the built-ins are in docs/builtins.md"),
+        ("tool", "the name of the tool is `payload[\"name\"]`"),
         ("tool_name", "the name of the tool is `payload[\"name\"]`"),
         ("is", "write `==`"),
     ];
+    // By how the parser words it.
+    const FORMS: [(&str, &str); 2] = [
+        ("f-strings", "write `\"%s\" % x`, or `\"{}\".format(x)`"),
+        ("unexpected keyword 'for', expected symbol ')'", "write a list comprehension: `any([x for x in y])`"),
+    ];
     let named = |word: &str| message.contains(&format!("`{word}`"));
-    WORDS.into_iter().find(|(word, _)| named(word)).map(|(_, hint)| hint)
+    let form = FORMS.into_iter().find(|(form, _)| message.contains(form));
+    form.or_else(|| WORDS.into_iter().find(|(word, _)| named(word))).map(|(_, hint)| hint)
 }
 
 #[cfg(test)]
