@@ -344,7 +344,7 @@ fn words_of_other_hosts_have_a_hint() {
 fn artifacts_of_other_hosts_say_what_to_write() {
     let models = "model: { name: a, provider: ollama }\nmodels:\n  - { name: b, tools_enabled: false, max_tool_calls_per_turn: 5 }\n";
     let project = Project::new()
-        .policy(&format!("tools_policy: {{ allow: [\"fs.read\", exec, it, fs_read] }}\n{models}"))
+        .policy(models)
         .tool("it", "type: tool\nname: it\ndescription: d\nversion: '1'\n", "def run(args):\n    return 1\n")
         .with_handle(
             "after",
@@ -362,7 +362,6 @@ fn artifacts_of_other_hosts_say_what_to_write() {
         .map(|one| format!("{}: {}", one["message"].as_str().unwrap(), one["hint"].as_str().unwrap_or_default()))
         .collect();
     let folder = "the folder says what an artifact is: leave it out. A bundle (`type: plugin`) belongs in `plugins/`, with its tools and hooks in lists of its front matter";
-    let scripts = "it is a built-in of scripts, and models call artifacts: ";
     assert_eq!(
         told,
         [
@@ -373,12 +372,23 @@ fn artifacts_of_other_hosts_say_what_to_write() {
             "unknown key `description`, it has no effect: the text below the front matter is the description".to_owned(),
             "unknown key `version`, it has no effect: nothing reads it here: leave it out".to_owned(),
             "unknown key `handler`, it has no effect: an artifact has the name of its file: leave it out".to_owned(),
-            format!("`tools_policy`: no tool is named like `fs.read`: {scripts}"),
-            format!("`tools_policy`: no tool is named like `exec`: {scripts}"),
-            "`tools_policy`: no tool is named like `fs_read`: ".to_owned(),
             "the payload of `tool.post` has no key `error`: a call that failed has `payload[\"is_error\"]`, and its `content` says why".to_owned(),
             "the payload of `tool.post` has no key `tool_name`: the name of the tool is `payload[\"name\"]`".to_owned(),
             "there is no built-in `ctx.agent`: `exit_policy.mode` has a turn end with a call of `done`, and hooks on `agent.stop` judge it".to_owned(),
+        ]
+    );
+    let policy = "tools_policy: { allow: [\"fs.read\", exec, it, fs_read] }\n";
+    let found =
+        Project::with_script("def run(args):\n    return 1\n").policy(policy).run(&["validate", "--json"]).json();
+    let told: Vec<&str> =
+        found["problems"].as_array().unwrap().iter().map(|one| one["message"].as_str().unwrap()).collect();
+    let scripts = "it is a built-in of scripts, and models call artifacts";
+    assert_eq!(
+        told,
+        [
+            format!("`tools_policy`: no tool is named like `fs.read`: {scripts}"),
+            format!("`tools_policy`: no tool is named like `exec`: {scripts}"),
+            "`tools_policy`: no tool is named like `fs_read`".to_owned(),
         ]
     );
     let models = "models:\n  qwen3: { tools_enabled: true }\n";
