@@ -25,6 +25,37 @@ fn errors_name_functions_as_the_script_does() {
     ]);
 }
 
+#[test]
+fn parameters_have_the_names_of_the_specification() {
+    for (call, parameter) in [
+        ("len()", "x"),
+        ("hash()", "x"),
+        ("type()", "x"),
+        ("str()", "x"),
+        ("repr()", "x"),
+        ("reversed()", "x"),
+        ("sorted()", "x"),
+        ("enumerate()", "x"),
+        ("ord()", "s"),
+        ("chr()", "i"),
+        ("range()", "start_or_stop"),
+        ("getattr('a')", "name"),
+        ("hasattr('a')", "name"),
+        ("'a'.find()", "sub"),
+        ("'a'.partition()", "x"),
+        ("'a'.join()", "iterable"),
+        ("[].append()", "x"),
+        ("[].insert(0)", "x"),
+        ("[].index()", "x"),
+        ("set().add()", "x"),
+    ] {
+        let error = crate::testing::evaluate(call).unwrap_err();
+        let named = format!("Missing positional-only parameter `{parameter}` for call to `");
+        assert!(error.contains(&named), "{call}: {error}");
+    }
+    fail_all([("hash(1)", "Type of parameter `x` doesn't match, expected `str`, actual `int (repr: 1)`")]);
+}
+
 /// What a call does not reach costs nothing and fails nowhere.
 #[test]
 fn constants_are_folded_where_that_is_cheap() {
