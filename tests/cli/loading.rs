@@ -185,9 +185,9 @@ fn the_policy_may_be_beside_the_artifacts() {
     let project = Project::new()
         .file("harness.yaml", "tools:\n  - name: it\n    script: |\n      def run(args):\n          return 'alone'\n");
     std::fs::remove_dir(project.path(".harness")).unwrap();
-    project.run(&["call", "it"]).gives("alone");
-    project.run(&["tools"]).says(0, "");
     project.run(&["init"]).says(2, "`./harness.yaml` is there already");
+    project.run(&["tools"]).says(0, "");
+    project.run(&["call", "it"]).gives("alone");
     project.write("harness.yaml", "");
     project.run(&["tools"]).says(2, "error: `harness.yaml` is empty");
 }

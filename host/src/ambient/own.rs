@@ -10,19 +10,23 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, fchmod, mkdir, mkdirat, open, openat};
 use rustix::io::Errno;
 
-/// Opens such a folder, and makes it where it is not there. Errors: what the system says; one that is a link is refused.
+/// What a project keeps its artifacts in, and what is made here.
+const HOME: &str = ".harness";
+
+/// Opens such a folder, and makes it where it is not there; `.harness` above it too. Errors: what the system says; one that
+/// is a link is refused.
 pub(crate) fn folder(path: &Path) -> Result<OwnedFd> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let parent = match open(parent, flags, Mode::empty()) {
         // A project whose policy lies beside `.harness/` may have none yet.
-        Err(Errno::NOENT) => {
+        Err(Errno::NOENT) if parent.ends_with(HOME) => {
             match mkdir(parent, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
-            open(parent, flags, Mode::empty())?
+            open(parent, flags | OFlags::NOFOLLOW, Mode::empty())?
         }
         parent => parent?,
     };
@@ -78,8 +82,9 @@ mod tests {
             std::os::unix::fs::symlink("kept", path(name).join("link")).unwrap();
             file(&folder, "link").unwrap_err();
         }
-        for name in ["link", "file", "none/inner"] {
+        for name in ["link", "file", "none/inner", "none/.harness/inner"] {
             folder(&path(name)).unwrap_err();
         }
+        folder(&path(".harness/inner")).unwrap();
     }
 }

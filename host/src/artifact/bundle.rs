@@ -123,7 +123,12 @@ fn tool_settings(decoder: &mut Decoder, field: &Field<'_>) {
         ("fallback_to_natural_language", "write `exit_policy: { fallback_to_natural_language: true }` with this value"),
         ("allowed_tools", "write `tools_policy: { allow: [...] }` with these names"),
     ];
-    for (key, entry) in decoder.entries(field).unwrap_or_default() {
+    let entries = decoder.entries(field).unwrap_or_default();
+    if entries.is_empty() {
+        // No setting is meant, and it is no list either: says so.
+        decoder.list(field);
+    }
+    for (key, entry) in entries {
         let hint = HERE.iter().find(|(name, _)| *name == key.text).map(|(_, hint)| (*hint).to_owned());
         let hint = hint.unwrap_or_else(|| "`tools` is the list of the tools that are written in this file".to_owned());
         decoder.error_with(&entry, format!("{} is not set under `tools` here", quoted(&key.text)), Some(hint));
