@@ -1,7 +1,8 @@
 //! The built-ins, one file for each namespace.
 //!
-//! Pure ones compute, and are added by [`pure`](crate::observe::pure) so that hooks can hear them; the others call an import, which the host decides on. The functions of a namespace that work on
-//! the text of a file (`fs.replace`, `fs.find`, ...) are built from the imports that read and write one.
+//! Pure ones compute, and are added by [`pure`](crate::observe::pure) so that hooks can hear them. The others call an
+//! import, which the host decides on. The functions of a namespace that work on the text of a file (`fs.replace`,
+//! `fs.find`, ...) are built from the imports that read and write one.
 
 mod agents;
 mod argument;

@@ -28,30 +28,21 @@ fn errors_name_functions_as_the_script_does() {
 #[test]
 fn parameters_have_the_names_of_the_specification() {
     for (call, parameter) in [
-        ("len()", "x"),
-        ("hash()", "x"),
-        ("type()", "x"),
-        ("str()", "x"),
-        ("repr()", "x"),
-        ("reversed()", "x"),
         ("sorted()", "x"),
         ("enumerate()", "x"),
-        ("ord()", "s"),
-        ("chr()", "i"),
-        ("range()", "start_or_stop"),
-        ("getattr('a')", "name"),
-        ("hasattr('a')", "name"),
-        ("'a'.find()", "sub"),
-        ("'a'.partition()", "x"),
-        ("'a'.join()", "iterable"),
-        ("[].append()", "x"),
-        ("[].insert(0)", "x"),
-        ("[].index()", "x"),
-        ("set().add()", "x"),
+        ("chr('a')", "i"),
+        ("getattr(1, 2)", "name"),
+        ("hasattr(1, 2)", "name"),
+        ("'a'.find(1)", "sub"),
+        ("'a'.count(1)", "sub"),
+        ("'a'.rindex(1)", "sub"),
+        ("'a'.strip(1)", "cutset"),
+        ("'a'.partition(1)", "x"),
+        ("[].insert('a', 1)", "i"),
+        ("[].pop('a')", "i"),
     ] {
         let error = crate::testing::evaluate(call).unwrap_err();
-        let named = format!("Missing positional-only parameter `{parameter}` for call to `");
-        assert!(error.contains(&named), "{call}: {error}");
+        assert!(error.contains(&format!(" parameter `{parameter}` ")), "{call}: {error}");
     }
     fail_all([("hash(1)", "Type of parameter `x` doesn't match, expected `str`, actual `int (repr: 1)`")]);
 }

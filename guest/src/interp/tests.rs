@@ -238,6 +238,6 @@ def run(args):
     return sorted([1, 2], key = lambda x: min([x], key = lambda y: fail('no key')))
 ";
         load(&source(Entry::Tool, text)).unwrap();
-        assert_eq!(call_run("{}").unwrap_err().message, "fail: no key");
+        assert_eq!(call_run("{}").unwrap_err().message, "no key");
     });
 }

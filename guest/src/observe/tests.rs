@@ -65,11 +65,11 @@ fn arguments_have_the_names_of_their_parameters() {
 
 #[test]
 fn a_call_is_made_of_what_a_hook_left_and_what_it_changed() {
-    check(r#"call('{"s": "<seen>", "n": "old"}')"#, "1 old");
-    check(r#"call('{"s": "<seen>", "n": "new"}')"#, "1 new");
-    check(r#"call('{"s": "<other>"}')"#, "<other>");
-    check(r#"call('{"s": 2, "char": "x", "n": 3, "more": [4, 5]}')"#, "2 3 4 5 char=x");
-    check(r#"call('{"s": 2, "char": "x", "more": []}')"#, "2 char=x");
+    check(r#"call('{"s": "<seen>", "n": "old"}')"#, r#"1 "old""#);
+    check(r#"call('{"s": "<seen>", "n": "new"}')"#, r#"1 "new""#);
+    check(r#"call('{"s": "<other>"}')"#, r#""<other>""#);
+    check(r#"call('{"s": 2, "char": "x", "n": 3, "more": [4, 5]}')"#, r#"2 3 4 5 char="x""#);
+    check(r#"call('{"s": 2, "char": "x", "more": []}')"#, r#"2 char="x""#);
     for none in
         [r#"{}"#, r#"{"n": 1}"#, r#"{"s": 1, "more": [2]}"#, r#"{"s": 1, "more": 2}"#, r#"{"s": 1, "other": 2}"#]
     {
