@@ -14,7 +14,7 @@ struct Table {
 
 /// The keys of a case and of its control; serde cannot refuse others where a struct is spread over another.
 const OF_A_CASE: [&str; 5] = ["id", "tried", "known", "each", "control"];
-const OF_BOTH: [&str; 24] = [
+const OF_BOTH: [&str; 25] = [
     "landlock",
     "recorded",
     "tells",
@@ -29,6 +29,7 @@ const OF_BOTH: [&str; 24] = [
     "args",
     "call",
     "fire",
+    "program",
     "caller",
     "names",
     "gives",
@@ -83,6 +84,8 @@ pub(crate) struct Setting {
     pub(crate) call: Option<String>,
     /// Fire this event instead of calling a tool.
     pub(crate) fire: Option<String>,
+    /// Run the program with these arguments in the workspace instead, as an operator does.
+    pub(crate) program: Option<String>,
     /// The layer of the caller, which narrows the call.
     pub(crate) caller: Option<String>,
     /// The machine's policy; without it, one that takes nothing away.
@@ -265,6 +268,7 @@ impl Setting {
             args: own.args.or(mine.args),
             call: own.call.or(mine.call),
             fire: own.fire.or(mine.fire),
+            program: own.program.or(mine.program),
             caller: own.caller.or(mine.caller),
             machine: own.machine.or(mine.machine),
             locked: own.locked.or(mine.locked),

@@ -151,7 +151,7 @@ impl Held {
         status("VmHWM:")
     }
 
-    /// As it is when nothing is under way any more, waited for up to a few seconds: what was killed takes a moment to be
+    /// As it is when nothing is under way any more, waited for up to half a minute: what was killed takes a moment to be
     /// reaped, and idle threads to end.
     pub(crate) fn settled(runtime: &Runtime, before: Option<Self>) -> Self {
         let fits = |now: &Self| {
@@ -162,7 +162,7 @@ impl Held {
             })
         };
         let mut now = Self::now();
-        for _ in 0..if before.is_some() { 300 } else { 20 } {
+        for _ in 0..if before.is_some() { 3_000 } else { 20 } {
             if before.is_some() && fits(&now) {
                 break;
             }

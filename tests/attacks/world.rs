@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use harness::dispatch::{Options, Project};
 use harness::registry::Machine;
@@ -57,6 +58,9 @@ impl Stage {
         World::at(self.folder.path(), servers)
     }
 }
+
+/// How many worlds there were: what holds this number was never loaded before.
+static WORLDS: AtomicU64 = AtomicU64::new(0);
 
 /// Where the machine's policy is, beside the workspace.
 const MACHINE: &str = "machine/policy.yaml";
@@ -151,6 +155,7 @@ impl World {
             ("{trap_port}", port(servers.trap.address)),
             ("{pid}", std::process::id().to_string()),
             ("{lingers}", lingers()),
+            ("{fresh}", WORLDS.fetch_add(1, Ordering::Relaxed).to_string()),
         ];
         Self { base, _own: None, _sockets: Vec::new(), fills, before: BTreeMap::new() }
     }
@@ -204,6 +209,12 @@ impl World {
                 let mut git = Command::new("git");
                 git.args(words).current_dir(self.work()).stdin(Stdio::null());
                 let ran = git.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+                assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+            }
+            // What the operator has done with the program before.
+            ["harness", words @ ..] => {
+                let mut harness = Command::new(env!("CARGO_BIN_EXE_harness"));
+                let ran = harness.args(words).current_dir(self.work()).stdin(Stdio::null()).output().unwrap();
                 assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
             }
             ["mode", path, mode] => {

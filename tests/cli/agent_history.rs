@@ -161,6 +161,16 @@ fn long_results_are_cut() {
     assert!(results[1].starts_with("tool error: éé"), "{}", results[1]);
     assert!(results[2].starts_with("tool blocked: blocked by hook \"keeps\": éé"), "{}", results[2]);
     assert_eq!(results.len(), 3);
+    // Where no file says how much, too.
+    let project = agent("", "- tool_calls: [{ name: long }]\n- text: Done.\n").tool(
+        "long",
+        "",
+        "def run(args):\n    return 'é' * 50000\n",
+    );
+    let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "Go"]));
+    let result = &seen(&asked[1]).1[0];
+    assert!(result.len() > 65_530 && result.len() <= 65_536, "{}", result.len());
+    assert!(result.starts_with("éé") && result.ends_with("é\n[output truncated at 65536 bytes]"), "{}", result.len());
 }
 
 /// How much is left out goes by what the service counts: where its tokens are more than was estimated, more of them.

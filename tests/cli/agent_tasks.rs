@@ -206,16 +206,16 @@ fn a_task_of_a_script_has_no_more_than_the_script() {
     assert!(denied["error"].as_str().unwrap().starts_with("tool denied: fs.read"), "{denied}");
     // Its own limit is one of seconds; the script's is less.
     let replies = format!("{}{}- text: Done.\n", calls("start"), calls("task_await"));
-    let ended = |timeout: u32| {
-        let project =
-            agent(ON, &replies).tool("slow", "async: true\n", "def run(args):\n    sleep(1500)\n    return 'slept'\n");
+    let ended = |timeout: u32, sleeps: u32| {
+        let slow = format!("def run(args):\n    sleep({sleeps})\n    return 'slept'\n");
+        let project = agent(ON, &replies).tool("slow", "async: true\n", &slow);
         let project = project.tool("start", &format!("timeout_ms: {timeout}\n"), START);
         let ran = spied(project, &["completion.pre"]).run(&["run", "Go"]);
         json(&results(&ran, "You help.")[1])[0].clone()
     };
-    let late = ended(300);
+    let late = ended(2000, 600_000);
     assert_eq!(late["status"], "limited", "{late}");
-    assert_eq!(ended(20_000)["result"], "slept");
+    assert_eq!(ended(20_000, 1)["result"], "slept");
     // Nor more fuel: what it used is taken from the script that waits for it.
     let burns = "def run(args):\n    x = 0\n    for i in range(20000):\n        x += i\n    return x\n";
     let used = |ran: &Ran| ran.json()["usage"]["fuel"].as_u64().unwrap();
@@ -237,11 +237,11 @@ fn a_task_of_a_script_has_no_more_than_the_script() {
 fn a_task_keeps_to_the_limits_of_its_tool() {
     let replies = format!("{}- text: Done.\n", calls("slow task_await"));
     let project =
-        agent(ON, &replies).tool("slow", "async: true\ntimeout_ms: 50\n", "def run(args):\n    sleep(20000)\n");
+        agent(ON, &replies).tool("slow", "async: true\ntimeout_ms: 1000\n", "def run(args):\n    sleep(20000)\n");
     let ran = spied(project, &["completion.pre"]).run(&["run", "Go"]);
     let told = json(&results(&ran, "You help.")[1]);
     assert_eq!(told[0]["status"], "limited");
-    assert_eq!(told[0]["error"], "tool error: over the limit `timeout_ms` of 50 ms");
+    assert_eq!(told[0]["error"], "tool error: over the limit `timeout_ms` of 1000 ms");
     let fails = agent(ON, &replies).tool("slow", "async: true\n", "def run(args):\n    fail('no')\n");
     let ran = spied(fails, &["completion.pre"]).run(&["run", "Go"]);
     let told = json(&results(&ran, "You help.")[1]);
@@ -413,10 +413,12 @@ fn a_script_delegates_without_waiting() {
 /// What is logged by what nobody asked for is in the turn in which it ended.
 #[test]
 fn what_tasks_log_is_not_lost() {
-    let slow = "def run(args):\n    log.info('from the task')\n    cache.set('done', True)\n";
-    let done = "def run(args):\n    for i in range(2000):\n        if cache.has('done'):\n            sleep(1000)\n            return True\n        sleep(5)\n";
-    let replies = format!("{}- text: Done.\n", calls("slow done"));
-    let project = agent(ON, &replies).tool("slow", "async: true\n", slow).tool("done", "", done);
+    let slow = "def run(args):\n    for i in range(4000):\n        if cache.has('go'):\n            break\n        sleep(5)\n    log.info('from the task')\n";
+    // With 15 more there are as many as there may be: there is room for the next one once the first has ended.
+    let ended = "def run(args):\n    for i in range(15):\n        meta.call_tool('waits', {})\n    cache.set('go', True)\n    for i in range(4000):\n        if meta.call_tool('waits', {}).startswith('{'):\n            return True\n        sleep(5)\n    fail('it goes on')\n";
+    let replies = format!("{}- {{ expect: 'true', text: Done. }}\n", calls("slow ended"));
+    let project = agent(ON, &replies).tool("slow", "async: true\n", slow).tool("ended", "", ended);
+    let project = project.tool("waits", "async: true\n", "def run(args):\n    sleep(600000)\n");
     let told = project.run(&["run", "Go", "--json"]).json();
     assert_eq!(told["log"], json!([{"source": "slow", "level": "info", "message": "from the task"}]));
 }

@@ -368,7 +368,7 @@ fn what_is_called_late_is_loaded_all_the_same() {
     let replies = "- tool_calls: [{ name: delegate, args: { agent: worker, task: Go. } }]\n\
                    - { agent: worker, tool_calls: [{ name: sleeps }] }\n- { agent: worker, tool_calls: [{ name: own }] }\n\
                    - { agent: worker, text: Done. }\n- text: Thanks.\n";
-    let project = agent("sandbox: { limits: { timeout_ms: 1000 } }\n", replies)
+    let project = agent("sandbox: { limits: { timeout_ms: 3000 } }\n", replies)
         .file(".harness/agents/worker.md", "---\n---\nYou work.")
         .tool("sleeps", "", "def run(args):\n    sleep(60000)\n")
         .tool("own", "", "def run(args):\n    return 'its own'\n");

@@ -297,6 +297,13 @@ fn names_that_scripts_do_not_have() {
             assert!(ran.err.contains("--> .harness/tools/it.md:5:14"), "{name}: {ran}");
         }
     }
+    for name in ["os.system", "os.open", "os.environ"] {
+        let project = Project::with_script(&format!("def run(args):\n    return {name}\n"));
+        project
+            .run(&["validate"])
+            .says(2, &format!("error: there is no built-in `{name}`\n --> .harness/tools/it.md:4:14"));
+        assert_eq!(project.run(&["call", "it"]).code, 1, "{name}");
+    }
 }
 
 #[test]

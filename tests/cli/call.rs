@@ -266,7 +266,7 @@ fn json_of_each_ending() {
     "#);
 
     let limited = Project::with_script("def run(args):\n    sleep(60000)\n")
-        .policy("sandbox: { limits: { timeout_ms: 50 } }\n")
+        .policy("sandbox: { limits: { timeout_ms: 1000 } }\n")
         .run(&["call", "it", "--json"]);
     assert_eq!(limited.code, 4);
     assert_snapshot!(format!("{:#}", limited.report()), @r#"
@@ -280,7 +280,7 @@ fn json_of_each_ending() {
       "log": [],
       "error": {
         "kind": "timeout_ms",
-        "message": "over the limit `timeout_ms` of 50 ms",
+        "message": "over the limit `timeout_ms` of 1000 ms",
         "file": null,
         "line": null,
         "column": null,

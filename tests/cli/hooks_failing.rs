@@ -131,9 +131,9 @@ const FAILURES: [(&str, &str, &str, &str); 12] = [
     ),
     (
         "sleeps",
-        "capabilities: { limits: { timeout_ms: 50 } }\n",
+        "capabilities: { limits: { timeout_ms: 1000 } }\n",
         "def handle(event, payload):\n    sleep(60000)\n    return allow()\n",
-        "over the limit `timeout_ms` of 50 ms",
+        "over the limit `timeout_ms` of 1000 ms",
     ),
     (
         "grows",

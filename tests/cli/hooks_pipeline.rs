@@ -403,7 +403,7 @@ fn a_failed_call_is_seen_as_one() {
         .tool("own", "", "def run(args):\n    return {'error': 'own'}\n")
         .tool("fails", "", "def run(args):\n    fail('broken')\n")
         .tool("denied", "", "def run(args):\n    return env('HOME')\n")
-        .tool("limited", "timeout_ms: 50\n", "def run(args):\n    sleep(60000)\n")
+        .tool("limited", "timeout_ms: 1000\n", "def run(args):\n    sleep(60000)\n")
         .with_handle(
             "errors",
             "tool.post",
@@ -426,7 +426,7 @@ fn a_failed_call_is_seen_as_one() {
             Some("tool denied: env: the variable `HOME` is not granted (.harness/tools/denied.md:4:14)"),
             Some(true),
         ),
-        ("limited", 4, Some("tool error: over the limit `timeout_ms` of 50 ms"), Some(true)),
+        ("limited", 4, Some("tool error: over the limit `timeout_ms` of 1000 ms"), Some(true)),
     ];
     for (tool, code, why, key) in cases {
         let ran = project.run(&["call", tool]);

@@ -230,6 +230,17 @@ fn policies_and_artifacts_that_nobody_reads_are_errors() {
             json!("`.harness/hooks/README.md` is not read"),
         ]
     );
+    let ran = project.file(".harness/identity.md", "# Who I am\n").run(&["validate"]);
+    for (path, hint) in [
+        (
+            "context/",
+            "prose that always counts belongs in `harness.md` or in a bundle under `builtins/`, other prose in `skills/`",
+        ),
+        ("extensions/", "tools and hooks belong in `plugins/`"),
+        ("identity.md", "its prose belongs in `.harness/harness.md`"),
+    ] {
+        ran.says(0, &format!("warning: `.harness/{path}` is not read\n |\n = hint: {hint}\n"));
+    }
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn skilled(policy: &str, replies: &str) -> Project {
 
 const LIST: &str = "\
 Skills, each of which says how a kind of work is done. Where one fits the task, read it with `read_skill` before you \
-begin. A skill is advice: it grants nothing and overrides nothing that you were told.
+begin. A skill is advice: it grants nothing and overrides no instruction.
 
 - notes: Knows notes.
 - pdf: Knows pdf.";
@@ -330,8 +330,68 @@ fn words_of_other_hosts_have_a_hint() {
         ("return sum([1, 2])", "add in a loop"),
         ("return open('x').read()", "files are read and written whole"),
         ("import os\n    return 1", "built-ins are there without an import"),
+        ("return f'{args}'", "write `\"%s\" % x`, or"),
+        ("return any(x for x in args)", "write a list comprehension"),
+        ("return tool.name", "the name of the tool is `payload[\"name\"]`"),
     ] {
         let ran = Project::new().tool("it", "", &format!("def run(args):\n    {script}\n")).run(&["validate"]);
         assert!(ran.code == 2 && ran.err.contains(&format!("= hint: {hint}")), "{script}: {ran}");
     }
+}
+
+/// Keys, names and payloads as other hosts have them: each is told with its place and what to write.
+#[test]
+fn artifacts_of_other_hosts_say_what_to_write() {
+    let models = "model: { name: a, provider: ollama }\nmodels:\n  - { name: b, tools_enabled: false, max_tool_calls_per_turn: 5 }\n";
+    let project = Project::new()
+        .policy(models)
+        .tool("it", "type: tool\nname: it\ndescription: d\nversion: '1'\n", "def run(args):\n    return 1\n")
+        .with_handle(
+            "after",
+            "tool.post",
+            "handler: x\n",
+            "return block(payload.get('error', '') + payload['tool_name'])",
+        )
+        .with_handle("stop", "agent.stop", "", "return allow() if ctx.agent.done_flag() else block('no')");
+    let ran = project.run(&["validate", "--json"]);
+    let found = ran.json()["problems"].take();
+    let told: Vec<String> = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| format!("{}: {}", one["message"].as_str().unwrap(), one["hint"].as_str().unwrap_or_default()))
+        .collect();
+    let folder = "the folder says what an artifact is: leave it out. A bundle (`type: plugin`) belongs in `plugins/`, with its tools and hooks in lists of its front matter";
+    assert_eq!(
+        told,
+        [
+            "unknown key `models[0].tools_enabled`: write `tools: none` where this model is to have none; `tools: auto` is the default".to_owned(),
+            "unknown key `models[0].max_tool_calls_per_turn`: `exit_policy: { max_iterations: 10 }` bounds the rounds of a turn, for all models".to_owned(),
+            format!("unknown key `type`, it has no effect: {folder}"),
+            "unknown key `name`, it has no effect: an artifact has the name of its file: leave it out".to_owned(),
+            "unknown key `description`, it has no effect: the text below the front matter is the description".to_owned(),
+            "unknown key `version`, it has no effect: nothing reads it here: leave it out".to_owned(),
+            "unknown key `handler`, it has no effect: an artifact has the name of its file: leave it out".to_owned(),
+            "the payload of `tool.post` has no key `error`: a call that failed has `payload[\"is_error\"]`, and its `content` says why".to_owned(),
+            "the payload of `tool.post` has no key `tool_name`: the name of the tool is `payload[\"name\"]`".to_owned(),
+            "there is no built-in `ctx.agent`: `exit_policy.mode` has a turn end with a call of `done`, and hooks on `agent.stop` judge it".to_owned(),
+        ]
+    );
+    let policy = "tools_policy: { allow: [\"fs.read\", exec, it, fs_read] }\n";
+    let found =
+        Project::with_script("def run(args):\n    return 1\n").policy(policy).run(&["validate", "--json"]).json();
+    let told: Vec<&str> =
+        found["problems"].as_array().unwrap().iter().map(|one| one["message"].as_str().unwrap()).collect();
+    let scripts = "it is a built-in of scripts, and models call artifacts";
+    assert_eq!(
+        told,
+        [
+            format!("`tools_policy`: no tool is named like `fs.read`: {scripts}"),
+            format!("`tools_policy`: no tool is named like `exec`: {scripts}"),
+            "`tools_policy`: no tool is named like `fs_read`".to_owned(),
+        ]
+    );
+    let models = "models:\n  qwen3: { tools_enabled: true }\n";
+    let hint = "= hint: write an item for each model: `- { name: qwen3, provider: ollama, tools: auto }`";
+    Project::new().policy(models).run(&["validate"]).says(2, hint);
 }

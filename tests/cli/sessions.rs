@@ -218,8 +218,6 @@ fn sessions_are_listed_the_newest_first() {
     assert_eq!(project.run(&["sessions", "list", "--json"]).json(), json!([]));
     project.run(&["sessions", "show"]).says(2, "no session is recorded here");
     project.run(&["run", "What\x1b[2J port?\nSay it."]);
-    // The name has the second in it.
-    std::thread::sleep(std::time::Duration::from_millis(1100));
     project.write("replies.yaml", "- error: down\n");
     project.run(&["run", "And now?"]);
     assert_snapshot!(shown(&project.run(&["sessions", "list"]).out), @r"

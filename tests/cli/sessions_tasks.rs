@@ -212,7 +212,7 @@ fn a_session_of_refusals_is_run_again() {
         .tool("fetch", "", "def run(args):\n    return http.get('https://example.com/')\n")
         .tool("guarded", "", "def run(args):\n    return 1\n")
         .tool("spin", "", "def run(args):\n    for i in range(1000000000):\n        pass\n")
-        .tool("nap", "timeout_ms: 60\n", "def run(args):\n    log.info('before')\n    sleep(20000)\n")
+        .tool("nap", "timeout_ms: 1000\n", "def run(args):\n    log.info('before')\n    sleep(20000)\n")
         .file("config.yaml", "port: 8080\n")
         .with_handle("guard", "tool.pre", "when: payload['name'] == 'guarded'\n", "return block('not this one')");
     project.run(&["run", "Try."]).says(0, "");
@@ -269,16 +269,16 @@ fn what_was_too_late_is_too_late_again() {
             .tool("quick", "", "def run(args):\n    return 'quick'\n")
             .file(".harness/agents/worker.md", WORKER)
     };
-    let late = project("delegation: { timeout_ms: 400 }\n", &replies);
+    let late = project("delegation: { timeout_ms: 1500 }\n", &replies);
     late.run(&["run", "Go."]).says(0, "");
     let text = last(&late);
-    assert!(lines(&text, "returned")[0]["error"].as_str().unwrap().contains("took longer than 400 ms"), "{text}");
+    assert!(lines(&text, "returned")[0]["error"].as_str().unwrap().contains("took longer than 1500 ms"), "{text}");
     assert_eq!(lines(&text, "returned")[0]["late"], true);
     same(&late);
     let shown = late.run(&["sessions", "show"]).out;
-    assert!(shown.contains("the delegation took longer than 400 ms"), "{shown}");
+    assert!(shown.contains("the delegation took longer than 1500 ms"), "{shown}");
     // The time of a budget, of a sub-agent that is not waited for, and of a task that a script began.
-    let budget = "delegation: { budget: { time_ms: 400 } }\n";
+    let budget = "delegation: { budget: { time_ms: 1500 } }\n";
     let replies = replies.replace("name: delegate,", "name: delegate_async,").replacen(
         "- text: Too late.",
         "- tool_calls: [{ name: delegate_await }]\n- text: Too late.",
@@ -287,12 +287,12 @@ fn what_was_too_late_is_too_late_again() {
     let late = project(budget, &replies);
     late.run(&["run", "Go."]).says(0, "");
     let text = last(&late);
-    assert!(text.contains("time budget used up (400 of 400)"), "{text}");
+    assert!(text.contains("time budget used up (1500 of 1500)"), "{text}");
     same(&late);
     let replies = "- tool_calls: [{ name: start }]\n- tool_calls: [{ name: task_await }]\n- text: Too late.\n";
     let late = agent(ON, replies).tool("slow", "async: true\n", waits).tool(
         "start",
-        "timeout_ms: 400\n",
+        "timeout_ms: 1500\n",
         "def run(args):\n    return meta.call_tool('slow', args)\n",
     );
     late.run(&["run", "Go."]).says(0, "");
@@ -301,7 +301,7 @@ fn what_was_too_late_is_too_late_again() {
     // A script, in the middle of what it has called.
     let late = agent("meta: { enabled: true }\n", "- tool_calls: [{ name: outer }]\n- text: Too late.\n")
         .tool("wait", "", waits)
-        .tool("outer", "timeout_ms: 400\n", "def run(args):\n    return meta.call_tool('wait', {})\n");
+        .tool("outer", "timeout_ms: 1500\n", "def run(args):\n    return meta.call_tool('wait', {})\n");
     late.run(&["run", "Go."]).says(0, "");
     same(&late);
 }
@@ -313,13 +313,13 @@ fn what_was_too_slow_ends_at_the_same_place() {
     let outer = "def run(args):\n    fs.read('a')\n    return meta.call_tool('spin', {})\n";
     let replies = "- tool_calls: [{ name: spin }, { name: outer }, { name: quick }]\n- text: Too late.\n";
     let project = agent("meta: { enabled: true }\n", replies)
-        .tool("spin", "timeout_ms: 150\n", spins)
+        .tool("spin", "timeout_ms: 400\n", spins)
         .tool("outer", "", outer)
         .tool("quick", "", "def run(args):\n    return 'quick'\n")
         .file("a", "x");
     project.run(&["run", "Go."]).says(0, "");
     let record = last(&project);
-    let late = |line: &&Json| line["result"] == "over the limit `timeout_ms` of 150 ms" && line["waited"].is_null();
+    let late = |line: &&Json| line["result"] == "over the limit `timeout_ms` of 400 ms" && line["waited"].is_null();
     let scripts = lines(&record, "script");
     let spun: Vec<_> = scripts.iter().filter(late).collect();
     assert_eq!(spun.len(), 2);
@@ -328,7 +328,7 @@ fn what_was_too_slow_ends_at_the_same_place() {
     }
     // Of a script that has changed it is told.
     let less = spins.replace("1000000000", "10");
-    let project = project.tool("spin", "timeout_ms: 150\n", &less);
+    let project = project.tool("spin", "timeout_ms: 400\n", &less);
     let ran = project.run(&["sessions", "replay"]);
     assert!(ran.code == 1 && ran.err.contains("spin.md` was changed since"), "{ran}");
 }

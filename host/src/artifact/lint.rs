@@ -10,7 +10,9 @@ use super::event::{Event, Shape};
 use super::hook::Hook;
 use super::script::Script;
 use super::suggest::{closest, quoted};
+use super::upstream;
 
+pub use builtins::is_built_in;
 pub use entry::{described, handler, tool};
 
 /// Findings about one artifact that are told. A script of a megabyte can hold very many, and nobody reads them all.
@@ -41,6 +43,9 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
                         // Every payload has an `agent`, and what is only like it means something else.
                         found.push(warning.at(at).hint(
                             match closest(key, keys.iter().copied().filter(|key| *key != "agent")) {
+                                _ if upstream::payload(key).is_some() => {
+                                    upstream::payload(key).unwrap_or_default().to_owned()
+                                }
                                 Some(word) => format!("did you mean `{word}`?"),
                                 None => format!("it has {}", keys.join(", ")),
                             },

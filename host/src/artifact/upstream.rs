@@ -10,8 +10,17 @@ pub(super) fn key(name: &str) -> Option<&'static str> {
              hook decide, or keep it in a folder that `artifact_sources` names where it is wanted"
         }
         "type" => {
-            "a file with a `type` is a bundle: it belongs in `plugins/`, with its tools and hooks in lists of its front matter"
+            "the folder says what an artifact is: leave it out. A bundle (`type: plugin`) belongs in `plugins/`, with its tools \
+             and hooks in lists of its front matter"
         }
+        "name" | "handler" => "an artifact has the name of its file: leave it out",
+        "description" => "the text below the front matter is the description",
+        "version" | "author" => "nothing reads it here: leave it out",
+        "tools_enabled" => "write `tools: none` where this model is to have none; `tools: auto` is the default",
+        "max_tool_calls_per_turn" => {
+            "`exit_policy: { max_iterations: 10 }` bounds the rounds of a turn, for all models"
+        }
+        "priority" => "`overrides/` replaces by name; nothing else but a hook has a rank",
         "depends_on" => "names are resolved when everything is loaded: leave it out",
         "schema_version" | "kind" => "the folder says what an artifact is: leave it out",
         "compaction" => "`context.max_history` and `context.max_tokens` bound what a model sees",
@@ -41,9 +50,24 @@ pub(super) fn event(name: &str) -> Option<&'static str> {
     })
 }
 
+/// What to write in place of a built-in, by its name with the namespace.
+pub(super) fn built_in(name: &str) -> Option<&'static str> {
+    let agent = "`exit_policy.mode` has a turn end with a call of `done`, and hooks on `agent.stop` judge it";
+    (name == "ctx.agent").then_some(agent)
+}
+
+/// What to read in place of a key of a payload.
+pub(super) fn payload(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "tool_name" | "tool" => "the name of the tool is `payload[\"name\"]`",
+        "error" => "a call that failed has `payload[\"is_error\"]`, and its `content` says why",
+        _ => return None,
+    })
+}
+
 /// What to write in place of a name or word of a script that could not be loaded, by its error.
 pub(super) fn script(message: &str) -> Option<&'static str> {
-    const WORDS: [(&str, &str); 15] = [
+    const WORDS: [(&str, &str); 16] = [
         ("isinstance", "write `type(x) == \"string\"`: also int, float, bool, list, dict"),
         ("try", "there are no exceptions: ask first (`fs.exists`), or return `{\"error\": ...}`"),
         ("except", "there are no exceptions: ask first (`fs.exists`), or return `{\"error\": ...}`"),
@@ -57,11 +81,18 @@ pub(super) fn script(message: &str) -> Option<&'static str> {
         ("lambda", "write a function with `def`"),
         ("sum", "add in a loop"),
         ("sys", "there is none of Python's library; the built-ins are in docs/builtins.md"),
+        ("tool", "the name of the tool is `payload[\"name\"]`"),
         ("tool_name", "the name of the tool is `payload[\"name\"]`"),
         ("is", "write `==`"),
     ];
+    // By how the parser words it.
+    const FORMS: [(&str, &str); 2] = [
+        ("f-strings", "write `\"%s\" % x`, or `\"{}\".format(x)`"),
+        ("unexpected keyword 'for', expected symbol ')'", "write a list comprehension: `any([x for x in y])`"),
+    ];
     let named = |word: &str| message.contains(&format!("`{word}`"));
-    WORDS.into_iter().find(|(word, _)| named(word)).map(|(_, hint)| hint)
+    let form = FORMS.into_iter().find(|(form, _)| message.contains(form));
+    form.or_else(|| WORDS.into_iter().find(|(word, _)| named(word))).map(|(_, hint)| hint)
 }
 
 #[cfg(test)]
@@ -82,6 +113,12 @@ mod tests {
     }
 
     #[test]
+    fn built_ins_and_keys_of_another_host() {
+        assert!(built_in("ctx.agent").is_some() && built_in("ctx.get").is_none());
+        assert!(payload("tool_name").is_some() && payload("name").is_none());
+    }
+
+    #[test]
     fn a_file_of_another_host_says_what_to_write() {
         let hints = |diagnostics: super::super::diagnostic::Diagnostics| -> Vec<String> {
             diagnostics.iter().map(|one| format!("{}: {}", one.message, one.hint.clone().unwrap_or_default())).collect()
@@ -93,6 +130,6 @@ mod tests {
         assert!(found[1].starts_with("unknown key `condition`, it has no effect: nothing is switched"), "{found:?}");
         assert!(found[2].ends_with("\"onPostToolUse\" is invalid: here it is `tool.post`"), "{found:?}");
         let found = hints(Tool::parse(".harness/tools/x.md", "x", "---\ntype: plugin\n---\n").1);
-        assert!(found[0].contains("is a bundle: it belongs in `plugins/`"), "{found:?}");
+        assert!(found[0].contains("A bundle (`type: plugin`) belongs in `plugins/`"), "{found:?}");
     }
 }

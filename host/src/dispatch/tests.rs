@@ -36,11 +36,19 @@ fn open(root: &TempDir) -> Project {
 #[tokio::test]
 async fn a_call_that_is_given_up_is_recorded() {
     let root = tempfile::tempdir().unwrap();
-    write(&root, "tools/slow.md", &artifact("", "def run(args):\n    sleep(60000)\n"));
+    write(&root, "tools/slow.md", &artifact("", "def run(args):\n    fs.write('begun', '')\n    sleep(60000)\n"));
     let project = Project::open(root.path(), Options::default()).unwrap();
     let run = Run::new();
     let call = project.call("slow", json!({}), &run);
-    assert!(tokio::time::timeout(std::time::Duration::from_millis(200), call).await.is_err());
+    let begun = async {
+        while !root.path().join("begun").exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        ended = call => panic!("{ended:?}"),
+        () = begun => {}
+    }
     let lines = crate::audit::lines(&root.path().join(crate::audit::FOLDER)).unwrap();
     let line: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!((lines.len(), &line["tool"], &line["outcome"]), (1, &json!("slow"), &json!("abandoned")));

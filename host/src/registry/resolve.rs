@@ -6,6 +6,7 @@ use super::Registry;
 use crate::artifact::agent::Use;
 use crate::artifact::alike;
 use crate::artifact::diagnostic::{Diagnostic, Diagnostics, Position, Severity};
+use crate::artifact::lint::is_built_in;
 use crate::artifact::located::Located;
 use crate::artifact::suggest::{closest, quoted};
 use crate::artifact::tool::{DONE, RESERVED};
@@ -186,7 +187,12 @@ pub(super) fn rules(registry: &mut Registry, found: Vec<String>) {
     for pattern in policy.tools.patterns() {
         left = left.saturating_sub(names.len());
         if left > 0 && !names.iter().any(|name| pattern.matches(name)) {
-            let what = format!("`tools_policy`: no tool is named like `{}`", pattern.value);
+            let why = if is_built_in(&pattern.value.to_string()) {
+                ": it is a built-in of scripts, and models call artifacts"
+            } else {
+                ""
+            };
+            let what = format!("`tools_policy`: no tool is named like `{}`{why}", pattern.value);
             warn(&pattern.position, what, &|| None);
         }
     }

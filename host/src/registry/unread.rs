@@ -14,6 +14,19 @@ pub(super) const DEEPEST: usize = 4;
 
 /// Folders of other programs that share this one.
 pub(super) const FOREIGN: [&str; 2] = ["context", "extensions"];
+/// Where other programs have what `harness.md` says here.
+pub(super) const IDENTITY: &str = "identity.md";
+
+/// Where what is in such a folder belongs.
+pub(super) fn instead(folder: &str) -> Option<&'static str> {
+    match folder {
+        "context" => Some(
+            "prose that always counts belongs in `harness.md` or in a bundle under `builtins/`, other prose in `skills/`",
+        ),
+        "extensions" => Some("tools and hooks belong in `plugins/`"),
+        _ => None,
+    }
+}
 
 /// Whether a file of this name is for people: it is no artifact, whatever its ending.
 pub(super) fn is_readme(name: &str) -> bool {

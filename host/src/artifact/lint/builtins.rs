@@ -9,6 +9,7 @@ use super::tokens::{Token, What, tokens};
 use crate::artifact::diagnostic::{Diagnostic, Position};
 use crate::artifact::script::Script;
 use crate::artifact::suggest::closest;
+use crate::artifact::upstream;
 
 /// The page.
 const PAGE: &str = include_str!("../../../../docs/builtins.md");
@@ -80,6 +81,9 @@ pub(super) fn missing(script: &Script, source: &Position, hook: bool, most: usiz
             None => {
                 let error = Diagnostic::error(format!("there is no built-in `{whole}`")).at(at(whole.len()));
                 found.push(match closest(name, functions.keys().copied()) {
+                    _ if upstream::built_in(&whole).is_some() => {
+                        error.hint(upstream::built_in(&whole).unwrap_or_default())
+                    }
                     Some(word) => error.hint(format!("did you mean `{space}.{word}`?")),
                     None => error
                         .hint(format!("`{space}` has {}", functions.keys().copied().collect::<Vec<_>>().join(", "))),
@@ -88,6 +92,12 @@ pub(super) fn missing(script: &Script, source: &Position, hook: bool, most: usiz
         }
     }
     found
+}
+
+/// Whether scripts have a built-in of this name, such as `fs.read`, or several below it, such as `exec`.
+pub fn is_built_in(name: &str) -> bool {
+    let (space, function) = name.split_once('.').unwrap_or((name, ""));
+    THERE.spaces.get(space).is_some_and(|functions| function.is_empty() || functions.contains_key(function))
 }
 
 fn forbidden(name: &str, at: Position) -> Diagnostic {

@@ -28,9 +28,9 @@ keys! {
 }
 
 keys! {
-    /// The keys of one model. Those that say who is sent a conversation must not be misspelled and leave their
-    /// defaults standing.
-    ConfigKeys: Unknown::RefuseLike(&["provider", "base_url", "api_key_env", "script"]);
+    /// The keys of one model. Those that say who is sent a conversation, or that it gets no tools, must not be misspelled
+    /// and leave their defaults standing.
+    ConfigKeys: Unknown::RefuseLike(&["provider", "base_url", "api_key_env", "script", "tools"]);
     /// What its provider calls it.
     optional name: ModelName;
     /// Who answers for it. `openai` where neither this nor the main model says otherwise.
@@ -72,7 +72,15 @@ impl Models {
     /// `model` and `models`.
     pub(in crate::artifact) fn decode(decoder: &mut Decoder, keys: &ModelKeys<'_>) -> Self {
         let main = keys.model.field().and_then(|f| ModelConfig::decode(decoder, f, None));
-        let items = keys.models.field().and_then(|f| decoder.list(f)).unwrap_or_default();
+        let items = keys.models.field().and_then(|f| match f.node.value {
+            Value::Map(_) => {
+                let hint = "write an item for each model: `- { name: qwen3, provider: ollama, tools: auto }`";
+                decoder.wrong_type(f, "a list", Some(hint));
+                None
+            }
+            _ => decoder.list(f),
+        });
+        let items = items.unwrap_or_default();
         let mut models = Self { main, others: Vec::new() };
         for item in &items {
             let Some(model) = ModelConfig::decode(decoder, item, Some(&models)) else { continue };

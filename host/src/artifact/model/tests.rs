@@ -125,7 +125,7 @@ fn further_models_are_asked_as_the_main_one() {
 fn what_is_no_model() {
     insta::assert_snapshot!(wrong("model: gpt-4o\nmodels: {}\n"), @"
     Error 2:8+6 parse harness.md: yaml: line 2: `model` must be a mapping, found a string (-)
-    Error 3:9+2 parse harness.md: yaml: line 3: `models` must be a list, found a mapping (-)
+    Error 3:9+2 parse harness.md: yaml: line 3: `models` must be a list, found a mapping (write an item for each model: `- { name: qwen3, provider: ollama, tools: auto }`)
     ");
     insta::assert_snapshot!(wrong("model: {}\nmodels:\n  - { name: '' }\n  - { name: \" a\" }\n  - { name: 5 }\n"), @"
     Error 2:8+2 model.name cannot be empty (give it a line such as `name: gpt-4o-mini`)

@@ -23,7 +23,8 @@ impl Load {
                 continue;
             }
             if !ambient::is_folder(&here.root.path(&below)) {
-                self.stray_file(here, &below, None);
+                let is_identity = folder.is_empty() && here.root.is_home() && name == unread::IDENTITY;
+                self.stray_file(here, &below, is_identity.then_some("its prose belongs in `.harness/harness.md`"));
                 continue;
             }
             let meant = closest(&name.to_lowercase(), known.iter().copied());
@@ -53,7 +54,7 @@ impl Load {
         let name = below.rsplit('/').next().unwrap_or(below);
         let shown = here.root.shown(below);
         if unread::FOREIGN.contains(&name) && !parts {
-            return self.unread(&format!("{shown}/"), None);
+            return self.unread(&format!("{shown}/"), unread::instead(name));
         }
         // It is read, as a root of its own, or holds one.
         let real = ambient::real_path(&here.root.path(below)).unwrap_or_default();
