@@ -38,6 +38,7 @@
 //! - `meta`: what a run adds to itself, and tools that call tools
 //! - `hooks`: which hooks an event is for, their order, and what their decisions come to
 //! - `hooks_builtins`: what hooks hear of the built-ins that a tool calls
+//! - `hooks_pure`: the same of built-ins that reach nothing
 //! - `hooks_events`: every event of the catalogue, `fire`, and events that scripts emit
 //! - `hooks_failing`: hooks that fail
 //! - `hooks_words`: whose words reach a model
@@ -123,6 +124,8 @@ mod hooks_failing;
 mod hooks_guards;
 #[path = "cli/hooks_pipeline.rs"]
 mod hooks_pipeline;
+#[path = "cli/hooks_pure.rs"]
+mod hooks_pure;
 #[path = "cli/hooks_words.rs"]
 mod hooks_words;
 #[path = "cli/kills.rs"]

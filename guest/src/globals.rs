@@ -1,7 +1,8 @@
 //! The built-ins, one file for each namespace.
 //!
-//! Pure ones compute; the others call an import, which the host decides on. The functions of a namespace that work on
-//! the text of a file (`fs.replace`, `fs.find`, ...) are built from the imports that read and write one.
+//! Pure ones compute, and are added by [`pure`](crate::observe::pure) so that hooks can hear them. The others call an
+//! import, which the host decides on. The functions of a namespace that work on the text of a file (`fs.replace`,
+//! `fs.find`, ...) are built from the imports that read and write one.
 
 mod agents;
 mod argument;
@@ -96,13 +97,13 @@ const ALL: &[fn(&mut GlobalsBuilder)] = &[
 ];
 
 /// An error of an import, as the script's error.
-trait ImportError {
+pub(crate) trait ImportError {
     /// What to say, and whether it was a refusal.
     fn tell(self) -> (String, bool);
 }
 
 /// Names the built-in before what an import answered. A refusal stays recognizable as one.
-fn import<T, E: ImportError>(builtin: &str, answer: Result<T, E>) -> anyhow::Result<T> {
+pub(crate) fn import<T, E: ImportError>(builtin: &str, answer: Result<T, E>) -> anyhow::Result<T> {
     answer.map_err(|error| {
         let (text, denied) = error.tell();
         let text = format!("{builtin}: {text}");

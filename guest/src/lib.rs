@@ -11,18 +11,23 @@
 //! - [`diagnostic`]: errors as data, with positions in the artifact's file
 //! - [`coverage`]: which lines of a script were reached, for `harness test`
 //! - [`ending`]: where a script is when it ends without an error
+//! - [`observe`]: pure built-ins that hooks hear
+//! - `allocated`: how much memory is in use
 //! - [`phase`]: what is running now, and what may be called then
 //! - [`spelling`]: a name of the format that the language keeps for itself
 //! - `system`: what the standard library asks of WASI 0.1, answered in here
 
 #![expect(unsafe_code, reason = "the generated bindings, and what is derived for the interpreter's values")]
 
+#[cfg(target_family = "wasm")]
+mod allocated;
 mod coverage;
 mod diagnostic;
 mod dialect;
 mod ending;
 mod globals;
 mod interp;
+mod observe;
 mod phase;
 mod record;
 mod spelling;
@@ -51,6 +56,10 @@ impl script::Guest for Guest {
 
     fn load(source: script::Source) -> Result<(), script::Failure> {
         interp::load(&source)
+    }
+
+    fn listen(before: bool, after: bool) {
+        observe::listen(before, after);
     }
 
     fn run(args: String) -> Result<String, script::Failure> {

@@ -15,6 +15,7 @@ pub mod http;
 pub mod log;
 pub mod meta;
 pub mod metrics;
+pub mod observe;
 pub mod random;
 pub mod reentry;
 pub mod secrets;

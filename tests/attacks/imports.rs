@@ -103,6 +103,10 @@ pub(crate) fn proper(import: Import) -> Vec<Given> {
         Import::CoverageRecord => vec![Numbers(&[1, 2]), Numbers(&[1])],
         Import::EnvGet => vec![Text("HTTP_PROXY")],
         Import::SecretsHandle => vec![Text("TOKEN")],
+        Import::ObserveBefore => vec![Text("json.encode"), Text("{\"val\": 1}")],
+        Import::ObserveAfter => {
+            vec![Text("json.encode"), Text("{\"arguments\": {}, \"result\": \"1\", \"error\": null}")]
+        }
     }
 }
 

@@ -31,6 +31,7 @@ fn hooks_hear_of_each_built_in_before_and_after() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "text\n"), "{ran}");
     let of = |event: &str, mut payload: Json| {
         payload["tool"] = json!("it");
+        payload["agent"] = json!({"name": "", "depth": 0, "path": []});
         (event.to_owned(), payload)
     };
     let mut heard = told(&ran);
@@ -165,7 +166,9 @@ fn hooks_on_built_ins_are_paid_by_the_call() {
     let fuel = |line: &str| line.split_once(": allow (fuel ")?.1.split_once(',')?.0.parse::<u64>().ok();
     let hooks: Vec<u64> = told.lines().filter_map(fuel).collect();
     assert!(hooks.len() == 2 && hooks.iter().all(|fuel| *fuel > 0), "{told}");
-    assert_eq!(used(&heard), without + hooks.iter().sum::<u64>(), "{told}");
+    // That somebody listens is said once, which takes some instructions.
+    let (used_by_all, most) = (used(&heard), without + hooks.iter().sum::<u64>());
+    assert!((most..most + 1_000).contains(&used_by_all), "{used_by_all} {most} {told}");
     let slow = "for i in range(1 << 30):\n    for j in range(1 << 30):\n        pass\nreturn allow()";
     let project = Project::with_script(READ)
         .file(".harness/harness.md", "---\nsandbox: { limits: { fuel: 50000000 } }\n---\n")

@@ -35,6 +35,16 @@ fn an_int_without_a_float() {
         ("float(1 << 2000)", "int too large to convert to float"),
         ("(1 << 2000) / 2", "int too large to convert to float"),
         ("2 / (1 << 2000)", "int too large to convert to float"),
+        ("(1 << 2000) + 1.0", "int too large to convert to float"),
+        ("1.0 + (1 << 2000)", "int too large to convert to float"),
+        ("(1 << 2000) - 1.0", "int too large to convert to float"),
+        ("1.0 - (1 << 2000)", "int too large to convert to float"),
+        ("(1 << 2000) * 1.0", "int too large to convert to float"),
+        ("1.0 * (1 << 2000)", "int too large to convert to float"),
+        ("(1 << 2000) // 1.0", "int too large to convert to float"),
+        ("1.0 // (1 << 2000)", "int too large to convert to float"),
+        ("(1 << 2000) % 1.0", "int too large to convert to float"),
+        ("1.0 % -(1 << 2000)", "int too large to convert to float"),
     ]);
 }
 
@@ -82,7 +92,7 @@ fn repeats_of_any_size() {
         ("-9999999999 * [1]", json!([])),
         ("3 * 'ab'", json!("ababab")),
     ]);
-    let why = "times: the result would be longer than 2147483647";
+    let why = "times: the result would be longer than 2147483646";
     fail_all([
         ("'ab' * 9999999999", &*format!("cannot repeat a sequence of length 2 9999999999 {why}")),
         ("[0] * 9999999999", &*format!("cannot repeat a sequence of length 1 9999999999 {why}")),

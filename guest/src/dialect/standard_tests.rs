@@ -25,6 +25,28 @@ fn errors_name_functions_as_the_script_does() {
     ]);
 }
 
+#[test]
+fn parameters_have_the_names_of_the_specification() {
+    for (call, parameter) in [
+        ("sorted()", "x"),
+        ("enumerate()", "x"),
+        ("chr('a')", "i"),
+        ("getattr(1, 2)", "name"),
+        ("hasattr(1, 2)", "name"),
+        ("'a'.find(1)", "sub"),
+        ("'a'.count(1)", "sub"),
+        ("'a'.rindex(1)", "sub"),
+        ("'a'.strip(1)", "cutset"),
+        ("'a'.partition(1)", "x"),
+        ("[].insert('a', 1)", "i"),
+        ("[].pop('a')", "i"),
+    ] {
+        let error = crate::testing::evaluate(call).unwrap_err();
+        assert!(error.contains(&format!(" parameter `{parameter}` ")), "{call}: {error}");
+    }
+    fail_all([("hash(1)", "Type of parameter `x` doesn't match, expected `str`, actual `int (repr: 1)`")]);
+}
+
 /// What a call does not reach costs nothing and fails nowhere.
 #[test]
 fn constants_are_folded_where_that_is_cheap() {

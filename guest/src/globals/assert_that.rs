@@ -5,8 +5,10 @@ use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::none::{NoneOr, NoneType};
 
+use crate::observe::pure;
+
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    functions(builder);
+    pure(builder, "", functions);
 }
 
 #[starlark_module]

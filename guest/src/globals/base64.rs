@@ -8,8 +8,10 @@ use starlark::values::Value;
 
 use super::argument;
 
+use crate::observe::pure;
+
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("base64", functions);
+    builder.namespace("base64", |space| pure(space, "base64", functions));
 }
 
 #[starlark_module]

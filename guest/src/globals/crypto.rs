@@ -8,8 +8,10 @@ use starlark::values::Value;
 
 use super::argument;
 
+use crate::observe::pure;
+
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("crypto", functions);
+    builder.namespace("crypto", |space| pure(space, "crypto", functions));
 }
 
 #[starlark_module]

@@ -5,11 +5,12 @@ use starlark::starlark_module;
 use starlark::values::dict::DictRef;
 use starlark::values::{Heap, Value};
 
+use crate::observe::pure;
 use crate::record::dict;
 use crate::value;
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    functions(builder);
+    pure(builder, "", functions);
 }
 
 #[starlark_module]

@@ -8,8 +8,10 @@ use starlark::values::Value;
 
 use super::argument;
 
+use crate::observe::pure;
+
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("hash", functions);
+    builder.namespace("hash", |space| pure(space, "hash", functions));
 }
 
 #[starlark_module]

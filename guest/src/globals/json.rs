@@ -5,10 +5,11 @@ use starlark::starlark_module;
 use starlark::values::{Heap, Value};
 
 use super::argument;
+use crate::observe::pure;
 use crate::value;
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("json", functions);
+    builder.namespace("json", |space| pure(space, "json", functions));
 }
 
 #[starlark_module]

@@ -7,8 +7,10 @@ use starlark::values::float::StarlarkFloat;
 use starlark::values::tuple::UnpackTuple;
 use starlark::values::{Heap, UnpackValue, Value, ValueLike};
 
+use crate::observe::pure;
+
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("math", functions);
+    builder.namespace("math", |space| pure(space, "math", functions));
 }
 
 #[starlark_module]

@@ -8,10 +8,14 @@ use starlark::starlark_module;
 
 use super::import;
 use crate::bindings::harness::sandbox::env;
+use crate::observe::pure;
 use crate::phase::{self, Needs};
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("os", functions);
+    builder.namespace("os", |space| {
+        functions(space);
+        pure(space, "os", of_the_sandbox);
+    });
 }
 
 #[starlark_module]
@@ -20,7 +24,10 @@ fn functions(builder: &mut GlobalsBuilder) {
         phase::check("os.hostname", Needs::Any)?;
         Ok(import("os.hostname", env::get("HOSTNAME"))?.unwrap_or_default())
     }
+}
 
+#[starlark_module]
+fn of_the_sandbox(builder: &mut GlobalsBuilder) {
     fn platform() -> anyhow::Result<&'static str> {
         Ok("linux")
     }

@@ -14,6 +14,7 @@ use starlark::values::{Heap, Value};
 
 use super::argument::{self, MAX_TEXT};
 use crate::bindings::harness::sandbox::limits;
+use crate::observe::pure;
 use crate::phase;
 use crate::record::dict;
 
@@ -31,7 +32,7 @@ const MAX_MATCHES: usize = 10_000;
 const KEPT: usize = 8;
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("re", functions);
+    builder.namespace("re", |space| pure(space, "re", functions));
 }
 
 #[starlark_module]

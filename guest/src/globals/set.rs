@@ -10,8 +10,10 @@ use starlark::values::none::NoneOr;
 use starlark::values::set::SetRef;
 use starlark::values::{Heap, UnpackValue, Value};
 
+use crate::observe::pure;
+
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("set", functions);
+    builder.namespace("set", |space| pure(space, "set", functions));
 }
 
 #[starlark_module]

@@ -11,11 +11,13 @@ use starlark::values::tuple::TupleRef;
 
 use super::argument;
 
+use crate::observe::pure;
+
 /// Characters that a padded string may have. A number is easily mistyped, and 1 MiB is far beyond any column.
 const MAX_WIDTH: usize = 1 << 20;
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("string", functions);
+    builder.namespace("string", |space| pure(space, "string", functions));
 }
 
 #[starlark_module]

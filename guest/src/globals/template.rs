@@ -12,11 +12,13 @@ use starlark::values::{Heap, Value};
 
 use super::argument::{self, MAX_TEXT};
 
+use crate::observe::pure;
+
 /// Placeholders of one template. A text with more is data, not a template.
 const MAX_PLACEHOLDERS: usize = 10_000;
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("template", functions);
+    builder.namespace("template", |space| pure(space, "template", functions));
 }
 
 #[starlark_module]

@@ -9,10 +9,11 @@ use starlark::values::{Heap, Value};
 use url::{Host, Url, form_urlencoded};
 
 use super::argument;
+use crate::observe::pure;
 use crate::value;
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("url", functions);
+    builder.namespace("url", |space| pure(space, "url", functions));
 }
 
 #[starlark_module]

@@ -7,6 +7,8 @@ use url::Url;
 
 use super::{argument, json};
 
+use crate::observe::pure;
+
 /// Bytes of an e-mail address and of what is before its `@`: RFC 5321, section 4.5.3.1.
 const MAX_ADDRESS: usize = 254;
 const MAX_LOCAL: usize = 64;
@@ -15,7 +17,7 @@ const MAX_LOCAL: usize = 64;
 const MAX_LABEL: usize = 63;
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("validate", functions);
+    builder.namespace("validate", |space| pure(space, "validate", functions));
 }
 
 #[starlark_module]

@@ -200,3 +200,44 @@ fn as_deep_as_without_coverage() {
         assert!(too_deep.message.starts_with("function `f` is called recursively"), "{}", too_deep.message);
     });
 }
+
+/// The functions of the language that call back hold values meanwhile, while all else is collected around them.
+#[test]
+fn what_sorted_min_and_max_hold_is_kept() {
+    alone(|| {
+        let text = "\
+def garbage():
+    n = 0
+    for i in range(200):
+        n += len('g' * 20000 + str(i))
+    return n
+
+def by(pair):
+    garbage()
+    kept = ['k' + pair[0], pair[1] * 1000]
+    garbage()
+    return kept[1:] + kept
+
+def nested(pair):
+    best = max([pair, ('x' + pair[0], -1)], key = by)
+    return sorted([best, pair], key = lambda p: (garbage(), p[1], 'z' + p[0]))[0][1]
+
+def run(args):
+    pairs = [('w%d' % i, 9 - i) for i in range(10)]
+    ranked = sorted(pairs, key = by)
+    grown = sorted(pairs, key = lambda p: (pairs.append(p), garbage(), nested(p))[2])
+    few = sorted(['c' * 3, 'b' * 2, 'a'], key = lambda t: [garbage(), 'k' + t][1], reverse = True)
+    return [ranked[0], ranked[9], min(pairs, key = by), max(pairs[0], pairs[1], key = by), grown[0], len(grown), len(pairs), few]
+";
+        load(&source(Entry::Tool, text)).unwrap();
+        let result: Json = serde_json::from_str(&call_run("{}").unwrap()).unwrap();
+        assert_eq!(result, json!([["w9", 0], ["w0", 9], ["w9", 0], ["w0", 9], ["w9", 0], 10, 20, ["ccc", "bb", "a"]]));
+        // A call that fails leaves nothing behind.
+        let text = "\
+def run(args):
+    return sorted([1, 2], key = lambda x: min([x], key = lambda y: fail('no key')))
+";
+        load(&source(Entry::Tool, text)).unwrap();
+        assert_eq!(call_run("{}").unwrap_err().message, "no key");
+    });
+}

@@ -164,8 +164,8 @@ impl Event {
                 "usage",
                 "agent",
             ]),
-            Self::BuiltinPre => Shape::Dict(&["tool", "function", "arguments"]),
-            Self::BuiltinPost => Shape::Dict(&["tool", "function", "arguments", "result", "error"]),
+            Self::BuiltinPre => Shape::Dict(&["tool", "function", "arguments", "agent"]),
+            Self::BuiltinPost => Shape::Dict(&["tool", "function", "arguments", "result", "error", "agent"]),
             Self::ArtifactLoad => {
                 Shape::Dict(&["kind", "name", "source", "file", "plugin", "tags", "script", "description", "event"])
             }
@@ -184,7 +184,7 @@ impl Event {
     pub fn fixed_keys(&self) -> &'static [&'static str] {
         match self {
             Self::Custom(_) => &[],
-            Self::BuiltinPre | Self::BuiltinPost => &["tool", "function"],
+            Self::BuiltinPre | Self::BuiltinPost => &["tool", "function", "agent"],
             // There it is the one that is set to work, and a change of it before it begins an error.
             Self::DelegationPre | Self::DelegationPost | Self::DelegationPostVerify => &["id", "call_id", "name"],
             _ => &["id", "call_id", "name", "agent"],

@@ -53,11 +53,27 @@ pub struct Ended {
     pub result: Result<Json, String>,
 }
 
+/// Which events of built-ins have hooks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Listening {
+    /// `builtin.pre`.
+    pub before: bool,
+    /// `builtin.post`.
+    pub after: bool,
+}
+
+impl Listening {
+    /// Whether any has.
+    pub fn any(self) -> bool {
+        self.before || self.after
+    }
+}
+
 /// The way back into dispatch, for one call of a script.
 pub trait Reentry: Send + Sync + fmt::Debug {
-    /// Whether hooks listen to the built-ins that it calls.
-    fn is_observed(&self) -> bool {
-        false
+    /// Which hooks listen to the built-ins that it calls.
+    fn listening(&self) -> Listening {
+        Listening::default()
     }
     /// `builtin.pre`: the arguments where a hook changed them, or why the function is not called.
     fn before(&self, function: &'static str, arguments: Json, left: Allowance) -> Answering<'_, Option<Json>, Denial> {

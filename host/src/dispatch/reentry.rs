@@ -18,7 +18,7 @@ use crate::artifact::policy::tools::NamePattern;
 use crate::artifact::suggest::quoted;
 use crate::artifact::third_party;
 use crate::capability::denial::Denial;
-use crate::capability::reentry::{Allowance, Answering, Ended, Patience, Reentry};
+use crate::capability::reentry::{Allowance, Answering, Ended, Listening, Patience, Reentry};
 use crate::capability::{agents, events, meta, tasks};
 use crate::policy::grant::Grant;
 use crate::policy::refusal::Refusal;
@@ -77,8 +77,8 @@ pub(crate) struct Inner {
     author: Option<String>,
     /// Tools that wait for this call.
     calls: u32,
-    /// Whether hooks listen to what it calls.
-    observed: bool,
+    /// Which hooks listen to what it calls.
+    listening: Listening,
     nested: Mutex<Trail>,
 }
 
@@ -90,9 +90,9 @@ impl Inner {
         let begun = Some(place.begun.clone().unwrap_or_default());
         let deeper = Place { depth, caller: Some(script.into()), asks_later, begun, ..place.clone() };
         let hears = |event| role == Role::Tool && deeper.at_work.is_some() && deeper.hears(event);
-        let observed = hears(&Event::BuiltinPre) || hears(&Event::BuiltinPost);
+        let listening = Listening { before: hears(&Event::BuiltinPre), after: hears(&Event::BuiltinPost) };
         let author = third_party::author(source).map(str::to_owned);
-        Self { place: deeper, grant, author, calls: place.calls, observed, nested: Mutex::default() }
+        Self { place: deeper, grant, author, calls: place.calls, listening, nested: Mutex::default() }
     }
 
     /// Fires an event of a built-in. Gives back what hooks made of one key of its payload, where that is something else.
@@ -238,12 +238,12 @@ impl Inner {
 }
 
 impl Reentry for Inner {
-    fn is_observed(&self) -> bool {
-        self.observed
+    fn listening(&self) -> Listening {
+        self.listening
     }
 
     fn before(&self, function: &'static str, arguments: Json, left: Allowance) -> Answering<'_, Option<Json>, Denial> {
-        let payload = payload::of(&self.builtin_pre(function, arguments));
+        let payload = self.place.agent.payload(&self.builtin_pre(function, arguments));
         Box::pin(self.builtin(Event::BuiltinPre, payload, "arguments", left))
     }
 
@@ -253,7 +253,7 @@ impl Reentry for Inner {
             Ok(result) => (result, None),
             Err(why) => (Json::Null, Some(why)),
         };
-        let payload = payload::of(&BuiltinPost { pre, result, error });
+        let payload = self.place.agent.payload(&BuiltinPost { pre, result, error });
         Box::pin(self.builtin(Event::BuiltinPost, payload, "result", left))
     }
 

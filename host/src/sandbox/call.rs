@@ -125,7 +125,7 @@ impl Sandbox {
             _ => limits.fuel,
         };
         let waits = late.is_some_and(|late| matches!(late.place, Place::Waiting(_)));
-        let observed = context.reentry.as_ref().is_some_and(|reentry| reentry.is_observed());
+        let listening = context.reentry.as_ref().map(|reentry| reentry.listening()).unwrap_or_default();
         let mut state = State::new(context, limits, deadline);
         state.taping = taping;
         let mut store = Store::new(self.engine(), state);
@@ -134,7 +134,7 @@ impl Sandbox {
             Err(error) => Err(error),
             Ok(_ticking) => {
                 let work = async {
-                    let instance = self.ready(image, role, observed)?.instantiate_async(&mut store).await?;
+                    let instance = self.ready(image, role, listening.any())?.instantiate_async(&mut store).await?;
                     if let Some(params) = work.when {
                         store.data_mut().closed = true;
                         let when = instance
@@ -147,6 +147,12 @@ impl Sandbox {
                         }
                     }
                     store.data_mut().closed = role == Role::Predicate;
+                    if let Some(listen) =
+                        image.exports().listen.as_ref().filter(|_| role == Role::Tool && listening.any())
+                    {
+                        let listen = instance.get_typed_func::<(bool, bool), ()>(&mut store, listen)?;
+                        listen.call_async(&mut store, (listening.before, listening.after)).await?;
+                    }
                     let function = instance.get_typed_func::<P, (Result<R, Failure>,)>(&mut store, work.export)?;
                     let (result,) = function.call_async(&mut store, work.params).await?;
                     Ok(result.map(Ran::Whole))

@@ -92,6 +92,8 @@ pub(crate) struct Exports {
     pub(crate) run: ComponentExportIndex,
     pub(crate) handle: ComponentExportIndex,
     pub(crate) matches: ComponentExportIndex,
+    /// Not there in a component that is no interpreter.
+    pub(crate) listen: Option<ComponentExportIndex>,
 }
 
 impl fmt::Debug for Sandbox {
@@ -428,6 +430,7 @@ impl Exports {
         let find = |name: &str| {
             shell.get_export_index(Some(&script), name).ok_or_else(|| format_err!("there is no `{SCRIPT}#{name}`"))
         };
-        Ok(Self { run: find("run")?, handle: find("handle")?, matches: find("matches")? })
+        let listen = find("listen").ok();
+        Ok(Self { run: find("run")?, handle: find("handle")?, matches: find("matches")?, listen })
     }
 }

@@ -27,7 +27,7 @@ use super::wasi;
 use crate::capability::coverage::Coverage;
 use crate::capability::fs::Workspace;
 use crate::capability::reentry::{Allowance, Patience, Reentry};
-use crate::capability::{cache, clock, env, events, exec, fs, http, log, meta, metrics, random};
+use crate::capability::{cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random};
 use crate::policy::grant::Grant;
 use crate::policy::layer::Service;
 use crate::policy::limits::LimitKey;
@@ -291,6 +291,16 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
             let holds_none = s.context.secrets.decide_variable(&name);
             holds_none.map_err(|refusal| env::Error::AccessDenied(refusal.into()))?;
             s.context.session.env.get(s.grant(), &name)
+        }),
+        Import::ObserveBefore => nested(it, import, |s, (function, arguments): (String, String), left| {
+            (Ok(()), s.observer(), move |r: Arc<dyn Reentry>| async move {
+                observe::before(&*r, &function, &arguments, left).await
+            })
+        }),
+        Import::ObserveAfter => nested(it, import, |s, (function, ended): (String, String), left| {
+            (Ok(()), s.observer(), move |r: Arc<dyn Reentry>| async move {
+                observe::after(&*r, &function, &ended, left).await
+            })
         }),
         Import::SecretsHandle => sync(it, import, |s, (name,): (String,)| s.handles.handle(&s.context.grant, &name)),
     }

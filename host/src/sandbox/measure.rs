@@ -7,7 +7,7 @@ use super::outcome::LimitKind;
 use super::texts::Texts;
 use crate::capability::denial::Denial;
 use crate::capability::{
-    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random, secrets, tasks,
+    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random, secrets, tasks,
 };
 
 /// Bytes that the price counts: those of strings and lists. Numbers and flags are in the price of the call.
@@ -224,7 +224,7 @@ macro_rules! only_denies {
         })*
     };
 }
-only_denies!(clock, env, random, secrets);
+only_denies!(clock, env, observe, random, secrets);
 
 /// What a call is about, in a few words, for the record.
 pub(crate) trait Subject: Serialize + DeserializeOwned {

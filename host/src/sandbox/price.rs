@@ -52,6 +52,8 @@ const PATH: u64 = 8 << 10;
 const NAMES: u64 = 40 << 20;
 /// A request or an answer of `http`, and the parts around its body.
 const EXCHANGE: u64 = 12 << 20;
+/// A call of a pure built-in for its hooks, and the function's name.
+const HEARD: u64 = (12 << 20) + (1 << 10);
 
 /// Which roles may call an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +98,7 @@ pub enum Replay {
 pub enum Seen {
     /// As this function with these arguments.
     As(&'static str, &'static [&'static str]),
-    /// Not at all: the interpreter calls it, and not the script.
+    /// Not by itself: the interpreter calls it, and not the script.
     Never,
 }
 
@@ -223,6 +225,8 @@ imports! {
     EnvGet              = "env" "get"                       Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(1 << 20), As("env", &["key"]);
     SecretsHandle       = "secrets" "handle"                Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(2 << 10), As("secret", &["name"]);
     LimitsRegexBytes    = "limits" "regex-bytes"            Scripts,     Stays,  Unchanged, Again,        2_000 + 0, Bytes(0) => Bytes(0), Never;
+    ObserveBefore       = "observe" "before"                Tools,       Stays,  Unchanged, Again,      100_000 + 4, Bytes(HEARD) => Bytes(HEARD), Never;
+    ObserveAfter        = "observe" "after"                 Tools,       Stays,  Unchanged, Again,      100_000 + 4, Bytes(HEARD) => Bytes(HEARD), Never;
 }
 
 #[cfg(test)]
@@ -284,7 +288,7 @@ mod tests {
         assert_eq!(
             named(&|import| !Role::Hook.may(import)),
             "fs.write fs.append fs.remove fs.mkdir fs.copy fs.move exec.run meta.register-tool meta.register-hook \
-             agents.delegate agents.delegate-async tasks.poll tasks.wait"
+             agents.delegate agents.delegate-async tasks.poll tasks.wait observe.before observe.after"
         );
         assert_eq!(
             named(&|import| Role::Predicate.may(import)),
@@ -296,12 +300,13 @@ mod tests {
             named(&|import| !import.is_taped()),
             "monotonic-clock.now insecure-seed.insecure-seed last-words.write log.write events.emit \
              meta.register-tool meta.register-hook meta.call-tool meta.list-tools agents.delegate \
-             agents.delegate-async tasks.poll tasks.wait coverage.record limits.regex-bytes"
+             agents.delegate-async tasks.poll tasks.wait coverage.record limits.regex-bytes observe.before observe.after"
         );
         assert_eq!(named(&|import| import.price().carries_a_file()), "fs.read fs.write fs.append");
         assert_eq!(
             named(&|import| import.facts().seen == Seen::Never),
-            "monotonic-clock.now insecure-seed.insecure-seed last-words.write coverage.record limits.regex-bytes"
+            "monotonic-clock.now insecure-seed.insecure-seed last-words.write coverage.record limits.regex-bytes \
+             observe.before observe.after"
         );
         // A hook changes nothing, whatever a row says of it.
         assert!(Import::ALL.iter().all(|import| !import.changes_files() || !Role::Hook.may(*import)));

@@ -2,7 +2,7 @@
 
 use crate::capability::denial::Denial;
 use crate::capability::{
-    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, random, secrets, tasks,
+    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random, secrets, tasks,
 };
 
 /// Calls a function on each text that a script has a say in, or gets to see.
@@ -97,7 +97,7 @@ macro_rules! only_denials {
         })*
     };
 }
-only_denials!(clock, env, random, secrets);
+only_denials!(clock, env, observe, random, secrets);
 
 /// Cases with a text, and the others.
 macro_rules! errors {

@@ -47,8 +47,8 @@ fn the_types_have_the_keys_of_their_events() {
     let tool = crate::artifact::tool::Tool::parse("f.md", "f", "---\n---\n").0.unwrap();
     let payloads = [
         (Event::ArtifactLoad, crate::dispatch::admission::payload_of(&tool)),
-        (Event::BuiltinPre, of(&builtin)),
-        (Event::BuiltinPost, of(&BuiltinPost { pre: builtin.clone(), result: Json::Null, error: None })),
+        (Event::BuiltinPre, full(&builtin)),
+        (Event::BuiltinPost, full(&BuiltinPost { pre: builtin.clone(), result: Json::Null, error: None })),
         (Event::ToolPre, pre()),
         (Event::ToolPost, post()),
         (

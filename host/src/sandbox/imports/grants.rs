@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::State;
 use crate::capability::reentry::Reentry;
-use crate::capability::{agents, cache, meta, metrics, tasks};
+use crate::capability::{agents, cache, meta, metrics, observe, tasks};
 use crate::policy::grant::Grant;
 use crate::policy::layer::Service;
 use crate::policy::refusal::Refusal;
@@ -39,6 +39,12 @@ impl State {
         let granted = granted.map_err(|refusal| tasks::Error::AccessDenied(refusal.into()));
         let none = || tasks::Error::Invalid("nothing in this run starts tasks".to_owned());
         (granted, self.context.reentry.clone().ok_or_else(none))
+    }
+
+    /// The way to the hooks that listen.
+    pub(super) fn observer(&self) -> Result<Arc<dyn Reentry>, observe::Error> {
+        let none = || observe::refused("nothing in this run hears built-ins".to_owned());
+        self.context.reentry.clone().ok_or_else(none)
     }
 
     pub(super) fn cache_granted(&self) -> Result<(), cache::Error> {
