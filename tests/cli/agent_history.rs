@@ -162,13 +162,8 @@ fn long_results_are_cut() {
     assert!(results[2].starts_with("tool blocked: blocked by hook \"keeps\": éé"), "{}", results[2]);
     assert_eq!(results.len(), 3);
     // Where no file says how much, too.
-    let project = agent("", "- tool_calls: [{ name: long }]\n- text: Done.\n").tool(
-        "long",
-        "",
-        "def run(args):\n    return 'é' * 50000\n",
-    );
-    let asked = requests(&spied(project, &["completion.pre"]).run(&["run", "Go"]));
-    let result = &seen(&asked[1]).1[0];
+    let ran = Project::with_script("def run(args):\n    return 'é' * 50000\n").run(&["call", "it"]);
+    let result = ran.out.trim_end();
     assert!(result.len() > 65_530 && result.len() <= 65_536, "{}", result.len());
     assert!(result.starts_with("éé") && result.ends_with("é\n[output truncated at 65536 bytes]"), "{}", result.len());
 }
