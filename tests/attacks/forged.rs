@@ -279,8 +279,13 @@ impl Attempts {
         let endless = format!("{first}(loop $l {fine} (br $l))");
         self.add("without end", endless, Must::GiveNothing).caller = Some(FEW);
         if self.error_at().is_some() {
-            // A refusal of this one would tell that something is there.
-            let must = if self.import == Import::FsExists { Must::Pass } else { Must::BeDenied };
+            let must = match self.import {
+                // A refusal of this one would tell that something is there.
+                Import::FsExists => Must::Pass,
+                // Hooks decide on these, and no grant.
+                Import::ObserveBefore | Import::ObserveAfter => Must::Anything,
+                _ => Must::BeDenied,
+            };
             self.add("where nothing is granted", fine, must).caller = Some(NOTHING);
         }
     }
@@ -289,7 +294,8 @@ impl Attempts {
     fn answers(&mut self) {
         let (first, fine) = (self.first.clone(), self.fine.clone());
         let gives_text = self.function.result.as_ref().is_some_and(holds_texts);
-        let refuses = self.error_at().is_some() && self.import != Import::FsExists;
+        let unrefused = [Import::FsExists, Import::ObserveBefore, Import::ObserveAfter];
+        let refuses = self.error_at().is_some() && !unrefused.contains(&self.import);
         let places = [("at the end of memory", END - 3), ("behind memory", END), ("at the last address", u32::MAX)];
         for (place, at) in places {
             if gives_text {

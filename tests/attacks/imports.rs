@@ -151,6 +151,19 @@ sandbox:
   limits: { timeout_ms: 3000, memory_mb: 64, fuel: 400000000 }
 meta: { enabled: true }";
 
+/// Hooks that give these functions an answer.
+fn heard(import: Import) -> Option<(String, String)> {
+    let (event, changed) = match import {
+        Import::ObserveBefore => ("builtin.pre", "'arguments': {'val': 2}"),
+        Import::ObserveAfter => ("builtin.post", "'result': '2'"),
+        _ => return None,
+    };
+    let hook = format!(
+        "---\nevent: {event}\nscript: |\n  def handle(event, payload):\n      return modify({{{changed}}})\n---\n"
+    );
+    Some(("hooks/heard.md".to_owned(), hook))
+}
+
 /// Memory that the process may hold at most beyond what it held, in KiB: that of the guest, what is on its way through a
 /// call, and copies of that.
 const MOST: u64 = 96 << 10;
@@ -183,7 +196,9 @@ pub(crate) fn row(runtime: &Runtime, servers: &Servers, case: &Case) -> Row {
                 ("tools/other.md".to_owned(), other.to_owned()),
                 ("agents/worker.md".to_owned(), "---\ndescription: Works.\n---\n# Worker\n\nYou work.\n".to_owned()),
             ]
-            .into(),
+            .into_iter()
+            .chain(heard(case.import))
+            .collect(),
             guests: [("it".to_owned(), guest.clone())].into(),
             args: Some(format!("{{\"n\": \"{n:03}\"}}")),
             caller: attempt.caller.map(str::to_owned),
