@@ -98,7 +98,7 @@ fn what_is_kept_stays_what_it_is() {
 /// Six hundred times what fits at most, in the calls of a `key`.
 #[test]
 fn what_a_key_drops_is_taken_back() {
-    let script = "def run(args):\n    xs = ['w%d' % i for i in range(300)]\n    by = lambda w: [len(fs.read('big.txt')), 'k' + str(1000 - int(w[1:]))][1]\n    return [sorted(xs, key = by)[:2], min(xs, key = by), max(xs, key = by), max(xs[0], xs[1], key = by)]\n";
+    let script = "def run(args):\n    xs = ['w%d' % i for i in range(300)]\n    by = lambda w: [len(fs.read('big.txt')), 'k' + str(2000 - int(w[1:]))][1]\n    return [sorted(xs, key = by)[:2], min(xs, key = by), max(xs, key = by), max(xs[0], xs[1], key = by)]\n";
     reads(script, 16).gives(r#"[["w299","w298"],"w299","w0","w0"]"#);
     // What is sorted is what was there at the start, whatever the calls do to it.
     let grows =
