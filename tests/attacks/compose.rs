@@ -65,7 +65,7 @@ const REALLOC: &str = r#"
 pub(crate) fn component(imports: &[String], inside: &str) -> Vec<u8> {
     let (resolve, world) = contract();
     let world = *world;
-    let exports = ["prepare", "load", "run", "handle", "matches"];
+    let exports = ["prepare", "load", "listen", "run", "handle", "matches"];
     let mut text = "(module\n".to_owned();
     for import in imports {
         text.push_str(&import_of(import));
@@ -74,6 +74,7 @@ pub(crate) fn component(imports: &[String], inside: &str) -> Vec<u8> {
     for (name, empty) in exports.into_iter().zip([
         "(func (export \"prepare\"))",
         "(func (export \"load\") (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) unreachable)",
+        "(func (export \"listen\") (param i32 i32))",
         "(func (export \"run\") (param i32 i32) (result i32) (call $say (i32.const 2)))",
         "(func (export \"handle\") (param i32 i32 i32 i32) (result i32) (call $say (i32.const 2)))",
         "(func (export \"matches\") (param i32 i32 i32 i32) (result i32) (i32.store8 (i32.const 64) (i32.const 0)) \

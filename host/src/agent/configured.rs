@@ -33,10 +33,10 @@ impl Configured {
         Self { root: root.to_owned(), policy, models: models.clone(), connected: Mutex::default() }
     }
 
-    /// The same of a policy that is another file.
+    /// The same of a policy that is another file; where there is none, messages name the one to write.
     #[must_use]
     pub fn of_policy(self, file: &str) -> Self {
-        Self { policy: file.to_owned(), ..self }
+        if file.is_empty() { self } else { Self { policy: file.to_owned(), ..self } }
     }
 
     fn model(&self, config: &ModelConfig) -> Result<Model, String> {
