@@ -155,7 +155,7 @@ meta: { enabled: true }";
 fn heard(import: Import) -> Option<(String, String)> {
     let (event, changed) = match import {
         Import::ObserveBefore => ("builtin.pre", "'arguments': {'val': 2}"),
-        Import::ObserveAfter => ("builtin.post", "'result': '2'"),
+        Import::ObserveAfter => ("builtin.post", "'result': 'changed'"),
         _ => return None,
     };
     let hook = format!(

@@ -357,7 +357,7 @@ impl ProjectPolicy {
             fs.protect.extend(own.protect.iter().cloned());
             fs.repository.extend(own.repository.iter().cloned());
         }
-        layer.limits = self.project.limits.clone();
+        layer.limits = self.project.limits;
         Self { instead: Some((source.to_owned(), layer)), ..self.clone() }
     }
 }

@@ -55,7 +55,7 @@ pub enum What {
     /// A call begins.
     Calling(Calling),
     /// It has ended.
-    Called(Called),
+    Called(Box<Called>),
     /// A sub-agent was set to work.
     Delegated(Delegated),
     /// Its result was judged.

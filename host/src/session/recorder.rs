@@ -188,7 +188,7 @@ impl Recorder {
             }
             Told::Calls { call, .. } => What::Calling(Calling { call: call.id.clone(), tool: call.name.clone() }),
             Told::Called { call, report, content, took, .. } => {
-                What::Called(convert::called(&call.id, &call.name, *report, content, *took))
+                What::Called(Box::new(convert::called(&call.id, &call.name, *report, content, *took)))
             }
             Told::Event { dispatch, .. } if dispatch.hooks.is_empty() => return,
             Told::Event { dispatch, .. } => What::Event(convert::decided(dispatch)),
