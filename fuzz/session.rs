@@ -1,10 +1,10 @@
 //! The record of a session: bytes as they are, and lines of real ones with other values in them.
 
-use harness::artifact::escape;
-use harness::session::read::{Recording, parse};
-use harness::session::record::{Line, What};
-use harness::session::timeline::{Span, Timeline};
-use harness::session::{html, text};
+use harness_artifact::escape;
+use harness_session::read::{Recording, parse};
+use harness_session::record::{Line, What};
+use harness_session::timeline::{Span, Timeline};
+use harness_session::{html, text};
 use serde_json::{Value as Json, json};
 
 /// Real records, of which lines are taken.

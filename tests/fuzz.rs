@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use harness::sandbox::price::Import;
+use harness_sandbox::price::Import;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -59,7 +59,7 @@ fn every_kind_of_line_is_shown() {
     let cases = cases("session");
     let shown: BTreeSet<String> = cases.iter().flat_map(|case| targets::shown(case)).collect();
     let header = String::from_utf8_lossy(&cases[0]).lines().next().unwrap().to_owned();
-    let wrong = harness::session::read::parse(format!("{header}\n{{\"at\":1,\"kind\":\"?\"}}\n").as_bytes());
+    let wrong = harness_session::read::parse(format!("{header}\n{{\"at\":1,\"kind\":\"?\"}}\n").as_bytes());
     let (_, listed) = wrong.unwrap_err();
     let listed = listed.split_once("expected one of").unwrap().1;
     let listed: BTreeSet<String> = listed.split('`').skip(1).step_by(2).map(str::to_owned).collect();

@@ -20,7 +20,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use harness::sandbox::wasi;
+use harness_sandbox::wasi;
 
 use kit::Kit;
 

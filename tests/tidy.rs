@@ -1,8 +1,10 @@
 //! Rules about the tree itself.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, clippy::indexing_slicing, reason = "tests")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Lines of a source file. What grows past it has more than one subject.
 const MAX_LINES: usize = 600;
@@ -31,7 +33,10 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 }
 
 fn sources() -> Vec<(PathBuf, String)> {
-    let all = ["host/src", "guest/src", "guest/build/src"].into_iter().flat_map(|folder| files(folder, "rs"));
+    let crates = std::fs::read_dir(root().join("host")).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    let crates = crates.filter(|folder| folder.is_dir()).map(|folder| folder.to_str().unwrap().to_owned());
+    let others = ["host/src", "guest/src", "guest/build/src"].map(str::to_owned);
+    let all = crates.chain(others).flat_map(|folder| files(&folder, "rs"));
     all.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
@@ -52,36 +57,75 @@ fn no_file_has_outgrown_its_room() {
     }
 }
 
-/// What each room may name. `policy` and `artifact` know nothing of the engine, the system or time.
+/// What cargo says of the workspace's own packages: their names, and the names of what each depends on for its own code.
+fn packages() -> BTreeMap<String, BTreeSet<String>> {
+    let arguments = ["metadata", "--format-version=1", "--no-deps", "--offline", "--locked"];
+    let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let package = |package: &serde_json::Value| {
+        let used = package["dependencies"].as_array().unwrap().iter().filter(|used| used["kind"].is_null());
+        (text(&package["name"]), used.map(|used| text(&used["name"])).collect())
+    };
+    metadata["packages"].as_array().unwrap().iter().map(package).collect()
+}
+
+/// The arrows of the diagram of crates in docs/architecture.md.
+fn drawn() -> BTreeSet<(String, String)> {
+    let page = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let diagram = page.split("```mermaid").nth(1).unwrap().split("```").next().unwrap();
+    let arrow =
+        |line: &str| line.split_once(" --> ").map(|(user, used)| (user.trim().to_owned(), used.trim().to_owned()));
+    diagram.lines().filter_map(arrow).collect()
+}
+
+/// Every dependency between crates is drawn, directly or by way of others, and every arrow is a dependency.
 #[test]
-fn rooms_name_only_what_they_may() {
-    let forbidden = [
-        (
-            "host/src/policy",
-            &["wasmtime", "tokio", "std::fs", "crate::sandbox", "crate::capability", "crate::ambient"][..],
-        ),
-        (
-            "host/src/artifact",
-            &["wasmtime", "tokio", "std::fs", "crate::sandbox", "crate::capability", "crate::ambient"],
-        ),
-        ("host/src/capability", &["crate::sandbox", "crate::dispatch", "crate::registry", "crate::artifact::tool"]),
-        ("host/src/registry", &["crate::sandbox", "crate::dispatch", "crate::capability"]),
-        ("host/src/cli", &["crate::"]),
-    ];
-    for (room, words) in forbidden {
-        for path in files(room, "rs") {
-            let text = std::fs::read_to_string(&path).unwrap();
-            // Tests of a room may use what they need.
-            let code = text.split("#[cfg(test)]").next().unwrap();
-            let uses = code.lines().filter(|line| line.trim_start().starts_with("use "));
-            for line in uses {
-                for word in words {
-                    let tests = path.file_stem().unwrap().to_string_lossy().contains("test");
-                    assert!(tests || !line.contains(word), "{}: {line}", path.display());
-                }
-            }
+fn crates_depend_as_the_diagram_draws_them() {
+    let packages = packages();
+    let short = |name: &str| name.strip_prefix("harness-").unwrap_or(name).to_owned();
+    let left_out = ["harness-bench", "harness-guest", "harness-guest-build"];
+    let own = packages.iter().filter(|(name, _)| name.starts_with("harness") && !left_out.contains(&name.as_str()));
+    let real: BTreeSet<(String, String)> = own
+        .flat_map(|(user, used)| used.iter().map(move |used| (user, used)))
+        .filter(|(_, used)| used.starts_with("harness"))
+        .map(|(user, used)| (short(user), short(used)))
+        .collect();
+    let drawn = drawn();
+    let missing: Vec<_> = drawn.difference(&real).collect();
+    assert!(missing.is_empty(), "drawn, and no dependency: {missing:?}");
+    let mut reached = drawn;
+    loop {
+        let further: BTreeSet<_> = reached
+            .iter()
+            .flat_map(|(user, by)| {
+                reached.iter().filter(move |(from, _)| from == by).map(move |(_, used)| (user, used))
+            })
+            .map(|(user, used)| (user.clone(), used.clone()))
+            .filter(|arrow| !reached.contains(arrow))
+            .collect();
+        if further.is_empty() {
+            break;
+        }
+        reached.extend(further);
+    }
+    let not_drawn: Vec<_> = real.difference(&reached).collect();
+    assert!(not_drawn.is_empty(), "dependencies that are not drawn: {not_drawn:?}");
+}
+
+/// Rules and artifacts are pure: nothing of the engine, the system, the network or time is built into them.
+#[test]
+fn pure_crates_use_nothing_that_acts() {
+    let packages = packages();
+    let acting = ["wasmtime", "tokio", "rustix", "libc", "reqwest", "cap-std", "tempfile"];
+    for pure in ["harness-policy", "harness-artifact"] {
+        for used in &packages[pure] {
+            assert!(!acting.contains(&used.as_str()), "{pure} uses {used}");
         }
     }
+    // The control: a crate that acts.
+    assert!(packages["harness-wall"].contains("rustix"));
 }
 
 /// Every item of the contract is documented: an author reads nothing else.
@@ -124,7 +168,7 @@ fn the_readme_tells_every_capability() {
 /// The limits in the README and in the page on policies are those of the code: all of them, with their reasons.
 #[test]
 fn the_pages_tell_the_limits() {
-    use harness::policy::limits::LimitKey;
+    use harness_policy::limits::LimitKey;
     let rows = |file: &str| -> Vec<String> {
         let text = std::fs::read_to_string(root().join(file)).unwrap();
         let table = text.split("## Limits").nth(1).unwrap().split("\n## ").next().unwrap().to_owned();
@@ -150,7 +194,7 @@ fn git_leaves_out_the_names_that_no_tool_may_read() {
     let tool = std::fs::read_to_string(root().join(".harness/tools/git_command.md")).unwrap();
     let list = tool.split("SENSITIVE = [").nth(1).unwrap().split(']').next().unwrap();
     let names: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
-    assert_eq!(names, harness::policy::path::protected::SENSITIVE);
+    assert_eq!(names, harness_policy::path::protected::SENSITIVE);
 }
 
 /// Each behaviour of the artifact format is shown by a test that is there, or the page says that there is none yet.

@@ -15,10 +15,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use harness::agent::{Configured, Listener, Session, Silent};
-use harness::dispatch::{Options, Project, Run};
-use harness::session;
+use harness_agent::{Configured, Listener, Session, Silent};
 use harness_bench::Samples;
+use harness_dispatch::{Options, Project, Run};
+use harness_session as session;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -19,13 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::artifact::policy::ProjectPolicy;
-use harness::capability::fs::Workspace;
-use harness::policy::limits::Limits;
-use harness::sandbox::engine::{Image, Sandbox, Settings};
-use harness::sandbox::outcome::{Entry, Outcome, Source};
-use harness::sandbox::state::{Context, Session};
+use harness_artifact::policy::ProjectPolicy;
 use harness_bench::{Samples, files_in_memory, private_memory};
+use harness_capability::fs::Workspace;
+use harness_policy::limits::Limits;
+use harness_sandbox::engine::{Image, Sandbox, Settings};
+use harness_sandbox::outcome::{Entry, Outcome, Source};
+use harness_sandbox::state::{Context, Session};
 use serde_json::{Value, json};
 
 use floor::floor;

@@ -13,9 +13,9 @@ mod floor;
 
 use std::process::{Command, Stdio};
 
-use harness::capability::exec::wall::Offers;
-use harness::dispatch::{Options, Project, Run};
 use harness_bench::Samples;
+use harness_dispatch::{Options, Project, Run};
+use harness_wall::Offers;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -15,9 +15,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use harness::dispatch::{Options, Project, Run};
-use harness::sandbox::outcome::Outcome;
 use harness_bench::Samples;
+use harness_dispatch::{Options, Project, Run};
+use harness_sandbox::outcome::Outcome;
 use serde_json::json;
 
 /// What waits: its name, the time that it has in milliseconds, and the body of its script.

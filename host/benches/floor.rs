@@ -1,11 +1,11 @@
 //! The floor F that every time is told beside.
 
-use harness::sandbox::engine::Settings;
+use harness_sandbox::engine::Settings;
 use wasmtime::component::{Component, Linker};
 
 /// The cheapest call there is: nothing but the engine.
 pub(crate) fn floor() -> impl Fn() {
-    let engine = harness::sandbox::engine::bare_engine(Settings { concurrency: 16, max_memory: 64 << 20 }).unwrap();
+    let engine = harness_sandbox::engine::bare_engine(Settings { concurrency: 16, max_memory: 64 << 20 }).unwrap();
     let text = r#"(component
         (core module $m (func (export "run") (param i32) (result i32) (local.get 0)))
         (core instance $i (instantiate $m))

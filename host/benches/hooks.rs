@@ -15,9 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use harness::artifact::event::Event;
-use harness::dispatch::{Decision, Options, Project, Run};
+use harness_artifact::event::Event;
 use harness_bench::{Samples, files_in_memory, private_memory};
+use harness_dispatch::{Decision, Options, Project, Run};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -7,15 +7,15 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use harness::agent::{Configured, attach};
-use harness::artifact::event::Event;
-use harness::artifact::policy::layer;
-use harness::capability::http::Client;
-use harness::dispatch::{CallError, Decision, OpenError, Project, Run};
-use harness::registry::lock::{self, Lock};
-use harness::registry::{Machine, Registry};
-use harness::sandbox::outcome::Outcome;
-use harness::sandbox::state::Session;
+use harness_agent::{Configured, attach};
+use harness_artifact::event::Event;
+use harness_artifact::policy::layer;
+use harness_capability::http::Client;
+use harness_dispatch::{CallError, Decision, OpenError, Project, Run};
+use harness_registry::lock::{self, Lock};
+use harness_registry::{Machine, Registry};
+use harness_sandbox::outcome::Outcome;
+use harness_sandbox::state::Session;
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
 

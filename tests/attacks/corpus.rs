@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use harness::capability::exec::wall::{Files, Offers, wait_for_ends};
-use harness::policy::limits::LimitKey;
+use harness_policy::limits::LimitKey;
+use harness_wall::{Files, Offers, wait_for_ends};
 use tokio::runtime::Runtime;
 
 use crate::attempt::{Seen, attempt, write};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use harness::sandbox::price::Import;
+use harness_sandbox::price::Import;
 use wit_parser::abi::{AbiVariant, WasmSignature};
 use wit_parser::{Function, SizeAlign, Type, TypeDefKind};
 

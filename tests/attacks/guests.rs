@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use harness::artifact::policy::ProjectPolicy;
-use harness::capability::fs::Workspace;
-use harness::policy::grant::Grant;
-use harness::sandbox::engine::{Sandbox, Settings};
-use harness::sandbox::imports::Role;
-use harness::sandbox::outcome::{Outcome, Report};
-use harness::sandbox::state::{Context, Session};
+use harness_artifact::policy::ProjectPolicy;
+use harness_capability::fs::Workspace;
+use harness_policy::grant::Grant;
+use harness_sandbox::engine::{Sandbox, Settings};
+use harness_sandbox::imports::Role;
+use harness_sandbox::outcome::{Outcome, Report};
+use harness_sandbox::state::{Context, Session};
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 

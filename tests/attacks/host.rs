@@ -9,11 +9,12 @@ use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use harness::ambient;
-use harness::confine::Plan;
-use harness::dispatch::{Options, Project, Run};
-use harness::registry::{Machine, Registry};
-use harness::sandbox::outcome::Outcome;
+use harness_dispatch::confinement::needs;
+use harness_dispatch::{Options, Project, Run};
+use harness_registry::{Machine, Registry};
+use harness_sandbox::outcome::Outcome;
+use harness_sys as sys;
+use harness_wall::confine::Plan;
 use serde_json::{Value as Json, json};
 
 use crate::corpus::Coded;
@@ -218,7 +219,7 @@ pub(crate) fn inside() -> bool {
     let other = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let inside = Inside { outside: root.join("../outside").canonicalize().unwrap(), other };
     if words[0] == "held" {
-        Plan::of(project.loaded().registry(), &root, None, None).apply().unwrap();
+        Plan::of(&needs(project.loaded().registry(), &root, None, None)).apply().unwrap();
     }
     if words[1] == "call" {
         println!("{}", call(&project));
@@ -234,7 +235,8 @@ pub(crate) fn confine() {
     std::fs::create_dir(folder.path().join(".harness")).unwrap();
     let policy = "---\nsandbox: { exec: { allow: [sh], network: true } }\n---\n";
     std::fs::write(folder.path().join(".harness/harness.md"), policy).unwrap();
-    let plan = Plan::of(&Registry::load_within(folder.path(), &Machine::None), folder.path(), None, None);
+    let registry = Registry::load_within(folder.path(), &Machine::None);
+    let plan = Plan::of(&needs(&registry, folder.path(), None, None));
     // The worlds of the cases are elsewhere.
     let plan = plan.with_all_files();
     plan.apply().unwrap();

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use harness::sandbox::price::Import;
+use harness_sandbox::price::Import;
 use tokio::runtime::Runtime;
 
 use crate::case::{Guest, Setting};

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use harness::dispatch::Run;
-use harness::sandbox::outcome::Outcome;
+use harness_dispatch::Run;
+use harness_sandbox::outcome::Outcome;
 use serde_json::json;
 use tokio::runtime::Runtime;
 

@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use harness::agent::{Configured, Session, Silent};
-use harness::dispatch::Run;
+use harness_agent::{Configured, Session, Silent};
+use harness_dispatch::Run;
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
 

@@ -37,7 +37,7 @@ pub(crate) fn set_traps() {
         std::env::set_var("SSL_CERT_FILE", identity("certificate.pem"));
     }
     // As the program has it.
-    harness::memory::give_back();
+    harness_sys::memory::give_back();
     leave_open();
 }
 

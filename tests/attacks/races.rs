@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use harness::capability::fs::{Error, Workspace};
-use harness::capability::http::{self, Client, Request};
-use harness::capability::secrets::Handles;
-use harness::dispatch::{Options, Project, Run};
-use harness::policy::grant::Grant;
-use harness::sandbox::outcome::Outcome;
+use harness_capability::fs::{Error, Workspace};
+use harness_capability::http::{self, Client, Request};
+use harness_capability::secrets::Handles;
+use harness_dispatch::{Options, Project, Run};
+use harness_policy::grant::Grant;
+use harness_sandbox::outcome::Outcome;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 use tokio::runtime::Runtime;

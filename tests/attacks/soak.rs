@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::dispatch::{Options, Project, Run};
-use harness::policy::limits::Limits;
-use harness::sandbox::outcome::Outcome;
+use harness_dispatch::{Options, Project, Run};
+use harness_policy::limits::Limits;
+use harness_sandbox::outcome::Outcome;
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::agent::{Configured, attach};
-use harness::capability::fs::Workspace;
-use harness::dispatch::{Options, Project, Run};
-use harness::policy::limits::Limits;
-use harness::sandbox::engine::{Image, Sandbox, Settings};
-use harness::sandbox::imports::Role;
-use harness::sandbox::outcome::{Outcome, Report};
-use harness::sandbox::state::{Context, Session};
+use harness_agent::{Configured, attach};
+use harness_capability::fs::Workspace;
+use harness_dispatch::{Options, Project, Run};
+use harness_policy::limits::Limits;
+use harness_sandbox::engine::{Image, Sandbox, Settings};
+use harness_sandbox::imports::Role;
+use harness_sandbox::outcome::{Outcome, Report};
+use harness_sandbox::state::{Context, Session};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use harness::dispatch::{Options, Project};
-use harness::registry::Machine;
+use harness_dispatch::{Options, Project};
+use harness_registry::Machine;
 use tempfile::TempDir;
 
 use crate::process::{CANARY, lingers};

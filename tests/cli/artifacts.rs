@@ -1,9 +1,9 @@
 //! The format of artifacts: files, lists and folders of bundles, further folders, and what each of them is granted.
 
-use harness::artifact::hook::Hook;
-use harness::artifact::tool::Tool;
-use harness::policy::layer::Layer;
-use harness::registry::Registry;
+use harness_artifact::hook::Hook;
+use harness_artifact::tool::Tool;
+use harness_policy::layer::Layer;
+use harness_registry::Registry;
 use serde_json::{Value as Json, json};
 
 use crate::project::{FINE, Project, Ran};
@@ -174,7 +174,7 @@ fn facts_of_tool(tool: &Tool) -> String {
 
 fn facts_of_hook(hook: &Hook) -> String {
     let cases: Vec<_> = hook.cases.iter().map(|c| (&c.name, &c.event, &c.input, &c.given, c.expect.len())).collect();
-    let text = |script: &Option<harness::artifact::script::Script>| script.as_ref().map(|script| script.text.clone());
+    let text = |script: &Option<harness_artifact::script::Script>| script.as_ref().map(|script| script.text.clone());
     let (when, script) = (text(&hook.when), text(&hook.script));
     let layer = facts_of_layer(hook.capabilities.as_ref());
     let Hook { name, event, filter, priority, .. } = hook;

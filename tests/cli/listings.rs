@@ -1,7 +1,7 @@
 //! What is there, told: `validate`, `inspect`, `hooks`, `agents`, `schema`; names that are replaced, taken twice, or
 //! refer to nothing.
 
-use harness::registry::Registry;
+use harness_registry::Registry;
 use insta::assert_snapshot;
 use serde_json::json;
 

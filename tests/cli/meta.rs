@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use harness::dispatch::{Options, Run};
+use harness_dispatch::{Options, Run};
 use serde_json::{Value as Json, json};
 
 use crate::artifacts::{BLOCKS, artifact, gives};
@@ -49,11 +49,11 @@ fn fails(lines: &[&str], message: &str) {
 
 /// Several calls in one run, through the library: the content of each, or why it was not made.
 fn in_one_run(project: &Project, calls: &[(&str, Json)]) -> Vec<String> {
-    let opened = harness::dispatch::Project::open(project.root(), Options::default()).unwrap();
+    let opened = harness_dispatch::Project::open(project.root(), Options::default()).unwrap();
     in_run(&opened, &Run::new(), calls)
 }
 
-fn in_run(project: &harness::dispatch::Project, run: &Arc<Run>, calls: &[(&str, Json)]) -> Vec<String> {
+fn in_run(project: &harness_dispatch::Project, run: &Arc<Run>, calls: &[(&str, Json)]) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let call = |(name, arguments): &(&str, Json)| match runtime.block_on(project.call(name, arguments.clone(), run)) {
         Ok(report) => report.content,
@@ -118,7 +118,7 @@ fn a_tool_that_was_added_is_called_in_the_same_run_and_gone_in_the_next() {
         told[1..],
         ["{\"got\":{\"s\":\"later\"},\"file\":\"text\"}", "{\"got\":{\"s\":\"x\"},\"file\":\"text\"}"]
     );
-    let opened = harness::dispatch::Project::open(project.root(), Options::default()).unwrap();
+    let opened = harness_dispatch::Project::open(project.root(), Options::default()).unwrap();
     in_run(&opened, &Run::new(), &calls[..1]);
     assert_eq!(
         in_run(&opened, &Run::new(), &calls[1..]),

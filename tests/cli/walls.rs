@@ -293,7 +293,7 @@ fn without_landlock_the_host_keeps_its_files_and_says_so() {
         ])
     );
     // Where it is there, nobody is refused for another call that the kernel lacks.
-    if harness::ambient::landlock_version().is_some() {
+    if harness_sys::landlock_version().is_some() {
         without(libc::SYS_acct, &project, &["call", "it", "--self-confine"]).gives("fine");
     }
 }

@@ -4,9 +4,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::policy::limits::Limits;
-use harness::sandbox::engine::NESTING;
-use harness::sandbox::outcome::Outcome;
+use harness_policy::limits::Limits;
+use harness_sandbox::engine::NESTING;
+use harness_sandbox::outcome::Outcome;
 use tokio::task::JoinSet;
 
 use crate::kit::{EVERYTHING, Kit};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use harness::dispatch::{Options, Project, Run};
-use harness::policy::limits::Limits;
-use harness::sandbox::outcome::{Entry, Outcome};
+use harness_dispatch::{Options, Project, Run};
+use harness_policy::limits::Limits;
+use harness_sandbox::outcome::{Entry, Outcome};
 use serde_json::json;
 
 use crate::kit::{Kit, failure};

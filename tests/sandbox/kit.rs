@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::artifact::policy::ProjectPolicy;
-use harness::capability::fs::Workspace;
-use harness::policy::grant::Grant;
-use harness::policy::limits::Limits;
-use harness::sandbox::engine::{Image, Sandbox, ScriptError, Settings};
-use harness::sandbox::outcome::{Entry, Failure, FailureKind, Outcome, Predicate, Report, Source};
-use harness::sandbox::state::{Context, Session};
+use harness_artifact::policy::ProjectPolicy;
+use harness_capability::fs::Workspace;
+use harness_policy::grant::Grant;
+use harness_policy::limits::Limits;
+use harness_sandbox::engine::{Image, Sandbox, ScriptError, Settings};
+use harness_sandbox::outcome::{Entry, Failure, FailureKind, Outcome, Predicate, Report, Source};
+use harness_sandbox::state::{Context, Session};
 use tempfile::TempDir;
 
 /// What everything may be done with, for tests that are about something else.

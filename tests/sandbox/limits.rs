@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use harness::policy::limits::Limits;
-use harness::sandbox::outcome::{Limit, LimitKind, Outcome};
-use harness::sandbox::price::Import;
+use harness_policy::limits::Limits;
+use harness_sandbox::outcome::{Limit, LimitKind, Outcome};
+use harness_sandbox::price::Import;
 use serde_json::json;
 
 use crate::kit::Kit;

@@ -12,9 +12,9 @@
 
 use std::fs;
 
-use harness::artifact::event::Event;
-use harness::dispatch::{Decision, Options, Project, Run, Verdict};
-use harness::registry::Machine;
+use harness_artifact::event::Event;
+use harness_dispatch::{Decision, Options, Project, Run, Verdict};
+use harness_registry::Machine;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value as Json, json};

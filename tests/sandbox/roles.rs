@@ -1,8 +1,8 @@
 //! What a tool, a hook and a `when` may do.
 
-use harness::policy::limits::Limits;
-use harness::sandbox::engine::Image;
-use harness::sandbox::outcome::{Entry, FailureKind, Outcome};
+use harness_policy::limits::Limits;
+use harness_sandbox::engine::Image;
+use harness_sandbox::outcome::{Entry, FailureKind, Outcome};
 use serde_json::{Value as Json, json};
 
 use crate::kit::{EVERYTHING, Kit, failure};
@@ -10,7 +10,7 @@ use crate::kit::{EVERYTHING, Kit, failure};
 const PAYLOAD: &str = r#"{"name": "run_command", "args": {"n": 3, "tags": []}, "ok": false}"#;
 
 impl Kit {
-    async fn handle(&self, image: &Image, payload: &str) -> harness::sandbox::outcome::Report<String> {
+    async fn handle(&self, image: &Image, payload: &str) -> harness_sandbox::outcome::Report<String> {
         let context = self.context(EVERYTHING);
         self.sandbox.handle(image, context, Limits::default(), "tool.pre", payload).await
     }

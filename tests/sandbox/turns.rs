@@ -5,14 +5,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::agent::{Model, Models, Session, Silent};
-use harness::capability::exec::wall::Offers;
-use harness::dispatch::{Options, Project};
-use harness::provider::{
-    Abilities, Delta, Finish, Message, Pending, Provider, ProviderError, Reply, Request, ToolCall,
-};
-use harness::session;
-use harness::session::writer::MAX_BYTES;
+use harness_agent::{Model, Models, Session, Silent};
+use harness_dispatch::{Options, Project};
+use harness_provider::{Abilities, Delta, Finish, Message, Pending, Provider, ProviderError, Reply, Request, ToolCall};
+use harness_session as session;
+use harness_session::writer::MAX_BYTES;
+use harness_wall::Offers;
 use serde_json::json;
 use tokio::sync::Notify;
 

@@ -1,0 +1,194 @@
+//! The agent loop: a model, the tools that it calls, the hooks around everything, and sub-agents.
+//!
+//! A [`Session`] is a conversation with a project's agent. Each turn asks the model, makes the calls that it wants
+//! through [`dispatch`](crate::dispatch) as any other caller would, gives their results back, and goes on until the
+//! model has nothing more to call. What one agent sets another to do is a turn of that one, one level deeper.
+//!
+//! - `turn`: one turn, round by round
+//! - `runtime`: an agent at work: its artifacts, its model, its depth
+//! - `delegation`: the tool `delegate`, and what judges its result
+//! - `context`: what a model would see
+//! - `background`: agents and tools that are not waited for
+//! - `exchange`: what hooks see of a request and a reply, and may change
+//! - `window`: how much of a conversation a model gets
+//! - `ledger`: what agents have used of their budgets
+//! - `failures`: how often in a row each tool has failed it
+//! - `made`: what it called, for whoever judges it
+//! - `models`: which model answers whom
+
+mod background;
+mod configured;
+mod context;
+mod conversation;
+mod delegation;
+mod error;
+mod exchange;
+mod failures;
+mod ledger;
+mod listener;
+mod logged;
+mod made;
+mod models;
+mod prose;
+mod replies;
+mod runtime;
+mod sentences;
+mod settings;
+mod skills;
+#[cfg(test)]
+mod subset_tests;
+mod turn;
+mod window;
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+pub use configured::{Configured, RepliesFile, replies_files};
+pub use context::{Context, Section, context};
+pub use error::TurnError;
+pub use listener::{Listener, Silent, Told, Who};
+pub use made::Deeds;
+pub use models::{Model, Models};
+pub use settings::{allowances, bounds};
+pub use turn::Turn;
+
+use self::conversation::Conversation;
+use self::models::Watched;
+use self::runtime::{Crew, Runtime};
+use self::settings::Settings;
+use harness_artifact::event::Event;
+use harness_dispatch::tasks::{Owner, Tasks};
+use harness_dispatch::{Dispatch, Project, Run};
+use harness_provider::{Message, ToolSchema, Usage};
+
+/// A conversation with a project's agent. It keeps to the artifacts and the policy that were in force when it began.
+#[derive(Debug)]
+pub struct Session {
+    runtime: Arc<Runtime>,
+    /// What its calls belong to.
+    run: Arc<Run>,
+    history: Conversation,
+    /// What goes on by itself ends with the session.
+    _tasks: Owner,
+}
+
+impl Session {
+    /// Begins a session: fires `session.start`. A run has one.
+    ///
+    /// # Errors
+    ///
+    /// Where a hook blocks it.
+    pub async fn start(
+        project: &Project,
+        run: &Arc<Run>,
+        models: Arc<dyn Models>,
+        listener: Arc<dyn Listener>,
+    ) -> Result<Self, TurnError> {
+        let runtime = root(project, run, models, listener);
+        let dispatch = runtime.place(run).fire(&Event::SessionStart, Json::Null).await;
+        runtime.tell(&Told::Event { agent: "", dispatch: &dispatch });
+        match dispatch.decision.blocked() {
+            Some(reason) => Err(TurnError::Blocked { what: "session", reason }),
+            None => {
+                let tasks = run.tasks().owner();
+                Ok(Self { runtime, run: run.clone(), history: Conversation::default(), _tasks: tasks })
+            }
+        }
+    }
+
+    /// The same with what was said in another one, which this goes on with.
+    #[must_use]
+    pub fn after(mut self, history: Vec<Message>) -> Self {
+        for (at, message) in history.iter().enumerate() {
+            self.runtime.tell(&Told::Said { agent: "", at, message });
+        }
+        self.history = history.into();
+        self
+    }
+
+    /// Says something to the agent and waits for its answer. A turn that is given up (its future dropped) or fails
+    /// leaves a conversation that can go on.
+    ///
+    /// # Errors
+    ///
+    /// What ended the turn without an answer. Hooks on `error` have been told.
+    pub async fn turn(&mut self, text: &str) -> Result<Turn, TurnError> {
+        self.runtime.begin();
+        self.run.view().restart();
+        let given_up = GivenUp(Some(self.runtime.tasks.clone()));
+        let turn = turn::turn(&self.runtime, &self.runtime.place(&self.run), &mut self.history, text).await;
+        given_up.not();
+        turn
+    }
+
+    /// Ends the session: ends what goes on by itself, and fires `session.end`, which nothing can block.
+    pub async fn end(self) -> Dispatch {
+        self.run.settled().await;
+        self.runtime.tasks.cancel();
+        self.runtime.tasks.gone().await;
+        let place = self.runtime.place(&self.run).now(None).await;
+        let dispatch = place.fire(&Event::SessionEnd, Json::Null).await;
+        self.runtime.tell(&Told::Event { agent: "", dispatch: &dispatch });
+        dispatch
+    }
+
+    /// The conversation, without the system prompt: the last turn, and of those before it what a model may still get.
+    pub fn history(&self) -> &[Message] {
+        self.history.messages()
+    }
+
+    /// What the agent may call now, as its model is offered it: the project's tools, those that the run has added, and
+    /// the host's own, without those that the policy does not let be called.
+    pub fn tools(&self) -> Vec<ToolSchema> {
+        self.runtime.tools(&self.runtime.place(&self.run))
+    }
+
+    /// The names of the hooks that look at what the root does now: the project's, and those that the run has added.
+    pub fn hooks(&self) -> Vec<String> {
+        let added = self.run.added();
+        let all = self.runtime.loaded.registry().hooks().iter().chain(added.hooks.iter().map(|one| &one.hook));
+        all.map(|hook| hook.name.clone()).collect()
+    }
+
+    /// What the models' services have counted so far, for every request that was answered: those of turns that failed or
+    /// were given up, and those of sub-agents too.
+    pub fn usage(&self) -> Usage {
+        self.runtime.crew.counted.usage()
+    }
+
+    /// What the last turn did, where it failed or was given up, too.
+    pub fn deeds(&self) -> Deeds {
+        self.runtime.crew.deeds()
+    }
+}
+
+/// Ends what goes on by itself where a turn is given up: who stops it wants all of it stopped.
+struct GivenUp(Option<Arc<Tasks>>);
+
+impl GivenUp {
+    fn not(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|tasks| tasks.cancel());
+    }
+}
+
+/// Gives the calls of a run the sub-agents of its project, without a conversation: a script's `delegate(...)` works
+/// then.
+pub fn attach(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>) {
+    root(project, run, models, Arc::new(Silent));
+}
+
+fn root(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>, listener: Arc<dyn Listener>) -> Arc<Runtime> {
+    let loaded = project.loaded();
+    let settings = Settings::of(loaded.policy());
+    let crew = Arc::new(Crew::new(Arc::new(Watched::new(models, listener.clone())), listener, settings));
+    let runtime = Arc::new(Runtime::root(crew, loaded, run.tasks().clone()));
+    run.set_built_ins(runtime.clone());
+    runtime
+}

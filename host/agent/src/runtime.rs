@@ -1,0 +1,349 @@
+//! An agent at work: its artifacts, its model, its place in the tree of those that set each other to work.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::failures::Failures;
+use super::ledger::{Counted, Ledger};
+use super::listener::{Listener, Told, Who};
+use super::made::Deeds;
+use super::models::{Model, Models};
+use super::settings::Settings;
+use super::skills;
+use harness_artifact::agent::Agent;
+use harness_artifact::diagnostic::Position;
+use harness_artifact::located::Located;
+use harness_artifact::parameters::Parameters;
+use harness_artifact::skill::Skill;
+use harness_artifact::third_party;
+use harness_artifact::tool::{Parameter, ParameterType, Tool};
+use harness_dispatch::builtin::{
+    DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, DONE, READ_SKILL, TASK_AWAIT, TASK_POLL,
+};
+use harness_dispatch::chain::Place;
+use harness_dispatch::payload::AgentAt;
+use harness_dispatch::tasks::Tasks;
+use harness_dispatch::{Loaded, Run};
+use harness_policy::grant::Grant;
+use harness_policy::layer::Service;
+use harness_provider::ToolSchema;
+
+/// What all agents of a session share.
+#[derive(Debug)]
+pub(super) struct Crew {
+    pub(super) models: Arc<dyn Models>,
+    pub(super) listener: Arc<dyn Listener>,
+    pub(super) settings: Settings,
+    /// What the models' services have counted for all of them.
+    pub(super) counted: Counted,
+    /// What the last turn of the root did.
+    deeds: Mutex<Deeds>,
+}
+
+impl Crew {
+    pub(super) fn new(models: Arc<dyn Models>, listener: Arc<dyn Listener>, settings: Settings) -> Self {
+        Self { models, listener, settings, counted: Counted::default(), deeds: Mutex::default() }
+    }
+
+    /// A turn of the root is over.
+    pub(super) fn keep(&self, deeds: Deeds) {
+        *self.deeds.lock().unwrap_or_else(PoisonError::into_inner) = deeds;
+    }
+
+    /// What it did.
+    pub(super) fn deeds(&self) -> Deeds {
+        self.deeds.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// An agent at work.
+#[derive(Debug)]
+pub(super) struct Runtime {
+    pub(super) crew: Arc<Crew>,
+    /// Of the delegation that it works for; `root` at the root.
+    pub(super) id: String,
+    /// The one that set it to work.
+    pub(super) parent: Option<String>,
+    /// The names from the root's first sub-agent to its own; none at the root.
+    pub(super) lineage: Vec<String>,
+    /// The artifacts as it has them.
+    pub(super) loaded: Arc<Loaded>,
+    /// Its file; none at the root.
+    pub(super) agent: Option<Arc<Agent>>,
+    pub(super) prompt: String,
+    /// Its own; none where the root's is not chosen yet.
+    pub(super) model: Option<Model>,
+    /// The grant of the script that set it to work, where one did, and its own, where it has one: none of its calls gets
+    /// more than both.
+    pub(super) caller: Option<Arc<Grant>>,
+    pub(super) built_ins: Vec<Arc<Tool>>,
+    /// The skills that it may read.
+    pub(super) skills: Vec<Arc<Skill>>,
+    /// What it has started and not waited for.
+    pub(super) tasks: Arc<Tasks>,
+    /// Of its task; of the root, of its turn.
+    ledger: Mutex<Arc<Ledger>>,
+    /// The same for what its calls have come to.
+    pub(super) failures: Failures,
+    /// The artifacts as its sub-agents have them, by their names.
+    children: Mutex<HashMap<String, Arc<Loaded>>>,
+    /// How many tokens the service of a model counts for one that is estimated here, by the model's name.
+    scales: Mutex<HashMap<String, f64>>,
+}
+
+impl Runtime {
+    /// The agent of `harness.md`, whose tasks are those of its run.
+    pub(super) fn root(crew: Arc<Crew>, loaded: Arc<Loaded>, tasks: Arc<Tasks>) -> Self {
+        let policy = loaded.policy();
+        let own = policy.context.system_prompt.as_deref().unwrap_or_default();
+        let prompt = if policy.body.is_empty() { own } else { &policy.body }.to_owned();
+        let skills = skills::of(&loaded, None);
+        let built_ins = built_ins(&crew.settings, &loaded, &skills, 0);
+        let ledger = Mutex::new(Ledger::new(crew.settings.tree_budget.clone(), None));
+        let failures = Failures::new(crew.settings.tool_failures);
+        Self {
+            crew,
+            id: "root".to_owned(),
+            parent: None,
+            lineage: Vec::new(),
+            loaded,
+            agent: None,
+            prompt,
+            model: None,
+            caller: None,
+            built_ins,
+            skills,
+            tasks,
+            ledger,
+            failures,
+            children: Mutex::default(),
+            scales: Mutex::default(),
+        }
+    }
+
+    /// A sub-agent, one level deeper.
+    pub(super) fn child(&self, id: String, agent: &Arc<Agent>, model: Model, caller: Option<Arc<Grant>>) -> Self {
+        let loaded = self.artifacts_of(agent);
+        let caller = match (caller, loaded.policy().grant_for_agent(agent)) {
+            (Some(caller), Some(own)) => Some(Arc::new(caller.meet(&own))),
+            (None, Some(own)) => Some(Arc::new(own)),
+            (caller, None) => caller,
+        };
+        let ledger = self.ledger_of(agent);
+        let lineage: Vec<String> = self.lineage.iter().chain([&agent.name]).cloned().collect();
+        let skills = skills::of(&loaded, Some(&agent.source_name));
+        Self {
+            crew: self.crew.clone(),
+            id,
+            parent: Some(self.id.clone()),
+            built_ins: built_ins(&self.crew.settings, &loaded, &skills, lineage.len()),
+            skills,
+            lineage,
+            loaded,
+            agent: Some(agent.clone()),
+            prompt: agent.system_prompt.clone(),
+            model: Some(model),
+            caller,
+            tasks: self.tasks.beside(),
+            ledger: Mutex::new(ledger),
+            failures: Failures::new(self.crew.settings.tool_failures),
+            children: Mutex::default(),
+            scales: Mutex::default(),
+        }
+    }
+
+    /// What a sub-agent may use for one task: what its file says, else what holds for all of them. A plugin's is bounded by
+    /// both: what it says of itself only takes away.
+    fn ledger_of(&self, agent: &Agent) -> Arc<Ledger> {
+        let (own, all) = (agent.budget.clone(), self.crew.settings.budget.clone());
+        let above = Some(self.ledger());
+        let (own, above) = match (own, all) {
+            (Some(own), Some(all)) if third_party::author(&agent.source_name).is_some() => {
+                (own, Some(Ledger::new(all, above)))
+            }
+            (own, all) => (own.or(all).unwrap_or_default(), above),
+        };
+        Ledger::new(own, above)
+    }
+
+    fn artifacts_of(&self, agent: &Arc<Agent>) -> Arc<Loaded> {
+        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = children.entry(agent.name.clone());
+        known.or_insert_with(|| Arc::new(self.loaded.of_agent(agent, self.agent.as_deref()))).clone()
+    }
+
+    /// How many tokens the service of a model counted, in the last request, for one that is estimated here.
+    pub(super) fn scale(&self, model: &str) -> f64 {
+        self.scales.lock().unwrap_or_else(PoisonError::into_inner).get(model).copied().unwrap_or(1.0)
+    }
+
+    /// Keeps that for the next request.
+    pub(super) fn counts(&self, model: &str, scale: f64) {
+        self.scales.lock().unwrap_or_else(PoisonError::into_inner).insert(model.to_owned(), scale);
+    }
+
+    /// What it and those below it have used.
+    pub(super) fn ledger(&self) -> Arc<Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Begins a turn of the root: its budget is for one, and a tool that failed in the last may have been mended.
+    pub(super) fn begin(&self) {
+        self.failures.forget();
+        let ledger = Ledger::new(self.crew.settings.tree_budget.clone(), None);
+        *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
+    }
+
+    /// Tells whoever watches.
+    pub(super) fn tell(&self, what: &Told<'_>) {
+        let who = Who { id: &self.id, parent: self.parent.as_deref() };
+        self.crew.listener.told_by(&who, what);
+    }
+
+    /// The name of the sub-agent; empty at the root.
+    pub(super) fn name(&self) -> &str {
+        self.lineage.last().map(String::as_str).unwrap_or_default()
+    }
+
+    /// 0 at the root.
+    pub(super) fn depth(&self) -> u32 {
+        u32::try_from(self.lineage.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Where the root's events are fired and its calls made. The run is whoever's has it work: it has the agents, and
+    /// they do not hold it.
+    pub(super) fn place(self: &Arc<Self>, run: &Arc<Run>) -> Place {
+        let outermost = Place::outermost(self.loaded.clone(), run.clone());
+        let agent = Arc::new(AgentAt::of(&self.lineage));
+        Place { built_ins: Some(self.clone()), caller: Some("agent".into()), agent, asks_later: true, ..outermost }
+    }
+
+    /// The same for a sub-agent that is set to work at a place.
+    pub(super) fn place_within(self: &Arc<Self>, place: &Place) -> Place {
+        Place {
+            loaded: self.loaded.clone(),
+            built_ins: Some(self.clone()),
+            caller: Some(format!("agent {}", self.name()).into()),
+            agent: Arc::new(AgentAt::of(&self.lineage)),
+            tasks: self.tasks.clone(),
+            asks_later: true,
+            ..place.clone()
+        }
+    }
+
+    /// The model that it runs on.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub(super) fn model(&self) -> Result<Model, String> {
+        self.model.clone().map_or_else(|| self.crew.models.main(), Ok)
+    }
+
+    /// The tools that a model gets to see: those of the project in the order of their files, those that the run has
+    /// added, the host's own; without those that the policy does not let be called.
+    pub(super) fn tools(&self, place: &Place) -> Vec<ToolSchema> {
+        let added = place.added_tools().map(|added| &added.tool);
+        let delegates = self.caller.as_ref().is_none_or(|grant| grant.decide_service(Service::Delegate).is_ok());
+        let own = self.built_ins.iter().filter(|tool| delegates || tool.name == DONE);
+        let all = self.loaded.registry().tools().iter().chain(added).chain(own);
+        all.filter(|tool| self.loaded.policy().tools.decide(&tool.name).is_ok()).map(|tool| offered(tool)).collect()
+    }
+}
+
+/// A tool as a model gets to see it.
+fn offered(tool: &Tool) -> ToolSchema {
+    let (description, parameters) = tool.offered();
+    ToolSchema { name: tool.name.clone(), description, parameters }
+}
+
+/// An agent as the description of `delegate` lists it.
+fn listed(agent: &Agent) -> String {
+    let what = agent.description.as_ref().map_or("", |text| text.value.trim());
+    match third_party::author(&agent.source_name) {
+        _ if what.is_empty() => format!("- {}", agent.name),
+        None => format!("- {}: {what}", agent.name),
+        Some(author) => {
+            format!("- {}, of {}", agent.name, third_party::said(author, &third_party::cut(what, third_party::MOST)))
+        }
+    }
+}
+
+/// The host's own tools of an agent at a depth.
+fn built_ins(settings: &Settings, loaded: &Loaded, skills: &[Arc<Skill>], depth: usize) -> Vec<Arc<Tool>> {
+    let mut tools = Vec::new();
+    if !skills.is_empty() {
+        let description = "Reads a skill, or a file beside it. A long text comes in parts: go on at `next_offset`.";
+        let parameters = [
+            ("name", ParameterType::String, true, "Name of the skill."),
+            ("file", ParameterType::String, false, "One of the skill's `files`; without it, the skill itself."),
+            ("offset", ParameterType::Number, false, "Where to begin, in bytes; 0 without it."),
+        ];
+        tools.push(Arc::new(tool(READ_SKILL, description.to_owned(), &parameters)));
+    }
+    let agents = loaded.registry().agents();
+    if !agents.is_empty() && depth < settings.max_depth as usize {
+        let listed: Vec<String> = agents.iter().map(|agent| listed(agent)).collect();
+        let description = format!(
+            "Sets a sub-agent a task and gives back its result. It sees nothing of this conversation: the task must \
+             say all that it needs.\n\nAgents:\n{}",
+            listed.join("\n")
+        );
+        let parameters = [
+            ("agent", ParameterType::String, true, "Name of the agent."),
+            ("task", ParameterType::String, true, "What it is to do."),
+        ];
+        tools.push(Arc::new(tool(DELEGATE, description, &parameters)));
+        let description = format!(
+            "The same as `{DELEGATE}` without waiting: gives back a `task_id` at once, and the agent works on. Its result \
+             comes from `{DELEGATE_AWAIT}`."
+        );
+        tools.push(Arc::new(tool(DELEGATE_ASYNC, description, &parameters)));
+        tools.extend(asking(DELEGATE_STATUS, DELEGATE_AWAIT, "an agent that was set to work"));
+    }
+    if loaded.policy().async_tools && loaded.registry().tools().iter().any(|tool| *tool.asynchronous) {
+        tools.extend(asking(TASK_POLL, TASK_AWAIT, "a tool that gave back a `task_id`"));
+    }
+    if settings.exit.wants_done() && loaded.registry().tool(DONE).is_err() {
+        tools.push(Arc::new(tool(DONE, "Says that the task is complete.".to_owned(), &[])));
+    }
+    tools
+}
+
+/// The tools that ask for what goes on, and wait for it.
+fn asking(poll: &str, wait: &str, what: &str) -> [Arc<Tool>; 2] {
+    let polls = format!("Says what has become of {what}: its `status`, and its `result` or `error` once it has ended.");
+    let waits = format!("Waits for {what}, or several, and gives back what became of each, as `{poll}` says it.");
+    let id = ("task_id", ParameterType::String, true, "The `task_id`.");
+    let ids = ("task_ids", ParameterType::Array, false, "A list of `task_id`s; without it, all that go on.");
+    [Arc::new(tool(poll, polls, &[id])), Arc::new(tool(wait, waits, &[ids]))]
+}
+
+/// A tool that has no file. Of its parameters name, type, whether they are required, and what they are.
+fn tool(name: &str, description: String, parameters: &[(&str, ParameterType, bool, &str)]) -> Tool {
+    let here = Position { file: format!("built-in:{name}").into(), line: 1, column: 1, length: 1 };
+    let parameter = |(name, kind, required, description): &(&str, ParameterType, bool, &str)| Parameter {
+        name: (*name).to_owned(),
+        kind: Located::new(*kind, here.clone()),
+        description: Some(Located::new((*description).to_owned(), here.clone())),
+        required: Located::new(*required, here.clone()),
+        keywords: serde_json::Map::new(),
+        position: here.clone(),
+    };
+    Tool {
+        name: name.to_owned(),
+        description,
+        parameters: Parameters::of(parameters.iter().map(parameter).collect()),
+        returns: None,
+        script: None,
+        verify: None,
+        timeout_ms: None,
+        asynchronous: Located::new(false, here.clone()),
+        confirm: Located::new(false, here.clone()),
+        capabilities: None,
+        cases: Vec::new(),
+        tags: Vec::new(),
+        source: here.clone(),
+        source_name: format!("built-in/{name}"),
+    }
+}

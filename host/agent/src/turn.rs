@@ -1,0 +1,600 @@
+//! One turn of an agent, round by round: ask the model, make its calls in order, give their results back, until it has
+//! nothing more to call and the hooks let it stop.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::Value as Json;
+
+use super::conversation::Conversation;
+use super::error::TurnError;
+use super::exchange::{answer, arguments, change, completion_post, completion_pre, has_arguments, tokens};
+use super::ledger::{Entry, Purse};
+use super::listener::Told;
+use super::logged;
+use super::made::{Deeds, Made};
+use super::models::Model;
+use super::prose::Beginning;
+use super::replies::{only_words, refused};
+use super::runtime::Runtime;
+use super::sentences::{CALL_DONE, CONTINUE, IN_WORDS, NOT_YET, NOT_YET_SAYS_A_PLUGIN};
+use super::window;
+use harness_artifact::event::Event;
+use harness_artifact::policy::exit::OnMaxIterations;
+use harness_capability::reentry::Allowance;
+use harness_dispatch::builtin::DONE;
+use harness_dispatch::chain::{Block, Place};
+use harness_dispatch::decision::NO_REASON;
+use harness_dispatch::payload::{AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
+use harness_dispatch::trail::Trail;
+use harness_dispatch::{Call, CallError, CallReport, Nested, pipeline};
+use harness_policy::limits::{LimitKey, Limits};
+use harness_provider::message::without_orphans;
+use harness_provider::{Delta, Finish, Message, Reply, Request, ToolCall, Usage};
+use harness_sandbox::strand;
+
+/// How often in a row a reply that is cut at its length is continued.
+const MAX_CONTINUED: u32 = 2;
+/// How often in a row hooks may keep an agent from stopping.
+const MAX_KEPT: u32 = 8;
+
+/// What a turn gave.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    /// The agent's answer.
+    pub text: String,
+    /// The calls that its model asked for, in order.
+    pub calls: Vec<ToolUse>,
+    /// What its model's service counted for its own requests; not for those of agents that it set to work.
+    pub usage: Usage,
+    /// Rounds with calls.
+    pub rounds: u32,
+    /// What its scripts logged.
+    pub log: Vec<LogLine>,
+    /// Why it was ended early, where the policy makes a warning of that.
+    pub warning: Option<String>,
+    /// The last of the calls, with what they gave.
+    pub(super) made: Made,
+}
+
+/// One turn. It takes its place in `history`, as far as it comes.
+pub(super) async fn turn(
+    runtime: &Arc<Runtime>,
+    place: &Place,
+    history: &mut Conversation,
+    text: &str,
+) -> Result<Turn, TurnError> {
+    Work::new(runtime, place).run(history, text).await
+}
+
+/// The same with what it started, whether it came to an end or not.
+pub(super) async fn turn_with_nested(
+    runtime: &Arc<Runtime>,
+    place: &Place,
+    history: &mut Conversation,
+    text: &str,
+) -> (Result<Turn, TurnError>, Vec<Nested>) {
+    let mut work = Work::new(runtime, place);
+    let ended = work.run(history, text).await;
+    (ended, std::mem::take(&mut work.nested).into_nested())
+}
+
+/// A turn under way.
+struct Work<'a> {
+    runtime: &'a Arc<Runtime>,
+    place: &'a Place,
+    /// What is left to the script that set the agent to work, where one did.
+    left: Option<Allowance>,
+    nested: Trail,
+    calls: Vec<ToolUse>,
+    made: Made,
+    usage: Usage,
+    rounds: u32,
+    asked: u32,
+    /// Whether `done` was called.
+    done: bool,
+    /// After how many failures in a row it is to answer without tools, where that is so.
+    in_words: Option<u64>,
+    warning: Option<String>,
+    /// Messages of the conversation that whoever watches has been told.
+    told: usize,
+    /// What it takes of its budgets.
+    purse: Purse,
+}
+
+/// A turn that has begun: told as given up, unless it comes to its end.
+struct Unfinished {
+    runtime: Arc<Runtime>,
+    ended: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.runtime.tell(&Told::GivenUp { agent: self.runtime.name() });
+        }
+    }
+}
+
+/// What was done is known however a turn ends, where it is given up, too.
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        if self.runtime.depth() == 0 {
+            let (calls, log) = (std::mem::take(&mut self.calls), self.log());
+            self.runtime.crew.keep(Deeds { calls, rounds: self.rounds, log });
+        }
+    }
+}
+
+/// How a round ended.
+enum Round {
+    /// With this answer.
+    Answer(String),
+    /// The model is to be asked again.
+    Again,
+}
+
+impl<'a> Work<'a> {
+    fn new(runtime: &'a Arc<Runtime>, place: &'a Place) -> Self {
+        Self {
+            runtime,
+            place,
+            left: place.left,
+            nested: Trail::default(),
+            calls: Vec::new(),
+            made: Made::default(),
+            usage: Usage::default(),
+            rounds: 0,
+            asked: 0,
+            done: false,
+            in_words: None,
+            warning: None,
+            told: 0,
+            purse: Purse::new(runtime.ledger()),
+        }
+    }
+
+    fn tell(&self, what: &Told<'_>) {
+        self.runtime.tell(what);
+    }
+
+    /// Tells what was said since it was last told.
+    fn tell_said(&mut self, history: &Conversation) {
+        for (at, message) in history.since(self.told) {
+            self.tell(&Told::Said { agent: self.runtime.name(), at, message });
+        }
+        self.told = history.len();
+    }
+
+    /// Where the next thing is done.
+    async fn here(&self) -> Place {
+        self.place.now(self.left).await
+    }
+
+    fn spend(&mut self, fuel: u64) {
+        if let Some(left) = &mut self.left {
+            left.fuel = left.fuel.saturating_sub(fuel);
+        }
+    }
+
+    /// Fires an event of the loop. Gives back the payload where there were hooks.
+    ///
+    /// # Errors
+    ///
+    /// Why a hook blocked it.
+    async fn fire(&mut self, event: &Event, payload: impl FnOnce() -> Json) -> Result<Option<Json>, Block> {
+        let Some(mut dispatch) = self.here().await.fire_recorded(event, payload).await else { return Ok(None) };
+        self.tell(&Told::Event { agent: self.runtime.name(), dispatch: &dispatch });
+        self.spend(dispatch.usage().fuel);
+        // A conversation is not kept once for each hook that has seen it.
+        let payload = std::mem::take(&mut dispatch.payload);
+        let blocked = dispatch.decision.block().cloned();
+        self.nested.push(Nested::Event(dispatch));
+        blocked.map_or(Ok(Some(payload)), Err)
+    }
+
+    async fn run(&mut self, history: &mut Conversation, text: &str) -> Result<Turn, TurnError> {
+        let depth = self.runtime.depth();
+        self.told = history.len();
+        self.tell(&Told::Turn { agent: self.runtime.name(), depth, text });
+        let mut unfinished = Unfinished { runtime: self.runtime.clone(), ended: false };
+        let past = self.place.run.past().map(|past| past.turn(&self.runtime.id));
+        let late = past.as_ref().map(|went| went.late);
+        self.purse.went = past.and_then(|went| went.refused);
+        let ended = match (late, self.purse.ledger.deadline()) {
+            (Some(true), _) => strand::until_cut(self.steps(history, text)).await,
+            (Some(false), _) | (None, None) => Some(self.steps(history, text).await),
+            (None, Some(deadline)) => tokio::time::timeout_at(deadline.into(), self.steps(history, text)).await.ok(),
+        };
+        let ended = ended.unwrap_or_else(|| Err(self.too_late()));
+        self.tell_said(history);
+        if let Err(error) = &ended
+            && !matches!(error, TurnError::Blocked { .. })
+        {
+            let source = match self.runtime.name() {
+                "" => "agent".to_owned(),
+                name => format!("agent {name}"),
+            };
+            let envelope = ErrorEnvelope { kind: error.kind().to_owned(), message: error.to_string(), source };
+            // Nothing is left that could be stopped.
+            let _ = self.fire(&Event::Error, || self.place.agent.payload(&envelope)).await;
+        }
+        let turn = ended.map(|(text, log)| {
+            let (warning, made) = (self.warning.take(), std::mem::take(&mut self.made));
+            Turn { text, calls: self.calls.clone(), usage: self.usage, rounds: self.rounds, log, warning, made }
+        });
+        unfinished.ended = true;
+        self.tell(&Told::Turned { agent: self.runtime.name(), turn: turn.as_ref(), given: self.purse.given });
+        turn
+    }
+
+    /// The time of a budget is over.
+    fn too_late(&self) -> TurnError {
+        self.purse.ledger.too_late().unwrap_or(TurnError::Config("the time is over".to_owned()))
+    }
+
+    async fn steps(&mut self, history: &mut Conversation, text: &str) -> Result<(String, Vec<LogLine>), TurnError> {
+        let blocked = |block: Block| TurnError::Blocked { what: "turn", reason: block.to_string() };
+        let text = match self.fire(&Event::TurnStart, || text.into()).await.map_err(blocked)? {
+            Some(Json::String(text)) => text,
+            _ => text.to_owned(),
+        };
+        history.begin_turn(self.runtime.crew.settings.max_history);
+        let pinned = history.messages().len();
+        self.told = history.len();
+        history.push(Message::User(text));
+        let answer = self.rounds(history, pinned).await?;
+        self.take_news().await;
+        let log = self.log();
+        let end = || {
+            let usage = tokens(self.usage);
+            self.place.agent.payload(&TurnEnd {
+                text: answer.clone(),
+                tool_calls: self.calls.clone(),
+                usage,
+                log: log.clone(),
+            })
+        };
+        let ended = end();
+        let answer = match self.fire(&Event::TurnEnd, || ended).await.map_err(blocked)? {
+            Some(payload) => match payload.get("text") {
+                Some(Json::String(text)) => text.clone(),
+                _ => return Err(modified(Event::TurnEnd, "`text` must be a string")),
+            },
+            None => answer,
+        };
+        // What hooks made of the answer is what was said.
+        if let Some(Message::Assistant { text, .. }) = history.last_mut() {
+            text.clone_from(&answer);
+        }
+        Ok((answer, log))
+    }
+
+    async fn rounds(&mut self, history: &mut Conversation, pinned: usize) -> Result<String, TurnError> {
+        let model = self.runtime.model().map_err(TurnError::Config)?;
+        let abilities = model.provider.abilities(&model.name).await;
+        let context = model.context_tokens.or(abilities.context_tokens);
+        let most = self.runtime.crew.settings.max_tokens;
+        let room = context.map_or(most, |context| most.min(context));
+        let (mut continued, mut kept) = (0, 0);
+        let mut said = String::new();
+        loop {
+            let mut reply = self.ask(&model, history, pinned, room).await?;
+            if let Some(failed) = self.in_words {
+                only_words(&mut reply, failed)?;
+            }
+            // What a filter stopped is no reply, whatever it calls.
+            if reply.calls.is_empty() || reply.finish == Finish::ContentFilter {
+                said.push_str(&reply.text);
+                match self.without_calls(history, reply, &mut said, &mut continued, &mut kept).await? {
+                    Round::Answer(answer) => return Ok(answer),
+                    Round::Again => continue,
+                }
+            }
+            (continued, kept) = (0, 0);
+            said.clear();
+            if let Some(answer) = self.next_round()? {
+                return Ok(answer);
+            }
+            self.make(history, reply).await?;
+            if let Some(failed) = self.runtime.failures.nothing_works().filter(|_| self.may_give_up()) {
+                self.in_words = Some(failed);
+                self.warning =
+                    Some(format!("{failed} calls of tools in a row failed: the answer was made without them"));
+                history.push(Message::User(IN_WORDS.to_owned()));
+            }
+        }
+    }
+
+    /// Whether it may answer in words once tools keep failing: the policy says so, and nothing is to be called at the end.
+    fn may_give_up(&self) -> bool {
+        let settings = &self.runtime.crew.settings;
+        settings.in_words && self.in_words.is_none() && !settings.exit.wants_done()
+    }
+
+    /// Counts a round. Gives back an answer where there may be no more and the policy makes a warning of that.
+    fn next_round(&mut self) -> Result<Option<String>, TurnError> {
+        let allowed = self.runtime.crew.settings.rounds(self.runtime.depth());
+        if u64::from(self.rounds) < allowed {
+            self.purse.take(Entry::Round)?;
+            self.rounds = self.rounds.saturating_add(1);
+            return Ok(None);
+        }
+        let key = self.runtime.crew.settings.rounds_key(self.runtime.depth());
+        let limit = TurnError::Limit { what: "max tool rounds", allowed, key };
+        match self.runtime.crew.settings.on_max {
+            OnMaxIterations::Error => Err(limit),
+            OnMaxIterations::WarnAndExit | OnMaxIterations::ContinueWithWarning => {
+                let warning = limit.to_string();
+                self.warning = Some(warning.clone());
+                Ok(Some(format!("warning: {warning}")))
+            }
+        }
+    }
+
+    /// Asks the model once, with the hooks before and after.
+    async fn ask(
+        &mut self,
+        model: &Model,
+        history: &Conversation,
+        pinned: usize,
+        room: u64,
+    ) -> Result<Reply, TurnError> {
+        self.purse.may_ask()?;
+        self.asked = self.asked.saturating_add(1);
+        self.tell_said(history);
+        let mut model = model.clone();
+        let here = self.here().await;
+        let mut request = self.request(&model, &here, history.messages(), pinned, room).await;
+        let blocked = |block: Block| TurnError::Blocked { what: "completion", reason: block.to_string() };
+        let before = || self.place.agent.payload(&completion_pre(&request));
+        let before = here.hears(&Event::CompletionPre).then(before);
+        if let Some(before) = before
+            && let Some(payload) = self.fire(&Event::CompletionPre, || before.clone()).await.map_err(blocked)?
+            && payload != before
+        {
+            let asked = request.model.clone();
+            let why = |why| TurnError::Modified { event: Event::CompletionPre, why };
+            change(&mut request, &payload).map_err(why)?;
+            if request.model != asked {
+                let models = &self.runtime.crew.models;
+                model = model.named(&request.model, models.as_ref()).map_err(TurnError::Config)?;
+                request.model.clone_from(&model.name);
+            }
+        }
+        request.messages.iter_mut().for_each(|message| message.redact(self.runtime.loaded.secrets()));
+        let agent = self.runtime.name();
+        self.tell(&Told::Asked { agent, round: self.asked, request: &request, room });
+        let (listener, secrets) = (&self.runtime, self.runtime.loaded.secrets());
+        // What a hook may still change or keep back is not shown before it has.
+        let here = self.here().await;
+        let open = ![Event::CompletionPost, Event::AgentStop, Event::TurnEnd].iter().any(|event| here.hears(event));
+        let mut held = String::new();
+        let mut heard = |delta: Delta<'_>| match delta {
+            Delta::Text(text) if open => {
+                held.push_str(text);
+                let text = secrets.take_shown(&mut held);
+                if !text.is_empty() {
+                    listener.tell(&Told::Text { agent, text: &text });
+                }
+            }
+            Delta::Text(_) => {}
+            Delta::Retry { error, pause } => {
+                held.clear();
+                listener.tell(&Told::Retry { agent, error: &error.to_string(), pause });
+            }
+        };
+        let started = Instant::now();
+        let asked = model.provider.complete(&request, &mut heard).await;
+        let took = started.elapsed();
+        let mut reply = asked.inspect_err(|error| {
+            self.tell(&Told::Unanswered { agent, error: &error.to_string(), took });
+        })?;
+        if !held.is_empty() {
+            self.tell(&Told::Text { agent, text: &held });
+        }
+        reply.redact(secrets);
+        self.count(&request, &reply);
+        self.tell(&Told::Answered { agent, reply: &reply, took });
+        let after =
+            self.here().await.hears(&Event::CompletionPost).then(|| self.place.agent.payload(&completion_post(&reply)));
+        if let Some(after) = after
+            && let Some(payload) = self.fire(&Event::CompletionPost, || after.clone()).await.map_err(blocked)?
+            && payload != after
+        {
+            let why = |why| TurnError::Modified { event: Event::CompletionPost, why };
+            answer(&mut reply, &after, &payload).map_err(why)?;
+        }
+        history.tell_apart(&mut reply.calls);
+        Ok(reply)
+    }
+
+    async fn request(&self, model: &Model, here: &Place, history: &[Message], pinned: usize, room: u64) -> Request {
+        let settings = &self.runtime.crew.settings;
+        let mut request = Request {
+            model: model.name.clone(),
+            messages: Vec::new(),
+            tools: self.runtime.tools(here),
+            max_tokens: model.max_tokens,
+            temperature: model.temperature,
+            agent: self.runtime.name().to_owned(),
+        };
+        let form = model.provider.form(&request).await;
+        request.messages = Beginning::of(self.runtime, form, room).messages();
+        let scale = self.runtime.scale(&model.name);
+        let room = window::room(settings.max_history, room, model.max_tokens, scale, &request);
+        request.messages.extend(without_orphans(window::window(history, pinned, room)));
+        request
+    }
+
+    /// What the service counted, and how that compares to what was estimated.
+    fn count(&mut self, request: &Request, reply: &Reply) {
+        let Some(usage) = reply.usage else {
+            // A service that does not count is not one without a budget.
+            let estimated = window::tokens_of(request).saturating_add(window::tokens_of_reply(reply));
+            self.purse.ledger.enter(Entry::Tokens(estimated));
+            return;
+        };
+        self.runtime.crew.counted.add(usage);
+        self.purse.ledger.enter(Entry::Tokens(usage.input_tokens.saturating_add(usage.output_tokens)));
+        self.usage.input_tokens = self.usage.input_tokens.saturating_add(usage.input_tokens);
+        self.usage.output_tokens = self.usage.output_tokens.saturating_add(usage.output_tokens);
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let scale = usage.input_tokens as f64 / window::tokens_of(request).max(1) as f64;
+        if usage.input_tokens > 0 {
+            self.runtime.counts(&request.model, scale.clamp(0.25, 4.0));
+        }
+    }
+
+    /// A reply that calls nothing: its end decides whether that is the answer.
+    async fn without_calls(
+        &mut self,
+        history: &mut Conversation,
+        reply: Reply,
+        said: &mut String,
+        continued: &mut u32,
+        kept: &mut u32,
+    ) -> Result<Round, TurnError> {
+        let says = |text: &str| Message::Assistant { text: text.to_owned(), calls: Vec::new() };
+        match &reply.finish {
+            Finish::Stop => {}
+            Finish::ContentFilter => return Err(TurnError::ContentFilter),
+            Finish::Length if *continued >= MAX_CONTINUED => {
+                return Err(TurnError::Length(continued.saturating_add(1)));
+            }
+            Finish::Length => {
+                *continued = continued.saturating_add(1);
+                history.extend([says(&reply.text), Message::User(CONTINUE.to_owned())]);
+                return Ok(Round::Again);
+            }
+            finish @ (Finish::ToolCalls | Finish::Other(_)) => {
+                return Err(TurnError::Finish(finish.as_str().to_owned()));
+            }
+        }
+        *continued = 0;
+        if self.runtime.crew.settings.exit.wants_done() && !self.done {
+            if let Some(answer) = self.next_round()? {
+                return Ok(Round::Answer(answer));
+            }
+            history.extend([says(said), Message::User(CALL_DONE.to_owned())]);
+            said.clear();
+            return Ok(Round::Again);
+        }
+        let stop = self.stop(&reply, said);
+        match self.fire(&Event::AgentStop, || stop).await {
+            Ok(None) => {}
+            Ok(Some(payload)) => match payload.get("text") {
+                Some(Json::String(text)) => said.clone_from(text),
+                _ => return Err(modified(Event::AgentStop, "`text` must be a string")),
+            },
+            // Asking the model again mends no hook.
+            Err(block) if block.failed => {
+                return Err(TurnError::Blocked { what: "turn", reason: block.to_string() });
+            }
+            Err(block) if *kept >= MAX_KEPT => return Err(TurnError::NeverStops(*kept, block.to_string())),
+            Err(block) => {
+                *kept = kept.saturating_add(1);
+                let reason = match block.reason == NO_REASON {
+                    true => NOT_YET.to_owned(),
+                    false => block.to_prompt(NOT_YET_SAYS_A_PLUGIN),
+                };
+                history.extend([says(said), Message::User(reason)]);
+                said.clear();
+                return Ok(Round::Again);
+            }
+        }
+        history.push(says(said));
+        Ok(Round::Answer(std::mem::take(said)))
+    }
+
+    /// What hooks on `agent.stop` judge.
+    fn stop(&self, reply: &Reply, said: &str) -> Json {
+        self.place.agent.payload(&AgentStop {
+            id: self.runtime.id.clone(),
+            parent_id: self.runtime.parent.clone(),
+            finish_reason: reply.finish.as_str().to_owned(),
+            iteration: self.rounds,
+            text: said.to_owned(),
+            response: said.to_owned(),
+            tool_calls: self.made.calls(),
+            tool_results: self.made.results(),
+            usage: tokens(self.usage),
+        })
+    }
+
+    /// Makes the calls of a reply, one after another.
+    ///
+    /// # Errors
+    ///
+    /// Where a budget has no call left.
+    async fn make(&mut self, history: &mut Conversation, reply: Reply) -> Result<(), TurnError> {
+        let calls = reply.calls.clone();
+        let cut = (reply.finish == Finish::Length).then(|| calls.last().filter(|call| !has_arguments(call)).cloned());
+        let cut = cut.flatten();
+        // All results follow; of a turn that is given up here, the next one leaves out what is not whole.
+        history.push(Message::Assistant { text: reply.text, calls: reply.calls });
+        self.tell_said(history);
+        let limits = &self.runtime.loaded.policy().project.limits;
+        let most = limits.get(LimitKey::Output).unwrap_or(Limits::default().output_bytes);
+        for call in calls {
+            self.purse.take(Entry::Call)?;
+            let agent = self.runtime.name();
+            self.tell(&Told::Calls { agent, call: &call });
+            let started = Instant::now();
+            let called = match cut.as_ref() == Some(&call) {
+                true => Err(CallError::Cut(call.name.clone())),
+                false => self.call(&call).await,
+            };
+            let content = match &called {
+                Ok(report) => report.content.clone(),
+                Err(error) => refused(error, most),
+            };
+            let took = started.elapsed();
+            self.tell(&Told::Called { agent, call: &call, report: called.as_ref(), content: &content, took });
+            let is_error = called.as_ref().map_or(true, |report| report.is_error);
+            self.runtime.failures.enter(&call.name, is_error);
+            self.made.push(&call.id, &call.name, arguments(&call), content.clone(), is_error);
+            if let Ok(report) = called {
+                self.done |= call.name == DONE && !report.is_error;
+                self.spend(report.total().fuel);
+                self.nested.push(Nested::Call(Box::new(report)));
+            } else if let Err(CallError::Arguments { pre: Some(pre), .. }) = called {
+                self.spend(pre.usage().fuel);
+                self.nested.push(Nested::Event(*pre));
+            }
+            history.push(Message::Tool { call_id: call.id, name: call.name, content });
+            self.tell_said(history);
+        }
+        Ok(())
+    }
+
+    /// What went on by itself and has ended, and nobody asked for.
+    async fn take_news(&mut self) {
+        for report in self.place.news().await {
+            self.spend(report.total().fuel);
+            self.nested.push(Nested::Call(Box::new(report)));
+        }
+    }
+
+    async fn call(&mut self, call: &ToolCall) -> Result<CallReport, CallError> {
+        let arguments = arguments(call);
+        self.calls.push(ToolUse { name: call.name.clone(), args: arguments.clone() });
+        let made = Call { id: Some(call.id.clone()), name: call.name.clone(), arguments };
+        let here = self.here().await;
+        // Without `done` no turn could end that has to.
+        let ends = call.name == DONE && self.runtime.crew.settings.exit.wants_done();
+        match self.runtime.failures.refuse(&call.name).filter(|_| !ends) {
+            Some(why) => pipeline::refuse(&here, made, why).await,
+            None => pipeline::call(&here, made, self.runtime.caller.as_ref()).await,
+        }
+    }
+
+    /// What the turn's scripts logged, in order.
+    fn log(&self) -> Vec<LogLine> {
+        logged::lines(self.nested.as_slice())
+    }
+}
+
+fn modified(event: Event, why: &str) -> TurnError {
+    TurnError::Modified { event, why: why.to_owned() }
+}

@@ -1,0 +1,405 @@
+//! The policy of a project: what the front matter of `.harness/harness.md` says of capabilities, tools and hooks.
+//!
+//! # Layers
+//!
+//! The [grant](ProjectPolicy::grant_for) of a call is a list of layers that must all agree, so that each can only
+//! narrow the ones before it:
+//!
+//! 1. the [machine], where it has a policy: what it says, and the entries of its own `sandbox.sources`. A missing
+//!    key says nothing;
+//! 2. the project: `network.allowed_domains` and `sandbox`. A key that is not there has its default: the workspace
+//!    for reading and writing, the built-ins that need no rule, and no host, command or variable;
+//! 3. each entry of `sandbox.sources` that names the artifact, its folder or its bundle, the outermost first. For the
+//!    project's own artifacts a key that is missing in an entry says nothing. For what is under `plugins/`, a key that
+//!    no such entry has means that nothing is granted;
+//! 4. `capabilities` in the front matter of the artifact itself. A missing key says nothing;
+//! 5. the [call](harness_dispatch::Run::narrowed), where who makes it narrows it. A missing key says nothing.
+//!
+//! A key that is there grants what it lists and nothing else: `fs: { read: [docs] }` grants no writing, and
+//! `exec: { allow: [git] }` no variable and no network for commands. The project's own artifacts may use the secrets that
+//! `sandbox.secrets` defines; in the other layers `secrets` is a list of their names.
+//!
+//! # Strictness
+//!
+//! In the keys of a policy (`network`, `sandbox`, `tools_policy`, `meta`, `delegation`) whatever is not understood is
+//! an error, as is a key that seems to be one of these misspelled, and a policy with an error is no policy: [`ProjectPolicy::parse`] gives none, and nothing can run.
+
+pub mod budget;
+pub mod context;
+pub mod delegation;
+pub mod exit;
+pub mod hooks;
+pub mod layer;
+pub mod learn;
+pub mod machine;
+pub mod meta;
+mod roots;
+pub mod secrets;
+pub mod sources;
+pub mod tools;
+
+use self::context::ContextPolicy;
+use self::delegation::DelegationPolicy;
+use self::exit::ExitPolicy;
+use self::hooks::HookFailure;
+use self::layer::{Builder, Hosts, RuleKeys};
+use self::machine::MachinePolicy;
+use self::meta::MetaPolicy;
+use self::roots::Root;
+use self::sources::SourceRules;
+use self::tools::ToolsPolicy;
+use super::agent::Agent;
+use super::bundle::{ListKeys, Lists};
+use super::decode::Decoder;
+use super::diagnostic::{Diagnostic, Diagnostics, Position};
+use super::keys::{self, Slot, Unknown, keys};
+use super::located::Located;
+use super::model::{ModelKeys, Models};
+use super::shape::{Anything, Named, Schema, Shape};
+use super::tool::Tool;
+use super::yaml::{Node, Value};
+use harness_policy::grant::Grant;
+use harness_policy::layer::{Layer, Origin, Scope, Service};
+use harness_policy::path::{FsRules, PathPattern};
+use harness_policy::secret::Secret;
+use harness_policy::text::quoted;
+
+keys! {
+    /// What of `harness.md` is the policy, and the folders that it names. A key that seems to be one of these is an
+    /// error: it must not leave the defaults standing.
+    PolicyKeys: Unknown::RefuseLike(&["network", "sandbox", "tools_policy", "meta", "delegation"]);
+    /// Further folders with artifacts.
+    given artifact_sources: Vec<Root>;
+    /// Which hosts scripts may reach.
+    given network: Network;
+    /// What scripts may do: files, commands, variables, limits.
+    given sandbox: Sandbox;
+    /// Which tools may be called, by name.
+    given tools_policy: ToolsPolicy;
+    /// What a run may add to itself. Without it nothing.
+    given meta: MetaPolicy;
+    /// How agents may call agents.
+    given delegation: DelegationPolicy;
+    /// How much of a conversation a model gets to see.
+    optional context: ContextPolicy;
+    /// When a turn is over.
+    optional exit_policy: ExitPolicy;
+}
+
+keys! {
+    /// What of `harness.md` is for other rooms, which read it themselves.
+    OtherKeys: Unknown::Warn;
+    /// Where messages come from that an agent answers.
+    given serve: Anything;
+    /// Addresses that artifacts may be fetched from. Nothing is fetched.
+    given trusted_sources: Anything;
+    /// How results are verified.
+    given verify_policy: Anything;
+}
+
+/// All keys of `harness.md`.
+type HarnessKeys<'n> = (PolicyKeys<'n>, (ModelKeys<'n>, (ListKeys<'n>, OtherKeys<'n>)));
+
+keys! {
+    /// The keys of `network`.
+    NetworkKeys: Unknown::Refuse;
+    /// Hosts that may be reached, such as `api.github.com`, `*.docs.rs`, `127.0.0.1:8080`. Without it: none.
+    given allowed_domains: Hosts;
+}
+
+keys! {
+    /// The keys of `sandbox` beside those of every layer.
+    SandboxKeys: Unknown::Refuse;
+    /// Whether calls and decisions are recorded in `.harness/audit/`.
+    given audit: bool = true;
+    /// Whether tools with `async: true` are not waited for.
+    given async_tools: bool = false;
+    /// Secrets by name: where each is kept, and where it may be sent.
+    given secrets: Named<Secret>;
+    /// What becomes of an event whose hook fails.
+    given hooks: HookFailure;
+    /// Rules for one artifact, a folder of them, or a bundle, by name: `tools/deploy`, `plugins/acme`.
+    given sources: Named<SourceRules>;
+}
+
+/// `network`, for its schema.
+struct Network;
+
+impl Shape for Network {
+    fn schema() -> Schema {
+        keys::schema::<NetworkKeys<'_>>()
+    }
+}
+
+/// `sandbox`, for its schema.
+struct Sandbox;
+
+impl Shape for Sandbox {
+    fn schema() -> Schema {
+        keys::schema::<(RuleKeys<'_>, SandboxKeys<'_>)>()
+    }
+}
+
+/// What a project allows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProjectPolicy {
+    /// The machine's policy, within which this one is.
+    pub machine: Option<Box<MachinePolicy>>,
+    /// What holds for one source in the place of this policy, by its name: for looking at what it would do.
+    pub instead: Option<(String, Layer)>,
+    /// The first layer of every grant. It speaks of every capability, so that no other layer can grant what this one
+    /// does not.
+    pub project: Layer,
+    /// `sandbox.sources`, in the order of the file.
+    pub sources: Vec<SourceRules>,
+    /// `tools_policy`.
+    pub tools: ToolsPolicy,
+    /// `sandbox.hooks`.
+    pub hooks: HookFailure,
+    /// `sandbox.audit`: whether calls and decisions are recorded. True where the file says nothing.
+    pub audit: bool,
+    /// `sandbox.async_tools`: whether tools with `async: true` are not waited for. False where the file says nothing.
+    pub async_tools: bool,
+    /// `sandbox.secrets`, in the order of the file.
+    pub secrets: Vec<Located<Secret>>,
+    /// `meta`.
+    pub meta: MetaPolicy,
+    /// `delegation`.
+    pub delegation: DelegationPolicy,
+    /// `context`.
+    pub context: ContextPolicy,
+    /// `exit_policy`.
+    pub exit: ExitPolicy,
+    /// `model` and `models`.
+    pub models: Models,
+    /// `tools`, `hooks` and `agents`: artifacts that are written in this file.
+    pub lists: Lists,
+    /// `artifact_sources`: further folders with artifacts, relative to the project.
+    pub roots: Vec<Located<String>>,
+    /// The other known keys of the file, in a fixed order, not looked into.
+    pub rest: Vec<Other>,
+    /// The prose of the file: the system prompt.
+    pub body: String,
+}
+
+/// A key of `harness.md` that is no policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Other {
+    /// The key.
+    pub name: &'static str,
+    /// Its value.
+    pub value: Node,
+    /// Where it is.
+    pub position: Position,
+}
+
+impl ProjectPolicy {
+    /// What holds where there is no `harness.md`. `file` is the one that hints name: the one to write.
+    pub fn absent(file: &str) -> Self {
+        let origin = Origin::new(file, Scope::Default);
+        Self {
+            machine: None,
+            instead: None,
+            project: with_defaults(Layer::silent(origin)),
+            sources: Vec::new(),
+            tools: ToolsPolicy::default(),
+            hooks: HookFailure::default(),
+            audit: true,
+            async_tools: false,
+            secrets: Vec::new(),
+            meta: MetaPolicy::default(),
+            delegation: DelegationPolicy::default(),
+            context: ContextPolicy::default(),
+            exit: ExitPolicy::default(),
+            models: Models::default(),
+            lists: Lists::default(),
+            roots: Vec::new(),
+            rest: Vec::new(),
+            body: String::new(),
+        }
+    }
+
+    /// Reads `harness.md`, or `harness.yaml`, which is YAML as a whole and has no prose. `file` says which, and is for
+    /// messages, such as `.harness/harness.md`. The policy is there only if nothing is wrong with the file; the diagnostics
+    /// hold everything that is, and warnings.
+    pub fn parse(file: &str, text: &str) -> (Option<Self>, Diagnostics) {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        let mut decoder = Decoder::new(file, format!("parse {name}"));
+        let policy = Self::decode(&mut decoder, file, text);
+        let diagnostics = decoder.into_diagnostics();
+        (policy.filter(|_| !diagnostics.has_errors()), diagnostics)
+    }
+
+    fn decode(decoder: &mut Decoder, file: &str, text: &str) -> Option<Self> {
+        let (root, body) = if file.ends_with(".yaml") {
+            let root = decoder.yaml(text, 1)?;
+            if root.value == Value::Null {
+                // A file that was cut short must not leave the defaults standing.
+                let empty = Diagnostic::error(format!("{} is empty", quoted(file))).at(decoder.top());
+                decoder.diagnostics.push(empty.hint("write `{}` for a policy of defaults"));
+                return None;
+            }
+            (root, "")
+        } else {
+            let document = decoder.document(text)?;
+            (document.root, document.body)
+        };
+        let (keys, (models, (lists, others))): HarnessKeys<'_> = decoder.root(&root)?;
+        let mut policy = Self { body: body.to_owned(), ..Self::absent(file) };
+        let roots = keys.artifact_sources.read(decoder).unwrap_or_default();
+        policy.roots = roots.into_iter().map(|root| root.0).collect();
+        let mut project = Builder::new(Origin::new(file, Scope::Project));
+        if let Some(network) = keys.network.field().and_then(|f| decoder.keys::<NetworkKeys<'_>>(f)) {
+            project.network(decoder, &network.allowed_domains);
+        }
+        if let Some((rules, others)) = keys.sandbox.field().and_then(|f| decoder.keys(f)) {
+            project.rules(decoder, rules);
+            policy.sandbox(decoder, file, others);
+            project.secrets(policy.secrets.iter().map(|secret| secret.name.clone()).collect());
+        }
+        policy.project = with_defaults(project.layer(None));
+        policy.tools = keys.tools_policy.read(decoder).unwrap_or_default();
+        policy.meta = keys.meta.read(decoder).unwrap_or_default();
+        policy.delegation = keys.delegation.read(decoder).unwrap_or_default();
+        policy.context = keys.context.read(decoder).unwrap_or_default();
+        policy.exit = keys.exit_policy.read(decoder).unwrap_or_default();
+        policy.models = Models::decode(decoder, &models);
+        policy.lists = Lists::decode(decoder, &lists, "");
+        policy.rest = others.kept(decoder);
+        Some(policy)
+    }
+
+    fn sandbox(&mut self, decoder: &mut Decoder, file: &str, keys: SandboxKeys<'_>) {
+        self.audit = keys.audit.read(decoder);
+        self.async_tools = keys.async_tools.read(decoder);
+        let origin = Origin::new(file, Scope::Project);
+        self.secrets = keys.secrets.field().and_then(|f| secrets::decode(decoder, f, &origin)).unwrap_or_default();
+        self.hooks = keys.hooks.read(decoder).unwrap_or_default();
+        let Some(field) = keys.sources.field() else { return };
+        self.sources = sources::decode(decoder, field, file).unwrap_or_default();
+        for source in &self.sources {
+            for name in secrets::unknown(&self.secrets, &source.layer) {
+                let message = format!("{} names no secret {}", quoted(&field.path), quoted(name));
+                let hint = "secrets are named in `sandbox.secrets`".to_owned();
+                decoder.error_with(field, message, Some(hint));
+            }
+        }
+    }
+
+    /// The same within a machine's policy: what both allow.
+    #[must_use]
+    pub fn within(mut self, machine: MachinePolicy) -> Self {
+        if let Some(tools) = machine.tools.clone() {
+            self.tools = self.tools.within(tools);
+        }
+        if let Some(hooks) = machine.hooks.clone() {
+            self.hooks = self.hooks.within(hooks);
+        }
+        if let Some(meta) = machine.meta {
+            self.meta = self.meta.within(meta);
+        }
+        self.audit |= machine.audit;
+        self.machine = Some(Box::new(machine));
+        self
+    }
+
+    /// What an agent may do, whoever sets it to work: none of its calls gets more. None where that is what the project
+    /// may do as a whole.
+    pub fn grant_for_agent(&self, agent: &Agent) -> Option<Grant> {
+        let grant = self.grant_for(&agent.source_name, agent.capabilities.as_ref());
+        let grant = match &agent.limits {
+            Some(limits) => grant.meet(&Grant::new(vec![limits.clone()])),
+            None => grant,
+        };
+        (grant.layers().len() > self.grant_for("", None).layers().len()).then_some(grant)
+    }
+
+    /// Whether an agent may call a tool at all: a plugin's calls the plugin's own, and those that the policy names for it.
+    pub fn lends(&self, agent: &str, tool: &Tool) -> bool {
+        sources::bundle_of(agent).is_none_or(|plugin| {
+            sources::bundle_of(&tool.source_name) == Some(plugin) || sources::lends(&self.sources, agent, &tool.name)
+        })
+    }
+
+    /// The tools of others that an agent of a source may call: those that each entry about it names. None where no entry
+    /// names any.
+    pub fn lent(&self, source: &str) -> Option<ToolsPolicy> {
+        let entries = sources::about(&self.sources, source).into_iter();
+        let named = entries.filter_map(|entry| Some(ToolsPolicy::of_patterns(entry.tools.as_ref()?, &entry.position)));
+        named.reduce(|outer, inner| inner.within(outer))
+    }
+
+    /// What an artifact may do. `source` is its place below `.harness/` without `.md`, such as `tools/deploy` or
+    /// `plugins/acme/tools/x`; `capabilities` is the layer of its own front matter.
+    pub fn grant_for(&self, source: &str, capabilities: Option<&Layer>) -> Grant {
+        let entries = sources::about(&self.sources, source);
+        let mut layers = self.machine.as_ref().map(|machine| machine.layers(source)).unwrap_or_default();
+        if let Some((_, layer)) = self.instead.as_ref().filter(|(name, _)| name == source) {
+            layers.push(layer.clone());
+            layers.extend(capabilities.cloned());
+            return Grant::new(layers);
+        }
+        layers.push(self.project.clone());
+        if let Some(bundle) = sources::bundle_of(source) {
+            layers.push(sources::floor(bundle, &entries, &self.project.origin.file));
+        }
+        layers.extend(entries.into_iter().map(|entry| entry.layer.clone()));
+        layers.extend(capabilities.cloned());
+        Grant::new(layers)
+    }
+}
+
+impl ProjectPolicy {
+    /// The same policy with something else granted to one source. What protects the project stays, and so do its limits.
+    pub fn granting(&self, source: &str, layer: &Layer) -> Self {
+        let mut layer = with_defaults(layer.clone());
+        if let (Some(fs), Some(own)) = (&mut layer.fs, &self.project.fs) {
+            fs.protect.extend(own.protect.iter().cloned());
+            fs.repository.extend(own.repository.iter().cloned());
+        }
+        layer.limits = self.project.limits;
+        Self { instead: Some((source.to_owned(), layer)), ..self.clone() }
+    }
+}
+
+impl Shape for ProjectPolicy {
+    fn schema() -> Schema {
+        keys::schema::<HarnessKeys<'_>>()
+    }
+}
+
+impl OtherKeys<'_> {
+    /// Those that are there, as they are.
+    fn kept(&self, decoder: &mut Decoder) -> Vec<Other> {
+        let mut other = |name, slot: &Slot<'_, Anything>| {
+            let field = slot.field()?;
+            let what = format!("`{name}` is kept for other hosts and has no effect here");
+            decoder.warn(field, what, "leave it for them, or take it out");
+            let position = decoder.position(field.key.map_or(field.node.span, |key| key.span));
+            Some(Other { name, value: field.node.clone(), position })
+        };
+        let all = [
+            other("serve", &self.serve),
+            other("trusted_sources", &self.trusted_sources),
+            other("verify_policy", &self.verify_policy),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// A layer that speaks of everything: what it left open has its default.
+fn with_defaults(layer: Layer) -> Layer {
+    let workspace = || PathPattern::parse(".").into_iter().collect::<Vec<_>>();
+    Layer {
+        fs: Some(layer.fs.unwrap_or_else(|| FsRules { read: workspace(), write: workspace(), ..FsRules::default() })),
+        network: Some(layer.network.unwrap_or_default()),
+        exec: Some(layer.exec.unwrap_or_default()),
+        env: Some(layer.env.unwrap_or_default()),
+        services: Some(layer.services.unwrap_or_else(|| Service::ALL.to_vec())),
+        secrets: Some(layer.secrets.unwrap_or_default()),
+        ..layer
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! `sandbox.secrets`: what holds something secret, and which hosts and commands may get it. The secret itself is in no
+//! file of the project's own.
+
+use super::layer::{self, Hosts, Spots, Variable};
+use crate::decode::{Decoder, Field};
+use crate::keys::{self, Unknown, keys};
+use crate::located::Located;
+use crate::shape::{Name, Read, Schema, Shape};
+use harness_policy::command::CommandRule;
+use harness_policy::layer::{Layer, Origin};
+use harness_policy::secret::{Holder, Secret};
+use harness_policy::text::quoted;
+
+keys! {
+    /// The keys of one secret.
+    SecretKeys: Unknown::Refuse;
+    /// The variable of the host's environment that holds it.
+    given env: Variable;
+    /// The file that holds it: from the folder that holds `.harness/`, from the home folder after `~/`, or absolute.
+    given file: HeldIn;
+    /// Hosts that may be sent it, in headers.
+    given hosts: Hosts;
+    /// Commands that may be given it.
+    given exec: Vec<Located<CommandRule>>;
+}
+
+impl Shape for Secret {
+    fn schema() -> Schema {
+        keys::schema::<SecretKeys<'_>>()
+    }
+}
+
+/// The path of a file with a secret.
+struct HeldIn(String);
+
+impl Shape for HeldIn {
+    fn schema() -> Schema {
+        Name::schema()
+    }
+}
+
+impl Read for HeldIn {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        decoder.parse_one(field, path).map(Self)
+    }
+}
+
+pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, origin: &Origin) -> Option<Vec<Located<Secret>>> {
+    let mut secrets = Vec::new();
+    for (key, field) in decoder.entries(field)? {
+        let position = decoder.position(key.span);
+        let secret = secret(decoder, &key.text, &field, origin);
+        secrets.extend(secret.map(|(mut secret, spots)| {
+            secret.origin.places = spots.places(Some(&position));
+            Located::new(secret, position)
+        }));
+    }
+    Some(secrets)
+}
+
+fn secret(decoder: &mut Decoder, name: &str, field: &Field<'_>, origin: &Origin) -> Option<(Secret, Spots)> {
+    if let Err(why) = layer::variable(name) {
+        decoder.error(field, format!("a secret is named like a variable: {why}"));
+    }
+    let keys: SecretKeys<'_> = decoder.keys(field)?;
+    let holder = match (keys.env.field(), keys.file.field()) {
+        (Some(_), None) => keys.env.read(decoder).map(|name| Holder::Variable(name.0)),
+        (None, Some(_)) => keys.file.read(decoder).map(|path| Holder::File(path.0)),
+        (Some(_), Some(file)) => {
+            decoder.error(file, format!("{} has both `env` and `file`: one of them holds it", quoted(&field.path)));
+            None
+        }
+        (None, None) => {
+            decoder.error(field, format!("{} has neither `env` nor `file`", quoted(&field.path)));
+            None
+        }
+    };
+    let mut spots = Spots::default();
+    let (hosts, exec) = (spots.list(decoder, "hosts", &keys.hosts), spots.list(decoder, "exec", &keys.exec));
+    let unread = |there: bool, read: bool| there && !read;
+    if unread(keys.hosts.field().is_some(), hosts.is_some()) || unread(keys.exec.field().is_some(), exec.is_some()) {
+        // What is wrong was told.
+        return None;
+    }
+    let (hosts, exec) = (hosts.unwrap_or_default(), exec.unwrap_or_default());
+    if hosts.is_empty() && exec.is_empty() {
+        let hint = "name `hosts` that may be sent it, or commands in `exec` that may be given it";
+        decoder.warn(field, format!("the secret {} can be used nowhere", quoted(name)), hint);
+    }
+    Some((Secret { name: name.to_owned(), holder: holder?, hosts, exec, origin: origin.clone() }, spots))
+}
+
+fn path(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > 4096 || text.chars().any(char::is_control) {
+        return Err(format!("{} is not the path of a file", quoted(text)));
+    }
+    Ok(text.to_owned())
+}
+
+/// What is not there in the layers that name secrets: a name that means nothing would grant nothing in silence.
+pub(super) fn unknown<'a>(secrets: &'a [Located<Secret>], layer: &'a Layer) -> impl Iterator<Item = &'a String> {
+    let names = layer.secrets.iter().flatten();
+    names.filter(|name| !secrets.iter().any(|secret| secret.name == **name))
+}

@@ -1,0 +1,21 @@
+//! What a script can reach, one file for each WIT interface. Each file has the types of its interface and functions
+//! that do the work under a grant; none knows the store or the linker.
+
+pub mod agents;
+pub mod cache;
+pub mod clock;
+pub mod coverage;
+pub mod denial;
+pub mod env;
+pub mod events;
+pub mod exec;
+pub mod fs;
+pub mod http;
+pub mod log;
+pub mod meta;
+pub mod metrics;
+pub mod observe;
+pub mod random;
+pub mod reentry;
+pub mod secrets;
+pub mod tasks;

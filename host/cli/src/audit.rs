@@ -1,0 +1,158 @@
+//! `harness audit`: the record of what was called and decided.
+
+use harness_artifact::escape;
+use harness_audit::{Broken, Key};
+use serde_json::{Value as Json, json};
+
+use super::args::{Audit, Digest, Listing, Place, Show};
+use super::exit::Exit;
+use super::input;
+use super::printer::{Printer, Told};
+use super::project;
+
+pub(crate) fn run(command: &Audit, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+    let folder = project::there(place, *printer)?.join(harness_audit::FOLDER);
+    match command {
+        Audit::Verify(Listing { json }) => verify(&folder, *json, *printer),
+        Audit::Show(command) => show(&folder, command, *printer),
+        Audit::Digest(command) => digest(&folder, command, *printer),
+    }
+}
+
+/// Says that there is no record.
+fn none(printer: Printer) -> Exit {
+    let hint = "each call is, and each event that hooks decide on, unless `sandbox.audit` is false";
+    printer.error("nothing is recorded here", &[], Some(hint));
+    Exit::Usage
+}
+
+/// What a program gets of a record that cannot be looked at.
+pub(crate) fn unverified(told: &Told) -> Json {
+    broken_as_json(None, None, &told.message)
+}
+
+fn broken_as_json(file: Option<&str>, line: Option<u64>, why: &str) -> Json {
+    json!({"whole": false, "file": file, "line": line, "why": why})
+}
+
+fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Result<Exit, Exit> {
+    let found = harness_audit::verify(folder);
+    if found.as_ref().is_ok_and(|summary| summary.lines == 0) {
+        return Err(none(printer));
+    }
+    if as_json {
+        printer.json(&match &found {
+            Ok(summary) => {
+                json!({
+                    "whole": true, "lines": summary.lines, "files": summary.files, "hash": summary.hash,
+                    "half_a_line": summary.half_a_line,
+                })
+            }
+            Err(Broken { file, line, why }) => broken_as_json(Some(file), *line, why),
+        });
+    }
+    match found {
+        Ok(summary) => {
+            if summary.half_a_line {
+                printer.say(
+                    "note: half a line follows: a process was ended while it wrote; the next line takes its place",
+                );
+            }
+            if !as_json {
+                let plural = if summary.lines == 1 { "" } else { "s" };
+                printer.data(&format!("whole: {} line{plural}, the last has the hash {}", summary.lines, summary.hash));
+            }
+            Ok(Exit::Completed)
+        }
+        Err(broken) => {
+            if !as_json {
+                told(&broken, printer);
+            }
+            Ok(Exit::Failed)
+        }
+    }
+}
+
+fn told(broken: &Broken, printer: Printer) {
+    printer.error(&format!("the record is not as it was written: {}/{broken}", harness_audit::FOLDER), &[], None);
+}
+
+fn show(folder: &std::path::Path, command: &Show, printer: Printer) -> Result<Exit, Exit> {
+    let lines = match harness_audit::lines(folder) {
+        Ok(lines) => lines,
+        Err(broken) => {
+            told(&broken, printer);
+            return Ok(Exit::Failed);
+        }
+    };
+    if lines.is_empty() {
+        return Err(none(printer));
+    }
+    for line in lines.iter().skip(lines.len().saturating_sub(command.last)) {
+        if command.json {
+            printer.data(&escape::line(line));
+        } else {
+            printer.data(&shown(line));
+        }
+    }
+    Ok(Exit::Completed)
+}
+
+fn digest(folder: &std::path::Path, command: &Digest, printer: Printer) -> Result<Exit, Exit> {
+    let arguments = input::json(&command.arguments, "the arguments are").map_err(|why| {
+        printer.error(&why, &[], None);
+        Exit::Usage
+    })?;
+    let key = Key::read(folder).map_err(|error| {
+        let message = format!("the key of the record cannot be read: {error}");
+        printer.error(&message, &[], Some("it is made when the first call is recorded"));
+        Exit::Usage
+    })?;
+    printer.data(&key.digest(arguments.to_string().as_bytes()));
+    Ok(Exit::Completed)
+}
+
+/// A line of the record for a person.
+fn shown(line: &str) -> String {
+    let entry: Json = serde_json::from_str(line).unwrap_or_default();
+    let text = |key: &str| escape::line(entry.get(key).and_then(Json::as_str).unwrap_or_default()).into_owned();
+    let what = match text("kind").as_str() {
+        "call" => text("tool"),
+        _ if entry.get("artifact").is_some() => format!("{} of {}", text("event"), text("artifact")),
+        _ => text("event"),
+    };
+    let time = text("time");
+    // To the second; the record has more of it.
+    let time = time.split_once('.').map_or(time.clone(), |(second, _)| format!("{second}Z"));
+    let mut shown = format!("{time}  {} {what}: {}", text("kind"), text("outcome"));
+    for (key, before) in [("caller", "by "), ("why", "")] {
+        if entry.get(key).is_some() && text(key) != "program" {
+            shown.push_str(&format!(", {before}{}", text(key)));
+        }
+    }
+    if let Some(fuel) = entry.get("usage").and_then(|usage| usage.get("fuel")) {
+        shown.push_str(&format!(", fuel {fuel}"));
+    }
+    let list = |key: &str| entry.get(key).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    for hook in list("hooks") {
+        let word = |key: &str| escape::line(hook.get(key).and_then(Json::as_str).unwrap_or_default()).into_owned();
+        let reason = if word("reason").is_empty() { String::new() } else { format!(", {}", word("reason")) };
+        shown.push_str(&format!("\n    {} hook {}: {}{reason}", word("event"), word("hook"), word("verdict")));
+    }
+    for refusal in list("refusals") {
+        let word = |key: &str| escape::line(refusal.get(key).and_then(Json::as_str).unwrap_or_default()).into_owned();
+        shown.push_str(&format!("\n    refused {} {}: {}", word("call"), word("subject"), word("why")));
+    }
+    let inner = list("hooks").iter().chain(list("refusals")).chain(entry.get("grant"));
+    let cuts = inner.chain([&entry]).filter_map(|one| one.get("cut").and_then(Json::as_array)).flatten();
+    for cut in cuts {
+        let word = |key: &str| escape::line(cut.get(key).and_then(Json::as_str).unwrap_or_default()).into_owned();
+        let bytes = cut.get("bytes").and_then(Json::as_u64).unwrap_or_default();
+        let what = match cut.get("rows").and_then(Json::as_u64) {
+            Some(rows) => format!("{rows} more of `{}` left out", word("field")),
+            None => format!("`{}` cut", word("field")),
+        };
+        shown.push_str(&format!("\n    {what}: {bytes} bytes, {}", word("digest")));
+    }
+    shown
+}

@@ -1,0 +1,88 @@
+//! `harness fire EVENT`: one event through its hooks, from the command line.
+
+use harness_artifact::event::Event;
+use harness_dispatch::{Decision, Dispatch, HookRun, Options, Run};
+use serde_json::{Value as Json, json};
+
+use super::args::{Fire, Place};
+use super::call::{bare, explain, report};
+use super::exit::Exit;
+use super::printer::{Printer, Told};
+use super::{input, project};
+
+/// Dispatches the event. An error is that it was not, which was told.
+pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+    let Some(event) = Event::parse(&command.event) else {
+        let names: Vec<String> = Event::FIXED.iter().map(ToString::to_string).collect();
+        let hint = format!("events are {}, `custom.NAME` and `meta.NAME`", names.join(", "));
+        printer.error(&format!("there is no event `{}`", command.event), &[], Some(&hint));
+        return Err(Exit::Usage);
+    };
+    let payload = command.payload.as_deref().map(|given| input::json(given, "the payload is")).transpose();
+    let payload = payload.map_err(|message| {
+        printer.error(&message, &[], Some("give the payload as JSON, `@FILE` or `-`"));
+        Exit::Usage
+    })?;
+    let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
+    let project = project::open_for(place, options, *printer, |all| {
+        all.chain(&event).iter().map(|hook| &*hook.source.file).collect()
+    })?;
+    let plan = project::plan(&project, place, command.workspace.as_deref());
+    project::confine(&plan, &command.confine, *printer)?;
+    let dispatch = project::block_on(project.fire(&event, payload.unwrap_or_default(), &Run::new()), *printer)?;
+    report::dispatch(&dispatch, *printer);
+    if command.explain {
+        explain::dispatch(&dispatch, "", *printer);
+    }
+    printer.json(&as_json(&dispatch));
+    let exit = if dispatch.decision == Decision::Allow { Exit::Completed } else { Exit::Denied };
+    Ok(project::audited(&project, exit, *printer))
+}
+
+/// An event that was not dispatched, as `--json` prints it.
+pub(crate) fn unmade(event: &str, outcome: &str, kind: &str, told: &Told) -> Json {
+    json!({
+        "event": event,
+        "decision": null,
+        "hook": null,
+        "reason": null,
+        "payload": null,
+        "hooks": [],
+        "outcome": outcome,
+        "error": bare(kind, told),
+    })
+}
+
+/// The decision, the payload after it, and each hook.
+fn as_json(dispatch: &Dispatch) -> Json {
+    let (decision, hook, reason) = match &dispatch.decision {
+        Decision::Allow => ("allow", None, None),
+        Decision::Block(block) => ("block", Some(&block.hook), Some(&block.reason)),
+    };
+    json!({
+        "event": dispatch.event.to_string(),
+        "decision": decision,
+        "hook": hook,
+        "reason": reason,
+        "payload": dispatch.payload,
+        "hooks": dispatch.hooks.iter().map(hook_as_json).collect::<Vec<_>>(),
+    })
+}
+
+pub(crate) fn hook_as_json(hook: &HookRun) -> Json {
+    let log: Vec<Json> =
+        hook.log.lines.iter().map(|line| json!({"level": line.level.name(), "message": line.message})).collect();
+    json!({
+        "name": hook.name,
+        "file": hook.file,
+        "priority": hook.priority,
+        "matched": hook.verdict.ran(),
+        "decision": hook.verdict.name(),
+        "reason": hook.reason,
+        "warnings": hook.warnings,
+        "fuel": hook.usage.fuel,
+        "wall_us": u64::try_from(hook.usage.wall.as_micros()).unwrap_or(u64::MAX),
+        "loading_us": u64::try_from(hook.usage.loading.as_micros()).unwrap_or(u64::MAX),
+        "log": log,
+    })
+}

@@ -1,0 +1,127 @@
+//! What something may do, as lines for a person.
+
+use harness_artifact::escape;
+use harness_policy::grant::Grant;
+use harness_policy::layer::{Layer, Scope};
+use harness_policy::limits::{LimitKey, Limits};
+use harness_policy::places::Place;
+use serde_json::{Map, Value as Json, json};
+
+/// The layers of a grant, a few lines each.
+pub(crate) fn lines(grant: &Grant) -> Vec<String> {
+    grant.layers().iter().flat_map(|one| layer(one)).collect()
+}
+
+/// The limits in one line.
+pub(crate) fn limits(limits: &Limits) -> String {
+    let one = |key: &LimitKey| {
+        let facts = key.facts();
+        format!("{} {}", facts.name, limits.get(*key))
+    };
+    format!("limits: {}", LimitKey::ALL.iter().map(one).collect::<Vec<_>>().join(", "))
+}
+
+/// What one layer allows, a line each, with the place where that is written.
+fn layer(layer: &Layer) -> Vec<String> {
+    let mut lines = vec![format!("{}:", escape::line(&place(layer)))];
+    let origin = &layer.origin;
+    for Rules { what, key, values } in rules(layer) {
+        let values =
+            if values.is_empty() { "nothing".to_owned() } else { escape::line(&values.join(", ")).into_owned() };
+        let place = origin.places.key(key).map(|place| origin.at(Some(place)));
+        let place = place.map(|place| format!(" ({})", escape::line(&place))).unwrap_or_default();
+        lines.push(format!("  {what}: {values}{place}"));
+    }
+    lines
+}
+
+fn place(layer: &Layer) -> String {
+    let origin = &layer.origin;
+    let file = origin.at(origin.places.own());
+    match &origin.scope {
+        Scope::Machine | Scope::Project => file,
+        Scope::Source(name) => format!("{file}, source `{name}`"),
+        Scope::Artifact => format!("{file}, its capabilities"),
+        Scope::Call => format!("this call, by {file}"),
+        Scope::Default => "the defaults".to_owned(),
+    }
+}
+
+/// What a layer says of one thing.
+struct Rules {
+    what: &'static str,
+    key: &'static str,
+    values: Vec<String>,
+}
+
+fn rules(layer: &Layer) -> Vec<Rules> {
+    fn texts<T: ToString>(values: &[T]) -> Vec<String> {
+        values.iter().map(ToString::to_string).collect()
+    }
+    let mut rules = Vec::new();
+    let mut say = |what, key, values| rules.push(Rules { what, key, values });
+    if let Some(fs) = &layer.fs {
+        say("read", "fs.read", texts(&fs.read));
+        say("write", "fs.write", texts(&fs.write));
+        if !fs.protect.is_empty() {
+            say("protect", "fs.protect", texts(&fs.protect));
+        }
+    }
+    if let Some(network) = &layer.network {
+        say("hosts", "network", texts(&network.allow));
+    }
+    if let Some(exec) = &layer.exec {
+        say("commands", "exec.allow", texts(&exec.allow));
+        say("their variables", "exec.env", exec.env.clone());
+        if !exec.folders.is_empty() {
+            say("their folders", "exec.folders", texts(&exec.folders));
+        }
+        if exec.network {
+            say("their network", "exec.network", vec!["all of it".to_owned()]);
+        }
+        if exec.unconfined {
+            say("their wall", "exec.unconfined", vec!["none".to_owned()]);
+        }
+    }
+    if let Some(env) = &layer.env {
+        say("variables", "env", env.clone());
+    }
+    if let Some(services) = &layer.services {
+        say("services", "services", services.iter().map(|service| service.name().to_owned()).collect());
+    }
+    // A project without secrets is the usual one.
+    let silent = matches!(layer.origin.scope, Scope::Project | Scope::Default);
+    if let Some(secrets) = layer.secrets.as_ref().filter(|secrets| !(silent && secrets.is_empty())) {
+        say("secrets", "secrets", secrets.clone());
+    }
+    rules
+}
+
+/// The same as JSON: a list of layers, each with its place, what it allows, and where each of its keys and rules is.
+pub(crate) fn as_json(grant: &Grant) -> Json {
+    let at = |place: Place| json!({"line": place.line, "column": place.column});
+    let layer = |layer: &Layer| {
+        let rules: Map<String, Json> =
+            rules(layer).into_iter().map(|rules| (rules.what.replace(' ', "_"), json!(rules.values))).collect();
+        let places = &layer.origin.places;
+        let keys: Map<String, Json> = places
+            .keys()
+            .map(|(key, spot)| {
+                let mut place = at(spot.value);
+                if let (Some(place), false) = (place.as_object_mut(), spot.rules.is_empty()) {
+                    place.insert("rules".to_owned(), spot.rules.iter().copied().map(at).collect());
+                }
+                (key.to_owned(), place)
+            })
+            .collect();
+        json!({
+            "from": place(layer),
+            "file": layer.origin.file,
+            "line": places.own().map(|own| own.line),
+            "column": places.own().map(|own| own.column),
+            "allows": rules,
+            "places": keys,
+        })
+    };
+    json!(grant.layers().iter().map(|one| layer(one)).collect::<Vec<_>>())
+}

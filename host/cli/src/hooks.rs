@@ -1,0 +1,71 @@
+//! `harness hooks`: the hooks of each event in the order they are called.
+
+use harness_artifact::escape;
+use harness_artifact::event::Event;
+use harness_artifact::hook::Hook;
+use harness_registry::Registry;
+use serde_json::{Value as Json, json};
+
+use super::args::{Listing, Place};
+use super::exit::Exit;
+use super::printer::Printer;
+use super::project;
+
+pub(crate) fn run(command: &Listing, place: &Place, printer: &Printer) -> Exit {
+    let registry = project::registry(place);
+    project::report(&registry, *printer);
+    let chains = events(&registry);
+    if command.json {
+        let hooks: Vec<Json> =
+            chains.iter().flat_map(|event| registry.chain(event)).map(|hook| as_json(hook)).collect();
+        printer.json(&json!(hooks));
+    } else {
+        let mut text = String::new();
+        for event in &chains {
+            text.push_str(&format!("{event}\n"));
+            for hook in registry.chain(event) {
+                let when = hook.when.as_ref().map(|when| format!("  when {}", escape::line(when.text.trim())));
+                let none = if hook.script.is_none() { "  (no script: does nothing)" } else { "" };
+                text.push_str(&format!(
+                    "  {:>4}  {}  {}{}{none}\n",
+                    *hook.priority,
+                    escape::line(&hook.name),
+                    escape::line(&hook.source.file),
+                    when.unwrap_or_default()
+                ));
+            }
+        }
+        match text.is_empty() {
+            true => printer.say("no hooks: write one in `.harness/hooks/`"),
+            false => printer.data(&text),
+        }
+    }
+    if registry.diagnostics().has_errors() { Exit::Usage } else { Exit::Completed }
+}
+
+/// The events that have hooks: those with a fixed name in their own order, then the others by name.
+fn events(registry: &Registry) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    for hook in registry.hooks() {
+        if !events.contains(&hook.event.value) {
+            events.push(hook.event.value.clone());
+        }
+    }
+    let place = |event: &Event| Event::FIXED.iter().position(|fixed| fixed == event).unwrap_or(Event::FIXED.len());
+    events.sort_by_key(|event| (place(event), event.to_string()));
+    events
+}
+
+pub(crate) fn as_json(hook: &Hook) -> Json {
+    json!({
+        "name": hook.name,
+        "event": hook.event.to_string(),
+        "priority": *hook.priority,
+        "when": hook.when.as_ref().map(|when| when.text.trim()),
+        "file": &*hook.source.file,
+        "line": hook.source.line,
+        "source": hook.source_name,
+        "script": hook.script.is_some(),
+        "cases": hook.cases.len(),
+    })
+}

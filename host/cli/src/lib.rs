@@ -1,0 +1,133 @@
+//! `harness`: arguments, one file a command, printing, exit codes.
+
+mod agents;
+mod args;
+mod audit;
+mod call;
+mod completions;
+mod confirm;
+mod context;
+mod doctor;
+mod exit;
+mod fire;
+mod grant;
+mod hooks;
+mod init;
+mod input;
+mod inspect;
+mod lock;
+mod policy;
+mod printer;
+mod progress;
+mod project;
+mod run;
+mod schema;
+mod sessions;
+mod signals;
+mod skills;
+mod test;
+mod tools;
+mod validate;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+use args::{Arguments, Audit, Color, Command, Deploy, Listing, Place, Talk};
+use exit::Exit;
+use printer::{Printer, Told};
+
+/// How long commands of the machine's are waited for, whose calls have ended and they have not.
+const ENDS: Duration = Duration::from_secs(10);
+
+/// Reads the arguments, runs the command, and turns its ending into an exit code.
+pub fn main() -> ExitCode {
+    let (exit, printer) = match Arguments::try_parse() {
+        Ok(arguments) => {
+            let printer = Printer::new(arguments.color);
+            (dispatch(arguments, printer), printer)
+        }
+        // Help and version are asked for; anything else is a mistake in the arguments.
+        Err(error) => (printed(&error), Printer::new(Color::Auto)),
+    };
+    harness_wall::wait_for_ends(ENDS);
+    match printer.lost() {
+        // Who ended it does not wait for a result.
+        Some(why) if !matches!(exit, Exit::Signal(_)) => {
+            printer.error(&format!("cannot write the result: {why}"), &[], None);
+            Exit::Fault
+        }
+        _ => exit,
+    }
+    .into()
+}
+
+/// Prints what clap says of the arguments.
+fn printed(error: &clap::Error) -> Exit {
+    let written = error.print();
+    if error.use_stderr() {
+        return Exit::Usage;
+    }
+    printer::put(written.and_then(|()| std::io::stdout().flush()));
+    Exit::Completed
+}
+
+fn dispatch(arguments: Arguments, printer: Printer) -> Exit {
+    let Arguments { place, command, .. } = arguments;
+    carried_out(&command, &place, &printer).unwrap_or_else(|exit| {
+        undone(&command, exit, printer);
+        exit
+    })
+}
+
+/// Runs the command. An error is that nothing was done, which was told.
+fn carried_out(command: &Command, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+    // `init` makes it, where it is not there.
+    if !matches!(command, Command::Init(_)) {
+        project::named(place, *printer)?;
+    }
+    Ok(match command {
+        Command::Call(command) => call::run(command, place, printer)?,
+        Command::Run(command) => run::talk(command, place, *printer)?,
+        Command::Deploy(command) => run::deploy(command, place, *printer)?,
+        Command::Context(command) => context::run(command, place, printer),
+        Command::Sessions(command) => sessions::run(command, place, printer)?,
+        Command::Fire(command) => fire::run(command, place, printer)?,
+        Command::Test(command) => test::run(command, place, printer),
+        Command::Hooks(command) => hooks::run(command, place, printer),
+        Command::Agents(command) => agents::run(command, place, printer),
+        Command::Skills(command) => skills::run(command, place, printer),
+        Command::Inspect(command) => inspect::run(command, place, printer),
+        Command::Schema(command) => schema::run(command, printer),
+        Command::Tools(command) => tools::run(command, place, printer),
+        Command::Validate(command) => validate::run(command, place, printer),
+        Command::Policy(command) => policy::run(command, place, printer)?,
+        Command::Lock(command) => lock::run(command, place, printer),
+        Command::Audit(command) => audit::run(command, place, printer)?,
+        Command::Doctor(command) => doctor::run(command, place, printer),
+        Command::Init(command) => init::run(command, place, printer),
+        Command::Completions(command) => completions::run(command, printer),
+    })
+}
+
+/// Gives a program its object also where nothing was done: with what was told.
+fn undone(command: &Command, exit: Exit, printer: Printer) {
+    let told = Told::all();
+    let (outcome, kind) = match exit {
+        Exit::Usage => ("rejected", "usage"),
+        Exit::Denied => ("denied", "denied"),
+        _ => ("fault", "fault"),
+    };
+    let object = match command {
+        Command::Call(command) if command.json => call::unmade(outcome, kind, &told),
+        Command::Fire(command) if command.json => fire::unmade(&command.event, outcome, kind, &told),
+        Command::Run(Talk { json: true, .. }) | Command::Deploy(Deploy { json: true, .. }) => {
+            run::unasked(outcome, kind, &told)
+        }
+        Command::Audit(Audit::Verify(Listing { json: true })) => audit::unverified(&told),
+        _ => return,
+    };
+    printer.json(&object);
+}

@@ -1,0 +1,243 @@
+//! `harness run` and `harness deploy`: a conversation with the project's agent.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Arc;
+
+use harness_agent::{Configured, Deeds, Models, Session, Turn, TurnError};
+use harness_dispatch::{Options, Project};
+use harness_provider::Usage;
+use serde_json::{Value as Json, json};
+
+use super::args::{Confine, Deploy, Place, Talk};
+use super::confirm::AtTerminal;
+use super::exit::Exit;
+use super::printer::{Printer, Told};
+use super::signals::{Heard, Signals};
+use super::{input, project};
+
+mod conversation;
+mod recorded;
+mod watch;
+
+use recorded::{Record, Recorded};
+use watch::Watch;
+
+/// Calls at one time: an agent makes one after another, and each may wait for others.
+const CONCURRENCY: u32 = 4;
+/// Threads for what goes on while a person types.
+const THREADS: usize = 1;
+/// Bytes of stack that each of them has, as the main one does: agents may be sixteen deep there too.
+const STACK: usize = 8 << 20;
+
+/// Talks to the agent. An error is that it was not asked, which was told.
+pub(crate) fn talk(command: &Talk, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+    let prompt = match &command.prompt {
+        Some(prompt) => Some(prompt.clone()),
+        None if !std::io::stdin().is_terminal() => Some(read("-", printer)?),
+        None if command.json => {
+            printer.error("`--json` is for one prompt", &[], Some("give it: `harness run --json \"...\"`"));
+            return Err(Exit::Usage);
+        }
+        None => None,
+    };
+    let asked = AtTerminal::new(&command.confirm, printer);
+    let record = Record::new("run", command.resume.as_deref(), !command.no_record, place, printer)?;
+    let opened = Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, printer)?;
+    match prompt {
+        Some(prompt) => opened.once(&prompt, command.json, command.explain, printer),
+        None => Ok(conversation::run(opened, command.explain, printer)),
+    }
+}
+
+/// Gives it one task.
+pub(crate) fn deploy(command: &Deploy, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+    let prompt = read(command.input.as_deref().unwrap_or("-"), printer)?;
+    let asked = AtTerminal::new(&command.confirm, printer);
+    let record = Record::new("deploy", None, !command.no_record, place, printer)?;
+    let opened = Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, printer)?;
+    opened.once(&prompt, command.json, command.explain, printer)
+}
+
+fn read(given: &str, printer: Printer) -> Result<String, Exit> {
+    input::text(given).map_err(|message| {
+        printer.error(&message, &[], Some("give the text itself, `@FILE`, or `-` for standard input"));
+        Exit::Usage
+    })
+}
+
+/// What a program gets where the agent was not asked.
+pub(crate) fn unasked(outcome: &str, kind: &str, told: &Told) -> Json {
+    let error = json!({"kind": kind, "message": told.message, "hint": told.hint});
+    as_json(json!({"outcome": outcome, "error": error}), &Deeds::default(), Usage::default())
+}
+
+/// A project whose agent can be talked to.
+struct Opened {
+    project: Project,
+    models: Arc<dyn Models>,
+    runtime: tokio::runtime::Runtime,
+    /// Who is asked whether calls may be made that are to be confirmed.
+    asked: Arc<AtTerminal>,
+    record: Record,
+}
+
+impl Opened {
+    fn new(
+        workspace: Option<&Path>,
+        place: &Place,
+        mut record: Record,
+        confine: &Confine,
+        asked: Arc<AtTerminal>,
+        printer: Printer,
+    ) -> Result<Self, Exit> {
+        let options =
+            Options { workspace: workspace.map(Path::to_owned), concurrency: CONCURRENCY, ..Options::default() };
+        let project = project::open(place, options, printer)?;
+        let models = models(&project, place);
+        // While files can still be made.
+        record.open(place, printer);
+        project::confine(&project::plan(&project, place, workspace), confine, printer)?;
+        // Its threads are begun when the process has given up what it does not need.
+        let runtime = runtime(printer)?;
+        Ok(Self { project, models, runtime, asked, record })
+    }
+
+    /// One turn and no more.
+    fn once(self, prompt: &str, json: bool, explain: bool, printer: Printer) -> Result<Exit, Exit> {
+        if prompt.trim().is_empty() {
+            printer.error("there is nothing to say to the agent", &[], Some("give a prompt: `harness run \"...\"`"));
+            return Err(Exit::Usage);
+        }
+        let watch = Arc::new(Watch::new(printer, !json, explain));
+        let Self { project, models, runtime, asked, record } = self;
+        let recorded = record.begin(&project, watch.clone(), asked.clone());
+        Ok(runtime.block_on(async {
+            let mut signals = Signals::new();
+            let mut session = match start(&recorded, &project, models, &mut signals, json, printer).await {
+                Ok(session) => session,
+                Err(exit) => return exit,
+            };
+            let turn = signals.unless(session.turn(prompt)).await;
+            signals.at_once();
+            asked.over().await;
+            let seen = watch.end();
+            let (deeds, usage) = (session.deeds(), session.usage());
+            session.end().await;
+            recorded.end(printer);
+            match turn {
+                _ if let Err(why) = project.audited() => unaudited(&why, &deeds, usage, json, printer),
+                Ok(Ok(turn)) => answered(&turn, &deeds, usage, seen, json, printer),
+                Ok(Err(error)) => failed(&error, &deeds, usage, json, printer),
+                Err(heard) => interrupted(heard, &deeds, usage, json, printer),
+            }
+        }))
+    }
+}
+
+/// What turns are made on: what goes on by itself goes on while nobody waits for a turn, too.
+fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_stack_size(STACK)
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            printer.error(&format!("cannot start: {error}"), &[], None);
+            Exit::Fault
+        })
+}
+
+/// The models that a project names.
+pub(crate) fn models(project: &Project, place: &Place) -> Arc<dyn Models> {
+    let loaded = project.loaded();
+    let models = Configured::new(&project::root(place), &loaded.policy().models);
+    Arc::new(models.of_policy(loaded.registry().policy_file()))
+}
+
+/// Begins a session, unless a hook or a signal is against it; that was told.
+async fn start(
+    recorded: &Recorded,
+    project: &Project,
+    models: Arc<dyn Models>,
+    signals: &mut Signals,
+    json: bool,
+    printer: Printer,
+) -> Result<Session, Exit> {
+    let (deeds, usage) = (Deeds::default(), Usage::default());
+    match signals.unless(recorded.start(project, models)).await {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(error)) => Err(failed(&error, &deeds, usage, json, printer)),
+        Err(heard) => {
+            recorded.end(printer);
+            Err(interrupted(heard, &deeds, usage, json, printer))
+        }
+    }
+}
+
+/// Prints the answer, which a person at a terminal has seen as it came. `usage` is that of the session.
+fn answered(turn: &Turn, deeds: &Deeds, usage: Usage, seen: bool, json: bool, printer: Printer) -> Exit {
+    if let Some(warning) = &turn.warning {
+        printer.warning(warning);
+    }
+    if json {
+        let came = json!({"outcome": "completed", "answer": turn.text, "warning": turn.warning});
+        printer.json(&as_json(came, deeds, usage));
+    } else if !seen {
+        printer.data(&turn.text);
+    }
+    Exit::Completed
+}
+
+/// What came of a turn, with what was done in it.
+fn as_json(mut came: Json, deeds: &Deeds, usage: Usage) -> Json {
+    let Deeds { calls, rounds, log } = deeds;
+    let usage = json!({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens});
+    let done = [("rounds", json!(rounds)), ("calls", json!(calls)), ("usage", usage), ("log", json!(log))];
+    if let Some(object) = came.as_object_mut() {
+        object.extend(done.map(|(key, value)| (key.to_owned(), value)));
+    }
+    came
+}
+
+fn with_error(outcome: &str, kind: &str, message: &str) -> Json {
+    json!({"outcome": outcome, "error": {"kind": kind, "message": message}})
+}
+
+/// Says why there is no answer.
+fn failed(error: &TurnError, deeds: &Deeds, usage: Usage, json: bool, printer: Printer) -> Exit {
+    let (exit, outcome) = match error {
+        TurnError::Blocked { .. } => (Exit::Denied, "denied"),
+        TurnError::Config(_) => (Exit::Usage, "rejected"),
+        TurnError::Limit { .. } | TurnError::Budget { .. } | TurnError::NeverStops(..) | TurnError::Length(_) => {
+            (Exit::Limited, "limited")
+        }
+        TurnError::Modified { .. } => (Exit::Failed, "failed"),
+        TurnError::Completion(_) | TurnError::ContentFilter | TurnError::Finish(_) => (Exit::Fault, "fault"),
+    };
+    let message = error.to_string();
+    if json {
+        printer.json(&as_json(with_error(outcome, error.kind(), &message), deeds, usage));
+    }
+    printer.error(&message, &[], None);
+    exit
+}
+
+/// Says that the audit log misses what was done; the answer is kept back.
+fn unaudited(why: &str, deeds: &Deeds, usage: Usage, json: bool, printer: Printer) -> Exit {
+    if json {
+        printer.json(&as_json(with_error("fault", "host", why), deeds, usage));
+    }
+    printer.error(why, &[], None);
+    Exit::Fault
+}
+
+/// Says that somebody has ended it.
+fn interrupted(heard: Heard, deeds: &Deeds, usage: Usage, json: bool, printer: Printer) -> Exit {
+    let message = format!("interrupted by {}", heard.name());
+    if json {
+        printer.json(&as_json(with_error("interrupted", "interrupted", &message), deeds, usage));
+    }
+    printer.error(&message, &[], None);
+    heard.exit()
+}

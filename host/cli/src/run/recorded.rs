@@ -1,0 +1,111 @@
+//! The record of what is talked about, and the recorded conversation that is gone on with.
+
+use std::sync::Arc;
+
+use harness_agent::{Listener, Models, Session, TurnError};
+use harness_dispatch::{Project, Run};
+use harness_provider::Message;
+use harness_session as session;
+use harness_session::recorder::Recorder;
+use harness_session::writer::Writer;
+
+use super::super::args::Place;
+use super::super::confirm::AtTerminal;
+use super::super::exit::Exit;
+use super::super::printer::Printer;
+use super::super::{project, sessions};
+
+/// What is to be recorded, and what is gone on with.
+pub(super) struct Record {
+    command: &'static str,
+    wanted: bool,
+    writer: Option<Writer>,
+    /// The name of a session and what was said in it.
+    resumed: Option<(String, Vec<Message>)>,
+}
+
+impl Record {
+    /// Nothing is written yet; the session to go on with is read.
+    pub(super) fn new(
+        command: &'static str,
+        resume: Option<&str>,
+        wanted: bool,
+        place: &Place,
+        printer: Printer,
+    ) -> Result<Self, Exit> {
+        let resumed = resume.map(|wanted| {
+            let (name, recording, history) = sessions::history(wanted, place, printer)?;
+            let anew = recording.left_behind();
+            if !anew.is_empty() {
+                let anew = anew.join(", ");
+                printer.say(&format!("note: {name} goes on with what was said; what else it had begins anew: {anew}"));
+            }
+            Ok((name, history))
+        });
+        Ok(Self { command, wanted, writer: None, resumed: resumed.transpose()? })
+    }
+
+    /// Makes the file. Where that cannot be, the session goes on without.
+    pub(super) fn open(&mut self, place: &Place, printer: Printer) {
+        if !self.wanted {
+            return;
+        }
+        match session::create(&project::root(place)) {
+            Ok(writer) => self.writer = Some(writer),
+            Err(why) => printer.warning(&why),
+        }
+    }
+
+    /// What a session of this project is told to, beside somebody who listens, and a person who is asked.
+    pub(super) fn begin(self, project: &Project, listener: Arc<dyn Listener>, asked: Arc<AtTerminal>) -> Recorded {
+        let Self { command, writer, resumed, .. } = self;
+        let (name, history) = resumed.unzip();
+        let recorder = writer.map(|writer| session::begin(writer, project, command, name.as_deref(), listener.clone()));
+        Recorded { recorder, listener, asked, history: history.unwrap_or_default() }
+    }
+}
+
+/// A session that is recorded, or not.
+pub(super) struct Recorded {
+    recorder: Option<Arc<Recorder>>,
+    listener: Arc<dyn Listener>,
+    /// Who confirms calls.
+    asked: Arc<AtTerminal>,
+    /// What was said before.
+    history: Vec<Message>,
+}
+
+impl Recorded {
+    pub(super) async fn start(&self, project: &Project, models: Arc<dyn Models>) -> Result<Session, TurnError> {
+        let (run, listener): (Arc<Run>, Arc<dyn Listener>) = match &self.recorder {
+            Some(recorder) => (recorder.run(), recorder.clone()),
+            None => (Run::new(), self.listener.clone()),
+        };
+        run.set_confirmer(self.asked.clone());
+        let started = Session::start(project, &run, models, listener).await;
+        if let (Err(_), Some(recorder)) = (&started, &self.recorder) {
+            recorder.end();
+        }
+        Ok(started?.after(self.history.clone()))
+    }
+
+    /// The session's name, where something of it is recorded.
+    pub(super) fn name(&self) -> Option<String> {
+        self.recorder.as_ref().and_then(|recorder| recorder.id())
+    }
+
+    /// Says where recording has come to an end.
+    pub(super) fn check(&self, printer: Printer) {
+        if let Some(trouble) = self.recorder.as_ref().and_then(|recorder| recorder.trouble()) {
+            printer.warning(&trouble);
+        }
+    }
+
+    /// The session is over.
+    pub(super) fn end(&self, printer: Printer) {
+        if let Some(recorder) = &self.recorder {
+            recorder.end();
+        }
+        self.check(printer);
+    }
+}

@@ -1,0 +1,161 @@
+//! What a person sees of an agent at work, on standard error: what it calls, what it says between the calls, and what
+//! scripts logged.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use harness_agent::{Listener, Told};
+use harness_artifact::escape;
+use harness_dispatch::CallReport;
+use serde_json::Value as Json;
+
+use super::super::call::report;
+use super::super::printer::Printer;
+use super::super::progress::Progress;
+
+/// Characters of arguments that are shown.
+const SHOWN: usize = 100;
+
+/// Tells a person what happens.
+#[derive(Debug)]
+pub(super) struct Watch {
+    printer: Printer,
+    /// Whether calls are told: to a person, not to a pipe.
+    calls: bool,
+    /// Whether what the agent says is shown as it comes.
+    live: bool,
+    /// Whether some of the last reply was shown.
+    shown: AtomicBool,
+    /// What runs now, the innermost last, and the sign of it.
+    running: Mutex<Running>,
+}
+
+/// What runs now.
+#[derive(Debug, Default)]
+struct Running {
+    calls: Vec<(String, String)>,
+    sign: Option<Progress>,
+}
+
+impl Watch {
+    /// `talk` is whether a person reads the answer, `explain` whether somebody has asked to be told.
+    pub(super) fn new(printer: Printer, talk: bool, explain: bool) -> Self {
+        let calls = explain || (talk && std::io::stderr().is_terminal());
+        let live = talk && std::io::stdout().is_terminal();
+        Self { printer, calls, live, shown: AtomicBool::new(false), running: Mutex::default() }
+    }
+
+    /// The turn is over. Gives back whether its answer was shown as it came.
+    pub(super) fn end(&self) -> bool {
+        let shown = self.shown.swap(false, Ordering::Relaxed);
+        if shown {
+            self.printer.piece("\n");
+        }
+        shown
+    }
+
+    /// Shows what runs now, where something does; who prints meanwhile takes the sign away first.
+    fn sign(&self, change: impl FnOnce(&mut Vec<(String, String)>)) {
+        if !self.calls {
+            return;
+        }
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.sign = None;
+        change(&mut running.calls);
+        let last = running.calls.last().filter(|_| !self.printer.is_taken());
+        running.sign = last.map(|(_, tool)| Progress::start(format!("running {tool}")));
+    }
+
+    /// Takes away the sign of what runs.
+    pub(super) fn unsign(&self) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).sign = None;
+    }
+
+    fn line(&self, agent: &str, text: &str) {
+        let who = if agent.is_empty() { String::new() } else { format!("{}: ", escape::line(agent)) };
+        self.printer.say(&self.printer.paint(&format!("{who}{}", escape::line(text)), "2"));
+    }
+}
+
+impl Listener for Watch {
+    fn told(&self, what: &Told<'_>) {
+        if let Told::Text { .. } = what {
+            return self.tell(what);
+        }
+        self.unsign();
+        self.tell(what);
+        self.sign(|calls| match what {
+            Told::Calls { call, .. } => calls.push((call.id.clone(), call.name.clone())),
+            Told::Called { call, .. } => calls.retain(|(id, _)| *id != call.id),
+            Told::Turn { agent: "", .. } => calls.clear(),
+            _ => {}
+        });
+    }
+}
+
+impl Watch {
+    fn tell(&self, what: &Told<'_>) {
+        match what {
+            Told::Text { agent: "", text } if self.live => {
+                self.unsign();
+                self.shown.store(true, Ordering::Relaxed);
+                self.printer.piece(text);
+            }
+            // What comes next is another text.
+            Told::Answered { agent: "", reply, .. } if !reply.calls.is_empty() => drop(self.end()),
+            Told::Calls { agent, call } if self.calls => {
+                self.line(agent, &format!("calls {} {}", call.name, short(&call.arguments)));
+            }
+            Told::Called { agent, call, report: called, content, took } => {
+                if let Ok(called) = called {
+                    report::call_apart_from_agents(called, self.printer);
+                }
+                if self.calls {
+                    let came = match called {
+                        Ok(called) => outcome(called),
+                        Err(_) => format!("rejected: {}", first(content)),
+                    };
+                    self.line(agent, &format!("{} {came} ({} ms)", call.name, took.as_millis()));
+                }
+            }
+            Told::Ended { agent, task, report, .. } if self.calls => {
+                // Of an agent that was set to work, whose it is says more than the tool that did so.
+                let name = report.result.get("agent").and_then(Json::as_str).unwrap_or(&report.tool);
+                self.line(agent, &format!("task of {name} {} ({task})", outcome(report)));
+            }
+            Told::Event { dispatch, .. } => report::dispatch(dispatch, self.printer),
+            Told::Delegated { agent, to, attempt, .. } if self.calls => {
+                let again = if *attempt > 1 { format!(" again, attempt {attempt}") } else { String::new() };
+                self.line(agent, &format!("{to} begins{again}"));
+            }
+            Told::Retry { agent, error, pause } => {
+                self.end();
+                self.line(agent, &format!("{error}; once more in {} ms", pause.as_millis()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Arguments, as far as they are shown.
+fn short(arguments: &str) -> String {
+    match arguments.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", arguments.get(..end).unwrap_or_default()),
+        None => arguments.to_owned(),
+    }
+}
+
+/// How a call ended, and why where it failed.
+fn outcome(called: &CallReport) -> String {
+    let word = called.outcome.name();
+    if called.is_error { format!("{word}: {}", first(&called.content)) } else { word.to_owned() }
+}
+
+/// Why something failed: the first line, whole.
+fn first(reason: &str) -> String {
+    match reason.trim_end().split_once('\n') {
+        Some((first, _)) => format!("{} …", first.trim_end()),
+        None => reason.trim_end().to_owned(),
+    }
+}

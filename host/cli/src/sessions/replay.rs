@@ -1,0 +1,88 @@
+//! `harness sessions replay`.
+
+use harness_dispatch::Options;
+use harness_dispatch::confinement;
+use harness_session::replay::{self, Difference, Replayed};
+use harness_session::text::count;
+use harness_wall::confine::Plan;
+use serde_json::json;
+
+use super::super::args::Place;
+use super::super::exit::Exit;
+use super::super::printer::Printer;
+use super::super::project;
+use super::{Replay, find};
+
+/// Calls at one time, as for a session.
+const CONCURRENCY: u32 = 4;
+
+pub(super) fn run(command: &Replay, place: &Place, printer: Printer) -> Exit {
+    let (name, recording) = match find(&command.session, place, printer) {
+        Ok(found) => found,
+        Err(exit) => return exit,
+    };
+    // What is only tried out is no call that was made.
+    let options = Options { concurrency: CONCURRENCY, audit: false, ..Options::default() };
+    let project = match project::open(place, options, printer) {
+        Ok(project) => project,
+        Err(exit) => return exit,
+    };
+    let root = project::root(place);
+    let plan = Plan::without_programs(&confinement::folders(project.loaded().registry(), &root), &[]);
+    if let Err(exit) = project::confine(&plan, &command.confine, printer) {
+        return exit;
+    }
+    let replayed = match project::block_on(replay::replay(&root, &project, &recording), printer) {
+        Ok(Ok(replayed)) => replayed,
+        Ok(Err(why)) => {
+            printer.error(&format!("the record of {name} cannot be run again: {why}"), &[], None);
+            return Exit::Usage;
+        }
+        Err(exit) => return exit,
+    };
+    if command.json {
+        let mut report = json!({ "session": name });
+        if let (Some(report), serde_json::Value::Object(found)) = (report.as_object_mut(), replayed.to_json()) {
+            report.extend(found);
+        }
+        printer.json(&report);
+    } else {
+        told(&name, &replayed, printer);
+    }
+    if replayed.differences.is_empty() { Exit::Completed } else { Exit::Failed }
+}
+
+fn told(name: &str, replayed: &Replayed, printer: Printer) {
+    for (file, change) in &replayed.artifacts {
+        printer.warning(&format!("`{file}` was {change} since"));
+    }
+    if replayed.interpreter {
+        printer.warning("the interpreter is another one now");
+    }
+    let compared = &replayed.compared;
+    let counts = format!(
+        "{}, {}, {}, {}, {}",
+        count(compared.turns, "turn", "turns"),
+        count(compared.replies, "request", "requests"),
+        count(compared.calls, "call", "calls"),
+        count(compared.events, "event", "events"),
+        count(compared.scripts, "run of a script", "runs of scripts"),
+    );
+    if replayed.unfinished > 0 {
+        let turns = count(replayed.unfinished, "turn", "turns");
+        printer.say(&format!("note: {turns} came to no end in the record, and is compared as far as it goes"));
+    }
+    if replayed.differences.is_empty() {
+        return printer.data(&format!("{name}: the same: {counts}"));
+    }
+    let differences = count(replayed.differences.len() as u64, "difference", "differences");
+    let mut text = format!("{name}: {differences} in {counts}\n");
+    for Difference { place, what, fields } in &replayed.differences {
+        text.push_str(&format!("\n{place}: {what}\n"));
+        for field in fields {
+            text.push_str(&format!("  {}: {}\n", field.name, field.recorded));
+            text.push_str(&format!("  {:>width$}  {}\n", "now", field.now, width = field.name.len()));
+        }
+    }
+    printer.data(&text);
+}

@@ -1,0 +1,305 @@
+//! `harness test`: the cases that artifacts carry, run in the sandbox.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness_artifact::diagnostic::Position;
+use harness_artifact::escape;
+use harness_artifact::suggest;
+use harness_capability::coverage::Coverage;
+use harness_dispatch::confinement;
+use harness_dispatch::testing::{self, CaseReport, Subject};
+use harness_dispatch::{Loaded, Options, Project};
+use harness_sys::{self as sys, output};
+use harness_wall::confine::Plan;
+use serde_json::{Value as Json, json};
+
+use super::args::{Place, Test};
+use super::exit::Exit;
+use super::printer::Printer;
+use super::project;
+
+mod difference;
+mod junit;
+mod watch;
+
+/// How one case went.
+pub(crate) struct Ran {
+    subject: Subject,
+    name: String,
+    position: Position,
+    /// An error is why it could not be run at all.
+    report: Result<CaseReport, String>,
+}
+
+impl Ran {
+    fn passed(&self) -> bool {
+        self.report.as_ref().is_ok_and(|report| report.differences.is_empty())
+    }
+}
+
+/// How all of them went.
+pub(crate) struct Results {
+    cases: Vec<Ran>,
+    /// Lines that were reached, by kind and name.
+    coverage: BTreeMap<(&'static str, String), Coverage>,
+    took: Duration,
+}
+
+impl Results {
+    fn failed(&self) -> usize {
+        self.cases.iter().filter(|ran| !ran.passed()).count()
+    }
+}
+
+pub(crate) fn run(command: &Test, place: &Place, printer: &Printer) -> Exit {
+    if command.json && command.junit.as_deref().is_some_and(junit::is_output) {
+        let hint = "name a file for one of them: `--junit FILE`";
+        printer.error("`--junit -` and `--json` both write to standard output", &[], Some(hint));
+        return Exit::Usage;
+    }
+    let options = Options {
+        concurrency: 1,
+        coverage: true,
+        audit: false,
+        machine: project::machine(place),
+        ..Options::default()
+    };
+    let folder = project::root(place);
+    let project = match Project::open(&folder, options.clone()) {
+        Ok(project) => project,
+        // What is watched may be mended.
+        Err(error) if !command.watch => return project::unopened(&error, *printer),
+        Err(error) => {
+            project::unopened(&error, *printer);
+            return watch::mended(command, &folder, &options, *printer);
+        }
+    };
+    project::report(project.loaded().registry(), *printer);
+    if let Err(exit) = project::confine(&plan(command, &folder, &project), &command.confine, *printer) {
+        return exit;
+    }
+    if command.watch {
+        watch::run(command, &folder, &project, *printer)
+    } else {
+        once(command, &folder, &project, None, *printer)
+    }
+}
+
+/// What the process keeps: the folder that the workspaces of cases are made in, and the one of the results.
+fn plan(command: &Test, folder: &Path, project: &Project) -> Plan {
+    let temporary = sys::temporary_folder();
+    let results = command.junit.as_deref().filter(|file| !junit::is_output(file));
+    // Where it cannot be written, that is said when it is to be.
+    let results = results.and_then(|file| output::folder(file, &[folder]).ok());
+    let write: Vec<PathBuf> = std::iter::once(temporary).chain(results).collect();
+    let plan = Plan::without_programs(&confinement::folders(project.loaded().registry(), folder), &write);
+    // What is watched may say later which files it is about.
+    if command.watch { plan.with_all_files() } else { plan }
+}
+
+/// Runs the cases and tells how they went; of these files alone, where some are given.
+fn once(command: &Test, folder: &Path, project: &Project, files: Option<&BTreeSet<String>>, printer: Printer) -> Exit {
+    let loaded = project.loaded();
+    let subjects = match wanted(&command.names, &loaded) {
+        Ok(mut subjects) => {
+            if let Some(files) = files {
+                subjects.retain(|subject| touched(subject, files));
+            }
+            subjects
+        }
+        Err(unknown) => {
+            let all = testing::subjects(&loaded);
+            let close = suggest::closest(&unknown, all.iter().map(Subject::name));
+            let hint = close
+                .map_or_else(|| "`harness inspect` lists all".to_owned(), |name| format!("did you mean `{name}`?"));
+            printer.error(&format!("there is no tool or hook `{unknown}`"), &[], Some(&hint));
+            return Exit::Usage;
+        }
+    };
+    let results = match project::block_on(all(&subjects), printer) {
+        Ok(results) => results,
+        Err(exit) => return exit,
+    };
+    if let Some(path) = &command.junit
+        && let Err(error) = junit::write(path, &results, folder, printer)
+    {
+        printer.error(&format!("cannot write `{}`: {error}", path.display()), &[], None);
+        return Exit::Usage;
+    }
+    if command.json {
+        printer.json(&as_json(&results));
+    } else if !command.junit.as_deref().is_some_and(junit::is_output) {
+        tell(&results, &subjects, printer);
+    }
+    if results.failed() > 0 { Exit::Failed } else { Exit::Completed }
+}
+
+/// The artifacts of these names, or all; an error is a name that none has.
+fn wanted(names: &[String], loaded: &Arc<Loaded>) -> Result<Vec<Subject>, String> {
+    let all = testing::subjects(loaded);
+    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|subject| subject.name() == name.as_str())) {
+        return Err(unknown.clone());
+    }
+    let asked = |subject: &Subject| names.is_empty() || names.iter().any(|name| name == subject.name());
+    Ok(all.into_iter().filter(asked).collect())
+}
+
+/// Whether a change of these files can change how an artifact's cases go: it is in one of them, or a case of it runs
+/// hooks that could be.
+fn touched(subject: &Subject, files: &BTreeSet<String>) -> bool {
+    files.contains(&*subject.position().file) || subject.cases().iter().any(|case| case.given.hooks)
+}
+
+async fn all(subjects: &[Subject]) -> Results {
+    let started = Instant::now();
+    let mut results = Results { cases: Vec::new(), coverage: BTreeMap::new(), took: Duration::ZERO };
+    for subject in subjects {
+        // What has no case could be broken, and nothing would tell.
+        if subject.cases().is_empty()
+            && let Err(why) = subject.load()
+        {
+            let (name, position) = ("its script is loaded".to_owned(), subject.position().clone());
+            results.cases.push(Ran { subject: subject.clone(), name, position, report: Err(why) });
+        }
+        for case in subject.cases() {
+            let report = testing::run(subject, case).await;
+            for (of, reached) in report.iter().flat_map(|report| &report.coverage) {
+                results.coverage.entry(of.clone()).or_default().add(reached.clone());
+            }
+            let (name, position) = (case.name.clone(), case.position.clone());
+            results.cases.push(Ran { subject: subject.clone(), name, position, report });
+        }
+    }
+    results.took = started.elapsed();
+    results
+}
+
+fn tell(results: &Results, subjects: &[Subject], printer: Printer) {
+    for ran in &results.cases {
+        let name = format!("{} {}: {}", ran.subject.kind(), ran.subject.name(), ran.name);
+        let name = escape::line(&name);
+        if ran.passed() {
+            printer.data(&format!("{} {name}", printer.paint("ok  ", "32")));
+            continue;
+        }
+        printer.data(&format!("{} {name}", printer.paint("FAIL", "1;31")));
+        printer.data(&format!("     at {}", escape::line(&ran.position.to_string())));
+        match &ran.report {
+            Err(why) => printer.data(&format!("     {}", escape::text(why))),
+            Ok(report) => {
+                for one in &report.differences {
+                    printer.data(&difference::shown(one, printer));
+                }
+            }
+        }
+    }
+    for subject in subjects {
+        coverage(results, subject, printer);
+    }
+    let (all, failed) = (results.cases.len(), results.failed());
+    let plural = if all == 1 { "" } else { "s" };
+    printer.data(&format!(
+        "{all} case{plural}, {} passed, {failed} failed, {:.3} s",
+        all.saturating_sub(failed),
+        results.took.as_secs_f64()
+    ));
+}
+
+/// Which lines of a script no case has reached.
+fn coverage(results: &Results, subject: &Subject, printer: Printer) {
+    if subject.cases().is_empty() || !subject.has_script() {
+        return;
+    }
+    let Some(coverage) = results.coverage.get(&(subject.kind(), subject.name().to_owned())) else { return };
+    let missed = missed(coverage);
+    let rest = if missed.is_empty() { String::new() } else { format!(", not {}", ranges(&missed)) };
+    printer.data(&format!(
+        "     {} {}: {} of {} lines reached{rest}",
+        subject.kind(),
+        escape::line(subject.name()),
+        coverage.reached.len(),
+        coverage.statements.len()
+    ));
+}
+
+fn missed(coverage: &Coverage) -> Vec<u32> {
+    coverage.statements.difference(&coverage.reached).copied().collect()
+}
+
+/// Lines as a person writes them: `3, 5-7`.
+fn ranges(lines: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for line in lines {
+        match ranges.last_mut() {
+            Some((_, end)) if end.saturating_add(1) == *line => *end = *line,
+            _ => ranges.push((*line, *line)),
+        }
+    }
+    let shown =
+        ranges.into_iter().map(|(start, end)| if start == end { start.to_string() } else { format!("{start}-{end}") });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+fn as_json(results: &Results) -> Json {
+    let cases = results.cases.iter().map(|ran| {
+        let (differences, error, took) = match &ran.report {
+            Ok(report) => {
+                let differences = report.differences.iter().map(difference::as_json).collect();
+                (differences, None, report.took)
+            }
+            Err(why) => (Vec::new(), Some(why), Duration::ZERO),
+        };
+        json!({
+            "kind": ran.subject.kind(),
+            "artifact": ran.subject.name(),
+            "case": ran.name,
+            "file": &*ran.position.file,
+            "line": ran.position.line,
+            "passed": ran.passed(),
+            "differences": differences,
+            "error": error,
+            "wall_us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        })
+    });
+    let coverage = results.coverage.iter().map(|((kind, name), coverage)| {
+        json!({
+            "kind": kind,
+            "artifact": name,
+            "lines": coverage.statements.len(),
+            "reached": coverage.reached.len(),
+            "missed": missed(coverage),
+        })
+    });
+    json!({
+        "passed": results.failed() == 0,
+        "cases": cases.collect::<Vec<_>>(),
+        "coverage": coverage.collect::<Vec<_>>(),
+    })
+}
+
+/// Whether a file that changed is one to run again for: what is in the project's folder of artifacts.
+fn is_artifact(folder: &Path, changed: &Path) -> bool {
+    changed.strip_prefix(folder).is_ok() && changed.extension().is_some_and(|extension| extension == "md")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_as_a_person_writes_them() {
+        assert_eq!(ranges(&[3, 5, 6, 7, 9]), "3, 5-7, 9");
+        assert_eq!(ranges(&[]), "");
+    }
+
+    #[test]
+    fn only_artifacts_are_watched() {
+        let folder = Path::new("/p/.harness");
+        assert!(is_artifact(folder, Path::new("/p/.harness/tools/a.md")));
+        assert!(!is_artifact(folder, Path::new("/p/.harness/tools/.a.md.swp")));
+        assert!(!is_artifact(folder, Path::new("/p/README.md")));
+    }
+}

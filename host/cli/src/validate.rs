@@ -1,0 +1,230 @@
+//! `harness validate`: everything is parsed and compiled, and all that is wrong is told.
+
+use std::path::Path;
+
+use harness_agent::{self as agent, RepliesFile};
+use harness_artifact::agent::Use;
+use harness_artifact::diagnostic::{Diagnostic, Severity};
+use harness_artifact::{escape, lint};
+use harness_capability::secrets::Vault;
+use harness_dispatch::confinement;
+use harness_dispatch::{self as dispatch, Unloadable};
+use harness_policy::deadline::{Author, Decides};
+use harness_policy::limits::LimitKey;
+use harness_registry::{Refused, Registry, Replaced};
+use harness_wall::confine::Plan;
+use serde_json::{Value as Json, json};
+
+use super::args::{Place, Validate};
+use super::exit::Exit;
+use super::printer::Printer;
+use super::progress::Progress;
+use super::{inspect, project};
+
+pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit {
+    let root = project::root(place);
+    let registry = project::registry(place);
+    // Their files may be anywhere: looked at while all files are still to be had.
+    let secrets = secrets(&registry, &root);
+    let replies = replies(&registry, &root);
+    let plan = Plan::without_programs(&confinement::folders(&registry, &root), &[]);
+    if let Err(exit) = project::confine(&plan, &command.confine, *printer) {
+        return exit;
+    }
+    let progress = Progress::start("compiling scripts".to_owned());
+    let unloadable = match dispatch::for_checking(&root, &registry) {
+        Ok(loaded) => loaded.load_all(),
+        Err(error) => return project::unopened(&error, *printer),
+    };
+    drop(progress);
+    let mut found = Vec::new();
+    for one in &unloadable {
+        match one {
+            Unloadable::Script(failure) | Unloadable::Late(failure) => {
+                found.push(project::diagnostic(failure, "the script cannot be loaded"))
+            }
+            Unloadable::Host(message) => {
+                printer.error(message, &[], Some("see `harness doctor`"));
+                return Exit::Fault;
+            }
+        }
+    }
+    let own = registry.agents().iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
+    found.extend(registry.tools().iter().chain(own).flat_map(|tool| lint::tool(tool)));
+    found.extend(registry.tools().iter().filter_map(|tool| lint::described(tool)));
+    found.extend(registry.agents().iter().filter_map(|agent| lint::agent(agent)));
+    let own = registry.agents().iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
+    for hook in registry.hooks().iter().chain(own) {
+        // What loading has told is not told twice.
+        let at = |one: &Diagnostic| one.position.as_ref().map(|at| (at.file.clone(), at.line));
+        let told: Vec<_> = found.iter().filter(|one| one.severity == Severity::Error).map(at).collect();
+        found.extend(lint::names(hook).into_iter().filter(|one| !told.contains(&at(one))));
+        found.extend(lint::payload_keys(hook));
+        found.extend(lint::handler(hook));
+        if command.strict {
+            found.extend(lint::untested(hook));
+        }
+    }
+    found.extend(api_keys(&registry));
+    found.extend(secrets);
+    found.extend(replies.iter().flat_map(|file| file.problems.iter().cloned()));
+    found.extend(unconfined(&registry));
+    found.extend(cut_short(&registry));
+    // As many as anybody reads, of each severity; the others are counted.
+    let mut all = registry.diagnostics().clone();
+    found.into_iter().for_each(|one| all.push(one));
+    let (errors, warnings) = (all.errors(), all.warnings());
+    let valid = errors == 0 && (warnings == 0 || !command.strict);
+    if command.json {
+        let mut told = json!({
+            "valid": valid,
+            "tools": registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+            "hooks": registry.hooks().iter().map(|hook| &hook.name).collect::<Vec<_>>(),
+            "agents": registry.agents().iter().map(|agent| &agent.name).collect::<Vec<_>>(),
+            "skills": registry.skills().iter().map(|skill| &skill.name).collect::<Vec<_>>(),
+            "replaced": registry.replaced().iter().map(replaced).collect::<Vec<_>>(),
+            "problems": all.iter().map(|diagnostic| as_json(diagnostic)).collect::<Vec<_>>(),
+        });
+        if let (Some(told), false) = (told.as_object_mut(), registry.refused().is_empty()) {
+            told.insert("refused".to_owned(), registry.refused().iter().map(refused).collect());
+        }
+        printer.json(&told);
+    } else {
+        for diagnostic in all.iter() {
+            let file = diagnostic.position.as_ref().map(|position| &*position.file);
+            let rendered = match replies.iter().find(|replies| Some(&*replies.file) == file) {
+                Some(replies) => diagnostic.render(Some(&replies.text), printer.color()),
+                None => registry.render(diagnostic, printer.color()),
+            };
+            printer.say(rendered.trim_end());
+        }
+        for (kind, names) in [
+            ("tools", registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>()),
+            ("hooks", registry.hooks().iter().map(|hook| &hook.name).collect()),
+            ("agents", registry.agents().iter().map(|agent| &agent.name).collect()),
+            ("skills", registry.skills().iter().map(|skill| &skill.name).collect()),
+        ] {
+            if !names.is_empty() {
+                let names: Vec<String> = names.into_iter().map(|name| escape::line(name).into_owned()).collect();
+                printer.data(&format!("{kind}: {}", names.join(", ")));
+            }
+        }
+        for one in registry.replaced() {
+            printer.data(&inspect::replaced(one));
+        }
+        for one in registry.refused() {
+            let Refused { kind, name, at, by, reason, .. } = one;
+            printer.data(&escape::line(&format!("refused: {kind} `{name}` of {at} by hook `{by}`: {reason}")));
+        }
+        let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        printer.data(&format!(
+            "{}: {}, {}, {}; {}, {}",
+            if valid { "valid" } else { "invalid" },
+            plural(registry.tools().len(), "tool"),
+            plural(registry.hooks().len(), "hook"),
+            plural(registry.agents().len(), "agent"),
+            plural(errors, "error"),
+            plural(warnings, "warning"),
+        ));
+    }
+    if valid { Exit::Completed } else { Exit::Usage }
+}
+
+/// A warning where commands run without a wall.
+fn unconfined(registry: &Registry) -> Option<Diagnostic> {
+    let project = &registry.policy()?.project;
+    let exec = project.exec.as_ref().filter(|exec| exec.unconfined && !exec.allow.is_empty())?;
+    let commands = exec.allow.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (key, file) = (project.origin.key("exec.unconfined"), &project.origin.file);
+    let warning = Diagnostic::warning(format!("`{key}` in `{file}`: no wall of the kernel's is around {commands}"));
+    Some(
+        warning
+            .hint("`harness doctor` says which wall this machine has; `exec.folders` opens it for what is installed"),
+    )
+}
+
+/// Tools that ask for more time than they get.
+fn cut_short(registry: &Registry) -> Vec<Diagnostic> {
+    let Some(policy) = registry.policy() else { return Vec::new() };
+    let own = registry.agents().iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
+    let cut = registry.tools().iter().chain(own).filter_map(|tool| {
+        let asked = tool.timeout_ms.as_ref()?;
+        let grant = policy.grant_for(&tool.source_name, tool.capabilities.as_ref());
+        let deadline = grant.deadline(Some(asked.value), tool.author());
+        if !deadline.cuts(Some(asked.value)) {
+            return None;
+        }
+        let line = match (deadline.by, tool.author()) {
+            (Decides::Layer(origin), _) => {
+                format!("`{}` in `{}` wins", origin.key("limits.timeout_ms"), origin.of("limits.timeout_ms"))
+            }
+            (_, Author::Plugin) => "that is the limit of what is under `plugins/`".to_owned(),
+            (_, Author::Project) => "that is the limit where no line sets one".to_owned(),
+        };
+        let what = format!("tool {:?} asks for {} ms and gets {} ms: {line}", tool.name, asked.value, deadline.ms);
+        let hint = format!("ask for {} ms or less; {}", deadline.ms, grant.raises(LimitKey::Timeout));
+        Some(Diagnostic::warning(what).at(asked.position.clone()).hint(hint))
+    });
+    cut.collect()
+}
+
+fn refused(one: &Refused) -> Json {
+    let Refused { kind, name, source, at, by, reason } = one;
+    json!({"kind": kind, "name": name, "source": source, "at": at, "by": by, "reason": reason})
+}
+
+fn replaced(one: &Replaced) -> Json {
+    json!({"kind": one.kind, "name": one.name, "by": one.by.to_string(), "what": one.what.to_string()})
+}
+
+/// The replies of scripted models.
+fn replies(registry: &Registry, root: &Path) -> Vec<RepliesFile> {
+    let agents: Vec<&str> = registry.agents().iter().map(|agent| &*agent.name).collect();
+    registry.policy().map(|policy| agent::replies_files(root, &policy.models, &agents)).unwrap_or_default()
+}
+
+/// Secrets without a value on this machine: no fault of the artifacts, but who uses one is refused.
+fn secrets(registry: &Registry, root: &Path) -> Vec<Diagnostic> {
+    let Some(policy) = registry.policy() else { return Vec::new() };
+    let vault = Vault::open(policy.secrets.iter().map(|secret| &secret.value), [], root);
+    let missing = vault.missing().filter_map(|(name, why)| {
+        let secret = policy.secrets.iter().find(|secret| secret.name == name)?;
+        let warning = Diagnostic::warning(format!("the secret `{name}` has no value: {why}"));
+        Some(warning.at(secret.position.clone()).hint("what uses it is refused until it has one"))
+    });
+    missing.collect()
+}
+
+/// The keys of models that are not in the environment: no fault of the artifacts, but no model will answer.
+fn api_keys(registry: &Registry) -> Vec<Diagnostic> {
+    let models = registry.policy().into_iter().flat_map(|policy| policy.models.all());
+    let mut asked: Vec<&str> = Vec::new();
+    let mut missing = Vec::new();
+    for model in models {
+        let Some(name) = model.key_variable().filter(|name| !asked.contains(name)) else { continue };
+        asked.push(name);
+        if harness_sys::variable(name).is_some_and(|value| !value.is_empty()) {
+            continue;
+        }
+        let position = model.api_key_env.as_ref().map_or(&model.position, |named| &named.position);
+        let warning = Diagnostic::warning(format!("API key env {name:?} is not set")).at(position.clone());
+        missing.push(warning.hint("set it where the agent is run; it is never written into a file"));
+    }
+    missing
+}
+
+fn as_json(diagnostic: &Diagnostic) -> Json {
+    let position = diagnostic.position.as_ref();
+    let mut told = json!({
+        "severity": if diagnostic.severity == Severity::Error { "error" } else { "warning" },
+        "message": diagnostic.message,
+        "file": position.map(|position| &*position.file),
+        "line": position.map(|position| position.line),
+        "column": position.map(|position| position.column),
+        "hint": diagnostic.hint,
+    });
+    if let (Some(told), Some(note)) = (told.as_object_mut(), &diagnostic.note) {
+        told.insert("note".to_owned(), note.as_str().into());
+    }
+    told
+}

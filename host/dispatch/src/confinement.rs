@@ -1,0 +1,75 @@
+//! What a process needs for the calls of a project: from this the host plans which privileges it drops.
+
+use std::path::{Path, PathBuf};
+
+use harness_artifact::model::Provider;
+use harness_policy::layer::Layer;
+use harness_registry::Registry;
+use harness_sys as sys;
+use harness_wall::confine::{CommandNeeds, Needs};
+
+/// The folders that a project's artifacts are read from.
+pub fn folders(registry: &Registry, root: &Path) -> Vec<PathBuf> {
+    registry.roots().iter().cloned().chain([root.to_owned(), root.join(".harness")]).collect()
+}
+
+/// What calls in a project need: its folder, `workspace` if its tools work elsewhere, and what its policy grants.
+/// `instead` replaces the policy of the project for one of its tools.
+pub fn needs(registry: &Registry, root: &Path, workspace: Option<&Path>, instead: Option<&Layer>) -> Needs {
+    let policy = registry.policy();
+    let layers = || policy.map(|policy| &policy.project).into_iter().chain(instead);
+    let exec = || layers().filter_map(|layer| layer.exec.as_ref());
+    let commands = exec().any(|exec| !exec.allow.is_empty()).then(|| {
+        let home = sys::variable("HOME").map(PathBuf::from);
+        CommandNeeds {
+            unconfined: exec().any(|exec| exec.unconfined),
+            network: exec().any(|exec| exec.network),
+            folders: exec().flat_map(|exec| &exec.folders).filter_map(|folder| folder.path(home.as_deref())).collect(),
+        }
+    });
+    let asks = policy.is_some_and(|policy| policy.models.all().any(|model| *model.provider != Provider::Script));
+    let granted = layers().filter_map(|layer| layer.network.as_ref()).any(|network| !network.allow.is_empty());
+    Needs {
+        read: folders(registry, root),
+        write: vec![workspace.unwrap_or(root).to_owned(), root.join(harness_audit::FOLDER)],
+        commands,
+        hosts: asks || granted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_registry::Machine;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_says_what_its_calls_need() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let of = |policy: &str| {
+            std::fs::create_dir_all(root.join(".harness")).unwrap();
+            std::fs::write(root.join(".harness/harness.md"), format!("---\n{policy}\n---\n")).unwrap();
+            needs(&Registry::load_within(root, &Machine::None), root, None, None)
+        };
+        let harness = root.join(".harness");
+        // The registry has the real path of the folder as a root of its own.
+        let read = of("").read;
+        assert!(read.contains(&root.to_owned()) && read.contains(&harness), "{read:?}");
+        let write = vec![root.to_owned(), root.join(harness_audit::FOLDER)];
+        let nothing = Needs { read, write, commands: None, hosts: false };
+        assert_eq!(of(""), nothing);
+        let hosts = Needs { hosts: true, ..nothing.clone() };
+        assert_eq!(of("network: { allowed_domains: [a.test] }"), hosts);
+        assert_eq!(of("model: m\nbase_url: http://127.0.0.1:1/v1"), hosts);
+        let commands = |unconfined, network, folders: &[&str]| Needs {
+            commands: Some(CommandNeeds { unconfined, network, folders: folders.iter().map(PathBuf::from).collect() }),
+            ..nothing.clone()
+        };
+        assert_eq!(of("sandbox: { exec: { allow: [sh] } }"), commands(false, false, &[]));
+        let all = "sandbox: { exec: { allow: [sh], network: true, unconfined: true, folders: [/opt/go] } }";
+        assert_eq!(of(all), commands(true, true, &["/opt/go"]));
+        // Where no command is granted, the rest of the rules has no use.
+        assert_eq!(of("sandbox: { exec: { allow: [], folders: [/opt/go] } }"), nothing);
+    }
+}

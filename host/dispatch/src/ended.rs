@@ -1,0 +1,115 @@
+//! What a call comes to: a value, an error, what hooks made of it, and the text that its caller gets.
+
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::chain::{Dispatch, told};
+use super::content::{self, ToolOutput};
+use super::payload;
+use super::pipeline::CallReport;
+use harness_artifact::tool::Tool;
+use harness_capability::log::Log;
+use harness_capability::secrets::Vault;
+use harness_policy::grant::Grant;
+use harness_policy::refusal::Refusal;
+use harness_sandbox::outcome::{Failure, FailureKind, Outcome, Usage};
+
+impl CallReport {
+    /// A call that its hooks have been asked about, and of which no more is known.
+    pub(super) fn begun(id: String, tool: String, grant: Arc<Grant>, pre: Option<Dispatch>) -> Self {
+        Self {
+            id,
+            tool,
+            confirmed: None,
+            task: None,
+            ends: None,
+            grant,
+            outcome: Outcome::Completed(ToolOutput::default()),
+            content: String::new(),
+            result: Json::Null,
+            is_error: false,
+            usage: Usage::default(),
+            log: Log::default(),
+            calls: Vec::new(),
+            coverage: None,
+            verify: None,
+            pre,
+            post: None,
+            nested: Vec::new(),
+        }
+    }
+
+    /// The tool gave a value.
+    pub(super) fn complete(&mut self, mut result: Json, vault: &Vault) {
+        vault.redact_json(&mut result);
+        self.content = payload::text_of(&result);
+        self.result = result;
+        self.outcome = Outcome::Completed(ToolOutput::default());
+    }
+
+    /// It gave none: its caller gets why.
+    pub(super) fn end(&mut self, outcome: Outcome<ToolOutput>) {
+        let why = match &outcome {
+            Outcome::Completed(_) => String::new(),
+            Outcome::Failed(failure) => format!("tool error: {}", told(failure)),
+            Outcome::Denied { failure, .. } => format!("tool denied: {}", told(failure)),
+            Outcome::Limited(limit) => format!("tool error: {limit}"),
+            // What is wrong with the host is for its operator.
+            Outcome::Fault(_) => "tool error: the host failed".to_owned(),
+        };
+        self.result = json!({ "error": why });
+        self.content = why;
+        self.is_error = true;
+        self.outcome = outcome;
+    }
+
+    /// A hook stopped the call, or kept its result back.
+    pub(super) fn block(&mut self, what: &str, reason: &str) {
+        let failure = Failure::without_place(FailureKind::Denied, "", reason.to_owned());
+        self.end(Outcome::Denied { failure, refusal: Refusal::always(reason) });
+        self.content = format!("{what}: {reason}");
+        self.result = json!({ "error": self.content });
+    }
+
+    /// What the hooks made of the result.
+    pub(super) fn settle(&mut self, post: &Dispatch) {
+        if let Some(reason) = post.decision.blocked() {
+            return self.block("tool result blocked", &reason);
+        }
+        if let Some(Json::String(content)) = post.payload.get("content")
+            && self.content != *content
+        {
+            self.content.clone_from(content);
+            // What was taken out of the text is not to be found beside it.
+            if let Outcome::Failed(failure) | Outcome::Denied { failure, .. } = &mut self.outcome {
+                failure.message.clone_from(content);
+            }
+        }
+        self.result = post.payload.get("result").cloned().unwrap_or_default();
+        self.is_error = post.payload.get("is_error").and_then(Json::as_bool).unwrap_or(self.is_error);
+    }
+
+    /// What the tool declares of its result, held against what the hooks have left of it.
+    pub(super) fn fit(&mut self, tool: &Tool) {
+        if self.is_error || !matches!(self.outcome, Outcome::Completed(_)) {
+            return;
+        }
+        if let Err(misfit) = tool.check_result(&self.result) {
+            let why = format!("the result does not fit `returns`: {misfit}");
+            self.end(Outcome::Failed(Failure::without_place(FailureKind::Script, "", why)));
+        }
+    }
+
+    /// Step 6. The text within what a model gets; a call that completed, or that a hook says is no error, has this as
+    /// its output.
+    pub(super) fn cut(&mut self, cap: u64) {
+        let (content, truncated) = content::cut(std::mem::take(&mut self.content), cap);
+        self.content = content;
+        let failed = matches!(self.outcome, Outcome::Failed(_));
+        if matches!(self.outcome, Outcome::Completed(_)) || (failed && !self.is_error) {
+            let output = ToolOutput { result: self.result.clone(), content: self.content.clone(), truncated };
+            self.outcome = Outcome::Completed(output);
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Calls of tools and events for hooks: the only way in, for every caller.
+//!
+//! A [`Project`] is opened once and shared by all threads. Calls belong to a [`Run`], which holds what they share and may
+//! narrow what they are granted. A call goes through the six steps of [`pipeline`], an event through the five of
+//! [`chain`].
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use harness_artifact::event::Event;
+//! use harness_artifact::policy::layer;
+//! use crate::{Options, Project, Run};
+//! use serde_json::json;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let project = Project::open(Path::new("."), Options::default())?;
+//!
+//! // A caller that may read `docs` and nothing else, whatever the project's policy grants.
+//! let (own, _) = layer::parse("caller", "fs: { read: [docs] }");
+//! let run = Run::narrowed(own.into_iter().collect());
+//!
+//! let report = project.call("word_count", json!({"path": "docs/guide.md"}), &run).await?;
+//! println!("{}: {}", report.outcome.name(), report.content);
+//! println!("{} units of fuel, its hooks included", report.total().fuel);
+//!
+//! let fired = project.fire(&Event::SessionEnd, json!(null), &run).await;
+//! println!("{:?}", fired.decision);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and tells what is wrong.
+
+mod added;
+mod admission;
+pub mod builtin;
+pub mod chain;
+pub mod confinement;
+pub mod confirm;
+pub mod content;
+pub mod decision;
+mod ended;
+mod images;
+mod loaded;
+pub mod loading;
+mod matching;
+pub mod native;
+pub mod past;
+pub mod payload;
+pub mod pipeline;
+mod raw;
+mod recorder;
+pub mod reentry;
+mod repository;
+mod run;
+mod scripted;
+pub mod tasks;
+pub mod testing;
+pub mod trail;
+pub mod verify;
+mod view;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde_json::Value as Json;
+
+pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
+pub use content::ToolOutput;
+pub use loaded::Wanted;
+pub use loaded::{Loaded, Unloadable};
+pub use native::NativeTool;
+pub use past::{Looked, Refused, Saw};
+pub use pipeline::{Call, CallError, CallReport};
+pub use reentry::Nested;
+pub use run::Added;
+pub use run::Run;
+pub use tasks::MAX_AGENTS;
+pub use verify::Judgement;
+
+use self::chain::Place;
+use self::recorder::Recorder;
+use harness_artifact::event::Event;
+use harness_artifact::policy::ProjectPolicy;
+use harness_artifact::tool::Tool;
+use harness_capability::fs::Workspace;
+use harness_capability::secrets::Vault;
+use harness_policy::grant::Grant;
+use harness_policy::layer::Layer;
+use harness_policy::path::{Access, PathPattern, WorkspacePath, protected};
+use harness_policy::watch::Watch;
+use harness_registry::{Machine, Registry};
+use harness_sandbox::engine::{Sandbox, Settings};
+use harness_sys as sys;
+
+/// The folder of a project's own artifacts.
+const HOME: &str = ".harness";
+
+/// How to open a project.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The folder that tools work in; the one that holds `.harness/` where there is none.
+    pub workspace: Option<PathBuf>,
+    /// Calls at one time. The pools are sized by it; more is a host fault.
+    pub concurrency: u32,
+    /// Implementations for tools that are declared without a script, by the name of the tool.
+    pub natives: Vec<(String, Arc<dyn NativeTool>)>,
+    /// Whether scripts tell which of their lines they reach. They are slower then.
+    pub coverage: bool,
+    /// Where the policy of the machine is, within which the project's is.
+    pub machine: Machine,
+    /// Who is told of everything that is asked for and allowed.
+    pub watch: Option<Arc<Watch>>,
+    /// What a tool may do at most, by its name, in the place of what the project's policy has for it: for looking at what
+    /// it would do. The machine's policy and the tool's own `capabilities:` still narrow it.
+    pub granting: Option<(String, Layer)>,
+    /// Whether calls and decisions are recorded in `.harness/audit/`, unless the policy says `sandbox.audit: false`.
+    pub audit: bool,
+}
+
+impl Default for Options {
+    /// The project's own folder, 16 calls at one time, the machine's installed policy, and a record.
+    fn default() -> Self {
+        Self {
+            workspace: None,
+            concurrency: 16,
+            natives: Vec::new(),
+            coverage: false,
+            machine: Machine::Installed,
+            watch: None,
+            granting: None,
+            audit: true,
+        }
+    }
+}
+
+/// A project whose tools can be called and whose hooks can be asked. Shared by as many threads and callers as there are.
+#[derive(Debug)]
+pub struct Project {
+    root: PathBuf,
+    options: Options,
+    current: RwLock<Arc<Loaded>>,
+}
+
+/// Why a project cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Something is wrong with its artifacts; the registry tells all of it. Nothing runs until it is mended: what is
+    /// broken may be what was to guard the rest.
+    #[error("{} of the project's artifacts cannot be used", .0.diagnostics().errors())]
+    Artifacts(Box<Registry>),
+    /// The folder that tools were to work in.
+    #[error("cannot open the workspace `{}`: {source}", path.display())]
+    Workspace {
+        /// What was named.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The machine.
+    #[error("cannot start the sandbox: {0:#}")]
+    Sandbox(wasmtime::Error),
+}
+
+impl Project {
+    /// Opens the project in a folder: the one that holds `.harness/`.
+    ///
+    /// # Errors
+    ///
+    /// Where any artifact cannot be used, the workspace is no folder, or the sandbox cannot be made.
+    pub fn open(root: &Path, options: Options) -> Result<Self, OpenError> {
+        let loaded = load(root, &options, None)?;
+        Ok(Self { root: root.to_owned(), options, current: RwLock::new(Arc::new(loaded)) })
+    }
+
+    /// Reads the folder anew and takes it in force for all calls and events that begin from then on.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open); what was in force before stays in force.
+    pub fn reload(&self) -> Result<(), OpenError> {
+        let loaded = load(&self.root, &self.options, Some(&self.loaded()))?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+        Ok(())
+    }
+
+    /// What is in force now.
+    pub fn loaded(&self) -> Arc<Loaded> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A tool that the policy allows to be called.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none of this name or it may not be called.
+    pub fn tool(&self, name: &str) -> Result<Arc<Tool>, CallError> {
+        let loaded = self.loaded();
+        let mut shown = name.to_owned();
+        loaded.secrets.redact(&mut shown);
+        let tool = loaded.registry.tool(&shown)?.clone();
+        loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
+        Ok(tool)
+    }
+
+    /// Calls a tool with a JSON object of arguments.
+    ///
+    /// # Errors
+    ///
+    /// Where the call was not made at all; how a call that was made ended is in its report.
+    pub async fn call(&self, name: &str, arguments: Json, run: &Arc<Run>) -> Result<CallReport, CallError> {
+        self.make(Call { id: None, name: name.to_owned(), arguments }, run).await
+    }
+
+    /// The same, with what its caller calls it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call).
+    pub async fn make(&self, call: Call, run: &Arc<Run>) -> Result<CallReport, CallError> {
+        pipeline::call(&Place::outermost(self.loaded(), run.clone()), call, None).await
+    }
+
+    /// Makes no call, for a reason that its caller found, and records it as every other one.
+    ///
+    /// # Errors
+    ///
+    /// That reason, or why it cannot be recorded.
+    pub async fn refuse(&self, call: Call, why: CallError, run: &Arc<Run>) -> Result<CallReport, CallError> {
+        pipeline::refuse(&Place::outermost(self.loaded(), run.clone()), call, why).await
+    }
+
+    /// Whether each call and each decision so far is in the audit log. Where one is not, nothing more is called or fired.
+    ///
+    /// # Errors
+    ///
+    /// Why one is missing.
+    pub fn audited(&self) -> Result<(), String> {
+        self.loaded().recorder.as_ref().map_or(Ok(()), |recorder| recorder.incomplete())
+    }
+
+    /// Dispatches an event to its hooks.
+    pub async fn fire(&self, event: &Event, payload: Json, run: &Arc<Run>) -> Dispatch {
+        Place::outermost(self.loaded(), run.clone()).fire(event, payload).await
+    }
+}
+
+fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
+    let registry = Registry::load_within(root, &options.machine);
+    let mut policy = match registry.policy() {
+        Some(policy) if !registry.diagnostics().has_errors() => policy.clone(),
+        _ => return Err(OpenError::Artifacts(Box::new(registry))),
+    };
+    let folder = options.workspace.as_deref().unwrap_or(root);
+    let workspace =
+        Workspace::open(folder).map_err(|source| OpenError::Workspace { path: folder.to_owned(), source })?;
+    // Nor may a script work in the middle of them.
+    let artifacts = registry.roots().iter().cloned().chain(sys::real_path(&root.join(HOME)));
+    if artifacts.into_iter().any(|artifacts| Path::new(workspace.absolute()).starts_with(artifacts)) {
+        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is inside the project's artifacts");
+        return Err(OpenError::Workspace { path: folder.to_owned(), source });
+    }
+    // What scripts may write must not become an artifact. Where a folder is, and not how it was written, counts.
+    let home = sys::real_path(&root.join(HOME)).into_iter();
+    for root in registry.roots().iter().cloned().chain(home) {
+        let below = root.to_str().and_then(|root| WorkspacePath::parse(root, workspace.absolute()).ok());
+        // One that is called so is protected by its name, and may be read.
+        let below = below.filter(|path| path.parts().iter().all(|part| part != HOME));
+        if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
+            fs.protect.extend(PathPattern::protecting(&path));
+        }
+    }
+    let secrets = Vault::open(policy.secrets.iter().map(|secret| &secret.value), policy.models.key_variables(), root);
+    // Whatever else the policy opens: a file that holds a secret is for the host alone.
+    for file in secrets.files() {
+        let below = file.to_str().and_then(|file| WorkspacePath::parse(file, workspace.absolute()).ok());
+        if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
+            fs.protect.extend(PathPattern::protecting(&path));
+        }
+    }
+    // Nor may the policy that all of this is within be read or written. What counts is its name and where that leads.
+    if let (Some(machine), Some(fs)) = (registry.machine(), &mut policy.project.fs) {
+        let folder = machine.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let named = sys::real_path(folder).ok().zip(machine.file_name()).map(|(folder, name)| folder.join(name));
+        for place in named.into_iter().chain(sys::real_path(machine)) {
+            let below = place.to_str().and_then(|place| WorkspacePath::parse(place, workspace.absolute()).ok());
+            fs.protect.extend(below.and_then(|path| PathPattern::protecting(&path)));
+        }
+    }
+    // What the next git goes by is as closed as `.git/`, which may lead to it.
+    for place in repository::places(Path::new(workspace.absolute())) {
+        let below = place.to_str().and_then(|place| WorkspacePath::parse(place, workspace.absolute()).ok());
+        // What is protected by its name needs nothing more. In a workspace that is itself the repository `fs` looks after it.
+        let below = below.filter(|path| !path.is_root() && protected::rule_against(path, Access::Write).is_none());
+        if let (Some(path), Some(fs)) = (below, &mut policy.project.fs) {
+            fs.repository.extend(PathPattern::protecting(&path));
+        }
+    }
+    let mut max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
+    if let Some((name, mut layer)) = options.granting.clone()
+        && let Ok(tool) = registry.tool(&name)
+    {
+        // What protects the project is not the tool's affair.
+        if let (Some(fs), Some(own)) = (&mut layer.fs, &policy.project.fs) {
+            fs.protect.extend(own.protect.iter().cloned());
+            fs.repository.extend(own.repository.iter().cloned());
+        }
+        max_memory = max_memory.max(Grant::new(vec![layer.clone()]).limits().memory_bytes);
+        policy.instead = Some((tool.source_name.clone(), layer));
+    }
+    // The pools of an engine cannot grow; images belong to their engine.
+    // What is not waited for runs beside the calls that are.
+    let concurrency = options.concurrency.saturating_add(beside(&registry, &policy));
+    let enough = |kept: Settings| kept.max_memory >= max_memory && kept.concurrency >= concurrency;
+    let kept = before.filter(|before| enough(before.sandbox.settings()));
+    let sandbox = match kept {
+        Some(before) => before.sandbox.clone(),
+        None => {
+            let settings = Settings { concurrency, max_memory };
+            Sandbox::new(settings).map_err(OpenError::Sandbox)?
+        }
+    };
+    let (natives, coverage) = (options.natives.clone(), options.coverage);
+    let policy_file = &*policy.project.origin.file;
+    let written = before.and_then(|before| before.recorder.as_ref());
+    let recorder =
+        (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root, policy_file, written.map(|it| &**it))));
+    let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
+    loaded.secrets = Arc::new(secrets);
+    if let Some(before) = kept {
+        loaded = loaded.with_images_of(before);
+    }
+    let refused = admission::refused(&loaded, recorder.as_deref());
+    if !refused.is_empty() {
+        let registry = loaded.registry.without(refused);
+        if registry.policy().is_none() {
+            return Err(OpenError::Artifacts(Box::new(registry)));
+        }
+        loaded = loaded.with_registry(registry);
+    }
+    loaded.recorder = recorder;
+    loaded.watch = options.watch.clone();
+    Ok(loaded)
+}
+
+/// The artifacts of a registry that its hooks on `artifact.load` let in; all of them where there is none, or where the
+/// project cannot be used anyway.
+///
+/// # Errors
+///
+/// Where the sandbox or the workspace cannot be made.
+pub fn admitted(root: &Path, registry: Registry) -> Result<Registry, OpenError> {
+    let usable = registry.policy().is_some() && !registry.diagnostics().has_errors();
+    if !usable || registry.chain(&Event::ArtifactLoad).is_empty() {
+        return Ok(registry);
+    }
+    let refused = admission::refused(&for_checking(root, &registry)?, None);
+    Ok(if refused.is_empty() { registry } else { registry.without(refused) })
+}
+
+/// Calls that go on at one time and that nobody waits for.
+fn beside(registry: &Registry, policy: &ProjectPolicy) -> u32 {
+    let tools = if policy.async_tools { tasks::MAX_TOOLS } else { 0 };
+    let delegates = !registry.agents().is_empty() && policy.delegation.max_depth != Some(0);
+    let agents = if delegates { policy.delegation.max_concurrent.unwrap_or(tasks::MAX_AGENTS) } else { 0 };
+    u32::try_from(tools.saturating_add(agents)).unwrap_or(u32::MAX)
+}
+
+/// A registry's artifacts, those of one with errors too, to load their scripts and call nothing.
+///
+/// # Errors
+///
+/// Where the sandbox or the workspace cannot be made.
+pub fn for_checking(root: &Path, registry: &Registry) -> Result<Loaded, OpenError> {
+    // Its limits are those of loading too.
+    let policy = registry.policy().cloned().unwrap_or_else(|| ProjectPolicy::absent(".harness/harness.md"));
+    let max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
+    let sandbox = Sandbox::new(Settings { concurrency: 1, max_memory }).map_err(OpenError::Sandbox)?;
+    let workspace = Workspace::open(root).map_err(|source| OpenError::Workspace { path: root.to_owned(), source })?;
+    Ok(Loaded::new(registry.clone(), policy, Arc::new(workspace), sandbox, Vec::new(), false))
+}
+
+#[cfg(test)]
+mod tests;

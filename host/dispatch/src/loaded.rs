@@ -1,0 +1,534 @@
+//! A project as it was read at one moment: registry, policy, and the images of its scripts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::chain::told;
+use super::images::{self, Images};
+use super::loading::{LEAST_FUEL, Load, LoadDeadline};
+use super::native::NativeTool;
+use super::recorder::Recorder;
+use harness_artifact::agent::{Agent, Use};
+use harness_artifact::hook::Hook;
+use harness_artifact::policy::ProjectPolicy;
+use harness_artifact::script::Script;
+use harness_artifact::third_party;
+use harness_artifact::tool::Tool;
+use harness_capability::fs::Workspace;
+use harness_capability::reentry::Allowance;
+use harness_capability::secrets::Vault;
+use harness_policy::grant::Grant;
+use harness_policy::layer::Layer;
+use harness_policy::limits::Limits;
+use harness_policy::watch::{Watch, Watched};
+use harness_registry::Registry;
+use harness_sandbox::engine::{Budget, Image, LOAD_FUEL, LOAD_MEMORY, LOADS, Sandbox, ScriptError};
+use harness_sandbox::imports::Role;
+use harness_sandbox::outcome::{Entry, Failure, FailureKind, Limit, LimitKind, Predicate, Source};
+
+/// A project's artifacts, ready to be called. Immutable but for images that are made when they are first wanted; calls
+/// that are under way keep the one they began with.
+#[derive(Debug)]
+pub struct Loaded {
+    pub registry: Registry,
+    pub policy: ProjectPolicy,
+    pub workspace: Arc<Workspace>,
+    pub sandbox: Sandbox,
+    pub natives: Vec<(String, Arc<dyn NativeTool>)>,
+    /// Whether scripts tell which of their lines they reach.
+    pub coverage: bool,
+    /// The secrets of the policy with their values.
+    pub secrets: Arc<Vault>,
+    /// Where calls and decisions are recorded, where they are.
+    pub recorder: Option<Arc<Recorder>>,
+    /// Who is told of what artifacts ask for.
+    pub watch: Option<Arc<Watch>>,
+    /// The time of a call of the project's own, which an event by itself has too.
+    pub timeout: Duration,
+    /// The agents of plugins that it is for, by their sources: none has more tools than the ones that are lent to it.
+    borrowers: Vec<String>,
+    /// Shared with the same project as its agents have it.
+    images: Arc<Images>,
+    tools: Known<Tool>,
+    hooks: Known<Hook>,
+}
+
+/// What is needed to call an artifact, made when it is first called.
+#[derive(Debug, Clone)]
+pub struct Callable {
+    /// Its script, loaded, or what is wrong with that. None where it has none.
+    pub image: Option<Result<Image, Unloadable>>,
+    /// The same of a tool's `verify`.
+    pub verify: Option<Result<Image, Unloadable>>,
+    /// What it may do.
+    pub grant: Arc<Grant>,
+    /// How long its scripts were waited for.
+    pub loading: Duration,
+}
+
+/// Artifacts that have been called: neither the text of a script nor the policy is looked at for each call. They are
+/// found by where they are, and kept, so that no other comes to be in the same place.
+type Known<A> = Mutex<HashMap<usize, (Arc<A>, Callable)>>;
+
+async fn known<A>(all: &Known<A>, artifact: &Arc<A>, make: impl Future<Output = Callable>) -> Callable {
+    let place = Arc::as_ptr(artifact).addr();
+    let all = || all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, callable)) = all().get(&place) {
+        return callable.clone();
+    }
+    // Not under the lock: loading takes milliseconds, and doing it twice does no harm.
+    let callable = make.await;
+    if callable.image.iter().chain(&callable.verify).all(images::lasts) {
+        let known = Callable { loading: Duration::ZERO, ..callable.clone() };
+        all().insert(place, (artifact.clone(), known));
+    }
+    callable
+}
+
+/// A script with whose it is.
+#[derive(Debug, Clone)]
+pub struct Wanted<'a> {
+    source: Source,
+    /// The name of the artifact's source.
+    of: &'a str,
+    /// The artifact's own.
+    capabilities: Option<&'a Layer>,
+}
+
+/// Why a script has no image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unloadable {
+    /// The script's own fault.
+    Script(Failure),
+    /// Its time was over, which another time it may not be.
+    Late(Failure),
+    /// The host's.
+    Host(String),
+}
+
+impl Unloadable {
+    /// In one line.
+    pub fn told(&self) -> String {
+        match self {
+            Self::Script(failure) | Self::Late(failure) => told(failure),
+            Self::Host(message) => format!("the host failed: {message}"),
+        }
+    }
+}
+
+/// Tells of a script that could not be loaded under a grant, and what line of a policy would let it.
+pub(super) fn unloadable(error: ScriptError, file: &str, grant: &Grant) -> Unloadable {
+    let message = error.to_string();
+    match error {
+        ScriptError::Script(failure) => Unloadable::Script(failure),
+        ScriptError::Over(limit) => {
+            let raises = raises(limit, grant).map(|raises| format!(" ({raises})")).unwrap_or_default();
+            let failure = Failure::without_place(FailureKind::Script, file, format!("{message}{raises}"));
+            let (line, column) = limit.at.map_or((0, 0), |at| (at.line, at.column));
+            let failure = Failure { line, column, ..failure };
+            if limit.kind == LimitKind::Deadline { Unloadable::Late(failure) } else { Unloadable::Script(failure) }
+        }
+        ScriptError::Host(_) => Unloadable::Host(message),
+    }
+}
+
+/// What raises a limit of loading, where it is not already as much as any script gets.
+fn raises(limit: Limit, grant: &Grant) -> Option<String> {
+    let most = match limit.kind {
+        LimitKind::Fuel => LOAD_FUEL,
+        LimitKind::Memory => LOAD_MEMORY,
+        _ => u64::MAX,
+    };
+    limit.kind.limit().filter(|_| limit.allowed < most).map(|key| grant.raises(key))
+}
+
+impl Loaded {
+    pub fn new(
+        registry: Registry,
+        policy: ProjectPolicy,
+        workspace: Arc<Workspace>,
+        sandbox: Sandbox,
+        natives: Vec<(String, Arc<dyn NativeTool>)>,
+        coverage: bool,
+    ) -> Self {
+        let timeout = Grant::new(vec![policy.project.clone()]).limits().timeout;
+        Self {
+            registry,
+            policy,
+            workspace,
+            sandbox,
+            natives,
+            coverage,
+            secrets: Arc::default(),
+            recorder: None,
+            watch: None,
+            timeout,
+            borrowers: Vec::new(),
+            images: Arc::default(),
+            tools: Known::default(),
+            hooks: Known::default(),
+        }
+    }
+
+    /// The same with the images of another one whose scripts are the same.
+    pub fn with_images_of(mut self, other: &Self) -> Self {
+        self.images = Arc::new(other.images.of(self.scripts().map(|script| script.source)));
+        self
+    }
+
+    /// The same project with other artifacts. What is recorded of it is up to who makes it.
+    pub(super) fn with_registry(&self, registry: Registry) -> Self {
+        let (policy, sandbox, natives) = (self.policy.clone(), self.sandbox.clone(), self.natives.clone());
+        let mut loaded = Self::new(registry, policy, self.workspace.clone(), sandbox, natives, self.coverage);
+        loaded.images = self.images.clone();
+        loaded.secrets = self.secrets.clone();
+        loaded
+    }
+
+    /// The same project with something else granted to one source, for a case.
+    pub(super) fn granting(&self, source: &str, layer: &Layer) -> Self {
+        let mut loaded = self.with_hooks(|_| true);
+        loaded.policy = self.policy.granting(source, layer);
+        loaded.borrowers.clone_from(&self.borrowers);
+        loaded
+    }
+
+    /// The same project with some of its hooks.
+    pub(super) fn with_hooks(&self, keep: impl Fn(&Hook) -> bool) -> Self {
+        self.with_registry(self.registry.with_hooks(keep))
+    }
+
+    /// The same project as an agent has it: see [`Registry::of_agent`]. Where another agent has set it to work, without
+    /// that one's own tools; all its hooks stay.
+    pub fn of_agent(&self, agent: &Agent, by: Option<&Agent>) -> Self {
+        let registry = by.map(|by| self.registry.without_tools_of(by));
+        let mut policy = self.policy.clone();
+        if let Some(own) = &agent.tools_policy {
+            policy.tools = own.clone().within(policy.tools);
+        }
+        let lent = |tool: &Tool| policy.lends(&agent.source_name, tool);
+        let registry = registry.as_ref().unwrap_or(&self.registry).of_agent(agent, lent);
+        let mut loaded = Self::new(
+            registry,
+            policy,
+            self.workspace.clone(),
+            self.sandbox.clone(),
+            self.natives.clone(),
+            self.coverage,
+        );
+        loaded.images = self.images.clone();
+        loaded.recorder.clone_from(&self.recorder);
+        loaded.secrets = self.secrets.clone();
+        loaded.borrowers.clone_from(&self.borrowers);
+        if third_party::author(&agent.source_name).is_some() {
+            loaded.borrowers.push(agent.source_name.clone());
+        }
+        loaded
+    }
+
+    /// Whether whoever it is for may call a tool that the run has added.
+    pub fn lends(&self, tool: &Tool) -> bool {
+        self.borrowers.iter().all(|agent| self.policy.lends(agent, tool))
+    }
+
+    /// The artifacts.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &ProjectPolicy {
+        &self.policy
+    }
+
+    /// The secrets of the policy.
+    pub fn secrets(&self) -> &Vault {
+        &self.secrets
+    }
+
+    /// The sandbox that scripts run in.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    /// The folder that tools work in.
+    pub fn workspace(&self) -> &Arc<Workspace> {
+        &self.workspace
+    }
+
+    /// What a tool may do: the project's policy, narrowed by its source's and by its own `capabilities:`.
+    pub fn grant(&self, tool: &Tool) -> Grant {
+        self.watched(&tool.source_name, self.policy.grant_for(&tool.source_name, tool.capabilities.as_ref()))
+    }
+
+    /// What a hook may do, within what hooks may do at all.
+    pub fn hook_grant(&self, hook: &Hook) -> Grant {
+        self.watched(&hook.source_name, self.policy.grant_for(&hook.source_name, hook.capabilities.as_ref()))
+    }
+
+    fn watched(&self, source: &str, grant: Grant) -> Grant {
+        grant.watched(self.watch.clone().map(|watch| Watched { watch, source: source.into() }))
+    }
+
+    /// The limits of a call of this tool under a grant: the grant's, and for the time what the tool asks for.
+    pub fn limits(&self, tool: &Tool, grant: &Grant) -> Limits {
+        let deadline = grant.deadline(tool.asked(), tool.author());
+        self.measured(Limits { timeout: Duration::from_millis(deadline.ms), ..grant.limits() })
+    }
+
+    /// Limits for scripts that tell which lines they reach, which takes fuel of its own.
+    pub fn measured(&self, limits: Limits) -> Limits {
+        Limits { fuel: limits.fuel.saturating_mul(self.times()), ..limits }
+    }
+
+    /// How much more fuel that is.
+    fn times(&self) -> u64 {
+        if self.coverage { 4 } else { 1 }
+    }
+
+    /// What is needed to call a tool; its scripts are waited for as long as `until` says of its limits.
+    pub async fn tool(&self, tool: &Arc<Tool>, until: impl FnOnce(Limits) -> Option<LoadDeadline>) -> Callable {
+        let make = async {
+            let grant = self.grant(tool);
+            let until = until(self.limits(tool, &grant));
+            let mut callable = self.callable(self.tool_script(tool), grant, until).await;
+            if let Some(script) = self.tool_verify(tool) {
+                let (image, loading) = self.image(script, until).await;
+                callable.verify = Some(image);
+                callable.loading = callable.loading.saturating_add(loading);
+            }
+            callable
+        };
+        known(&self.tools, tool, make).await
+    }
+
+    /// What is needed to call a hook; its script is waited for until then.
+    pub async fn hook(&self, hook: &Arc<Hook>, until: Option<LoadDeadline>) -> Callable {
+        let make = async { self.callable(self.hook_script(hook), self.hook_grant(hook), until).await };
+        known(&self.hooks, hook, make).await
+    }
+
+    async fn callable(&self, script: Option<Wanted<'_>>, grant: Grant, until: Option<LoadDeadline>) -> Callable {
+        let (image, loading) = match script {
+            Some(script) => {
+                let (image, loading) = self.image(script, until).await;
+                (Some(image), loading)
+            }
+            None => (None, Duration::ZERO),
+        };
+        Callable { image, verify: None, grant: Arc::new(grant), loading }
+    }
+
+    /// The image of a script, loaded on another thread where it is not kept, and how long it was waited for: no longer
+    /// than until then. The load goes on.
+    pub async fn image(
+        &self,
+        script: Wanted<'_>,
+        until: Option<LoadDeadline>,
+    ) -> (Result<Image, Unloadable>, Duration) {
+        if let Some(image) = self.images.get(&script.source) {
+            return (image, Duration::ZERO);
+        }
+        let started = Instant::now();
+        let load = self.load_of(script);
+        let (file, grant) = (load.source.file.clone(), load.grant.clone());
+        let image = match until {
+            Some(until) => tokio::time::timeout_at(until.at.into(), load.beside())
+                .await
+                .unwrap_or_else(|_| Err(unloadable(ScriptError::Over(until.limit()), &file, &grant))),
+            None => load.beside().await,
+        };
+        (image, started.elapsed())
+    }
+
+    /// The same here and now, for who has no call that waits.
+    pub fn image_now(&self, script: Wanted<'_>) -> Result<Image, Unloadable> {
+        self.images.get(&script.source).unwrap_or_else(|| self.load_of(script).now())
+    }
+
+    fn load_of(&self, script: Wanted<'_>) -> Load {
+        let grant = self.policy.grant_for(script.of, script.capabilities);
+        Load {
+            sandbox: self.sandbox.clone(),
+            images: self.images.clone(),
+            source: script.source,
+            of: script.of.to_owned(),
+            limits: self.measured(grant.limits()),
+            grant,
+            times: self.times(),
+        }
+    }
+
+    /// Loads a script that is not kept, for who has this left and this grant. What it took comes back with it.
+    pub async fn load(&self, source: Source, grant: &Grant, left: Allowance) -> (Result<Image, Unloadable>, u64) {
+        let limits = grant.limits();
+        let budget = Budget {
+            fuel: self
+                .measured(Limits { fuel: limits.fuel.clamp(LEAST_FUEL, LOAD_FUEL), ..limits })
+                .fuel
+                .min(left.fuel),
+            memory: limits.memory_bytes.min(LOAD_MEMORY),
+            deadline: Some(left.deadline),
+            milliseconds: u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX),
+        };
+        let file = source.file.clone();
+        let (image, fuel) = self.sandbox.load_beside(source, budget).await;
+        (image.map_err(|error| unloadable(error, &file, grant)), fuel)
+    }
+
+    /// Any component in the place of the script of a tool or a hook, made where that place is not taken: as
+    /// [`Sandbox::foreign`], and for tests as that is.
+    ///
+    /// # Errors
+    ///
+    /// Where there is nothing of this name with a script, or for the reasons of [`Sandbox::foreign`].
+    #[doc(hidden)]
+    pub fn stand_in(&self, name: &str, component: impl FnOnce() -> Vec<u8>) -> wasmtime::Result<()> {
+        let tool = self.registry.tool(name).ok().and_then(|tool| self.tool_source(tool));
+        let hook = || self.registry.hook(name).and_then(|hook| self.hook_source(hook));
+        let source = tool.or_else(hook).ok_or_else(|| wasmtime::format_err!("`{name}` has no script"))?;
+        if self.images.get(&source).is_none() {
+            let role = match source.entry {
+                Entry::Tool => Role::Tool,
+                Entry::Hook => Role::Hook,
+            };
+            let image = self.sandbox.foreign(&component(), role, &source.file)?;
+            let _ = self.images.keep(source, "", Ok(image));
+        }
+        Ok(())
+    }
+
+    /// Loads every script, on as many threads as the machine has cores; what cannot be loaded comes back, in the order
+    /// of the registry, tools first.
+    pub fn load_all(&self) -> Vec<Unloadable> {
+        let scripts: Vec<Wanted<'_>> = self.scripts().collect();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.min(LOADS as usize).min(scripts.len().max(1));
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let failures = Mutex::new(Vec::new());
+        let heavy = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        let Some(script) = scripts.get(index) else { break };
+                        let known = self.images.get(&script.source);
+                        match known.or_else(|| self.load_of(script.clone()).if_little()) {
+                            Some(Ok(_)) => {}
+                            Some(Err(failure)) => {
+                                failures.lock().unwrap_or_else(PoisonError::into_inner).push((index, failure));
+                            }
+                            None => heavy.lock().unwrap_or_else(PoisonError::into_inner).push(index),
+                        }
+                    }
+                });
+            }
+        });
+        let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // What is paid from the budget of a source is loaded in order: which of them are too much is no matter of luck.
+        let mut heavy = heavy.into_inner().unwrap_or_else(PoisonError::into_inner);
+        heavy.sort_unstable();
+        for index in heavy {
+            let loaded = scripts.get(index).map(|script| self.image_now(script.clone()));
+            failures.extend(loaded.and_then(Result::err).map(|failure| (index, failure)));
+        }
+        failures.sort_by_key(|(index, _)| *index);
+        failures.into_iter().map(|(_, failure)| failure).collect()
+    }
+
+    /// All scripts, those of agents' own tools and hooks too.
+    fn scripts(&self) -> impl Iterator<Item = Wanted<'_>> {
+        let agents = self.registry.agents();
+        let own_tools = agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
+        let own_tools = own_tools.flat_map(|tool| self.tool_scripts(tool));
+        let own_hooks = agents.iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
+        let own_hooks = own_hooks.filter_map(|hook| self.hook_script(hook));
+        let tools = self.registry.tools().iter().flat_map(|tool| self.tool_scripts(tool));
+        tools
+            .chain(self.registry.hooks().iter().filter_map(|hook| self.hook_script(hook)))
+            .chain(own_tools)
+            .chain(own_hooks)
+            .chain(self.verify_script())
+    }
+
+    /// The script of a tool.
+    pub fn tool_script<'a>(&self, tool: &'a Tool) -> Option<Wanted<'a>> {
+        let source = self.tool_source(tool)?;
+        Some(Wanted { source, of: &tool.source_name, capabilities: tool.capabilities.as_ref() })
+    }
+
+    /// The script that judges what a tool did. Its lines are not told of: no case is about it.
+    fn tool_verify<'a>(&self, tool: &'a Tool) -> Option<Wanted<'a>> {
+        let script = tool.verify.as_ref()?;
+        let source = source_of(script, &tool.source.file, Entry::Tool);
+        Some(Wanted { source, of: &tool.source_name, capabilities: tool.capabilities.as_ref() })
+    }
+
+    fn tool_scripts<'a>(&self, tool: &'a Tool) -> impl Iterator<Item = Wanted<'a>> {
+        self.tool_script(tool).into_iter().chain(self.tool_verify(tool))
+    }
+
+    /// The script of a hook.
+    pub fn hook_script<'a>(&self, hook: &'a Hook) -> Option<Wanted<'a>> {
+        let source = self.hook_source(hook)?;
+        Some(Wanted { source, of: &hook.source_name, capabilities: hook.capabilities.as_ref() })
+    }
+
+    /// The script of the policy that judges what sub-agents give back.
+    pub fn verify_script(&self) -> Option<Wanted<'static>> {
+        self.verify_source().map(|source| Wanted { source, of: "", capabilities: None })
+    }
+
+    fn verify_source(&self) -> Option<Source> {
+        // Of the project itself: what is only checked is loaded without its policy.
+        let policy = self.registry.policy()?;
+        let script = policy.delegation.verify.as_ref()?;
+        Some(source_of(script, &policy.project.origin.file, Entry::Tool))
+    }
+
+    /// A tool's script as the interpreter takes it.
+    pub fn tool_source(&self, tool: &Tool) -> Option<Source> {
+        let script = tool.script.as_ref()?;
+        Some(Source { coverage: self.coverage, ..source_of(script, &tool.source.file, Entry::Tool) })
+    }
+
+    /// A hook's script and its `when` as the interpreter takes them; none where it has neither.
+    pub fn hook_source(&self, hook: &Hook) -> Option<Source> {
+        if hook.script.is_none() && hook.when.is_none() {
+            return None;
+        }
+        let (text, first_line, indent) = hook
+            .script
+            .as_ref()
+            .map_or((String::new(), 1, 0), |script| (script.text.clone(), script.first_line, script.indent));
+        let predicate = hook.when.as_ref().map(|when| Predicate {
+            text: when.text.clone(),
+            line: when.first_line,
+            column: when.indent.saturating_add(1),
+        });
+        Some(Source {
+            file: hook.source.file.to_string(),
+            text,
+            first_line,
+            indent,
+            entry: Entry::Hook,
+            predicate,
+            coverage: self.coverage,
+        })
+    }
+}
+
+/// A script as the interpreter takes it.
+fn source_of(script: &Script, file: &str, entry: Entry) -> Source {
+    Source {
+        file: file.to_owned(),
+        text: script.text.clone(),
+        first_line: script.first_line,
+        indent: script.indent,
+        entry,
+        predicate: None,
+        coverage: false,
+    }
+}

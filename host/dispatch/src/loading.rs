@@ -1,0 +1,141 @@
+//! Loading a script while a call waits for it.
+//!
+//! A call waits no longer than its own deadline. The load goes on without it, so that the next call finds the script loaded,
+//! and all calls that wait for one script wait for the same load.
+//!
+//! A load pays in fuel. What every script may use is free; more is paid from what the scripts of one source have together.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::images::{Images, over};
+use super::loaded::{Unloadable, unloadable};
+use harness_artifact::policy::sources;
+use harness_policy::grant::Grant;
+use harness_policy::limits::Limits;
+use harness_sandbox::engine::{Budget, Image, LOAD_FUEL, LOAD_MEMORY, Sandbox, ScriptError};
+use harness_sandbox::outcome::{Limit, LimitKind, Source};
+
+/// Fuel that loading a script may use whatever its limits say: three times what the largest of the shipped ones takes.
+pub(super) const LEAST_FUEL: u64 = 100_000_000;
+/// Fuel beyond that which the scripts of one bundle have together, or those that are in none; a second or so.
+pub(super) const SOURCE_FUEL: u64 = LOAD_FUEL;
+/// Time that a load may take whatever the limits say: a machine that is busy must not decide what can be loaded.
+const LEAST_TIME: Duration = Duration::from_secs(1);
+
+/// Until when a call waits for scripts to be loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadDeadline {
+    pub at: Instant,
+    /// The time that the call had, for messages.
+    pub milliseconds: u64,
+}
+
+impl LoadDeadline {
+    /// Of a call that began then and has this long.
+    pub fn new(began: Instant, timeout: Duration) -> Self {
+        Self { at: began + timeout, milliseconds: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    /// The earlier of two.
+    pub fn min(self, other: Option<Self>) -> Self {
+        other.filter(|other| other.at < self.at).unwrap_or(self)
+    }
+
+    /// The limit that it is.
+    pub fn limit(self) -> Limit {
+        Limit::of(LimitKind::Deadline, self.milliseconds)
+    }
+}
+
+/// A script that is to be loaded.
+#[derive(Debug)]
+pub(super) struct Load {
+    pub(super) sandbox: Sandbox,
+    pub(super) images: Arc<Images>,
+    pub(super) source: Source,
+    /// The name of the artifact's source.
+    pub(super) of: String,
+    pub(super) grant: Grant,
+    /// The grant's limits, with fuel for telling of lines.
+    pub(super) limits: Limits,
+    /// How much more everything takes where lines are told of.
+    pub(super) times: u64,
+}
+
+impl Load {
+    /// Loads it here and now, and keeps it.
+    pub(super) fn now(self) -> Result<Image, Unloadable> {
+        let image = self.paid();
+        self.images.keep(self.source, &self.of, image)
+    }
+
+    /// The same where it takes no more than every script may; nothing where it does.
+    pub(super) fn if_little(self) -> Option<Result<Image, Unloadable>> {
+        let image = self.free().0?;
+        let image = image.map_err(|error| unloadable(error, &self.source.file, &self.grant));
+        Some(self.images.keep(self.source, &self.of, image))
+    }
+
+    /// Lets it be loaded on another thread. Gives back the same to all who wait for it.
+    pub(super) async fn beside(self) -> Result<Image, Unloadable> {
+        let (images, sandbox, source) = (self.images.clone(), self.sandbox.clone(), self.source.clone());
+        images.once(source, async move { sandbox.in_turn(move || self.now()).await }).await
+    }
+
+    /// What it may use by itself, from now on.
+    fn budget(&self) -> Budget {
+        let timeout = self.limits.timeout.max(LEAST_TIME);
+        Budget {
+            fuel: self.limits.fuel.clamp(self.least(), self.scaled(LOAD_FUEL)),
+            memory: self.limits.memory_bytes.min(LOAD_MEMORY),
+            deadline: Some(Instant::now() + timeout),
+            milliseconds: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn scaled(&self, fuel: u64) -> u64 {
+        fuel.saturating_mul(self.times)
+    }
+
+    fn least(&self) -> u64 {
+        self.scaled(LEAST_FUEL)
+    }
+
+    /// Loads it with what every script may use. Nothing where that is too little and it may have more.
+    fn free(&self) -> (Option<Result<Image, ScriptError>>, Budget) {
+        let budget = self.budget();
+        let (image, _) = self.sandbox.load_within(&self.source, Budget { fuel: self.least(), ..budget });
+        let too_little = matches!(&image, Err(ScriptError::Over(limit)) if limit.kind == LimitKind::Fuel);
+        ((!too_little || budget.fuel <= self.least()).then_some(image), budget)
+    }
+
+    fn paid(&self) -> Result<Image, Unloadable> {
+        let told = |error| unloadable(error, &self.source.file, &self.grant);
+        if let (Some(image), _) = self.free() {
+            return image.map_err(told);
+        }
+        let bundle = sources::bundle_of(&self.of);
+        let spent = self.images.spent(bundle);
+        // One after the other: what one leaves is what the next one has, whichever is the faster.
+        let mut spent = spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let budget = self.budget();
+        let fuel = budget.fuel.min(self.least().saturating_add(self.scaled(SOURCE_FUEL).saturating_sub(*spent)));
+        let (image, used) = self.sandbox.load_within(&self.source, Budget { fuel, ..budget });
+        match &image {
+            // How busy the machine is says nothing of the script.
+            Err(ScriptError::Over(limit)) if limit.kind == LimitKind::Deadline => {}
+            _ => *spent = spent.saturating_add(used.saturating_sub(self.least())),
+        }
+        match image {
+            Err(ScriptError::Over(limit)) if limit.kind == LimitKind::Fuel && fuel < budget.fuel => {
+                let what = format!(
+                    "take more than {} units of fuel together to load: move work into functions",
+                    self.scaled(SOURCE_FUEL)
+                );
+                Err(over(&self.source, bundle, &what))
+            }
+            image => image.map_err(told),
+        }
+    }
+}

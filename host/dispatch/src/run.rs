@@ -1,0 +1,184 @@
+//! A run: what its calls share, and what they have added to it.
+
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use super::builtin::BuiltIns;
+use super::confirm::Confirmer;
+use super::past::Past;
+use super::tasks::Tasks;
+use super::view::View;
+use harness_artifact::event::Event;
+use harness_artifact::hook::Hook;
+use harness_artifact::tool::Tool;
+use harness_policy::grant::Grant;
+use harness_policy::layer::Layer;
+use harness_sandbox::engine::Image;
+use harness_sandbox::state::Session;
+use harness_sandbox::strand::{self, Strand};
+
+/// One command of the command line, or one session of an agent, or one tenant's. Its calls share a cache, metrics, a
+/// clock and what they add to the run; runs share nothing.
+#[derive(Debug, Default)]
+pub struct Run {
+    session: Arc<Session>,
+    /// What narrows every call of this run.
+    layers: Vec<Layer>,
+    added: RwLock<Arc<Added>>,
+    /// What is seen of that in none of its tasks.
+    view: Arc<View>,
+    /// The tools of the agent that its calls are for, where agents run.
+    built_ins: OnceLock<Arc<dyn BuiltIns>>,
+    /// Who is asked whether a call may be made that is to be confirmed.
+    confirmer: OnceLock<Arc<dyn Confirmer>>,
+    /// What its scripts have started and not waited for; its sub-agents have their own.
+    tasks: Arc<Tasks>,
+    /// What happens in none of them.
+    strand: Arc<Strand>,
+    /// The run of the past that this one runs again, where it does.
+    past: OnceLock<Arc<dyn Past>>,
+}
+
+/// What scripts have added to a run. Each call sees one state of it.
+#[derive(Debug, Clone, Default)]
+pub struct Added {
+    /// How many additions have led here.
+    pub additions: u64,
+    pub tools: Vec<AddedTool>,
+    pub hooks: Vec<AddedHook>,
+}
+
+/// A tool that a script has added.
+#[derive(Debug, Clone)]
+pub struct AddedTool {
+    pub tool: Arc<Tool>,
+    /// The grant of who added it.
+    pub grant: Arc<Grant>,
+    pub image: Image,
+}
+
+/// A hook that a script has added.
+#[derive(Debug, Clone)]
+pub struct AddedHook {
+    pub hook: Arc<Hook>,
+    /// The grant of who added it.
+    pub grant: Arc<Grant>,
+    pub image: Image,
+}
+
+impl Run {
+    /// A run of its own.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A run with the host's side given: a fixed clock, canned answers, a seed.
+    pub fn with_session(session: Session) -> Arc<Self> {
+        Arc::new(Self { session: Arc::new(session), ..Self::default() })
+    }
+
+    /// A run whose calls may do no more than these layers allow, whatever the project's policy grants: a caller with its
+    /// own grant. Layers come from [`layer::parse`](harness_artifact::policy::layer::parse).
+    pub fn narrowed(layers: Vec<Layer>) -> Arc<Self> {
+        Arc::new(Self { layers, ..Self::default() })
+    }
+
+    /// What its calls share on the host's side.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// The state of what was added, as it is now.
+    pub fn added(&self) -> Arc<Added> {
+        self.added.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what was added. Gives back the state before, and the one after or why it stays as it is.
+    pub fn change<E>(&self, change: impl FnOnce(&mut Added) -> Result<(), E>) -> (Arc<Added>, Result<Arc<Added>, E>) {
+        let mut current = self.added.write().unwrap_or_else(PoisonError::into_inner);
+        let (seen, next) = (current.clone(), current.changed(change));
+        if let Ok(next) = &next {
+            current.clone_from(next);
+        }
+        (seen, next)
+    }
+
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
+    /// The built-in tools of calls that are made for no agent in particular.
+    pub fn built_ins(&self) -> Option<Arc<dyn BuiltIns>> {
+        self.built_ins.get().cloned()
+    }
+
+    /// Gives the run its agents; the first time counts.
+    pub fn set_built_ins(&self, built_ins: Arc<dyn BuiltIns>) {
+        let _ = self.built_ins.set(built_ins);
+    }
+
+    /// Says who is asked whether calls may be made that are to be confirmed; the first time counts. Without it they are
+    /// denied.
+    pub fn set_confirmer(&self, confirmer: Arc<dyn Confirmer>) {
+        let _ = self.confirmer.set(confirmer);
+    }
+
+    pub fn confirmer(&self) -> Option<&dyn Confirmer> {
+        self.confirmer.get().map(|confirmer| &**confirmer)
+    }
+
+    pub fn tasks(&self) -> &Arc<Tasks> {
+        &self.tasks
+    }
+
+    /// The identifier of a task: not to be guessed, unless the run's random numbers are.
+    pub fn task_id(&self) -> String {
+        let bytes = self.session.random.bytes(16);
+        format!("task_{}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    }
+
+    /// The strand that this is in: that of a task, else the run's own.
+    pub fn strand(&self) -> Arc<Strand> {
+        strand::current().unwrap_or_else(|| self.strand.clone())
+    }
+
+    /// Makes it one that runs another again; the first time counts.
+    pub fn set_past(&self, past: Arc<dyn Past>) {
+        let _ = self.past.set(past);
+    }
+
+    pub fn past(&self) -> Option<&dyn Past> {
+        self.past.get().map(|past| &**past)
+    }
+
+    /// Waits for what the past waited for here, where there is one.
+    pub async fn settled(&self) {
+        if let Some(past) = self.past() {
+            past.settled().await;
+        }
+    }
+}
+
+impl Added {
+    /// The state after a change.
+    ///
+    /// # Errors
+    ///
+    /// Those of the change.
+    pub fn changed<E>(&self, change: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<Arc<Self>, E> {
+        let mut next = Self { additions: self.additions.saturating_add(1), ..self.clone() };
+        change(&mut next)?;
+        Ok(Arc::new(next))
+    }
+
+    pub fn tool(&self, name: &str) -> Option<&AddedTool> {
+        self.tools.iter().find(|added| added.tool.name == name)
+    }
+
+    pub fn hooks_of(&self, event: &Event) -> impl Iterator<Item = &AddedHook> {
+        self.hooks.iter().filter(move |added| added.hook.event.value == *event)
+    }
+}

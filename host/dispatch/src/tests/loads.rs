@@ -1,0 +1,144 @@
+//! What loading a script takes, and who pays for it.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::loading::LoadDeadline;
+
+/// The lines of a script that works at its top as often as this.
+fn works(times: u32) -> String {
+    format!("def f():\n    for i in range({times}):\n        pass\n\nf()\n\ndef run(args):\n    return 1\n")
+}
+
+/// Another policy may let what one does not, and another call may have the time that one has not.
+#[tokio::test]
+async fn what_was_too_much_to_load_is_tried_again() {
+    let policy = "---\nsandbox: { limits: { fuel: 1000 } }\n---\n";
+    let root = folder(&[("tools/it.md", &artifact("", &works(1_000_000))), ("harness.md", policy)]);
+    let project = open(&root);
+    for _ in 0..2 {
+        let Err(CallError::Script(failure)) = project.call("it", json!({}), &Run::new()).await else { panic!() };
+        let over = "loading the script is over the limit `fuel` of 100000000 units: move work into a function \
+                    (`sandbox.limits.fuel` in `.harness/harness.md:2:28` raises it)";
+        assert_eq!(failure.message, over);
+    }
+    write(&root, "harness.md", "---\n---\n");
+    project.reload().unwrap();
+    let loaded = project.loaded();
+    let tool = loaded.registry().tool("it").unwrap().clone();
+    let until = |_| Some(LoadDeadline::new(Instant::now(), Duration::ZERO));
+    let late = loaded.tool(&tool, until).await.image;
+    assert!(matches!(late, Some(Err(Unloadable::Late(_)))), "{late:?}");
+    assert_eq!(content(&project, "it", &Run::new()).await, "1");
+}
+
+/// The same on every run: nothing of it is kept between runs.
+#[tokio::test]
+async fn who_adds_a_script_pays_for_loading_it() {
+    let adds = |times| {
+        let script = works(times).replace('\n', "\\n");
+        artifact("", &format!("def run(args):\n    meta.register_tool('new', '', {{}}, '{script}')\n    return 1\n"))
+    };
+    let files = [("tools/little.md", &*adds(1)), ("tools/much.md", &adds(1_000_000))];
+    let root = folder(&files);
+    write(&root, "harness.md", "---\nmeta: { enabled: true }\n---\n");
+    let project = open(&root);
+    let mut fuel = Vec::new();
+    for name in ["little", "much", "little", "much"] {
+        let report = project.call(name, json!({}), &Run::new()).await.unwrap();
+        assert_eq!(report.content, "1");
+        fuel.push(report.usage.fuel);
+    }
+    assert_eq!(fuel[..2], fuel[2..]);
+    assert!(fuel[1] - fuel[0] > 100_000_000, "{fuel:?}");
+}
+
+/// Top-level code of this much work: some 260 million units of fuel.
+const HEAVY: u32 = 2_500_000;
+
+/// What the scripts of one source take together has a bound, and which of them are over it is the same each time. Another
+/// source has its own.
+#[test]
+fn loading_is_paid_from_one_budget_for_each_source() {
+    let heavy = works(HEAVY);
+    let all: Vec<(String, String)> = (0..60)
+        .map(|n| (format!("tools/heavy{n:02}.md"), artifact("", &heavy.replace("return 1", &format!("return {n}")))))
+        .chain([("tools/small.md".to_owned(), returns("1"))])
+        .chain([("plugins/other/tools/heavy.md".to_owned(), artifact("", &heavy))])
+        .collect();
+    let files: Vec<(&str, &str)> = all.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let root = folder(&files);
+    let failed = || {
+        let failures = open(&root).loaded().load_all();
+        let told = failures.iter().map(|one| match one {
+            Unloadable::Script(failure) => (failure.file.clone(), failure.message.clone()),
+            other => panic!("{other:?}"),
+        });
+        told.collect::<Vec<_>>()
+    };
+    let first = failed();
+    assert!(first.len() > 2 && first.len() < 58, "{} of them", first.len());
+    let why = "the scripts of the project take more than 10000000000 units of fuel together to load: move work into functions";
+    // The last ones, in order.
+    let expected: Vec<(String, String)> =
+        (60 - first.len()..60).map(|n| (format!(".harness/tools/heavy{n:02}.md"), why.to_owned())).collect();
+    assert_eq!(first, expected);
+    assert_eq!(failed(), first);
+}
+
+/// A call waits for its script until its deadline and no longer; the load goes on, and the next call finds it loaded.
+#[tokio::test]
+async fn a_call_that_waits_for_its_script_ends_at_its_deadline() {
+    let heavy = works(HEAVY);
+    let root = folder(&[
+        ("tools/it.md", &artifact("timeout_ms: 1\n", &heavy)),
+        ("tools/long.md", &artifact("", &heavy.replace("return 1", "return 2"))),
+    ]);
+    let project = open(&root);
+    match project.call("it", json!({}), &Run::new()).await {
+        Err(error @ CallError::Late(..)) => {
+            let told = "tool `it` was ended while its script was loaded: over the limit `timeout_ms` of 1 ms; the next call may find it loaded";
+            assert_eq!((error.to_string().as_str(), error.outcome()), (told, "limited"));
+        }
+        other => panic!("{other:?}"),
+    }
+    // All that wait for one script wait for one load of it.
+    let loaded = project.loaded();
+    let tool = loaded.registry().tool("it").unwrap().clone();
+    let (one, other) = tokio::join!(loaded.tool(&tool, |_| None), loaded.tool(&tool, |_| None));
+    for callable in [one, other] {
+        assert!(matches!(callable.image, Some(Ok(_))) && callable.loading > Duration::ZERO, "{callable:?}");
+    }
+    assert_eq!(loaded.tool(&tool, |_| None).await.loading, Duration::ZERO);
+    // What a call has waited for is in its report, and gone of its time.
+    let report = project.call("long", json!({}), &Run::new()).await.unwrap();
+    assert!(report.usage.loading > Duration::ZERO, "{:?}", report.usage);
+    assert_eq!(project.call("long", json!({}), &Run::new()).await.unwrap().usage.loading, Duration::ZERO);
+}
+
+/// Many hooks that take long to load take no longer together than the call that waits for them has.
+#[tokio::test]
+async fn hooks_are_loaded_within_the_time_of_their_call() {
+    let hook = |n: usize| {
+        let text = format!("{}\ndef handle(event, payload):\n    return allow()  # {n}\n", works(HEAVY));
+        (format!("hooks/h{n:02}.md"), artifact("event: tool.pre\n", &text))
+    };
+    let all: Vec<(String, String)> = (0..55)
+        .map(hook)
+        .chain([("tools/it.md".to_owned(), artifact("timeout_ms: 100\n", "def run(args):\n    return 1\n"))])
+        .collect();
+    let files: Vec<(&str, &str)> = all.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let project = open(&folder(&files));
+    let loaded = project.loaded();
+    assert!(loaded.tool(loaded.registry().tool("it").unwrap(), |_| None).await.image.is_some());
+    let report = project.call("it", json!({}), &Run::new()).await.unwrap();
+    let pre = report.pre.unwrap();
+    let loading: Duration = pre.hooks.iter().map(|hook| hook.usage.loading).sum();
+    // The waits are cut at the deadline: each but the last ended before it.
+    let reason = pre.decision.blocked().unwrap();
+    let late =
+        "the hook failed: loading the script is over the limit `timeout_ms` of 100 ms: move work into a function";
+    assert!(reason.contains(late), "{reason}");
+    let ran = pre.hooks.iter().filter(|hook| hook.verdict.ran()).count();
+    assert!(ran < 55 && loading > Duration::ZERO, "{ran} of them in {loading:?}");
+}

@@ -1,0 +1,21 @@
+//! What may be done: parsed rules, and the decisions on them as pure functions. No files, no clock, no sandbox.
+//!
+//! A [`Grant`](grant::Grant) is computed before an instance exists and never changes. It is a list of
+//! [layers](layer::Layer) (machine, project, source, artifact, call); something is allowed only where every layer allows it, so
+//! that adding a layer can never widen.
+
+pub mod command;
+pub mod compare;
+pub mod deadline;
+pub mod grant;
+pub mod item;
+pub mod language;
+pub mod layer;
+pub mod limits;
+pub mod network;
+pub mod path;
+pub mod places;
+pub mod refusal;
+pub mod secret;
+pub mod text;
+pub mod watch;

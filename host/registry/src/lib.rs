@@ -1,0 +1,398 @@
+//! The artifacts of a project: found, read, resolved, checked, and then never changed.
+//!
+//! [`Registry::load`] walks `.harness/` in a fixed order, so that two loads of the same files are the same registry.
+//! It finds everything that is wrong and not only the first. A tool with an error is left out, and the others can be
+//! listed. A policy, a hook or a bundle with an error could be the one that guards against something: then there is no
+//! [`Registry::policy`], and without a policy nothing can run.
+//!
+//! - `bounds`: what loading may take, of each source and in all
+//! - `load`: the walk, and what is read on it
+//! - `lock`: what they were when somebody looked at them
+//! - `merge`: names that are defined twice, `overrides/`, the order
+//! - `resolve`: what artifacts and the policy name, found or not
+//! - `root`: folders with artifacts, and what is in them by its name
+//! - `unread`: files that nobody reads, and should not be there
+
+mod bounds;
+mod load;
+pub mod lock;
+mod merge;
+mod resolve;
+mod root;
+mod unread;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use self::lock::{Drift, Lock};
+use harness_artifact::agent::{Agent, Use};
+use harness_artifact::diagnostic::{Diagnostic, Diagnostics, Position, Severity};
+use harness_artifact::event::Event;
+use harness_artifact::hook::Hook;
+use harness_artifact::policy::ProjectPolicy;
+use harness_artifact::skill::Skill;
+use harness_artifact::suggest;
+use harness_artifact::tool::Tool;
+use harness_sys as sys;
+
+/// Where the policy may be beside `.harness/`, where none is in it.
+pub const POLICIES_BESIDE: [&str; 2] = ["harness.md", "harness.yaml"];
+
+/// What a project is made of. Immutable.
+#[derive(Debug, Clone, Default)]
+pub struct Registry {
+    tools: Vec<Arc<Tool>>,
+    tools_by_name: HashMap<String, usize>,
+    hooks: Vec<Arc<Hook>>,
+    /// The hooks of each event in the order they are called.
+    chains: HashMap<Event, Vec<Arc<Hook>>>,
+    agents: Vec<Arc<Agent>>,
+    skills: Vec<Arc<Skill>>,
+    bundles: Vec<BundleFile>,
+    replaced: Vec<Replaced>,
+    refused: Vec<Refused>,
+    roots: Vec<PathBuf>,
+    policy: Option<ProjectPolicy>,
+    policy_file: String,
+    machine: Option<PathBuf>,
+    diagnostics: Diagnostics,
+    sources: BTreeMap<String, String>,
+}
+
+/// Where the policy of the machine is: what it lets any project do at most.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Machine {
+    /// In [its place](harness_artifact::policy::machine::FILE), if there is such a file. One that cannot be read or
+    /// understood stops everything.
+    #[default]
+    Installed,
+    /// In this file, which has to be there.
+    File(PathBuf),
+    /// There is none: for a program that narrows each call itself.
+    None,
+}
+
+/// A bundle as it was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BundleFile {
+    /// The name by which a policy knows it, such as `plugins/acme`.
+    pub name: String,
+    /// Where it is, without the ending of a file.
+    pub path: String,
+    /// Its prose, where it has a file of its own.
+    pub prose: String,
+    /// Its `tags:`.
+    pub tags: Vec<String>,
+}
+
+/// An artifact that a hook on `artifact.load` refuses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// `tool`, `hook`, `agent` or `bundle`.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Its name as a source.
+    pub source: String,
+    /// Where it is.
+    pub at: String,
+    /// The hook.
+    pub by: String,
+    /// Why, with whose word that is.
+    pub reason: String,
+}
+
+/// Something that an artifact under `overrides/` stands in the place of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replaced {
+    /// `tool`, `hook`, `agent` or `skill`.
+    pub kind: &'static str,
+    /// The name that both have.
+    pub name: String,
+    /// Where the one is that counts.
+    pub by: Position,
+    /// Where the one is that does not.
+    pub what: Position,
+}
+
+/// There is no tool of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownTool {
+    /// The name that was asked for.
+    pub name: String,
+    /// At most three names that are like it, the closest first.
+    pub closest: Vec<String>,
+}
+
+impl Registry {
+    /// Reads the project in a folder: the one that holds `.harness/`. Never fails as a whole; see
+    /// [`diagnostics`](Self::diagnostics). The policy is within that of the [machine](Machine::Installed).
+    pub fn load(root: &Path) -> Self {
+        Self::load_within(root, &Machine::Installed)
+    }
+
+    /// The same within another policy of the machine.
+    pub fn load_within(root: &Path, machine: &Machine) -> Self {
+        let mut registry = load::project(root, machine);
+        registry.keep_to_lock(root);
+        registry
+    }
+
+    /// The same, whatever `harness.lock` says: to look at what changed.
+    pub fn load_unlocked(root: &Path, machine: &Machine) -> Self {
+        load::project(root, machine)
+    }
+
+    /// What `harness.lock` in a folder says, where it is there.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be read.
+    pub fn read_lock(root: &Path) -> Result<Option<Lock>, Diagnostic> {
+        let path = root.join(lock::FILE);
+        match sys::read_at_most(&path, lock::MAX_BYTES) {
+            Ok(text) => Lock::parse(&text).map(Some),
+            // A link that leads nowhere is there.
+            Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => Ok(None),
+            // A command runs that must not create one.
+            Err(_) if sys::is_placeholder(&path) => Ok(None),
+            Err(error) => Err(Diagnostic::error(format!("cannot read `{}`: {error}", lock::FILE))),
+        }
+    }
+
+    /// Refuses what is not as it was locked.
+    fn keep_to_lock(&mut self, root: &Path) {
+        let wrong: Vec<Diagnostic> = match Self::read_lock(root) {
+            Ok(None) => return,
+            Ok(Some(lock)) => {
+                // Of a file with an error it is said already that nothing in it can be used.
+                let broken = |drift: &Drift| {
+                    let mut errors = self.diagnostics.iter().filter(|one| one.severity == Severity::Error);
+                    errors.any(|one| one.position.as_ref().is_some_and(|at| *at.file == *drift.entry().path))
+                };
+                let drifts = lock.drifts(&Lock::of(self)).into_iter();
+                drifts
+                    .filter(|drift| !(matches!(drift, Drift::Removed(_)) && broken(drift)))
+                    .map(|d| d.diagnostic())
+                    .collect()
+            }
+            Err(wrong) => vec![wrong],
+        };
+        if !wrong.is_empty() {
+            self.policy = None;
+        }
+        wrong.into_iter().for_each(|one| self.diagnostics.push(one));
+    }
+
+    /// The tools without an error, in the order of their files and within a file as it has them.
+    pub fn tools(&self) -> &[Arc<Tool>] {
+        &self.tools
+    }
+
+    /// A tool by its exact name.
+    pub fn tool(&self, name: &str) -> Result<&Arc<Tool>, UnknownTool> {
+        let found = self.tools_by_name.get(name).and_then(|index| self.tools.get(*index));
+        found.ok_or_else(|| UnknownTool::new(name, self.tools.iter().map(|tool| tool.name.as_str())))
+    }
+
+    /// The hooks without an error, in the order of their files and within a file as it has them.
+    pub fn hooks(&self) -> &[Arc<Hook>] {
+        &self.hooks
+    }
+
+    /// A hook by its exact name.
+    pub fn hook(&self, name: &str) -> Option<&Arc<Hook>> {
+        self.hooks.iter().find(|hook| hook.name == name)
+    }
+
+    /// A tool that an agent has for itself, by `AGENT/NAME`.
+    pub fn tool_of_agent(&self, name: &str) -> Option<&Arc<Tool>> {
+        let (agent, name) = self.of_agent_named(name)?;
+        agent.tools.iter().filter_map(Use::inline).find(|tool| tool.name == name)
+    }
+
+    /// A hook that an agent has for itself, by `AGENT/NAME`.
+    pub fn hook_of_agent(&self, name: &str) -> Option<&Arc<Hook>> {
+        let (agent, name) = self.of_agent_named(name)?;
+        agent.hooks.iter().filter_map(Use::inline).find(|hook| hook.name == name)
+    }
+
+    fn of_agent_named<'n>(&self, name: &'n str) -> Option<(&Agent, &'n str)> {
+        let (agent, name) = name.split_once('/')?;
+        Some((self.agents.iter().find(|one| one.name == agent)?, name))
+    }
+
+    /// The hooks of an event in the order they are called: by priority, and equal ones in the order of
+    /// [`hooks`](Self::hooks).
+    pub fn chain(&self, event: &Event) -> &[Arc<Hook>] {
+        self.chains.get(event).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The artifacts as an agent has them: with the tools that are written out in its own file, which stand in the place of
+    /// others of their names, and with the hooks of its own beside all others, whatever they are called: what guards its
+    /// caller guards it too.
+    ///
+    /// Of the others it has those that are lent to it: a plugin's agent does not have the project's.
+    #[must_use]
+    pub fn of_agent(&self, agent: &Agent, lent: impl Fn(&Tool) -> bool) -> Self {
+        let mut registry = self.clone();
+        registry.tools.retain(|tool| lent(tool));
+        for tool in agent.tools.iter().filter_map(Use::inline) {
+            registry.tools.retain(|other| other.name != tool.name);
+            registry.tools.push(tool.clone());
+        }
+        for hook in agent.hooks.iter().filter_map(Use::inline) {
+            // An agent that works for itself has them already, at their place.
+            if !registry.hooks.iter().any(|other| Arc::ptr_eq(other, hook)) {
+                registry.hooks.push(hook.clone());
+            }
+        }
+        merge::index(&mut registry);
+        registry
+    }
+
+    /// The artifacts without the tools that are written out in an agent's file: they are its own.
+    #[must_use]
+    pub fn without_tools_of(&self, agent: &Agent) -> Self {
+        let mut registry = self.clone();
+        for tool in agent.tools.iter().filter_map(Use::inline) {
+            registry.tools.retain(|other| !Arc::ptr_eq(other, tool));
+        }
+        merge::index(&mut registry);
+        registry
+    }
+
+    /// The agents without an error, in the order of their files.
+    pub fn agents(&self) -> &[Arc<Agent>] {
+        &self.agents
+    }
+
+    /// The skills without an error, in the order of their files.
+    pub fn skills(&self) -> &[Arc<Skill>] {
+        &self.skills
+    }
+
+    /// The bundles, in the order of their names.
+    pub fn bundles(&self) -> &[BundleFile] {
+        &self.bundles
+    }
+
+    /// What artifacts under `overrides/` replaced, in the order of those.
+    pub fn replaced(&self) -> &[Replaced] {
+        &self.replaced
+    }
+
+    /// What hooks on `artifact.load` refused. It is not among the artifacts.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// The artifacts without those that hooks refused. A hook that is refused stops the project: it may be what guards the
+    /// rest.
+    #[must_use]
+    pub fn without(&self, refused: Vec<Refused>) -> Self {
+        let mut registry = self.clone();
+        let is = |kind: &str, name: &str, source: &str| {
+            refused.iter().any(|one| match one.kind {
+                "bundle" => source.strip_prefix(one.source.as_str()).is_some_and(|rest| rest.starts_with('/')),
+                of => of == kind && one.name == name && one.source == source,
+            })
+        };
+        registry.tools.retain(|one| !is("tool", &one.name, &one.source_name));
+        registry.agents.retain(|one| !is("agent", &one.name, &one.source_name));
+        let (lost, kept) = registry.hooks.into_iter().partition(|one| is("hook", &one.name, &one.source_name));
+        registry.hooks = kept;
+        let lost: Vec<Arc<Hook>> = lost;
+        for hook in &lost {
+            let message = format!("the hook {:?} is refused, and without it nothing runs", hook.name);
+            let why = refused.iter().find(|one| hook.source_name.starts_with(one.source.as_str()));
+            let why = why.map(|one| one.reason.clone()).unwrap_or_default();
+            registry.diagnostics.push(Diagnostic::error(message).at(hook.source.clone()).hint(why));
+            registry.policy = None;
+        }
+        registry.refused = refused;
+        merge::index(&mut registry);
+        registry
+    }
+
+    /// The artifacts with some of their hooks.
+    #[must_use]
+    pub fn with_hooks(&self, keep: impl Fn(&Hook) -> bool) -> Self {
+        let mut registry = self.clone();
+        registry.hooks.retain(|hook| keep(hook));
+        merge::index(&mut registry);
+        registry
+    }
+
+    /// The further folders with artifacts, where they really are.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// The file of the machine's policy, where there is one.
+    pub fn machine(&self) -> Option<&Path> {
+        self.machine.as_deref()
+    }
+
+    /// The policy. None where `harness.md`, any hook or bundle or the whole project could not be read: nothing may run
+    /// then.
+    pub fn policy(&self) -> Option<&ProjectPolicy> {
+        self.policy.as_ref()
+    }
+
+    /// The file of the project's policy; empty where there is none.
+    pub fn policy_file(&self) -> &str {
+        &self.policy_file
+    }
+
+    /// Whether a folder holds a project: `.harness/`, or a policy beside it.
+    pub fn is_in(folder: &Path) -> bool {
+        sys::is_folder(&folder.join(".harness")) || POLICIES_BESIDE.iter().any(|name| sys::is_there(&folder.join(name)))
+    }
+
+    /// Everything that is wrong, in the order it was found.
+    pub fn diagnostics(&self) -> &Diagnostics {
+        &self.diagnostics
+    }
+
+    /// The text of every file that was read, by the name that positions use, such as `.harness/tools/greet.md`.
+    pub fn sources(&self) -> &BTreeMap<String, String> {
+        &self.sources
+    }
+
+    /// A diagnostic with the line of the file it is about. See [`Diagnostic::render`].
+    pub fn render(&self, diagnostic: &Diagnostic, color: bool) -> String {
+        let file = diagnostic.position.as_ref().map(|position| &*position.file);
+        diagnostic.render(file.and_then(|file| self.sources.get(file)).map(String::as_str), color)
+    }
+}
+
+impl UnknownTool {
+    /// For a name, with what is like it among those that there are.
+    pub fn new<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        let closest = suggest::several(name, known, 3).into_iter().map(str::to_owned).collect();
+        Self { name: name.to_owned(), closest }
+    }
+
+    /// The close names as a question, if there are any.
+    pub fn hint(&self) -> Option<String> {
+        let names: Vec<String> = self.closest.iter().map(|name| format!("`{name}`")).collect();
+        (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
+    }
+}
+
+impl fmt::Display for UnknownTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no tool {}", harness_policy::text::quoted(&self.name))
+    }
+}
+
+impl std::error::Error for UnknownTool {}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod trees;

@@ -1,0 +1,146 @@
+//! What is not as it was locked, in words and lines.
+
+use similar::{ChangeTag, TextDiff};
+
+use super::FILE;
+use super::entry::Entry;
+use harness_artifact::diagnostic::{Diagnostic, Position};
+
+/// Lines of a difference that are told.
+const MAX_LINES: usize = 40;
+/// Characters of a line that are told.
+const MAX_WIDTH: usize = 160;
+
+/// An artifact that is not what the lock says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Drift {
+    /// It was not there.
+    Added(Entry),
+    /// It is not there any more.
+    Removed(Entry),
+    /// It is another one.
+    Changed {
+        /// What it was.
+        old: Box<Entry>,
+        /// What it is.
+        new: Box<Entry>,
+    },
+}
+
+impl Drift {
+    /// Between two states of one artifact, where there is any. Nothing is decided on the texts: they only tell.
+    pub(super) fn between(old: &Entry, new: &Entry) -> Option<Self> {
+        let parts = |one: &Entry| {
+            let Entry { path, sha256, script, schema, files, description, .. } = one.clone();
+            (path, sha256, script, schema, files, description)
+        };
+        (parts(old) != parts(new)).then(|| Self::Changed { old: Box::new(old.clone()), new: Box::new(new.clone()) })
+    }
+
+    /// What there is, or what there was.
+    pub fn entry(&self) -> &Entry {
+        match self {
+            Self::Added(entry) | Self::Removed(entry) => entry,
+            Self::Changed { new, .. } => new,
+        }
+    }
+
+    /// In one line.
+    pub fn told(&self) -> String {
+        let Entry { kind, name, path, .. } = self.entry();
+        match self {
+            Self::Added(_) => format!("the {kind} {name:?} is not in `{FILE}`"),
+            Self::Removed(_) => format!("the {kind} {name:?} of `{path}` is in `{FILE}` and not there any more"),
+            Self::Changed { old, new } => {
+                let what = changed(old, new);
+                let was = if old.path == new.path { String::new() } else { format!(", it was in `{}`", old.path) };
+                format!("the {kind} {name:?} is not what `{FILE}` says: {} changed{was}", what.join(", "))
+            }
+        }
+    }
+
+    /// Line by line, `-` for what it was: its description and its parameters. None where these are as they were.
+    pub fn difference(&self) -> Option<String> {
+        let Self::Changed { old, new } = self else { return None };
+        let mut lines = Vec::new();
+        if old.schema != new.schema {
+            let text =
+                |entry: &Entry| entry.shown.parameters.iter().map(|line| format!("{line}\n")).collect::<String>();
+            if text(old) != text(new) {
+                lines.extend(compared("parameters", &text(old), &text(new)));
+            }
+            let returns =
+                |entry: &Entry| entry.shown.returns.iter().map(|line| format!("{line}\n")).collect::<String>();
+            if returns(old) != returns(new) {
+                lines.extend(compared("returns", &returns(old), &returns(new)));
+            }
+        }
+        if old.files != new.files {
+            let text = |entry: &Entry| entry.shown.files.iter().map(|line| format!("{line}\n")).collect::<String>();
+            lines.extend(compared("files", &text(old), &text(new)));
+        }
+        if old.description != new.description
+            && let Some(before) = old.description()
+        {
+            lines.extend(compared("description", &format!("{before}\n"), &format!("{}\n", new.shown.description)));
+        }
+        let more = lines.len().saturating_sub(MAX_LINES);
+        lines.truncate(MAX_LINES);
+        if more > 0 {
+            lines.push(format!("... and {more} more lines"));
+        }
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// As an error of the project.
+    pub fn diagnostic(&self) -> Diagnostic {
+        let hint = match self {
+            Self::Added(_) => "look at it, and take it in with `harness lock`",
+            Self::Removed(_) => "put it back, or take it out with `harness lock`",
+            Self::Changed { .. } => "put it back, or look at it and take it as it is with `harness lock`",
+        };
+        let error = Diagnostic::error(self.told()).hint(hint);
+        let error = match self.difference() {
+            Some(difference) => error.note(difference),
+            None => error,
+        };
+        match self {
+            Self::Removed(_) => error,
+            Self::Added(_) | Self::Changed { .. } => {
+                error.at(Position { file: self.entry().path.as_str().into(), line: 1, column: 1, length: 1 })
+            }
+        }
+    }
+}
+
+/// The names of the parts that are others.
+fn changed(old: &Entry, new: &Entry) -> Vec<&'static str> {
+    let parts = [
+        ("its file", old.path != new.path),
+        ("its description", old.description != new.description),
+        ("its parameters or what it returns", old.schema != new.schema && old.shown.returns != new.shown.returns),
+        ("its parameters", old.schema != new.schema && old.shown.returns == new.shown.returns),
+        ("its script", old.script != new.script),
+        ("the files beside it", old.files != new.files),
+    ];
+    let parts: Vec<&str> = parts.into_iter().filter_map(|(name, changed)| changed.then_some(name)).collect();
+    // Limits, capabilities, priority, cases, or only the form.
+    if parts.is_empty() { vec!["other lines of its file"] } else { parts }
+}
+
+fn compared(title: &str, old: &str, new: &str) -> Vec<String> {
+    let mut lines = vec![format!("{title}:")];
+    let diff = TextDiff::from_lines(old, new);
+    for change in diff.grouped_ops(1).iter().flatten().flat_map(|op| diff.iter_changes(op)) {
+        let sign = match change.tag() {
+            ChangeTag::Equal => ' ',
+            ChangeTag::Delete => '-',
+            ChangeTag::Insert => '+',
+        };
+        let line = change.value().trim_end_matches('\n');
+        let shown: String = line.chars().take(MAX_WIDTH).collect();
+        let rest = if shown.len() < line.len() { "..." } else { "" };
+        lines.push(format!("{sign} {shown}{rest}"));
+    }
+    lines
+}

@@ -1,0 +1,97 @@
+//! A folder with artifacts: `.harness/`, or one that `artifact_sources` names.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use harness_artifact::policy::sources::name_of;
+use harness_sys as sys;
+
+/// The ending of a file that is an artifact.
+const ENDING: &str = ".md";
+
+/// A folder with artifacts. What is in it is named by its path below it.
+#[derive(Debug)]
+pub(super) struct Root {
+    /// As messages name it.
+    shown: String,
+    /// As names of sources do; none of `.harness/`.
+    name: Option<String>,
+    /// Where it really is. Nothing outside it is read.
+    pub(super) real: PathBuf,
+}
+
+/// A file that is an artifact or a bundle, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Its path below the root.
+    pub(super) below: String,
+    /// What it is named by: its own name without one ending.
+    pub(super) stem: String,
+    /// Its place below the root: its path without that ending.
+    pub(super) place: String,
+}
+
+/// The names of what is in a folder, sorted, without hidden ones.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Files that are artifacts.
+    pub(super) files: Vec<Found>,
+    pub(super) folders: Vec<String>,
+    /// Of all else.
+    pub(super) others: Vec<String>,
+    /// What is no text, as well as it can be shown.
+    pub(super) unnamed: Vec<String>,
+}
+
+impl Root {
+    /// The project's own.
+    pub(super) fn home(shown: &str, real: PathBuf) -> Self {
+        Self { shown: shown.to_owned(), name: None, real }
+    }
+
+    /// One that `artifact_sources` names.
+    pub(super) fn further(name: String, real: PathBuf) -> Self {
+        Self { shown: name.clone(), name: Some(name), real }
+    }
+
+    /// Something below it as messages name it.
+    pub(super) fn shown(&self, below: &str) -> String {
+        if below.is_empty() { self.shown.clone() } else { format!("{}/{below}", self.shown) }
+    }
+
+    pub(super) fn path(&self, below: &str) -> PathBuf {
+        self.real.join(below)
+    }
+
+    /// The name of a place as a source.
+    pub(super) fn source(&self, place: &str) -> String {
+        name_of(self.name.as_deref(), place)
+    }
+
+    /// Whether it is the project's own.
+    pub(super) fn is_home(&self) -> bool {
+        self.name.is_none()
+    }
+
+    /// What these names in one of its folders are. The one place where an artifact's name is made of a file's.
+    pub(super) fn names(&self, folder: &str, listed: Vec<OsString>) -> Names {
+        let mut names = Names::default();
+        for name in listed {
+            let Some(name) = name.to_str() else {
+                names.unnamed.push(name.to_string_lossy().into_owned());
+                continue;
+            };
+            let below = format!("{folder}/{name}");
+            match name.strip_suffix(ENDING) {
+                _ if name.starts_with('.') => {}
+                Some(stem) => {
+                    let place = format!("{folder}/{stem}");
+                    names.files.push(Found { below, stem: stem.to_owned(), place });
+                }
+                None if sys::is_folder(&self.path(&below)) => names.folders.push(name.to_owned()),
+                None => names.others.push(name.to_owned()),
+            }
+        }
+        names
+    }
+}

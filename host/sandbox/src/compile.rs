@@ -1,0 +1,35 @@
+//! How guest code is compiled. The host's build script includes this file too: machine code made with other settings
+//! than the engine's is refused when it is loaded.
+
+use wasmtime::{Config, OptLevel};
+
+/// Native stack that guest code may use, in bytes. An interpreter in Rust needs a few hundred kilobytes for the
+/// deepest expression that its parser takes; what runs past it ends with a stack overflow, never with the host's.
+pub const MAX_STACK: usize = 1 << 20;
+
+/// The largest linear memory that is reserved as address space for an instance, and so the most that a policy can
+/// grant: 4 GiB, all that 32-bit memory can be.
+pub const MEMORY_RESERVATION: u64 = 1 << 32;
+
+/// Settings that change machine code: the same when the interpreter is compiled, with the host, and when the host
+/// loads it. Nothing of the machine that compiles goes in, so that the binary runs on others.
+pub fn config() -> Config {
+    let mut config = Config::new();
+    config.cranelift_opt_level(OptLevel::Speed);
+    config.consume_fuel(true);
+    config.epoch_interruption(true);
+    config.max_wasm_stack(MAX_STACK);
+    config.async_stack_size(2 * MAX_STACK);
+    config.memory_reservation(MEMORY_RESERVATION);
+    // It never has to: all that a memory can grow to is reserved. Its place can then be kept in a register.
+    config.memory_may_move(false);
+    // What only debugging needs, and what the guest does not use and a hostile one should not have.
+    config.generate_address_map(false);
+    config.wasm_backtrace_max_frames(None);
+    config.wasm_relaxed_simd(false);
+    config.wasm_memory64(false);
+    config.wasm_multi_memory(false);
+    config.wasm_tail_call(false);
+    config.concurrency_support(false);
+    config
+}

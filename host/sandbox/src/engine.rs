@@ -1,0 +1,436 @@
+//! The engine: the interpreter's machine code, a pool of memory for instances, a clock that ticks, and a linker for
+//! each role. One of each in a process.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Semaphore;
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
+use wasmtime::{
+    Enabled, Engine, Error, InstanceAllocationStrategy, Module, PoolingAllocationConfig, Result, Store, format_err,
+};
+
+use super::compile;
+use super::image::{self, Changes, LoadError, Template};
+use super::imports::{self, Role};
+pub use super::loader::{Budget, LOAD_FUEL, LOAD_MEMORY};
+use super::loader::{CODE, Kept, Loader, MEMORY, SCRIPT};
+use super::outcome::{Entry, Failure, Limit, LimitKind, Source};
+use super::state::State;
+use super::ticker::Ticker;
+use harness_sys::digest::digest;
+
+/// Machine code and first memory of the interpreter, made by the build script and part of this binary: there is no
+/// compiling at the start, and nothing on disk is trusted.
+mod embedded {
+    pub(super) static SHELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shell.cwasm"));
+    pub(super) static MEMORY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.bin"));
+}
+
+/// What images are made of, by size: the first is for a memory that loading has not made larger.
+static TEMPLATES: &[Template] = include!(concat!(env!("OUT_DIR"), "/templates.rs"));
+
+/// Where the interpreter in this binary came from: the digest of its component.
+pub const INTERPRETER: &str = env!("HARNESS_GUEST_DIGEST");
+
+/// The release line of the engine.
+pub const WASMTIME: &str = "48";
+
+/// Core instances of one component instance: memory, shim and code.
+const CORE_INSTANCES: u32 = 3;
+/// Tables of one component instance: the code's and the one it shares with the shell.
+const TABLES: u32 = 2;
+/// Scripts that may be loaded at one time, beside calls: each is two core instances.
+pub const LOADS: u32 = 4;
+/// Calls within calls: a script that fires an event or calls a tool waits, with its instance, for what that starts.
+pub const NESTING: u32 = 8;
+/// Memory of a finished call that stays with its slot, reset in place for the next. Counted from the start of memory,
+/// where more than four megabytes of stack lie before the data and the heap, so it has to reach well past those.
+const KEEP_RESIDENT: usize = 16 << 20;
+/// The same for tables and for the stacks of waiting calls.
+const KEEP_TABLE: usize = 1 << 20;
+
+/// Fuel that is more than enough to start an instance in which nothing is called.
+const START_FUEL: u64 = 1_000_000;
+
+/// How large the pools are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Calls at one time, not counting those that they nest, for which there is room up to [`NESTING`] levels. What
+    /// the pools have no more room for is a host fault. At most 10,000.
+    pub concurrency: u32,
+    /// The most linear memory that any policy grants, in bytes; address space only, until it is used.
+    pub max_memory: u64,
+}
+
+/// The engine and all that is made once with it. Cheap to clone; shared by all threads.
+#[derive(Clone)]
+pub struct Sandbox {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: Settings,
+    engine: Engine,
+    shell: Component,
+    code: Module,
+    /// The memory of an interpreter that has loaded nothing.
+    prepared: Module,
+    linkers: Vec<(Role, Linker<State>)>,
+    /// That of tools to whose calls hooks listen, made when the first is called.
+    observed: OnceLock<Linker<State>>,
+    exports: Exports,
+    ticker: Ticker,
+    /// Turns of those who load while calls go on.
+    loads: Arc<Semaphore>,
+    pooling: Result<(), String>,
+}
+
+/// Where the interpreter's functions are.
+#[derive(Debug, Clone)]
+pub struct Exports {
+    pub run: ComponentExportIndex,
+    pub handle: ComponentExportIndex,
+    pub matches: ComponentExportIndex,
+    /// Not there in a component that is no interpreter.
+    pub listen: Option<ComponentExportIndex>,
+}
+
+impl fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sandbox").field("interpreter", &INTERPRETER).finish_non_exhaustive()
+    }
+}
+
+/// A loaded script, ready to be called in a fresh instance each time. Cheap to clone.
+///
+/// Until it is first called it holds only what loading changed of the interpreter's memory, which is little: of a
+/// thousand tools most are never called.
+#[derive(Clone)]
+pub struct Image {
+    inner: Arc<ImageParts>,
+}
+
+struct ImageParts {
+    /// What it is linked as.
+    role: Role,
+    changes: Changes,
+    ready: OnceLock<InstancePre<State>>,
+    /// The same with hooks that listen to what it calls.
+    observed: OnceLock<InstancePre<State>>,
+    /// A component that is no interpreter.
+    foreign: Option<Component>,
+    /// Where its functions are.
+    exports: Exports,
+    file: Arc<str>,
+    /// The digest of its text.
+    code: String,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image").field("file", &self.file()).finish_non_exhaustive()
+    }
+}
+
+impl Image {
+    /// The artifact's file, for messages.
+    pub fn file(&self) -> &str {
+        &self.inner.file
+    }
+
+    /// Bytes of memory that loading changed, and that are kept.
+    pub fn size(&self) -> u64 {
+        self.inner.changes.size()
+    }
+
+    /// The digest of the script's text, its `when` included.
+    pub fn code(&self) -> &str {
+        &self.inner.code
+    }
+
+    pub fn exports(&self) -> &Exports {
+        &self.inner.exports
+    }
+}
+
+/// Why a script could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum ScriptError {
+    /// The script's own fault.
+    #[error("{}", .0.message)]
+    Script(Failure),
+    /// Loading it would use more than it may.
+    #[error("loading the script is {}: move work into a function", Limit { at: None, ..*.0 })]
+    Over(Limit),
+    /// The host's.
+    #[error("cannot load the script: {0:#}")]
+    Host(Error),
+}
+
+impl From<LoadError> for ScriptError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Script(failure) => Self::Script(failure),
+            LoadError::Over(limit) => Self::Over(limit),
+            LoadError::Host(error) => Self::Host(error),
+        }
+    }
+}
+
+impl Sandbox {
+    /// Makes the engine. Takes a few milliseconds, most of it to map the interpreter's machine code.
+    ///
+    /// # Errors
+    ///
+    /// Where the machine lacks what the engine needs at all. Where it lacks only the room for the pools, instances
+    /// are made one by one, and [`pooling`](Self::pooling) says why.
+    pub fn new(settings: Settings) -> Result<Self> {
+        let (engine, pooling) = match engine(Some(settings)) {
+            Ok(engine) => (engine, Ok(())),
+            Err(error) => (engine(None)?, Err(format!("{error:#}"))),
+        };
+        // SAFETY: these are the bytes that the build script serialized, from read-only memory of this very binary.
+        #[expect(unsafe_code, reason = "machine code that is part of this binary")]
+        let shell = unsafe { Component::deserialize(&engine, embedded::SHELL)? };
+        let start = TEMPLATES.first().map_or(0, |template| template.start);
+        let prepared = image::module(&engine, TEMPLATES, Kept { start, bytes: embedded::MEMORY })?;
+        let linkers = Role::LINKED
+            .into_iter()
+            .map(|role| {
+                let mut linker = imports::linker(&engine, &shell, &prepared, role, false)?;
+                // For the memory of a script in place of the empty one.
+                linker.allow_shadowing(true);
+                Ok((role, linker))
+            })
+            .collect::<Result<_>>()?;
+        let code = code(&engine, &shell, &prepared)?;
+        let exports = Exports::of(&shell)?;
+        let ticker = Ticker::new(&engine);
+        let loads = Arc::new(Semaphore::new(LOADS as usize));
+        let observed = OnceLock::new();
+        let inner =
+            Inner { settings, engine, shell, code, prepared, linkers, observed, exports, ticker, loads, pooling };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Parses a script, checks its dialect, runs its top level and keeps the memory that is left.
+    ///
+    /// # Errors
+    ///
+    /// The script's own error with its place, or the host's.
+    pub fn load(&self, source: &Source) -> Result<Image, ScriptError> {
+        self.load_within(source, Budget::default()).0
+    }
+
+    /// The same with no more than this, and the units of fuel that it took: the same on every run.
+    pub fn load_within(&self, source: &Source, budget: Budget) -> (Result<Image, ScriptError>, u64) {
+        let Inner { engine, code, prepared, ticker, .. } = &*self.inner;
+        let begun = ticker.call().map_err(Error::from);
+        let begun = begun.and_then(|ticking| Ok((ticking, Loader::new(engine, code, prepared, budget)?)));
+        let (_ticking, mut loader) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return (Err(ScriptError::Host(error)), 0),
+        };
+        let loaded = image::loaded(&mut loader, source, budget);
+        let used = loader.used();
+        (loaded.map_err(ScriptError::from).and_then(|()| self.image(&mut loader, source)), used)
+    }
+
+    /// The same on another thread, so that neither this call's deadline nor others' calls wait for it.
+    pub async fn load_beside(&self, source: Source, budget: Budget) -> (Result<Image, ScriptError>, u64) {
+        let sandbox = self.clone();
+        let work = self.in_turn(move || sandbox.load_within(&source, budget));
+        let ended = match budget.deadline {
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), work).await,
+            None => Ok(work.await),
+        };
+        match ended {
+            Ok(Ok(loaded)) => loaded,
+            Ok(Err(error)) => (Err(ScriptError::Host(error)), 0),
+            Err(_) => (Err(ScriptError::Over(Limit::of(LimitKind::Deadline, budget.milliseconds))), 0),
+        }
+    }
+
+    /// Does something that loads on another thread, when it is its turn.
+    pub async fn in_turn<T: Send + 'static>(&self, load: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let turn = self.inner.loads.clone().acquire_owned().await;
+        let load = move || {
+            let _turn = turn;
+            load()
+        };
+        Ok(tokio::task::spawn_blocking(load).await?)
+    }
+
+    /// What an interpreter is that has loaded a script.
+    fn image(&self, loader: &mut Loader, source: &Source) -> Result<Image, ScriptError> {
+        let kept = loader.kept().map_err(ScriptError::Host)?;
+        let role = match source.entry {
+            Entry::Tool => Role::Tool,
+            Entry::Hook => Role::Hook,
+        };
+        let changes = Changes::between(embedded::MEMORY, kept);
+        let (exports, file) = (self.inner.exports.clone(), source.file.as_str().into());
+        let when = source.predicate.as_ref().map_or("", |when| when.text.as_str());
+        let code = digest(&format!("{} {when}{}", when.len(), source.text));
+        let (ready, observed) = (OnceLock::new(), OnceLock::new());
+        let parts = ImageParts { role, changes, ready, observed, foreign: None, exports, file, code };
+        Ok(Image { inner: Arc::new(parts) })
+    }
+
+    /// Any component in the place of the interpreter, on the linker of a role: what a guest that is no interpreter could
+    /// do is to be tried on the very imports that scripts have. It gets no more than they do, so that this opens nothing;
+    /// it is for tests, because no policy, artifact or command leads here.
+    ///
+    /// # Errors
+    ///
+    /// Where the engine does not take it, it imports what the role has not got, or a function of `script` is missing.
+    #[doc(hidden)]
+    pub fn foreign(&self, component: &[u8], role: Role, file: &str) -> Result<Image> {
+        let component = Component::new(&self.inner.engine, component)?;
+        let linker = self.linker(role)?;
+        let ready = OnceLock::from(linker.instantiate_pre(&component)?);
+        let changes = Changes::between(&[], Kept { start: 0, bytes: &[] });
+        let exports = Exports::of(&component)?;
+        let (observed, foreign, code) = (OnceLock::new(), Some(component), String::new());
+        let parts = ImageParts { role, changes, ready, observed, foreign, exports, file: file.into(), code };
+        Ok(Image { inner: Arc::new(parts) })
+    }
+
+    fn observed(&self) -> Result<&Linker<State>> {
+        let Inner { engine, shell, prepared, observed, .. } = &*self.inner;
+        if let Some(linker) = observed.get() {
+            return Ok(linker);
+        }
+        let mut linker = imports::linker(engine, shell, prepared, Role::Tool, true)?;
+        linker.allow_shadowing(true);
+        Ok(observed.get_or_init(|| linker))
+    }
+
+    fn linker(&self, role: Role) -> Result<&Linker<State>> {
+        let found = self.inner.linkers.iter().find(|(other, _)| *other == role);
+        found.map(|(_, linker)| linker).ok_or_else(|| format_err!("there is no linker for {role:?}"))
+    }
+
+    /// A script with its memory, linked for a role. Made when it is first called.
+    pub fn ready<'i>(&self, image: &'i Image, role: Role, observed: bool) -> Result<&'i InstancePre<State>> {
+        let parts = &*image.inner;
+        // A `when` runs in its hook's instance.
+        let linked = if role == Role::Predicate { Role::Hook } else { role };
+        if linked != parts.role {
+            return Err(format_err!("`{}` is not called as {role:?}", parts.file));
+        }
+        let observed = observed && linked == Role::Tool;
+        let place = if observed { &parts.observed } else { &parts.ready };
+        if let Some(ready) = place.get() {
+            return Ok(ready);
+        }
+        let linker = if observed { self.observed()? } else { self.linker(linked)? };
+        if let Some(component) = &parts.foreign {
+            let ready = linker.instantiate_pre(component)?;
+            return Ok(place.get_or_init(|| ready));
+        }
+        // Two calls may do this at once, which does no harm: one of the two is kept.
+        let Inner { engine, shell, .. } = &*self.inner;
+        let memory = parts.changes.applied(embedded::MEMORY);
+        let start = parts.changes.start();
+        let memory = image::module(engine, TEMPLATES, Kept { start, bytes: &memory })?;
+        let mut linker = linker.clone();
+        linker.root().module(MEMORY, &memory)?;
+        let ready = linker.instantiate_pre(shell)?;
+        Ok(place.get_or_init(|| ready))
+    }
+
+    /// How large its pools were made.
+    pub fn settings(&self) -> Settings {
+        self.inner.settings
+    }
+
+    /// Whether instances come from pools, and if not, why.
+    pub fn pooling(&self) -> Result<(), &str> {
+        self.inner.pooling.as_ref().copied().map_err(String::as_str)
+    }
+
+    /// Whether memory of finished calls is reset in place by `PAGEMAP_SCAN`, which Linux has since 6.7.
+    pub fn pagemap_scan() -> bool {
+        PoolingAllocationConfig::is_pagemap_scan_available()
+    }
+
+    /// What the component imports, each as `package:name/interface@version`, sorted.
+    pub fn component_imports(&self) -> Vec<String> {
+        let component = self.inner.shell.component_type();
+        let mut names: Vec<String> = component.imports(&self.inner.engine).map(|(name, _)| name.to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    /// Has no thread of its own until the next call, where none goes on.
+    pub fn rest(&self) {
+        self.inner.ticker.rest();
+    }
+
+    pub fn ticker(&self) -> &Ticker {
+        &self.inner.ticker
+    }
+}
+
+/// An engine as the sandbox has it, with nothing on it: for measuring what the sandbox adds to the engine.
+///
+/// # Errors
+///
+/// As for [`Sandbox::new`].
+#[doc(hidden)]
+pub fn bare_engine(settings: Settings) -> Result<Engine> {
+    engine(Some(settings))
+}
+
+/// The interpreter's core module, which is part of the shell. The engine gives it out of an instance only.
+fn code(engine: &Engine, shell: &Component, memory: &Module) -> Result<Module> {
+    let mut linker = Linker::new(engine);
+    linker.root().module(MEMORY, memory)?;
+    linker.define_unknown_imports_as_traps(shell)?;
+    let mut store = Store::new(engine, ());
+    // Starting an instance runs the few instructions that fill its tables.
+    store.set_fuel(START_FUEL)?;
+    store.set_epoch_deadline(u64::MAX / 2);
+    let instance = linker.instantiate(&mut store, shell)?;
+    instance.get_module(&mut store, CODE).ok_or_else(|| format_err!("the shell exports no `{CODE}`"))
+}
+
+fn engine(pools: Option<Settings>) -> Result<Engine> {
+    let mut config = compile::config();
+    // All that is compiled here is modules without functions: threads would only wait for each other.
+    config.parallel_compilation(false);
+    if let Some(Settings { concurrency, max_memory }) = pools {
+        let calls = concurrency.clamp(1, 10_000) * (1 + NESTING);
+        let mut pool = PoolingAllocationConfig::default();
+        pool.total_component_instances(calls);
+        pool.total_core_instances(calls * CORE_INSTANCES + 2 * LOADS);
+        pool.total_memories(calls + LOADS);
+        pool.total_tables(calls * TABLES + LOADS);
+        pool.total_stacks(calls);
+        pool.max_core_instances_per_component(CORE_INSTANCES + 1);
+        pool.max_memory_size(usize::try_from(max_memory.min(compile::MEMORY_RESERVATION))?);
+        pool.linear_memory_keep_resident(KEEP_RESIDENT);
+        pool.table_keep_resident(KEEP_TABLE);
+        // With it, only the pages that a call wrote are reset, in one system call; without, all that may have been.
+        pool.pagemap_scan(Enabled::Auto);
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    }
+    Engine::new(&config)
+}
+
+impl Exports {
+    fn of(shell: &Component) -> Result<Self> {
+        let script = shell.get_export_index(None, SCRIPT).ok_or_else(|| format_err!("there is no `{SCRIPT}`"))?;
+        let find = |name: &str| {
+            shell.get_export_index(Some(&script), name).ok_or_else(|| format_err!("there is no `{SCRIPT}#{name}`"))
+        };
+        let listen = find("listen").ok();
+        Ok(Self { run: find("run")?, handle: find("handle")?, matches: find("matches")?, listen })
+    }
+}

@@ -1,0 +1,38 @@
+//! The sandbox: each call of a script in a WebAssembly instance of its own.
+//!
+//! - [`engine`]: made once in a process; loads scripts into images
+//! - [`call`]: one call, from a fresh instance to a report of how it ended
+//! - [`outcome`]: how calls end and what they use
+//! - [`price`]: what each host call costs
+//! - [`imports`]: what each role may call
+//! - [`tape`]: what host calls answered, kept or given again
+//! - `strand`: what happens one thing after the other
+//! - [`state`]: what belongs to one call, and what the calls of a run share
+//!
+//! The only room that knows wasmtime's engine, modules and stores.
+
+pub mod call;
+mod compile;
+#[cfg(test)]
+mod deadline_tests;
+mod deepest;
+pub mod engine;
+mod image;
+pub mod imports;
+mod last_words;
+#[cfg(test)]
+mod load_tests;
+mod loader;
+mod measure;
+mod meter;
+pub mod outcome;
+pub mod price;
+#[cfg(test)]
+mod reset_tests;
+pub mod state;
+mod stop;
+pub mod strand;
+pub mod tape;
+mod texts;
+mod ticker;
+pub mod wasi;

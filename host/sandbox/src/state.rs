@@ -1,0 +1,190 @@
+//! What belongs to one call: its grant, its limits, and the count of what it used.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use wasmtime::ResourceLimiter;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+
+use super::loader::SEED;
+use super::outcome::{HostCall, LimitKind, Usage};
+use super::tape::{Tape, Taping};
+use harness_capability::cache::Cache;
+use harness_capability::clock::Clock;
+use harness_capability::coverage::Coverage;
+use harness_capability::env::Variables;
+use harness_capability::exec::Runner;
+use harness_capability::fs::Workspace;
+use harness_capability::http::Client;
+use harness_capability::log::Log;
+use harness_capability::metrics::Metrics;
+use harness_capability::random::Random;
+use harness_capability::reentry::Reentry;
+use harness_capability::secrets::{Handles, Vault};
+use harness_policy::grant::Grant;
+use harness_policy::limits::Limits;
+use harness_policy::refusal::Refusal;
+
+/// Host calls that are recorded of a call; the others are only counted.
+pub const MAX_CALLS: usize = 1000;
+/// Refused ones that are recorded beyond that.
+pub const MAX_REFUSED: usize = 1000;
+/// Instances, memories and tables of a component instance: the interpreter has three, one and two.
+const MAX_PARTS: usize = 16;
+/// Elements of a table. The interpreter's own has some ten thousand.
+const MAX_TABLE: usize = 100_000;
+
+/// What the calls of one run share: one command of the command line, or one session. Never shared between tenants.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// Values that tools and hooks share.
+    pub cache: Cache,
+    /// Counters and gauges.
+    pub metrics: Metrics,
+    /// Where time comes from.
+    pub clock: Arc<Clock>,
+    /// Where random numbers come from.
+    pub random: Random,
+    /// The connection to HTTP.
+    pub http: Client,
+    /// Who runs commands.
+    pub exec: Runner,
+    /// Where variables come from.
+    pub env: Variables,
+    /// Who keeps what host calls answer, or gives it.
+    pub tape: Option<Arc<dyn Tape>>,
+}
+
+/// What a call may touch.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// What it may do.
+    pub grant: Arc<Grant>,
+    /// The folder it works in.
+    pub workspace: Arc<Workspace>,
+    /// What it shares with other calls of its run.
+    pub session: Arc<Session>,
+    /// The secrets of the project: what may be used by name, and is looked for in all that goes in and out.
+    pub secrets: Arc<Vault>,
+    /// The way back into dispatch. Without it, a script fires nothing and calls no tool.
+    pub reentry: Option<Arc<dyn Reentry>>,
+}
+
+/// The data of a store.
+pub struct State {
+    pub context: Context,
+    pub limits: Limits,
+    pub deadline: Instant,
+    pub usage: Usage,
+    pub log: Log,
+    pub calls: Vec<HostCall>,
+    /// What stands for secrets in this call.
+    pub handles: Handles,
+    /// The last refusal: an interpreter that says it was denied is believed only where this is set.
+    pub refusal: Option<Refusal>,
+    /// The limit that the last host call told the script of.
+    pub over: Option<LimitKind>,
+    /// Bytes of log and records that the host keeps.
+    pub kept: u64,
+    /// Whether a `when` is running: every import but the interpreter's own ends the instance then.
+    pub closed: bool,
+    /// What the script told of its lines.
+    pub coverage: Option<Coverage>,
+    /// Whether it waits for a host call.
+    pub waits: bool,
+    /// Whether memory was refused: what traps after that was over the limit.
+    pub memory_refused: bool,
+    /// What the interpreter said when it died.
+    pub last_words: Vec<u8>,
+    /// What keeps or gives the answers of its host calls.
+    pub taping: Option<Box<Taping>>,
+    memory: u64,
+    wasi: Option<Box<Wasi>>,
+}
+
+/// WASI as the interpreter gets it: nothing.
+struct Wasi {
+    context: WasiCtx,
+    table: ResourceTable,
+}
+
+impl State {
+    pub fn new(context: Context, limits: Limits, deadline: Instant) -> Self {
+        let handles = Handles::new(context.secrets.clone());
+        Self {
+            context,
+            handles,
+            limits,
+            deadline,
+            usage: Usage::default(),
+            log: Log::default(),
+            calls: Vec::new(),
+            refusal: None,
+            over: None,
+            kept: 0,
+            closed: false,
+            coverage: None,
+            waits: false,
+            memory_refused: false,
+            last_words: Vec::new(),
+            taping: None,
+            memory: 0,
+            wasi: None,
+        }
+    }
+}
+
+impl WasiView for State {
+    /// Made when the interpreter first asks, which in an ordinary call it does not.
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let wasi = self.wasi.get_or_insert_with(|| {
+            // The builder starts with nothing: no folder, argument, variable or socket, and an empty standard input.
+            let context = WasiCtxBuilder::new().monotonic_clock(Fixed).insecure_random_seed(SEED).build();
+            Box::new(Wasi { context, table: ResourceTable::new() })
+        });
+        WasiCtxView { ctx: &mut wasi.context, table: &mut wasi.table }
+    }
+}
+
+/// A clock that stands still: what the interpreter itself would measure must not change what a script does.
+struct Fixed;
+
+impl HostMonotonicClock for Fixed {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+}
+
+impl ResourceLimiter for State {
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let after = self.memory.saturating_add(desired.saturating_sub(current) as u64);
+        if after > self.limits.memory_bytes {
+            self.memory_refused = true;
+            return Ok(false);
+        }
+        self.memory = after;
+        self.usage.peak_memory = self.usage.peak_memory.max(after);
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= MAX_TABLE)
+    }
+
+    fn instances(&self) -> usize {
+        MAX_PARTS
+    }
+
+    fn tables(&self) -> usize {
+        MAX_PARTS
+    }
+
+    fn memories(&self) -> usize {
+        MAX_PARTS
+    }
+}

@@ -1,0 +1,300 @@
+//! Turns what an agent at work tells, and what its scripts were answered, into lines.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::convert::{self, micros};
+use super::record::{
+    Calling, Confirmation, Delegated, Header, Judged, Line, Looked, ROOT, Retry, Returned, Said, ScriptRan, Task, Turn,
+    Unanswered, Unmade, What,
+};
+use super::writer::Writer;
+use harness_agent::{Listener, Told, Who};
+use harness_capability::secrets::Vault;
+use harness_dispatch::Run;
+use harness_provider::{Message, Reply};
+use harness_sandbox::state::Session;
+use harness_sandbox::strand;
+use harness_sandbox::tape::{Answered, Given, Ran, Script, Tape};
+use harness_sys::digest::digest;
+
+/// Bytes of answers of host calls that are kept of one session.
+const MAX_ANSWERS: usize = 64 << 20;
+
+/// Records one session. What it is told it tells on.
+#[derive(Debug)]
+pub struct Recorder {
+    began: Instant,
+    secrets: Arc<Vault>,
+    listener: Arc<dyn Listener>,
+    state: Mutex<State>,
+}
+
+/// Where lines go.
+#[derive(Debug)]
+enum Sink {
+    File(Writer),
+    Memory(Vec<Line>),
+    /// Nowhere any more.
+    Gone,
+}
+
+#[derive(Debug)]
+struct State {
+    sink: Sink,
+    /// Until it is written.
+    header: Option<Box<Header>>,
+    /// What each agent at work got last from its model.
+    replies: HashMap<String, Message>,
+    /// Bytes of answers that may still be kept.
+    room: usize,
+    trouble: Option<String>,
+}
+
+impl Recorder {
+    /// Of a session whose lines go to a file.
+    pub(super) fn to_file(writer: Writer, header: Header, secrets: Arc<Vault>, listener: Arc<dyn Listener>) -> Self {
+        Self::new(Sink::File(writer), Some(Box::new(header)), secrets, listener)
+    }
+
+    /// Of a session whose lines are only looked at.
+    pub(super) fn to_memory(secrets: Arc<Vault>, listener: Arc<dyn Listener>) -> Self {
+        Self::new(Sink::Memory(Vec::new()), None, secrets, listener)
+    }
+
+    fn new(sink: Sink, header: Option<Box<Header>>, secrets: Arc<Vault>, listener: Arc<dyn Listener>) -> Self {
+        let state = State { sink, header, replies: HashMap::new(), room: MAX_ANSWERS, trouble: None };
+        Self { began: Instant::now(), secrets, listener, state: Mutex::new(state) }
+    }
+
+    /// Records that something happened now. `by` is the agent at work that it is about, if it is about one.
+    pub fn add(&self, by: &str, what: What) {
+        self.alone(|state| self.put(state, by, what));
+    }
+
+    /// A run whose scripts are recorded, too, with what their host calls answer.
+    pub fn run(self: &Arc<Self>) -> Arc<Run> {
+        Run::with_session(Session { tape: Some(self.clone()), ..Session::default() })
+    }
+
+    /// Ends the record in order.
+    pub fn end(&self) {
+        self.alone(|state| {
+            // A session in which nothing happened leaves no file.
+            if state.header.is_none() {
+                self.put(state, "", What::Ended {});
+            }
+            if matches!(state.sink, Sink::File(_)) {
+                state.sink = Sink::Gone;
+            }
+        });
+    }
+
+    /// The session's name, once something has happened in it.
+    pub fn id(&self) -> Option<String> {
+        self.alone(|state| match (&state.sink, &state.header) {
+            (Sink::File(writer), None) => Some(writer.id().to_owned()),
+            _ => None,
+        })
+    }
+
+    /// Why nothing is recorded any more; told once.
+    pub fn trouble(&self) -> Option<String> {
+        self.alone(|state| state.trouble.take())
+    }
+
+    /// The lines so far, of a record that is only looked at.
+    pub(super) fn take(&self) -> Vec<Line> {
+        self.alone(|state| if let Sink::Memory(lines) = &mut state.sink { std::mem::take(lines) } else { Vec::new() })
+    }
+
+    fn alone<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn put(&self, state: &mut State, by: &str, what: What) {
+        if matches!(state.sink, Sink::Gone) {
+            return;
+        }
+        if let Some(header) = state.header.take() {
+            let what = What::Session(*header);
+            let line = Line { at: 0, by: String::new(), strand: String::new(), what };
+            self.write(state, &line);
+        }
+        let line = Line { at: micros(self.began.elapsed()), by: by.to_owned(), strand: strand::name(), what };
+        self.write(state, &line);
+    }
+
+    fn write(&self, state: &mut State, line: &Line) {
+        let mut json = line.to_json();
+        self.secrets.redact_json(&mut json);
+        let written = match &mut state.sink {
+            Sink::File(writer) => writer.append(&json.to_string()),
+            Sink::Memory(lines) => {
+                lines.extend(Line::from_json(json));
+                Ok(())
+            }
+            Sink::Gone => Ok(()),
+        };
+        if let Err(error) = written {
+            state.sink = Sink::Gone;
+            state.trouble = Some(format!("the rest of this session is not recorded: {error}"));
+        }
+    }
+
+    /// A message of a conversation. What a model has just said is there already.
+    fn said(&self, by: &str, place: usize, message: &Message) {
+        self.alone(|state| {
+            let known = state.replies.get(by).is_some_and(|reply| reply == message);
+            let message = (!known).then(|| message.to_json());
+            self.put(state, by, What::Said(Said { place: place as u64, message }));
+        });
+    }
+
+    fn reply(&self, by: &str, reply: &Reply, took: Duration) {
+        self.alone(|state| {
+            let message = Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
+            state.replies.insert(by.to_owned(), message);
+            self.put(state, by, What::Reply(convert::reply(reply, took)));
+        });
+    }
+
+    /// Drops what an agent at work said last. One that is set to work again says something new first.
+    fn forget(&self, by: &str) {
+        self.alone(|state| drop(state.replies.remove(by)));
+    }
+
+    fn record(&self, who: &Who<'_>, what: &Told<'_>) {
+        let by = who.id;
+        let what = match what {
+            Told::Turn { agent, depth, text } => What::Turn(Turn {
+                agent: (*agent).to_owned(),
+                parent: who.parent.map(str::to_owned),
+                depth: *depth,
+                text: (*text).to_owned(),
+            }),
+            Told::Said { at, message, .. } => return self.said(by, *at, message),
+            Told::Asked { round, request, room, .. } => What::Asked(convert::asked(*round, request, *room)),
+            Told::Retry { error, pause, .. } => {
+                What::Retry(Retry { error: (*error).to_owned(), pause_us: micros(*pause) })
+            }
+            Told::NoModel { model, error } => {
+                What::Unmade(Unmade { model: model.map(str::to_owned), error: (*error).to_owned() })
+            }
+            Told::Answered { reply, took, .. } => return self.reply(by, reply, *took),
+            Told::Unanswered { error, took, .. } => {
+                What::Unanswered(Unanswered { error: (*error).to_owned(), took_us: micros(*took) })
+            }
+            Told::Calls { call, .. } => What::Calling(Calling { call: call.id.clone(), tool: call.name.clone() }),
+            Told::Called { call, report, content, took, .. } => {
+                What::Called(Box::new(convert::called(&call.id, &call.name, *report, content, *took)))
+            }
+            Told::Event { dispatch, .. } if dispatch.hooks.is_empty() => return,
+            Told::Event { dispatch, .. } => What::Event(convert::decided(dispatch)),
+            Told::Delegated { to, attempt, .. } => {
+                What::Delegated(Delegated { to: (*to).to_owned(), attempt: *attempt })
+            }
+            Told::Judged { of, refused, took, .. } => What::Judged(Judged {
+                of: (*of).to_owned(),
+                refused: refused.map(str::to_owned),
+                took_us: micros(*took),
+            }),
+            Told::Returned { id, from, result, late, .. } => What::Returned(Returned {
+                id: (*id).to_owned(),
+                from: (*from).to_owned(),
+                result: result.ok().map(|result| digest(&result.to_string())),
+                error: result.err().map(str::to_owned),
+                late: *late,
+            }),
+            Told::Confirmed { call, tool, answer, .. } => What::Confirmation(Confirmation {
+                call: (*call).to_owned(),
+                tool: (*tool).to_owned(),
+                answer: answer.name().to_owned(),
+            }),
+            Told::Began { call, tool, strand, task, .. } => What::Task(convert::began(call, tool, strand, *task)),
+            Told::Ended { task, report, late, .. } => What::Task(convert::ended(task, report, *late)),
+            Told::Abandoned { task, tool, .. } => What::Task(Task {
+                state: "abandoned".to_owned(),
+                tool: (*tool).to_owned(),
+                task: Some((*task).to_owned()),
+                ..Task::default()
+            }),
+            Told::Looked { looked, .. } => What::Looked(Looked {
+                asked: looked.asked.clone(),
+                ended: looked.ended.clone(),
+                news: looked.news.clone(),
+                missing: looked.missing.clone(),
+            }),
+            Told::Saw { saw, .. } => What::Saw((*saw).clone()),
+            Told::Turned { turn, given, .. } => {
+                self.forget(by);
+                What::Turned(convert::turned(*turn, *given))
+            }
+            Told::GivenUp { .. } => {
+                self.forget(by);
+                What::Stopped {}
+            }
+            Told::Text { .. } => return,
+        };
+        self.add(by, what);
+    }
+}
+
+impl Listener for Recorder {
+    fn told(&self, what: &Told<'_>) {
+        self.told_by(&Who { id: ROOT, parent: None }, what);
+    }
+
+    fn told_by(&self, who: &Who<'_>, what: &Told<'_>) {
+        self.record(who, what);
+        self.listener.told_by(who, what);
+    }
+}
+
+impl Tape for Recorder {
+    fn begin(&self, _: &Script) -> Option<Given> {
+        None
+    }
+
+    fn end(&self, ran: Ran) {
+        self.alone(|state| self.ran(state, ran));
+    }
+}
+
+impl Recorder {
+    fn ran(&self, state: &mut State, ran: Ran) {
+        let Ran { script, outcome, result, usage, waited, mut answers } = ran;
+        if state.room > 0 {
+            let bytes: usize = answers.iter().map(bytes).sum();
+            state.room = state.room.saturating_sub(bytes);
+            if state.room == 0 {
+                self.put(state, "", What::Full {});
+            }
+        }
+        if state.room == 0 {
+            answers.iter_mut().for_each(omit);
+        }
+        let line = ScriptRan {
+            script,
+            outcome: outcome.to_owned(),
+            result,
+            fuel: usage.fuel,
+            peak_memory: usage.peak_memory,
+            wall_us: micros(usage.wall),
+            waited,
+            answers,
+        };
+        self.put(state, "", What::Script(line));
+    }
+}
+
+fn bytes(answered: &Answered) -> usize {
+    answered.answer.as_ref().map_or(0, |answer| answer.to_string().len())
+}
+
+fn omit(answered: &mut Answered) {
+    if let Some(answer) = answered.answer.take() {
+        answered.omitted = Some(answer.to_string().len() as u64);
+    }
+}

@@ -1,0 +1,66 @@
+//! What a session comes to.
+
+use super::{Kind, Span, Status};
+use crate::record::Tokens;
+
+/// What a session comes to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Microseconds from the first line to the last.
+    pub took: u64,
+    /// Of the root.
+    pub turns: u64,
+    /// Replies of models.
+    pub replies: u64,
+    /// Microseconds that those took.
+    pub asking: u64,
+    /// What the services counted.
+    pub tokens: Tokens,
+    /// Calls of tools by models.
+    pub calls: u64,
+    /// Of those, and of events and replies, what was refused.
+    pub refused: u64,
+    /// What failed.
+    pub failed: u64,
+    /// Turns of sub-agents.
+    pub agents: u64,
+    /// Hooks that were called.
+    pub hooks: u64,
+    /// Units of fuel.
+    pub fuel: u64,
+}
+
+impl Totals {
+    /// Counts a span and what is in it; `outer` where no call counts its fuel already, `decided` where it is told by the
+    /// call that it is about.
+    pub(super) fn add(&mut self, span: &Span, outer: bool, decided: bool) {
+        match span.kind {
+            Kind::Turn => self.turns = self.turns.saturating_add(1),
+            Kind::Agent => self.agents = self.agents.saturating_add(1),
+            Kind::Model => {
+                self.replies = self.replies.saturating_add(u64::from(span.status != Status::Open));
+                self.asking = self.asking.saturating_add(span.took());
+                let tokens = span.tokens.unwrap_or_default();
+                self.tokens.input = self.tokens.input.saturating_add(tokens.input);
+                self.tokens.output = self.tokens.output.saturating_add(tokens.output);
+            }
+            Kind::Tool => self.calls = self.calls.saturating_add(1),
+            Kind::Hook if !matches!(span.word.as_str(), "skip" | "not reached") => {
+                self.hooks = self.hooks.saturating_add(1);
+            }
+            Kind::Hook | Kind::Event | Kind::Task | Kind::Judge | Kind::Note => {}
+        }
+        // What a hook refuses is told by the call or the event that it refuses.
+        if matches!(span.kind, Kind::Model | Kind::Tool | Kind::Task) || (span.kind == Kind::Event && !decided) {
+            self.refused = self.refused.saturating_add(u64::from(span.status == Status::Refused));
+            self.failed = self.failed.saturating_add(u64::from(span.status == Status::Failed));
+        }
+        let counts = outer && span.fuel > 0;
+        if counts {
+            self.fuel = self.fuel.saturating_add(span.fuel);
+        }
+        let decided = matches!(span.kind, Kind::Tool | Kind::Task | Kind::Event);
+        // What a task used is not in what the call has used that began it.
+        span.inside.iter().for_each(|inner| self.add(inner, outer && (!counts || inner.kind == Kind::Task), decided));
+    }
+}

@@ -1,0 +1,19 @@
+//! SHA-256 digests as text.
+
+use sha2::{Digest as _, Sha256};
+
+/// The digest of a text, as the record has them: `sha256:` and hexadecimal digits.
+pub fn digest(text: &str) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(text.as_bytes())))
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let digit = |n: u8| char::from(HEX.get(usize::from(n)).copied().unwrap_or_default());
+    let mut text = String::with_capacity(bytes.len().saturating_mul(2));
+    for byte in bytes {
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 15));
+    }
+    text
+}

@@ -1,0 +1,90 @@
+//! Folders that the program keeps for itself in a project, such as that of the audit log: for their owner alone, and not
+//! for a repository.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, fchmod, mkdir, mkdirat, open, openat};
+use rustix::io::Errno;
+
+/// What a project keeps its artifacts in, and what is made here.
+const HOME: &str = ".harness";
+
+/// Opens such a folder, and makes it where it is not there; `.harness` above it too. Errors: what the system says; one that
+/// is a link is refused.
+pub fn folder(path: &Path) -> Result<OwnedFd> {
+    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = match open(parent, flags, Mode::empty()) {
+        // A project whose policy lies beside `.harness/` may have none yet.
+        Err(Errno::NOENT) if parent.ends_with(HOME) => {
+            match mkdir(parent, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            open(parent, flags | OFlags::NOFOLLOW, Mode::empty())?
+        }
+        parent => parent?,
+    };
+    match mkdirat(&parent, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let folder = openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    // One that came with somebody's project may have been open to all.
+    fchmod(&folder, Mode::RWXU)?;
+    // What happened on one machine is not for a repository.
+    let ignored = file(&folder, ".gitignore")?;
+    if ignored.metadata()?.len() == 0 {
+        ignored.write_all_at(b"*\n", 0)?;
+    }
+    Ok(folder)
+}
+
+/// Opens a file in one, and makes it where it is not there. Errors: what the system says; what is no regular file, or a
+/// link, is refused.
+pub fn file(folder: &OwnedFd, name: &str) -> Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = File::from(openat(folder, name, flags, mode)?);
+    if !file.metadata()?.is_file() {
+        return Err(Error::new(ErrorKind::InvalidInput, format!("`{name}` is not a regular file")));
+    }
+    fchmod(&file, mode)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn it_is_for_its_owner_alone_and_no_link() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = |name: &str| outer.path().join(name);
+        std::fs::create_dir(path("open")).unwrap();
+        std::fs::set_permissions(path("open"), Permissions::from_mode(0o777)).unwrap();
+        std::os::unix::fs::symlink("open", path("link")).unwrap();
+        std::fs::write(path("file"), "").unwrap();
+        for name in ["open", "new"] {
+            let folder = folder(&path(name)).unwrap();
+            file(&folder, "kept").unwrap();
+            let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&path(name)), mode(&path(name).join("kept"))), (0o700, 0o600));
+            assert_eq!(std::fs::read_to_string(path(name).join(".gitignore")).unwrap(), "*\n");
+            std::os::unix::fs::symlink("kept", path(name).join("link")).unwrap();
+            file(&folder, "link").unwrap_err();
+        }
+        for name in ["link", "file", "none/inner", "none/.harness/inner"] {
+            folder(&path(name)).unwrap_err();
+        }
+        folder(&path(".harness/inner")).unwrap();
+    }
+}

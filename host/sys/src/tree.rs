@@ -1,0 +1,253 @@
+//! The files in a folder of the project, at any depth, each with its length and digest: what somebody looked at is what is
+//! read later.
+//!
+//! Every folder and file is opened from the handle of the folder that it is in, and no link is followed, so that nothing
+//! outside is read, whatever anybody moves meanwhile.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read as _, Result};
+use std::path::Path;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open, openat};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+
+use crate::digest::hex;
+
+/// What a folder may hold at most.
+#[derive(Debug, Clone, Copy)]
+pub struct Most {
+    /// Files and folders.
+    pub entries: usize,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Folders inside each other.
+    pub levels: usize,
+}
+
+/// A file in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// From the folder, with `/` between its parts.
+    pub path: String,
+    pub bytes: u64,
+    /// `sha256:` and hexadecimal digits.
+    pub sha256: String,
+}
+
+/// What is in a folder, each by its path, sorted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tree {
+    pub files: Vec<Entry>,
+    /// What was not looked into, and why.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// Reads a folder. `leaves_out` says of a name why it is not looked at, `Some("")` where that is not worth a word.
+///
+/// # Errors
+///
+/// What the system says, and that there is more than there may be.
+pub fn read(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<String>) -> Result<Tree> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut waiting = vec![(String::new(), open(folder, flags, Mode::empty())?, 1_usize)];
+    let (mut tree, mut entries, mut bytes) = (Tree::default(), 0_usize, 0_u64);
+    while let Some((above, dir, level)) = waiting.pop() {
+        for entry in Dir::read_from(&dir)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            entries = entries.saturating_add(1);
+            if entries > most.entries {
+                return Err(over(&format!("more than {} files and folders", most.entries)));
+            }
+            let Ok(name) = name.to_str() else {
+                tree.left_out
+                    .push((format!("{above}{}", name.to_string_lossy()), "its name is not UTF-8 text".to_owned()));
+                continue;
+            };
+            let path = format!("{above}{name}");
+            match leaves_out(name) {
+                Some(why) if why.is_empty() => continue,
+                Some(why) => {
+                    tree.left_out.push((path, why));
+                    continue;
+                }
+                None => {}
+            }
+            // A FIFO would keep the open waiting.
+            let file = match openat(&dir, name, OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty()) {
+                Ok(file) => file,
+                Err(Errno::LOOP) => {
+                    tree.left_out.push((path, "it is a link".to_owned()));
+                    continue;
+                }
+                Err(Errno::NXIO) => {
+                    tree.left_out.push((path, "it is no file".to_owned()));
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let facts = fstat(&file)?;
+            match FileType::from_raw_mode(facts.st_mode) {
+                FileType::Directory if level >= most.levels => {
+                    return Err(over(&format!("more than {} folders inside each other", most.levels)));
+                }
+                FileType::Directory => waiting.push((format!("{path}/"), file, level.saturating_add(1))),
+                // Another name of it may be that of a secret elsewhere.
+                FileType::RegularFile if facts.st_nlink > 1 => {
+                    tree.left_out.push((path, "it has other names too (hard links)".to_owned()));
+                }
+                FileType::RegularFile => {
+                    let (length, sha256) = digest(file, most.bytes.saturating_sub(bytes))?;
+                    bytes = bytes.saturating_add(length);
+                    if bytes > most.bytes {
+                        return Err(over(&format!("more than {} bytes", most.bytes)));
+                    }
+                    tree.files.push(Entry { path, bytes: length, sha256 });
+                }
+                _ => tree.left_out.push((path, "it is no file".to_owned())),
+            }
+        }
+    }
+    tree.files.sort_by(|a, b| a.path.cmp(&b.path));
+    tree.left_out.sort();
+    Ok(tree)
+}
+
+/// A file of a folder, by the path that [`read`] has for it, as it is now.
+///
+/// # Errors
+///
+/// What the system says; no regular file, over `most` bytes.
+pub fn read_file(folder: &Path, path: &str, most: u64) -> Result<Vec<u8>> {
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = open(folder, flags | OFlags::DIRECTORY, Mode::empty())?;
+    let (folders, name) = path.rsplit_once('/').map_or((None, path), |(folders, name)| (Some(folders), name));
+    for part in folders.into_iter().flat_map(|folders| folders.split('/')).chain([name]) {
+        if matches!(part, "" | "." | "..") {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+    }
+    for part in folders.into_iter().flat_map(|folders| folders.split('/')) {
+        at = openat(&at, part, flags | OFlags::DIRECTORY, Mode::empty())?;
+    }
+    let file = openat(&at, name, flags | OFlags::NONBLOCK, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
+        return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::from(file).take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > most {
+        return Err(over(&format!("more than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// The length and the digest of a file, of one byte more than there may be at most.
+fn digest(file: OwnedFd, most: u64) -> Result<(u64, String)> {
+    let (mut file, mut hash, mut length) = (File::from(file).take(most.saturating_add(1)), Sha256::new(), 0_u64);
+    let mut buffer = vec![0; 65_536];
+    loop {
+        let read = match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hash.update(buffer.get(..read).unwrap_or_default());
+        length = length.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+    }
+    Ok((length, format!("sha256:{}", hex(&hash.finalize()))))
+}
+
+fn over(what: &str) -> Error {
+    Error::other(what.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const MOST: Most = Most { entries: 20, bytes: 100, levels: 3 };
+
+    fn paths(tree: &Tree) -> Vec<&str> {
+        tree.files.iter().map(|file| file.path.as_str()).collect()
+    }
+
+    #[test]
+    fn files_at_any_depth_and_no_links() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "s").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::fs::create_dir_all(at("b/c")).unwrap();
+        std::fs::write(at("z.md"), "z").unwrap();
+        std::fs::write(at("b/c/x.md"), "").unwrap();
+        std::fs::write(at(".hidden"), "h").unwrap();
+        symlink(outside.path().join("secret"), at("link")).unwrap();
+        symlink(outside.path(), at("b/folder")).unwrap();
+        std::fs::hard_link(outside.path().join("secret"), at("hard")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let leaves_out = |name: &str| match name {
+            "z.md" => Some("why".to_owned()),
+            name => name.starts_with('.').then(String::new),
+        };
+        let tree = read(folder.path(), MOST, leaves_out).unwrap();
+        assert_eq!(paths(&tree), ["b/c/x.md"]);
+        let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!((tree.files[0].bytes, tree.files[0].sha256.as_str()), (0, empty));
+        let left_out: Vec<(&str, &str)> =
+            tree.left_out.iter().map(|(path, why)| (path.as_str(), why.as_str())).collect();
+        assert_eq!(
+            left_out,
+            [
+                ("b/folder", "it is a link"),
+                ("hard", "it has other names too (hard links)"),
+                ("link", "it is a link"),
+                ("pipe", "it is no file"),
+                ("z.md", "why")
+            ]
+        );
+        // Nor is the folder itself a link.
+        symlink(folder.path(), outside.path().join("tree")).unwrap();
+        assert!(read(&outside.path().join("tree"), MOST, |_| None).is_err());
+    }
+
+    #[test]
+    fn a_file_is_read_in_the_folder_alone() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::create_dir(outside.path().join("in")).unwrap();
+        std::fs::write(outside.path().join("secret"), "s").unwrap();
+        let folder = outside.path().join("in");
+        std::fs::create_dir(folder.join("a")).unwrap();
+        std::fs::write(folder.join("a/b"), "text").unwrap();
+        symlink(outside.path(), folder.join("out")).unwrap();
+        symlink("../secret", folder.join("link")).unwrap();
+        assert_eq!(read_file(&folder, "a/b", 4).unwrap(), b"text");
+        assert!(read_file(&folder, "a/b", 3).is_err());
+        let absolute = outside.path().join("secret").display().to_string();
+        for path in ["../secret", "a/../../secret", "out/secret", "link", "a", "", "a//b", "./a/b", absolute.as_str()] {
+            assert!(read_file(&folder, path, 100).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn no_more_than_there_may_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let told = |most: Most| read(folder.path(), most, |_| None).unwrap_err().to_string();
+        std::fs::write(at("a"), "x".repeat(100)).unwrap();
+        assert_eq!(paths(&read(folder.path(), MOST, |_| None).unwrap()), ["a"]);
+        std::fs::write(at("b"), "x").unwrap();
+        assert_eq!(told(MOST), "more than 100 bytes");
+        assert_eq!(told(Most { entries: 1, ..MOST }), "more than 1 files and folders");
+        std::fs::create_dir_all(at("c/d/e")).unwrap();
+        assert_eq!(told(Most { bytes: 1000, ..MOST }), "more than 3 folders inside each other");
+    }
+}

@@ -1,0 +1,506 @@
+//! What of the workspace a command reaches: the grant of files, as places that the kernel can hold.
+//!
+//! A grant is patterns and names, and it decides on one path at a time. The kernel holds folders and files that are
+//! there. So the workspace is walked before each command, and where what the grant says changes, there is a [`Place`].
+//! What a command makes itself is in a folder that it may write in, whatever its name.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat};
+use rustix::io::Errno;
+
+pub(super) use crate::hard_links::Identity;
+use crate::hard_links::{FOLDER, HardLinks, Unsearched};
+use harness_policy::grant::Grant;
+use harness_policy::path::{Access, WorkspacePath, protected};
+use harness_policy::watch::Request;
+
+/// Entries of folders that are looked at before a command.
+pub(super) const MAX_ENTRIES: u64 = 200_000;
+/// Places that differ from the folder they are in: each is a mount, or some rules.
+pub(super) const MAX_PLACES: usize = 2_000;
+
+/// What a command may do in a place and in all that is in it, as far as no place further down says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Nothing.
+    Closed,
+    /// Read it, and run programs in it.
+    Read,
+    /// Change it too. What may be written and not read is [`Closed`](Self::Closed): the kernel knows no such folder.
+    Write,
+}
+
+/// A file or folder in which a command may do something else than in the folder that it is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Absolute, without links.
+    pub(super) path: PathBuf,
+    pub(super) reach: Reach,
+    pub(super) is_dir: bool,
+    /// Which one it was.
+    pub(super) identity: Identity,
+}
+
+/// The places of a workspace, each after the folder that it is in. The workspace itself, where it is not listed, is
+/// [`Reach::Closed`].
+///
+/// # Errors
+///
+/// What cannot be looked at, for a person; without a path.
+pub(super) fn places(grant: &Grant, workspace: &Path) -> Result<Vec<Place>, String> {
+    let failed = |error: Errno| format!("the workspace cannot be looked at: {}", std::io::Error::from(error));
+    let root = rustix::fs::open(workspace, FOLDER, Mode::empty()).map_err(failed)?;
+    let stat = rustix::fs::fstat(&root).map_err(failed)?;
+    let (at, quiet, links) = (WorkspacePath::root(), grant.unwatched(), HardLinks::default());
+    let picky = grant.protects_paths();
+    let mut walk = Walk { grant: &quiet, shown: grant, picky, left: MAX_ENTRIES, places: Vec::new(), links };
+    let reach = walk.reach(&at);
+    if reach != Reach::Closed {
+        walk.place(workspace.to_owned(), reach, true, &stat)?;
+        walk.show(&at, reach);
+    }
+    let again = root.try_clone().map_err(|error| format!("the workspace cannot be looked at: {error}"))?;
+    walk.folder(root, workspace, &at, reach)?;
+    walk.other_names(&again, workspace)?;
+    Ok(walk.places)
+}
+
+struct Walk<'a> {
+    grant: &'a Grant,
+    /// The same, for who watches: told of what a command gets, and not of each name that is looked at.
+    shown: &'a Grant,
+    /// Whether any path may be protected by the policy, beside the built-in names.
+    picky: bool,
+    left: u64,
+    places: Vec<Place>,
+    /// Protected files with several names, of those that the walk came by.
+    links: HardLinks,
+}
+
+impl Walk<'_> {
+    fn reach(&self, at: &WorkspacePath) -> Reach {
+        let may = |access| self.grant.decide_path(at, access).is_ok();
+        match may(Access::Read) {
+            false => Reach::Closed,
+            true if may(Access::Write) => Reach::Write,
+            true => Reach::Read,
+        }
+    }
+
+    fn show(&self, at: &WorkspacePath, reach: Reach) {
+        let accesses: &[Access] = match reach {
+            Reach::Closed => &[],
+            Reach::Read => &[Access::Read],
+            Reach::Write => &[Access::Read, Access::Write],
+        };
+        accesses.iter().for_each(|access| self.shown.note(|| Request::Shown(at.clone(), *access)));
+    }
+
+    fn place(&mut self, path: PathBuf, reach: Reach, is_dir: bool, stat: &Stat) -> Result<(), String> {
+        if self.places.len() >= MAX_PLACES {
+            return Err(format!(
+                "over {MAX_PLACES} files and folders of the workspace are closed or open on their own; grant whole folders"
+            ));
+        }
+        self.places.push(Place { path, reach, is_dir, identity: Identity::of(stat) });
+        Ok(())
+    }
+
+    /// Looks at everything in a folder in which a command may do `outer`.
+    fn folder(&mut self, folder: OwnedFd, path: &Path, at: &WorkspacePath, outer: Reach) -> Result<(), String> {
+        // All below is as it is here, but for names that are always closed: what grants a folder grants what is in it.
+        let even = !self.picky
+            && match outer {
+                Reach::Closed => false,
+                Reach::Read => !self.could_write_below(at),
+                Reach::Write => true,
+            };
+        let entries = Dir::read_from(&folder).map_err(|error| failed(&error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| failed(&error))?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            self.left = self.left.checked_sub(1).ok_or_else(|| {
+                format!("the workspace has over {MAX_ENTRIES} files and folders; grant or name a smaller one")
+            })?;
+            // Most need no look: a link leads to what has a name of its own, and an ordinary name is as its folder is.
+            let kind = entry.file_type();
+            let known = !matches!(kind, FileType::Unknown | FileType::Directory);
+            let ordinary =
+                if kind == FileType::Symlink { !is_pinned(at, name, outer) } else { even && !suspicious(name) };
+            if known && ordinary {
+                continue;
+            }
+            self.entry(&folder, &path.join(name), at, kind, outer, even)?;
+        }
+        Ok(())
+    }
+
+    /// A protected file is no more open under its other names, as far as these are in what the command reaches.
+    fn other_names(&mut self, root: &OwnedFd, workspace: &Path) -> Result<(), String> {
+        if self.links.is_empty() {
+            return Ok(());
+        }
+        let links = std::mem::take(&mut self.links);
+        let mut names = Vec::new();
+        let enter = |folder: &WorkspacePath| self.grant.could_read_below(folder);
+        let found = |at: WorkspacePath, stat: &Stat, from: Access| names.push((at, *stat, from));
+        links.names(root, &WorkspacePath::root(), enter, found).map_err(unsearched)?;
+        for (at, stat, from) in names {
+            let own = self.reach(&at);
+            let reach = match (own, from) {
+                (Reach::Closed, _) | (_, Access::Read) => Reach::Closed,
+                (Reach::Read | Reach::Write, Access::Write) => Reach::Read,
+            };
+            if reach == own {
+                continue;
+            }
+            let path = workspace.join(at.to_string());
+            match self.places.iter_mut().find(|place| place.path == path) {
+                Some(place) => place.reach = reach,
+                None => self.place(path, reach, false, &stat)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether writing may begin further down than reading does.
+    fn could_write_below(&self, at: &WorkspacePath) -> bool {
+        let mut rules = self.grant.layers().iter().filter_map(|layer| layer.fs.as_ref());
+        rules.all(|fs| !fs.write.is_empty()) && protected::rule_against(at, Access::Write).is_none()
+    }
+
+    fn entry(
+        &mut self,
+        folder: &OwnedFd,
+        path: &Path,
+        outer_at: &WorkspacePath,
+        kind: FileType,
+        outer: Reach,
+        even: bool,
+    ) -> Result<(), String> {
+        let name = path.file_name().unwrap_or_default();
+        let known = !matches!(kind, FileType::Unknown);
+        // A name that no script could give is closed as it is for scripts.
+        let at = name.to_str().and_then(|name| outer_at.child(name).ok());
+        let reach = match &at {
+            None => Reach::Closed,
+            Some(_) if even && !suspicious(name) => outer,
+            Some(at) => self.reach(at),
+        };
+        let stat = || rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let kind = match known {
+            true => kind,
+            false => match stat() {
+                Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                Err(Errno::NOENT) => return Ok(()),
+                Err(error) => return Err(failed(&error)),
+            },
+        };
+        if kind == FileType::Symlink {
+            return match is_pinned(outer_at, name, outer).then(stat) {
+                None | Some(Err(Errno::NOENT)) => Ok(()),
+                Some(Ok(stat)) => self.place(path.to_owned(), Reach::Read, false, &stat),
+                Some(Err(error)) => Err(failed(&error)),
+            };
+        }
+        let is_dir = kind == FileType::Directory;
+        let protected = match &at {
+            Some(at) if self.picky || suspicious(name) => self.grant.protected_from(at),
+            _ => None,
+        };
+        if reach != outer || (protected.is_some() && !is_dir) {
+            match stat() {
+                Ok(stat) => {
+                    if reach != outer {
+                        self.place(path.to_owned(), reach, is_dir, &stat)?;
+                        at.iter().for_each(|at| self.show(at, reach));
+                    }
+                    if let Some(from) = protected.filter(|_| kind == FileType::RegularFile) {
+                        self.links.add(&stat, from);
+                    }
+                }
+                Err(Errno::NOENT) => return Ok(()),
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+        let Some(at) = at.filter(|_| is_dir) else { return Ok(()) };
+        // What is in a protected folder has ordinary names, and the walk may not go there.
+        if protected.is_some() && self.grant.protected_from(outer_at).is_none() {
+            match rustix::fs::openat(folder, name, FOLDER, Mode::empty()) {
+                Ok(inner) => self.links.add_folder(self.grant, inner, &at).map_err(unsearched)?,
+                Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+        if self.grant.is_repository(&at) || (reach == Reach::Closed && !self.grant.could_read_below(&at)) {
+            return Ok(());
+        }
+        match rustix::fs::openat(folder, name, FOLDER, Mode::empty()) {
+            Ok(inner) => self.folder(inner, path, &at, reach),
+            // What this user may not list, a command of theirs may not either.
+            Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+}
+
+fn unsearched(why: Unsearched) -> String {
+    format!("whether protected files have other names cannot be seen: {why}")
+}
+
+/// Whether a link in a folder must stay as it is: another one of its name would govern the project.
+fn is_pinned(folder: &WorkspacePath, name: &OsStr, outer: Reach) -> bool {
+    folder.is_root() && outer == Reach::Write && name.to_str().is_some_and(protected::is_closed_at_root)
+}
+
+/// Closes the root names that are not there yet, for rules that can only name what is: with such a place in it, the
+/// workspace itself is opened entry by entry, and no entry can be created.
+pub(super) fn close_root_names(places: &mut Vec<Place>, workspace: &Path) {
+    let Some(root) = places.iter().find(|place| place.path == workspace && place.reach == Reach::Write).cloned() else {
+        return;
+    };
+    for name in protected::CLOSED_AT_ROOT {
+        let path = workspace.join(name);
+        if !places.iter().any(|place| place.path == path) {
+            places.push(Place { path, reach: Reach::Read, ..root.clone() });
+        }
+    }
+}
+
+/// Whether a command of this grant may create entries in the workspace itself.
+pub(super) fn may_create_at_root(grant: &Grant) -> bool {
+    let (root, grant) = (WorkspacePath::root(), grant.unwatched());
+    [Access::Read, Access::Write].into_iter().all(|access| grant.decide_path(&root, access).is_ok())
+}
+
+fn suspicious(name: &OsStr) -> bool {
+    name.to_str().is_none_or(protected::could_be_protected)
+}
+
+fn failed(error: &Errno) -> String {
+    format!("the workspace cannot be looked at: {}", std::io::Error::from(*error))
+}
+
+/// Where an open folder is now, and which one it is.
+///
+/// # Errors
+///
+/// Those of the system.
+pub(super) fn whereabouts(folder: &impl AsFd) -> std::io::Result<(PathBuf, Identity)> {
+    use std::os::fd::AsRawFd as _;
+    let link = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
+    let path = rustix::fs::readlink(link, Vec::new())?;
+    Ok((PathBuf::from(OsStr::from_bytes(path.as_bytes())), Identity::of(&rustix::fs::fstat(folder)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harness_policy::layer::{Layer, Origin, Scope};
+    use harness_policy::limits::LimitRules;
+    use harness_policy::path::{FsRules, PathPattern};
+
+    fn patterns(texts: &[&str]) -> Vec<PathPattern> {
+        texts.iter().map(|text| PathPattern::parse(text).unwrap()).collect()
+    }
+
+    fn layer(read: &[&str], write: &[&str], protect: &[&str]) -> Layer {
+        let fs =
+            FsRules { read: patterns(read), write: patterns(write), protect: patterns(protect), ..FsRules::default() };
+        let origin = Origin::new(".harness/harness.md", Scope::Project);
+        let limits = LimitRules::default();
+        Layer { origin, fs: Some(fs), network: None, exec: None, env: None, services: None, secrets: None, limits }
+    }
+
+    /// The places of a workspace with these files, as `reach path`.
+    fn walked(layers: Vec<Layer>, files: &[&str]) -> Vec<String> {
+        let root = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let workspace = root.path().canonicalize().unwrap();
+        let mut places: Vec<String> = places(&Grant::new(layers), &workspace)
+            .unwrap()
+            .iter()
+            .map(|place| {
+                let path = place.path.strip_prefix(&workspace).unwrap().display().to_string();
+                let folder = if place.is_dir { "/" } else { "" };
+                format!("{path}{folder} {:?}", place.reach)
+            })
+            .collect();
+        places.sort();
+        places
+    }
+
+    const FILES: [&str; 16] = [
+        "src/a.rs",
+        "src/deep/.ENV",
+        "src/deep/b.rs",
+        "out/x.txt",
+        "out/y.bin",
+        "agents/a.md",
+        "sub/agents/b.md",
+        "sub/.harness/tools/t.md",
+        ".harness/harness.md",
+        ".harness/audit/log",
+        ".git/config",
+        ".git/x.pem",
+        "secrets/s.txt",
+        ".env/in",
+        "docs/Key.PEM",
+        "docs/guide.md",
+    ];
+
+    #[test]
+    fn an_open_workspace_has_its_closed_names() {
+        assert_eq!(
+            walked(vec![layer(&["."], &["."], &[])], &FILES),
+            [
+                ".env/ Closed",
+                ".git/ Read",
+                ".harness/ Read",
+                ".harness/audit/ Closed",
+                "/ Write",
+                "agents/ Closed",
+                "docs/Key.PEM Closed",
+                "src/deep/.ENV Closed",
+                "sub/.harness/ Read",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_granted_is_not_there() {
+        assert_eq!(
+            walked(vec![layer(&["src"], &["src/deep"], &[])], &FILES),
+            ["src/ Read", "src/deep/ Write", "src/deep/.ENV Closed"]
+        );
+        assert_eq!(
+            walked(vec![layer(&["out/*.txt", "docs"], &["out"], &[])], &FILES),
+            ["docs/ Read", "docs/Key.PEM Closed", "out/x.txt Write"]
+        );
+        assert_eq!(walked(vec![layer(&[], &["."], &[])], &FILES), [""; 0]);
+        assert_eq!(walked(vec![], &FILES), [""; 0]);
+    }
+
+    #[test]
+    fn every_layer_counts_and_so_does_what_any_protects() {
+        let project = layer(&["."], &["."], &["secrets/**"]);
+        let tool = layer(&["src", "secrets", "docs/*.md"], &["src/*.rs"], &[]);
+        assert_eq!(
+            walked(vec![project.clone(), tool], &FILES),
+            ["docs/guide.md Read", "src/ Read", "src/a.rs Write", "src/deep/.ENV Closed"]
+        );
+        assert!(walked(vec![project], &FILES).contains(&"secrets/ Closed".to_owned()));
+    }
+
+    /// Under another name a protected file is as closed as under its own, wherever a command could come upon it.
+    #[test]
+    fn other_names_of_protected_files_are_as_closed() {
+        let grant = Grant::new(vec![layer(&["src", "docs", "out/*.txt"], &["src", "out"], &["docs/private"])]);
+        let root = tempfile::tempdir().unwrap();
+        let workspace = root.path().canonicalize().unwrap();
+        let links = [
+            (".git/hooks/pre-commit", "src/hook"),
+            (".git/objects/aa/bb", "src/object"),
+            (".harness/audit/log", "src/log"),
+            (".harness/tools/t.md", "out/tool.txt"),
+            ("agents/a.md", "docs/team"),
+            ("docs/private/x", "src/deep/x"),
+            ("docs/open", "src/open"),
+            ("src/.env", "out/env.txt"),
+            ("harness.lock", "closed/lock"),
+        ];
+        for (file, name) in links {
+            for path in [file, name] {
+                std::fs::create_dir_all(workspace.join(path).parent().unwrap()).unwrap();
+            }
+            std::fs::write(workspace.join(file), "").unwrap();
+            std::fs::hard_link(workspace.join(file), workspace.join(name)).unwrap();
+        }
+        let mut places: Vec<String> = (places(&grant, &workspace).unwrap().iter())
+            .map(|place| format!("{} {:?}", place.path.strip_prefix(&workspace).unwrap().display(), place.reach))
+            .collect();
+        places.sort();
+        assert_eq!(
+            places,
+            [
+                "docs Read",
+                "docs/private Closed",
+                "docs/team Closed",
+                "out/env.txt Closed",
+                "out/tool.txt Read",
+                "src Write",
+                "src/.env Closed",
+                "src/deep/x Closed",
+                "src/hook Read",
+                "src/log Closed",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_repository_of_any_name_is_read() {
+        let mut layer = layer(&["."], &["."], &[]);
+        layer.fs.as_mut().unwrap().repository = patterns(&[".bare", "src/hooks"]);
+        let files = [".git", ".bare/config", ".bare/objects/aa/x.pem", "src/hooks/pre-commit", "src/a"];
+        assert_eq!(walked(vec![layer], &files), [".bare/ Read", ".git Read", "/ Write", "src/hooks/ Read"]);
+    }
+
+    #[test]
+    fn links_that_govern_the_project_are_pinned() {
+        let root = tempfile::tempdir().unwrap();
+        let workspace = root.path().canonicalize().unwrap();
+        std::fs::create_dir(workspace.join("sub")).unwrap();
+        for link in ["harness.lock", ".git", "Harness.MD", "plain", "sub/harness.md"] {
+            std::os::unix::fs::symlink("nowhere", workspace.join(link)).unwrap();
+        }
+        let found = |read: &[&str], write: &[&str]| {
+            let mut found: Vec<String> = (places(&Grant::new(vec![layer(read, write, &[])]), &workspace)
+                .unwrap()
+                .iter())
+            .map(|place| format!("{} {:?}", place.path.strip_prefix(&workspace).unwrap().display(), place.reach))
+            .collect();
+            found.sort();
+            found
+        };
+        assert_eq!(found(&["."], &["."]), [" Write", ".git Read", "Harness.MD Read", "harness.lock Read"]);
+        assert_eq!(found(&["."], &["sub"]), [" Read", "sub Write"]);
+    }
+
+    #[test]
+    fn rules_close_the_root_names_that_are_not_there() {
+        let root = tempfile::tempdir().unwrap();
+        let workspace = root.path().canonicalize().unwrap();
+        std::fs::write(workspace.join("harness.md"), "").unwrap();
+        std::fs::create_dir(workspace.join("sub")).unwrap();
+        let closed = |read: &[&str], write: &[&str]| {
+            let grant = Grant::new(vec![layer(read, write, &[])]);
+            let mut places = places(&grant, &workspace).unwrap();
+            close_root_names(&mut places, &workspace);
+            let names = places.iter().map(|place| place.path.strip_prefix(&workspace).unwrap().display().to_string());
+            (may_create_at_root(&grant), names.collect::<Vec<_>>())
+        };
+        let all = ["", "harness.md", ".harness", ".git", "harness.lock", "harness.yaml"];
+        assert_eq!(closed(&["."], &["."]), (true, all.map(str::to_owned).to_vec()));
+        assert_eq!(closed(&["."], &["sub"]), (false, vec![String::new(), "sub".to_owned()]));
+        assert_eq!(closed(&["sub"], &["."]), (false, vec!["sub".to_owned()]));
+    }
+
+    #[test]
+    fn a_name_that_no_script_can_give_is_closed() {
+        assert_eq!(
+            walked(vec![layer(&["."], &["."], &[])], &["a\u{202e}b", "plain"]),
+            ["/ Write", "a\u{202e}b Closed"]
+        );
+    }
+}
