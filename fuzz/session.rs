@@ -46,7 +46,7 @@ pub fn shown(bytes: &[u8]) -> Vec<String> {
     timeline.spans.iter().for_each(in_order);
     assert!(timeline.to_json().is_object());
     let plain = text::render(&timeline, false);
-    assert!(!plain.chars().any(|c| escape::is_hidden(c) && !matches!(c, '\n' | '\t')), "{plain:?}");
+    assert!(!plain.chars().any(|c| harness_policy::text::is_hidden(c) && !matches!(c, '\n' | '\t')), "{plain:?}");
     assert!(text::render(&timeline, true).len() >= plain.len());
     page(&html::render(&timeline));
     kinds

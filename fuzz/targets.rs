@@ -90,7 +90,10 @@ fn pointing(there: bool, wrong: &Diagnostics, text: &str) {
             assert!((1..=lines).contains(&position.line), "{one:?}");
         }
         let shown = one.render(Some(text), false);
-        assert!(!shown.is_empty() && !shown.chars().any(|c| escape::is_hidden(c) && c != '\n'), "{shown:?}");
+        assert!(
+            !shown.is_empty() && !shown.chars().any(|c| harness_policy::text::is_hidden(c) && c != '\n'),
+            "{shown:?}"
+        );
     }
 }
 

@@ -212,7 +212,7 @@ fn refusal(call: i64, first: i64) -> Option<i32> {
 
 /// Where this program was started to be such a process, it tries what it was told to.
 pub(crate) fn inside() -> bool {
-    let Some(told) = ambient::variable(INSIDE) else { return false };
+    let Some(told) = sys::variable(INSIDE) else { return false };
     let words: Vec<&str> = told.split(' ').collect();
     let root = std::env::current_dir().unwrap();
     let project = Project::open(&root, Options { machine: Machine::None, ..Options::default() }).unwrap();
@@ -299,8 +299,8 @@ fn done(servers: &Servers, policy: &str, words: &str) -> Result<BTreeMap<String,
 fn untried(what: &str) -> Option<&'static str> {
     let root = rustix::process::getuid().is_root();
     match what {
-        "files" if ambient::landlock_version().is_none() => Some("there is no Landlock"),
-        "settings" if ambient::landlock_version().is_none() => Some("there is no Landlock"),
+        "files" if sys::landlock_version().is_none() => Some("there is no Landlock"),
+        "settings" if sys::landlock_version().is_none() => Some("there is no Landlock"),
         "settings" if !root || std::fs::read(SHADOW).is_err() => Some("nothing is kept from this user"),
         "privileges" if !makes_devices() => Some("this user has no privileges"),
         _ => None,

@@ -9,7 +9,6 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use super::Registry;
 use harness_artifact::diagnostic::Severity;
-use harness_artifact::escape;
 
 const TREES: usize = 1000;
 

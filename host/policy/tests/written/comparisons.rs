@@ -2,7 +2,7 @@
 
 use super::random::{Dice, grant, request, stack};
 use harness_artifact::policy::ProjectPolicy;
-use harness_policy::compare::{Example, Wider, wider};
+use harness_policy::compare::{Agreed, Example, Wider, agreed, wider, wider_secrets};
 use harness_policy::grant::Grant;
 use harness_policy::secret::Secret;
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use harness_artifact::policy::ProjectPolicy;
-use harness_policy::deadline::{Author, Deadline, Decides};
+use harness_policy::deadline::{Author, Deadline, Decides, MOST_ASKED};
 use harness_policy::grant::Grant;
 
 fn grant(limits: &str) -> Grant {

@@ -4,16 +4,22 @@ use harness_policy::command::CommandRule;
 use harness_policy::grant::Grant;
 use harness_policy::network::Target;
 use proptest::prelude::*;
+use url::Url;
+
+fn target(url: &str) -> Target {
+    Target::of(&Url::parse(url).unwrap()).unwrap()
+}
 
 #[test]
 fn the_hint_is_a_rule_that_allows_it() {
+    let (nothing, _) = harness_artifact::policy::layer::parse(".harness/harness.md", "network: []");
     for (url, host, scheme) in [
         ("https://example.com:8443/", "example.com:8443", "https"),
         ("https://EXAMPLE.com./", "example.com:443", "https"),
         ("http://0x7f.1:8080/", "127.0.0.1:8080", "http"),
         ("http://[::1]:8080/", "[::1]:8080", "http"),
     ] {
-        let refusal = grant(vec![]).decide_target(&target(url)).unwrap_err();
+        let refusal = Grant::new(vec![nothing.clone().unwrap()]).decide_target(&target(url)).unwrap_err();
         let item = format!("{{ host: {host:?}, methods: [GET], scheme: {scheme} }}");
         assert_eq!(refusal.hint, format!("add `{item}` to `network.allowed_domains` in `.harness/harness.md`"));
         let (layer, wrong) = harness_artifact::policy::layer::parse("x", &format!("network: [{item}]"));

@@ -2,7 +2,6 @@
 
 use super::server::{Server, events, json as answer};
 use super::*;
-use harness_agent::{Configured, Models as _};
 use harness_artifact::policy::ProjectPolicy;
 
 const SAID: &str =
@@ -207,16 +206,15 @@ async fn a_model_of_harness_md_is_asked_as_the_file_says() {
     );
     let (policy, wrong) = ProjectPolicy::parse("harness.md", &text);
     let models = policy.unwrap_or_else(|| panic!("{wrong:?}")).models;
-    let configured = Configured::new(std::path::Path::new("."), &models);
-    for model in [configured.main(), configured.profile("second").unwrap(), configured.profile("third").unwrap()] {
-        let model = model.unwrap();
+    for model in models.all() {
         let asked = Request {
-            model: model.name.clone(),
-            max_tokens: model.max_tokens,
-            temperature: model.temperature,
+            model: model.name.value.clone(),
+            max_tokens: model.max_tokens.as_ref().map(|most| most.value),
+            temperature: model.temperature.as_ref().map(|value| value.value),
             ..request(user("hi"))
         };
-        assert_eq!(ask(&*model.provider, &asked).await.0.unwrap().text, "ok");
+        let provider = connect(&Settings::from(model)).unwrap();
+        assert_eq!(ask(&*provider, &asked).await.0.unwrap().text, "ok");
     }
     let sent: Vec<_> = server
         .seen()
