@@ -12,11 +12,12 @@ use crate::policy::grant::Grant;
 use crate::policy::refusal::Refusal;
 use crate::sandbox::outcome::{Failure, FailureKind, Outcome};
 
-/// Whether a model means a built-in by this name: `exec.run`, as scripts write it, or `exec` alone.
+/// Whether a model means a built-in by this name: `exec.run`, as scripts write it, or `exec` alone. Those that delegate are
+/// tools of the host as well, where there are agents.
 pub(super) fn is_built_in(name: &str) -> bool {
     let (first, function) = name.split_once('.').unwrap_or((name, "run"));
     let is_word = !function.is_empty() && function.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    is_word && lint::is_built_in(first)
+    is_word && !first.starts_with("delegate") && lint::is_built_in(first)
 }
 
 /// Asks the hooks on `tool.pre`, and rejects the call whatever they decide.
@@ -48,7 +49,7 @@ mod tests {
         {
             assert!(is_built_in(name), "{name}");
         }
-        for name in ["", "len", "exec.", "exec_run", "run.exec", "fs.read.x", "my.tool", ".run", "fs.re ad"] {
+        for name in ["", "len", "delegate", "exec.", "exec_run", "run.exec", "fs.read.x", "my.tool", ".run", "fs.re ad"] {
             assert!(!is_built_in(name), "{name}");
         }
     }
