@@ -49,7 +49,8 @@ mod tests {
         {
             assert!(is_built_in(name), "{name}");
         }
-        for name in ["", "len", "delegate", "exec.", "exec_run", "run.exec", "fs.read.x", "my.tool", ".run", "fs.re ad"] {
+        for name in ["", "len", "delegate", "exec.", "exec_run", "run.exec", "fs.read.x", "my.tool", ".run", "fs.re ad"]
+        {
             assert!(!is_built_in(name), "{name}");
         }
     }
