@@ -207,6 +207,23 @@ fn a_child_inherits_hooks_and_has_its_own() {
     assert_eq!(contents(asked.last().unwrap())[1..], ["ran", "tool blocked: blocked by hook \"guard\": by its parent"]);
 }
 
+/// What a hook blocks at one depth is there at the others.
+#[test]
+fn hooks_take_a_tool_away_at_one_depth() {
+    let calls = |agent: &str| format!("- {{ {agent}tool_calls: [{{ name: shared }}] }}\n");
+    let (root, child) = (calls(""), calls("agent: researcher, "));
+    let replies = format!(
+        "{root}- {{ expect: ran, tool_calls: [{{ name: delegate, args: {{ agent: researcher, task: Go. }} }}] }}\n- text: Thanks.\n\
+         {child}- {{ agent: researcher, expect: not so deep, text: Fine. }}\n"
+    );
+    let body = "return block('not so deep') if payload['agent']['depth'] > 0 else allow()";
+    let project = agent("", &replies)
+        .file(".harness/agents/researcher.md", "---\n---\nYou research.\n")
+        .tool("shared", "", "def run(args):\n    return 'ran'\n")
+        .with_handle("guard", "tool.pre", "when: payload['name'] == 'shared'\n", body);
+    project.run(&["run", "Go"]).gives("Thanks.");
+}
+
 #[test]
 fn how_deep_and_who() {
     let first = |policy: &str, replies: &str| {

@@ -244,6 +244,12 @@ fn the_raw_call_of_a_built_in_is_seen_and_never_made() {
         let entries = project.run(&["audit", "show", "--json"]).out;
         assert!(entries.contains(r#""tool":"exec.run""#) && entries.contains(r#""hook":"guard""#), "{entries}");
     }
+    // A guard may know it by the name of all that it belongs to, which models try as well.
+    let body = "return block('call run_command')";
+    let bare = replies.replace("exec.run", "exec");
+    let project = agent(policy, &bare).with_handle("guard", "tool.pre", "when: payload[\"name\"] == \"exec\"\n", body);
+    let ran = spied(project, &["completion.pre"]).run(&["run", "Go."]);
+    assert_eq!(last(&told(&ran, "completion.pre")[1]).1, "tool blocked: blocked by hook \"guard\": call run_command");
     // Without hooks it is rejected all the same, and what is no built-in is no tool.
     let ran = spied(agent(policy, replies), &["completion.pre"]).run(&["run", "Go."]);
     assert_eq!(last(&told(&ran, "completion.pre")[1]).1, rejected);

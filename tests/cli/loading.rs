@@ -192,6 +192,9 @@ fn the_policy_may_be_beside_the_artifacts() {
     project.run(&["tools"]).says(2, "error: `harness.yaml` is empty");
 }
 
+/// A bundle's list, with a guard in it.
+const GUARDS: &str = "---\nname: acme\nhooks:\n  - name: guard\n    event: tool.pre\n---\n";
+
 #[test]
 fn policies_and_artifacts_that_nobody_reads_are_errors() {
     for (path, text) in [
@@ -203,6 +206,10 @@ fn policies_and_artifacts_that_nobody_reads_are_errors() {
         (".harness/hooks/guard.md.txt", "---\nevent: tool.pre\n---\n"),
         (".harness/hooks/README.md", "---\nevent: tool.pre\n---\n"),
         (".harness/guards/deep/guard.md", "---\nscript: |\n  x = 1\n---\n"),
+        // Lists of artifacts are artifacts.
+        (".harness/guards.md", GUARDS),
+        (".harness/plugins/acme/plugin.md", GUARDS),
+        (".harness/tools/guards.yaml", GUARDS),
     ] {
         let ran = Project::with_script(FINE).file(path, text).run(&["call", "it"]);
         ran.says(2, &format!("error: `{path}` is not read, but holds an artifact or a policy"));
@@ -211,6 +218,11 @@ fn policies_and_artifacts_that_nobody_reads_are_errors() {
         Project::with_script(FINE).file(".harness/plugins/p/bundle.md", "---\nsandbox: {}\n---\n").run(&["call", "it"]);
     ran.says(2, "error: unknown key `sandbox`\n --> .harness/plugins/p/bundle.md:2:1");
     ran.says(2, "hint: a policy is not read here: it belongs in the project's `harness.md`");
+    let ran = Project::with_script(FINE)
+        .file(".harness/plugins/acme/tools/one.md", "---\n---\nOne.\n")
+        .file(".harness/plugins/acme/acme.md", "---\nname: acme\n---\nProse.\n")
+        .run(&["validate"]);
+    ran.says(0, "warning: `.harness/plugins/acme/acme.md` is not read\n |\n = hint: the file of a bundle in its folder is `bundle.md`\n");
     // The folders of others, and what is for people.
     let project = Project::with_script(FINE)
         .file(".harness/context/python.md", "---\nevent: x\nscript: y\n---\n")
@@ -292,6 +304,15 @@ fn a_call_warns_of_what_has_a_part_in_it() {
     assert_eq!(told(&project.run(&["validate"])), 2);
     let project = project.policy("modell: x\n");
     assert_eq!(told(&project.run(&["call", "other"])), 1);
+    // Rules for what is not there say nothing about this call.
+    let unused = "tools_policy: { deny: [fs.remove] }\nsandbox: { sources: { tools/none: { env: [] } } }\n";
+    let project = project.policy(unused);
+    let ran = project.run(&["call", "other"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "fine\n", ""), "{ran}");
+    let ran = project.run(&["validate"]);
+    for part in ["no tool is named like `fs.remove`", "`sandbox.sources` names `tools/none`, which is not there"] {
+        assert!(ran.err.contains(part), "{part}: {ran}");
+    }
 }
 
 #[test]

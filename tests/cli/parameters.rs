@@ -78,6 +78,25 @@ fn a_model_sees_what_is_written_and_items_of_every_array() {
     assert_snapshot!(search().run(&["tools", "--json"]).json()[0]["parameters"].to_string(), @r#"{"type":"object","properties":{"mode":{"type":"string","default":"fast","enum":["fast","full"]},"limit":{"type":"integer","minimum":1,"maximum":100},"tags":{"type":"array","items":{"type":"string","minLength":1},"uniqueItems":true},"range":{"type":"object","properties":{"from":{"type":"string","format":"date"},"to":{"type":"string","format":"date"}},"additionalProperties":false,"required":["from"]},"who":{"anyOf":[{"type":"string","pattern":"^[a-z]+$"},{"type":"integer"}]},"list":{"type":"array","items":{}}},"required":[]}"#);
 }
 
+/// What a model is shown beside what is written is not checked.
+#[test]
+fn what_is_written_is_what_is_checked() {
+    let list = "{ type: array, prefixItems: [{ type: string }], unevaluatedItems: false }";
+    let script = "def run(args):\n    return args['list']\n";
+    let project = Project::new().tool("it", &format!("parameters:\n  list: {list}\n"), script);
+    project.run(&["call", "it", "list=[\"a\"]"]).gives(r#"["a"]"#);
+    let ran = project.run(&["call", "it", "list=[\"a\", \"b\"]"]);
+    ran.says(2, "the argument `list` must not have more items than are declared");
+    assert_eq!(project.run(&["tools", "--json"]).json()[0]["parameters"]["properties"]["list"]["items"], json!({}));
+    let project =
+        Project::new().tool("it", &format!("parameters: {{ list: {{ type: array }} }}\nreturns: {list}\n"), script);
+    project.run(&["call", "it", "list=[\"a\"]"]).gives(r#"["a"]"#);
+    let ran = project.run(&["call", "it", "list=[\"a\", \"b\"]"]);
+    ran.says(1, "the result does not fit `returns`: the value must not have more items than are declared");
+    let returns = project.run(&["tools", "--json"]).json()[0]["returns"].clone();
+    assert_eq!(returns, json!({"type": "array", "prefixItems": [{"type": "string"}], "unevaluatedItems": false}));
+}
+
 #[test]
 fn one_schema_of_an_object_is_the_same() {
     let front = "\

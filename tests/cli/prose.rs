@@ -319,6 +319,34 @@ fn words_of_other_hosts_have_a_hint() {
     }
 }
 
+/// Events that the host fires are not for scripts to emit: what does fails each time, and `validate` says so before.
+#[test]
+fn what_fails_each_time_is_found_before() {
+    let project = Project::new()
+        .tool("it", "", "def run(args):\n    emit('delegation.pre', {})\n    return 1\n")
+        .with_handle("deep", "delegation.pre", "", "return block('no') if payload.get('agent_name') else allow()");
+    let ran = project.run(&["validate"]);
+    for part in [
+        "error: a script may not emit `delegation.pre`: the call fails each time\n --> .harness/tools/it.md:4:12",
+        "hint: the host fires it; a script fires events of its own: `custom.NAME`",
+        "hint: the name of the agent is `payload[\"agent\"]`",
+    ] {
+        assert!(ran.err.contains(part), "{part}: {ran}");
+    }
+    assert_eq!(ran.code, 2, "{ran}");
+    project.run(&["call", "it"]).says(1, "emit: event must start with \"custom.\", found `delegation.pre`");
+}
+
+/// A dict for the arguments of a call is taken as `args` is.
+#[test]
+fn arguments_may_be_given_as_a_dict() {
+    Project::new()
+        .tool("it", "", "def run(args):\n    return args\n")
+        .with_handle("clean", "tool.pre", "", "return modify({'arguments': {'path': 'x'}})")
+        .run(&["call", "it", "path=a", "more=b"])
+        .gives(r#"{"path":"x"}"#);
+}
+
 /// Keys, names and payloads as other hosts have them: each is told with its place and what to write.
 #[test]
 fn artifacts_of_other_hosts_say_what_to_write() {

@@ -56,12 +56,15 @@ pub struct Diagnostic {
     pub note: Option<String>,
     /// What to do about it.
     pub hint: Option<String>,
+    /// Whether it is about the project as a whole, and not about what a single call uses.
+    pub is_about_all: bool,
 }
 
 impl Diagnostic {
     /// An error without a place or a hint.
     pub fn error(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, message: message.into(), position: None, note: None, hint: None }
+        let message = message.into();
+        Self { severity: Severity::Error, message, position: None, note: None, hint: None, is_about_all: false }
     }
 
     /// A warning without a place or a hint.
@@ -73,6 +76,13 @@ impl Diagnostic {
     #[must_use]
     pub fn at(mut self, position: Position) -> Self {
         self.position = Some(position);
+        self
+    }
+
+    /// The same, about the project as a whole.
+    #[must_use]
+    pub fn about_all(mut self) -> Self {
+        self.is_about_all = true;
         self
     }
 

@@ -1,6 +1,7 @@
 //! What is probably not meant, beyond what does not fit the format: warnings of `harness validate`.
 
 mod builtins;
+mod emits;
 mod entry;
 mod tokens;
 
@@ -88,6 +89,7 @@ pub fn names(hook: &Hook) -> Vec<Diagnostic> {
     }
     if let Some(script) = &hook.script {
         found.extend(builtins::missing(script, &hook.source, true, MOST));
+        found.extend(emits::refused(script, &hook.source, MOST));
         // Of a built-in they are no text.
         if matches!(&*hook.event, Event::ToolPre) || matches!(&*hook.event, Event::Meta(name) if name == "call_tool") {
             found.extend(builtins::arguments_as_dict(script, &hook.source, MOST));
@@ -295,6 +297,7 @@ pub mod tests {
             [".harness/hooks/h.md:8:11 `id` of `tool.pre` cannot be changed: it stays as it is ()"]
         );
         for (event, body) in [
+            ("tool.pre", "modify({'arguments': {'path': 'x'}})"),
             ("tool.pre", "modify({'args': {}}) if payload['name'] == 'x' else modify(payload)"),
             ("custom.x", "modify({'any': 1})"),
             ("tool.pre", "modify(f({'id': 1}))"),

@@ -198,6 +198,13 @@ impl Parameters {
 
     /// As a model sees them: a JSON Schema of an object, in the order of the file. Every array has `items`.
     pub fn json_schema(&self) -> Json {
+        let mut schema = self.written();
+        value_schema::with_items(&mut schema);
+        schema
+    }
+
+    /// As they are checked: with nothing but what is written.
+    fn written(&self) -> Json {
         let properties: Map<String, Json> =
             self.list.iter().map(|parameter| (parameter.name.clone(), parameter.json_schema())).collect();
         let required: Vec<&str> = self.list.iter().filter(|p| *p.required).map(|p| p.name.as_str()).collect();
@@ -205,7 +212,6 @@ impl Parameters {
         if let Json::Object(object) = &mut schema {
             object.extend(self.keywords.clone());
         }
-        value_schema::with_items(&mut schema);
         schema
     }
 
@@ -224,7 +230,7 @@ impl Parameters {
         if plain {
             return Ok(self);
         }
-        let schema = ValueSchema::compile(self.json_schema()).map_err(|why| in_parameters(&why))?;
+        let schema = ValueSchema::compile(self.written()).map_err(|why| in_parameters(&why))?;
         // A default has to be what an author could have been given.
         let mut defaults = Map::new();
         self.fill(&mut defaults);
@@ -433,9 +439,7 @@ pub(super) fn returns(decoder: &mut Decoder, tool: &str, field: &Field<'_>) -> O
         decoder.wrong_type(field, "a JSON Schema", Some("such as `returns: { type: string }`"));
         return None;
     }
-    let mut schema = json::value(decoder, field)?;
-    value_schema::with_items(&mut schema);
-    match ValueSchema::compile(schema) {
+    match ValueSchema::compile(json::value(decoder, field)?) {
         Ok(schema) => Some(schema),
         Err(why) => {
             decoder.error(field, format!("tool {tool:?} returns: {why}"));

@@ -63,6 +63,7 @@ pub(super) fn built_in(name: &str) -> Option<&'static str> {
 pub(super) fn payload(key: &str) -> Option<&'static str> {
     Some(match key {
         "tool_name" | "tool" => "the name of the tool is `payload[\"name\"]`",
+        "agent_name" => "the name of the agent is `payload[\"agent\"]`",
         "error" => "a call that failed has `payload[\"is_error\"]`, and its `content` says why",
         _ => return None,
     })

@@ -8,6 +8,7 @@
 mod graph;
 mod misfit;
 mod multiple;
+mod order;
 mod weight;
 
 use std::fmt;
@@ -32,12 +33,15 @@ pub struct ValueSchema {
     json: Arc<Json>,
     validator: Arc<Validator>,
     weight: weight::Weight,
+    /// Whether objects are compared with each other.
+    compares_objects: bool,
 }
 
 impl ValueSchema {
     /// Compiles a schema. An error says in one line what is wrong with it, and where.
     pub fn compile(json: Json) -> Result<Self, String> {
         let weight = weight::weigh(&json)?;
+        let (checked, compares_objects) = order::sorted(&json);
         let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
         let compile = || {
             jsonschema::options()
@@ -47,12 +51,12 @@ impl ValueSchema {
                 // Compiling what a value holds takes longer than checking it.
                 .with_format("regex", |_: &str| true)
                 .with_keyword("multipleOf", multiple::keyword)
-                .build(&json)
-                .map_err(|error| misfit::of(&error, &json).of_a_schema())
+                .build(&checked)
+                .map_err(|error| misfit::of(&error, &checked).of_a_schema())
         };
         // One that refers to itself is compiled as deep as it has schemas.
         let validator = if weight.is_walked() { with_room(compile)?? } else { compile()? };
-        Ok(Self { json: Arc::new(json), validator: Arc::new(validator), weight })
+        Ok(Self { json: Arc::new(json), validator: Arc::new(validator), weight, compares_objects })
     }
 
     /// The schema as it was given.
@@ -64,7 +68,11 @@ impl ValueSchema {
     pub fn check(&self, value: &Json) -> Result<(), Misfit> {
         let whole = |why| Misfit { at: String::new(), why };
         let depth = self.weight.allows(value).map_err(whole)?;
-        let check = || self.validator.validate(value).map_err(|error| misfit::of(&error, value));
+        let check = || {
+            let sorted = self.compares_objects.then(|| order::of_keys(value));
+            let value = sorted.as_ref().unwrap_or(value);
+            self.validator.validate(value).map_err(|error| misfit::of(&error, value))
+        };
         if depth > ORDINARY_DEPTH { with_room(check).map_err(whole)? } else { check() }
     }
 }

@@ -81,7 +81,7 @@ pub(crate) fn open_for(
     let has_part =
         |file: &str| file == registry.policy_file() || machine.as_deref() == Some(file) || files.contains(&file);
     for one in registry.diagnostics() {
-        if one.position.as_ref().is_some_and(|at| has_part(&at.file)) {
+        if !one.is_about_all && one.position.as_ref().is_some_and(|at| has_part(&at.file)) {
             printer.problem(one, &registry.render(one, printer.color()));
         }
     }

@@ -1,5 +1,5 @@
-//! The call of a script's built-in in the place of a tool, such as `exec.run`: a model may try that, and no decision of a
-//! hook makes it run. Hooks see it as they see any call, so that a guard can say what to call instead.
+//! The call of a script's built-in in the place of a tool, such as `exec.run` or `exec`: a model may try that, and no
+//! decision of a hook makes it run. Hooks see it as they see any call, so that a guard can say what to call instead.
 
 use std::sync::Arc;
 
@@ -7,23 +7,17 @@ use serde_json::Value as Json;
 
 use super::chain::Place;
 use super::pipeline::CallReport;
+use harness_artifact::lint;
 use harness_policy::grant::Grant;
 use harness_policy::refusal::Refusal;
 use harness_sandbox::outcome::{Failure, FailureKind, Outcome};
 
-/// What a script calls a built-in of, before the dot.
-const NAMESPACES: [&str; 26] = [
-    "base64", "cache", "crypto", "ctx", "events", "exec", "fs", "hash", "http", "json", "log", "math", "meta",
-    "metrics", "os", "parallel", "random", "re", "set", "string", "task", "template", "time", "url", "uuid",
-    "validate",
-];
-
-/// Whether this is the name of a built-in, as scripts write it.
+/// Whether a model means a built-in by this name: `exec.run`, as scripts write it, or `exec` alone. Those that delegate are
+/// tools of the host as well, where there are agents.
 pub(super) fn is_built_in(name: &str) -> bool {
-    name.split_once('.').is_some_and(|(namespace, function)| {
-        let is_word = !function.is_empty() && function.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        is_word && NAMESPACES.contains(&namespace)
-    })
+    let (first, function) = name.split_once('.').unwrap_or((name, "run"));
+    let is_word = !function.is_empty() && function.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_word && !first.starts_with("delegate") && lint::is_built_in(first)
 }
 
 /// Asks the hooks on `tool.pre`, and rejects the call whatever they decide.
@@ -51,10 +45,12 @@ mod tests {
 
     #[test]
     fn names_of_built_ins() {
-        for name in ["exec.run", "fs.read", "http.get", "meta.call_tool"] {
+        for name in ["exec.run", "exec", "fs.read", "fs", "http.get", "meta.call_tool", "ctx", "env", "secret", "sleep"]
+        {
             assert!(is_built_in(name), "{name}");
         }
-        for name in ["exec", "exec.", "exec_run", "run.exec", "fs.read.x", "my.tool", ".run", "fs.re ad"] {
+        for name in ["", "len", "delegate", "exec.", "exec_run", "run.exec", "fs.read.x", "my.tool", ".run", "fs.re ad"]
+        {
             assert!(!is_built_in(name), "{name}");
         }
     }

@@ -147,7 +147,7 @@ pub(super) fn rules(registry: &mut Registry, found: Vec<String>) {
     let mut warnings = Diagnostics::new();
     let mut warn = |at: &Position, what: String, meant: &dyn Fn() -> Option<String>| {
         warnings.push_with(Severity::Warning, || {
-            let warning = Diagnostic::warning(what).at(at.clone());
+            let warning = Diagnostic::warning(what).at(at.clone()).about_all();
             match meant() {
                 Some(name) => warning.hint(format!("did you mean `{name}`?")),
                 None => warning,

@@ -5,6 +5,10 @@ use harness_artifact::yaml;
 /// Keys that make a text an artifact, or a policy.
 const TELLING: [&str; 8] =
     ["event", "script", "network", "sandbox", "tools_policy", "meta", "delegation", "artifact_sources"];
+/// Keys of lists that make a text a bundle, where an entry has one of [`ENTRY`].
+const LISTS: [&str; 3] = ["tools", "hooks", "agents"];
+/// Keys of an entry that is executed.
+const ENTRY: [&str; 2] = ["event", "script"];
 /// Bytes of a file that is looked at.
 pub(super) const LOOKED_AT: usize = 64 << 10;
 /// Files and folders that are looked at below one folder that is not read.
@@ -61,16 +65,23 @@ pub(super) fn telling_key(name: &str, text: &str) -> Option<&'static str> {
     if !is_yaml && lines.next().map(str::trim_end) != Some("---") {
         return None;
     }
-    let lines = lines.take_while(|line| is_yaml || line.trim_end() != "---");
-    let key = |line: &str| {
+    let lines: Vec<&str> =
+        if is_yaml { text.lines().collect() } else { lines.take_while(|line| line.trim_end() != "---").collect() };
+    let key = |line: &str, keys: &'static [&'static str]| {
         let (key, _) = line.split_once(':')?;
         let key = key.trim_end().trim_matches(['"', '\'']);
-        TELLING.into_iter().find(|telling| *telling == key)
+        keys.iter().copied().find(|telling| *telling == key)
     };
-    let written = if is_yaml { text.lines().find_map(key) } else { lines.clone().find_map(key) };
+    // A list of tools or hooks is a bundle's where an entry is executed; other programs have lists of these names too.
+    let in_list = || {
+        let entry = |line: &&str| key(line.trim_start_matches([' ', '\t', '-', '{']), &ENTRY).is_some();
+        let list = lines.iter().find_map(|line| key(line, &LISTS))?;
+        lines.iter().any(entry).then_some(list)
+    };
+    let written = lines.iter().find_map(|line| key(line, &TELLING)).or_else(in_list);
     // In braces the whole mapping may be on one line.
     let in_braces = || {
-        let of = if is_yaml { text.to_owned() } else { lines.collect::<Vec<_>>().join("\n") };
+        let of = if is_yaml { text.to_owned() } else { lines.join("\n") };
         let (node, _) = of.trim_start().starts_with('{').then(|| yaml::parse(&of, 1))?;
         match node?.value {
             yaml::Value::Map(entries) => {
@@ -98,6 +109,11 @@ mod tests {
             ("notes.md", "---\ntitle: x\n---\nevent: none\n", None),
             ("notes.md", "---\ntitle: |\n  event: x\n---\n", None),
             ("empty", "", None),
+            ("plugin.md", "---\nname: x\nhooks:\n  - name: guard\n    event: tool.pre\n---\n", Some("hooks")),
+            ("guards.yaml", "\"hooks\":\n- {event: tool.pre}\n", Some("hooks")),
+            ("tools.md", "---\ntools:\n- script: |\n    x\n---\n", Some("tools")),
+            ("mkdocs.yml", "site_name: x\nhooks:\n  - my_hooks.py\n", None),
+            ("agent.md", "---\nname: x\ntools: [Read, Bash]\n---\nevent: none\n", None),
         ] {
             assert_eq!(telling_key(name, text), key, "{name}");
         }

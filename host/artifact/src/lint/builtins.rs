@@ -94,10 +94,11 @@ pub(super) fn missing(script: &Script, source: &Position, hook: bool, most: usiz
     found
 }
 
-/// Whether scripts have a built-in of this name, such as `fs.read`, or several below it, such as `exec`.
+/// Whether scripts have a built-in of this name, such as `fs.read` or `env`, or several below it, such as `exec`.
 pub fn is_built_in(name: &str) -> bool {
     let (space, function) = name.split_once('.').unwrap_or((name, ""));
-    THERE.spaces.get(space).is_some_and(|functions| function.is_empty() || functions.contains_key(function))
+    THERE.alone.contains_key(name)
+        || THERE.spaces.get(space).is_some_and(|functions| function.is_empty() || functions.contains_key(function))
 }
 
 fn forbidden(name: &str, at: Position) -> Diagnostic {
@@ -106,7 +107,7 @@ fn forbidden(name: &str, at: Position) -> Diagnostic {
 }
 
 /// Names that a script binds itself, in whatever place: what it says of these is its own affair.
-fn own_names<'t>(all: &[Token<'t>]) -> BTreeSet<&'t str> {
+pub(super) fn own_names<'t>(all: &[Token<'t>]) -> BTreeSet<&'t str> {
     let mut own = BTreeSet::new();
     for (index, token) in all.iter().enumerate() {
         let What::Name(name) = token.what else { continue };
@@ -232,7 +233,7 @@ fn before<'t>(all: &[Token<'t>], index: usize) -> Option<What<'t>> {
     index.checked_sub(1).and_then(|at| all.get(at)).map(|token| token.what)
 }
 
-fn is_mark(all: &[Token<'_>], index: Option<usize>, mark: char) -> bool {
+pub(super) fn is_mark(all: &[Token<'_>], index: Option<usize>, mark: char) -> bool {
     index.and_then(|index| all.get(index)).is_some_and(|token| token.what == What::Mark(mark))
 }
 

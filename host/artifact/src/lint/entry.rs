@@ -23,6 +23,7 @@ pub fn tool(tool: &Tool) -> Vec<Diagnostic> {
         let Some(script) = script else { continue };
         found.extend(entry(script, &tool.source, "run", &[argument]));
         found.extend(super::builtins::missing(script, &tool.source, false, super::MOST));
+        found.extend(super::emits::refused(script, &tool.source, super::MOST));
     }
     found
 }

@@ -81,7 +81,7 @@ pub(super) fn of(schema: &Json) -> Result<Graph, String> {
     let base = uri::from_str(BASE).map_err(|error| unresolved(&error, None))?;
     let mut builder = Builder::default();
     builder.anchors(schema, &registry.resolver(base.clone()))?;
-    builder.node(schema, registry.resolver(base));
+    builder.held(schema, &registry.resolver(base))?;
     while let Some((at, schema, resolver)) = builder.waiting.pop() {
         let node = builder.filled(schema, &resolver)?;
         if let Some(place) = builder.nodes.get_mut(at) {
@@ -193,7 +193,12 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The node of a schema.
+    /// The node of a schema within another one, whose resolver this is.
+    fn held(&mut self, schema: &'a Json, resolver: &Resolver<'a>) -> Result<usize, String> {
+        Ok(self.node(schema, within(schema, resolver)?))
+    }
+
+    /// The node of a schema. The resolver is the one inside of it: its own `$id` counts once, and not again.
     fn node(&mut self, schema: &'a Json, resolver: Resolver<'a>) -> usize {
         let place = std::ptr::from_ref(schema).addr();
         if let Some(known) = self.known.get(&place) {
@@ -209,13 +214,12 @@ impl<'a> Builder<'a> {
     fn filled(&mut self, schema: &'a Json, resolver: &Resolver<'a>) -> Result<Node, String> {
         let mut node = Node { own: 1, ..Node::default() };
         let Json::Object(keywords) = schema else { return Ok(node) };
-        let resolver = within(schema, resolver)?;
         for (keyword, value) in keywords {
             node.own = node.own.saturating_add(1);
             match (keyword.as_str(), value) {
-                ("$ref", Json::String(reference)) => self.refer(&mut node, reference, &resolver)?,
+                ("$ref", Json::String(reference)) => self.refer(&mut node, reference, resolver)?,
                 ("$dynamicRef", Json::String(reference)) => {
-                    self.refer(&mut node, reference, &resolver)?;
+                    self.refer(&mut node, reference, resolver)?;
                     let name = reference.rsplit_once('#').map_or("", |(_, name)| name);
                     for (schema, resolver) in self.dynamic.get(name).cloned().unwrap_or_default() {
                         let to = self.node(schema, resolver);
@@ -235,12 +239,12 @@ impl<'a> Builder<'a> {
                 // It is shown, and not checked.
                 (Holds::Schema(_), _) if keyword == "contentSchema" => {}
                 (Holds::Schema(times), value) => {
-                    let to = self.node(value, resolver.clone());
+                    let to = self.held(value, resolver)?;
                     node.leads(to, of_keyword(keyword, keywords), times, None);
                 }
                 (Holds::List(times), Json::Array(schemas)) => {
                     for (index, one) in schemas.iter().enumerate() {
-                        let to = self.node(one, resolver.clone());
+                        let to = self.held(one, resolver)?;
                         let of = if keyword == "prefixItems" { Of::Item(index) } else { Of::All };
                         node.leads(to, of, times, None);
                     }
@@ -257,7 +261,7 @@ impl<'a> Builder<'a> {
                             "dependentSchemas" => Of::With(name.clone()),
                             _ => Of::Key(name.clone()),
                         };
-                        let to = self.node(one, resolver.clone());
+                        let to = self.held(one, resolver)?;
                         node.leads(to, of, times, None);
                     }
                 }

@@ -243,6 +243,16 @@ fn schemas_have_names() {
     assert_eq!(misfit(&named, &json!({"a": 1, "b": 1})), "fits");
     assert_eq!(misfit(&named, &json!({"a": 0})), "`a` must be at least 1");
     assert_eq!(misfit(&named, &json!({"b": 0})), "`b` must be at least 1");
+    // An `$id` counts once, also where a reference leads to it.
+    let folder = json!({
+        "$id": "https://example.com/base.json",
+        "$ref": "nested/foo.json",
+        "$defs": {
+            "foo": {"$id": "nested/foo.json", "$ref": "./bar.json"},
+            "bar": {"$id": "nested/bar.json", "minimum": 1},
+        },
+    });
+    assert_eq!(misfit(&folder, &json!(0)), "the value must be at least 1");
     let escaped = json!({"$defs": {"a b/c": {"minimum": 1}}, "$ref": "#/$defs/a%20b~1c"});
     assert_eq!(misfit(&escaped, &json!(0)), "the value must be at least 1");
     // The outermost one with the anchor counts: a strict tree has strict children.
@@ -294,6 +304,32 @@ fn rounds_have_bounds() {
     let many: Vec<Json> = (0..1000).map(|_| json!({"items": {"$ref": "#"}})).collect();
     let refused = ValueSchema::compile(json!({"allOf": many})).unwrap_err();
     assert_eq!(refused, "it refers to itself and has over 1000 schemas");
+}
+
+/// The order of keys means nothing.
+#[test]
+fn objects_are_equal_whatever_the_order_of_their_keys() {
+    let read = |text: &str| serde_json::from_str::<Json>(text).unwrap();
+    let one = read(r#"{"a": 1, "b": {"c": 2, "d": [{"e": 1, "f": 2}]}}"#);
+    let same = read(r#"{"b": {"d": [{"f": 2, "e": 1}], "c": 2}, "a": 1}"#);
+    let other = read(r#"{"b": {"d": [{"f": 2, "e": 3}], "c": 2}, "a": 1}"#);
+    for schema in [
+        json!({"const": one}),
+        json!({"enum": ["x", one]}),
+        json!({"properties": {"const": {"items": {"const": [one]}}}, "not": {"const": other}}),
+    ] {
+        assert_eq!(misfit(&schema, &one), "fits", "{schema}");
+        assert_eq!(misfit(&schema, &same), "fits", "{schema}");
+        assert_ne!(misfit(&schema, &other), "fits", "{schema}");
+    }
+    let held = json!({"properties": {"const": {"items": {"const": [one]}}}});
+    assert_eq!(misfit(&held, &json!({"const": [[same]]})), "fits");
+    assert_ne!(misfit(&held, &json!({"const": [[other]]})), "fits");
+    let unique = json!({"items": {"uniqueItems": true}});
+    assert_eq!(misfit(&unique, &json!([[one, other]])), "fits");
+    assert_eq!(misfit(&unique, &json!([[one, same]])), "`0` must not have an item twice");
+    // What is shown stays as it was written.
+    assert_eq!(compiled(json!({"const": same})).json().to_string(), format!(r#"{{"const":{same}}}"#));
 }
 
 #[test]

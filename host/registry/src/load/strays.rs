@@ -7,6 +7,13 @@ use harness_artifact::diagnostic::Diagnostic;
 use harness_artifact::suggest::closest;
 use harness_sys as sys;
 
+/// Whether a file in the folder of a bundle is probably meant to be the bundle's own.
+fn is_meant_for_a_bundle(folder: &str, name: &str) -> bool {
+    let own = folder.rsplit('/').next().unwrap_or(folder);
+    let stem = name.strip_suffix(".md").unwrap_or_default();
+    ["plugin", "builtin", "override", "index", POLICY.trim_end_matches(".md"), own].contains(&stem)
+}
+
 impl Load {
     /// What is in a folder beside the names that are read. A guard in it guards nothing.
     pub(super) fn strays(&mut self, here: Within<'_>, folder: &str, known: &[&str]) {
@@ -24,7 +31,13 @@ impl Load {
             }
             if !sys::is_folder(&here.root.path(&below)) {
                 let is_identity = folder.is_empty() && here.root.is_home() && name == unread::IDENTITY;
-                self.stray_file(here, &below, is_identity.then_some("its prose belongs in `.harness/harness.md`"));
+                let is_bundle = !folder.is_empty() && is_meant_for_a_bundle(folder, name);
+                let hint = match (is_identity, is_bundle) {
+                    (true, _) => Some("its prose belongs in `.harness/harness.md`"),
+                    (_, true) => Some("the file of a bundle in its folder is `bundle.md`"),
+                    _ => None,
+                };
+                self.stray_file(here, &below, hint);
                 continue;
             }
             let meant = closest(&name.to_lowercase(), known.iter().copied());
