@@ -47,6 +47,7 @@ use super::Place;
 use crate::ambient;
 use crate::policy::grant::Grant;
 use crate::policy::limits::Limits;
+use crate::policy::path::WorkspacePath;
 use beside::Beside;
 use cgroup::Group;
 pub(super) use cgroup::Hit;
@@ -241,7 +242,7 @@ pub(super) struct Held {
 struct Removed {
     group: Option<Group>,
     temporary: Option<Temporary>,
-    names: Option<ClosedNames>,
+    names: Vec<ClosedNames>,
 }
 
 /// Commands of this process of which something is left: processes, or what is [removed](Removed) after these.
@@ -375,9 +376,15 @@ impl Wall {
         let system = System::get()?;
         let grant = wanted.grant;
         // The walk comes by them.
-        let names = (stands.namespaces.is_some() && reach::may_create_at_root(grant))
-            .then(|| ClosedNames::hold(wanted.place.workspace))
-            .transpose()?;
+        let governed: Vec<WorkspacePath> =
+            grant.governed_folders().filter(|folder| reach::may_create_in(grant, folder)).collect();
+        let inside = |folder: &WorkspacePath| match folder.is_root() {
+            true => wanted.place.workspace.to_owned(),
+            false => wanted.place.workspace.join(folder.to_string()),
+        };
+        let names =
+            governed.iter().filter(|_| stands.namespaces.is_some()).map(|folder| ClosedNames::hold(&inside(folder)));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
         let mut places = reach::places(grant, wanted.place.workspace)?;
         let home = ambient::variable("HOME").map(PathBuf::from);
         let beside = Beside::new(grant, home.as_deref(), system, wanted.place.handles.vault().files())?;
@@ -413,7 +420,7 @@ impl Wall {
                 );
             }
             None => {
-                reach::close_root_names(&mut places, wanted.place.workspace);
+                governed.iter().for_each(|folder| reach::close_names(&mut places, &inside(folder)));
                 let list = |folder: &Path| ambient::entries(folder);
                 let listed = landlock::of_workspace(&places, &list);
                 let mut rules = landlock::of_open_system(system, folders, &beside.closed)?;
@@ -459,7 +466,7 @@ impl Wall {
     /// No wall: the processes end with the command and with the host, and that is all.
     fn none() -> Self {
         let family = Family { bond: Bond::Children, confinement: Confinement(None), doors: Vec::new() };
-        Self { family, removed: Removed { group: None, temporary: None, names: None }, temporary: None }
+        Self { family, removed: Removed { group: None, temporary: None, names: Vec::new() }, temporary: None }
     }
 }
 
