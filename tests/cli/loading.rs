@@ -111,7 +111,6 @@ fn names_that_look_alike_are_told_with_both_places() {
     for (one, other, text, kind) in [
         ("hooks/guard1", "plugins/p/hooks/guardl", hook, "hook"),
         ("agents/modern", "overrides/o/agents/modem", "---\ndescription: x\n---\n", "agent"),
-        ("skills/modern", "plugins/p/skills/modem", "---\ndescription: x\n---\nx\n", "skill"),
         ("plugins/acme/tools/x", "plugins/\u{430}\u{441}\u{3bf}/tools/y", &tool, ""),
     ] {
         let project =
@@ -124,6 +123,11 @@ fn names_that_look_alike_are_told_with_both_places() {
         };
         assert!(ran.code == 2 && ran.err.contains(&what), "{one}: {ran}");
     }
+    let skill = |name: &str| format!("---\nname: {name}\ndescription: Does it.\n---\nDo it.\n");
+    let project = Project::new()
+        .file(".harness/skills/modern.md", &skill("modern"))
+        .file(".harness/plugins/p/skills/modem.md", &skill("modem"));
+    project.run(&["validate"]).says(2, "looks like the skill `");
     let project = Project::new().file(".harness/tools/a\u{200b}b.md", &tool);
     project.run(&["validate"]).says(2, "the name of a tool must not contain what is not seen, such as U+200B");
 }
@@ -173,34 +177,36 @@ fn a_source_has_bounds_and_its_error_names_it() {
 /// What is read and then refused takes as long as what is kept.
 #[test]
 fn what_is_read_in_vain_counts_too() {
-    use std::os::unix::fs::symlink;
-    let project = Project::with_script(FINE)
-        .file(".harness/plugins/acme/skills/s0/SKILL.md", "---\nname: s0\ndescription: d\n---\nx\n");
-    let large = std::fs::File::create(project.path(".harness/plugins/acme/skills/s0/large")).unwrap();
-    large.set_len(17 << 20).unwrap();
-    for n in 1..9 {
-        symlink("s0", project.path(&format!(".harness/plugins/acme/skills/s{n}"))).unwrap();
-    }
-    let ran = project.run(&["validate"]);
-    for (skill, most) in [
-        (0, "more than 16777216 bytes"),
-        (1, "more than 16777215 bytes, with those of all other skills 33554432"),
-        (2, "more than 0 bytes, with those of all other skills 33554432"),
-        (8, "more than 0 bytes, with those of all other skills 33554432"),
-    ] {
-        ran.says(2, &format!("error: cannot read what is in `.harness/plugins/acme/skills/s{skill}/`: {most}\n"));
-    }
-    let project = Project::with_script(FINE)
-        .file(".harness/plugins/acme/skills/s0/SKILL.md", "---\nname: s0\ndescription: d\n---\nx\n");
-    for n in 0..900 {
-        project.write(&format!(".harness/plugins/acme/skills/s0/.hidden{n}"), "");
-    }
-    project.run(&["call", "it"]).gives("fine");
-    for n in 1..9 {
-        symlink("s0", project.path(&format!(".harness/plugins/acme/skills/s{n}"))).unwrap();
-    }
+    let skilled = |skills: usize, beside: &dyn Fn(&Project, &str)| {
+        let project = Project::with_script(FINE);
+        for n in 0..skills {
+            let folder = format!(".harness/plugins/acme/skills/s{n}");
+            project.write(&format!("{folder}/SKILL.md"), &format!("---\nname: s{n}\ndescription: d\n---\nx\n"));
+            beside(&project, &folder);
+        }
+        project
+    };
+    let large = |project: &Project, folder: &str| {
+        let file = std::fs::File::create(project.path(&format!("{folder}/large"))).unwrap();
+        file.set_len(17 << 20).unwrap();
+    };
+    let ran = skilled(4, &large).run(&["validate"]);
+    let told = |skill: usize| {
+        let before = format!("error: cannot read what is in `.harness/plugins/acme/skills/s{skill}/`: ");
+        ran.err.split(&before).nth(1).and_then(|rest| rest.lines().next()).unwrap_or_else(|| panic!("{ran}")).to_owned()
+    };
+    let bytes = |told: String| told.split(' ').nth(2).unwrap().parse::<u64>().unwrap();
+    // The bytes of the four files of prose count as well.
+    assert_eq!(told(0), "more than 16777216 bytes");
+    assert!(told(1).ends_with(" bytes, with those of all other skills 33554432"), "{ran}");
+    assert!((16_777_100..16_777_216).contains(&bytes(told(1))), "{ran}");
+    assert_eq!([2, 3].map(|skill| bytes(told(skill))), [0, 0], "{ran}");
+    let hidden = |project: &Project, folder: &str| {
+        (0..900).for_each(|n| project.write(&format!("{folder}/.hidden{n}"), ""));
+    };
+    skilled(5, &hidden).run(&["call", "it"]).gives("fine");
     let over = "error: `plugins/acme` is not loaded: it has more than 5000 files and folders";
-    project.run(&["call", "it"]).says(2, over);
+    skilled(6, &hidden).run(&["call", "it"]).says(2, over);
 }
 
 /// Folders that nobody reads are looked into, for guards that their author believes in.
