@@ -328,6 +328,26 @@ fn half_a_line_is_told() {
     project.run(&["audit", "verify"]).says(1, "it ends at line 1 of the record, and half a one, and there were 2");
 }
 
+/// A project may come with anything in the folder: no command waits for it.
+#[test]
+fn a_pipe_in_its_place_is_told() {
+    for file in ["head", "000001.jsonl", "key"] {
+        let project = Project::with_script(FINE);
+        let made = project.shell(&format!("mkdir .harness/audit && mkfifo .harness/audit/{file}"));
+        assert_eq!(made.code, 0, "{made}");
+        for (command, code) in [("audit verify", 1), ("audit show", 1), ("audit digest '{}'", 2), ("call it", 5)] {
+            let ran = project.shell(&format!("timeout 20 \"$HARNESS\" {command}"));
+            let sees = match command {
+                "audit show" => file == "000001.jsonl",
+                "audit verify" => file != "key",
+                "audit digest '{}'" => file == "key",
+                _ => true,
+            };
+            assert!(if sees { ran.code == code } else { ran.code < 3 }, "{file}, {command}: {ran}");
+        }
+    }
+}
+
 /// However long a hook's reason is: the call is in the log, and what was cut is reported with its length and digest.
 #[test]
 fn a_reason_of_a_million_bytes_is_recorded_in_part() {

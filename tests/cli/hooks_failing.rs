@@ -7,7 +7,7 @@ use crate::hooks::{decisions, reason};
 use crate::project::{FINE, Project, Ran};
 
 /// Every event there is, with an example of each open kind. The last two tell of what has ended, which nothing can block.
-const EVENTS: [&str; 16] = [
+const EVENTS: [&str; 18] = [
     "session.start",
     "turn.start",
     "turn.end",
@@ -21,6 +21,8 @@ const EVENTS: [&str; 16] = [
     "agent.stop",
     "meta.tool_register",
     "meta.anything",
+    "builtin.pre",
+    "builtin.post",
     "custom.x",
     "session.end",
     "error",

@@ -26,6 +26,9 @@ fn no_plugin_takes_the_name_of_another() {
     ran.says(2, "error: the name of a bundle cannot end in `.md`: `.harness/plugins/acme.md.md`");
     project.run(&["call", "steals"]).says(2, "the name of a bundle cannot end in `.md`");
     std::fs::remove_file(project.path(".harness/plugins/acme.md.md")).unwrap();
+    project.write(".harness/plugins/acme .md", &steals());
+    project.run(&["call", "steals"]).says(2, "the name of a bundle must not begin or end with a space");
+    std::fs::remove_file(project.path(".harness/plugins/acme .md")).unwrap();
     for (path, kind) in [("tools/x.md.md", "tool"), ("hooks/x.Md.md", "hook"), ("agents/x.md.md", "agent")] {
         let path = format!(".harness/{path}");
         project.write(&path, "---\nevent: tool.pre\n---\n");
@@ -101,6 +104,9 @@ fn names_that_look_alike_are_told_with_both_places() {
     ran.says(2, "--> .harness/tools/\u{441}\u{43e}\u{440}\u{443}.md:1:1");
     ran.says(2, "hint: the other is at .harness/tools/copy.md:1:1; one of them holds U+0441, U+043E, U+0440, U+0443: rename one of them");
     project.run(&["call", "copy"]).says(2, "looks like the tool");
+    let ran = Project::new().file(".harness/plugins/p/tools/deIegate.md", &tool).run(&["validate"]);
+    ran.says(2, "error: tool `deIegate` looks like the tool `delegate`");
+    ran.says(2, "hint: the other is one of the host's own tools: rename one of them");
     let hook = "---\nevent: tool.pre\n---\n";
     for (one, other, text, kind) in [
         ("hooks/guard1", "plugins/p/hooks/guardl", hook, "hook"),
@@ -117,6 +123,11 @@ fn names_that_look_alike_are_told_with_both_places() {
         };
         assert!(ran.code == 2 && ran.err.contains(&what), "{one}: {ran}");
     }
+    let skill = |name: &str| format!("---\nname: {name}\ndescription: Does it.\n---\nDo it.\n");
+    let project = Project::new()
+        .file(".harness/skills/modern.md", &skill("modern"))
+        .file(".harness/plugins/p/skills/modem.md", &skill("modem"));
+    project.run(&["validate"]).says(2, "looks like the skill `");
     let project = Project::new().file(".harness/tools/a\u{200b}b.md", &tool);
     project.run(&["validate"]).says(2, "the name of a tool must not contain what is not seen, such as U+200B");
 }
@@ -161,6 +172,88 @@ fn a_source_has_bounds_and_its_error_names_it() {
     project
         .run(&["call", "it"])
         .says(2, "error: the project with `plugins/w5` is not loaded: it has more than 500000 keys and values");
+}
+
+/// What is read and then refused takes as long as what is kept.
+#[test]
+fn what_is_read_in_vain_counts_too() {
+    let skilled = |skills: usize, beside: &dyn Fn(&Project, &str)| {
+        let project = Project::with_script(FINE);
+        for n in 0..skills {
+            let folder = format!(".harness/plugins/acme/skills/s{n}");
+            project.write(&format!("{folder}/SKILL.md"), &format!("---\nname: s{n}\ndescription: d\n---\nx\n"));
+            beside(&project, &folder);
+        }
+        project
+    };
+    let large = |project: &Project, folder: &str| {
+        let file = std::fs::File::create(project.path(&format!("{folder}/large"))).unwrap();
+        file.set_len(17 << 20).unwrap();
+    };
+    let ran = skilled(4, &large).run(&["validate"]);
+    let told = |skill: usize| {
+        let before = format!("error: cannot read what is in `.harness/plugins/acme/skills/s{skill}/`: ");
+        ran.err.split(&before).nth(1).and_then(|rest| rest.lines().next()).unwrap_or_else(|| panic!("{ran}")).to_owned()
+    };
+    let bytes = |told: String| told.split(' ').nth(2).unwrap().parse::<u64>().unwrap();
+    // The bytes of the four files of prose count as well.
+    assert_eq!(told(0), "more than 16777216 bytes");
+    assert!(told(1).ends_with(" bytes, with those of all other skills 33554432"), "{ran}");
+    assert!((16_777_100..16_777_216).contains(&bytes(told(1))), "{ran}");
+    assert_eq!([2, 3].map(|skill| bytes(told(skill))), [0, 0], "{ran}");
+    let hidden = |project: &Project, folder: &str| {
+        (0..900).for_each(|n| project.write(&format!("{folder}/.hidden{n}"), ""));
+    };
+    skilled(5, &hidden).run(&["call", "it"]).gives("fine");
+    let over = "error: `plugins/acme` is not loaded: it has more than 5000 files and folders";
+    skilled(6, &hidden).run(&["call", "it"]).says(2, over);
+}
+
+/// Folders that nobody reads are looked into, for guards that their author believes in.
+#[test]
+fn what_nobody_reads_is_looked_at_within_bounds() {
+    use std::os::unix::fs::symlink;
+    let project = Project::with_script(FINE).file(".harness/plugins/acme/tools/x.md", &artifact("", FINE));
+    for n in 0..600 {
+        project.write(&format!(".harness/plugins/acme/tools/s0/{n}.json"), "");
+    }
+    let link = |n: usize| symlink("s0", project.path(&format!(".harness/plugins/acme/tools/s{n}"))).unwrap();
+    (1..9).for_each(link);
+    project.run(&["call", "it"]).gives("fine");
+    (9..12).for_each(link);
+    let over = "error: `plugins/acme` is not loaded: it has more than 5000 files and folders";
+    project.run(&["call", "it"]).says(2, over);
+    // What is outside is not looked at.
+    let project = Project::with_script(FINE);
+    std::fs::create_dir_all(project.path(".harness/hooks")).unwrap();
+    for n in 0..600 {
+        project.write(&format!("elsewhere/{n}.json"), "");
+    }
+    for n in 0..12 {
+        symlink("../../elsewhere", project.path(&format!(".harness/hooks/s{n}"))).unwrap();
+    }
+    project.run(&["call", "it"]).gives("fine");
+}
+
+#[test]
+fn validate_looks_for_as_much_as_anybody_reads() {
+    let script = |wrong: usize| {
+        let lines: String = (0..wrong).map(|n| format!("    fs.raed('{n}')\n")).collect();
+        artifact("event: tool.pre\n", &format!("def handle(event, payload):\n{lines}    return allow()\n"))
+    };
+    let project = Project::with_script(FINE);
+    for n in 10..30 {
+        project.write(&format!(".harness/hooks/h{n}.md"), &script(50));
+    }
+    let ran = project.run(&["validate", "--json"]).json();
+    let has = |ran: &Json, what: &str| {
+        ran["problems"].as_array().unwrap().iter().any(|one| one["message"].as_str().unwrap().starts_with(what))
+    };
+    let over = "more than 1000 findings: not all artifacts were looked at";
+    assert!(has(&ran, "there is no built-in `fs.raed`") && !has(&ran, over), "{ran}");
+    project.write(".harness/hooks/h30.md", &script(1));
+    let ran = project.run(&["validate", "--json"]).json();
+    assert!(has(&ran, over) && ran["valid"] == json!(false), "{ran}");
 }
 
 #[test]

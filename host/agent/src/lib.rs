@@ -1,7 +1,7 @@
 //! The agent loop: a model, the tools that it calls, the hooks around everything, and sub-agents.
 //!
 //! A [`Session`] is a conversation with a project's agent. Each turn asks the model, makes the calls that it wants
-//! through [`dispatch`](crate::dispatch) as any other caller would, gives their results back, and goes on until the
+//! through [`dispatch`](harness_dispatch) as any other caller would, gives their results back, and goes on until the
 //! model has nothing more to call. What one agent sets another to do is a turn of that one, one level deeper.
 //!
 //! - `turn`: one turn, round by round

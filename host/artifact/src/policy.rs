@@ -356,6 +356,7 @@ impl ProjectPolicy {
         if let (Some(fs), Some(own)) = (&mut layer.fs, &self.project.fs) {
             fs.protect.extend(own.protect.iter().cloned());
             fs.repository.extend(own.repository.iter().cloned());
+            fs.home.clone_from(&own.home);
         }
         layer.limits = self.project.limits;
         Self { instead: Some((source.to_owned(), layer)), ..self.clone() }

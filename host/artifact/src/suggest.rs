@@ -30,6 +30,8 @@ pub fn several<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, most: 
 /// From 0 to 1. 0.7 is where clap draws the line for its own suggestions, which use the same measure. It has little to
 /// say of short words; there, one slip (`evn` for `env`) is enough.
 fn likeness(given: &str, word: &str) -> f64 {
+    #[cfg(test)]
+    COMPARED.with(|compared| compared.set(compared.get() + 1));
     let one_slip = strsim::osa_distance(given, word) <= 1;
     match word.chars().count() {
         // That a longer word has the one letter too says nothing.
@@ -37,6 +39,12 @@ fn likeness(given: &str, word: &str) -> f64 {
         3.. if one_slip => strsim::jaro(given, word).max(0.9),
         _ => strsim::jaro(given, word),
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many words this thread has compared.
+    pub(crate) static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]

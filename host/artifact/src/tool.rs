@@ -343,6 +343,9 @@ pub fn name_problem(name: &str) -> Option<String> {
         "must not contain `/`"
     } else if name.chars().any(char::is_control) {
         "must not contain control characters"
+    } else if name.trim() != name {
+        // In a list nobody sees it.
+        "must not begin or end with a space"
     } else if let Some(c) = alike::invisible(name) {
         return Some(format!("must not contain what is not seen, such as U+{:04X}", u32::from(c)));
     } else if name.len() > 3

@@ -250,7 +250,9 @@ fn recovered(lines: &File, head: Head, length: u64) -> Result<Head> {
 
 /// Keeps a record as it is while it is read.
 pub(super) fn locked<T>(folder: &Path, read: impl FnOnce() -> T) -> T {
-    let lock = open(folder.join(HEAD), OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty());
+    // A FIFO in its place would keep the open waiting.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let lock = open(folder.join(HEAD), flags, Mode::empty());
     let held = lock.as_ref().is_ok_and(|lock| flock(lock, FlockOperation::LockShared).is_ok());
     let done = read();
     if let (true, Ok(lock)) = (held, &lock) {

@@ -1,14 +1,17 @@
 //! `harness validate`: everything is parsed and compiled, and all that is wrong is told.
 
+use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
-use harness_agent::{self as agent, RepliesFile};
+use harness_agent::{self, RepliesFile};
 use harness_artifact::agent::Use;
 use harness_artifact::diagnostic::{Diagnostic, Severity};
+use harness_artifact::hook::Hook;
 use harness_artifact::{escape, lint};
 use harness_capability::secrets::Vault;
 use harness_dispatch::confinement;
-use harness_dispatch::{self as dispatch, Unloadable};
+use harness_dispatch::{self, Unloadable};
 use harness_policy::deadline::{Author, Decides};
 use harness_policy::limits::LimitKey;
 use harness_registry::{Refused, Registry, Replaced};
@@ -49,22 +52,7 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
             }
         }
     }
-    let own = registry.agents().iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
-    found.extend(registry.tools().iter().chain(own).flat_map(|tool| lint::tool(tool)));
-    found.extend(registry.tools().iter().filter_map(|tool| lint::described(tool)));
-    found.extend(registry.agents().iter().filter_map(|agent| lint::agent(agent)));
-    let own = registry.agents().iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
-    for hook in registry.hooks().iter().chain(own) {
-        // What loading has told is not told twice.
-        let at = |one: &Diagnostic| one.position.as_ref().map(|at| (at.file.clone(), at.line));
-        let told: Vec<_> = found.iter().filter(|one| one.severity == Severity::Error).map(at).collect();
-        found.extend(lint::names(hook).into_iter().filter(|one| !told.contains(&at(one))));
-        found.extend(lint::payload_keys(hook));
-        found.extend(lint::handler(hook));
-        if command.strict {
-            found.extend(lint::untested(hook));
-        }
-    }
+    found.extend(likely(&registry, &found, command.strict));
     found.extend(api_keys(&registry));
     found.extend(secrets);
     found.extend(replies.iter().flat_map(|file| file.problems.iter().cloned()));
@@ -128,6 +116,44 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
         ));
     }
     if valid { Exit::Completed } else { Exit::Usage }
+}
+
+/// Findings about artifacts up to which more of them are looked at: for each, words are compared.
+const MOST_LIKELY: usize = 1_000;
+
+/// What is probably not meant, of all artifacts. What `told` has is not told twice.
+fn likely(registry: &Registry, told: &[Diagnostic], strict: bool) -> Vec<Diagnostic> {
+    let at = |one: &Diagnostic| one.position.as_ref().map(|at| (at.file.clone(), at.line));
+    let told: HashSet<_> = told.iter().filter(|one| one.severity == Severity::Error).map(at).collect();
+    let own_tools = registry.agents().iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
+    let own_hooks = registry.agents().iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
+    let of_hook = |hook: &Arc<Hook>| {
+        let mut found = lint::names(hook);
+        found.retain(|one| !told.contains(&at(one)));
+        found.extend(lint::payload_keys(hook));
+        found.extend(lint::handler(hook));
+        found.extend(strict.then(|| lint::untested(hook)).flatten());
+        found
+    };
+    let mut all = registry
+        .tools()
+        .iter()
+        .chain(own_tools)
+        .map(|tool| lint::tool(tool))
+        .chain(registry.tools().iter().map(|tool| lint::described(tool).into_iter().collect()))
+        .chain(registry.agents().iter().map(|agent| lint::agent(agent).into_iter().collect()))
+        .chain(registry.hooks().iter().chain(own_hooks).map(of_hook));
+    let mut found: Vec<Diagnostic> = Vec::new();
+    while found.len() < MOST_LIKELY {
+        let Some(more) = all.next() else { return found };
+        found.extend(more);
+    }
+    if all.next().is_some() {
+        let error = Diagnostic::error(format!("more than {MOST_LIKELY} findings: not all artifacts were looked at"));
+        // Of so many, the last are not shown.
+        found.insert(0, error.hint("mend what was found, and validate again"));
+    }
+    found
 }
 
 /// A warning where commands run without a wall.

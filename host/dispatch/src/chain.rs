@@ -350,6 +350,7 @@ impl Place {
         let mut room = Room::default();
         // An event by itself has as long as a call of the project's.
         let loads = self.load_deadline(Instant::now(), self.loaded.timeout);
+        let until = self.run.past().is_none().then(|| Instant::now() + self.loaded.timeout);
         for link in chain {
             if decision != Decision::Allow {
                 hooks.push(HookRun::new(link.hook, Verdict::NotReached));
@@ -361,7 +362,7 @@ impl Place {
                 continue;
             }
             let left = self.left.map(|left| left.after(fuel));
-            let mut run = self.call(&link, event, holds, &mut payload, (left, loads)).await;
+            let mut run = self.call(&link, event, holds, &mut payload, (left, loads, until)).await;
             fuel = fuel.saturating_add(run.total().fuel);
             decision = run.block();
             room.take(&mut run);
@@ -399,7 +400,7 @@ impl Place {
         event: &Event,
         holds: Holds,
         payload: &mut Payload,
-        (left, loads): (Option<Allowance>, Option<LoadDeadline>),
+        (left, loads, until): (Option<Allowance>, Option<LoadDeadline>, Option<Instant>),
     ) -> HookRun {
         let hook = link.hook;
         let mut run = HookRun::new(hook, Verdict::Allow);
@@ -426,6 +427,7 @@ impl Place {
         let mut limits = self.loaded.measured(grant.limits());
         limits.waited = loading;
         within(&mut limits, left);
+        limits.end_within(until.map(|until| until.saturating_duration_since(Instant::now())));
         let inner =
             Arc::new(Inner::new(self, format!("hook {}", hook.name), &hook.source_name, grant.clone(), Role::Hook));
         let context = Context {

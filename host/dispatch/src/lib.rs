@@ -270,6 +270,12 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
             fs.protect.extend(PathPattern::protecting(&path));
         }
     }
+    // Nor is it created by a command where the project lies further down in the workspace.
+    let below = sys::real_path(root).ok();
+    let below = below.and_then(|root| WorkspacePath::parse(root.to_str()?, workspace.absolute()).ok());
+    if let (Some(home), Some(fs)) = (below.filter(|path| !path.is_root()), &mut policy.project.fs) {
+        fs.home = Some(home);
+    }
     let secrets = Vault::open(policy.secrets.iter().map(|secret| &secret.value), policy.models.key_variables(), root);
     // Whatever else the policy opens: a file that holds a secret is for the host alone.
     for file in secrets.files() {
@@ -304,6 +310,7 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         if let (Some(fs), Some(own)) = (&mut layer.fs, &policy.project.fs) {
             fs.protect.extend(own.protect.iter().cloned());
             fs.repository.extend(own.repository.iter().cloned());
+            fs.home.clone_from(&own.home);
         }
         max_memory = max_memory.max(Grant::new(vec![layer.clone()]).limits().memory_bytes);
         policy.instead = Some((tool.source_name.clone(), layer));

@@ -101,6 +101,8 @@ pub struct Limits {
     pub timeout: Duration,
     /// Of `timeout`, how much is over when the script begins to run: it was waited for to be loaded.
     pub waited: Duration,
+    /// Of `timeout`, how much is over for another reason: the hooks of an event have it together.
+    pub gone: Duration,
     pub memory_bytes: u64,
     pub output_bytes: u64,
     pub result_bytes: u64,
@@ -117,6 +119,16 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Of the time, what is left when the script begins to run.
+    pub(crate) fn left(&self) -> Duration {
+        self.timeout.saturating_sub(self.waited.max(self.gone))
+    }
+
+    /// Leaves no more of the time than this.
+    pub(crate) fn end_within(&mut self, left: Option<Duration>) {
+        self.gone = left.map_or(Duration::ZERO, |left| self.timeout.saturating_sub(left));
+    }
+
     /// Limits of which each is asked for, in the unit of its key.
     pub fn of(get: impl Fn(LimitKey) -> u64) -> Self {
         let mebibytes = |key| get(key).saturating_mul(1 << 20);
@@ -124,6 +136,7 @@ impl Limits {
             fuel: get(LimitKey::Fuel),
             timeout: Duration::from_millis(get(LimitKey::Timeout)),
             waited: Duration::ZERO,
+            gone: Duration::ZERO,
             memory_bytes: mebibytes(LimitKey::Memory),
             output_bytes: get(LimitKey::Output),
             result_bytes: get(LimitKey::Result),

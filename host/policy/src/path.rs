@@ -29,6 +29,9 @@ pub struct FsRules {
     /// What may not be written either: the project's git repository, where the host found it outside of a `.git/`. No
     /// policy names it.
     pub repository: Vec<PathPattern>,
+    /// The project's own folder, where the host found it below the workspace: no command creates there what governs the
+    /// project. No policy names it.
+    pub home: Option<WorkspacePath>,
 }
 
 impl FsRules {
@@ -126,6 +129,13 @@ impl Grant {
 
     fn repositories(&self) -> impl Iterator<Item = &PathPattern> {
         self.layers().iter().filter_map(|layer| layer.fs.as_ref()).flat_map(|fs| &fs.repository)
+    }
+
+    /// The folders in which nobody creates what governs the project: the workspace, and the project's own folder where that
+    /// is further down.
+    pub(crate) fn governed_folders(&self) -> impl Iterator<Item = WorkspacePath> {
+        let mut homes = self.layers().iter().filter_map(|layer| layer.fs.as_ref()?.home.clone());
+        std::iter::once(WorkspacePath::root()).chain(homes.next())
     }
 
     /// The least access to a path that no policy opens, by its name or by what a layer protects: what may not be read may

@@ -1,6 +1,6 @@
 //! What loading may take in all: of each source, and of the project.
 //!
-//! A file has bounds of its own, see [`yaml`](harness_artifact::yaml) and [`ambient`](crate::ambient); these hold their sum.
+//! A file has bounds of its own, see [`yaml`](harness_artifact::yaml) and [`sys`](harness_sys); these hold their sum.
 //! A source is a bundle, or all the single artifacts of a root. Nothing here depends on a clock.
 
 use std::collections::HashMap;

@@ -87,7 +87,7 @@ struct Load {
     found: Vec<String>,
     /// Hooks so far, for the index in messages.
     hooks: usize,
-    /// Bytes of the files beside all skills.
+    /// Bytes that were read of the files beside all skills.
     skill_bytes: u64,
     /// Whether something that may guard against something could not be read.
     guard_lost: bool,

@@ -25,16 +25,22 @@ pub(super) fn reserved(registry: &mut Registry) {
     found.into_iter().for_each(|diagnostic| registry.diagnostics.push(diagnostic));
 }
 
+/// Where the host's own tools are, for a person.
+const HOSTS_OWN: &str = "one of the host's own tools";
+
 /// Names that look like others of their kind. One of the two may be there to be taken for the other.
 pub(super) fn look_alikes(registry: &mut Registry) {
     let own = registry.agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
-    let tools: Vec<_> = registry.tools.iter().chain(own).map(|one| (one.name.as_str(), shown(&one.source))).collect();
+    let tools = registry.tools.iter().chain(own).map(|one| (one.name.as_str(), shown(&one.source)));
+    let tools: Vec<_> = RESERVED.into_iter().map(|name| (name, (HOSTS_OWN.to_owned(), None))).chain(tools).collect();
     let own = registry.agents.iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
     let hooks: Vec<_> = registry.hooks.iter().chain(own).map(|one| (one.name.as_str(), shown(&one.source))).collect();
     let agents: Vec<_> = registry.agents.iter().map(|one| (one.name.as_str(), shown(&one.source))).collect();
+    let skills: Vec<_> = registry.skills.iter().map(|one| (one.name.as_str(), shown(&one.source))).collect();
     let bundles: Vec<_> = registry.bundles.iter().map(|one| (one.name.as_str(), (one.path.clone(), None))).collect();
+    let all = [("tool", tools), ("hook", hooks), ("agent", agents), ("skill", skills), ("bundle", bundles)];
     let mut found = Vec::new();
-    for (kind, names) in [("tool", tools), ("hook", hooks), ("agent", agents), ("bundle", bundles)] {
+    for (kind, names) in all {
         let mut first: HashMap<String, (&str, String)> = HashMap::new();
         for (name, (place, position)) in names {
             let (other, at) = first.entry(alike::looks(name)).or_insert_with(|| (name, place.clone()));
@@ -44,7 +50,8 @@ pub(super) fn look_alikes(registry: &mut Registry) {
             let message = format!("{kind} {} looks like the {kind} {}", quoted(name), quoted(other));
             let unusual = [name, *other].map(alike::unusual).into_iter().find(|unusual| !unusual.is_empty());
             let holds = unusual.map(|unusual| format!("; one of them holds {unusual}")).unwrap_or_default();
-            let error = Diagnostic::error(message).hint(format!("the other is at {at}{holds}: rename one of them"));
+            let which = if at == HOSTS_OWN { HOSTS_OWN } else { &format!("at {at}") };
+            let error = Diagnostic::error(message).hint(format!("the other is {which}{holds}: rename one of them"));
             found.push(match position {
                 Some(position) => error.at(position),
                 None => error.note(format!("it is at {place}")),
@@ -98,20 +105,23 @@ struct Known<'a> {
 pub(super) fn tools_of_skills(registry: &mut Registry) {
     let mut found = Diagnostics::new();
     for skill in &registry.skills {
-        let missing =
-            |tool: &&Located<String>| registry.tool(tool).is_err() && !RESERVED.contains(&tool.value.as_str());
-        let Some(first) = skill.tools.iter().find(missing) else { continue };
-        let mut names: Vec<String> = skill.tools.iter().filter(missing).map(|tool| quoted(tool)).collect();
-        names.dedup();
-        let message = format!("the skill {:?} names tools that are not there: {}", skill.name, names.join(", "));
-        let known = registry.tools.iter().map(|tool| tool.name.as_str());
-        let hint = match closest(first, known) {
-            Some(name) => format!("did you mean `{name}`? A skill brings no tools"),
-            None => {
-                "a skill brings no tools: write them as artifacts, or say in its prose which tools to use".to_owned()
-            }
+        // Not by `Registry::tool`, which looks for what is like a name each time.
+        let missing = |tool: &&Located<String>| {
+            !registry.tools_by_name.contains_key(&tool.value) && !RESERVED.contains(&tool.value.as_str())
         };
-        found.push(Diagnostic::warning(message).at(first.position.clone()).hint(hint));
+        let Some(first) = skill.tools.iter().find(missing) else { continue };
+        found.push_with(Severity::Warning, || {
+            let mut names: Vec<String> = skill.tools.iter().filter(missing).map(|tool| quoted(tool)).collect();
+            names.dedup();
+            let message = format!("the skill {:?} names tools that are not there: {}", skill.name, names.join(", "));
+            let known = registry.tools.iter().map(|tool| tool.name.as_str());
+            let hint = match closest(first, known) {
+                Some(name) => format!("did you mean `{name}`? A skill brings no tools"),
+                None => "a skill brings no tools: write them as artifacts, or say in its prose which tools to use"
+                    .to_owned(),
+            };
+            Diagnostic::warning(message).at(first.position.clone()).hint(hint)
+        });
     }
     registry.diagnostics.append(found);
 }

@@ -268,3 +268,21 @@ fn an_unknown_tool_has_close_names() {
     assert_eq!(unknown.hint().as_deref(), Some("did you mean `read_file` or `read_lines`?"));
     assert_eq!(registry.tool("zzz").unwrap_err().hint(), None);
 }
+
+/// Suggestions are for what is shown: a skill may name a hundred tools, and there may be thousands.
+#[test]
+fn one_suggestion_for_each_skill_that_names_what_is_not_there() {
+    let skill = |n: usize| {
+        let names: Vec<String> = (0..100).map(|tool| format!("nothing_{tool}")).collect();
+        format!("---\nname: s{n}\ndescription: d\nallowed-tools: {}\n---\nx\n", names.join(" "))
+    };
+    let mut files: Vec<(String, String)> =
+        (0..40).map(|n| (format!(".harness/tools/tool{n}.md"), EMPTY.to_owned())).collect();
+    files.extend((0..120).map(|n| (format!(".harness/skills/s{n}.md"), skill(n))));
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let root = project(&files);
+    let before = suggest::COMPARED.get();
+    let registry = Registry::load(root.path());
+    assert_eq!((registry.diagnostics().warnings(), registry.diagnostics().len()), (120, 100));
+    assert_eq!(suggest::COMPARED.get() - before, 100 * 40);
+}

@@ -117,7 +117,7 @@ impl Sandbox {
         let taping = Taping::begin(&context.session, image, role, work.input);
         // Whose time was over in the past is known, and how fast this machine is has no say in it.
         let again = taping.as_ref().is_some_and(|taping| taping.is_given());
-        let time = if again { limits.timeout.max(MAX_AGAIN) } else { limits.timeout.saturating_sub(limits.waited) };
+        let time = if again { limits.timeout.max(MAX_AGAIN) } else { limits.left() };
         let deadline = started + time;
         let (late, abandoned) = taping.as_ref().map_or((None, false), |taping| (taping.late(), taping.is_abandoned()));
         let fuel = match late.map(|late| late.place) {

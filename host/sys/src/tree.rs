@@ -44,12 +44,22 @@ pub struct Tree {
     pub left_out: Vec<(String, String)>,
 }
 
-/// Reads a folder. `leaves_out` says of a name why it is not looked at, `Some("")` where that is not worth a word.
+/// What reading a folder took, whether it could be read to its end or not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Files and folders that were seen, those that were left out too.
+    pub entries: usize,
+    /// Bytes that were read.
+    pub bytes: u64,
+}
+
+/// Reads a folder. `leaves_out` says of a name why it is not looked at, `Some("")` where that is not worth a word. What it
+/// took is added to `taken`, also where it fails: reading what is too large takes time each time.
 ///
 /// # Errors
 ///
 /// What the system says, and that there is more than there may be.
-pub fn read(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<String>) -> Result<Tree> {
+pub fn read(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<String>, taken: &mut Taken) -> Result<Tree> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut waiting = vec![(String::new(), open(folder, flags, Mode::empty())?, 1_usize)];
     let (mut tree, mut entries, mut bytes) = (Tree::default(), 0_usize, 0_u64);
@@ -61,6 +71,7 @@ pub fn read(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<Strin
                 continue;
             }
             entries = entries.saturating_add(1);
+            taken.entries = taken.entries.saturating_add(1);
             if entries > most.entries {
                 return Err(over(&format!("more than {} files and folders", most.entries)));
             }
@@ -104,6 +115,7 @@ pub fn read(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<Strin
                 FileType::RegularFile => {
                     let (length, sha256) = digest(file, most.bytes.saturating_sub(bytes))?;
                     bytes = bytes.saturating_add(length);
+                    taken.bytes = taken.bytes.saturating_add(length);
                     if bytes > most.bytes {
                         return Err(over(&format!("more than {} bytes", most.bytes)));
                     }
@@ -198,7 +210,7 @@ mod tests {
             "z.md" => Some("why".to_owned()),
             name => name.starts_with('.').then(String::new),
         };
-        let tree = read(folder.path(), MOST, leaves_out).unwrap();
+        let tree = read(folder.path(), MOST, leaves_out, &mut Taken::default()).unwrap();
         assert_eq!(paths(&tree), ["b/c/x.md"]);
         let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!((tree.files[0].bytes, tree.files[0].sha256.as_str()), (0, empty));
@@ -216,7 +228,7 @@ mod tests {
         );
         // Nor is the folder itself a link.
         symlink(folder.path(), outside.path().join("tree")).unwrap();
-        assert!(read(&outside.path().join("tree"), MOST, |_| None).is_err());
+        assert!(read(&outside.path().join("tree"), MOST, |_| None, &mut Taken::default()).is_err());
     }
 
     #[test]
@@ -241,9 +253,20 @@ mod tests {
     fn no_more_than_there_may_be() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
-        let told = |most: Most| read(folder.path(), most, |_| None).unwrap_err().to_string();
+        let told = |most: Most| read(folder.path(), most, |_| None, &mut Taken::default()).unwrap_err().to_string();
         std::fs::write(at("a"), "x".repeat(100)).unwrap();
-        assert_eq!(paths(&read(folder.path(), MOST, |_| None).unwrap()), ["a"]);
+        let mut taken = Taken::default();
+        assert_eq!(paths(&read(folder.path(), MOST, |_| None, &mut taken).unwrap()), ["a"]);
+        assert_eq!(taken, Taken { entries: 1, bytes: 100 });
+        // What was read before it was seen to be too much counts too.
+        let fewer = Most { bytes: 20, ..MOST };
+        assert!(read(folder.path(), fewer, |_| None, &mut taken).is_err());
+        assert_eq!(taken, Taken { entries: 2, bytes: 121 });
+        std::fs::write(at(".hidden"), "").unwrap();
+        let hidden = |name: &str| name.starts_with('.').then(String::new);
+        assert!(read(folder.path(), MOST, hidden, &mut taken).is_ok());
+        assert_eq!(taken, Taken { entries: 4, bytes: 221 });
+        std::fs::remove_file(at(".hidden")).unwrap();
         std::fs::write(at("b"), "x").unwrap();
         assert_eq!(told(MOST), "more than 100 bytes");
         assert_eq!(told(Most { entries: 1, ..MOST }), "more than 1 files and folders");

@@ -53,6 +53,7 @@ use family::{Begun, Bond, Failed, Family, UserMap};
 use filters::Filters;
 use harness_policy::grant::Grant;
 use harness_policy::limits::Limits;
+use harness_policy::path::WorkspacePath;
 use harness_sys as sys;
 use network::Network;
 use system::System;
@@ -242,7 +243,7 @@ pub struct Held {
 struct Removed {
     group: Option<Group>,
     temporary: Option<Temporary>,
-    names: Option<ClosedNames>,
+    names: Vec<ClosedNames>,
 }
 
 /// Commands of this process of which something is left: processes, or what is [removed](Removed) after these.
@@ -381,9 +382,15 @@ impl Wall {
         let system = System::get()?;
         let grant = wanted.grant;
         // The walk comes by them.
-        let names = (stands.namespaces.is_some() && reach::may_create_at_root(grant))
-            .then(|| ClosedNames::hold(wanted.workspace))
-            .transpose()?;
+        let governed: Vec<WorkspacePath> =
+            grant.governed_folders().filter(|folder| reach::may_create_in(grant, folder)).collect();
+        let inside = |folder: &WorkspacePath| match folder.is_root() {
+            true => wanted.workspace.to_owned(),
+            false => wanted.workspace.join(folder.to_string()),
+        };
+        let names =
+            governed.iter().filter(|_| stands.namespaces.is_some()).map(|folder| ClosedNames::hold(&inside(folder)));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
         let mut places = reach::places(grant, wanted.workspace)?;
         let home = sys::variable("HOME").map(PathBuf::from);
         let beside = Beside::new(grant, home.as_deref(), system, wanted.secrets)?;
@@ -419,7 +426,7 @@ impl Wall {
                 );
             }
             None => {
-                reach::close_root_names(&mut places, wanted.workspace);
+                governed.iter().for_each(|folder| reach::close_names(&mut places, &inside(folder)));
                 let list = |folder: &Path| sys::entries(folder);
                 let listed = landlock::of_workspace(&places, &list);
                 let mut rules = landlock::of_open_system(system, folders, &beside.closed)?;
@@ -465,7 +472,7 @@ impl Wall {
     /// No wall: the processes end with the command and with the host, and that is all.
     fn none() -> Self {
         let family = Family { bond: Bond::Children, confinement: Confinement(None), doors: Vec::new() };
-        Self { family, removed: Removed { group: None, temporary: None, names: None }, temporary: None }
+        Self { family, removed: Removed { group: None, temporary: None, names: Vec::new() }, temporary: None }
     }
 }
 

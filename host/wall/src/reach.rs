@@ -133,13 +133,20 @@ impl Walk<'_> {
             let kind = entry.file_type();
             let known = !matches!(kind, FileType::Unknown | FileType::Directory);
             let ordinary =
-                if kind == FileType::Symlink { !is_pinned(at, name, outer) } else { even && !suspicious(name) };
+                if kind == FileType::Symlink { !self.is_pinned(at, name, outer) } else { even && !suspicious(name) };
             if known && ordinary {
                 continue;
             }
             self.entry(&folder, &path.join(name), at, kind, outer, even)?;
         }
         Ok(())
+    }
+
+    /// Whether a link in a folder must stay as it is: another one of its name would govern the project.
+    fn is_pinned(&self, folder: &WorkspacePath, name: &OsStr, outer: Reach) -> bool {
+        outer == Reach::Write
+            && name.to_str().is_some_and(protected::is_closed_at_root)
+            && self.grant.governed_folders().any(|governed| governed == *folder)
     }
 
     /// A protected file is no more open under its other names, as far as these are in what the command reaches.
@@ -204,7 +211,7 @@ impl Walk<'_> {
             },
         };
         if kind == FileType::Symlink {
-            return match is_pinned(outer_at, name, outer).then(stat) {
+            return match self.is_pinned(outer_at, name, outer).then(stat) {
                 None | Some(Err(Errno::NOENT)) => Ok(()),
                 Some(Ok(stat)) => self.place(path.to_owned(), Reach::Read, false, &stat),
                 Some(Err(error)) => Err(failed(&error)),
@@ -255,29 +262,26 @@ fn unsearched(why: Unsearched) -> String {
     format!("whether protected files have other names cannot be seen: {why}")
 }
 
-/// Whether a link in a folder must stay as it is: another one of its name would govern the project.
-fn is_pinned(folder: &WorkspacePath, name: &OsStr, outer: Reach) -> bool {
-    folder.is_root() && outer == Reach::Write && name.to_str().is_some_and(protected::is_closed_at_root)
-}
-
-/// Closes the root names that are not there yet, for rules that can only name what is: with such a place in it, the
-/// workspace itself is opened entry by entry, and no entry can be created.
-pub(super) fn close_root_names(places: &mut Vec<Place>, workspace: &Path) {
-    let Some(root) = places.iter().find(|place| place.path == workspace && place.reach == Reach::Write).cloned() else {
+/// Closes the names in a folder that are not there yet and would govern the project, for rules that can only name what is:
+/// with such a place in it, the folder itself is opened entry by entry, and no entry can be created.
+pub(super) fn close_names(places: &mut Vec<Place>, folder: &Path) {
+    let outer = places.iter().filter(|place| folder.starts_with(&place.path));
+    let Some(outer) = outer.max_by_key(|place| place.path.as_os_str().len()).cloned() else { return };
+    if outer.reach != Reach::Write {
         return;
-    };
+    }
     for name in protected::CLOSED_AT_ROOT {
-        let path = workspace.join(name);
+        let path = folder.join(name);
         if !places.iter().any(|place| place.path == path) {
-            places.push(Place { path, reach: Reach::Read, ..root.clone() });
+            places.push(Place { path, reach: Reach::Read, ..outer.clone() });
         }
     }
 }
 
-/// Whether a command of this grant may create entries in the workspace itself.
-pub(super) fn may_create_at_root(grant: &Grant) -> bool {
-    let (root, grant) = (WorkspacePath::root(), grant.unwatched());
-    [Access::Read, Access::Write].into_iter().all(|access| grant.decide_path(&root, access).is_ok())
+/// Whether a command of this grant may create entries in a folder itself.
+pub(super) fn may_create_in(grant: &Grant, folder: &WorkspacePath) -> bool {
+    let grant = grant.unwatched();
+    [Access::Read, Access::Write].into_iter().all(|access| grant.decide_path(folder, access).is_ok())
 }
 
 fn suspicious(name: &OsStr) -> bool {
@@ -486,14 +490,26 @@ mod tests {
         let closed = |read: &[&str], write: &[&str]| {
             let grant = Grant::new(vec![layer(read, write, &[])]);
             let mut places = places(&grant, &workspace).unwrap();
-            close_root_names(&mut places, &workspace);
+            close_names(&mut places, &workspace);
             let names = places.iter().map(|place| place.path.strip_prefix(&workspace).unwrap().display().to_string());
-            (may_create_at_root(&grant), names.collect::<Vec<_>>())
+            (may_create_in(&grant, &WorkspacePath::root()), names.collect::<Vec<_>>())
         };
         let all = ["", "harness.md", ".harness", ".git", "harness.lock", "harness.yaml"];
         assert_eq!(closed(&["."], &["."]), (true, all.map(str::to_owned).to_vec()));
         assert_eq!(closed(&["."], &["sub"]), (false, vec![String::new(), "sub".to_owned()]));
         assert_eq!(closed(&["sub"], &["."]), (false, vec!["sub".to_owned()]));
+        // Of a project further down, in a place that is open as the folder around it.
+        std::fs::write(workspace.join("sub/harness.md"), "").unwrap();
+        let in_sub = |write: &[&str]| {
+            let grant = Grant::new(vec![layer(&["."], write, &[])]);
+            let mut places = places(&grant, &workspace).unwrap();
+            close_names(&mut places, &workspace.join("sub"));
+            let names = places.iter().map(|place| place.path.strip_prefix(&workspace).unwrap().display().to_string());
+            names.filter(|name| name.starts_with("sub/")).collect::<Vec<_>>()
+        };
+        let all = ["harness.md", ".harness", ".git", "harness.lock", "harness.yaml"].map(|name| format!("sub/{name}"));
+        assert_eq!((in_sub(&["."]), in_sub(&["sub"])), (all.to_vec(), all.to_vec()));
+        assert_eq!(in_sub(&["other"]), [""; 0]);
     }
 
     #[test]

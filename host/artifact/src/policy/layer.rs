@@ -243,6 +243,7 @@ impl Builder {
             write: self.spots.paths(decoder, Access::Write, "fs.write", &keys.write),
             protect: self.spots.list(decoder, "fs.protect", &keys.protect).unwrap_or_default(),
             repository: Vec::new(),
+            home: None,
         }
     }
 

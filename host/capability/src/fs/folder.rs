@@ -9,7 +9,7 @@ use cap_std::fs::{Dir, DirEntry, FileType, FileTypeExt, PermissionsExt as _};
 use super::resolve::{LastLink, Place, Spot};
 use super::{Error, MAX_LEVELS, MAX_NAMES, MAX_VISITED, Workspace};
 use harness_policy::grant::Grant;
-use harness_policy::path::{Access, WorkspacePath, protected};
+use harness_policy::path::{Access, protected};
 use harness_sys as sys;
 
 impl Workspace {
@@ -20,7 +20,7 @@ impl Workspace {
         let folder = place.folder()?;
         let mut budget = Budget::new(MAX_VISITED);
         let mut names = Vec::new();
-        for (name, _) in entries(&folder, &place.real, &mut budget, |error| place.failed(error))? {
+        for (name, _) in entries(&folder, &mut budget, |error| place.failed(error))? {
             let Ok(name) = name.into_string() else { continue };
             let Ok(path) = place.real.child(&name) else { continue };
             if grant.decide_path(&path, Access::Read).is_ok() {
@@ -97,11 +97,10 @@ impl Budget {
     }
 }
 
-/// The entries of a folder, which has this path, sorted by name, with what each is; a link is a link. Without what only
-/// holds a name at the root while a command runs: the workspace has no such entry.
+/// The entries of a folder, sorted by name, with what each is; a link is a link. Without what only holds a name while a
+/// command runs: the workspace has no such entry.
 pub(super) fn entries(
     folder: &Dir,
-    at: &WorkspacePath,
     budget: &mut Budget,
     failed: impl Fn(&io::Error) -> Error,
 ) -> Result<Vec<(OsString, FileType)>, Error> {
@@ -118,7 +117,7 @@ pub(super) fn entries(
                 Err(error) => return Err(failed(&error)),
             }
         }
-        if !(at.is_root() && kind.is_dir() && is_placeholder(&entry)) {
+        if !(kind.is_dir() && is_placeholder(&entry)) {
             entries.push((entry.file_name(), kind));
         }
     }
@@ -126,7 +125,7 @@ pub(super) fn entries(
     Ok(entries)
 }
 
-/// Whether a folder at the root only holds a closed name.
+/// Whether a folder only holds a closed name.
 fn is_placeholder(entry: &DirEntry) -> bool {
     entry.file_name().to_str().is_some_and(protected::is_closed_at_root)
         && entry.metadata().is_ok_and(|facts| sys::is_marked(facts.permissions().mode()))

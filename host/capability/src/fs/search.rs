@@ -40,7 +40,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn folder(&mut self, folder: &Dir, path: &WorkspacePath, progress: Progress) -> Result<(), Error> {
-        let entries = match entries(folder, path, &mut self.budget, |error| failed(path, error)) {
+        let entries = match entries(folder, &mut self.budget, |error| failed(path, error)) {
             Err(Error::TooLarge(cap)) => return Err(Error::TooLarge(cap)),
             entries => entries.unwrap_or_default(),
         };

@@ -163,7 +163,7 @@ impl Copy<'_> {
         repository::create_dir(to, new).map_err(|error| failed(target, &error))?;
         let to = to.open_dir_nofollow(new).map_err(|error| fails(&error))?;
         let from = from.open_dir_nofollow(name).map_err(|error| fails(&error))?;
-        for (name, kind) in entries(&from, path, &mut self.budget, fails)? {
+        for (name, kind) in entries(&from, &mut self.budget, fails)? {
             let (name, path, target) = both_ends(&name, path, target)?;
             self.grant.decide_path(&path, Access::Read)?;
             self.grant.decide_path(&target, Access::Write)?;
@@ -188,7 +188,7 @@ struct Check<'a> {
 impl Check<'_> {
     fn folder(&mut self, folder: &Dir, path: &WorkspacePath, target: &WorkspacePath) -> Result<(), Error> {
         let fails = |error: &io::Error| failed(path, error);
-        for (name, kind) in entries(folder, path, &mut self.budget, fails)? {
+        for (name, kind) in entries(folder, &mut self.budget, fails)? {
             let (name, path, target) = both_ends(&name, path, target)?;
             self.grant.decide_path(&path, Access::Read)?;
             self.grant.decide_path(&path, Access::Write)?;

@@ -9,11 +9,14 @@
 //!
 //! Names are compared as the least careful server does: in any letter case, and with every character but letters and
 //! digits as `_`. A body without a content type, or with several, is read in each way.
+//!
+//! A body that a server may read and this cannot counts as every method: one that is packed, one in another character set,
+//! and an object of JSON with what some readers of JSON take and others do not.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use url::form_urlencoded;
 
@@ -37,6 +40,9 @@ pub(super) const HEADERS: [&str; 10] = [
 /// Parameters and fields that do, as [`normal`] has them; the names of the headers too.
 const PARAMETERS: [&str; 3] = ["_method", "_http_method", "_httpmethod"];
 
+/// Character sets in which the bytes of a body mean what they mean here, as far as letters and digits go.
+const CHARACTER_SETS: [&str; 6] = ["utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "windows-1252"];
+
 /// The other methods of a request.
 pub(super) fn methods(request: &reqwest::Request) -> Result<BTreeSet<Method>, Error> {
     let mut found = Found::default();
@@ -52,6 +58,11 @@ pub(super) fn methods(request: &reqwest::Request) -> Result<BTreeSet<Method>, Er
             .map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase())
             .collect();
         let body = String::from_utf8_lossy(body);
+        let mut encodings = request.headers().get_all(CONTENT_ENCODING).iter();
+        let is_packed = encodings.any(|coding| !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity"));
+        if !body.is_empty() && (is_packed || types.iter().any(|one| is_in_another_character_set(one))) {
+            found.methods.extend(Method::ALL);
+        }
         let is = |test: fn(&str) -> bool| types.len() != 1 || types.iter().any(|one| test(one));
         if is(|one| one.starts_with("application/x-www-form-urlencoded")) {
             found.form(&body);
@@ -123,8 +134,11 @@ impl Found {
 
     /// The keys of the object that a text is; what is read before it is seen to be none counts too.
     fn json(&mut self, text: &str) {
-        let mut reader = serde_json::Deserializer::from_str(text.trim_start_matches('\u{feff}'));
-        let _ = reader.deserialize_any(Keys(self));
+        let text = text.trim_start_matches('\u{feff}').trim_start();
+        let mut reader = serde_json::Deserializer::from_str(text);
+        if reader.deserialize_any(Keys(self)).is_err() && text.starts_with('{') {
+            self.methods.extend(Method::ALL);
+        }
     }
 }
 
@@ -141,6 +155,15 @@ fn field_names(header: &str) -> impl Iterator<Item = String> {
         let plain: String = value.chars().filter(|c| !matches!(c, '"' | '\\')).collect();
         form_urlencoded::parse(plain.replace(['&', '='], "").as_bytes()).next().map(|(name, _)| name.into_owned())
     })
+}
+
+/// Whether a content type, in lower case, says that the bytes of the body mean something else.
+fn is_in_another_character_set(content_type: &str) -> bool {
+    let named = content_type.split(';').skip(1).filter_map(|parameter| {
+        let (key, value) = parameter.split_once('=')?;
+        key.contains("charset").then(|| value.trim().trim_matches(['"', '\'']).trim())
+    });
+    named.into_iter().any(|name| !CHARACTER_SETS.contains(&name))
 }
 
 fn is_override(name: &str) -> bool {
@@ -234,7 +257,7 @@ mod tests {
         for (header, body) in [
             (form, "a=b&_method=DELETE"),
             (json, "{\"a\": {\"_method\": \"PUT\"}, \"_method\": \"DELETE\"}"),
-            (json, "{\"\\u005fmethod\": \"delete\", not json"),
+            (json, "{\"\\u005fmethod\": \"delete\"} not json"),
             (multipart, field),
             (multipart, folded),
         ] {
@@ -254,6 +277,35 @@ mod tests {
         }
         assert!(found("POST", URL, &[json], Some("{\"_method\": 1}")).is_err());
         assert!(found("POST", URL, &[multipart], Some("Content-Disposition: form-data; name=_method")).is_err());
+    }
+
+    /// Another reader may find in it what this does not.
+    #[test]
+    fn a_body_that_cannot_be_read_counts_as_every_method() {
+        let json = ("content-type", "application/json");
+        let all = || Ok(Method::ALL.into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+        let packed = |coding| [("content-type", "text/plain"), ("content-encoding", coding)];
+        for coding in ["deflate", "GZIP", "identity, br", "unknown"] {
+            assert_eq!(found("POST", URL, &packed(coding), Some("x")), all(), "{coding}");
+        }
+        let wide = "\0{\0\"\0_\0m\0e\0t\0h\0o\0d\0\"\0:\0\"\0P\0U\0T\0\"\0}";
+        for set in ["utf-16be", "\"UTF-16\"", "utf-7", "ibm037", ""] {
+            let of = format!("application/json; charset={set}");
+            assert_eq!(found("POST", URL, &[("content-type", &of)], Some(wide)), all(), "{set}");
+        }
+        for body in
+            ["{\"\\ud800\": 1, \"_method\": \"PUT\"}", " {\"a\": NaN, \"_method\": \"PUT\"}", "{a: 1}", "\u{feff}{"]
+        {
+            assert_eq!(found("POST", URL, &[json], Some(body)), all(), "{body}");
+        }
+        for (headers, body) in [
+            (packed(" Identity "), "x"),
+            (packed("deflate"), ""),
+            ([json, ("x-y", "z")], "not json"),
+            ([("content-type", "application/json; charset=\"UTF-8\""), ("x-y", "z")], "{\"a\": \"\\ud800\"}"),
+        ] {
+            assert_eq!(found("POST", URL, &headers, Some(body)), Ok(vec![]), "{headers:?} {body}");
+        }
     }
 
     #[test]

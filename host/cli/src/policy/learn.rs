@@ -58,7 +58,9 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
     project::confine(&plan, &asked.confine, printer)?;
     let workspace = asked.workspace.clone().unwrap_or_else(|| project::root(place));
     // Else each command creates and removes them, and the workspace would seem to be written.
-    let held = plan.gives_views().then(|| ClosedNames::hold(&workspace).ok());
+    let root = project::root(place);
+    let below = [&workspace, &root].into_iter().take(if root.starts_with(&workspace) { 2 } else { 1 });
+    let held: Vec<_> = below.filter(|_| plan.gives_views()).map(|folder| ClosedNames::hold(folder).ok()).collect();
     let began = sys::next_moment_of_files();
     let (exit, report) = made(&asked, &project, &call, printer)?;
     let mut asked = watch.asked();

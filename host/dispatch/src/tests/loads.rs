@@ -142,3 +142,27 @@ async fn hooks_are_loaded_within_the_time_of_their_call() {
     let ran = pre.hooks.iter().filter(|hook| hook.verdict.ran()).count();
     assert!(ran < 55 && loading > Duration::ZERO, "{ran} of them in {loading:?}");
 }
+
+/// What each hook may take, all hooks of an event together may not: also where their scripts are loaded already.
+#[tokio::test]
+async fn the_hooks_of_an_event_have_its_time_together() {
+    let policy =
+        "---\nsandbox: { limits: { timeout_ms: 1000, fuel: 1000000000000 }, hooks: { on_error: allow } }\n---\n";
+    let hook = "def handle(event, payload):\n    if payload['args'].get('long'):\n        for _ in range(1000000000):\n            pass\n    return allow()\n";
+    let hook = artifact("event: tool.pre\n", hook);
+    let root = folder(&[("harness.md", policy), ("tools/it.md", &returns("1"))]);
+    ["a", "b", "c"].iter().for_each(|name| write(&root, &format!("hooks/{name}.md"), &hook));
+    let project = open(&root);
+    let loaded = project.loaded();
+    // However busy the machine is.
+    for hook in loaded.registry().hooks() {
+        assert!(loaded.hook(hook, None).await.image.unwrap().is_ok());
+    }
+    let report = project.call("it", json!({"long": true}), &Run::new()).await.unwrap();
+    let hooks = report.pre.unwrap().hooks;
+    let fuel: Vec<u64> = hooks.iter().map(|hook| hook.usage.fuel).collect();
+    assert!(fuel[0] > 1_000_000 && fuel[1..].iter().all(|later| *later < fuel[0] / 4), "{fuel:?}");
+    let why: Vec<&String> = hooks.iter().flat_map(|hook| &hook.warnings).collect();
+    assert!(why.iter().all(|why| why.contains("over the limit `timeout_ms` of 1000 ms")), "{why:?}");
+    assert_eq!((why.len(), report.content.as_str()), (3, "1"));
+}

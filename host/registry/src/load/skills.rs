@@ -8,7 +8,7 @@ use harness_artifact::escape;
 use harness_artifact::skill::{Skill, SkillFile};
 use harness_policy::path::protected;
 use harness_policy::text::quoted;
-use harness_sys::tree::{self, Most};
+use harness_sys::tree::{self, Most, Taken};
 
 /// The folder of skills.
 pub(super) const SKILLS: &str = "skills";
@@ -78,7 +78,12 @@ impl Load {
         let Some(folder) = self.inside(here.root, place, false) else { return false };
         let shown = here.root.shown(place);
         let most = Most { bytes: MOST.bytes.min(MAX_BYTES.saturating_sub(self.skill_bytes)), ..MOST };
-        let tree = match tree::read(&folder, most, left_out) {
+        let mut taken = Taken::default();
+        let tree = tree::read(&folder, most, left_out, &mut taken);
+        // Also of what could not be read to its end: many links to one such folder are as much work as many folders.
+        self.skill_bytes = self.skill_bytes.saturating_add(taken.bytes);
+        let admitted = self.take(here.source, Amounts::listed(taken.entries), None);
+        let tree = match tree {
             Ok(tree) => tree,
             Err(error) => {
                 let all = if most.bytes < MOST.bytes {
@@ -92,7 +97,7 @@ impl Load {
                 return false;
             }
         };
-        if !self.take(here.source, Amounts::listed(tree.files.len().saturating_add(tree.left_out.len())), None) {
+        if !admitted {
             return false;
         }
         let more = tree.left_out.len().saturating_sub(MAX_TOLD);
@@ -105,8 +110,6 @@ impl Load {
         }
         let files = tree.files.into_iter().filter(|file| file.path != SKILL_FILE);
         skill.files = files.map(|file| SkillFile { path: file.path, bytes: file.bytes, sha256: file.sha256 }).collect();
-        let bytes: u64 = skill.files.iter().map(|file| file.bytes).sum();
-        self.skill_bytes = self.skill_bytes.saturating_add(bytes);
         skill.folder = Some(folder);
         true
     }

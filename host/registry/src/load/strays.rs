@@ -74,13 +74,26 @@ impl Load {
         if self.roots.iter().any(|root| root.starts_with(&real)) {
             return;
         }
-        let (mut waiting, mut left) = (vec![(below.to_owned(), 1)], unread::MOST);
+        // What a link leads to outside is nobody's artifact.
+        let inside = real.starts_with(&here.root.real);
+        let mut waiting = if inside { vec![(below.to_owned(), 1)] } else { Vec::new() };
+        let mut left = unread::MOST;
         let (mut holding, mut seems) = (false, !parts);
         while let Some((folder, depth)) = waiting.pop() {
+            // Very many links may lead to one large folder.
+            if left == 0 || !self.bounds.admits(here.source) {
+                break;
+            }
             let names = sys::list_folder(&here.root.path(&folder)).unwrap_or_default();
-            for name in names.iter().filter_map(|name| name.to_str()).filter(|name| !name.starts_with('.')) {
+            if !self.take(here.source, Amounts::listed(names.len().min(left)), None) {
+                break;
+            }
+            for name in names.iter().filter_map(|name| name.to_str()) {
                 let Some(less) = left.checked_sub(1) else { break };
                 left = less;
+                if name.starts_with('.') {
+                    continue;
+                }
                 let below = format!("{folder}/{name}");
                 seems |= is_meant_to_be_read(name);
                 let path = here.root.path(&below);
