@@ -6,7 +6,7 @@ use std::rc::Rc;
 use starlark::ErrorKind;
 use starlark::codemap::FileSpan;
 
-use crate::bindings::exports::harness::sandbox::script::{Failure, FailureKind, Frame, Predicate, Source};
+use crate::bindings::exports::harness_sandbox::script::{Failure, FailureKind, Frame, Predicate, Source};
 use crate::coverage::Marks;
 use crate::spelling;
 
@@ -118,7 +118,7 @@ pub(crate) fn failure(error: &starlark::Error, place: &Place) -> Failure {
         .iter()
         .zip(called_at.chain([own]))
         .map(|(frame, (line, column))| Frame {
-            name: spelling::written(&frame.name).to_owned(),
+            name: spelling::written(&frame.name, frame.location.as_ref().map(FileSpan::source_span)),
             file: place.file.clone(),
             line,
             column,

@@ -40,14 +40,36 @@ pub(crate) use told::told;
 #[cfg(target_family = "wasm")]
 mod told {
     use std::cell::Cell;
+    use std::fmt::{self, Write};
 
     thread_local! {
         static TOLD: Cell<bool> = const { Cell::new(false) };
     }
 
+    /// A short text. There may be no memory for a longer one.
+    pub(crate) struct Words {
+        bytes: [u8; 64],
+        length: usize,
+    }
+
+    impl Words {
+        pub(crate) fn as_bytes(&self) -> &[u8] {
+            self.bytes.get(..self.length).unwrap_or_default()
+        }
+    }
+
+    impl Write for Words {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let end = self.length.saturating_add(text.len());
+            self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+            self.length = end;
+            Ok(())
+        }
+    }
+
     /// Where the running script is and what its values took when they were last counted, as the host reads it. Once: an
     /// end within the end has nothing to add.
-    pub(crate) fn told() -> Option<String> {
+    pub(crate) fn told() -> Option<Words> {
         if TOLD.replace(true) {
             return None;
         }
@@ -55,7 +77,9 @@ mod told {
         let span = unsafe { starlark::eval::last_place() }?;
         let (line, column) =
             super::RUNNING.with(|running| running.try_borrow().ok()?.as_ref().map(|place| place.position(&span)))?;
-        Some(format!("at {line}:{column} live {}\n", starlark::eval::last_live_bytes()))
+        let mut words = Words { bytes: [0; 64], length: 0 };
+        writeln!(words, "at {line}:{column} live {}", starlark::eval::last_live_bytes()).ok()?;
+        Some(words)
     }
 
     pub(super) fn forget() {

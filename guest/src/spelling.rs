@@ -38,25 +38,34 @@ pub(crate) fn readable(text: &str, dialect: &Dialect) -> String {
     readable
 }
 
-/// The name of a function as the script has it.
-pub(crate) fn written(name: &str) -> &str {
-    if name == INSTEAD { WORD } else { name }
+/// The name of a function as the script called it: `fs.read`, not `read`.
+pub(crate) fn written(name: &str, call: Option<&str>) -> String {
+    match path_of(call) {
+        Some((path, last)) if last == name => path.replace(INSTEAD, WORD),
+        _ if name == INSTEAD => WORD.to_owned(),
+        _ => name.to_owned(),
+    }
 }
 
-/// An error of a call that names the function alone, with the name that the script called it by: `fs.read`, not `read`.
+/// An error of a call that names the function alone, with the name that the script called it by.
 pub(crate) fn as_called(message: String, call: Option<&str>) -> String {
     const OF: &str = "for call to ";
-    let called = call.and_then(|call| call.split('(').next()).map(str::trim_end).unwrap_or_default();
-    let is_path = called.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
-    let (Some((before, name)), Some((_, last)), true) = (message.split_once(OF), called.rsplit_once('.'), is_path)
-    else {
+    let (Some((before, name)), Some((path, last))) = (message.split_once(OF), path_of(call)) else {
         return message;
     };
     let (open, close) = if name.starts_with('`') { ("`", "`") } else { ("", "") };
     if name == format!("{open}{last}{close}") {
-        return format!("{before}{OF}{open}{}{close}", called.replace(INSTEAD, WORD));
+        return format!("{before}{OF}{open}{}{close}", path.replace(INSTEAD, WORD));
     }
     message
+}
+
+/// What a call calls where that is a name in another, such as `fs.read`, and the last of these names.
+fn path_of(call: Option<&str>) -> Option<(&str, &str)> {
+    let called = call?.split('(').next()?.trim_end();
+    let is_path = called.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+    let (_, last) = called.rsplit_once('.').filter(|_| is_path)?;
+    Some((called, last))
 }
 
 #[cfg(test)]
@@ -86,6 +95,16 @@ mod tests {
             "x = task.poll(await)\n",
         ] {
             check(same, same);
+        }
+    }
+
+    #[test]
+    fn functions_have_the_names_that_they_are_called_by() {
+        assert_eq!(written("read", Some("fs.read('a')")), "fs.read");
+        assert_eq!(written("wait_", Some("task.wait_(id)")), "task.await");
+        assert_eq!(written("wait_", None), "await");
+        for (name, call) in [("f", "f(1)"), ("f", "g().f(1)"), ("f", "xs.g(f)"), ("run", "")] {
+            assert_eq!(written(name, Some(call)), name, "{call}");
         }
     }
 

@@ -186,7 +186,7 @@ fn what_a_script_asks_wrongly() {
     without("delegate").says(1, "there is no task");
     // An error has the place where it is written, however the name is spelled.
     project("1 + task.await('x')").run(&["call", "it"]).says(1, "--> .harness/tools/it.md:4:18");
-    project("1 + task.await('x')").run(&["call", "it"]).says(1, ".harness/tools/it.md:4:18 in await\n");
+    project("1 + task.await('x')").run(&["call", "it"]).says(1, ".harness/tools/it.md:4:18 in task.await\n");
 }
 
 /// A task has the grant of who started it, and no more time than that has left.

@@ -267,7 +267,7 @@ fn json_of_each_ending() {
 
     let limited = Project::with_script("def run(args):\n    sleep(60000)\n")
         .policy("sandbox: { limits: { timeout_ms: 1000 } }\n")
-        .run(&["call", "it", "--json"]);
+        .run_loaded(&["call", "it", "--json"]);
     assert_eq!(limited.code, 4);
     assert_snapshot!(format!("{:#}", limited.report()), @r#"
     {
@@ -341,7 +341,7 @@ fn explain_tells_grant_limits_and_what_each_host_call_cost() {
 
     calls, outermost first:
       .harness/tools/it.md:8:7 in run
-      .harness/tools/it.md:8:7 in write
+      .harness/tools/it.md:8:7 in fs.write
     ");
     // Talk only: the result is the same as without.
     let fine = Project::with_script(FINE).run(&["call", "it", "--explain"]);

@@ -14,7 +14,7 @@ fn project(script: &str, limits: &str) -> Project {
 #[track_caller]
 fn run(script: &str, limits: &str) -> Ran {
     let project = project(script, limits);
-    let ran = project.run(&["call", "it"]);
+    let ran = project.run_loaded(&["call", "it"]);
     project.run(&["call", "fine"]).gives("fine");
     ran
 }

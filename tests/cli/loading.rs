@@ -510,3 +510,46 @@ fn tags_are_a_list_of_texts() {
     let ran = Project::new().tool("it", "tags: reviewed\n", FINE).run(&["validate"]);
     ran.says(2, "`tags` must be a list, found a string");
 }
+
+/// A call whose time is over before its script is loaded is limited, in JSON too; one with enough time shows how long it
+/// waited for the script.
+#[test]
+fn a_call_waits_for_its_script_until_its_deadline() {
+    let script = "def f():\n    for i in range(2500000):\n        pass\n\nf()\n\ndef run(args):\n    return 1\n";
+    let ran =
+        |ms: u32| Project::new().tool("it", &format!("timeout_ms: {ms}\n"), script).run(&["call", "it", "--json"]);
+    let late = ran(1);
+    let report = late.json();
+    let error = &report["error"];
+    let told = "tool `it` was ended while its script was loaded: over the limit `timeout_ms` of 1 ms; the next call may find it loaded";
+    assert_eq!(
+        (late.code, &report["outcome"], &error["kind"], &error["message"], &error["hint"]),
+        (
+            4,
+            &"limited".into(),
+            &"timeout_ms".into(),
+            &told.into(),
+            &"`timeout_ms` in `.harness/tools/it.md:2:13` raises it".into()
+        )
+    );
+    let report = ran(600_000).json();
+    assert_eq!(report["outcome"], "completed");
+    assert!(report["usage"]["loading_us"].as_u64() > Some(0), "{report}");
+}
+
+/// Where the interpreter cannot tell the line, an error of loading shows the script and not the start of the file.
+#[test]
+fn an_error_of_loading_is_in_the_script() {
+    let says = |script: &str, words: &str, place: &str| {
+        let ran = Project::with_script(script).run(&["validate"]);
+        ran.says(2, words);
+        ran.says(2, &format!(" --> .harness/tools/it.md:{place}\n"));
+    };
+    let endless = "def f():\n    for i in range(1 << 30):\n        for j in range(1 << 30):\n            pass\n\nf()\n\ndef run(args):\n    return 1\n";
+    says(endless, "loading the script is over the limit `fuel`", "3:3");
+    // The text alone is too much.
+    let nested = format!("X = 1\n\ndef run(args):\n    return {}1{}\n", "args in [".repeat(700), "]".repeat(700));
+    says(&nested, "loading the script is over the limit `memory`", "6:7");
+    let nested = format!("X = 1\n\ndef run(args):\n    return {}1\n", "~".repeat(2000));
+    says(&nested, "the script is nested too deeply", "6:7");
+}

@@ -41,7 +41,7 @@ fn the_machine_takes_away_and_says_so() {
 
     calls, outermost first:
       .harness/tools/it.md:4:14 in run
-      .harness/tools/it.md:4:14 in read
+      .harness/tools/it.md:4:14 in fs.read
     ");
     // What it does not speak of is the project's to say.
     within(&project, "sandbox: { env: [] }\n", &["call", "it"]).gives("a note");
@@ -214,7 +214,7 @@ fn a_call_is_narrowed_by_its_caller() {
 
     calls, outermost first:
       .harness/tools/it.md:4:14 in run
-      .harness/tools/it.md:4:14 in read
+      .harness/tools/it.md:4:14 in fs.read
     ");
     project.run(&["call", "it", "--within", "limits: { host_calls: 1 }"]).gives("a note");
     // From a file, and never more than the policy.

@@ -101,6 +101,12 @@ impl Project {
         self.ran(&self.command(arguments).output().unwrap())
     }
 
+    /// The same, again where a script was not loaded before its deadline: that depends on how busy the machine is.
+    pub(crate) fn run_loaded(&self, arguments: &[&str]) -> Ran {
+        let is_late = |ran: &Ran| ran.err.contains("was ended while its script was loaded");
+        (0..100).map(|_| self.run(arguments)).find(|ran| !is_late(ran)).unwrap_or_else(|| self.run(arguments))
+    }
+
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Ran {
         let mut command = self.command(arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -41,7 +41,7 @@ fn a_certificate_is_verified() {
 
     calls, outermost first:
       .harness/tools/it.md:4:14 in run
-      .harness/tools/it.md:4:14 in get
+      .harness/tools/it.md:4:14 in http.get
     ");
     asked(&server, rules, "http.get('https://SERVER/')['status']", true).gives("200");
 
@@ -61,7 +61,7 @@ fn a_certificate_is_verified() {
 
     calls, outermost first:
       .harness/tools/it.md:4:14 in run
-      .harness/tools/it.md:4:14 in get
+      .harness/tools/it.md:4:14 in http.get
     "#);
     asked(&server, &rules, &call.replace("https", "http"), true).gives("200");
 }
@@ -87,7 +87,7 @@ fn a_redirect_to_another_scheme_is_decided_like_a_request() {
 
     calls, outermost first:
       .harness/tools/it.md:4:14 in run
-      .harness/tools/it.md:4:14 in get
+      .harness/tools/it.md:4:14 in http.get
     "#);
     assert_snapshot!(asked(&server, "{ host: SERVER, scheme: http }", &call("http", "https"), true), @r#"
     exit 3
@@ -103,7 +103,7 @@ fn a_redirect_to_another_scheme_is_decided_like_a_request() {
 
     calls, outermost first:
       .harness/tools/it.md:4:14 in run
-      .harness/tools/it.md:4:14 in get
+      .harness/tools/it.md:4:14 in http.get
     "#);
     // A rule for both, and the same redirects; and one that stays where it is.
     asked(&server, "SERVER", &call("https", "http"), true).gives("http://[server]/ok");

@@ -35,6 +35,8 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use harness_sandbox::outcome::LimitKind;
+
 use args::{Arguments, Audit, Color, Command, Deploy, Listing, Place, Talk};
 use exit::Exit;
 use printer::{Printer, Told};
@@ -118,6 +120,8 @@ fn undone(command: &Command, exit: Exit, printer: Printer) {
     let (outcome, kind) = match exit {
         Exit::Usage => ("rejected", "usage"),
         Exit::Denied => ("denied", "denied"),
+        // The time was over before the script was loaded.
+        Exit::Limited => ("limited", LimitKind::Deadline.name()),
         _ => ("fault", "fault"),
     };
     let object = match command {

@@ -2,8 +2,8 @@
 //! the text alone: it decides nothing but the line that its author is shown.
 
 /// How many things lie within each other at most, and line and column, from 1, of the statement in which they do:
-/// operands, calls, brackets, and the branches of an `if`, each of which is the `else` of the one before.
-pub fn deepest(text: &str) -> (usize, (u32, u32)) {
+/// operands, calls, brackets, blocks, and the branches of an `if`, each of which is the `else` of the one before.
+pub(crate) fn deepest(text: &str) -> (usize, (u32, u32)) {
     let mut deepest = Deepest { most: 0, at: (1, 1) };
     let mut chains: Vec<Chain> = Vec::new();
     let mut statement = Statement::default();
@@ -23,6 +23,8 @@ pub fn deepest(text: &str) -> (usize, (u32, u32)) {
                     Some(chain) => *chain = Chain { indent, branches: 0, start: statement.start },
                     None => chains.push(Chain { indent, branches: 0, start: statement.start }),
                 }
+                // Blocks within blocks.
+                deepest.note(chains.len(), statement.start);
             }
         }
         statement.read(line);
@@ -113,10 +115,10 @@ impl Statement {
             ')' | ']' | '}' => self.depth = self.open.pop().unwrap_or(0),
             // What comes next does not lie within what was before.
             ',' => self.depth = self.open.last().copied().unwrap_or(0),
-            '+' | '-' | '*' | '/' | '%' | '|' | '&' | '^' | '<' | '>' | '.' => {
+            '+' | '-' | '*' | '/' | '%' | '|' | '&' | '^' | '<' | '>' | '.' | '~' => {
                 self.depth = self.depth.saturating_add(1)
             }
-            _ if ["not ", "and ", "or ", "if ", "lambda"].iter().any(|word| rest.starts_with(word)) => {
+            _ if ["not ", "and ", "or ", "if ", "in ", "lambda"].iter().any(|word| rest.starts_with(word)) => {
                 self.depth = self.depth.saturating_add(1);
             }
             _ => {}
@@ -143,12 +145,16 @@ mod tests {
             format!("return x{}", ".strip()".repeat(9)),
             format!("y = {}1{}", "[".repeat(9), "]".repeat(9)),
             format!("y = {}1", "not ".repeat(9)),
+            format!("y = {}1", "~".repeat(9)),
+            format!("y = {}1", "1 in ".repeat(9)),
             format!("y = (\n{}\n1)", " 1 +\n".repeat(9)),
             format!("y = '''\n{}''' + 1 + 2 + 3 + 4 + 5 + 6 + 7", "(\n".repeat(9)),
             format!("if x == 1:\n        pass\n{}", "      elif x == 2:\n        pass\n".repeat(9)),
         ] {
             assert_eq!(deep(&statement), (5, 7), "{statement}");
         }
+        let blocks: String = (0..12).map(|n| format!("{}if x:\n", " ".repeat(n))).collect();
+        assert_eq!(deepest(&format!("x = [[1]]\n{blocks}{}pass\n", " ".repeat(12))), (13, (14, 13)));
         assert_eq!(deepest(""), (0, (1, 1)));
     }
 

@@ -12,7 +12,7 @@ use wasmtime::{Engine, Error, Module, Result, Trap, TypedFunc, bail};
 use super::deepest::deepest;
 use super::last_words::Said;
 use super::loader::{Budget, Kept, Loader, Reader, SCRIPT};
-use super::outcome::{Failure, FailureKind, Frame, Limit, LimitKind, Source};
+use super::outcome::{Failure, FailureKind, Frame, Limit, LimitKind, Source, Spot};
 
 /// Why a script could not be loaded.
 #[derive(Debug)]
@@ -185,12 +185,15 @@ fn load(loader: &mut Loader, source: &Source) -> Result<Result<(), Failure>> {
 fn ended(loader: &Loader, error: Error, source: &Source, budget: Budget) -> LoadError {
     let data = loader.store.data();
     let said = Said::of(&data.last_words);
-    let over = |kind, allowed| LoadError::Over(Limit::of(kind, allowed));
+    // Where the interpreter cannot tell the line, the script's first one is shown.
+    let over = |kind, allowed| LoadError::Over(Limit { at: Some(first(source)), ..Limit::of(kind, allowed) });
     let message = match error.downcast_ref::<Trap>() {
         _ if data.late => return over(LimitKind::Deadline, budget.milliseconds),
         Some(Trap::OutOfFuel) => return over(LimitKind::Fuel, budget.fuel),
         Some(_) if data.memory_refused || said.wanted_too_much() => {
-            return LoadError::Over(Limit { at: said.at, ..Limit::of(LimitKind::Memory, budget.memory) });
+            // Nothing of it ran yet: the text itself was too much.
+            let at = said.at.unwrap_or_else(|| deepest_statement(source));
+            return LoadError::Over(Limit { at: Some(at), ..Limit::of(LimitKind::Memory, budget.memory) });
         }
         // The interpreter's own stack lies first in its memory: what runs past its end is out of bounds.
         Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => return too_deep(source),
@@ -203,17 +206,32 @@ fn ended(loader: &Loader, error: Error, source: &Source, budget: Budget) -> Load
     LoadError::Script(Failure { line: at.0, column: at.1, ..failure })
 }
 
-/// The stack of the interpreter did not reach for what a script is made of.
-fn too_deep(source: &Source) -> LoadError {
+/// Where a script begins.
+fn first(source: &Source) -> Spot {
+    Spot { line: source.first_line.max(1), column: source.indent.saturating_add(1), live: 0, asked: 0 }
+}
+
+/// The statement that is nested most deeply.
+fn deepest_statement(source: &Source) -> Spot {
     let (most, (line, column)) = deepest(&source.text);
-    let script =
-        (source.first_line.max(1).saturating_add(line).saturating_sub(1), source.indent.saturating_add(column));
+    let script = Spot {
+        line: source.first_line.max(1).saturating_add(line).saturating_sub(1),
+        column: source.indent.saturating_add(column),
+        live: 0,
+        asked: 0,
+    };
     let when = source.predicate.as_ref().and_then(|when| {
         let (depth, (line, column)) = deepest(&when.text);
         let indent = if line == 1 { when.column.saturating_sub(1) } else { 0 };
-        (depth > most).then(|| (when.line.saturating_add(line).saturating_sub(1), indent.saturating_add(column)))
+        let line = when.line.saturating_add(line).saturating_sub(1);
+        (depth > most).then(|| Spot { line, column: indent.saturating_add(column), live: 0, asked: 0 })
     });
-    let (line, column) = when.unwrap_or(script);
+    when.unwrap_or(script)
+}
+
+/// The stack of the interpreter did not reach for what a script is made of.
+fn too_deep(source: &Source) -> LoadError {
+    let Spot { line, column, .. } = deepest_statement(source);
     let message = "the script is nested too deeply: give the parts of an expression names, and put the branches of a \
                    long `elif` into a dict or into functions";
     let failure = Failure::without_place(FailureKind::Syntax, &source.file, message.to_owned());

@@ -53,22 +53,32 @@ fn each_limit_of_a_load() {
 #[tokio::test]
 async fn others_go_on_while_a_script_is_loaded() {
     let sandbox = sandbox();
-    let (late, milliseconds) = (Duration::from_secs(2), 2000);
-    let started = Instant::now();
-    let budget = Budget { fuel: u64::MAX / 2, deadline: Some(started + late), milliseconds, ..Budget::default() };
-    // More than have a turn.
-    let mut loads = tokio::task::JoinSet::new();
-    for _ in 0..6 {
-        let sandbox = sandbox.clone();
-        loads.spawn(async move { sandbox.load_beside(source(ENDLESS), budget).await });
+    // A busy machine can hold up anybody. Who is kept waiting by the loads is so however long they take.
+    let mut went_on = false;
+    for milliseconds in [2_000, 8_000, 32_000] {
+        let started = Instant::now();
+        let late = Duration::from_millis(milliseconds);
+        let budget = Budget { fuel: u64::MAX / 2, deadline: Some(started + late), milliseconds, ..Budget::default() };
+        // More than have a turn.
+        let mut loads = tokio::task::JoinSet::new();
+        for _ in 0..6 {
+            let sandbox = sandbox.clone();
+            loads.spawn(async move { sandbox.load_beside(source(ENDLESS), budget).await });
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        went_on = started.elapsed() < late;
+        for (loaded, _) in loads.join_all().await {
+            let error = loaded.unwrap_err().to_string();
+            let over = format!(
+                "loading the script is over the limit `timeout_ms` of {milliseconds} ms: move work into a function"
+            );
+            assert_eq!(error, over);
+        }
+        if went_on {
+            break;
+        }
     }
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let other = started.elapsed();
-    for (loaded, _) in loads.join_all().await {
-        let error = loaded.unwrap_err().to_string();
-        assert_eq!(error, "loading the script is over the limit `timeout_ms` of 2000 ms: move work into a function");
-    }
-    assert!(other < late, "{other:?}");
+    assert!(went_on);
     // And after that there is room for the next one.
     sandbox.load_beside(source(""), Budget::default()).await.0.unwrap();
 }

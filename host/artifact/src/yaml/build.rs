@@ -65,7 +65,11 @@ impl Builder<'_> {
         for event in Parser::new_from_str(self.text) {
             let (event, span) = event.map_err(|e| {
                 let place = self.within(self.place(*e.marker()));
-                self.error(point(place), e.info().to_owned())
+                match e.info() {
+                    // Of an alias of nothing it is an error first that nothing has the name.
+                    info if info.ends_with("unknown anchor") => self.alias(point(place)),
+                    info => self.error(point(place), info.to_owned()),
+                }
             })?;
             let span = self.span(span);
             match event {
@@ -82,11 +86,7 @@ impl Builder<'_> {
                     self.add(Node { value: Value::Null, span, style: Style::Plain })?;
                 }
                 Event::Alias(_) => {
-                    let error = self.error(span, "aliases (`*name`) are not supported".to_owned());
-                    return Err(Error {
-                        hint: Some("write the value out, or quote it if the star is part of it"),
-                        ..error
-                    });
+                    return Err(self.alias(span));
                 }
                 Event::Scalar(text, style, anchor, tag) => {
                     self.refuse_extras(span, anchor, tag.is_some());
@@ -135,6 +135,11 @@ impl Builder<'_> {
             }
         }
         Ok(())
+    }
+
+    fn alias(&self, span: Span) -> Error {
+        let error = self.error(span, "aliases (`*name`) are not supported".to_owned());
+        Error { hint: Some("write the value out, or quote it if the star is part of it"), ..error }
     }
 
     fn refuse_extras(&mut self, span: Span, anchor: usize, tag: bool) {

@@ -45,6 +45,7 @@ fn what_is_not_followed_is_named() {
     2:4+4 anchors (`&name`) are not supported
     3:4+2 aliases (`*name`) are not supported
     "#);
+    insta::assert_snapshot!(wrong("a: [*x]\n"), @"2:5+1 aliases (`*name`) are not supported");
     insta::assert_snapshot!(wrong("a: !!str 1\nb: !x [1]\n"), @r#"
     2:4+7 tags (`!name`) are not supported
     3:4+4 tags (`!name`) are not supported
