@@ -6,7 +6,7 @@ use std::rc::Rc;
 use starlark::ErrorKind;
 use starlark::codemap::FileSpan;
 
-use crate::bindings::exports::harness_sandbox::script::{Failure, FailureKind, Frame, Predicate, Source};
+use crate::bindings::exports::harness::sandbox::script::{Failure, FailureKind, Frame, Predicate, Source};
 use crate::coverage::Marks;
 use crate::spelling;
 

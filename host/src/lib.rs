@@ -1,1 +1,101 @@
 //! Runs untrusted tools and policy hooks for AI agents, each call in a WebAssembly instance of its own.
+//!
+//! This crate is the facade for programs that embed Harness. The crates below it (`harness-dispatch`, `harness-sandbox`
+//! and so on) are its parts: their items are not public API and change without notice.
+//!
+//! # Call a tool
+//!
+//! A [`Project`] is opened once and shared by all threads. Calls belong to a [`Run`], which holds what they share and may
+//! narrow what they are granted. How a call ended is the [`Outcome`] in its [`CallReport`]; a call that was not made at
+//! all is a [`CallError`].
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use harness::{Options, Project, Run, layer};
+//! use serde_json::json;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let project = Project::open(Path::new("."), Options::default())?;
+//!
+//! // A caller that may read `docs` and nothing else, whatever the project's policy grants.
+//! let (own, _) = layer::parse("caller", "fs: { read: [docs] }");
+//! let run = Run::narrowed(own.into_iter().collect());
+//!
+//! let report = project.call("word_count", json!({"path": "docs/guide.md"}), &run).await?;
+//! println!("{}: {}", report.outcome.name(), report.content);
+//! println!("{} units of fuel, its hooks included", report.total().fuel);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Ask the hooks
+//!
+//! [`Project::fire`] dispatches an [`Event`] to the project's hooks and returns their [`Decision`], with a record of each
+//! hook that ran. Calls fire their own events.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use harness::{Event, Options, Project, Run};
+//! use serde_json::json;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let project = Project::open(Path::new("."), Options::default())?;
+//! let run = Run::new();
+//! let fired = project.fire(&Event::SessionEnd, json!(null), &run).await;
+//! println!("{:?}", fired.decision);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Take changed files in force
+//!
+//! [`Project::reload`] reads the folder again. If anything in it cannot be used, it returns the error and the project
+//! keeps what it had; calls that are running keep what they began with in any case.
+//!
+//! # Run an agent
+//!
+//! A [`Session`] is a conversation with the project's agent. [`Configured`] connects the models that `harness.md` names;
+//! a program that brings its own implements [`Models`] and [`Provider`]. A [`Listener`] hears of all that happens.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::sync::Arc;
+//!
+//! use harness::{Configured, Options, Project, Run, Session, Silent};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let root = Path::new(".");
+//! let project = Project::open(root, Options::default())?;
+//! let models = Configured::new(root, &project.loaded().policy().models);
+//! let run = Run::new();
+//! let mut session = Session::start(&project, &run, Arc::new(models), Arc::new(Silent)).await?;
+//! let turn = session.turn("What is in docs?").await?;
+//! println!("{}", turn.text);
+//! # Ok(())
+//! # }
+//! ```
+
+// A project, its calls and its events.
+pub use harness_artifact::event::Event;
+pub use harness_artifact::policy::layer;
+pub use harness_dispatch::confirm::{Answer, Confirmer, Question};
+pub use harness_dispatch::{
+    Block, Call, CallError, CallReport, Decision, Dispatch, HookRun, NativeTool, OpenError, Options, Project, Run,
+    ToolOutput, Verdict,
+};
+pub use harness_policy::layer::Layer;
+pub use harness_registry::{Machine, Registry};
+
+// How a call ended.
+pub use harness_sandbox::outcome::{Failure, FailureKind, Frame, Limit, LimitKind, Outcome, Usage};
+
+// An agent and its models.
+pub use harness_agent::{Configured, Listener, Model, Models, Session, Silent, Told, Turn, TurnError, Who};
+pub use harness_provider::{Delta, Message, Provider, ProviderError, Reply, Request, ToolCall, ToolSchema};
+
+// For the process of an embedder.
+pub use harness_dispatch::confinement;
+pub use harness_sys::memory::give_back as give_back_memory;
+pub use harness_wall::confine;

@@ -45,10 +45,12 @@ struct Mutant {
 }
 
 impl Mutant {
-    /// The module that it is in, no deeper than two levels: what tests it may be beside it.
-    fn module(&self) -> String {
-        let path = self.file.trim_start_matches("host/src/").trim_end_matches(".rs");
-        path.split('/').take(2).collect::<Vec<_>>().join("::")
+    /// The crate that it is in, and the module in that: what tests it may be beside it.
+    fn module(&self) -> (&str, &str) {
+        let inside = self.file.strip_prefix("host/").and_then(|path| path.split_once("/src/"));
+        let (name, path) = inside.unwrap_or_else(|| panic!("{} is in no crate of the host", self.file));
+        let module = path.trim_end_matches(".rs").split('/').next().unwrap_or_default();
+        (name, if module == "lib" { "" } else { module })
     }
 
     /// Where its expression is in a file; or how often it is there.
@@ -103,12 +105,18 @@ pub(crate) fn run() -> bool {
     let copy =
         std::env::var_os("MUTANTS_FOLDER").map_or_else(|| std::env::temp_dir().join("harness-mutants"), PathBuf::from);
     prepare(&copy, &mutants);
-    let Some((attacks, library)) = build(&copy) else { return false };
+    let Some((attacks, libraries)) = build(&copy) else { return false };
+    let all = |mutant: u32| libraries.iter().all(|(_, library)| passes(library, &["-q"], mutant));
+    let beside = |mutant: &Mutant| {
+        let (name, module) = mutant.module();
+        let mut own = libraries.iter().filter(|(library, _)| library.ends_with(&format!("_{name}")));
+        own.all(|(_, library)| passes(library, &["-q", module], mutant.id))
+    };
     if !passes(&attacks, &[], 0) {
         println!("FAILED the corpus fails without any mutant");
         return false;
     }
-    if !passes(&library, &["-q"], 0) {
+    if !all(0) {
         println!("FAILED the library's tests fail without any mutant, or take too long");
         return false;
     }
@@ -117,11 +125,11 @@ pub(crate) fn run() -> bool {
         let started = Instant::now();
         let by = if !passes(&attacks, &[&mutant.area], mutant.id) {
             mutant.area.clone()
-        } else if !passes(&library, &["-q", &mutant.module()], mutant.id) {
+        } else if !beside(mutant) {
             "the library's tests".to_owned()
         } else if !passes(&attacks, &[], mutant.id) {
             "the corpus".to_owned()
-        } else if !passes(&library, &["-q"], mutant.id) {
+        } else if !all(mutant.id) {
             "the library's tests".to_owned()
         } else {
             String::new()
@@ -162,32 +170,38 @@ fn prepare(copy: &Path, mutants: &[Mutant]) {
         let text = format!("{}{switched}{}", &text[..at], &text[at + wanted.len()..]);
         fs::write(copy.join(&mutant.file), text).unwrap();
     }
-    let library = copy.join("host/src/lib.rs");
-    let text = fs::read_to_string(&library).unwrap();
     let switch = "\n/// Whether a mutant is on.\npub fn mutant(id: u32) -> bool {\n    \
         static ON: std::sync::OnceLock<Option<u32>> = std::sync::OnceLock::new();\n    \
         *ON.get_or_init(|| std::env::var(\"MUTANT\").ok()?.parse().ok()) == Some(id)\n}\n";
-    if !text.contains("pub fn mutant(") {
-        fs::write(library, text + switch).unwrap();
+    let crates: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.module().0).collect();
+    for name in crates {
+        let library = copy.join("host").join(name).join("src/lib.rs");
+        let text = fs::read_to_string(&library).unwrap();
+        if !text.contains("pub fn mutant(") {
+            fs::write(library, text + switch).unwrap();
+        }
     }
 }
 
-/// The two programs of tests.
-fn build(copy: &Path) -> Option<(PathBuf, PathBuf)> {
+/// The program of the corpus, and those of the crates' tests by their names.
+fn build(copy: &Path) -> Option<(PathBuf, Vec<(String, PathBuf)>)> {
     let cargo = std::env::var_os("MUTANTS_CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments = ["test", "--release", "--lib", "--test", "attacks", "--no-run", "--message-format=json"];
+    let tests = ["--lib", "--test", "attacks", "--test", "written"];
+    let arguments = [&["test", "--release"][..], &tests, &["--no-run", "--message-format=json"]].concat();
     let output = Command::new(cargo).args(arguments).current_dir(copy).output().unwrap();
-    let mut found = (None, None);
+    let (mut attacks, mut libraries) = (None, Vec::new());
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let Ok(message) = serde_json::from_str::<Json>(line) else { continue };
-        let Some(program) = message["executable"].as_str() else { continue };
+        let Some(program) = message["executable"].as_str().map(PathBuf::from) else { continue };
         match message["target"]["name"].as_str() {
-            Some("attacks") => found.0 = Some(PathBuf::from(program)),
-            Some("harness") if message["target"]["kind"][0] == "lib" => found.1 = Some(PathBuf::from(program)),
+            Some("attacks") => attacks = Some(program),
+            // The rules of policies as they are written.
+            Some("written") => libraries.push(("harness_policy".to_owned(), program)),
+            Some(name) if message["target"]["kind"][0] == "lib" => libraries.push((name.to_owned(), program)),
             _ => {}
         }
     }
-    let both = found.0.zip(found.1);
+    let both = attacks.filter(|_| !libraries.is_empty()).map(|attacks| (attacks, libraries));
     if both.is_none() {
         println!("FAILED the mutants cannot be built:\n{}", String::from_utf8_lossy(&output.stderr));
         for line in String::from_utf8_lossy(&output.stdout).lines() {

@@ -30,7 +30,6 @@ pub fn several<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, most: 
 /// From 0 to 1. 0.7 is where clap draws the line for its own suggestions, which use the same measure. It has little to
 /// say of short words; there, one slip (`evn` for `env`) is enough.
 fn likeness(given: &str, word: &str) -> f64 {
-    #[cfg(test)]
     COMPARED.with(|compared| compared.set(compared.get() + 1));
     let one_slip = strsim::osa_distance(given, word) <= 1;
     match word.chars().count() {
@@ -41,10 +40,13 @@ fn likeness(given: &str, word: &str) -> f64 {
     }
 }
 
-#[cfg(test)]
+/// How many words this thread has compared so far: tests count by it what is done in vain.
+pub fn compared() -> u64 {
+    COMPARED.get()
+}
+
 thread_local! {
-    /// How many words this thread has compared.
-    pub(crate) static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]

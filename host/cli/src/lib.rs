@@ -46,6 +46,7 @@ const ENDS: Duration = Duration::from_secs(10);
 
 /// Reads the arguments, runs the command, and turns its ending into an exit code.
 pub fn main() -> ExitCode {
+    harness_sys::memory::give_back();
     let (exit, printer) = match Arguments::try_parse() {
         Ok(arguments) => {
             let printer = Printer::new(arguments.color);

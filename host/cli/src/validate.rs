@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness_agent::{self, RepliesFile};
+use harness_agent::{self as agent, RepliesFile};
 use harness_artifact::agent::Use;
 use harness_artifact::diagnostic::{Diagnostic, Severity};
 use harness_artifact::hook::Hook;
 use harness_artifact::{escape, lint};
 use harness_capability::secrets::Vault;
 use harness_dispatch::confinement;
-use harness_dispatch::{self, Unloadable};
+use harness_dispatch::{self as dispatch, Unloadable};
 use harness_policy::deadline::{Author, Decides};
 use harness_policy::limits::LimitKey;
 use harness_registry::{Refused, Registry, Replaced};

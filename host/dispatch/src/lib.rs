@@ -4,31 +4,6 @@
 //! narrow what they are granted. A call goes through the six steps of [`pipeline`], an event through the five of
 //! [`chain`].
 //!
-//! ```no_run
-//! use std::path::Path;
-//!
-//! use harness_artifact::event::Event;
-//! use harness_artifact::policy::layer;
-//! use crate::{Options, Project, Run};
-//! use serde_json::json;
-//!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let project = Project::open(Path::new("."), Options::default())?;
-//!
-//! // A caller that may read `docs` and nothing else, whatever the project's policy grants.
-//! let (own, _) = layer::parse("caller", "fs: { read: [docs] }");
-//! let run = Run::narrowed(own.into_iter().collect());
-//!
-//! let report = project.call("word_count", json!({"path": "docs/guide.md"}), &run).await?;
-//! println!("{}: {}", report.outcome.name(), report.content);
-//! println!("{} units of fuel, its hooks included", report.total().fuel);
-//!
-//! let fired = project.fire(&Event::SessionEnd, json!(null), &run).await;
-//! println!("{:?}", fired.decision);
-//! # Ok(())
-//! # }
-//! ```
-//!
 //! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and tells what is wrong.
 
 mod added;

@@ -120,12 +120,12 @@ pub struct Limits {
 
 impl Limits {
     /// Of the time, what is left when the script begins to run.
-    pub(crate) fn left(&self) -> Duration {
+    pub fn left(&self) -> Duration {
         self.timeout.saturating_sub(self.waited.max(self.gone))
     }
 
     /// Leaves no more of the time than this.
-    pub(crate) fn end_within(&mut self, left: Option<Duration>) {
+    pub fn end_within(&mut self, left: Option<Duration>) {
         self.gone = left.map_or(Duration::ZERO, |left| self.timeout.saturating_sub(left));
     }
 

@@ -133,7 +133,7 @@ impl Grant {
 
     /// The folders in which nobody creates what governs the project: the workspace, and the project's own folder where that
     /// is further down.
-    pub(crate) fn governed_folders(&self) -> impl Iterator<Item = WorkspacePath> {
+    pub fn governed_folders(&self) -> impl Iterator<Item = WorkspacePath> {
         let mut homes = self.layers().iter().filter_map(|layer| layer.fs.as_ref()?.home.clone());
         std::iter::once(WorkspacePath::root()).chain(homes.next())
     }

@@ -281,8 +281,8 @@ fn one_suggestion_for_each_skill_that_names_what_is_not_there() {
     files.extend((0..120).map(|n| (format!(".harness/skills/s{n}.md"), skill(n))));
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let root = project(&files);
-    let before = suggest::COMPARED.get();
+    let before = suggest::compared();
     let registry = Registry::load(root.path());
     assert_eq!((registry.diagnostics().warnings(), registry.diagnostics().len()), (120, 100));
-    assert_eq!(suggest::COMPARED.get() - before, 100 * 40);
+    assert_eq!(suggest::compared() - before, 100 * 40);
 }
