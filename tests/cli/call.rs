@@ -124,7 +124,7 @@ fn a_denial_is_3() {
 
     calls, outermost first:
       .harness/tools/it.md:4:14 in run
-      .harness/tools/it.md:4:14 in run
+      .harness/tools/it.md:4:14 in exec.run
     ");
     // A tool that the policy does not let be called at all.
     let project = Project::with_script(FINE).policy("tools_policy: { deny: [\"i*\"] }\n");

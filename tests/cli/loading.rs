@@ -543,7 +543,7 @@ fn an_error_of_loading_is_in_the_script() {
     let says = |script: &str, words: &str, place: &str| {
         let ran = Project::with_script(script).run(&["validate"]);
         ran.says(2, words);
-        ran.says(2, &format!(" --> .harness/tools/it.md:{place}\n"));
+        ran.says(2, &format!("--> .harness/tools/it.md:{place}\n"));
     };
     let endless = "def f():\n    for i in range(1 << 30):\n        for j in range(1 << 30):\n            pass\n\nf()\n\ndef run(args):\n    return 1\n";
     says(endless, "loading the script is over the limit `fuel`", "3:3");

@@ -152,13 +152,12 @@ fn each_end_has_its_line() {
     run("return len([1, 2, 3] * ((1 << 29) + len(args)))").says(4, memory);
     run("return len((1, 2, 3) * ((1 << 29) + len(args)))").says(4, memory);
     run("return len(('x' * 1000) * ((1 << 20) + len(args)))").says(4, ", where 10485");
-    // What a dict needs at once is told too, and so is its line.
-    for grows in ["d[i] = i", "d |= {i: i}"] {
+    // So is what a dict has no memory for.
+    for (grows, place) in [("d[i] = i", "5, column 7"), ("d |= {i: i}", "6, column 11")] {
         let script = format!("def run(args):\n    d = {{}}\n    for i in range(1 << 30):\n        {grows}\n");
-        reads(&script, 32).says(4, "over the limit `memory` of 33554432 bytes at line 5, column 7, where ");
+        let memory = format!("over the limit `memory` of 33554432 bytes at line {place}, where 12582912 bytes");
+        reads(&script, 32).says(4, &memory);
     }
-    reads("def run(args):\n    return {i: i for i in range(1 << 30)}\n", 32)
-        .says(4, "over the limit `memory` of 33554432 bytes at line 4, column 27, where ");
     run("return str(deep(100000))").says(4, "over the limit `stack` of 1048576 bytes at line ");
     run("return deep(100000) == deep(100000)").says(1, "Too many recursion levels");
     // What the top level made is fixed.
