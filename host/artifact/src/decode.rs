@@ -23,9 +23,9 @@ pub struct Decoder {
 
 /// The two parts of an artifact, the first one parsed.
 pub struct Document<'t> {
-    pub root: Node,
-    pub body: &'t str,
-    pub verbatim: &'t str,
+    pub(crate) root: Node,
+    pub(crate) body: &'t str,
+    pub(crate) verbatim: &'t str,
 }
 
 /// A value with its name, such as `parameters.path.required`.
@@ -83,7 +83,7 @@ impl Decoder {
         }
     }
 
-    pub fn position(&self, span: Span) -> Position {
+    pub(crate) fn position(&self, span: Span) -> Position {
         self.position_at(span.start, span.length())
     }
 
@@ -138,7 +138,7 @@ impl Decoder {
         }
     }
 
-    pub fn list<'n>(&mut self, field: &Field<'n>) -> Option<Vec<Field<'n>>> {
+    pub(crate) fn list<'n>(&mut self, field: &Field<'n>) -> Option<Vec<Field<'n>>> {
         match &field.node.value {
             Value::Seq(items) => Some(
                 items
@@ -155,7 +155,7 @@ impl Decoder {
         }
     }
 
-    pub fn string<'n>(&mut self, field: &Field<'n>) -> Option<&'n str> {
+    pub(crate) fn string<'n>(&mut self, field: &Field<'n>) -> Option<&'n str> {
         match &field.node.value {
             Value::Str(text) => Some(text),
             other => {
@@ -178,7 +178,7 @@ impl Decoder {
         }
     }
 
-    pub fn boolean(&mut self, field: &Field<'_>) -> Option<bool> {
+    pub(crate) fn boolean(&mut self, field: &Field<'_>) -> Option<bool> {
         match &field.node.value {
             Value::Bool(value) => Some(*value),
             other => {

@@ -49,7 +49,7 @@ pub(super) const POLICY_ONLY: [&str; 3] = ["network", "sandbox", "tools_policy"]
 
 /// How a key may be missing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
+pub(crate) enum Presence {
     /// It may be left out, or stand there without a value.
     Optional,
     /// It may be left out; standing there without a value, it has a wrong one.
@@ -100,7 +100,7 @@ impl<'n> Fields<'n> {
 }
 
 /// The value of a key, if it is there, and what it has to be.
-pub struct Slot<'n, T> {
+pub(crate) struct Slot<'n, T> {
     field: Option<Field<'n>>,
     shape: PhantomData<fn() -> T>,
 }
@@ -114,25 +114,25 @@ impl<'n, T> Slot<'n, T> {
     }
 
     /// The value as it stands there, for those whose meaning depends on more than their place.
-    pub fn field(&self) -> Option<&Field<'n>> {
+    pub(crate) fn field(&self) -> Option<&Field<'n>> {
         self.field.as_ref()
     }
 }
 
 impl<T: Read> Slot<'_, T> {
     /// The value; `None` where the key is missing, and where it was said what is wrong with it.
-    pub fn read(&self, decoder: &mut Decoder) -> Option<T> {
+    pub(crate) fn read(&self, decoder: &mut Decoder) -> Option<T> {
         T::read(decoder, self.field()?)
     }
 
     /// The value with its place.
-    pub fn located(&self, decoder: &mut Decoder) -> Option<Located<T>> {
+    pub(crate) fn located(&self, decoder: &mut Decoder) -> Option<Located<T>> {
         Located::read(decoder, self.field()?)
     }
 }
 
 /// A slot whose key has a default.
-pub struct Defaulted<'n, T> {
+pub(crate) struct Defaulted<'n, T> {
     slot: Slot<'n, T>,
     default: T,
 }
@@ -144,17 +144,17 @@ impl<'n, T: Read> Defaulted<'n, T> {
     }
 
     /// The value as it stands there.
-    pub fn field(&self) -> Option<&Field<'n>> {
+    pub(crate) fn field(&self) -> Option<&Field<'n>> {
         self.slot.field()
     }
 
     /// The value, or the default. After a wrong value too: the file is of no use then.
-    pub fn read(self, decoder: &mut Decoder) -> T {
+    pub(crate) fn read(self, decoder: &mut Decoder) -> T {
         self.slot.read(decoder).unwrap_or(self.default)
     }
 
     /// The value with its place, or the default at the place of what says nothing.
-    pub fn located(self, decoder: &mut Decoder, otherwise: &Position) -> Located<T> {
+    pub(crate) fn located(self, decoder: &mut Decoder, otherwise: &Position) -> Located<T> {
         self.slot.located(decoder).unwrap_or_else(|| Located::new(self.default, otherwise.clone()))
     }
 }
@@ -197,7 +197,7 @@ pub(super) fn but(words: &[&str]) -> Json {
 }
 
 /// The schema of a mapping with these keys.
-pub fn schema<'n, K: Keys<'n>>() -> Schema {
+pub(crate) fn schema<'n, K: Keys<'n>>() -> Schema {
     let mut properties = Properties::default();
     K::describe(&mut properties);
     let mut schema = shape::schema(json!({"type": "object", "properties": properties.of}));

@@ -238,7 +238,7 @@ fn place(source: &Position, script: &Script, line: u32, column: u32, length: usi
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     pub(super) fn hook(text: &str) -> Hook {

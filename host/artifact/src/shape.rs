@@ -8,28 +8,28 @@ use super::located::Located;
 use super::script::Script;
 
 /// A JSON Schema that is a mapping, as all here are.
-pub type Schema = Map<String, Json>;
+pub(crate) type Schema = Map<String, Json>;
 
 /// A value that an editor can be told of.
-pub trait Shape {
+pub(crate) trait Shape {
     /// What fits, without a description: that is the key's.
     fn schema() -> Schema;
 }
 
 /// A value that is read without knowing more than its place.
-pub trait Read: Shape + Sized {
+pub(crate) trait Read: Shape + Sized {
     /// The value; `None` after it was said what is wrong with it.
     fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self>;
 }
 
 /// A value that a schema can show as the default of its key.
-pub trait Shown: Read {
+pub(crate) trait Shown: Read {
     /// As it is in JSON.
     fn shown(&self) -> Json;
 }
 
 /// The mapping that a JSON text is.
-pub fn schema(of: Json) -> Schema {
+pub(crate) fn schema(of: Json) -> Schema {
     match of {
         Json::Object(schema) => schema,
         _ => Schema::new(),
@@ -37,12 +37,12 @@ pub fn schema(of: Json) -> Schema {
 }
 
 /// One of these words.
-pub fn words(words: impl IntoIterator<Item = impl Into<Json>>) -> Schema {
+pub(crate) fn words(words: impl IntoIterator<Item = impl Into<Json>>) -> Schema {
     schema(json!({"enum": words.into_iter().map(Into::into).collect::<Vec<Json>>()}))
 }
 
 /// The same, or nothing after the key.
-pub fn or_nothing(mut schema: Schema) -> Schema {
+pub(crate) fn or_nothing(mut schema: Schema) -> Schema {
     match schema.get_mut("type") {
         Some(Json::Array(kinds)) => kinds.push("null".into()),
         Some(kind) => *kind = json!([kind.take(), "null"]),
@@ -76,7 +76,7 @@ impl Shown for String {
 }
 
 /// A text that must hold something. What is said of an empty one is for who asks.
-pub struct Name(pub(crate) String);
+pub(crate) struct Name(pub(crate) String);
 
 impl Shape for Name {
     fn schema() -> Schema {
@@ -121,7 +121,7 @@ impl Shown for bool {
 }
 
 /// A whole number within bounds, both of which are in.
-pub struct Between<const LEAST: u64, const MOST: u64>(pub(crate) u64);
+pub(crate) struct Between<const LEAST: u64, const MOST: u64>(pub(crate) u64);
 
 impl<const LEAST: u64, const MOST: u64> Shape for Between<LEAST, MOST> {
     fn schema() -> Schema {
@@ -142,7 +142,7 @@ impl<const LEAST: u64, const MOST: u64> Shown for Between<LEAST, MOST> {
 }
 
 /// A number within bounds, both of which are in.
-pub struct Within<const LEAST: u32, const MOST: u32>(pub(crate) f64);
+pub(crate) struct Within<const LEAST: u32, const MOST: u32>(pub(crate) f64);
 
 impl<const LEAST: u32, const MOST: u32> Shape for Within<LEAST, MOST> {
     fn schema() -> Schema {
@@ -163,7 +163,7 @@ impl<const LEAST: u32, const MOST: u32> Shown for Within<LEAST, MOST> {
 }
 
 /// A key that is known and not looked into.
-pub struct Anything;
+pub(crate) struct Anything;
 
 impl Shape for Anything {
     fn schema() -> Schema {
@@ -199,10 +199,10 @@ impl<T: Read> Read for Vec<T> {
 }
 
 /// A mapping whose keys are names, in the order of the file.
-pub struct Named<T>(pub(crate) Vec<Entry<T>>);
+pub(crate) struct Named<T>(pub(crate) Vec<Entry<T>>);
 
 /// One of [`Named`].
-pub struct Entry<T> {
+pub(crate) struct Entry<T> {
     pub name: String,
     /// Where its name stands.
     pub position: Position,
@@ -211,7 +211,7 @@ pub struct Entry<T> {
 
 impl<T> Named<T> {
     /// Names and values alone.
-    pub fn pairs(self) -> Vec<(String, T)> {
+    pub(crate) fn pairs(self) -> Vec<(String, T)> {
         self.0.into_iter().map(|entry| (entry.name, entry.value)).collect()
     }
 }

@@ -36,7 +36,7 @@ const MAX_NAME: usize = 64;
 
 /// Who adds something: what that may do, and the third party that it is of.
 #[derive(Debug, Clone, Copy)]
-pub struct By<'a> {
+pub(crate) struct By<'a> {
     pub grant: &'a Arc<Grant>,
     pub author: Option<&'a str>,
 }
@@ -49,7 +49,7 @@ impl By<'_> {
 }
 
 /// Everything that can be said of a tool before the hooks are asked. Gives back its parameters.
-pub fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
+pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
     check_name(&new.name)?;
     let added = &place.added;
     let replaces = added.tool(&new.name).is_some();
@@ -73,7 +73,7 @@ pub fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
 /// Adds a tool. `payload` is that of its event: hooks may have changed the description.
 ///
 /// Gives back the fuel that loading its script took, which is the same on every run.
-pub async fn add_tool(
+pub(crate) async fn add_tool(
     place: &Place,
     by: By<'_>,
     new: NewTool,
@@ -154,7 +154,7 @@ fn within(added: &Added) -> Result<(), Error> {
 }
 
 /// Everything that can be said of a hook before the hooks are asked. Gives back its event and priority.
-pub fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), Error> {
+pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), Error> {
     check_name(&new.name)?;
     let event = match Event::parse(&new.event) {
         // Else a script could answer for the hooks that govern it.
@@ -182,7 +182,7 @@ pub fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), Error> {
 }
 
 /// Adds a hook. Gives back the fuel that loading its script took, as for a tool.
-pub async fn add_hook(
+pub(crate) async fn add_hook(
     place: &Place,
     by: By<'_>,
     new: NewHook,

@@ -211,7 +211,7 @@ pub struct Place {
 /// A tool whose script is at work.
 #[derive(Debug)]
 pub struct AtWork {
-    pub tool: String,
+    pub(crate) tool: String,
     /// The name of its source.
     pub source: String,
 }

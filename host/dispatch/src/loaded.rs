@@ -31,11 +31,11 @@ use harness_sandbox::outcome::{Entry, Failure, FailureKind, Limit, LimitKind, Pr
 /// that are under way keep the one they began with.
 #[derive(Debug)]
 pub struct Loaded {
-    pub registry: Registry,
-    pub policy: ProjectPolicy,
-    pub workspace: Arc<Workspace>,
-    pub sandbox: Sandbox,
-    pub natives: Vec<(String, Arc<dyn NativeTool>)>,
+    pub(crate) registry: Registry,
+    pub(crate) policy: ProjectPolicy,
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) natives: Vec<(String, Arc<dyn NativeTool>)>,
     /// Whether scripts tell which of their lines they reach.
     pub coverage: bool,
     /// The secrets of the policy with their values.
@@ -144,7 +144,7 @@ fn raises(limit: Limit, grant: &Grant) -> Option<String> {
 }
 
 impl Loaded {
-    pub fn new(
+    pub(crate) fn new(
         registry: Registry,
         policy: ProjectPolicy,
         workspace: Arc<Workspace>,

@@ -26,7 +26,7 @@ const LEAST_TIME: Duration = Duration::from_secs(1);
 /// Until when a call waits for scripts to be loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadDeadline {
-    pub at: Instant,
+    pub(crate) at: Instant,
     /// The time that the call had, for messages.
     pub milliseconds: u64,
 }

@@ -272,7 +272,7 @@ pub struct Emitted {
 }
 
 impl Emitted {
-    pub fn by(agent: &AgentAt, payload: &mut Json) -> Self {
+    pub(crate) fn by(agent: &AgentAt, payload: &mut Json) -> Self {
         let Json::Object(object) = payload else { return Self { given: None, is_dict: false } };
         Self { given: object.insert("agent".to_owned(), of(agent)), is_dict: true }
     }

@@ -457,13 +457,13 @@ fn refusals<'a>(entry: &mut Entry, calls: impl Iterator<Item = &'a HostCall>) {
 }
 
 /// Something that has begun: recorded as abandoned, unless it is told to have ended.
-pub struct Unfinished<'a> {
+pub(crate) struct Unfinished<'a> {
     recorder: &'a Recorder,
     entry: Option<Entry>,
 }
 
 impl<'a> Unfinished<'a> {
-    pub fn new(recorder: &'a Recorder, entry: Entry) -> Self {
+    pub(crate) fn new(recorder: &'a Recorder, entry: Entry) -> Self {
         Self { recorder, entry: Some(entry) }
     }
 
@@ -472,7 +472,7 @@ impl<'a> Unfinished<'a> {
     /// # Errors
     ///
     /// Those of recording it.
-    pub fn ended(mut self, record: impl FnOnce(Entry) -> Result<(), String>) -> Result<(), String> {
+    pub(crate) fn ended(mut self, record: impl FnOnce(Entry) -> Result<(), String>) -> Result<(), String> {
         self.entry.take().map_or(Ok(()), record)
     }
 }

@@ -43,7 +43,7 @@ pub struct Run {
 pub struct Added {
     /// How many additions have led here.
     pub additions: u64,
-    pub tools: Vec<AddedTool>,
+    pub(crate) tools: Vec<AddedTool>,
     pub hooks: Vec<AddedHook>,
 }
 
@@ -87,7 +87,7 @@ impl Run {
         &self.session
     }
 
-    pub fn layers(&self) -> &[Layer] {
+    pub(crate) fn layers(&self) -> &[Layer] {
         &self.layers
     }
 
@@ -126,7 +126,7 @@ impl Run {
         let _ = self.confirmer.set(confirmer);
     }
 
-    pub fn confirmer(&self) -> Option<&dyn Confirmer> {
+    pub(crate) fn confirmer(&self) -> Option<&dyn Confirmer> {
         self.confirmer.get().map(|confirmer| &**confirmer)
     }
 
@@ -174,11 +174,11 @@ impl Added {
         Ok(Arc::new(next))
     }
 
-    pub fn tool(&self, name: &str) -> Option<&AddedTool> {
+    pub(crate) fn tool(&self, name: &str) -> Option<&AddedTool> {
         self.tools.iter().find(|added| added.tool.name == name)
     }
 
-    pub fn hooks_of(&self, event: &Event) -> impl Iterator<Item = &AddedHook> {
+    pub(crate) fn hooks_of(&self, event: &Event) -> impl Iterator<Item = &AddedHook> {
         self.hooks.iter().filter(move |added| added.hook.event.value == *event)
     }
 }

@@ -102,11 +102,11 @@ pub struct Begun(Mutex<Vec<(Kind, Arc<Tasks>, String)>>);
 /// A task that begins.
 #[derive(Debug, Clone, Copy)]
 pub struct New<'a> {
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// How many of its kind may be under way.
     pub most: u64,
-    pub id: &'a str,
-    pub tool: &'a str,
+    pub(crate) id: &'a str,
+    pub(crate) tool: &'a str,
 }
 
 /// Which tasks are asked for.

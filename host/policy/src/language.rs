@@ -54,7 +54,9 @@ impl Node {
 /// A rule as something that reads words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
+    /// Its states.
     pub nodes: Vec<Node>,
+    /// The states that it begins in, by their index.
     pub start: Vec<usize>,
     /// Whether it reads each part as [folded](super::path::protected): in any letter case, without what has no width
     /// and without dots and spaces at its end.
@@ -192,8 +194,11 @@ pub enum Parts {
 /// What is asked for: a word that at least one machine of each list in `within` covers, and none in `without`.
 #[derive(Debug, Clone)]
 pub struct Search<'a> {
+    /// How words are read.
     pub parts: Parts,
+    /// Of each list at least one covers the word.
     pub within: Vec<Vec<&'a Machine>>,
+    /// None of these covers it.
     pub without: Vec<&'a Machine>,
 }
 

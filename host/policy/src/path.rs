@@ -35,7 +35,7 @@ pub struct FsRules {
 }
 
 impl FsRules {
-    pub fn patterns(&self, access: Access) -> &[PathPattern] {
+    pub(crate) fn patterns(&self, access: Access) -> &[PathPattern] {
         match access {
             Access::Read => &self.read,
             Access::Write => &self.write,

@@ -107,7 +107,7 @@ impl PartialEq for Watched {
 impl Eq for Watched {}
 
 impl Watched {
-    pub fn note(&self, request: impl FnOnce() -> Request) {
+    pub(crate) fn note(&self, request: impl FnOnce() -> Request) {
         self.watch.note(&self.source, request());
     }
 }

@@ -50,7 +50,7 @@ enum Content {
 /// Files by their path, and the names of what they define.
 #[derive(Debug, Clone, Default)]
 struct Tree {
-    files: BTreeMap<String, Content>,
+    pub files: BTreeMap<String, Content>,
     tools: BTreeSet<String>,
     hooks: BTreeSet<String>,
     agents: BTreeSet<String>,

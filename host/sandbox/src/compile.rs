@@ -5,15 +5,15 @@ use wasmtime::{Config, OptLevel};
 
 /// Native stack that guest code may use, in bytes. An interpreter in Rust needs a few hundred kilobytes for the
 /// deepest expression that its parser takes; what runs past it ends with a stack overflow, never with the host's.
-pub const MAX_STACK: usize = 1 << 20;
+pub(crate) const MAX_STACK: usize = 1 << 20;
 
 /// The largest linear memory that is reserved as address space for an instance, and so the most that a policy can
 /// grant: 4 GiB, all that 32-bit memory can be.
-pub const MEMORY_RESERVATION: u64 = 1 << 32;
+pub(crate) const MEMORY_RESERVATION: u64 = 1 << 32;
 
 /// Settings that change machine code: the same when the interpreter is compiled, with the host, and when the host
 /// loads it. Nothing of the machine that compiles goes in, so that the binary runs on others.
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     let mut config = Config::new();
     config.cranelift_opt_level(OptLevel::Speed);
     config.consume_fuel(true);

@@ -3,7 +3,7 @@
 
 /// How many things lie within each other at most, and line and column, from 1, of the statement in which they do:
 /// operands, calls, brackets, blocks, and the branches of an `if`, each of which is the `else` of the one before.
-pub fn deepest(text: &str) -> (usize, (u32, u32)) {
+pub(crate) fn deepest(text: &str) -> (usize, (u32, u32)) {
     let mut deepest = Deepest { most: 0, at: (1, 1) };
     let mut chains: Vec<Chain> = Vec::new();
     let mut statement = Statement::default();

@@ -89,9 +89,9 @@ struct Inner {
 /// Where the interpreter's functions are.
 #[derive(Debug, Clone)]
 pub struct Exports {
-    pub run: ComponentExportIndex,
-    pub handle: ComponentExportIndex,
-    pub matches: ComponentExportIndex,
+    pub(crate) run: ComponentExportIndex,
+    pub(crate) handle: ComponentExportIndex,
+    pub(crate) matches: ComponentExportIndex,
     /// Not there in a component that is no interpreter.
     pub listen: Option<ComponentExportIndex>,
 }
@@ -149,7 +149,7 @@ impl Image {
         &self.inner.code
     }
 
-    pub fn exports(&self) -> &Exports {
+    pub(crate) fn exports(&self) -> &Exports {
         &self.inner.exports
     }
 }
@@ -364,7 +364,7 @@ impl Sandbox {
         names
     }
 
-    pub fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.inner.engine
     }
 
@@ -373,7 +373,7 @@ impl Sandbox {
         self.inner.ticker.rest();
     }
 
-    pub fn ticker(&self) -> &Ticker {
+    pub(crate) fn ticker(&self) -> &Ticker {
         &self.inner.ticker
     }
 }

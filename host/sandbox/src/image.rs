@@ -32,7 +32,7 @@ impl From<Error> for LoadError {
 }
 
 /// Loads a script into an interpreter.
-pub fn loaded(loader: &mut Loader, source: &Source, budget: Budget) -> Result<(), LoadError> {
+pub(crate) fn loaded(loader: &mut Loader, source: &Source, budget: Budget) -> Result<(), LoadError> {
     match load(loader, source) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(failure)) => Err(LoadError::Script(failure)),
@@ -41,7 +41,7 @@ pub fn loaded(loader: &mut Loader, source: &Source, budget: Budget) -> Result<()
 }
 
 /// What loading a script changed of the memory that every load starts from.
-pub struct Changes {
+pub(crate) struct Changes {
     start: u32,
     length: usize,
     /// Where each run begins, from `start`, and its bytes.
@@ -54,7 +54,7 @@ const PIECE: usize = 256;
 
 impl Changes {
     /// What differs in a memory from another one that begins at the same place.
-    pub fn between(base: &[u8], kept: Kept<'_>) -> Self {
+    pub(crate) fn between(base: &[u8], kept: Kept<'_>) -> Self {
         const ZEROS: &[u8] = &[0; PIECE];
         let mut runs: Vec<(usize, usize)> = Vec::new();
         let pieces = kept.bytes.chunks(PIECE).enumerate();
@@ -76,17 +76,17 @@ impl Changes {
     }
 
     /// How many bytes that is.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.runs.iter().map(|(_, run)| run.len() as u64).sum()
     }
 
     /// Where the memory begins.
-    pub fn start(&self) -> u32 {
+    pub(crate) fn start(&self) -> u32 {
         self.start
     }
 
     /// The memory: the other one with the changes.
-    pub fn applied(&self, base: &[u8]) -> Vec<u8> {
+    pub(crate) fn applied(&self, base: &[u8]) -> Vec<u8> {
         let mut memory = Vec::with_capacity(self.length);
         memory.extend_from_slice(base.get(..self.length).unwrap_or(base));
         memory.resize(self.length, 0);
@@ -105,7 +105,7 @@ impl Changes {
 /// compiled. The file is in memory and sealed, and calls map it copy-on-write: it is there once, and without the pages
 /// that are all zero.
 #[derive(Debug, Clone, Copy)]
-pub struct Template {
+pub(crate) struct Template {
     pub head: &'static [u8],
     pub tail: &'static [u8],
     /// Where the memory begins that lies between the two; all before is zero.
@@ -116,7 +116,7 @@ pub struct Template {
 
 /// The module of a memory. One that is larger than every template is compiled, which takes longer and is otherwise the
 /// same.
-pub fn module(engine: &Engine, templates: &[Template], memory: Kept<'_>) -> Result<Module> {
+pub(crate) fn module(engine: &Engine, templates: &[Template], memory: Kept<'_>) -> Result<Module> {
     let fits = |template: &&Template| template.start == memory.start && template.length == memory.bytes.len();
     // Where the system has no such files, the engine finds its own way.
     if let Some(Ok(file)) = templates.iter().find(fits).map(|template| template.sealed(memory)) {

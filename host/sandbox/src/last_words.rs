@@ -6,7 +6,7 @@ use super::outcome::Spot;
 
 /// What an interpreter wrote before it ended: nobody else writes there.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub(crate) struct Said {
     /// Where the script was, in its first line: `at LINE:COLUMN live BYTES`.
     pub at: Option<Spot>,
     /// The message of its panic, without the place in its own sources, which no author of a script can do anything about.
@@ -14,7 +14,7 @@ pub struct Said {
 }
 
 impl Said {
-    pub fn of(stderr: &[u8]) -> Self {
+    pub(crate) fn of(stderr: &[u8]) -> Self {
         let text = String::from_utf8_lossy(stderr);
         let mut lines = text.lines().map(str::trim).peekable();
         let mut at = lines.peek().and_then(|line| spot(line));
@@ -36,17 +36,17 @@ impl Said {
     }
 
     /// Whether it asked for more memory than there can be.
-    pub fn wanted_too_much(&self) -> bool {
+    pub(crate) fn wanted_too_much(&self) -> bool {
         self.text == "capacity overflow"
     }
 
     /// Whether something was nested too deeply for its stack.
-    pub fn exhausted(&self) -> bool {
+    pub(crate) fn exhausted(&self) -> bool {
         self.text == EXHAUSTED
     }
 
     /// One line about a trap, with what it said before.
-    pub fn stopped(&self, trap: &Trap) -> String {
+    pub(crate) fn stopped(&self, trap: &Trap) -> String {
         if self.text.is_empty() {
             format!("the interpreter stopped: {trap}")
         } else {

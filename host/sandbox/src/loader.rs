@@ -15,14 +15,14 @@ use wasmtime::{
 };
 
 /// Name under which the shell exports the code's module; the layers of the guest's build have the same.
-pub const CODE: &str = "code";
+pub(crate) const CODE: &str = "code";
 /// Name under which code and shell import the memory's module; the layers have this one too.
-pub const MEMORY: &str = "image";
+pub(crate) const MEMORY: &str = "image";
 const GLOBAL: &str = "harness:global:";
 /// Names under which the code imports the table that it shares with the shell.
 const TABLE: (&str, &str) = ("shim", "table");
 /// The interface whose functions are called here.
-pub const SCRIPT: &str = "harness:sandbox/script@0.1.0";
+pub(crate) const SCRIPT: &str = "harness:sandbox/script@0.1.0";
 
 /// The most memory that a script may use while it is loaded, in bytes, the interpreter's own with it. What is left of it
 /// is in every call's memory.
@@ -32,14 +32,14 @@ pub const LOAD_FUEL: u64 = 10_000_000_000;
 /// WebAssembly's page.
 const PAGE: usize = 64 << 10;
 /// What the interpreter's hash tables are seeded with: fuel must be the same on every run of a call.
-pub const SEED: u128 = 0x6861_726e_6573_7320_6861_726e_6573_7321;
+pub(crate) const SEED: u128 = 0x6861_726e_6573_7320_6861_726e_6573_7321;
 /// Bytes that are kept of what the interpreter says when it dies.
 const MAX_LAST_WORDS: usize = 8 << 10;
 /// Memory is looked at in chunks of this many bytes; those that are all zero are left out.
-pub const CHUNK: usize = 4 << 10;
+pub(crate) const CHUNK: usize = 4 << 10;
 
 /// The interpreter's core module on a memory, outside of any component.
-pub struct Loader {
+pub(crate) struct Loader {
     pub store: Store<Limits>,
     pub instance: Instance,
     pub memory: Memory,
@@ -67,7 +67,7 @@ impl Default for Budget {
 }
 
 /// What the loader's store holds.
-pub struct Limits {
+pub(crate) struct Limits {
     pub budget: Budget,
     /// What the interpreter wrote to standard error.
     pub last_words: Vec<u8>,
@@ -92,7 +92,7 @@ impl ResourceLimiter for Limits {
 }
 
 impl Loader {
-    pub fn new(engine: &Engine, code: &Module, memory: &Module, budget: Budget) -> Result<Self> {
+    pub(crate) fn new(engine: &Engine, code: &Module, memory: &Module, budget: Budget) -> Result<Self> {
         let data = Limits { budget, last_words: Vec::new(), memory_refused: false, late: false };
         let mut store = Store::new(engine, data);
         store.limiter(|data| data);
@@ -126,7 +126,7 @@ impl Loader {
     }
 
     /// A function of the interface `script`.
-    pub fn export<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
+    pub(crate) fn export<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
         &mut self,
         function: &str,
     ) -> Result<TypedFunc<P, R>> {
@@ -134,7 +134,7 @@ impl Loader {
     }
 
     /// Copies a string into the interpreter's memory: its address and length.
-    pub fn pass(&mut self, text: &str) -> Result<(i32, i32)> {
+    pub(crate) fn pass(&mut self, text: &str) -> Result<(i32, i32)> {
         let length = i32::try_from(text.len())?;
         let allocate: TypedFunc<(i32, i32, i32, i32), i32> =
             self.instance.get_typed_func(&mut self.store, "cabi_realloc")?;
@@ -144,7 +144,7 @@ impl Loader {
     }
 
     /// Units of fuel that were used so far.
-    pub fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         self.store.data().budget.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0))
     }
 
@@ -153,7 +153,7 @@ impl Loader {
     /// # Errors
     ///
     /// Where loading changed a global of the interpreter: calls start with the globals as the code module has them.
-    pub fn kept(&mut self) -> Result<Kept<'_>> {
+    pub(crate) fn kept(&mut self) -> Result<Kept<'_>> {
         for (global, start) in &self.globals {
             let now = global.get(&mut self.store.as_context_mut());
             if now.i32() != start.i32() || now.i64() != start.i64() {
@@ -170,7 +170,7 @@ impl Loader {
 
 /// A memory to start from.
 #[derive(Debug, Clone, Copy)]
-pub struct Kept<'a> {
+pub(crate) struct Kept<'a> {
     /// All before this is zero. A multiple of [`CHUNK`].
     pub start: u32,
     /// All after that.
@@ -179,7 +179,7 @@ pub struct Kept<'a> {
 
 impl Kept<'_> {
     /// A module that has this memory and nothing else.
-    pub fn module(&self) -> Vec<u8> {
+    pub(crate) fn module(&self) -> Vec<u8> {
         let mut memories = MemorySection::new();
         let minimum = (self.start as usize + self.bytes.len()).div_ceil(PAGE) as u64;
         memories.memory(MemoryType { minimum, maximum: None, memory64: false, shared: false, page_size_log2: None });
@@ -201,7 +201,7 @@ impl Kept<'_> {
     }
 
     /// The runs of chunks that are not all zero: where each begins, from `start`, and its bytes.
-    pub fn runs(&self) -> Vec<(u32, &[u8])> {
+    pub(crate) fn runs(&self) -> Vec<(u32, &[u8])> {
         const ZEROS: &[u8] = &[0; CHUNK];
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for (n, chunk) in self.bytes.chunks(CHUNK).enumerate() {
@@ -242,36 +242,36 @@ fn link_standard_library(linker: &mut Linker<Limits>) -> Result<()> {
 }
 
 /// Appends what the interpreter says when it dies, as far as there is room.
-pub fn keep_last_words(words: &mut Vec<u8>, more: &[u8]) {
+pub(crate) fn keep_last_words(words: &mut Vec<u8>, more: &[u8]) {
     let room = MAX_LAST_WORDS.saturating_sub(words.len()).min(more.len());
     words.extend_from_slice(more.get(..room).unwrap_or_default());
 }
 
 /// Reads values as the canonical ABI lays them out in memory.
-pub struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     pub memory: &'a [u8],
 }
 
 impl Reader<'_> {
     /// Bytes at an address.
-    pub fn bytes(&self, at: u32, length: u32) -> Result<&[u8]> {
+    pub(crate) fn bytes(&self, at: u32, length: u32) -> Result<&[u8]> {
         let (at, length) = (at as usize, length as usize);
         let end = at.checked_add(length).ok_or_else(|| format_err!("an address past the end of memory"))?;
         self.memory.get(at..end).ok_or_else(|| format_err!("an address past the end of memory"))
     }
 
     /// One byte.
-    pub fn byte(&self, at: u32) -> Result<u8> {
+    pub(crate) fn byte(&self, at: u32) -> Result<u8> {
         self.bytes(at, 1)?.first().copied().ok_or_else(|| format_err!("an empty read"))
     }
 
     /// A number of 32 bits.
-    pub fn word(&self, at: u32) -> Result<u32> {
+    pub(crate) fn word(&self, at: u32) -> Result<u32> {
         Ok(u32::from_le_bytes(self.bytes(at, 4)?.try_into()?))
     }
 
     /// A string: its address and length are at `at`.
-    pub fn string(&self, at: u32) -> Result<String> {
+    pub(crate) fn string(&self, at: u32) -> Result<String> {
         let (address, length) = (self.word(at)?, self.word(at.wrapping_add(4))?);
         Ok(std::str::from_utf8(self.bytes(address, length)?)?.to_owned())
     }

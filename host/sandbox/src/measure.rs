@@ -11,7 +11,7 @@ use harness_capability::{
 };
 
 /// Bytes that the price counts: those of strings and lists. Numbers and flags are in the price of the call.
-pub trait Measure {
+pub(crate) trait Measure {
     fn bytes(&self) -> u64;
 }
 
@@ -102,7 +102,7 @@ impl Measure for exec::Output {
 }
 
 /// What a host function answers: a value, or an error of which one case is a refusal.
-pub trait Answer: Measure + Texts + Serialize + DeserializeOwned + Sized {
+pub(crate) trait Answer: Measure + Texts + Serialize + DeserializeOwned + Sized {
     /// The result as the component model has it: a list of at most one value.
     type Returned;
     fn returned(self) -> Self::Returned;
@@ -175,7 +175,7 @@ where
 }
 
 /// The error of an interface.
-pub trait MayDeny {
+pub(crate) trait MayDeny {
     fn denial(&self) -> Option<&Denial>;
     fn refused(denial: Denial) -> Self;
     fn over(&self) -> Option<LimitKind> {
@@ -227,7 +227,7 @@ macro_rules! only_denies {
 only_denies!(clock, env, observe, random, secrets);
 
 /// What a call is about, in a few words, for the record.
-pub trait Subject: Serialize + DeserializeOwned {
+pub(crate) trait Subject: Serialize + DeserializeOwned {
     fn subject(&self) -> String;
 }
 

@@ -73,12 +73,12 @@ pub struct Context {
 
 /// The data of a store.
 pub struct State {
-    pub context: Context,
-    pub limits: Limits,
-    pub deadline: Instant,
-    pub usage: Usage,
-    pub log: Log,
-    pub calls: Vec<HostCall>,
+    pub(crate) context: Context,
+    pub(crate) limits: Limits,
+    pub(crate) deadline: Instant,
+    pub(crate) usage: Usage,
+    pub(crate) log: Log,
+    pub(crate) calls: Vec<HostCall>,
     /// What stands for secrets in this call.
     pub handles: Handles,
     /// The last refusal: an interpreter that says it was denied is believed only where this is set.
@@ -110,7 +110,7 @@ struct Wasi {
 }
 
 impl State {
-    pub fn new(context: Context, limits: Limits, deadline: Instant) -> Self {
+    pub(crate) fn new(context: Context, limits: Limits, deadline: Instant) -> Self {
         let handles = Handles::new(context.secrets.clone());
         Self {
             context,

@@ -6,7 +6,7 @@ use super::price::Import;
 
 /// Carried through the engine as an error and looked at when the call has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Stop {
+pub(crate) enum Stop {
     /// The time of the call is over.
     #[error("the deadline has passed")]
     Deadline,

@@ -6,7 +6,7 @@ use harness_capability::{
 };
 
 /// Calls a function on each text that a script has a say in, or gets to see.
-pub trait Texts {
+pub(crate) trait Texts {
     fn texts(&mut self, each: &mut dyn FnMut(&mut String));
 }
 

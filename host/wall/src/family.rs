@@ -89,7 +89,7 @@ pub(super) struct Family {
 #[derive(Debug)]
 pub(super) struct Program<'a> {
     pub(super) path: CString,
-    pub(super) args: Vec<CString>,
+    pub args: Vec<CString>,
     pub(super) env: Vec<CString>,
     /// Its three streams, none of them one of the host's own three.
     pub(super) streams: [OwnedFd; 3],

@@ -21,7 +21,7 @@ const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::FOW
 ///
 /// What could not be done. Nothing is where the process has other threads: the kernel would hold this one, and those that
 /// it starts later.
-pub fn hold_files(read: &BTreeSet<PathBuf>, write: &BTreeSet<PathBuf>) -> Result<(), String> {
+pub(crate) fn hold_files(read: &BTreeSet<PathBuf>, write: &BTreeSet<PathBuf>) -> Result<(), String> {
     alone()?;
     let rules = Rules::new(&rules(read, write)?, false)?;
     let failed = |error: Errno| format!("Landlock: {}", std::io::Error::from(error));
@@ -34,7 +34,7 @@ pub fn hold_files(read: &BTreeSet<PathBuf>, write: &BTreeSet<PathBuf>) -> Result
 /// # Errors
 ///
 /// As above.
-pub fn hold_privileges() -> Result<(), String> {
+pub(crate) fn hold_privileges() -> Result<(), String> {
     alone()?;
     super::give_up_privileges(KEPT).map_err(|error| format!("privileges: {}", std::io::Error::from(error)))
 }
@@ -84,7 +84,7 @@ fn is_ending(stat: &str) -> bool {
 /// # Errors
 ///
 /// What could not be done.
-pub fn hold_calls(programs: Programs, sockets: Sockets) -> Result<(), String> {
+pub(crate) fn hold_calls(programs: Programs, sockets: Sockets) -> Result<(), String> {
     Filters::of_host(programs, sockets)?.apply_to_all_threads()
 }
 

@@ -104,7 +104,7 @@ keys! {
 }
 
 /// `tests:` of a tool, for its schema.
-pub struct ToolCases;
+pub(crate) struct ToolCases;
 
 impl Shape for ToolCases {
     fn schema() -> Schema {
@@ -113,7 +113,7 @@ impl Shape for ToolCases {
 }
 
 /// `tests:` of a hook, for its schema.
-pub struct HookCases;
+pub(crate) struct HookCases;
 
 impl Shape for HookCases {
     fn schema() -> Schema {
@@ -153,7 +153,7 @@ fn aspects(subject: Subject) -> Schema {
 }
 
 /// Reads `tests:`.
-pub fn decode(decoder: &mut Decoder, field: &Field<'_>, subject: Subject) -> Vec<Case> {
+pub(crate) fn decode(decoder: &mut Decoder, field: &Field<'_>, subject: Subject) -> Vec<Case> {
     let items = decoder.list(field).unwrap_or_default();
     let mut cases: Vec<Case> = Vec::new();
     for item in &items {

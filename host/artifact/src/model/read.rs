@@ -251,7 +251,7 @@ impl Read for Retry {
 }
 
 /// The name of a model, here and in an agent: whatever a provider may call one.
-pub struct ModelName(String);
+pub(crate) struct ModelName(String);
 
 impl Shape for ModelName {
     fn schema() -> Schema {
@@ -278,7 +278,7 @@ impl Read for ModelName {
 }
 
 /// The model of an agent: by its name alone.
-pub fn reference(decoder: &mut Decoder, field: &Field<'_>) -> Option<Located<String>> {
+pub(crate) fn reference(decoder: &mut Decoder, field: &Field<'_>) -> Option<Located<String>> {
     if matches!(field.node.value, Value::Map(_)) {
         let hint = "write its name; who answers for it stands in `models:` of the policy";
         decoder.wrong_type(field, "a string", Some(hint));

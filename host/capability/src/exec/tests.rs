@@ -157,7 +157,7 @@ async fn a_timeout_is_an_ending_with_what_was_printed() {
     for most in [1500, 6_000, 24_000] {
         let short = Duration::from_millis(most);
         let mut outputs = Vec::new();
-        for (timeout_ms, left) in [(most, LONG), (60_000, short), (0, short)] {
+        for (timeout_ms, left) in [(u32::try_from(most).unwrap(), LONG), (60_000, short), (0, short)] {
             let mark = mark();
             let script = sh(&format!("sleep {mark} & echo out; echo err >&2; wait"));
             let output = workspace.run_in(&grant, left, Command { timeout_ms, ..script }).await.unwrap();

@@ -193,8 +193,10 @@ async fn its_folders_are_those_that_were_looked_at() {
         std::fs::create_dir_all(root.join("inner")).unwrap();
         let dir = Dir::open_ambient_dir(root.join("inner"), cap_std::ambient_authority()).unwrap();
         let (grant, program, handles) = (confined(), Path::new("/bin/sh"), Handles::default());
-        let place = Place { dir: &dir, workspace: &root, handles: &handles };
-        let wall = Wall::new(&For { grant: &grant, place, program, name: "sh", time: LONG }).unwrap();
+        let secrets = handles.vault().files();
+        let wall =
+            Wall::new(&For { grant: &grant, dir: &dir, workspace: &root, secrets, program, name: "sh", time: LONG })
+                .unwrap();
         std::fs::rename(root.join(swapped), around.root.path().join("moved")).unwrap();
         std::fs::create_dir_all(root.join("inner")).unwrap();
         let env = BTreeMap::new();
@@ -219,8 +221,11 @@ async fn its_view_is_made_through_no_link() {
     }
     let dir = Dir::open_ambient_dir(&root, cap_std::ambient_authority()).unwrap();
     let (grant, program, handles) = (confined(), Path::new("/bin/sh"), Handles::default());
-    let place = Place { dir: &dir, workspace: &root, handles: &handles };
-    let wall = || Wall::new(&For { grant: &grant, place, program, name: "sh", time: LONG }).unwrap();
+    let secrets = handles.vault().files();
+    let wall = || {
+        Wall::new(&For { grant: &grant, dir: &dir, workspace: &root, secrets, program, name: "sh", time: LONG })
+            .unwrap()
+    };
     let (first, second) = (wall(), wall());
     let env = BTreeMap::new();
     let start =

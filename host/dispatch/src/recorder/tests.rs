@@ -65,8 +65,8 @@ fn logged(describe: impl FnOnce(&mut Entry)) -> Json {
     let mut entry = Entry::new(log.key());
     describe(&mut entry);
     log.append(&entry).unwrap();
-    assert_eq!(audit::verify(&audit).map(|summary| summary.lines), Ok(1));
-    let lines = audit::lines(&audit).unwrap();
+    assert_eq!(harness_audit::verify(&audit).map(|summary| summary.lines), Ok(1));
+    let lines = harness_audit::lines(&audit).unwrap();
     assert!(lines[0].len() < MAX_LINE, "{} bytes", lines[0].len());
     serde_json::from_str(&lines[0]).unwrap()
 }

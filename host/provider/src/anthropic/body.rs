@@ -88,7 +88,7 @@ fn fitting(id: &str) -> String {
 
 /// The arguments of a call as an object, for formats that have them so. What a model wrote that is none is kept as it
 /// is, so that it can see its mistake.
-pub fn object(arguments: &str) -> Json {
+pub(crate) fn object(arguments: &str) -> Json {
     match serde_json::from_str(arguments) {
         Ok(object @ Json::Object(_)) => object,
         _ if arguments.trim().is_empty() => json!({}),

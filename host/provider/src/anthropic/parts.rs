@@ -20,7 +20,7 @@ const KNOWN: [&str; 7] = [
 
 /// What was read so far.
 #[derive(Debug, Default)]
-pub struct AnthropicParts {
+pub(crate) struct AnthropicParts {
     draft: Draft,
     /// The block whose call was begun with its whole input, until pieces of it come.
     begun: Option<(u64, String)>,

@@ -9,7 +9,7 @@ use crate::{Finish, Usage};
 
 /// What was read so far.
 #[derive(Debug, Default)]
-pub struct OllamaParts {
+pub(crate) struct OllamaParts {
     draft: Draft,
     done: bool,
 }

@@ -28,7 +28,7 @@ pub(super) fn of(request: &Request, tokens: &str, stream: bool, usage: bool) -> 
 }
 
 /// Messages in a format's form, in the turns that chat templates have room for.
-pub fn messages(messages: &[Message], form: impl Fn(&Message) -> Json) -> Json {
+pub(crate) fn messages(messages: &[Message], form: impl Fn(&Message) -> Json) -> Json {
     in_turn(messages.iter().cloned()).iter().map(form).collect()
 }
 
@@ -63,7 +63,7 @@ fn is_object(arguments: &str) -> bool {
 }
 
 /// A tool, in the form that Ollama has taken over.
-pub fn tool(tool: &ToolSchema) -> Json {
+pub(crate) fn tool(tool: &ToolSchema) -> Json {
     let ToolSchema { name, description, parameters } = tool;
     json!({
         "type": "function",

@@ -9,7 +9,7 @@ use crate::{Finish, Usage};
 
 /// What was read so far.
 #[derive(Debug, Default)]
-pub struct OpenAiParts {
+pub(crate) struct OpenAiParts {
     draft: Draft,
     done: bool,
 }
