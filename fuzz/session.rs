@@ -1,6 +1,5 @@
 //! The record of a session: bytes as they are, and lines of real ones with other values in them.
 
-use harness_artifact::escape;
 use harness_session::read::{Recording, parse};
 use harness_session::record::{Line, What};
 use harness_session::timeline::{Span, Timeline};

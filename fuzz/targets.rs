@@ -14,7 +14,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use harness_artifact::agent::Agent;
 use harness_artifact::bundle::Bundle;
 use harness_artifact::diagnostic::Diagnostics;
-use harness_artifact::escape;
 use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
 use harness_artifact::policy::{ProjectPolicy, layer};

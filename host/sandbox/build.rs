@@ -9,7 +9,7 @@
 #[path = "src/compile.rs"]
 mod compile;
 #[path = "src/loader.rs"]
-#[expect(dead_code, reason = "loading a script is for the host itself")]
+#[expect(dead_code, unreachable_pub, reason = "loading a script is for the host itself")]
 mod loader;
 
 use std::error::Error;

@@ -14,6 +14,7 @@ use super::yaml::{self, Key, Node, Place, Span, Style, Value};
 use harness_policy::text::quoted;
 
 /// Collects what is wrong with one file.
+#[derive(Debug)]
 pub struct Decoder {
     file: Arc<str>,
     /// What every message about the form of the file begins with, such as `parse tool greet.md`.
@@ -22,6 +23,7 @@ pub struct Decoder {
 }
 
 /// The two parts of an artifact, the first one parsed.
+#[derive(Debug)]
 pub struct Document<'t> {
     pub(crate) root: Node,
     pub(crate) body: &'t str,
@@ -29,14 +31,18 @@ pub struct Document<'t> {
 }
 
 /// A value with its name, such as `parameters.path.required`.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Field<'n> {
+    /// Its keys from the top, joined by dots.
     pub path: String,
+    /// Its own key; an item of a list has none.
     pub key: Option<&'n Key>,
+    /// Its value.
     pub node: &'n Node,
 }
 
 impl Decoder {
+    /// A decoder of a file; errors of its form begin with `task`.
     pub fn new(file: &str, task: String) -> Self {
         Self { file: file.into(), task, diagnostics: Diagnostics::new() }
     }

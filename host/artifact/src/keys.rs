@@ -32,7 +32,7 @@ use super::yaml::{Key, Node, Value};
 use harness_policy::text::quoted;
 
 /// What to do with keys that no table declares.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
     /// The format ignores them; a warning says so.
     Warn,
@@ -71,6 +71,7 @@ pub trait Keys<'n>: Sized {
 }
 
 /// The entries of a mapping, and the keys that it was asked for.
+#[derive(Debug)]
 pub struct Fields<'n> {
     prefix: String,
     entries: Vec<(&'n Key, &'n Node)>,
@@ -160,7 +161,7 @@ impl<'n, T: Read> Defaulted<'n, T> {
 }
 
 /// The properties of a mapping, for its schema.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Properties {
     of: Schema,
     required: Vec<&'static str>,

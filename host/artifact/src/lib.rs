@@ -52,4 +52,5 @@ mod proptests;
 extern crate self as harness_artifact;
 #[cfg(test)]
 #[path = "../../../tests/random.rs"]
+#[expect(dead_code, reason = "tests of other crates use the rest")]
 mod random;

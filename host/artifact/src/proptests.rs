@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use super::diagnostic::Diagnostics;
+use super::frontmatter;
 use super::hook::Hook;
 use super::policy::ProjectPolicy;
 use super::tool::Tool;
 use super::yaml::{self, Key, Node, Style, Value};
-use super::{escape, frontmatter};
 
 const TOOL: &str = "---\nparameters:\n  path: { type: string, required: true }\n  size:\n    type: number\n    description: >\n      In\n      bytes.\nscript: |\n  def run(args):\n      return {\"a\": [1, 'é']}\n\n  X = 1\ntimeout_ms: 30000\nasync: false\ncapabilities: { fs: { read: [docs] }, env: [A] }\n---\n# Title\n\nprose\n";
 const HOOK: &str = "---\nevent: tool.pre\npriority: 10\nwhen: payload[\"name\"] == 'x'\nscript: |-\n    def handle(event, payload):\n        return allow()\n---\n";

@@ -46,6 +46,7 @@ pub struct Row {
 }
 
 impl Row {
+    /// A row as JSON.
     pub fn new(rank: u8, row: &impl Serialize) -> Self {
         Self { rank, json: serde_json::to_vec(row).unwrap_or_default() }
     }
@@ -54,7 +55,9 @@ impl Row {
 /// How much of a list is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Room {
+    /// Rows at most.
     pub rows: usize,
+    /// Bytes of JSON at most.
     pub bytes: usize,
 }
 

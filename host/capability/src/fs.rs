@@ -143,7 +143,6 @@ pub struct Workspace {
     /// The protected files that have several names, as they were last found.
     searched: Mutex<Option<Searched>>,
     /// How long every look at the disk takes, for a test of what a slow one does.
-    #[cfg(test)]
     pub slow: Option<std::time::Duration>,
 }
 
@@ -162,14 +161,7 @@ impl Workspace {
         }
         let absolute = canonical.to_str().ok_or_else(|| refuse("the path of a workspace must be UTF-8"))?.to_owned();
         let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
-        Ok(Self {
-            local: cached::local(&root),
-            root,
-            absolute,
-            searched: Mutex::new(None),
-            #[cfg(test)]
-            slow: None,
-        })
+        Ok(Self { local: cached::local(&root), root, absolute, searched: Mutex::new(None), slow: None })
     }
 
     /// Its absolute path, without links and without a slash at the end.

@@ -175,8 +175,11 @@ impl HookRun {
 /// Where an event is fired: one state of the project and of the run, however deep in calls.
 #[derive(Debug, Clone)]
 pub struct Place {
+    /// The artifacts and the policy in force.
     pub loaded: Arc<Loaded>,
+    /// What it belongs to.
     pub run: Arc<Run>,
+    /// What the run has added to itself so far.
     pub added: Arc<Added>,
     /// What is seen of that later, in this strand.
     pub view: Arc<View>,

@@ -96,8 +96,13 @@ pub enum Seen {
     Anew,
     /// What it saw before and what it has added itself.
     Same,
-    /// The state after so many additions; `adds` where it made another one then.
-    Other { additions: u64, adds: bool },
+    /// The state after some additions.
+    Other {
+        /// How many.
+        additions: u64,
+        /// Whether it made another one then.
+        adds: bool,
+    },
 }
 
 /// A strand saw what another one had added to their run, or added something.
@@ -116,13 +121,41 @@ pub struct Saw {
 #[derive(Debug)]
 pub enum Happened<'a> {
     /// Somebody was asked whether it may be made.
-    Confirmed { call: &'a str, tool: &'a str, answer: super::confirm::Answer },
+    Confirmed {
+        /// Identifier of the call.
+        call: &'a str,
+        /// Name of the tool.
+        tool: &'a str,
+        /// What was answered.
+        answer: super::confirm::Answer,
+    },
     /// It goes on as a task, in a strand of this name, or cannot.
-    Began { call: &'a str, tool: &'a str, strand: &'a str, task: Result<&'a str, &'a str> },
-    /// A task has come to its end. `late` is its time, where that was over before.
-    Ended { task: &'a str, report: &'a super::CallReport, late: Option<u64> },
+    Began {
+        /// Identifier of the call.
+        call: &'a str,
+        /// Name of the tool.
+        tool: &'a str,
+        /// Name of the strand.
+        strand: &'a str,
+        /// Identifier of the task, or why there is none.
+        task: Result<&'a str, &'a str>,
+    },
+    /// A task has come to its end.
+    Ended {
+        /// Identifier of the task.
+        task: &'a str,
+        /// How its call ended.
+        report: &'a super::CallReport,
+        /// Its time in milliseconds, if that was over before.
+        late: Option<u64>,
+    },
     /// A task was ended with whom it belongs to.
-    Abandoned { task: &'a str, tool: &'a str },
+    Abandoned {
+        /// Identifier of the task.
+        task: &'a str,
+        /// Name of its tool.
+        tool: &'a str,
+    },
     /// Tasks were asked for.
     Looked(&'a Looked),
     /// What is added to the run was seen, or added to.

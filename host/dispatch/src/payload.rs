@@ -266,6 +266,7 @@ impl AgentAt {
 
 /// What a script emits, while hooks hear of it: a dict has `agent`, as every payload. What the script itself has there
 /// is back when they have heard.
+#[derive(Debug)]
 pub struct Emitted {
     given: Option<Json>,
     is_dict: bool,

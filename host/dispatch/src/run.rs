@@ -44,6 +44,7 @@ pub struct Added {
     /// How many additions have led here.
     pub additions: u64,
     pub(crate) tools: Vec<AddedTool>,
+    /// Hooks, in the order in which they were added.
     pub hooks: Vec<AddedHook>,
 }
 
@@ -106,6 +107,7 @@ impl Run {
         (seen, next)
     }
 
+    /// What strands of the run see of what it has added.
     pub fn view(&self) -> &Arc<View> {
         &self.view
     }
@@ -130,6 +132,7 @@ impl Run {
         self.confirmer.get().map(|confirmer| &**confirmer)
     }
 
+    /// The tasks of the run.
     pub fn tasks(&self) -> &Arc<Tasks> {
         &self.tasks
     }
@@ -150,6 +153,7 @@ impl Run {
         let _ = self.past.set(past);
     }
 
+    /// What a replay goes by, where this is one.
     pub fn past(&self) -> Option<&dyn Past> {
         self.past.get().map(|past| &**past)
     }

@@ -32,10 +32,12 @@ impl Trail {
         self.nested.push(if fits { nested } else { Nested::Rest { count: 1, usage: nested.usage() } });
     }
 
+    /// What was kept, in order.
     pub fn as_slice(&self) -> &[Nested] {
         &self.nested
     }
 
+    /// What was kept, in order.
     pub fn into_nested(self) -> Vec<Nested> {
         self.nested
     }

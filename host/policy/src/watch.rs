@@ -93,7 +93,9 @@ impl Watch {
 /// Who watches the decisions of a grant, and whose decisions they are.
 #[derive(Debug, Clone)]
 pub struct Watched {
+    /// Where requests are noted.
     pub watch: Arc<Watch>,
+    /// The source that asks.
     pub source: Arc<str>,
 }
 

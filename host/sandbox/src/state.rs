@@ -72,6 +72,7 @@ pub struct Context {
 }
 
 /// The data of a store.
+#[expect(missing_debug_implementations, reason = "it holds what the engine gives no debug form")]
 pub struct State {
     pub(crate) context: Context,
     pub(crate) limits: Limits,

@@ -17,7 +17,7 @@ const IDLE: u8 = 100;
 /// A thread that ticks while there are calls. It begins with the first of them, so that a host which has called nothing
 /// has no thread of it: what a host gives up, the kernel takes from the thread that asks and from those that it starts
 /// later. It ends when the engine is gone, or is told to rest.
-pub struct Ticker {
+pub(crate) struct Ticker {
     shared: Arc<Shared>,
     engine: EngineWeak,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -34,7 +34,7 @@ struct Shared {
 }
 
 impl Ticker {
-    pub fn new(engine: &Engine) -> Self {
+    pub(crate) fn new(engine: &Engine) -> Self {
         Self { shared: Arc::default(), engine: engine.weak(), thread: Mutex::default() }
     }
 
@@ -43,7 +43,7 @@ impl Ticker {
     /// # Errors
     ///
     /// Where the machine has no thread for it.
-    pub fn call(&self) -> io::Result<Call<'_>> {
+    pub(crate) fn call(&self) -> io::Result<Call<'_>> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let (shared, engine) = (self.shared.clone(), self.engine.clone());
@@ -59,7 +59,7 @@ impl Ticker {
     }
 
     /// Ends the thread where no call goes on. The next call begins another one.
-    pub fn rest(&self) {
+    pub(crate) fn rest(&self) {
         // Calls begin only when this is let go.
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if self.shared.calls.load(Ordering::SeqCst) == 0 {
@@ -88,7 +88,7 @@ impl Shared {
 }
 
 /// A call that goes on.
-pub struct Call<'a> {
+pub(crate) struct Call<'a> {
     shared: &'a Shared,
 }
 

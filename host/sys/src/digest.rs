@@ -7,6 +7,7 @@ pub fn digest(text: &str) -> String {
     format!("sha256:{}", hex(&Sha256::digest(text.as_bytes())))
 }
 
+/// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let digit = |n: u8| char::from(HEX.get(usize::from(n)).copied().unwrap_or_default());

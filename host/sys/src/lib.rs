@@ -65,7 +65,9 @@ pub fn read_at_most(path: &std::path::Path, max: u64) -> std::io::Result<String>
 /// A file is no text: the place of the first byte that is none, from 1, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotText {
+    /// The line, from 1.
     pub line: u32,
+    /// The column in characters, from 1.
     pub column: u32,
 }
 
@@ -397,6 +399,7 @@ impl Scratch {
         Ok(Self { folder, inside })
     }
 
+    /// Where it is.
     pub fn path(&self) -> &std::path::Path {
         self.folder.path()
     }

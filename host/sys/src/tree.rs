@@ -31,6 +31,7 @@ pub struct Most {
 pub struct Entry {
     /// From the folder, with `/` between its parts.
     pub path: String,
+    /// Its length.
     pub bytes: u64,
     /// `sha256:` and hexadecimal digits.
     pub sha256: String,
@@ -39,6 +40,7 @@ pub struct Entry {
 /// What is in a folder, each by its path, sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree {
+    /// Its files, sorted by path.
     pub files: Vec<Entry>,
     /// What was not looked into, and why.
     pub left_out: Vec<(String, String)>,

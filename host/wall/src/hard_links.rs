@@ -36,6 +36,7 @@ impl Identity {
         self.1 == number
     }
 
+    /// The file with a number on a device.
     pub fn new(device: u64, number: u64) -> Self {
         Self(device, number)
     }

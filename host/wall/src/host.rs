@@ -90,7 +90,7 @@ pub(crate) fn hold_calls(programs: Programs, sockets: Sockets) -> Result<(), Str
 
 /// A child that ends at once, with these namespaces: whether one can be made.
 #[cfg(test)]
-pub fn ends(namespaces: i32) -> Result<(), Errno> {
+pub(crate) fn ends(namespaces: i32) -> Result<(), Errno> {
     use super::launch::{Stack, Work, child};
     struct Nothing;
     impl Work for Nothing {
@@ -104,7 +104,7 @@ pub fn ends(namespaces: i32) -> Result<(), Errno> {
 
 /// Whether a socket can be made. The third number is that of a protocol, which raw ones need.
 #[cfg(test)]
-pub fn socket(family: i32, kind: i32) -> bool {
+pub(crate) fn socket(family: i32, kind: i32) -> bool {
     let protocol = if kind == libc::SOCK_RAW { libc::IPPROTO_ICMP } else { 0 };
     // SAFETY: it takes numbers, and what is made goes with this process.
     #[expect(unsafe_code, reason = "the function for it is not among those that the host has a use for")]
@@ -114,13 +114,13 @@ pub fn socket(family: i32, kind: i32) -> bool {
 
 /// Whether rules can be made for a command, for a folder that is there.
 #[cfg(test)]
-pub fn makes_rules(folder: &Path) -> Result<(), String> {
+pub(crate) fn makes_rules(folder: &Path) -> Result<(), String> {
     Rules::new(&[Rule { path: folder.to_owned(), may: May::Read }], true).map(drop)
 }
 
 /// What the kernel says to a request for a key that is not there.
 #[cfg(test)]
-pub fn keys() -> Errno {
+pub(crate) fn keys() -> Errno {
     // SAFETY: no pointer leads anywhere.
     #[expect(unsafe_code, reason = "there is no function for this call")]
     let _ = unsafe { libc::syscall(libc::SYS_keyctl, 0x7fff, 0, 0, 0, 0) };

@@ -194,6 +194,7 @@ pub struct Program<'a> {
     pub path: &'a Path,
     /// As the script named it: what the program sees as its own name.
     pub name: &'a str,
+    /// Its arguments.
     pub args: &'a [String],
     /// All variables; there are no others.
     pub env: &'a BTreeMap<String, String>,
@@ -340,6 +341,7 @@ impl Drop for Ending {
 /// What a wall is made for.
 #[derive(Debug, Clone, Copy)]
 pub struct For<'a> {
+    /// What the command is held to.
     pub grant: &'a Grant,
     /// The folder to start in, opened by the decision on it.
     pub dir: &'a Dir,

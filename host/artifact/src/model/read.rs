@@ -21,7 +21,7 @@ const LONGEST_NAME: usize = 256;
 
 keys! {
     /// The models in `harness.md`.
-    pub ModelKeys: Unknown::Warn;
+    pub(crate) ModelKeys: Unknown::Warn;
     /// What agents run on that name no other model.
     optional model: Main;
     /// Further models, which agents may name. One without `provider` is asked as the main one is.

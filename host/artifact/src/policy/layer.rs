@@ -489,6 +489,7 @@ fn none_of(text: &str, words: &[&str]) -> String {
 }
 
 /// The name of a variable of the environment. There are no patterns: each is named.
+#[derive(Debug)]
 pub struct Variable(pub(crate) String);
 
 impl Shape for Variable {

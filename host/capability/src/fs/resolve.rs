@@ -71,7 +71,6 @@ impl Workspace {
 
     /// Where a path leads, decided by nobody yet. Fails for a way out of the workspace.
     pub(super) fn locate(&self, asked: &WorkspacePath, access: Access, last: LastLink) -> Result<Place, Error> {
-        #[cfg(test)]
         if let Some(time) = self.slow {
             std::thread::sleep(time);
         }

@@ -213,7 +213,7 @@ async fn a_model_of_harness_md_is_asked_as_the_file_says() {
             temperature: model.temperature.as_ref().map(|value| value.value),
             ..request(user("hi"))
         };
-        let provider = connect(&Settings::from(model)).unwrap();
+        let provider = connect::connect(&Settings::from(model)).unwrap();
         assert_eq!(ask(&*provider, &asked).await.0.unwrap().text, "ok");
     }
     let sent: Vec<_> = server
