@@ -16,6 +16,8 @@
 //! - `made`: what it called, for whoever judges it
 //! - `models`: which model answers whom
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
+
 mod background;
 mod configured;
 mod context;

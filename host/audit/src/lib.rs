@@ -17,6 +17,8 @@
 //! Who can write the folder can forge a whole new record. No built-in of a script can; a command that a policy grants
 //! to scripts may. To have what such a one cannot change, keep the hash that `harness audit verify` prints elsewhere.
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
+
 mod chain;
 mod entry;
 mod key;

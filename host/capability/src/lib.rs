@@ -1,6 +1,15 @@
 //! What a script can reach, one file for each WIT interface. Each file has the types of its interface and functions
 //! that do the work under a grant; none knows the store or the linker.
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        clippy::string_slice,
+        reason = "tests make files and programs, and cut texts they know"
+    )
+)]
+
 pub mod agents;
 pub mod cache;
 pub mod clock;

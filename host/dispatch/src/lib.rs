@@ -6,6 +6,8 @@
 //!
 //! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and tells what is wrong.
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
+
 mod added;
 mod admission;
 pub mod builtin;

@@ -4,6 +4,8 @@
 //! [layers](layer::Layer) (machine, project, source, artifact, call); something is allowed only where every layer allows it, so
 //! that adding a layer can never widen.
 
+#![cfg_attr(test, expect(clippy::string_slice, reason = "tests cut texts they know"))]
+
 pub mod command;
 pub mod compare;
 pub mod deadline;

@@ -7,6 +7,8 @@
 //! how bytes become a reply, and all share one client. The formats are written here: a library for them would have to
 //! bound what a service may send, tell a cut stream from a whole one and keep a key out of every error.
 
+#![cfg_attr(test, expect(clippy::string_slice, reason = "tests cut texts they know"))]
+
 mod abilities;
 mod anthropic;
 mod client;

@@ -13,6 +13,8 @@
 //! - `root`: folders with artifacts, and what is in them by its name
 //! - `unread`: files that nobody reads, and should not be there
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
+
 mod bounds;
 mod load;
 pub mod lock;

@@ -11,6 +11,8 @@
 //!
 //! The only room that knows wasmtime's engine, modules and stores.
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
+
 pub mod call;
 mod compile;
 #[cfg(test)]

@@ -10,6 +10,15 @@
 //!
 //! What is said of each kind of line, and what a replay shows, is in `docs/sessions.md`.
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        clippy::string_slice,
+        reason = "tests make files and programs, and cut texts they know"
+    )
+)]
+
 mod convert;
 pub mod html;
 pub mod read;

@@ -13,6 +13,8 @@
 //! There is no crate for this that a library can use: those that are kept build containers, start helper programs, or
 //! confine their caller.
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
+
 mod beside;
 mod cgroup;
 pub mod confine;

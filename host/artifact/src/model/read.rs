@@ -71,7 +71,7 @@ keys! {
 
 impl Models {
     /// `model` and `models`.
-    pub fn decode(decoder: &mut Decoder, keys: &ModelKeys<'_>) -> Self {
+    pub(crate) fn decode(decoder: &mut Decoder, keys: &ModelKeys<'_>) -> Self {
         let main = keys.model.field().and_then(|f| ModelConfig::decode(decoder, f, None));
         let items = keys.models.field().and_then(|f| match f.node.value {
             Value::Map(_) => {
