@@ -8,7 +8,12 @@ use harness_artifact::schema::Kind;
 
 /// Runs untrusted tools for AI agents, each call in a WebAssembly instance of its own.
 #[derive(Debug, Parser)]
-#[command(name = "harness", version, about, max_term_width = 100)]
+#[command(
+    name = "harness",
+    version,
+    about = "Runs untrusted tools and policy hooks for AI agents, each call in a WebAssembly instance of its own",
+    max_term_width = 100
+)]
 #[command(
     after_help = "Exit codes: 0 completed, 1 the script or a check failed, 2 usage or invalid artifact or arguments, \
                         3 denied, 4 over a limit, 5 host fault."

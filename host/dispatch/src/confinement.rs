@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(of(""), nothing);
         let hosts = Needs { hosts: true, ..nothing.clone() };
         assert_eq!(of("network: { allowed_domains: [a.test] }"), hosts);
-        assert_eq!(of("model: m\nbase_url: http://127.0.0.1:1/v1"), hosts);
+        assert_eq!(of("model: { name: m, provider: ollama }"), hosts);
         let commands = |unconfined, network, folders: &[&str]| Needs {
             commands: Some(CommandNeeds { unconfined, network, folders: folders.iter().map(PathBuf::from).collect() }),
             ..nothing.clone()

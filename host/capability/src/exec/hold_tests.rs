@@ -231,7 +231,7 @@ async fn a_limit_of_the_hosts_own_is_not_raised() {
         return;
     }
     assert_eq!(told(4 << 20).await, "4096\n");
-    let name = "capability::exec::hold_tests::a_limit_of_the_hosts_own_is_not_raised";
+    let name = "exec::hold_tests::a_limit_of_the_hosts_own_is_not_raised";
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
     let output = again.args([name, "--exact"]).env("HARNESS_TEST_LIMIT", "yes").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));

@@ -470,7 +470,7 @@ async fn a_host_that_is_killed_takes_its_commands_with_it() {
         std::future::pending::<()>().await;
     }
     let mark = mark();
-    let name = "capability::exec::wall_tests::a_host_that_is_killed_takes_its_commands_with_it";
+    let name = "exec::wall_tests::a_host_that_is_killed_takes_its_commands_with_it";
     let mut host = std::process::Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact"])
         .env("HARNESS_TEST_HOST", &mark)

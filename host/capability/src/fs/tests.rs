@@ -301,7 +301,7 @@ fn an_append_that_fails_leaves_the_file_as_it_was() {
     }
     let bench = Bench::new(&[("there", "old")]);
     let limited = "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"";
-    let name = "capability::fs::tests::an_append_that_fails_leaves_the_file_as_it_was";
+    let name = "fs::tests::an_append_that_fails_leaves_the_file_as_it_was";
     let mut child = std::process::Command::new("sh");
     child.args(["-c", limited]).arg(std::env::current_exe().unwrap()).args([name, "--exact"]);
     let output = child.env(FOLDER, bench.at("")).output().unwrap();

@@ -1,5 +1,6 @@
 //! Hints are rules that allow what was refused, and nothing more.
 
+use harness_artifact::policy::ProjectPolicy;
 use harness_policy::command::CommandRule;
 use harness_policy::grant::Grant;
 use harness_policy::network::Target;
@@ -12,14 +13,14 @@ fn target(url: &str) -> Target {
 
 #[test]
 fn the_hint_is_a_rule_that_allows_it() {
-    let (nothing, _) = harness_artifact::policy::layer::parse(".harness/harness.md", "network: []");
+    let nothing = ProjectPolicy::absent(".harness/harness.md").grant_for("tools/it", None);
     for (url, host, scheme) in [
         ("https://example.com:8443/", "example.com:8443", "https"),
         ("https://EXAMPLE.com./", "example.com:443", "https"),
         ("http://0x7f.1:8080/", "127.0.0.1:8080", "http"),
         ("http://[::1]:8080/", "[::1]:8080", "http"),
     ] {
-        let refusal = Grant::new(vec![nothing.clone().unwrap()]).decide_target(&target(url)).unwrap_err();
+        let refusal = nothing.decide_target(&target(url)).unwrap_err();
         let item = format!("{{ host: {host:?}, methods: [GET], scheme: {scheme} }}");
         assert_eq!(refusal.hint, format!("add `{item}` to `network.allowed_domains` in `.harness/harness.md`"));
         let (layer, wrong) = harness_artifact::policy::layer::parse("x", &format!("network: [{item}]"));
