@@ -1,7 +1,7 @@
 //! Nodes into values, with a message for each that does not fit.
 //!
 //! Every function answers `None` after it has said what is wrong, and the caller goes on with the next key, so that
-//! one pass finds everything. Which keys a mapping has is declared with [`keys!`](super::keys).
+//! one pass finds everything. Which keys a mapping has is declared with `keys!`.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -136,7 +136,7 @@ impl Event {
         }
     }
 
-    /// What its payload is. The keys are those of the types in [`payload`](harness_dispatch::payload), which a test
+    /// What its payload is. The keys are those of the types in `payload`, which a test
     /// compares.
     pub fn shape(&self) -> Shape {
         match self {

@@ -235,7 +235,7 @@ impl Decoder {
         Some(self.take(fields))
     }
 
-    /// The keys of a mapping of which others may be told later, with [`finish`](Self::finish), or not at all.
+    /// The keys of a mapping of which others may be told later, with `finish`, or not at all.
     pub fn open<'n, K: Keys<'n>>(&mut self, field: &Field<'n>) -> Option<(K, Fields<'n>)> {
         let mut fields = self.mapping(field)?;
         Some((K::take(&mut fields), fields))

@@ -13,7 +13,7 @@
 //!    project's own artifacts a key that is missing in an entry says nothing. For what is under `plugins/`, a key that
 //!    no such entry has means that nothing is granted;
 //! 4. `capabilities` in the front matter of the artifact itself. A missing key says nothing;
-//! 5. the [call](harness_dispatch::Run::narrowed), where who makes it narrows it. A missing key says nothing.
+//! 5. the call, where who makes it narrows it. A missing key says nothing.
 //!
 //! A key that is there grants what it lists and nothing else: `fs: { read: [docs] }` grants no writing, and
 //! `exec: { allow: [git] }` no variable and no network for commands. The project's own artifacts may use the secrets that

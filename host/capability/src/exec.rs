@@ -1,6 +1,6 @@
 //! The interface `exec`: child processes.
 //!
-//! A command is checked, decided by the grant, looked up outside of the workspace, and run behind a [wall] of the
+//! A command is checked, decided by the grant, looked up outside of the workspace, and run behind a wall of the
 //! kernel's. All its processes end with it, when its time is up, when the call ends and when the host does.
 
 mod capture;

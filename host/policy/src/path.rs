@@ -1,7 +1,7 @@
 //! Files: what a layer of policy says of them, and the decision on one path.
 //!
 //! The decision is on a [`WorkspacePath`] that no link stands in the way of: following links is the work of
-//! [`capability::fs`](harness_capability::fs), which asks here about the place it arrived at.
+//! `capability::fs`, which asks here about the place it arrived at.
 
 pub mod pattern;
 pub mod protected;

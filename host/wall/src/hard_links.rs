@@ -47,7 +47,7 @@ impl Identity {
 pub enum Unsearched {
     /// Over [`MAX_ENTRIES`].
     Entries,
-    /// Over [`MAX_LEVELS`].
+    /// Over `MAX_LEVELS`.
     Levels,
     /// The system refused.
     System(Errno),

@@ -121,7 +121,7 @@ impl HostRule {
         self.port.map(NonZeroU16::get)
     }
 
-    /// Whether this rule covers the target. What a name leads to is another question: [`Self::permits`].
+    /// Whether this rule covers the target. What a name leads to is another question: `Self::permits`.
     pub fn covers(&self, target: &Target) -> bool {
         self.names(target)
             && self.methods.as_ref().is_none_or(|methods| methods.contains(&target.method()))
