@@ -96,7 +96,7 @@ fn find(root: &Path) -> Result<Toolchain> {
             entries.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("libstd-")))
         });
         if has_std {
-            return Ok(Toolchain::Rustup { cargo, rustc });
+            return Ok(Toolchain::Rustup { cargo, rustc: itself(rustc) });
         }
     }
     let unpacked = root.join(".toolchain");
@@ -108,6 +108,15 @@ fn find(root: &Path) -> Result<Toolchain> {
          for {TARGET} to build them with; run `rustup target add {TARGET}`, or on Debian `guest/toolchain`, and build \
          again"
     )
+}
+
+/// The compiler that `rustc` starts: rustup's `rustc` chooses one by the folder it is started in, and cargo starts it in
+/// the folder of each crate, where a crate's own `rust-toolchain.toml` would ask for another.
+fn itself(rustc: PathBuf) -> PathBuf {
+    let output = Command::new(&rustc).args(["--print", "sysroot"]).output();
+    let sysroot = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    let compiler = Path::new(&sysroot).join("bin/rustc");
+    if compiler.is_absolute() && compiler.is_file() { compiler } else { rustc }
 }
 
 impl Toolchain {
