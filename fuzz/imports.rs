@@ -167,7 +167,7 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let port = serve().to_string();
-        let sandbox = Sandbox::new(Settings { concurrency: 2, max_memory: 16 << 20 }).unwrap();
+        let sandbox = Sandbox::new(Settings { instances: 2, ..Settings::default() }).unwrap();
         let names: Vec<String> = functions().into_iter().map(|(name, _)| name).collect();
         let component = compose::component(&names, &guest(&port));
         let tool = sandbox.foreign(&component, Role::Tool, "guest.wasm").unwrap();
@@ -199,6 +199,7 @@ impl Rig {
         let mut tries = 4;
         loop {
             let context = Context {
+                depth: 0,
                 grant: self.grant.clone(),
                 workspace: Arc::new(Workspace::open(&self.folder.path().join("work")).unwrap()),
                 session: Arc::new(Session::default()),

@@ -110,13 +110,14 @@ struct Bench {
 
 impl Bench {
     fn new(folder: &Path) -> Self {
-        let sandbox = Sandbox::new(Settings { concurrency: 400, max_memory: 64 << 20 }).unwrap();
+        let sandbox = Sandbox::new(Settings { instances: 400, ..Settings::default() }).unwrap();
         let grant = ProjectPolicy::absent(".harness/harness.md").grant_for("tools/bench", None);
         let context = Context {
             grant: Arc::new(grant),
             workspace: Arc::new(Workspace::open(folder).unwrap()),
             session: Arc::new(Session::default()),
             secrets: Arc::default(),
+            depth: 0,
             reentry: None,
         };
         Self { sandbox, context }

@@ -5,7 +5,7 @@ use wasmtime::component::{Component, Linker};
 
 /// The cheapest call there is: nothing but the engine.
 pub(crate) fn floor() -> impl Fn() {
-    let engine = harness_sandbox::engine::bare_engine(Settings { concurrency: 16, max_memory: 64 << 20 }).unwrap();
+    let engine = harness_sandbox::engine::bare_engine(Settings { instances: 144, ..Settings::default() }).unwrap();
     let text = r#"(component
         (core module $m (func (export "run") (param i32) (result i32) (local.get 0)))
         (core instance $i (instantiate $m))

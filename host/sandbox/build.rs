@@ -82,7 +82,7 @@ fn template(engine: &Engine, start: u32, length: usize) -> Result<(Vec<u8>, Vec<
 
 /// A fresh interpreter: its memory laid out, initialized, built-ins made.
 fn prepared(engine: &Engine, code: &Module, memory: &Module) -> wasmtime::Result<loader::Loader> {
-    let mut loader = loader::Loader::new(engine, code, memory, loader::Budget::default())?;
+    let mut loader = loader::Loader::new(engine, code, memory, loader::Budget::default(), || ())?;
     if loader.instance.get_func(&mut loader.store, layers::INITIALIZE).is_some() {
         let initialize: TypedFunc<(), ()> = loader.instance.get_typed_func(&mut loader.store, layers::INITIALIZE)?;
         initialize.call(&mut loader.store, ())?;

@@ -114,6 +114,7 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
                     Outcome::Failed(failure) => Verdict::new("failed", failure.message),
                     Outcome::Denied { refusal, .. } => Verdict::new("denied", refusal.reason),
                     Outcome::Limited(limit) => Verdict::new("limited", limit.kind.name()),
+                    Outcome::Busy(busy) => Verdict::new("busy", busy.to_string()),
                     Outcome::Fault(message) => Verdict::new("fault", message),
                 };
                 (verdict, report.grant.limits().timeout)

@@ -100,7 +100,7 @@ pub(crate) fn all() -> Vec<Case> {
 fn sandbox() -> &'static Sandbox {
     static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
     SANDBOX.get_or_init(|| {
-        let sandbox = Sandbox::new(Settings { concurrency: 2, max_memory: 64 << 20 }).unwrap();
+        let sandbox = Sandbox::new(Settings { instances: 2, ..Settings::default() }).unwrap();
         sandbox.pooling().unwrap();
         sandbox
     })
@@ -176,6 +176,7 @@ fn call(runtime: &Runtime, world: &World, component: &[u8], role: &str, policy: 
         grant: Arc::new(grant),
         workspace: Arc::new(Workspace::open(&world.work()).unwrap()),
         session: Arc::new(Session::default()),
+        depth: 0,
         reentry: None,
         secrets: Arc::default(),
     };
@@ -220,6 +221,7 @@ fn seen<T: std::fmt::Debug + ToString>(report: Report<T>, stretch: Stretch, dead
         Outcome::Failed(failure) => Verdict::new("failed", failure.message),
         Outcome::Denied { refusal, .. } => Verdict::new("denied", refusal.reason),
         Outcome::Limited(limit) => Verdict::new("limited", limit.kind.name()),
+        Outcome::Busy(busy) => Verdict::new("busy", busy.to_string()),
         Outcome::Fault(message) => Verdict::new("fault", message),
     };
     Seen { verdict, told, took, deadline, busy, record: String::new() }

@@ -221,7 +221,7 @@ pub(crate) fn project(world: &World, policy: &str, script: &str) -> Project {
     fs::write(home.join("harness.md"), format!("---\n{policy}\n---\n")).unwrap();
     let script: String = script.lines().map(|line| format!("  {line}\n")).collect();
     fs::write(home.join("tools/it.md"), format!("---\nscript: |\n{script}---\n# it\n")).unwrap();
-    Project::open(&world.work(), Options { concurrency: 1, ..Options::default() }).unwrap()
+    Project::open(&world.work(), Options::default()).unwrap()
 }
 
 fn scripted(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String, String> {

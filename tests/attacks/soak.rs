@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use harness_dispatch::{Options, Project, Run};
+use harness_dispatch::{Host, HostOptions, Options, Project, Run};
 use harness_policy::limits::Limits;
 use harness_sandbox::outcome::Outcome;
 use serde_json::json;
@@ -81,8 +81,8 @@ pub(crate) fn run(runtime: &Runtime) -> bool {
         let script = format!("  def run(args):\n      {}\n", body.replace("\n    ", "\n      "));
         std::fs::write(tools.join(format!("t{n}.md")), format!("---\n{front}script: |\n{script}---\n")).unwrap();
     }
-    let options = Options { concurrency: u32::try_from(at_once).unwrap(), ..Options::default() };
-    let project = Arc::new(Project::open(&world.work(), options).unwrap());
+    let options = HostOptions::default().instances(u32::try_from(at_once).unwrap());
+    let project = Arc::new(Host::new(options).unwrap().open(&world.work(), Options::default()).unwrap());
     // In the pools that the calls come from.
     let guest = Arc::new(Guest::new(project.loaded().sandbox().clone(), &world));
     let command = runtime

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use harness_agent::{Configured, attach};
 use harness_capability::fs::Workspace;
-use harness_dispatch::{Options, Project, Run};
+use harness_dispatch::{Host, HostOptions, Options, Project, Run};
 use harness_policy::limits::Limits;
 use harness_sandbox::engine::{Image, Sandbox, Settings};
 use harness_sandbox::imports::Role;
@@ -114,7 +114,7 @@ pub(crate) struct Guest {
 impl Guest {
     /// In a sandbox with room for one call.
     fn alone(world: &World) -> Self {
-        let sandbox = Sandbox::new(Settings { concurrency: 1, max_memory: 64 << 20 }).unwrap();
+        let sandbox = Sandbox::new(Settings { instances: 1, ..Settings::default() }).unwrap();
         Self::new(sandbox, world)
     }
 
@@ -128,6 +128,7 @@ impl Guest {
             grant: Arc::new(grant("")),
             workspace: Arc::new(Workspace::open(&world.work()).unwrap()),
             session: Arc::new(Session::default()),
+            depth: 0,
             reentry: None,
             secrets: Arc::default(),
         };
@@ -235,7 +236,7 @@ fn taking_turns(runtime: &Runtime, servers: &Servers) -> Result<String, String> 
     let looks =
         "---\nscript: |\n  def run(args):\n      return len(dir(args)) + len([str(i) for i in range(200)])\n---\n";
     std::fs::write(world.work().join(".harness/tools/looks.md"), looks).unwrap();
-    let project = Project::open(&world.work(), Options { concurrency: 1, ..Options::default() }).unwrap();
+    let project = Host::new(HostOptions::default().instances(1)).unwrap().open(&world.work(), Options::default()).unwrap();
     let run = Run::new();
     let look = || runtime.block_on(project.call("looks", json!({}), &run)).unwrap();
     let clean = look();

@@ -49,7 +49,7 @@ impl Stage {
         // With an agent, for which there is room beside the one call: else the pools would be made anew on the way.
         write(&work.join(".harness/harness.md"), "---\ndelegation: { max_concurrent: 1 }\n---\n");
         write(&work.join(".harness/agents/first.md"), "---\ndescription: The first.\n---\n# First\n");
-        let options = Options { concurrency: 1, machine: Machine::File(machine), ..Options::default() };
+        let options = Options { machine: Machine::File(machine), ..Options::default() };
         let project = Project::open(&work, options).unwrap();
         Self { folder, project }
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_policy::limits::Limits;
-use harness_sandbox::engine::NESTING;
 use harness_sandbox::outcome::Outcome;
+use harness_sandbox::scheduling::admission::BusyLimit;
+use harness_sandbox::scheduling::quota::Quota;
 use tokio::task::JoinSet;
 
 use crate::kit::{EVERYTHING, Kit};
@@ -40,27 +41,63 @@ async fn calls_that_wait_do_not_wait_for_each_other() {
     }
 }
 
-/// More calls than there is room for, that of nested ones counted, are told so, and the others go on.
+/// More calls than there is room for wait, and more than may wait are refused as busy.
 #[tokio::test(flavor = "current_thread")]
 async fn more_calls_than_there_is_room_for() {
-    let kit = Arc::new(Kit::with_room_for(2));
-    let room = 2 * (1 + NESTING as usize);
+    const ROOM: u32 = 2;
+    const QUEUE: u32 = 3;
+    let mut kit = Kit::with_room_for(ROOM);
+    kit.sandbox = kit.sandbox.for_project(Quota::default().queued_calls(QUEUE));
+    let kit = Arc::new(kit);
     let waits = kit.tool(
         "def run(args):\n    for i in range(1000000):\n        if fs.exists('go'):\n            return 1\n        sleep(20)\n",
     );
     let limits = Limits { timeout: Duration::from_secs(600), ..Limits::default() };
     let mut calls = JoinSet::new();
-    for _ in 0..=room {
+    for _ in 0..=ROOM + QUEUE {
         let (kit, waits) = (kit.clone(), waits.clone());
         calls.spawn(async move { kit.run(&waits, limits, "{}").await.outcome });
     }
-    // None of those that have room ends before the one that has none was told so.
-    let told = calls.join_next().await.unwrap().unwrap();
-    assert!(matches!(told, Outcome::Fault(_)), "{told:?}");
+    // None of those that have room, or wait for it, ends before the one that may not wait.
+    let Outcome::Busy(busy) = calls.join_next().await.unwrap().unwrap() else { panic!("it was not refused") };
+    assert_eq!((busy.limit, busy.allowed, busy.waited_ms), (BusyLimit::QueuedCalls, u64::from(QUEUE), None));
     std::fs::write(kit.root().join("go"), "").unwrap();
     let outcomes = calls.join_all().await;
-    assert_eq!(outcomes, vec![Outcome::Completed("1".to_owned()); room]);
+    assert_eq!(outcomes, vec![Outcome::Completed("1".to_owned()); (ROOM + QUEUE) as usize]);
     assert_eq!(kit.completes(&waits, "{}").await, "1");
+}
+
+/// A project's instances have no more memory together than its quota, whatever each of them may have.
+#[tokio::test]
+async fn a_project_has_no_more_memory_than_its_quota() {
+    let mut kit = Kit::new();
+    let grows = kit.tool("def run(args):\n    return len('x' * (12 << 20))\n");
+    assert_eq!(kit.completes(&grows, "{}").await, (12 << 20).to_string());
+    let whole = kit.sandbox.clone();
+    kit.sandbox = whole.for_project(Quota::default().memory_bytes(16 << 20));
+    let Outcome::Busy(busy) = kit.run(&grows, Limits::default(), "{}").await.outcome else { panic!("it has memory") };
+    assert_eq!((busy.limit, busy.allowed), (BusyLimit::MemoryBytes, 16 << 20));
+    assert_eq!(kit.sandbox.share().memory(), 0);
+    // What one has, the others have not: and that it has gone is theirs again.
+    kit.sandbox = whole.for_project(Quota::default().memory_bytes(64 << 20));
+    assert_eq!(kit.completes(&grows, "{}").await, (12 << 20).to_string());
+    assert_eq!(kit.sandbox.share().memory(), 0);
+}
+
+/// Calls that are given up while they compute on the guests' threads are over when that returns.
+#[tokio::test(flavor = "current_thread")]
+async fn a_call_that_is_given_up_computes_no_more() {
+    let kit = Kit::with_room_for(1);
+    let endless = kit.tool("def run(args):\n    for i in range(1000000000):\n        pass\n");
+    let limits = Limits { timeout: Duration::from_secs(600), fuel: 1 << 60, ..Limits::default() };
+    for _ in 0..20 {
+        let call = kit.run(&endless, limits, "{}");
+        assert!(tokio::time::timeout(Duration::from_millis(5), call).await.is_err());
+        // Nothing of it has the memory any more, and the only instance is free.
+        assert_eq!(kit.sandbox.share().memory(), 0);
+        let one = kit.tool("def run(args):\n    return 1\n");
+        assert_eq!(kit.completes(&one, "{}").await, "1");
+    }
 }
 
 /// Each script has its own image, and each call gets the image of its script.

@@ -29,7 +29,7 @@ impl Kit {
 
     /// A sandbox for this many calls at one time.
     pub(crate) fn with_room_for(concurrency: u32) -> Self {
-        let settings = Settings { concurrency, max_memory: Limits::default().memory_bytes };
+        let settings = Settings { instances: concurrency, ..Settings::default() };
         let sandbox = Sandbox::new(settings).unwrap();
         // Without pools, what the tests say about them would be about something else.
         sandbox.pooling().unwrap();
@@ -76,6 +76,7 @@ impl Kit {
             workspace: self.workspace.clone(),
             session: self.session.clone(),
             secrets: Arc::default(),
+            depth: 0,
             reentry: None,
         }
     }

@@ -94,7 +94,7 @@ impl Rig {
         fs::create_dir_all(folder.path().join(".harness")).unwrap();
         let policy = "---\nsandbox: { sources: { plugins/acme: { services: [modify] } } }\n---\n";
         fs::write(folder.path().join(".harness/harness.md"), policy).unwrap();
-        let options = Options { concurrency: 1, audit: false, machine: Machine::None, ..Options::default() };
+        let options = Options { audit: false, machine: Machine::None, ..Options::default() };
         let project = Project::open(folder.path(), options).unwrap();
         Self { folder, project, runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap() }
     }

@@ -158,7 +158,7 @@ async fn a_long_conversation() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
-    let project = Project::open(folder.path(), Options { concurrency: 32, ..Options::default() }).unwrap();
+    let project = Project::open(folder.path(), Options::default()).unwrap();
     let parrot = Arc::new(Parrot::default());
     let walled = Offers::get().wall();
     if let Err(missing) = &walled {

@@ -376,13 +376,14 @@ impl Delegation<'_> {
         within(&mut limits, self.left);
         let session = self.place.run.session().clone();
         let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets.clone());
-        let context = Context { grant, workspace, session, secrets, reentry: None };
+        let context = Context { grant, workspace, session, secrets, depth: self.place.depth, reentry: None };
         let report = loaded.sandbox().run(&image, context, limits, &result.to_string()).await;
         self.spend(report.usage);
         let verdict = match report.outcome {
             Outcome::Completed(text) => serde_json::from_str(&text).unwrap_or_default(),
             Outcome::Failed(failure) | Outcome::Denied { failure, .. } => return Err(failed(told(&failure))),
             Outcome::Limited(limit) => return Err(failed(limit.to_string())),
+            Outcome::Busy(busy) => return Err(failed(busy.to_string())),
             Outcome::Fault(_) => return Err(failed("the host failed".to_owned())),
         };
         verdict_of(&verdict).map_err(failed)

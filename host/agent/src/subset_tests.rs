@@ -406,7 +406,7 @@ proptest! {
     ) {
         let folder = chain(&rules, &how);
         let machine = Machine::File(folder.path().join("machine.yaml"));
-        let options = Options { machine, concurrency: 4, ..Options::default() };
+        let options = Options { machine, ..Options::default() };
         let opened = Arc::new(Project::open(folder.path(), options).unwrap());
         let models = Arc::new(Configured::new(folder.path(), &opened.loaded().policy().models));
         let caller = layer::parse("caller", &caller).0.unwrap();

@@ -28,7 +28,7 @@ const MAX_TOLD: usize = 10;
 
 /// Makes the call. An error is that it was not made, which was told.
 pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
-    let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
+    let options = Options { workspace: command.workspace.clone(), ..Options::default() };
     let project = project::open_for(place, options, *printer, |all| project::files_of(all, &command.tool))?;
     let asked = Asked::read(command, &project).map_err(|message| {
         printer.error(&message, &[], Some("give the arguments as a JSON object, or as `key=value`"));
@@ -108,6 +108,10 @@ pub(crate) fn tell(report: &CallReport, project: &Project, command: &Call, print
                 Some(&raise(limit, &report.grant, timeout(registry, command))),
             );
             Exit::Limited
+        }
+        Outcome::Busy(busy) => {
+            printer.error(&format!("tool `{}` was not called: {busy}", command.tool), &[], None);
+            Exit::Busy
         }
         Outcome::Fault(message) => {
             printer.error(
@@ -227,6 +231,7 @@ fn error(outcome: &Outcome<ToolOutput>, grant: &Grant, own: Option<&Located<u64>
         Outcome::Failed(failure) => Some(of(failure, "")),
         Outcome::Denied { failure, refusal } => Some(of(failure, &refusal.hint)),
         Outcome::Limited(limit) => Some(bare(limit.kind.name(), limit.to_string(), raise(limit, grant, own))),
+        Outcome::Busy(busy) => Some(bare("busy", busy.to_string(), String::new())),
         Outcome::Fault(message) => Some(bare("fault", message.clone(), String::new())),
     }
 }

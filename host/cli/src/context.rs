@@ -18,7 +18,7 @@ pub(crate) fn run(command: &Context, place: &Place, printer: &Printer) -> Exit {
         Some(Ok((_, _, history))) => history,
         Some(Err(exit)) => return exit,
     };
-    let options = Options { concurrency: 1, ..Options::default() };
+    let options = Options::default();
     let project = match project::open(place, options, *printer) {
         Ok(project) => project,
         Err(exit) => return exit,

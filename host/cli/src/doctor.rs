@@ -5,7 +5,6 @@ use std::path::Path;
 use harness_artifact::escape;
 use harness_artifact::policy::ProjectPolicy;
 use harness_capability::secrets::Vault;
-use harness_dispatch::Options;
 use harness_dispatch::confinement;
 use harness_policy::command::ExecRules;
 use harness_registry::Registry;
@@ -28,14 +27,12 @@ struct Finding {
 }
 
 pub(crate) fn run(command: &Doctor, place: &Place, printer: &Printer) -> Exit {
-    let options = Options::default();
     let mut findings = vec![
         Finding { name: "engine", good: true, what: format!("wasmtime {WASMTIME}") },
         Finding { name: "interpreter", good: true, what: INTERPRETER.get(..16).unwrap_or(INTERPRETER).to_owned() },
         Finding { name: "system", good: true, what: sys::system() },
     ];
-    let settings = Settings { concurrency: options.concurrency, max_memory: 64 << 20 };
-    let works = match Sandbox::new(settings) {
+    let works = match Sandbox::new(Settings::default()) {
         Ok(sandbox) => {
             let (good, what) = match sandbox.pooling() {
                 Ok(()) => (true, "instances come from pools".to_owned()),

@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     Limited,
     /// The host could not do its part.
     Fault,
+    /// The host was busy: the same call may do better later.
+    Busy,
     /// A signal ended it.
     Signal(u8),
 }
@@ -31,6 +33,7 @@ impl Exit {
             Self::Denied => 3,
             Self::Limited => 4,
             Self::Fault => 5,
+            Self::Busy => 6,
             // As a shell has it of a program that did not hear the signal.
             Self::Signal(number) => number.saturating_add(128),
         }

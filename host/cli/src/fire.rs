@@ -23,7 +23,7 @@ pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Result<Ex
         printer.error(&message, &[], Some("give the payload as JSON, `@FILE` or `-`"));
         Exit::Usage
     })?;
-    let options = Options { workspace: command.workspace.clone(), concurrency: 1, ..Options::default() };
+    let options = Options { workspace: command.workspace.clone(), ..Options::default() };
     let project = project::open_for(place, options, *printer, |all| {
         all.chain(&event).iter().map(|hook| &*hook.source.file).collect()
     })?;

@@ -23,8 +23,6 @@ mod watch;
 use recorded::{Record, Recorded};
 use watch::Watch;
 
-/// Calls at one time: an agent makes one after another, and each may wait for others.
-const CONCURRENCY: u32 = 4;
 /// Threads for what goes on while a person types.
 const THREADS: usize = 1;
 /// Bytes of stack that each of them has, as the main one does: agents may be sixteen deep there too.
@@ -92,7 +90,7 @@ impl Opened {
         printer: Printer,
     ) -> Result<Self, Exit> {
         let options =
-            Options { workspace: workspace.map(Path::to_owned), concurrency: CONCURRENCY, ..Options::default() };
+            Options { workspace: workspace.map(Path::to_owned), ..Options::default() };
         let project = project::open(place, options, printer)?;
         let models = models(&project, place);
         // While files can still be made.

@@ -61,7 +61,6 @@ pub(crate) fn run(command: &Test, place: &Place, printer: &Printer) -> Exit {
         return Exit::Usage;
     }
     let options = Options {
-        concurrency: 1,
         coverage: true,
         audit: false,
         machine: project::machine(place),

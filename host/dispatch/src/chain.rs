@@ -434,6 +434,7 @@ impl Place {
             workspace: self.workspace.clone(),
             session: self.run.session().clone(),
             secrets: self.loaded.secrets.clone(),
+            depth: self.depth,
             // What watches built-ins starts nothing that could call others.
             reentry: (!event.is_builtin()).then(|| inner.clone() as Arc<dyn Reentry>),
         };
@@ -455,6 +456,7 @@ impl Place {
             }
             Outcome::Failed(failure) | Outcome::Denied { failure, .. } => self.failed(&mut run, event, &told(&failure)),
             Outcome::Limited(limit) => self.failed(&mut run, event, &limit.to_string()),
+            Outcome::Busy(busy) => self.failed(&mut run, event, &busy.to_string()),
             Outcome::Fault(message) => self.failed(&mut run, event, &format!("the host failed: {message}")),
         }
         run

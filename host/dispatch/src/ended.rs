@@ -55,6 +55,7 @@ impl CallReport {
             Outcome::Failed(failure) => format!("tool error: {}", told(failure)),
             Outcome::Denied { failure, .. } => format!("tool denied: {}", told(failure)),
             Outcome::Limited(limit) => format!("tool error: {limit}"),
+            Outcome::Busy(busy) => format!("tool error: {busy}"),
             // What is wrong with the host is for its operator.
             Outcome::Fault(_) => "tool error: the host failed".to_owned(),
         };

@@ -17,6 +17,7 @@ pub mod confirm;
 pub mod content;
 pub mod decision;
 mod ended;
+mod host;
 mod images;
 mod loaded;
 pub mod loading;
@@ -44,6 +45,7 @@ use serde_json::Value as Json;
 
 pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
 pub use content::ToolOutput;
+pub use host::{Host, HostOptions};
 pub use loaded::Wanted;
 pub use loaded::{Loaded, Unloadable};
 pub use native::NativeTool;
@@ -62,12 +64,12 @@ use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
 use harness_capability::fs::Workspace;
 use harness_capability::secrets::Vault;
-use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
 use harness_policy::path::{Access, PathPattern, WorkspacePath, protected};
 use harness_policy::watch::Watch;
 use harness_registry::{Machine, Registry};
 use harness_sandbox::engine::{Sandbox, Settings};
+use harness_sandbox::scheduling::quota::{Quota, Share};
 use harness_sys as sys;
 
 /// The folder of a project's own artifacts.
@@ -78,8 +80,8 @@ const HOME: &str = ".harness";
 pub struct Options {
     /// The folder that tools work in; the one that holds `.harness/` where there is none.
     pub workspace: Option<PathBuf>,
-    /// Calls at one time. The pools are sized by it; more is a host fault.
-    pub concurrency: u32,
+    /// What the project may have of its host, beside other projects.
+    pub quota: Quota,
     /// Implementations for tools that are declared without a script, by the name of the tool.
     pub natives: Vec<(String, Arc<dyn NativeTool>)>,
     /// Whether scripts tell which of their lines they reach. They are slower then.
@@ -96,11 +98,11 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// The project's own folder, 16 calls at one time, the machine's installed policy, and a record.
+    /// The project's own folder, no quota, the machine's installed policy, and a record.
     fn default() -> Self {
         Self {
             workspace: None,
-            concurrency: 16,
+            quota: Quota::default(),
             natives: Vec::new(),
             coverage: false,
             machine: Machine::Installed,
@@ -116,6 +118,8 @@ impl Default for Options {
 pub struct Project {
     root: PathBuf,
     options: Options,
+    /// The host's engine, with this project's share of it.
+    sandbox: Sandbox,
     current: RwLock<Arc<Loaded>>,
 }
 
@@ -140,14 +144,18 @@ pub enum OpenError {
 }
 
 impl Project {
-    /// Opens the project in a folder: the one that holds `.harness/`.
+    /// Opens the project in a folder, the one that holds `.harness/`, in a [`Host`] of its own.
     ///
     /// # Errors
     ///
-    /// Where any artifact cannot be used, the workspace is no folder, or the sandbox cannot be made.
+    /// Where any artifact cannot be used, the workspace is no folder, or the host cannot be made.
     pub fn open(root: &Path, options: Options) -> Result<Self, OpenError> {
-        let loaded = load(root, &options, None)?;
-        Ok(Self { root: root.to_owned(), options, current: RwLock::new(Arc::new(loaded)) })
+        Host::new(HostOptions::default())?.open(root, options)
+    }
+
+    /// The project's share of its host.
+    pub fn share(&self) -> &Share {
+        self.sandbox.share()
     }
 
     /// Reads the folder anew and takes it in force for all calls and events that begin from then on.
@@ -156,7 +164,7 @@ impl Project {
     ///
     /// As for [`open`](Self::open); what was in force before stays in force.
     pub fn reload(&self) -> Result<(), OpenError> {
-        let loaded = load(&self.root, &self.options, Some(&self.loaded()))?;
+        let loaded = load(&self.root, &self.options, &self.sandbox, Some(&self.loaded()))?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
         Ok(())
     }
@@ -222,7 +230,7 @@ impl Project {
     }
 }
 
-fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
+fn load(root: &Path, options: &Options, sandbox: &Sandbox, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
     let registry = Registry::load_within(root, &options.machine);
     let mut policy = match registry.policy() {
         Some(policy) if !registry.diagnostics().has_errors() => policy.clone(),
@@ -279,7 +287,6 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
             fs.repository.extend(PathPattern::protecting(&path));
         }
     }
-    let mut max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
     if let Some((name, mut layer)) = options.granting.clone()
         && let Ok(tool) = registry.tool(&name)
     {
@@ -289,29 +296,16 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
             fs.repository.extend(own.repository.iter().cloned());
             fs.home.clone_from(&own.home);
         }
-        max_memory = max_memory.max(Grant::new(vec![layer.clone()]).limits().memory_bytes);
         policy.instead = Some((tool.source_name.clone(), layer));
     }
-    // The pools of an engine cannot grow; images belong to their engine.
-    // What is not waited for runs beside the calls that are.
-    let concurrency = options.concurrency.saturating_add(beside(&registry, &policy));
-    let enough = |kept: Settings| kept.max_memory >= max_memory && kept.concurrency >= concurrency;
-    let kept = before.filter(|before| enough(before.sandbox.settings()));
-    let sandbox = match kept {
-        Some(before) => before.sandbox.clone(),
-        None => {
-            let settings = Settings { concurrency, max_memory };
-            Sandbox::new(settings).map_err(OpenError::Sandbox)?
-        }
-    };
     let (natives, coverage) = (options.natives.clone(), options.coverage);
     let policy_file = &*policy.project.origin.file;
     let written = before.and_then(|before| before.recorder.as_ref());
     let recorder =
         (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root, policy_file, written.map(|it| &**it))));
-    let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
+    let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox.clone(), natives, coverage);
     loaded.secrets = Arc::new(secrets);
-    if let Some(before) = kept {
+    if let Some(before) = before {
         loaded = loaded.with_images_of(before);
     }
     let refused = admission::refused(&loaded, recorder.as_deref());
@@ -342,14 +336,6 @@ pub fn admitted(root: &Path, registry: Registry) -> Result<Registry, OpenError> 
     Ok(if refused.is_empty() { registry } else { registry.without(refused) })
 }
 
-/// Calls that go on at one time and that nobody waits for.
-fn beside(registry: &Registry, policy: &ProjectPolicy) -> u32 {
-    let tools = if policy.async_tools { tasks::MAX_TOOLS } else { 0 };
-    let delegates = !registry.agents().is_empty() && policy.delegation.max_depth != Some(0);
-    let agents = if delegates { policy.delegation.max_concurrent.unwrap_or(tasks::MAX_AGENTS) } else { 0 };
-    u32::try_from(tools.saturating_add(agents)).unwrap_or(u32::MAX)
-}
-
 /// A registry's artifacts, those of one with errors too, to load their scripts and call nothing.
 ///
 /// # Errors
@@ -358,8 +344,7 @@ fn beside(registry: &Registry, policy: &ProjectPolicy) -> u32 {
 pub fn for_checking(root: &Path, registry: &Registry) -> Result<Loaded, OpenError> {
     // Its limits are those of loading too.
     let policy = registry.policy().cloned().unwrap_or_else(|| ProjectPolicy::absent(".harness/harness.md"));
-    let max_memory = Grant::new(vec![policy.project.clone()]).limits().memory_bytes;
-    let sandbox = Sandbox::new(Settings { concurrency: 1, max_memory }).map_err(OpenError::Sandbox)?;
+    let sandbox = Sandbox::new(Settings { instances: 1, ..Settings::default() }).map_err(OpenError::Sandbox)?;
     let workspace = Workspace::open(root).map_err(|source| OpenError::Workspace { path: root.to_owned(), source })?;
     Ok(Loaded::new(registry.clone(), policy, Arc::new(workspace), sandbox, Vec::new(), false))
 }

@@ -117,7 +117,7 @@ impl Asking<'_> {
                 }
                 Outcome::Completed(false) => {}
                 Outcome::Failed(why) => failure = failure.or(Some(why)),
-                Outcome::Denied { .. } | Outcome::Limited(_) | Outcome::Fault(_) => {
+                Outcome::Denied { .. } | Outcome::Limited(_) | Outcome::Busy(_) | Outcome::Fault(_) => {
                     let outcome = report.outcome.map(|_| Answer::Unmatched);
                     return Report { outcome, usage: used, log: report.log, calls: report.calls, coverage: None };
                 }

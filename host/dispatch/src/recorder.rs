@@ -294,6 +294,7 @@ fn describe(entry: &mut Entry, report: &CallReport, grant: &GrantTold) {
     match &report.outcome {
         Outcome::Denied { refusal, .. } => entry.put_text("why", &refusal.reason, MAX_TEXT),
         Outcome::Limited(limit) => entry.put_text("why", &limit.to_string(), MAX_TEXT),
+        Outcome::Busy(busy) => entry.put_text("why", &busy.to_string(), MAX_TEXT),
         Outcome::Fault(why) => entry.put_text("why", why, MAX_TEXT),
         // What a script said may hold anything.
         Outcome::Completed(_) | Outcome::Failed(_) => {}

@@ -35,6 +35,7 @@ pub(super) async fn run(
         workspace: place.workspace.clone(),
         session: place.run.session().clone(),
         secrets: place.loaded.secrets.clone(),
+        depth: place.depth,
         reentry: Some(inner.clone()),
     };
     let ran = place.loaded.sandbox.run(image, context, limits, input).await;

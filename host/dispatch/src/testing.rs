@@ -380,6 +380,7 @@ fn of_call(called: &Result<CallReport, CallError>, seen: &mut Seen) -> Found {
                 Outcome::Completed(_) => None,
                 Outcome::Failed(failure) | Outcome::Denied { failure, .. } => Some(failure.message.clone()),
                 Outcome::Limited(limit) => Some(limit.to_string()),
+                Outcome::Busy(busy) => Some(busy.to_string()),
                 Outcome::Fault(message) => Some(message.clone()),
             };
             found.insert(Aspect::Error.word(), json!(error));

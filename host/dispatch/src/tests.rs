@@ -130,7 +130,7 @@ async fn many_callers_at_once() {
     let echo = artifact("", "def run(args):\n    return args['n']\n");
     let adds = decides("event: tool.pre\n", "modify({'args': {'n': payload['args']['n'] + 1}})");
     let root = folder(&[("tools/echo.md", &echo), ("hooks/adds.md", &adds)]);
-    let options = Options { concurrency: 64, ..Options::default() };
+    let options = Options::default();
     let project = Arc::new(Project::open(root.path(), options).unwrap());
     let calls: Vec<_> = (0..64)
         .map(|n| {
@@ -435,13 +435,14 @@ fn a_filter_agrees_with_the_interpreter() {
         for payload in &payloads {
             let Some(certain) = filter.decide("tool.pre", payload) else { continue };
             decided.fetch_add(1, Ordering::Relaxed);
-            let grant = Grant::new(vec![loaded.policy().project.clone()]);
+            let grant = harness_policy::grant::Grant::new(vec![loaded.policy().project.clone()]);
             let limits = grant.limits();
             let context = harness_sandbox::state::Context {
                 grant: Arc::new(grant),
                 workspace: loaded.workspace().clone(),
                 session: Arc::default(),
                 secrets: Arc::default(),
+                depth: 0,
                 reentry: None,
             };
             let text = payload.to_string();

@@ -67,6 +67,7 @@ pub(super) async fn judge(
         Outcome::Failed(failure) => Some(Outcome::Failed(named(failure))),
         Outcome::Denied { failure, refusal } => Some(Outcome::Denied { failure: named(failure), refusal }),
         Outcome::Limited(limit) => Some(Outcome::Limited(limit)),
+        Outcome::Busy(busy) => Some(Outcome::Busy(busy)),
         Outcome::Fault(why) => Some(Outcome::Fault(why)),
     };
     if let Some(outcome) = ended {

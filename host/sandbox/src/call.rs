@@ -3,18 +3,24 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower};
+use wasmtime::component::{ComponentNamedList, Lift, Lower};
 use wasmtime::{Error, Store, Trap, UpdateDeadline};
 
 use super::compile;
-use super::engine::{Image, Sandbox};
+use super::cache::Image;
+use super::engine::Sandbox;
 use super::imports::Role;
 use super::last_words::Said;
-use super::outcome::{Answer, Failure, FailureKind, Limit, LimitKind, Outcome, Report};
+use super::outcome::{Answer, Failure, FailureKind, Limit, LimitKind, Outcome, Report, Usage};
+use super::scheduling::admission::Busy;
+use super::scheduling::guests::Work as Scheduled;
+use super::scheduling::quota::Standing;
+use super::scheduling::slices::{self, Sliced};
 use super::state::{Context, State};
 use super::stop::Stop;
 use super::strand;
-use super::tape::{Place, Taping};
+use super::tape::{Late, Place, Taping};
+use harness_capability::log::Log;
 use harness_policy::limits::Limits;
 
 /// Calls within calls that the interpreter allows; see `guest/src/dialect.rs`.
@@ -29,8 +35,8 @@ const MAX_HANDLES: usize = 0;
 impl Sandbox {
     /// Calls `run(args)` of a tool. `args` is a JSON object, and so is what comes back a JSON value.
     pub async fn run(&self, image: &Image, context: Context, limits: Limits, args: &str) -> Report<String> {
-        let work = Work { when: None, export: &image.exports().run, input: &[args], params: (args,) };
-        let report = self.call(image, Role::Tool, work, context, limits).await.map(Outcome::whole);
+        let invocation = Invocation { when: None, export: Export::Run, params: (args.to_owned(),) };
+        let report = self.call(image, Role::Tool, invocation, &[args], context, limits).await.map(Outcome::whole);
         bounded(report, &limits, |result| result.len() as u64)
     }
 
@@ -43,9 +49,9 @@ impl Sandbox {
         event: &str,
         payload: &str,
     ) -> Report<String> {
-        let input = &[event, payload];
-        let work = Work { when: None, export: &image.exports().handle, input, params: (event, payload) };
-        let report = self.call(image, Role::Hook, work, context, limits).await.map(Outcome::whole);
+        let invocation = Invocation { when: None, export: Export::Handle, params: owned(event, payload) };
+        let report =
+            self.call(image, Role::Hook, invocation, &[event, payload], context, limits).await.map(Outcome::whole);
         bounded(report, &limits, |result| result.len() as u64)
     }
 
@@ -59,9 +65,9 @@ impl Sandbox {
         event: &str,
         payload: &str,
     ) -> Report<Answer> {
-        let params = (event, payload);
-        let work = Work { when: Some(params), export: &image.exports().handle, input: &[event, payload], params };
-        let report = self.call(image, Role::Hook, work, context, limits).await;
+        let params = owned(event, payload);
+        let invocation = Invocation { when: Some(params.clone()), export: Export::Handle, params };
+        let report = self.call(image, Role::Hook, invocation, &[event, payload], context, limits).await;
         let report =
             bounded(report, &limits, |ran| if let Ran::Whole(result) = ran { String::len(result) as u64 } else { 0 });
         report.map(|outcome| {
@@ -82,9 +88,8 @@ impl Sandbox {
         event: &str,
         payload: &str,
     ) -> Report<bool> {
-        let input = &[event, payload];
-        let work = Work { when: None, export: &image.exports().matches, input, params: (event, payload) };
-        self.call(image, Role::Predicate, work, context, limits).await.map(Outcome::whole)
+        let invocation = Invocation { when: None, export: Export::Matches, params: owned(event, payload) };
+        self.call(image, Role::Predicate, invocation, &[event, payload], context, limits).await.map(Outcome::whole)
     }
 
     /// Makes an instance of the interpreter and drops it: for measuring what a call does beside that.
@@ -94,70 +99,135 @@ impl Sandbox {
     /// Where there is no room for an instance.
     #[doc(hidden)]
     pub async fn instantiate(&self, image: &Image, context: Context, limits: Limits) -> wasmtime::Result<()> {
-        let mut store = Store::new(self.engine(), State::new(context, limits, Instant::now() + limits.timeout));
+        let standing = Standing { share: self.share().clone(), depth: context.depth };
+        let mut store = Store::new(self.engine(), State::new(context, limits, Instant::now() + limits.timeout, standing));
         prepare(&mut store, &limits)?;
         self.ready(image, Role::Tool, false)?.instantiate_async(&mut store).await?;
         Ok(())
     }
 
+    /// One call: an instance is waited for, then it runs in slices, and ends with a report. `input` is what a tape keeps
+    /// of what it is called with.
     async fn call<P, R>(
         &self,
         image: &Image,
         role: Role,
-        work: Work<'_, P>,
+        invocation: Invocation<P>,
+        input: &[&str],
         context: Context,
         limits: Limits,
     ) -> Report<Ran<R>>
     where
-        P: ComponentNamedList + Lower + Send + Sync,
+        P: ComponentNamedList + Lower + Send + Sync + 'static,
         R: Lift + Serialize + Send + Sync + 'static,
         (Result<R, Failure>,): ComponentNamedList + Lift,
     {
         let started = Instant::now();
-        let taping = Taping::begin(&context.session, image, role, work.input);
+        let taping = Taping::begin(&context.session, image, role, input);
+        let past = Past::of(taping.as_deref());
+        if let Some(busy) = past.busy {
+            return refused(busy, taping, started);
+        }
         // Whose time was over in the past is known, and how fast this machine is has no say in it.
-        let again = taping.as_ref().is_some_and(|taping| taping.is_given());
-        let time = if again { limits.timeout.max(MAX_AGAIN) } else { limits.left() };
+        let time = if past.is_given { limits.timeout.max(MAX_AGAIN) } else { limits.left() };
         let deadline = started + time;
-        let (late, abandoned) = taping.as_ref().map_or((None, false), |taping| (taping.late(), taping.is_abandoned()));
-        let fuel = match late.map(|late| late.place) {
+        let standing = Standing { share: self.share().clone(), depth: context.depth };
+        let room = match self.admission().enter(&standing, deadline).await {
+            Ok(room) => room,
+            Err(busy) => return refused(busy, taping, started),
+        };
+        let turn = self.gate().turn(standing.share.id(), context.session.id(), standing.share.quota().weight);
+        let mut state = State::new(context, limits, deadline, standing);
+        state.taping = taping;
+        let call = Running { sandbox: self.clone(), image: image.clone(), role, past, limits, started };
+        let work = async move {
+            let report = call.to_its_end(invocation, state).await;
+            drop(room);
+            report
+        };
+        if past.is_given {
+            // Where its past was cut is found by who polls it.
+            return Sliced::new(Box::pin(work), turn).await;
+        }
+        Scheduled::new(self.guests(), turn, work).await
+    }
+}
+
+fn owned(event: &str, payload: &str) -> (String, String) {
+    (event.to_owned(), payload.to_owned())
+}
+
+/// The report of a call that was not made because the host is busy.
+fn refused<R: Serialize>(busy: Busy, taping: Option<Box<Taping>>, started: Instant) -> Report<R> {
+    let (outcome, mut usage) = (Outcome::Busy(busy), Usage::default());
+    if let Some(taping) = taping {
+        taping.end(&outcome, usage, false);
+    }
+    usage.wall = started.elapsed();
+    Report { outcome, usage, log: Log::default(), calls: Vec::new(), coverage: None }
+}
+
+/// What a tape says of a call before it is made.
+#[derive(Debug, Clone, Copy, Default)]
+struct Past {
+    /// Whether what its host calls answer is given.
+    is_given: bool,
+    late: Option<Late>,
+    is_abandoned: bool,
+    busy: Option<Busy>,
+}
+
+impl Past {
+    fn of(taping: Option<&Taping>) -> Self {
+        taping.map_or(Self::default(), |taping| Self {
+            is_given: taping.is_given(),
+            late: taping.late(),
+            is_abandoned: taping.is_abandoned(),
+            busy: taping.busy(),
+        })
+    }
+
+    /// The fuel that it has: no more than it had used when its time was over.
+    fn fuel(&self, limits: &Limits) -> u64 {
+        match self.late.map(|late| late.place) {
             Some(Place::Computing(fuel)) => fuel.min(limits.fuel),
             _ => limits.fuel,
-        };
-        let waits = late.is_some_and(|late| matches!(late.place, Place::Waiting(_)));
-        let listening = context.reentry.as_ref().map(|reentry| reentry.listening()).unwrap_or_default();
-        let mut state = State::new(context, limits, deadline);
-        state.taping = taping;
-        let mut store = Store::new(self.engine(), state);
-        let begun = prepare(&mut store, &Limits { fuel, ..limits }).and_then(|()| Ok(self.ticker().call()?));
+        }
+    }
+
+    /// Whether its time was over while it waited for a host call.
+    fn waits(&self) -> bool {
+        self.late.is_some_and(|late| matches!(late.place, Place::Waiting(_)))
+    }
+}
+
+/// A call that has an instance to make.
+struct Running {
+    sandbox: Sandbox,
+    image: Image,
+    role: Role,
+    past: Past,
+    limits: Limits,
+    started: Instant,
+}
+
+impl Running {
+    async fn to_its_end<P, R>(self, invocation: Invocation<P>, state: State) -> Report<Ran<R>>
+    where
+        P: ComponentNamedList + Lower + Send + Sync + 'static,
+        R: Lift + Serialize + Send + Sync + 'static,
+        (Result<R, Failure>,): ComponentNamedList + Lift,
+    {
+        let (fuel, deadline) = (self.past.fuel(&self.limits), state.deadline);
+        let mut store = Store::new(self.sandbox.engine(), state);
+        let begun = prepare(&mut store, &Limits { fuel, ..self.limits });
+        let sandbox = self.sandbox.clone();
+        let begun = begun.and_then(|()| Ok(sandbox.ticker().call()?));
         let result = match begun {
             Err(error) => Err(error),
             Ok(_ticking) => {
-                let work = async {
-                    let instance = self.ready(image, role, listening.any())?.instantiate_async(&mut store).await?;
-                    if let Some(params) = work.when {
-                        store.data_mut().closed = true;
-                        let when = instance
-                            .get_typed_func::<_, (Result<bool, Failure>,)>(&mut store, &image.exports().matches)?;
-                        let (matched,) = when.call_async(&mut store, params).await?;
-                        match matched {
-                            Ok(true) => store.data_mut().closed = false,
-                            Ok(false) => return Ok(Ok(Ran::Unmatched)),
-                            Err(failure) => return Ok(Ok(Ran::WhenFailed(failure))),
-                        }
-                    }
-                    store.data_mut().closed = role == Role::Predicate;
-                    if let Some(listen) =
-                        image.exports().listen.as_ref().filter(|_| role == Role::Tool && listening.any())
-                    {
-                        let listen = instance.get_typed_func::<(bool, bool), ()>(&mut store, listen)?;
-                        listen.call_async(&mut store, (listening.before, listening.after)).await?;
-                    }
-                    let function = instance.get_typed_func::<P, (Result<R, Failure>,)>(&mut store, work.export)?;
-                    let (result,) = function.call_async(&mut store, work.params).await?;
-                    Ok(result.map(Ran::Whole))
-                };
-                let work = async { if waits { strand::until_cut(work).await } else { Some(work.await) } };
+                let work = self.invoked(invocation, &mut store);
+                let work = async { if self.past.waits() { strand::until_cut(work).await } else { Some(work.await) } };
                 // Guest code is ended by its epoch; this ends what it waits for.
                 match tokio::time::timeout_at(deadline.into(), work).await {
                     Ok(Some(result)) => result,
@@ -165,10 +235,62 @@ impl Sandbox {
                 }
             }
         };
-        if abandoned {
+        if self.past.is_abandoned {
             // Further than this it did not come, whatever kept it.
             strand::cut::<()>().await;
         }
+        self.report(result, store, fuel)
+    }
+
+    /// Makes an instance and calls its function.
+    async fn invoked<P, R>(
+        &self,
+        invocation: Invocation<P>,
+        mut store: &mut Store<State>,
+    ) -> wasmtime::Result<Result<Ran<R>, Failure>>
+    where
+        P: ComponentNamedList + Lower + Send + Sync + 'static,
+        R: Lift + Send + Sync + 'static,
+        (Result<R, Failure>,): ComponentNamedList + Lift,
+    {
+        let (role, exports) = (self.role, self.image.exports());
+        let reentry = store.data().context.reentry.as_ref();
+        let listening = reentry.map(|reentry| reentry.listening()).unwrap_or_default();
+        let ready = self.sandbox.ready(&self.image, role, listening.any())?;
+        let instance = ready.instantiate_async(&mut store).await?;
+        if let Some((event, payload)) = &invocation.when {
+            store.data_mut().closed = true;
+            let when = instance.get_typed_func::<_, (Result<bool, Failure>,)>(&mut store, &exports.matches)?;
+            let (matched,) = when.call_async(&mut store, (event.as_str(), payload.as_str())).await?;
+            match matched {
+                Ok(true) => store.data_mut().closed = false,
+                Ok(false) => return Ok(Ok(Ran::Unmatched)),
+                Err(failure) => return Ok(Ok(Ran::WhenFailed(failure))),
+            }
+        }
+        store.data_mut().closed = role == Role::Predicate;
+        if let Some(listen) = exports.listen.as_ref().filter(|_| role == Role::Tool && listening.any()) {
+            let listen = instance.get_typed_func::<(bool, bool), ()>(&mut store, listen)?;
+            listen.call_async(&mut store, (listening.before, listening.after)).await?;
+        }
+        let export = match invocation.export {
+            Export::Run => &exports.run,
+            Export::Handle => &exports.handle,
+            Export::Matches => &exports.matches,
+        };
+        let function = instance.get_typed_func::<P, (Result<R, Failure>,)>(&mut store, export)?;
+        let (result,) = function.call_async(&mut store, invocation.params).await?;
+        Ok(result.map(Ran::Whole))
+    }
+
+    /// What a call is reported as that ended so.
+    fn report<R: Serialize>(
+        self,
+        result: wasmtime::Result<Result<Ran<R>, Failure>>,
+        mut store: Store<State>,
+        fuel: u64,
+    ) -> Report<Ran<R>> {
+        let Self { sandbox, image, past, limits, started, .. } = self;
         let left = store.get_fuel().unwrap_or(0);
         let state = store.data_mut();
         state.usage.fuel = fuel.saturating_sub(left);
@@ -179,9 +301,13 @@ impl Sandbox {
             Err(error) if fuel < limits.fuel && error.downcast_ref() == Some(&Trap::OutOfFuel) => {
                 limited(LimitKind::Deadline, &limits)
             }
+            // Its own limit would have let it have the memory.
+            Err(_) if state.is_project_out_of_memory() => {
+                Outcome::Busy(sandbox.admission().out_of_memory(&state.standing))
+            }
             Err(error) => ended(&error, state, image.file()),
         };
-        if let (Some(late), Outcome::Limited(limit)) = (late, &mut outcome)
+        if let (Some(late), Outcome::Limited(limit)) = (past.late, &mut outcome)
             && limit.kind == LimitKind::Deadline
         {
             limit.allowed = late.allowed;
@@ -207,13 +333,19 @@ impl Sandbox {
 }
 
 /// What to call in an instance.
-struct Work<'a, P> {
+struct Invocation<P> {
     /// The event and payload to evaluate `when` with before.
-    when: Option<(&'a str, &'a str)>,
-    export: &'a ComponentExportIndex,
-    /// What it is called with, for a tape.
-    input: &'a [&'a str],
+    when: Option<(String, String)>,
+    export: Export,
     params: P,
+}
+
+/// A function of the interface `script`.
+#[derive(Debug, Clone, Copy)]
+enum Export {
+    Run,
+    Handle,
+    Matches,
 }
 
 /// How far it got.
@@ -238,6 +370,7 @@ impl<R> Outcome<Ran<R>> {
             Self::Failed(failure) => Outcome::Failed(failure),
             Self::Denied { failure, refusal } => Outcome::Denied { failure, refusal },
             Self::Limited(limit) => Outcome::Limited(limit),
+            Self::Busy(busy) => Outcome::Busy(busy),
             Self::Fault(message) => Outcome::Fault(message),
         }
     }
@@ -254,6 +387,7 @@ fn prepare(store: &mut Store<State>, limits: &Limits) -> wasmtime::Result<()> {
         if Instant::now() >= store.data().deadline {
             return Err(Stop::Deadline.into());
         }
+        slices::computed();
         Ok(UpdateDeadline::Yield(1))
     });
     Ok(())

@@ -16,7 +16,7 @@ const SLOW: Duration = Duration::from_secs(20);
 /// A disk that takes seconds for everything: the call ends in time, and meanwhile others of the same thread go on.
 #[tokio::test]
 async fn a_slow_disk() {
-    let settings = Settings { concurrency: 2, max_memory: Limits::default().memory_bytes };
+    let settings = Settings { instances: 2, ..Settings::default() };
     let sandbox = Sandbox::new(settings).unwrap();
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a"), "text").unwrap();
@@ -34,6 +34,7 @@ async fn a_slow_disk() {
         }),
         session: Arc::new(Session::default()),
         secrets: Arc::default(),
+        depth: 0,
         reentry: None,
     };
     let limits = Limits { timeout: Duration::from_millis(500), ..Limits::default() };

@@ -10,12 +10,19 @@ use wasmtime::{
     Enabled, Engine, Error, InstanceAllocationStrategy, Module, PoolingAllocationConfig, Result, Store, format_err,
 };
 
+pub use super::cache::Image;
+use super::cache::{self, Cache};
 use super::compile;
 use super::image::{self, Changes, LoadError, Template};
 use super::imports::{self, Role};
 pub use super::loader::{Budget, LOAD_FUEL, LOAD_MEMORY};
 use super::loader::{CODE, Kept, Loader, MEMORY, SCRIPT};
 use super::outcome::{Entry, Failure, Limit, LimitKind, Source};
+use super::scheduling::admission::Admission;
+use super::scheduling::gate::Gate;
+use super::scheduling::guests::{self, Guests};
+use super::scheduling::quota::{Quota, Share};
+use super::scheduling::slices::Pause;
 use super::state::State;
 use super::ticker::Ticker;
 use harness_sys::digest::digest;
@@ -41,7 +48,9 @@ const CORE_INSTANCES: u32 = 3;
 /// Tables of one component instance: the code's and the one it shares with the shell.
 const TABLES: u32 = 2;
 /// Scripts that may be loaded at one time, beside calls: each is two core instances.
-pub const LOADS: u32 = 4;
+pub const LOADS: u32 = 16;
+/// The most instances of a host: each stack takes two of the 65,530 mappings that a process has.
+const MAX_INSTANCES: u32 = 10_000;
 /// Calls within calls: a script that fires an event or calls a tool waits, with its instance, for what that starts.
 pub const NESTING: u32 = 8;
 /// Memory of a finished call that stays with its slot, reset in place for the next. Counted from the start of memory,
@@ -53,20 +62,30 @@ const KEEP_TABLE: usize = 1 << 20;
 /// Fuel that is more than enough to start an instance in which nothing is called.
 const START_FUEL: u64 = 1_000_000;
 
-/// How large the pools are.
+/// How large a host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Calls at one time, not counting those that they nest, for which there is room up to [`NESTING`] levels. What
-    /// the pools have no more room for is a host fault. At most 10,000.
-    pub concurrency: u32,
-    /// The most linear memory that any policy grants, in bytes; address space only, until it is used.
-    pub max_memory: u64,
+    /// Instances at one time, those of nested calls counted; one more of each of the [`NESTING`] levels is held back for
+    /// them. At most 10,000. Each reserves 4 GiB of address space, and none of the machine's memory until it is used.
+    pub instances: u32,
+    /// Bytes of images that are kept ready for the next call. Of those that no call uses, the one that was used least
+    /// recently is given up first; its next call takes about a millisecond longer.
+    pub image_bytes: u64,
 }
 
-/// The engine and all that is made once with it. Cheap to clone; shared by all threads.
+impl Default for Settings {
+    /// 64 instances and 256 MiB of images.
+    fn default() -> Self {
+        Self { instances: 64, image_bytes: 256 << 20 }
+    }
+}
+
+/// The engine and all that is made once with it, as one project has it. Cheap to clone; shared by all threads.
 #[derive(Clone)]
 pub struct Sandbox {
     inner: Arc<Inner>,
+    /// The share of the project that this is for.
+    share: Arc<Share>,
 }
 
 struct Inner {
@@ -83,6 +102,10 @@ struct Inner {
     ticker: Ticker,
     /// Turns of those who load while calls go on.
     loads: Arc<Semaphore>,
+    images: Cache,
+    admission: Arc<Admission>,
+    gate: Arc<Gate>,
+    guests: Arc<Guests>,
     pooling: Result<(), String>,
 }
 
@@ -99,58 +122,6 @@ pub struct Exports {
 impl fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sandbox").field("interpreter", &INTERPRETER).finish_non_exhaustive()
-    }
-}
-
-/// A loaded script, ready to be called in a fresh instance each time. Cheap to clone.
-///
-/// Until it is first called it holds only what loading changed of the interpreter's memory, which is little: of a
-/// thousand tools most are never called.
-#[derive(Clone)]
-pub struct Image {
-    inner: Arc<ImageParts>,
-}
-
-struct ImageParts {
-    /// What it is linked as.
-    role: Role,
-    changes: Changes,
-    ready: OnceLock<InstancePre<State>>,
-    /// The same with hooks that listen to what it calls.
-    observed: OnceLock<InstancePre<State>>,
-    /// A component that is no interpreter.
-    foreign: Option<Component>,
-    /// Where its functions are.
-    exports: Exports,
-    file: Arc<str>,
-    /// The digest of its text.
-    code: String,
-}
-
-impl fmt::Debug for Image {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Image").field("file", &self.file()).finish_non_exhaustive()
-    }
-}
-
-impl Image {
-    /// The artifact's file, for messages.
-    pub fn file(&self) -> &str {
-        &self.inner.file
-    }
-
-    /// Bytes of memory that loading changed, and that are kept.
-    pub fn size(&self) -> u64 {
-        self.inner.changes.size()
-    }
-
-    /// The digest of the script's text, its `when` included.
-    pub fn code(&self) -> &str {
-        &self.inner.code
-    }
-
-    pub(crate) fn exports(&self) -> &Exports {
-        &self.inner.exports
     }
 }
 
@@ -186,6 +157,7 @@ impl Sandbox {
     /// Where the machine lacks what the engine needs at all. Where it lacks only the room for the pools, instances
     /// are made one by one, and [`pooling`](Self::pooling) says why.
     pub fn new(settings: Settings) -> Result<Self> {
+        let settings = Settings { instances: settings.instances.clamp(1, MAX_INSTANCES), ..settings };
         let (engine, pooling) = match engine(Some(settings)) {
             Ok(engine) => (engine, Ok(())),
             Err(error) => (engine(None)?, Err(format!("{error:#}"))),
@@ -206,12 +178,36 @@ impl Sandbox {
             .collect::<Result<_>>()?;
         let code = code(&engine, &shell, &prepared)?;
         let exports = Exports::of(&shell)?;
-        let ticker = Ticker::new(&engine);
-        let loads = Arc::new(Semaphore::new(LOADS as usize));
-        let observed = OnceLock::new();
-        let inner =
-            Inner { settings, engine, shell, code, prepared, linkers, observed, exports, ticker, loads, pooling };
-        Ok(Self { inner: Arc::new(inner) })
+        let gate = Gate::new(guests::slots());
+        let ticker = Ticker::new(&engine, gate.clone());
+        let inner = Inner {
+            settings,
+            engine,
+            shell,
+            code,
+            prepared,
+            linkers,
+            observed: OnceLock::new(),
+            exports,
+            ticker,
+            loads: Arc::new(Semaphore::new(LOADS as usize)),
+            images: Cache::new(settings.image_bytes),
+            admission: Admission::new(settings.instances),
+            gate,
+            guests: Arc::default(),
+            pooling,
+        };
+        Ok(Self { inner: Arc::new(inner), share: Share::new(Quota::default()) })
+    }
+
+    /// The same engine for another project, which has no more of it than this.
+    pub fn for_project(&self, quota: Quota) -> Self {
+        Self { inner: self.inner.clone(), share: Share::new(quota) }
+    }
+
+    /// The project's share of the host.
+    pub fn share(&self) -> &Arc<Share> {
+        &self.share
     }
 
     /// Parses a script, checks its dialect, runs its top level and keeps the memory that is left.
@@ -223,18 +219,30 @@ impl Sandbox {
         self.load_within(source, Budget::default()).0
     }
 
-    /// The same with no more than this, and the units of fuel that it took: the same on every run.
+    /// The same with no more than this, and the units of fuel that it took: the same on every run. Waits on this thread
+    /// until the project may compute. A script that is loaded already, by whichever project, is not loaded again.
     pub fn load_within(&self, source: &Source, budget: Budget) -> (Result<Image, ScriptError>, u64) {
-        let Inner { engine, code, prepared, ticker, .. } = &*self.inner;
+        let Inner { engine, code, prepared, ticker, images, .. } = &*self.inner;
+        let key = cache::key(source);
+        if let Some((image, fuel)) = images.loaded(&key, &budget) {
+            return (Ok(image), fuel);
+        }
         let begun = ticker.call().map_err(Error::from);
-        let begun = begun.and_then(|ticking| Ok((ticking, Loader::new(engine, code, prepared, budget)?)));
+        // Loads are no run's in particular.
+        let mut pause = Pause::begin(self.inner.gate.turn(self.share.id(), 0, self.share.quota().weight));
+        let tick = move || pause.tick();
+        let begun = begun.and_then(|ticking| Ok((ticking, Loader::new(engine, code, prepared, budget, tick)?)));
         let (_ticking, mut loader) = match begun {
             Ok(begun) => begun,
             Err(error) => return (Err(ScriptError::Host(error)), 0),
         };
         let loaded = image::loaded(&mut loader, source, budget);
         let used = loader.used();
-        (loaded.map_err(ScriptError::from).and_then(|()| self.image(&mut loader, source)), used)
+        let image = loaded.map_err(ScriptError::from).and_then(|()| self.image(&mut loader, source));
+        if let Ok(image) = &image {
+            images.keep(key, image, used, &budget);
+        }
+        (image, used)
     }
 
     /// The same on another thread, so that neither this call's deadline nor others' calls wait for it.
@@ -270,12 +278,9 @@ impl Sandbox {
             Entry::Hook => Role::Hook,
         };
         let changes = Changes::between(embedded::MEMORY, kept);
-        let (exports, file) = (self.inner.exports.clone(), source.file.as_str().into());
         let when = source.predicate.as_ref().map_or("", |when| when.text.as_str());
         let code = digest(&format!("{} {when}{}", when.len(), source.text));
-        let (ready, observed) = (OnceLock::new(), OnceLock::new());
-        let parts = ImageParts { role, changes, ready, observed, foreign: None, exports, file, code };
-        Ok(Image { inner: Arc::new(parts) })
+        Ok(Image::new(role, changes, self.inner.exports.clone(), &source.file, code))
     }
 
     /// Any component in the place of the interpreter, on the linker of a role: what a guest that is no interpreter could
@@ -288,13 +293,9 @@ impl Sandbox {
     #[doc(hidden)]
     pub fn foreign(&self, component: &[u8], role: Role, file: &str) -> Result<Image> {
         let component = Component::new(&self.inner.engine, component)?;
-        let linker = self.linker(role)?;
-        let ready = OnceLock::from(linker.instantiate_pre(&component)?);
-        let changes = Changes::between(&[], Kept { start: 0, bytes: &[] });
+        self.linker(role)?.instantiate_pre(&component)?;
         let exports = Exports::of(&component)?;
-        let (observed, foreign, code) = (OnceLock::new(), Some(component), String::new());
-        let parts = ImageParts { role, changes, ready, observed, foreign, exports, file: file.into(), code };
-        Ok(Image { inner: Arc::new(parts) })
+        Ok(Image::foreign(role, component, exports, file))
     }
 
     fn observed(&self) -> Result<&Linker<State>> {
@@ -312,33 +313,32 @@ impl Sandbox {
         found.map(|(_, linker)| linker).ok_or_else(|| format_err!("there is no linker for {role:?}"))
     }
 
-    /// A script with its memory, linked for a role. Made when it is first called.
-    pub fn ready<'i>(&self, image: &'i Image, role: Role, observed: bool) -> Result<&'i InstancePre<State>> {
-        let parts = &*image.inner;
+    /// A script with its memory, linked for a role. Made when it is first called, and again where it was given up since.
+    pub fn ready(&self, image: &Image, role: Role, observed: bool) -> Result<Arc<InstancePre<State>>> {
         // A `when` runs in its hook's instance.
         let linked = if role == Role::Predicate { Role::Hook } else { role };
-        if linked != parts.role {
-            return Err(format_err!("`{}` is not called as {role:?}", parts.file));
+        if linked != image.role() {
+            return Err(format_err!("`{}` is not called as {role:?}", image.file()));
         }
         let observed = observed && linked == Role::Tool;
-        let place = if observed { &parts.observed } else { &parts.ready };
-        if let Some(ready) = place.get() {
+        if let Some(ready) = image.ready(observed) {
             return Ok(ready);
         }
         let linker = if observed { self.observed()? } else { self.linker(linked)? };
-        if let Some(component) = &parts.foreign {
-            let ready = linker.instantiate_pre(component)?;
-            return Ok(place.get_or_init(|| ready));
-        }
+        let ready = match image.component() {
+            Some(component) => linker.instantiate_pre(component)?,
+            None => {
+                let Inner { engine, shell, .. } = &*self.inner;
+                let memory = image.changes().applied(embedded::MEMORY);
+                let start = image.changes().start();
+                let memory = image::module(engine, TEMPLATES, Kept { start, bytes: &memory })?;
+                let mut linker = linker.clone();
+                linker.root().module(MEMORY, &memory)?;
+                linker.instantiate_pre(shell)?
+            }
+        };
         // Two calls may do this at once, which does no harm: one of the two is kept.
-        let Inner { engine, shell, .. } = &*self.inner;
-        let memory = parts.changes.applied(embedded::MEMORY);
-        let start = parts.changes.start();
-        let memory = image::module(engine, TEMPLATES, Kept { start, bytes: &memory })?;
-        let mut linker = linker.clone();
-        linker.root().module(MEMORY, &memory)?;
-        let ready = linker.instantiate_pre(shell)?;
-        Ok(place.get_or_init(|| ready))
+        Ok(self.inner.images.ready(image, observed, ready))
     }
 
     /// How large its pools were made.
@@ -364,13 +364,31 @@ impl Sandbox {
         names
     }
 
+    /// Images that are kept ready, and their bytes.
+    pub fn images(&self) -> (usize, u64) {
+        self.inner.images.held()
+    }
+
     pub(crate) fn engine(&self) -> &Engine {
         &self.inner.engine
+    }
+
+    pub(crate) fn admission(&self) -> &Arc<Admission> {
+        &self.inner.admission
+    }
+
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.inner.gate
+    }
+
+    pub(crate) fn guests(&self) -> &Arc<Guests> {
+        &self.inner.guests
     }
 
     /// Has no thread of its own until the next call, where none goes on.
     pub fn rest(&self) {
         self.inner.ticker.rest();
+        self.inner.guests.rest();
     }
 
     pub(crate) fn ticker(&self) -> &Ticker {
@@ -405,8 +423,8 @@ fn engine(pools: Option<Settings>) -> Result<Engine> {
     let mut config = compile::config();
     // All that is compiled here is modules without functions: threads would only wait for each other.
     config.parallel_compilation(false);
-    if let Some(Settings { concurrency, max_memory }) = pools {
-        let calls = concurrency.clamp(1, 10_000) * (1 + NESTING);
+    if let Some(Settings { instances, .. }) = pools {
+        let calls = instances.clamp(1, MAX_INSTANCES) + NESTING;
         let mut pool = PoolingAllocationConfig::default();
         pool.total_component_instances(calls);
         pool.total_core_instances(calls * CORE_INSTANCES + 2 * LOADS);
@@ -414,7 +432,7 @@ fn engine(pools: Option<Settings>) -> Result<Engine> {
         pool.total_tables(calls * TABLES + LOADS);
         pool.total_stacks(calls);
         pool.max_core_instances_per_component(CORE_INSTANCES + 1);
-        pool.max_memory_size(usize::try_from(max_memory.min(compile::MEMORY_RESERVATION))?);
+        pool.max_memory_size(usize::try_from(compile::MEMORY_RESERVATION)?);
         pool.linear_memory_keep_resident(KEEP_RESIDENT);
         pool.table_keep_resident(KEEP_TABLE);
         // With it, only the pages that a call wrote are reset, in one system call; without, all that may have been.

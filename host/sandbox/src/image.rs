@@ -80,6 +80,11 @@ impl Changes {
         self.runs.iter().map(|(_, run)| run.len() as u64).sum()
     }
 
+    /// Bytes of the whole memory.
+    pub(crate) fn length(&self) -> u64 {
+        self.length as u64
+    }
+
     /// Where the memory begins.
     pub(crate) fn start(&self) -> u32 {
         self.start

@@ -1,18 +1,21 @@
 //! The sandbox: each call of a script in a WebAssembly instance of its own.
 //!
 //! - [`engine`]: made once in a process; loads scripts into images
+//! - [`cache`]: the images, shared by all projects of a host
 //! - [`call`]: one call, from a fresh instance to a report of how it ended
 //! - [`outcome`]: how calls end and what they use
 //! - [`price`]: what each host call costs
 //! - [`imports`]: what each role may call
 //! - [`tape`]: what host calls answered, kept or given again
 //! - `strand`: what happens one thing after the other
+//! - [`scheduling`]: who computes next, and who may begin
 //! - [`state`]: what belongs to one call, and what the calls of a run share
 //!
 //! The only room that knows wasmtime's engine, modules and stores.
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
 
+pub mod cache;
 pub mod call;
 mod compile;
 #[cfg(test)]
@@ -31,6 +34,7 @@ pub mod outcome;
 pub mod price;
 #[cfg(test)]
 mod reset_tests;
+pub mod scheduling;
 pub mod state;
 mod stop;
 pub mod strand;

@@ -12,7 +12,7 @@ const ENDLESS: &str =
     "def f():\n    for i in range(1 << 30):\n        for j in range(1 << 30):\n            pass\n\nf()\n\n";
 
 fn sandbox() -> Sandbox {
-    Sandbox::new(Settings { concurrency: 1, max_memory: 64 << 20 }).unwrap()
+    Sandbox::new(Settings { instances: 1, ..Settings::default() }).unwrap()
 }
 
 fn source(top: &str) -> Source {

@@ -75,6 +75,8 @@ pub(crate) struct Limits {
     pub memory_refused: bool,
     /// Whether its time was over.
     pub late: bool,
+    /// What it does at a tick: waits until it may go on.
+    pause: Box<dyn FnMut() + Send>,
 }
 
 impl ResourceLimiter for Limits {
@@ -92,8 +94,16 @@ impl ResourceLimiter for Limits {
 }
 
 impl Loader {
-    pub(crate) fn new(engine: &Engine, code: &Module, memory: &Module, budget: Budget) -> Result<Self> {
-        let data = Limits { budget, last_words: Vec::new(), memory_refused: false, late: false };
+    /// `pause` is called when the engine's clock ticks while the interpreter runs.
+    pub(crate) fn new(
+        engine: &Engine,
+        code: &Module,
+        memory: &Module,
+        budget: Budget,
+        pause: impl FnMut() + Send + 'static,
+    ) -> Result<Self> {
+        let pause = Box::new(pause);
+        let data = Limits { budget, last_words: Vec::new(), memory_refused: false, late: false, pause };
         let mut store = Store::new(engine, data);
         store.limiter(|data| data);
         store.set_fuel(budget.fuel)?;
@@ -102,7 +112,11 @@ impl Loader {
         store.epoch_deadline_callback(|mut store| {
             let data = store.data_mut();
             data.late = data.budget.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            if data.late { Ok(UpdateDeadline::Interrupt) } else { Ok(UpdateDeadline::Continue(1)) }
+            if data.late {
+                return Ok(UpdateDeadline::Interrupt);
+            }
+            (data.pause)();
+            Ok(UpdateDeadline::Continue(1))
         });
         let holder = Linker::new(engine).instantiate(&mut store, memory)?;
         let memory =

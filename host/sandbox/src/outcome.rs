@@ -1,6 +1,6 @@
 //! How a call ended, and what it used.
 //!
-//! Five endings that are never confused: completed, failed, denied, over a limit, host fault. Each is a variant here,
+//! Six endings that are never confused: completed, failed, denied, over a limit, host busy, host fault. Each is a variant here,
 //! an exit code of the command line and a shape in its JSON.
 
 use std::fmt;
@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::price::Import;
+use super::scheduling::admission::Busy;
 use harness_capability::coverage::Coverage;
 use harness_capability::log::Log;
 use harness_capability::secrets::Vault;
@@ -33,6 +34,8 @@ pub enum Outcome<T> {
     },
     /// The call was ended for using too much.
     Limited(Limit),
+    /// The call was not made, for what else goes on in the host. The same call may do better later.
+    Busy(Busy),
     /// The host could not do its part. Never the script's doing.
     Fault(String),
 }
@@ -45,6 +48,7 @@ impl<T> Outcome<T> {
             Self::Failed(failure) => Outcome::Failed(failure),
             Self::Denied { failure, refusal } => Outcome::Denied { failure, refusal },
             Self::Limited(limit) => Outcome::Limited(limit),
+            Self::Busy(busy) => Outcome::Busy(busy),
             Self::Fault(message) => Outcome::Fault(message),
         }
     }
@@ -52,7 +56,7 @@ impl<T> Outcome<T> {
     /// Puts notes in the place of secrets in what is told of this ending. A value that it completed with is not looked at.
     pub fn redact(&mut self, vault: &Vault) {
         match self {
-            Self::Completed(_) | Self::Limited(_) => {}
+            Self::Completed(_) | Self::Limited(_) | Self::Busy(_) => {}
             Self::Failed(failure) => failure.redact(vault),
             Self::Denied { failure, refusal } => {
                 failure.redact(vault);
@@ -63,13 +67,14 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// The word for this ending in JSON: `completed`, `failed`, `denied`, `limited`, `fault`.
+    /// The word for this ending in JSON: `completed`, `failed`, `denied`, `limited`, `busy`, `fault`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Completed(_) => "completed",
             Self::Failed(_) => "failed",
             Self::Denied { .. } => "denied",
             Self::Limited(_) => "limited",
+            Self::Busy(_) => "busy",
             Self::Fault(_) => "fault",
         }
     }

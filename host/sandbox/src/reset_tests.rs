@@ -9,6 +9,7 @@ use wasmtime::Store;
 use super::engine::{Sandbox, Settings};
 use super::imports::Role;
 use super::outcome::{Failure, Outcome};
+use super::scheduling::quota::Standing;
 use super::state::{Context, Session, State};
 use harness_capability::fs::Workspace;
 use harness_policy::grant::Grant;
@@ -21,13 +22,14 @@ const CANARY: &str = include_str!("../../../tests/attacks/guests/canary.wat");
 
 #[tokio::test]
 async fn without_a_reset_the_canary_is_seen() {
-    let sandbox = Sandbox::new(Settings { concurrency: 1, max_memory: 64 << 20 }).unwrap();
+    let sandbox = Sandbox::new(Settings { instances: 1, ..Settings::default() }).unwrap();
     let image = sandbox.foreign(&compose::component(&[], CANARY), Role::Tool, "canary.wasm").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let context = Context {
         grant: Arc::new(Grant::new(Vec::new())),
         workspace: Arc::new(Workspace::open(folder.path()).unwrap()),
         session: Arc::new(Session::default()),
+        depth: 0,
         reentry: None,
         secrets: Arc::default(),
     };
@@ -38,7 +40,7 @@ async fn without_a_reset_the_canary_is_seen() {
     }
     // As no call is: two in one instance.
     let limits = Limits::default();
-    let mut store = Store::new(sandbox.engine(), State::new(context, limits, Instant::now() + limits.timeout));
+    let mut store = Store::new(sandbox.engine(), State::new(context, limits, Instant::now() + limits.timeout, Standing::default()));
     store.limiter(|state| state);
     store.set_fuel(limits.fuel).unwrap();
     store.set_epoch_deadline(u64::MAX / 2);

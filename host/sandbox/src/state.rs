@@ -1,6 +1,7 @@
 //! What belongs to one call: its grant, its limits, and the count of what it used.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use wasmtime::ResourceLimiter;
@@ -9,6 +10,7 @@ use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxBuilder, WasiCtxView, Wa
 
 use super::loader::SEED;
 use super::outcome::{HostCall, LimitKind, Usage};
+use super::scheduling::quota::Standing;
 use super::tape::{Tape, Taping};
 use harness_capability::cache::Cache;
 use harness_capability::clock::Clock;
@@ -35,9 +37,23 @@ const MAX_PARTS: usize = 16;
 /// Elements of a table. The interpreter's own has some ten thousand.
 const MAX_TABLE: usize = 100_000;
 
+/// Tells the runs of a process apart.
+#[derive(Debug)]
+pub struct RunId(u64);
+
+impl Default for RunId {
+    /// One that no other run has.
+    fn default() -> Self {
+        static RUNS: AtomicU64 = AtomicU64::new(1);
+        Self(RUNS.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// What the calls of one run share: one command of the command line, or one session. Never shared between tenants.
 #[derive(Debug, Default)]
 pub struct Session {
+    /// Which run it is, for the order in which calls compute.
+    pub run: RunId,
     /// Values that tools and hooks share.
     pub cache: Cache,
     /// Counters and gauges.
@@ -56,9 +72,17 @@ pub struct Session {
     pub tape: Option<Arc<dyn Tape>>,
 }
 
+impl Session {
+    pub(crate) fn id(&self) -> u64 {
+        self.run.0
+    }
+}
+
 /// What a call may touch.
 #[derive(Debug, Clone)]
 pub struct Context {
+    /// Calls of scripts that wait for this one: 0 of one that no script has made.
+    pub depth: u32,
     /// What it may do.
     pub grant: Arc<Grant>,
     /// The folder it works in.
@@ -76,6 +100,7 @@ pub struct Context {
 pub struct State {
     pub(crate) context: Context,
     pub(crate) limits: Limits,
+    pub(crate) standing: Standing,
     pub(crate) deadline: Instant,
     pub(crate) usage: Usage,
     pub(crate) log: Log,
@@ -101,6 +126,8 @@ pub struct State {
     /// What keeps or gives the answers of its host calls.
     pub taping: Option<Box<Taping>>,
     memory: u64,
+    /// Whether memory was refused because the project has no more.
+    project_is_out: bool,
     wasi: Option<Box<Wasi>>,
 }
 
@@ -111,12 +138,13 @@ struct Wasi {
 }
 
 impl State {
-    pub(crate) fn new(context: Context, limits: Limits, deadline: Instant) -> Self {
+    pub(crate) fn new(context: Context, limits: Limits, deadline: Instant, standing: Standing) -> Self {
         let handles = Handles::new(context.secrets.clone());
         Self {
             context,
             handles,
             limits,
+            standing,
             deadline,
             usage: Usage::default(),
             log: Log::default(),
@@ -131,8 +159,20 @@ impl State {
             last_words: Vec::new(),
             taping: None,
             memory: 0,
+            project_is_out: false,
             wasi: None,
         }
+    }
+
+    /// Whether memory was refused that its own limit would have let it have.
+    pub(crate) fn is_project_out_of_memory(&self) -> bool {
+        self.project_is_out
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.standing.share.give_back(self.memory);
     }
 }
 
@@ -163,9 +203,15 @@ impl HostMonotonicClock for Fixed {
 
 impl ResourceLimiter for State {
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        let after = self.memory.saturating_add(desired.saturating_sub(current) as u64);
+        let more = desired.saturating_sub(current) as u64;
+        let after = self.memory.saturating_add(more);
         if after > self.limits.memory_bytes {
             self.memory_refused = true;
+            return Ok(false);
+        }
+        if !self.standing.share.take(more) {
+            self.memory_refused = true;
+            self.project_is_out = true;
             return Ok(false);
         }
         self.memory = after;

@@ -17,6 +17,7 @@ use super::engine::Image;
 use super::imports::Role;
 use super::outcome::{LimitKind, Outcome, Usage};
 use super::price::Import;
+use super::scheduling::admission::Busy;
 use super::state::Session;
 use super::stop::Stop;
 use harness_sys::digest::digest;
@@ -52,7 +53,7 @@ pub struct Script {
 pub struct Ran {
     /// Which.
     pub script: Script,
-    /// `completed`, `failed`, `denied`, `limited`, `fault`, or `abandoned` where nobody waited for its end.
+    /// `completed`, `failed`, `denied`, `limited`, `busy`, `fault`, or `abandoned` where nobody waited for its end.
     pub outcome: &'static str,
     /// The digest of what it gave, or why it gave nothing.
     pub result: String,
@@ -62,6 +63,8 @@ pub struct Ran {
     pub waited: Option<u64>,
     /// What its host calls answered, in order; nothing where that was given.
     pub answers: Vec<Answered>,
+    /// Where it was refused because the host was busy.
+    pub busy: Option<Busy>,
 }
 
 /// What host calls are to answer.
@@ -73,6 +76,8 @@ pub struct Given {
     pub late: Option<Late>,
     /// Whether nobody waited for its end any more: it comes to none.
     pub abandoned: bool,
+    /// Where it was refused because the host was busy.
+    pub busy: Option<Busy>,
 }
 
 /// A script whose time was over: it is ended at the same place again.
@@ -229,6 +234,11 @@ impl Taping {
         self.given.as_ref().is_some_and(|given| given.abandoned)
     }
 
+    /// How it was refused, where the host was busy.
+    pub(super) fn busy(&self) -> Option<Busy> {
+        self.given.as_ref().and_then(|given| given.busy)
+    }
+
     /// Tells how it ended.
     pub(super) fn end<R: Serialize>(mut self: Box<Self>, outcome: &Outcome<R>, usage: Usage, waits: bool) {
         let result = match outcome {
@@ -238,25 +248,34 @@ impl Taping {
                 line => format!("{} (line {line})", failure.message),
             },
             Outcome::Limited(limit) => limit.to_string(),
+            Outcome::Busy(busy) => busy.to_string(),
             Outcome::Fault(why) => why.clone(),
         };
+        let busy = if let Outcome::Busy(busy) = outcome { Some(*busy) } else { None };
         let late = matches!(outcome, Outcome::Limited(limit) if limit.kind == LimitKind::Deadline);
         let waited = (late && waits).then_some(usage.host_calls);
-        self.tell(outcome.name(), result, usage, waited);
+        self.tell(outcome.name(), result, usage, waited, busy);
     }
 
-    fn tell(&mut self, outcome: &'static str, result: String, usage: Usage, waited: Option<u64>) {
+    fn tell(
+        &mut self,
+        outcome: &'static str,
+        result: String,
+        usage: Usage,
+        waited: Option<u64>,
+        busy: Option<Busy>,
+    ) {
         self.ended = true;
         let usage = Usage { wall: self.started.elapsed(), ..usage };
         let (script, answers) = (self.script.clone(), std::mem::take(&mut self.answers));
-        self.tape.end(Ran { script, outcome, result, usage, waited, answers });
+        self.tape.end(Ran { script, outcome, result, usage, waited, answers, busy });
     }
 }
 
 impl Drop for Taping {
     fn drop(&mut self) {
         if !self.ended {
-            self.tell("abandoned", String::new(), Usage::default(), None);
+            self.tell("abandoned", String::new(), Usage::default(), None, None);
         }
     }
 }

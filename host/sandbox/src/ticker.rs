@@ -8,9 +8,13 @@ use std::time::Duration;
 
 use wasmtime::{Engine, EngineWeak};
 
+use super::scheduling::gate::Gate;
+
 /// Time between two ticks: how late the end of a call that computes can be, and how long it may keep a thread from
 /// the others.
 const TICK: Duration = Duration::from_millis(1);
+/// The same while calls wait for others to let them compute: the length of their slices.
+const SLICE: Duration = Duration::from_micros(250);
 /// Ticks without a call after which the thread sleeps until the next one.
 const IDLE: u8 = 100;
 
@@ -20,6 +24,7 @@ const IDLE: u8 = 100;
 pub(crate) struct Ticker {
     shared: Arc<Shared>,
     engine: EngineWeak,
+    gate: Arc<Gate>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -34,8 +39,8 @@ struct Shared {
 }
 
 impl Ticker {
-    pub(crate) fn new(engine: &Engine) -> Self {
-        Self { shared: Arc::default(), engine: engine.weak(), thread: Mutex::default() }
+    pub(crate) fn new(engine: &Engine, gate: Arc<Gate>) -> Self {
+        Self { shared: Arc::default(), engine: engine.weak(), gate, thread: Mutex::default() }
     }
 
     /// Says that a call goes on until what is returned is dropped.
@@ -46,9 +51,9 @@ impl Ticker {
     pub(crate) fn call(&self) -> io::Result<Call<'_>> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
-            let (shared, engine) = (self.shared.clone(), self.engine.clone());
+            let (shared, engine, gate) = (self.shared.clone(), self.engine.clone(), self.gate.clone());
             let builder = thread::Builder::new().name("harness-ticker".to_owned());
-            *thread = Some(builder.spawn(move || tick(&shared, &engine))?);
+            *thread = Some(builder.spawn(move || tick(&shared, &engine, &gate))?);
         }
         self.shared.calls.fetch_add(1, Ordering::SeqCst);
         self.shared.idle.store(0, Ordering::Relaxed);
@@ -98,9 +103,10 @@ impl Drop for Call<'_> {
     }
 }
 
-fn tick(shared: &Shared, engine: &EngineWeak) {
+fn tick(shared: &Shared, engine: &EngineWeak, gate: &Gate) {
     while !shared.gone.load(Ordering::SeqCst) {
-        thread::sleep(TICK);
+        thread::sleep(if gate.is_contended() { SLICE } else { TICK });
+        gate.revoke_stale();
         let Some(engine) = engine.upgrade() else { return };
         engine.increment_epoch();
         drop(engine);

@@ -165,6 +165,7 @@ fn of_report(report: &CallReport, content: &str, took: Duration) -> Called {
         Outcome::Completed(_) => None,
         Outcome::Failed(failure) | Outcome::Denied { failure, .. } => Some(cut(&failure.message)),
         Outcome::Limited(limit) => Some(limit.to_string()),
+        Outcome::Busy(busy) => Some(busy.to_string()),
         Outcome::Fault(why) => Some(cut(why)),
     };
     // What a sub-agent does, and the events around it, have lines of their own.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use harness_dispatch::{Refused, Saw};
+use harness_sandbox::scheduling::admission::Busy;
 use harness_sandbox::tape::{Answered, Script};
 
 /// The form of a record. Another one is another program's.
@@ -508,6 +509,9 @@ pub struct ScriptRan {
     /// What its host calls answered, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Answered>,
+    /// Why it was refused, where the host was busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<Busy>,
 }
 
 /// A turn came to its end.

@@ -264,7 +264,7 @@ impl Tape for Recorder {
 
 impl Recorder {
     fn ran(&self, state: &mut State, ran: Ran) {
-        let Ran { script, outcome, result, usage, waited, mut answers } = ran;
+        let Ran { script, outcome, result, usage, waited, mut answers, busy } = ran;
         if state.room > 0 {
             let bytes: usize = answers.iter().map(bytes).sum();
             state.room = state.room.saturating_sub(bytes);
@@ -284,6 +284,7 @@ impl Recorder {
             wall_us: micros(usage.wall),
             waited,
             answers,
+            busy,
         };
         self.put(state, "", What::Script(line));
     }

@@ -44,7 +44,6 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
     let instead = granting.clone();
     let options = Options {
         workspace: asked.workspace.clone(),
-        concurrency: 1,
         watch: Some(watch.clone()),
         granting: granting.map(|layer| (asked.tool.clone(), layer)),
         ..Options::default()

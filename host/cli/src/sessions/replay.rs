@@ -13,8 +13,6 @@ use super::super::printer::Printer;
 use super::super::project;
 use super::{Replay, find};
 
-/// Calls at one time, as for a session.
-const CONCURRENCY: u32 = 4;
 
 pub(super) fn run(command: &Replay, place: &Place, printer: Printer) -> Exit {
     let (name, recording) = match find(&command.session, place, printer) {
@@ -22,7 +20,7 @@ pub(super) fn run(command: &Replay, place: &Place, printer: Printer) -> Exit {
         Err(exit) => return exit,
     };
     // What is only tried out is no call that was made.
-    let options = Options { concurrency: CONCURRENCY, audit: false, ..Options::default() };
+    let options = Options { audit: false, ..Options::default() };
     let project = match project::open(place, options, printer) {
         Ok(project) => project,
         Err(exit) => return exit,

@@ -232,7 +232,7 @@ impl Tape for Rewound {
         let late = milliseconds(&ran.result)
             .filter(|_| ran.outcome == "limited")
             .map(|allowed| Late { allowed, place: ran.waited.map_or(Place::Computing(ran.fuel), Place::Waiting) });
-        Some(Given { answers: ran.answers.into(), late, abandoned: ran.outcome == "abandoned" })
+        Some(Given { answers: ran.answers.into(), late, abandoned: ran.outcome == "abandoned", busy: ran.busy })
     }
 
     fn end(&self, ran: Ran) {

@@ -1,0 +1,76 @@
+//! What there is one of in a process, for as many projects as it serves.
+
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+
+use super::{OpenError, Options, Project, load};
+use harness_sandbox::engine::{Sandbox, Settings};
+
+/// How large a host is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HostOptions {
+    /// Instances at one time for all projects, those of nested calls counted: 1 to 10,000. A call that finds none waits
+    /// within its deadline. Each reserves 4 GiB of address space, and memory only while it is used.
+    pub instances: u32,
+    /// Bytes of images of scripts that are kept ready for the next call.
+    pub image_bytes: u64,
+}
+
+impl Default for HostOptions {
+    /// 64 instances, 256 MiB of images.
+    fn default() -> Self {
+        let Settings { instances, image_bytes } = Settings::default();
+        Self { instances, image_bytes }
+    }
+}
+
+impl HostOptions {
+    /// The same with another number of instances.
+    pub fn instances(self, instances: u32) -> Self {
+        Self { instances, ..self }
+    }
+
+    /// The same with another bound on images, in bytes.
+    pub fn image_bytes(self, bytes: u64) -> Self {
+        Self { image_bytes: bytes, ..self }
+    }
+}
+
+/// One engine, its instances, its threads and its images, shared by many projects. Each project has a [quota] of it, and
+/// shares nothing else with the others. Cheap to clone; it lives as long as any of its projects.
+///
+/// [quota]: harness_sandbox::scheduling::quota::Quota
+#[derive(Debug, Clone)]
+pub struct Host {
+    sandbox: Sandbox,
+}
+
+impl Host {
+    /// Makes a host. Takes some milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// Where the machine lacks what the engine needs.
+    pub fn new(options: HostOptions) -> Result<Self, OpenError> {
+        let settings = Settings { instances: options.instances, image_bytes: options.image_bytes };
+        Ok(Self { sandbox: Sandbox::new(settings).map_err(OpenError::Sandbox)? })
+    }
+
+    /// Opens the project in a folder: the one that holds `.harness/`. The same folder may be open more than once; each
+    /// project has its own quota.
+    ///
+    /// # Errors
+    ///
+    /// Where any artifact cannot be used, or the workspace is no folder.
+    pub fn open(&self, root: &Path, options: Options) -> Result<Project, OpenError> {
+        let sandbox = self.sandbox.for_project(options.quota);
+        let loaded = load(root, &options, &sandbox, None)?;
+        Ok(Project { root: root.to_owned(), options, sandbox, current: RwLock::new(Arc::new(loaded)) })
+    }
+
+    /// Images of scripts that are kept ready, and their bytes.
+    pub fn images(&self) -> (usize, u64) {
+        self.sandbox.images()
+    }
+}

@@ -1,0 +1,507 @@
+//! The instances of a host: who may have one, who waits, and who is refused as busy.
+//!
+//! A call that no script has made waits in the queue of its project, within its deadline. Of the projects whose calls
+//! wait, the one that has the fewest instances for its weight is next. A call that a script has made comes before those:
+//! it has an instance above it that is freed no sooner. One instance for each level of nesting is held back, which only a
+//! call of that level can take. So the deepest calls can always go on, and calls that wait for calls within them never
+//! wait for each other.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::quota::Standing;
+use crate::engine::NESTING;
+
+/// Why a call was refused for what else goes on. Not made at all; the same call may do better later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Busy {
+    /// What there was too little of.
+    pub limit: BusyLimit,
+    /// How much of it there is.
+    pub allowed: u64,
+    /// Milliseconds for which the call waited, where it waited until its deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ms: Option<u64>,
+    /// Milliseconds after which to try again: an estimate from how long calls took lately.
+    pub retry_ms: u64,
+}
+
+/// What there can be too little of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BusyLimit {
+    /// Instances of the host, for all of its projects.
+    Instances,
+    /// Calls of the project at one time.
+    ConcurrentCalls,
+    /// Calls of the project that wait.
+    QueuedCalls,
+    /// Memory of the project's instances together, in bytes.
+    MemoryBytes,
+}
+
+impl BusyLimit {
+    /// Its key in the options of a host or a project.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Instances => "instances",
+            Self::ConcurrentCalls => "concurrent_calls",
+            Self::QueuedCalls => "queued_calls",
+            Self::MemoryBytes => "memory_bytes",
+        }
+    }
+
+    /// Whose options have it.
+    pub fn set_by(self) -> &'static str {
+        match self {
+            Self::Instances => "the host's options",
+            Self::ConcurrentCalls | Self::QueuedCalls | Self::MemoryBytes => "the project's quota",
+        }
+    }
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, allowed, waited_ms, retry_ms } = *self;
+        match (limit, waited_ms) {
+            (BusyLimit::QueuedCalls, _) => write!(f, "busy: {allowed} calls of the project are waiting already")?,
+            (BusyLimit::ConcurrentCalls, Some(ms)) => {
+                write!(f, "busy: the call waited {ms} ms for one of the project's {allowed} running calls to end")?;
+            }
+            (BusyLimit::Instances, Some(ms)) => {
+                write!(f, "busy: the call waited {ms} ms for one of the host's {allowed} instances")?;
+            }
+            (BusyLimit::MemoryBytes, _) => {
+                write!(f, "busy: the project's instances together would exceed {allowed} bytes of memory")?;
+            }
+            (limit, None) => write!(f, "busy: `{}` is {allowed}", limit.key())?,
+        }
+        write!(f, " (`{}`, set by {}); retry in {retry_ms} ms", limit.key(), limit.set_by())
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    instances: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Instances that any call may take.
+    free: u32,
+    /// Whether the one that is held back for calls at each depth, from 1, is free.
+    held_back: Vec<bool>,
+    arrivals: u64,
+    nested: VecDeque<Waiting>,
+    projects: HashMap<u64, Project>,
+    /// How long calls have taken lately.
+    lately: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Project {
+    running: u32,
+    queue: VecDeque<Waiting>,
+    weight: u32,
+    concurrent: u32,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    arrival: u64,
+    depth: u32,
+    admit: oneshot::Sender<Room>,
+}
+
+/// An instance that a call may make; free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    admission: Arc<Admission>,
+    kind: Kind,
+    since: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Of a call that no script has made, in this project.
+    Outermost(u64),
+    Nested,
+    HeldBack(u32),
+}
+
+impl Admission {
+    /// Room for this many instances, and for one more of each level of nesting.
+    pub(crate) fn new(instances: u32) -> Arc<Self> {
+        let state = State {
+            free: instances,
+            held_back: vec![true; NESTING as usize],
+            arrivals: 0,
+            nested: VecDeque::new(),
+            projects: HashMap::new(),
+            lately: Duration::from_millis(1),
+        };
+        Arc::new(Self { instances, state: Mutex::new(state) })
+    }
+
+    /// Waits for an instance, until then at most.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub(crate) async fn enter(self: &Arc<Self>, standing: &Standing, deadline: Instant) -> Result<Room, Busy> {
+        let (mut admitted, arrival) = match self.ask(standing) {
+            Asked::Admitted(room) => return Ok(room),
+            Asked::Refused(busy) => return Err(busy),
+            Asked::Waits(admitted, arrival) => (admitted, arrival),
+        };
+        let _waits = Waits { admission: self, project: standing.share.id(), depth: standing.depth, arrival };
+        let began = Instant::now();
+        match tokio::time::timeout_at(deadline.into(), &mut admitted).await {
+            Ok(Ok(room)) => Ok(room),
+            // It may have come just now.
+            Ok(Err(_)) | Err(_) => admitted.try_recv().map_err(|_| self.late(standing, began.elapsed())),
+        }
+    }
+
+    fn ask(self: &Arc<Self>, standing: &Standing) -> Asked {
+        let mut state = self.state();
+        let (depth, quota) = (standing.depth, standing.share.quota());
+        let arrival = state.arrivals;
+        state.arrivals += 1;
+        if depth > 0 {
+            if let Some(kind) = state.room_within(depth) {
+                return Asked::Admitted(self.room(kind));
+            }
+            let (admit, admitted) = oneshot::channel();
+            state.nested.push_back(Waiting { arrival, depth, admit });
+            return Asked::Waits(admitted, arrival);
+        }
+        let free = state.free > 0;
+        let id = standing.share.id();
+        let project = state.projects.entry(id).or_default();
+        (project.weight, project.concurrent) = (quota.weight, quota.concurrent_calls.max(1));
+        if free && project.queue.is_empty() && project.running < project.concurrent {
+            project.running += 1;
+            state.free -= 1;
+            return Asked::Admitted(self.room(Kind::Outermost(id)));
+        }
+        if project.queue.len() >= quota.queued_calls as usize {
+            let queued = u64::from(quota.queued_calls);
+            let retry_ms = state.retry(queued, quota.concurrent_calls.min(self.instances));
+            state.forget(id);
+            return Asked::Refused(Busy { limit: BusyLimit::QueuedCalls, allowed: queued, waited_ms: None, retry_ms });
+        }
+        let (admit, admitted) = oneshot::channel();
+        project.queue.push_back(Waiting { arrival, depth, admit });
+        Asked::Waits(admitted, arrival)
+    }
+
+    /// Why a call got no instance until its deadline.
+    fn late(&self, standing: &Standing, waited: Duration) -> Busy {
+        let quota = standing.share.quota();
+        let state = self.state();
+        let full =
+            state.projects.get(&standing.share.id()).is_some_and(|project| project.running >= project.concurrent);
+        let (limit, allowed) = if standing.depth == 0 && full && quota.concurrent_calls < self.instances {
+            (BusyLimit::ConcurrentCalls, quota.concurrent_calls)
+        } else {
+            (BusyLimit::Instances, self.instances)
+        };
+        let waited_ms = Some(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
+        Busy { limit, allowed: u64::from(allowed), waited_ms, retry_ms: state.retry(1, 1) }
+    }
+
+    /// The refusal of a call whose project has no memory left.
+    pub(crate) fn out_of_memory(&self, standing: &Standing) -> Busy {
+        let retry_ms = self.state().retry(1, 1);
+        let allowed = standing.share.quota().memory_bytes;
+        Busy { limit: BusyLimit::MemoryBytes, allowed, waited_ms: None, retry_ms }
+    }
+
+    fn room(self: &Arc<Self>, kind: Kind) -> Room {
+        Room { admission: self.clone(), kind, since: Instant::now() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives free instances to those who wait.
+    fn admit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let mut admitted = Vec::new();
+        while let Some((kind, waiting)) = state.next() {
+            admitted.push((self.room(kind), waiting));
+        }
+        drop(state);
+        for (room, waiting) in admitted {
+            // One that waits no more drops it, and so it comes back here.
+            let _ = waiting.admit.send(room);
+        }
+    }
+}
+
+/// What became of a call that asked.
+enum Asked {
+    Admitted(Room),
+    Waits(oneshot::Receiver<Room>, u64),
+    Refused(Busy),
+}
+
+impl State {
+    /// An instance for a call at this depth.
+    fn room_within(&mut self, depth: u32) -> Option<Kind> {
+        if self.free > 0 {
+            self.free -= 1;
+            return Some(Kind::Nested);
+        }
+        let held_back = self.held_back.get_mut(depth as usize - 1)?;
+        std::mem::take(held_back).then_some(Kind::HeldBack(depth))
+    }
+
+    /// Who is next, and what they get.
+    fn next(&mut self) -> Option<(Kind, Waiting)> {
+        let mut found = None;
+        for at in 0..self.nested.len() {
+            let depth = self.nested.get(at)?.depth;
+            if let Some(kind) = self.room_within(depth) {
+                found = Some((kind, at));
+                break;
+            }
+        }
+        if let Some((kind, at)) = found {
+            return Some((kind, self.nested.remove(at)?));
+        }
+        if self.free == 0 {
+            return None;
+        }
+        let may = |project: &&Project| !project.queue.is_empty() && project.running < project.concurrent;
+        let load = |project: &Project| u64::from(project.running) * 1_000_000 / u64::from(project.weight.max(1));
+        let waiting = self.projects.iter().filter(|(_, project)| may(project));
+        let (_, _, id) = waiting
+            .map(|(id, project)| (load(project), project.queue.front().map(|first| first.arrival), *id))
+            .min()?;
+        let project = self.projects.get_mut(&id)?;
+        let waiting = project.queue.pop_front()?;
+        project.running += 1;
+        self.free -= 1;
+        Some((Kind::Outermost(id), waiting))
+    }
+
+    /// Milliseconds until so many calls have ended, of which so many run at one time.
+    fn retry(&self, calls: u64, at_once: u32) -> u64 {
+        let rounds = calls.div_ceil(u64::from(at_once.max(1))).max(1);
+        let all = self.lately.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
+        u64::try_from(all.as_millis()).unwrap_or(u64::MAX).clamp(1, 60_000)
+    }
+
+    /// Forgets a project of which nothing runs or waits.
+    fn forget(&mut self, id: u64) {
+        if self.projects.get(&id).is_some_and(|project| project.running == 0 && project.queue.is_empty()) {
+            self.projects.remove(&id);
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut state = self.admission.state();
+        match self.kind {
+            Kind::Outermost(id) => {
+                state.free += 1;
+                if let Some(project) = state.projects.get_mut(&id) {
+                    project.running = project.running.saturating_sub(1);
+                }
+                state.forget(id);
+                // A moving average: of the last eight or so.
+                state.lately = state.lately.saturating_mul(7).saturating_add(self.since.elapsed()) / 8;
+            }
+            Kind::Nested => state.free += 1,
+            Kind::HeldBack(depth) => {
+                if let Some(held_back) = state.held_back.get_mut(depth as usize - 1) {
+                    *held_back = true;
+                }
+            }
+        }
+        self.admission.admit(state);
+    }
+}
+
+/// A call that waits; takes it out of its queue when it does so no more.
+struct Waits<'a> {
+    admission: &'a Arc<Admission>,
+    project: u64,
+    depth: u32,
+    arrival: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let mut state = self.admission.state();
+        let others = |waiting: &Waiting| waiting.arrival != self.arrival;
+        if self.depth > 0 {
+            state.nested.retain(others);
+        } else if let Some(project) = state.projects.get_mut(&self.project) {
+            project.queue.retain(others);
+            state.forget(self.project);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::super::quota::{Quota, Share};
+    use super::*;
+
+    fn at(share: &Arc<Share>, depth: u32) -> Standing {
+        Standing { share: share.clone(), depth }
+    }
+
+    fn polled<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(600)
+    }
+
+    fn is_as_new(admission: &Admission) {
+        let state = admission.state();
+        assert_eq!(state.free, admission.instances);
+        assert!(state.held_back.iter().all(|free| *free));
+        assert!(state.nested.is_empty() && state.projects.is_empty(), "{state:?}");
+    }
+
+    #[tokio::test]
+    async fn calls_wait_for_an_instance_in_turn() {
+        let admission = Admission::new(1);
+        let (greedy, other) = (Share::new(Quota::default()), Share::new(Quota::default()));
+        let (greedy, other) = (at(&greedy, 0), at(&other, 0));
+        let first = admission.enter(&greedy, soon()).await.unwrap();
+        let mut second = pin!(admission.enter(&greedy, soon()));
+        let mut third = pin!(admission.enter(&other, soon()));
+        assert!(polled(second.as_mut()).is_pending() && polled(third.as_mut()).is_pending());
+        drop(first);
+        let Poll::Ready(Ok(second)) = polled(second) else { panic!("the one that came first is next") };
+        assert!(polled(third.as_mut()).is_pending());
+        drop(second);
+        drop(third.await.unwrap());
+        is_as_new(&admission);
+    }
+
+    #[tokio::test]
+    async fn the_project_with_the_fewest_instances_is_next() {
+        let admission = Admission::new(3);
+        let shares: Vec<_> = [100, 100].map(|weight| Share::new(Quota::default().weight(weight))).into();
+        let (greedy, other) = (at(&shares[0], 0), at(&shares[1], 0));
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            held.push(admission.enter(&greedy, soon()).await.unwrap());
+        }
+        let mut more = pin!(admission.enter(&greedy, soon()));
+        let mut others = pin!(admission.enter(&other, soon()));
+        assert!(polled(more.as_mut()).is_pending() && polled(others.as_mut()).is_pending());
+        held.pop();
+        assert!(polled(more.as_mut()).is_pending());
+        assert!(polled(others.as_mut()).is_ready());
+    }
+
+    #[tokio::test]
+    async fn a_longer_queue_than_the_project_may_have_is_refused_as_busy() {
+        let admission = Admission::new(4);
+        let share = Share::new(Quota::default().concurrent_calls(1).queued_calls(2));
+        let standing = at(&share, 0);
+        let runs = admission.enter(&standing, soon()).await.unwrap();
+        let (mut one, mut two) = (pin!(admission.enter(&standing, soon())), pin!(admission.enter(&standing, soon())));
+        assert!(polled(one.as_mut()).is_pending() && polled(two.as_mut()).is_pending());
+        let busy = admission.enter(&standing, soon()).await.unwrap_err();
+        assert_eq!(
+            busy.to_string(),
+            "busy: 2 calls of the project are waiting already (`queued_calls`, set by the project's quota); retry in 2 ms"
+        );
+        // Another project has room.
+        drop(admission.enter(&at(&Share::new(Quota::default()), 0), soon()).await.unwrap());
+        drop(runs);
+        drop((one.await.unwrap(), two));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_until_its_deadline_only() {
+        let admission = Admission::new(2);
+        let share = Share::new(Quota::default().concurrent_calls(1));
+        let standing = at(&share, 0);
+        let runs = admission.enter(&standing, soon()).await.unwrap();
+        let busy = admission.enter(&standing, Instant::now()).await.unwrap_err();
+        assert_eq!((busy.limit, busy.allowed), (BusyLimit::ConcurrentCalls, 1));
+        let other = at(&Share::new(Quota::default()), 0);
+        let others = admission.enter(&other, soon()).await.unwrap();
+        let busy = admission.enter(&other, Instant::now()).await.unwrap_err();
+        let text = Busy { waited_ms: Some(5), retry_ms: 7, ..busy }.to_string();
+        assert_eq!(
+            text,
+            "busy: the call waited 5 ms for one of the host's 2 instances (`instances`, set by the host's options); \
+             retry in 7 ms"
+        );
+        drop((runs, others));
+        is_as_new(&admission);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_given_up_leaves_its_queue() {
+        let admission = Admission::new(1);
+        let standing = at(&Share::new(Quota::default()), 0);
+        let runs = admission.enter(&standing, soon()).await.unwrap();
+        {
+            let mut waits = pin!(admission.enter(&standing, soon()));
+            assert!(polled(waits.as_mut()).is_pending());
+        }
+        drop(runs);
+        is_as_new(&admission);
+        // And so does one that was admitted and had not looked.
+        let runs = admission.enter(&standing, soon()).await.unwrap();
+        {
+            let mut waits = pin!(admission.enter(&standing, soon()));
+            assert!(polled(waits.as_mut()).is_pending());
+            drop(runs);
+        }
+        is_as_new(&admission);
+    }
+
+    /// As many chains as there are instances, each of which needs another instance at each level: all come to their end.
+    #[tokio::test]
+    async fn chains_do_not_wait_for_each_other() {
+        async fn chain(admission: Arc<Admission>, share: Arc<Share>, depth: u32) {
+            let room = admission.enter(&at(&share, depth), soon()).await.unwrap();
+            tokio::task::yield_now().await;
+            if depth < NESTING {
+                // Two at each level, one after the other and side by side.
+                let below = || Box::pin(chain(admission.clone(), share.clone(), depth + 1));
+                if depth.is_multiple_of(3) {
+                    tokio::join!(below(), below());
+                } else {
+                    below().await;
+                }
+            }
+            drop(room);
+        }
+        for instances in [1, 2, 5] {
+            let admission = Admission::new(instances);
+            let share = Share::new(Quota::default());
+            let mut chains = tokio::task::JoinSet::new();
+            for _ in 0..20 {
+                chains.spawn(chain(admission.clone(), share.clone(), 0));
+            }
+            chains.join_all().await;
+            is_as_new(&admission);
+        }
+    }
+}

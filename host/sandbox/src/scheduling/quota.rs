@@ -1,0 +1,107 @@
+//! What one project may have of a host that it shares with others, and what it has of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::fair;
+
+/// What one project may have at most. The default is a host that it has to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quota {
+    /// Its share of the processor beside other projects that compute, relative to theirs: 1 to 10,000, and 100 where
+    /// nothing is said.
+    pub weight: u32,
+    /// Calls at one time, not counting those that they nest.
+    pub concurrent_calls: u32,
+    /// Calls that may wait for one of those to end, or for the host to have room. More are refused as busy.
+    pub queued_calls: u32,
+    /// Bytes of linear memory that its instances may have together.
+    pub memory_bytes: u64,
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self { weight: fair::WEIGHT, concurrent_calls: u32::MAX, queued_calls: 1_000, memory_bytes: u64::MAX }
+    }
+}
+
+impl Quota {
+    /// The same with another share of the processor.
+    pub fn weight(self, weight: u32) -> Self {
+        Self { weight: weight.clamp(1, 10_000), ..self }
+    }
+
+    /// The same with another number of calls at one time.
+    pub fn concurrent_calls(self, calls: u32) -> Self {
+        Self { concurrent_calls: calls, ..self }
+    }
+
+    /// The same with another number of calls that may wait.
+    pub fn queued_calls(self, calls: u32) -> Self {
+        Self { queued_calls: calls, ..self }
+    }
+
+    /// The same with other memory of its instances, in bytes.
+    pub fn memory_bytes(self, bytes: u64) -> Self {
+        Self { memory_bytes: bytes, ..self }
+    }
+}
+
+/// A project among those of a host.
+#[derive(Debug)]
+pub struct Share {
+    quota: Quota,
+    id: u64,
+    memory: AtomicU64,
+}
+
+impl Share {
+    /// The share of a project that is opened.
+    pub fn new(quota: Quota) -> Arc<Self> {
+        static SHARES: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self { quota, id: SHARES.fetch_add(1, Ordering::Relaxed), memory: AtomicU64::new(0) })
+    }
+
+    /// What it may have.
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// Bytes of linear memory that its instances have now.
+    pub fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Unique in the process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Takes memory for an instance, if there is as much left.
+    pub(crate) fn take(&self, bytes: u64) -> bool {
+        let more = |taken: u64| taken.checked_add(bytes).filter(|after| *after <= self.quota.memory_bytes);
+        self.memory.try_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Gives it back.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.memory.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Where a call stands among others: whose it is, and how many calls wait for it.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// The project's share.
+    pub share: Arc<Share>,
+    /// Calls of scripts that wait for this one: 0 of one that no script has made.
+    pub depth: u32,
+}
+
+impl Default for Standing {
+    /// A project by itself, and a call that nothing waits for.
+    fn default() -> Self {
+        Self { share: Share::new(Quota::default()), depth: 0 }
+    }
+}
