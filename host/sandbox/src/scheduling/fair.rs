@@ -12,8 +12,11 @@ use std::hash::Hash;
 /// The weight of a project that has no other.
 pub(crate) const WEIGHT: u32 = 100;
 
-/// Idle parties are forgotten when a level has more than this many and twice as many as wait.
+/// Idle parties that start where a new one does are forgotten when a level has more parties than this, and twice as many
+/// as wait.
 const KEPT: usize = 64;
+/// All idle parties are, with what they have used, when there are this many more.
+const MOST: usize = 4096;
 
 /// One level.
 #[derive(Debug)]
@@ -86,6 +89,9 @@ impl<K: Copy + Ord + Hash> Level<K> {
         if self.parties.len() > KEPT.max(2 * self.waiting.len()) {
             let now = self.now;
             self.parties.retain(|_, known| known.waits.is_some() || known.tag > now);
+            if self.parties.len() > MOST.max(2 * self.waiting.len()) {
+                self.parties.retain(|_, known| known.waits.is_some());
+            }
         }
     }
 }
@@ -175,6 +181,11 @@ impl Tree {
         if let Some(calls) = self.calls.get_mut(&(party.project, party.run)) {
             calls.charge(party.call, used);
         }
+    }
+
+    /// Nobody waits and nobody is served: what was used so far counts no more.
+    pub(crate) fn idle(&mut self) {
+        self.projects.parties.clear();
     }
 
     /// A call has ended.
@@ -308,7 +319,9 @@ mod tests {
         }
         assert!(tree.is_empty());
         assert_eq!((tree.runs.len(), tree.calls.len()), (0, 0));
-        assert!(tree.projects.parties.len() <= KEPT + 1, "{}", tree.projects.parties.len());
+        assert!(tree.projects.parties.len() <= MOST + 1, "{}", tree.projects.parties.len());
+        tree.idle();
+        assert_eq!(tree.projects.parties.len(), 0);
     }
 
     #[derive(Debug, Clone)]

@@ -25,6 +25,7 @@ pub(crate) struct Gate {
 
 #[derive(Debug)]
 struct State {
+    slots: usize,
     free: usize,
     tree: Tree,
     wakers: HashMap<Party, Waker>,
@@ -52,7 +53,8 @@ enum Has {
 impl Gate {
     /// A gate with this many slots.
     pub(crate) fn new(slots: usize) -> Arc<Self> {
-        let state = State { free: slots.max(1), tree: Tree::new(), wakers: HashMap::new(), granted: HashMap::new() };
+        let slots = slots.max(1);
+        let state = State { slots, free: slots, tree: Tree::new(), wakers: HashMap::new(), granted: HashMap::new() };
         Arc::new(Self { state: Mutex::new(state), contended: AtomicBool::new(false), calls: AtomicU64::new(0) })
     }
 
@@ -100,6 +102,9 @@ impl State {
     fn pass_on(&mut self) -> Option<Waker> {
         let Some(next) = self.tree.next() else {
             self.free += 1;
+            if self.free == self.slots {
+                self.tree.idle();
+            }
             return None;
         };
         self.granted.insert(next, Instant::now());
