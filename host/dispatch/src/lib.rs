@@ -60,6 +60,7 @@ use self::recorder::Recorder;
 use harness_artifact::event::Event;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
+use harness_audit::AuditWriter;
 use harness_capability::fs::Workspace;
 use harness_capability::secrets::Vault;
 use harness_policy::grant::Grant;
@@ -117,6 +118,8 @@ pub struct Project {
     root: PathBuf,
     options: Options,
     current: RwLock<Arc<Loaded>>,
+    /// Writes the audit log.
+    audit: AuditWriter,
 }
 
 /// Why a project cannot be opened.
@@ -146,8 +149,9 @@ impl Project {
     ///
     /// Where any artifact cannot be used, the workspace is no folder, or the sandbox cannot be made.
     pub fn open(root: &Path, options: Options) -> Result<Self, OpenError> {
-        let loaded = load(root, &options, None)?;
-        Ok(Self { root: root.to_owned(), options, current: RwLock::new(Arc::new(loaded)) })
+        let audit = AuditWriter::new();
+        let loaded = load(root, &options, &audit, None)?;
+        Ok(Self { root: root.to_owned(), options, current: RwLock::new(Arc::new(loaded)), audit })
     }
 
     /// Reads the folder anew and takes it in force for all calls and events that begin from then on.
@@ -156,7 +160,7 @@ impl Project {
     ///
     /// As for [`open`](Self::open); what was in force before stays in force.
     pub fn reload(&self) -> Result<(), OpenError> {
-        let loaded = load(&self.root, &self.options, Some(&self.loaded()))?;
+        let loaded = load(&self.root, &self.options, &self.audit, Some(&self.loaded()))?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
         Ok(())
     }
@@ -208,12 +212,13 @@ impl Project {
     }
 
     /// Whether each call and each decision so far is in the audit log. Where one is not, nothing more is called or fired.
+    /// Waits with the thread for entries that are still to be written, for 5 seconds at most.
     ///
     /// # Errors
     ///
     /// Why one is missing.
     pub fn audited(&self) -> Result<(), String> {
-        self.loaded().recorder.as_ref().map_or(Ok(()), |recorder| recorder.incomplete())
+        self.loaded().recorder.as_ref().map_or(Ok(()), |recorder| recorder.settled())
     }
 
     /// Dispatches an event to its hooks.
@@ -222,7 +227,7 @@ impl Project {
     }
 }
 
-fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
+fn load(root: &Path, options: &Options, audit: &AuditWriter, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
     let registry = Registry::load_within(root, &options.machine);
     let mut policy = match registry.policy() {
         Some(policy) if !registry.diagnostics().has_errors() => policy.clone(),
@@ -307,14 +312,16 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
     let (natives, coverage) = (options.natives.clone(), options.coverage);
     let policy_file = &*policy.project.origin.file;
     let written = before.and_then(|before| before.recorder.as_ref());
-    let recorder =
-        (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root, policy_file, written.map(|it| &**it))));
+    let recorder = (options.audit && policy.audit)
+        .then(|| Arc::new(Recorder::new(root, policy_file, written.map(|it| &**it), audit)));
     let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox, natives, coverage);
     loaded.secrets = Arc::new(secrets);
     if let Some(before) = kept {
         loaded = loaded.with_images_of(before);
     }
     let refused = admission::refused(&loaded, recorder.as_deref());
+    // As the sandbox does then: a process that drops privileges next must have no other threads.
+    audit.rest();
     if !refused.is_empty() {
         let registry = loaded.registry.without(refused);
         if registry.policy().is_none() {
