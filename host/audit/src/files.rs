@@ -43,7 +43,7 @@ type Identity = (u64, u64);
 #[derive(Debug, Default)]
 pub(super) struct Files {
     open: Option<Open>,
-    /// The `head` that this process last saw, and what it said. A log never goes back.
+    /// The folder that was open last, and where the log in it ended. A log never goes back.
     last: Option<(Identity, Link)>,
 }
 
@@ -57,6 +57,7 @@ pub(super) struct Location<'a> {
 #[derive(Debug)]
 struct Open {
     folder: OwnedFd,
+    place: Identity,
     head: File,
     identity: Identity,
     key: Key,
@@ -91,7 +92,7 @@ impl Files {
     /// Closes the files. The next use opens what is at the path then.
     pub(super) fn close(&mut self) {
         if let Some(open) = self.open.take() {
-            self.last = Some((open.identity, open.said.1.link));
+            self.last = Some((open.place, open.said.1.link));
         }
     }
 
@@ -118,7 +119,7 @@ impl Files {
         }
         flock(&open.head, FlockOperation::Unlock)?;
         // Whoever uses the files that were open goes on with them if the new ones cannot be opened.
-        let last = (open.identity, open.said.1.link.clone());
+        let last = (open.place, open.said.1.link.clone());
         let open = self.open.insert(Open::at(at.folder, Some(&last))?);
         lock(&open.head)?;
         let done = open.end(at.rotate).map(drop);
@@ -168,11 +169,11 @@ impl Open {
     fn at(folder: &Path, last: Option<&(Identity, Link)>) -> Result<Self> {
         let folder = own::folder(folder)?;
         let head = file(&folder, HEAD)?;
-        let identity = identity(&fstat(&head)?);
+        let (place, identity) = (identity(&fstat(&folder)?), identity(&fstat(&head)?));
         let key = key::of(&folder)?;
-        let link = last.filter(|(file, _)| *file == identity).map(|(_, link)| link.clone());
+        let link = last.filter(|(folder, _)| *folder == place).map(|(_, link)| link.clone());
         let said = Head { link: link.unwrap_or_else(Link::start), ..Head::start() };
-        Ok(Self { folder, identity, head, key, said: (String::new(), said), lines: None, found: None })
+        Ok(Self { folder, place, head, identity, key, said: (String::new(), said), lines: None, found: None })
     }
 
     /// Whether these are the files that are at the path now.
@@ -268,7 +269,10 @@ impl Open {
         let mut text = [0_u8; MAX_HEAD];
         let length = self.head.read_at(&mut text, 0)?;
         let text = text.get(..length).unwrap_or_default();
-        if text != self.said.0.as_bytes() || text.is_empty() {
+        if text.is_empty() && self.said.0.is_empty() {
+            // The log only begins. Another folder may have had its number before.
+            self.said.1 = Head::start();
+        } else if text != self.said.0.as_bytes() {
             let text = std::str::from_utf8(text).map_err(|_| wrong())?;
             let head = if text.is_empty() { Head::start() } else { text.parse().map_err(|()| wrong())? };
             let Link { number, .. } = self.said.1.link;
