@@ -12,7 +12,7 @@
 //! - `corpus`: a case with its control, from beginning to end
 //! - `guests`, `compose`: a guest that is no interpreter, and how a component is made of it
 //! - `imports`, `forged`: every function of the contract, called by such a guest in every bad way that its type allows
-//! - `races`, `state`, `mounts`, `printed`: what no table can say
+//! - `races`, `state`, `mounts`, `printed`, `logs`: what no table can say
 //! - `host`: what a broken-out guest would do in the host's own process
 //! - `page`: whether `docs/security.md` tells the true numbers
 //! - `process`: what the runner looks at in its own process
@@ -60,6 +60,8 @@ mod guests;
 mod host;
 #[path = "attacks/imports.rs"]
 mod imports;
+#[path = "attacks/logs.rs"]
+mod logs;
 #[path = "attacks/million.rs"]
 mod million;
 #[path = "attacks/mounts.rs"]

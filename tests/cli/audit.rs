@@ -405,3 +405,19 @@ fn an_entry_that_cannot_be_written_ends_the_command() {
         project.run(&["audit", "verify"]).says(1, "it ends at line 0 of the record, and there were 1");
     }
 }
+
+/// A call waits for a lock that another process holds, within its time; then it says so. Reading says so too.
+#[test]
+fn a_lock_of_the_log_is_named() {
+    let project = Project::with_script("def run(args):\n    fs.append('done', 'x')\n    return 1\n")
+        .file(".harness/harness.md", "---\nsandbox: { limits: { timeout_ms: 300 } }\n---\n");
+    project.run(&["call", "it"]).gives("1");
+    let lock = std::fs::File::open(project.path(".harness/audit/head")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert_snapshot!(project.run(&["call", "it"]).to_string(), @"");
+    assert_snapshot!(project.run(&["audit", "verify"]).to_string(), @"");
+    assert_eq!(std::fs::read_to_string(project.path("done")).unwrap(), "x");
+    drop(lock);
+    project.run(&["call", "it"]).gives("1");
+    assert_eq!(record(&project).len(), 2);
+}

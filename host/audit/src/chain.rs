@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Deserialize;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
@@ -53,13 +54,20 @@ impl Link {
         if hash_of(said) != hash {
             return Err("its text is not what its hash was made of".to_owned());
         }
-        let fields: Json = serde_json::from_str(line).map_err(|_| "it is no JSON")?;
-        let number = fields.get("seq").and_then(Json::as_u64).ok_or("it has no number")?;
-        if fields.get("prev").and_then(Json::as_str) != Some(&self.hash) || number != self.number.saturating_add(1) {
+        let Place { seq, prev } = serde_json::from_str(line).map_err(|_| "it is no JSON")?;
+        let number = seq.as_ref().and_then(Json::as_u64).ok_or("it has no number")?;
+        if prev.as_ref().and_then(Json::as_str) != Some(&self.hash) || number != self.number.saturating_add(1) {
             return Err(format!("it is line {number} and does not follow line {}", self.number));
         }
         Ok(Self { number, hash: hash.to_owned() })
     }
+}
+
+/// Where a line says that it is. The rest of it is only known to be JSON.
+#[derive(Deserialize)]
+struct Place {
+    seq: Option<Json>,
+    prev: Option<Json>,
 }
 
 fn hash_of(text: &str) -> String {

@@ -5,6 +5,7 @@
 //! length and its digest.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -22,6 +23,8 @@ pub struct Entry {
     fields: Vec<u8>,
     key: Key,
     cut: Vec<Cut>,
+    /// Keeps the files of the log open that it is for.
+    _pin: Option<Arc<()>>,
 }
 
 /// A text or a list that is in an entry only in part.
@@ -65,7 +68,16 @@ impl Entry {
     /// An empty one. `key` makes the digests of what is cut.
     pub fn new(key: Key) -> Self {
         // Most have less.
-        Self { fields: Vec::with_capacity(1024), key, cut: Vec::new() }
+        Self { fields: Vec::with_capacity(1024), key, cut: Vec::new(), _pin: None }
+    }
+
+    pub(super) fn pinned(self, pin: Arc<()>) -> Self {
+        Self { _pin: Some(pin), ..self }
+    }
+
+    /// Roughly how many bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.fields.len()
     }
 
     /// Adds a field whose length is bounded. `name` has nothing in it that JSON would escape.

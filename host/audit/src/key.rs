@@ -60,13 +60,16 @@ impl Key {
     }
 }
 
-/// The key of a record, which is made where there is none.
+/// The key of a log, which is made if there is none. The error is `WouldBlock` if another process is just making it.
 pub(super) fn of(folder: &OwnedFd) -> Result<Key> {
     let kept = file(folder, FILE)?;
-    // Two processes may begin one record.
-    flock(&kept, FlockOperation::LockExclusive)?;
     let mut text = [0; BYTES * 2 + 1];
-    let length = kept.read_at(&mut text, 0)?;
+    let mut length = kept.read_at(&mut text, 0)?;
+    // Two processes may begin one log. One that is there needs no lock, so that nobody who holds it stops this.
+    if length < BYTES * 2 {
+        flock(&kept, FlockOperation::NonBlockingLockExclusive)?;
+        length = kept.read_at(&mut text, 0)?;
+    }
     if length == 0 {
         let mut random = [0; BYTES];
         sys::fill_random(&mut random);

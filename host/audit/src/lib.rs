@@ -4,7 +4,12 @@
 //! - `entry`: what is said of something that happened
 //! - `chain`: a line, its hash, and whether it follows another
 //! - `key`: what digests of arguments are made with
-//! - `log`: appending, by any number of processes
+//! - `log`: one log, and what its callers ask of it
+//! - `queue`: what waits to be done on a log
+//! - `wait`: the answer to that
+//! - `writer`: the one thread for all logs of a process
+//! - `files`: the open files of a log, and groups of lines appended there, by any number of processes
+//! - `snapshot`: where a log ends at one moment, for a reader
 //! - `verify`: reading it all back
 //!
 //! ```text
@@ -21,18 +26,31 @@
 
 mod chain;
 mod entry;
+mod files;
 mod key;
 mod log;
+mod queue;
+mod snapshot;
 mod verify;
+mod wait;
+mod writer;
 
 pub use entry::Entry;
 pub use entry::{Cut, MAX_NAME, MAX_TEXT, Room, Row, kept, kept_list};
 pub use key::Key;
-pub use log::Log;
-pub use verify::{Broken, Summary, lines, verify};
+pub use log::{Backlog, Log};
+pub use verify::{Broken, Summary, last_lines, lines, verify};
+pub use wait::Wait;
+pub use writer::AuditWriter;
 
 /// The folder, below the one that holds `.harness/`.
 pub const FOLDER: &str = ".harness/audit";
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod failure_tests;
+
+#[cfg(test)]
+mod writer_tests;

@@ -1,273 +1,304 @@
-//! Appending to the record.
+//! One audit log: what its callers ask of it, and how that is done in groups.
+//!
+//! A caller that finds nobody at work on the log does its own work, and one group of what came meanwhile. Everything else
+//! is left to the [writer](super::writer), also if another process holds the lock.
 
-use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat, lstat, open};
-
-use super::chain::{Head, Link};
 use super::entry::Entry;
-use super::key::{self, Key};
-use harness_sys as sys;
-use harness_sys::own::{self, file};
+use super::files::{Files, Location, same};
+use super::queue::{Queue, Request, Work};
+use super::wait::{Slot, Wait};
+use super::writer::{Inner, Owner};
 
-/// A file of this many bytes is followed by another.
-const ROTATE: u64 = 16 << 20;
-/// The file that says where the record ends, and the lock of all of it.
-pub(super) const HEAD: &str = "head";
-/// The longest that this can be, in bytes.
-const MAX_HEAD: usize = 256;
-/// The longest line, in bytes.
-const MAX_LINE: u64 = 1 << 20;
-
-/// For how long a folder that has not changed is taken to be where it was, by what is begun after [`Log::check`]. Looking
-/// takes the way through all of its path, and makes the next write to `head` dearer.
-const LOOK: Duration = Duration::from_millis(20);
-/// Two changes of a folder that are further apart than this have different times, on every kernel.
-const TICK: Duration = Duration::from_millis(20);
-
-/// A record that is open for appending. Threads and processes may append at one time: each line follows the one that is
-/// last then.
-#[derive(Debug)]
+/// An audit log that can be appended to, by many threads and processes at the same time. Its clones are the same log.
+///
+/// Files are opened when they are needed, and may be closed again while nothing is under way.
+#[derive(Debug, Clone)]
 pub struct Log {
-    folder: PathBuf,
-    rotate: u64,
-    /// One thread at a time.
-    files: Mutex<Files>,
+    shared: Arc<Shared>,
+    /// The writer ends after the last of its logs.
+    owner: Arc<Owner>,
 }
 
-/// The open files of a record.
+/// What waits to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backlog {
+    /// Entries.
+    pub entries: usize,
+    /// For how long another process has held the lock of the log.
+    pub held: Option<Duration>,
+}
+
 #[derive(Debug)]
-struct Files {
-    folder: OwnedFd,
-    head: File,
-    /// Device and number of `head`.
-    identity: (u64, u64),
-    key: Key,
-    /// What `head` said when it was last looked at or written, as text and as what it means.
-    said: (String, Head),
-    lines: Option<(u32, File)>,
-    /// When the folder was last found, and the time of its last change then; none where that had only just been.
-    found: Option<(Instant, Duration)>,
+pub(super) struct Shared {
+    folder: PathBuf,
+    rotate: u64,
+    files: Mutex<Files>,
+    queue: Mutex<Queue>,
+    /// Entries that are begun share it: the files stay open until they are written.
+    pin: Arc<()>,
+    /// When the log was last used, in milliseconds of its writer.
+    used: AtomicU64,
+    /// Why an entry is not in the log.
+    lost: OnceLock<String>,
+}
+
+/// What is to be done after a turn.
+pub(super) enum Turn {
+    /// Nothing.
+    Idle,
+    /// There is more to write.
+    More,
+    /// Another process holds the lock until then at least.
+    Held(Instant),
 }
 
 impl Log {
-    /// Opens the record in a folder, and makes both where there is none: for their owner alone.
-    ///
-    /// # Errors
-    ///
-    /// What the system says. A folder or file that is a link is refused.
-    pub fn open(folder: &Path) -> Result<Self> {
-        Self::with_files_of(folder, ROTATE)
-    }
-
-    pub(super) fn with_files_of(folder: &Path, rotate: u64) -> Result<Self> {
-        Ok(Self { folder: folder.to_owned(), rotate, files: Mutex::new(Files::open(folder)?) })
-    }
-
-    /// Whether a line could be appended now, but for room on the disk.
-    ///
-    /// # Errors
-    ///
-    /// As for [`append`](Self::append).
-    pub fn check(&self) -> Result<()> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without the lock, and by what was last seen of `head`: where another process has appended since, or is about to,
-        // it is looked at again with it.
-        if files.seem_whole() && (files.seem_there() || files.are_those_of(&self.folder)) {
-            return Ok(());
-        }
-        drop(files);
-        self.alone(|files, rotate| files.end(rotate).map(|_| ()))
-    }
-
-    /// What the digests of arguments in this record are made with.
-    pub fn key(&self) -> Key {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).key.clone()
-    }
-
-    /// Appends an entry, as one line of at most 1 MiB.
-    ///
-    /// # Errors
-    ///
-    /// What the system says, that the entry is too long, or that the record was changed by somebody else; nothing is
-    /// appended then.
-    pub fn append(&self, entry: &Entry) -> Result<()> {
-        self.alone(|files, rotate| files.append(rotate, entry, false))
-    }
-
-    /// The same for what was begun after a [`check`](Self::check): where the folder was moved away since, the entry goes
-    /// with it, and `head` is not read again where no other process has appended.
-    ///
-    /// # Errors
-    ///
-    /// As for [`append`](Self::append).
-    pub fn append_to_checked(&self, entry: &Entry) -> Result<()> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        flock(&files.head, FlockOperation::LockExclusive)?;
-        let done = files.append(self.rotate, entry, true);
-        flock(&files.head, FlockOperation::Unlock)?;
-        done
-    }
-
-    /// Does something that no other thread or process does at the same time.
-    fn alone<T>(&self, work: impl FnOnce(&mut Files, u64) -> Result<T>) -> Result<T> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        flock(&files.head, FlockOperation::LockExclusive)?;
-        // The folder may have been moved away, to begin a new record.
-        if !files.are_those_of(&self.folder) {
-            *files = Files::open(&self.folder)?;
-            flock(&files.head, FlockOperation::LockExclusive)?;
-        }
-        let done = work(&mut files, self.rotate);
-        flock(&files.head, FlockOperation::Unlock)?;
-        done
-    }
-}
-
-impl Files {
-    fn open(folder: &Path) -> Result<Self> {
-        let folder = own::folder(folder)?;
-        let head = file(&folder, HEAD)?;
-        let open = fstat(&head)?;
-        let key = key::of(&folder)?;
-        let said = (String::new(), Head::start());
-        Ok(Self { folder, identity: (open.st_dev, open.st_ino), head, key, said, lines: None, found: None })
-    }
-
-    /// Whether these are the files that are there now.
-    fn are_those_of(&mut self, folder: &Path) -> bool {
-        // While it is open, no other file gets its number.
-        let same = lstat(folder.join(HEAD)).is_ok_and(|there| (there.st_dev, there.st_ino) == self.identity);
-        let settled = |changed: &Duration| sys::since_epoch().saturating_sub(*changed) > TICK;
-        self.found = self.changed().filter(|changed| same && settled(changed)).map(|changed| (Instant::now(), changed));
-        same
-    }
-
-    /// Whether the folder was there just now and has not changed since: moving it away changes it.
-    fn seem_there(&self) -> bool {
-        self.found.is_some_and(|(when, changed)| when.elapsed() < LOOK && self.changed() == Some(changed))
-    }
-
-    /// When the folder was last changed.
-    fn changed(&self) -> Option<Duration> {
-        let stat = fstat(&self.folder).ok()?;
-        Some(Duration::new(u64::try_from(stat.st_ctime).ok()?, u32::try_from(stat.st_ctime_nsec).ok()?))
-    }
-
-    /// Whether what `head` was last seen to say fits the lines that are open, and those are still somewhere.
-    fn seem_whole(&self) -> bool {
-        let (Some((number, lines)), (_, head)) = (&self.lines, &self.said) else { return false };
-        let fits = |lines: Stat| lines.st_nlink > 0 && u64::try_from(lines.st_size) == Ok(head.length);
-        head.file == *number && fstat(lines).is_ok_and(fits)
-    }
-
-    /// Where the next line goes, for what was checked: who appends makes the lines longer, and begins another file only
-    /// after one that is full. Where neither is so, `head` says what this has written there last.
-    fn checked_end(&mut self, rotate: u64) -> Result<(Head, &File)> {
-        if self.said.1.length < rotate && self.seem_whole() {
-            let (_, lines) = self.lines.as_ref().ok_or(ErrorKind::NotFound)?;
-            return Ok((self.said.1.clone(), lines));
-        }
-        self.end(rotate)
-    }
-
-    fn append(&mut self, rotate: u64, entry: &Entry, checked: bool) -> Result<()> {
-        let (head, lines) = if checked { self.checked_end(rotate)? } else { self.end(rotate)? };
-        let (mut line, link) = head.link.line(entry);
-        line.push(b'\n');
-        if line.len() as u64 > MAX_LINE {
-            return Err(Error::new(ErrorKind::InvalidInput, "an entry is over 1 MiB"));
-        }
-        lines.write_all_at(&line, head.length)?;
-        let length = head.length.saturating_add(line.len() as u64);
-        let head = Head { link, length, ..head };
-        let text = head.to_string();
-        self.head.write_all_at(text.as_bytes(), 0)?;
-        self.said = (text, head);
-        Ok(())
-    }
-
-    /// Where the next line goes.
-    fn end(&mut self, rotate: u64) -> Result<(Head, &File)> {
-        let mut head = self.read_head()?;
-        if head.length >= rotate {
-            head = Head { file: head.file.saturating_add(1), length: 0, ..head };
-        }
-        let open = match self.lines.take().filter(|(number, _)| *number == head.file) {
-            Some(open) => open,
-            None => (head.file, file(&self.folder, &name(head.file))?),
+    pub(super) fn new(folder: &Path, rotate: u64, owner: Arc<Owner>) -> Self {
+        let shared = Shared {
+            folder: folder.to_owned(),
+            rotate,
+            files: Mutex::default(),
+            queue: Mutex::default(),
+            pin: Arc::new(()),
+            used: AtomicU64::new(0),
+            lost: OnceLock::new(),
         };
-        let (_, lines) = self.lines.insert(open);
-        let length = u64::try_from(fstat(&*lines)?.st_size).unwrap_or_default();
-        if length != head.length {
-            head = recovered(lines, head, length)?;
-        }
-        Ok((head, lines))
+        Self { shared: Arc::new(shared), owner }
     }
 
-    fn read_head(&mut self) -> Result<Head> {
-        let mut text = [0_u8; MAX_HEAD];
-        let length = self.head.read_at(&mut text, 0)?;
-        let text = text.get(..length).unwrap_or_default();
-        if text.is_empty() {
-            return Ok(Head::start());
+    /// The folder of the log.
+    pub fn folder(&self) -> &Path {
+        &self.shared.folder
+    }
+
+    /// Asks whether a line could be appended now, but for room on the disk. Opens the log, and creates it if there is none.
+    ///
+    /// The answer waits while another process holds the lock of the log, and while many entries wait to be written.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; that a file is a link or not a regular one; that the log is not what was written.
+    pub fn ready(&self) -> Wait {
+        if !self.shared.queue().is_full() && self.shared.files().seem_ready(self.shared.location()) {
+            return Wait::done_with(Ok(()));
         }
-        if text != self.said.0.as_bytes() {
-            let wrong = || Error::new(ErrorKind::InvalidData, format!("`{HEAD}` is not what was written"));
-            let text = std::str::from_utf8(text).map_err(|_| wrong())?;
-            self.said = (text.to_owned(), text.parse().map_err(|()| wrong())?);
+        self.submit(Work::Check)
+    }
+
+    /// An entry for this log. Until it is written or dropped the log's files stay open: if the folder is moved away
+    /// meanwhile, the entry goes with it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ready`](Self::ready).
+    pub fn entry(&self) -> Result<Entry> {
+        let pin = self.shared.pin.clone();
+        let mut files = self.shared.files();
+        let opens = files.are_closed();
+        let key = files.key(self.shared.location())?;
+        drop(files);
+        if opens {
+            self.inner().opened(&self.shared);
         }
-        Ok(self.said.1.clone())
+        Ok(Entry::new(key).pinned(pin))
+    }
+
+    /// Appends an entry, as one line of at most 1 MiB. Entries that one caller waits for in turn are in that order.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ready`](Self::ready), and that the entry is too long or there is no room. It is not in the log then.
+    pub fn append(&self, entry: Entry) -> Wait {
+        self.submit(Work::Append(entry))
+    }
+
+    /// The same without waiting for it, for an entry whose caller is gone.
+    pub fn leave(&self, entry: Entry) {
+        drop(self.submit(Work::Append(entry)));
+    }
+
+    /// Why an entry is not in the log, if there is one that could not be written.
+    pub fn lost(&self) -> Option<&str> {
+        self.shared.lost.get().map(String::as_str)
+    }
+
+    /// What waits to be written.
+    pub fn backlog(&self) -> Backlog {
+        let queue = self.shared.queue();
+        Backlog { entries: queue.entries(), held: queue.held() }
+    }
+
+    /// Waits with the thread until nothing is to be written, until then at most.
+    pub fn settle(&self, until: Instant) -> Backlog {
+        let active = self.shared.queue().active;
+        if active {
+            // It is answered after all that came before it.
+            let _ = self.submit(Work::Check).block_until(Some(until));
+        }
+        self.backlog()
+    }
+
+    fn inner(&self) -> &Arc<Inner> {
+        self.owner.inner()
+    }
+
+    fn submit(&self, work: Work) -> Wait {
+        let mut queue = self.shared.queue();
+        if queue.active {
+            let slot = Arc::<Slot>::default();
+            queue.push(Request { work, slot: slot.clone() });
+            return Wait::queued(slot);
+        }
+        queue.active = true;
+        drop(queue);
+        self.shared.used.store(self.inner().now(), Ordering::Relaxed);
+        let mut files = self.shared.files();
+        let opens = files.are_closed();
+        let done = self.shared.perform(&mut files, &work);
+        drop(files);
+        if opens {
+            self.inner().opened(&self.shared);
+        }
+        let wait = match done {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let slot = Arc::<Slot>::default();
+                let request = Request { work, slot: slot.clone() };
+                let mut queue = self.shared.queue();
+                queue.count(&request.work);
+                let again = queue.put_back(vec![request]);
+                drop(queue);
+                self.inner().schedule(self.shared.clone(), Some(again));
+                return Wait::queued(slot);
+            }
+            done => Wait::done_with(done),
+        };
+        // What came meanwhile shares the next write. What comes after that is for the writer's thread, so that no caller
+        // works for others for long.
+        match self.shared.turn(self.inner()) {
+            Turn::Idle => {}
+            Turn::More => self.inner().schedule(self.shared.clone(), None),
+            Turn::Held(until) => self.inner().schedule(self.shared.clone(), Some(until)),
+        }
+        wait
     }
 }
 
-/// A process may have been ended between a line and `head`: a whole line that follows counts, and half a line was never
-/// one.
-fn recovered(lines: &File, head: Head, length: u64) -> Result<Head> {
-    let broken = || Error::new(ErrorKind::InvalidData, format!("`{}` is not as long as it was", name(head.file)));
-    let more = length.checked_sub(head.length).filter(|more| *more <= MAX_LINE).ok_or_else(broken)?;
-    let mut rest = vec![0; usize::try_from(more).unwrap_or_default()];
-    lines.read_exact_at(&mut rest, head.length)?;
-    match rest.iter().position(|byte| *byte == b'\n') {
-        None => {
-            lines.set_len(head.length)?;
-            Ok(head)
+impl Shared {
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn location(&self) -> Location<'_> {
+        Location { folder: &self.folder, rotate: self.rotate }
+    }
+
+    /// When the log was last used.
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Closes the files, unless something is under way. Returns whether they are closed.
+    pub(super) fn close_if_idle(&self) -> bool {
+        let Ok(mut files) = self.files.try_lock() else { return false };
+        if Arc::strong_count(&self.pin) > 1 {
+            return false;
         }
-        Some(end) if end.saturating_add(1) == rest.len() => {
-            let line = rest.get(..end).and_then(|line| std::str::from_utf8(line).ok()).ok_or_else(broken)?;
-            let link = head.link.follow(line).map_err(|_| broken())?;
-            Ok(Head { link, length, ..head })
+        files.close();
+        true
+    }
+
+    /// Does one thing alone.
+    fn perform(&self, files: &mut Files, work: &Work) -> Result<()> {
+        match work {
+            Work::Check => files.check(self.location()),
+            Work::Append(entry) => self.noted(files.append_one(self.location(), entry)),
         }
-        Some(_) => Err(broken()),
+    }
+
+    /// The result of an append, kept if it is an error that stays.
+    fn noted(&self, done: Result<()>) -> Result<()> {
+        if let Some(error) = done.as_ref().err().filter(|error| error.kind() != ErrorKind::WouldBlock) {
+            self.lost.get_or_init(|| error.to_string());
+        }
+        done
+    }
+
+    /// Nobody can do what waits: answers all of it with the error.
+    pub(super) fn fail(&self, error: &Error) {
+        let mut queue = self.queue();
+        let mut all = Vec::new();
+        while !queue.is_empty() {
+            all.append(&mut queue.group());
+        }
+        queue.active = false;
+        queue.done(&all);
+        drop(queue);
+        for Request { work, slot } in all {
+            let failed = Err(same(error));
+            slot.complete(if work.entry().is_some() { self.noted(failed) } else { failed });
+        }
+    }
+
+    /// Does the next group of what waits. To be called only by the one that is at work on this log; [`Turn::Idle`] is the
+    /// end of that.
+    pub(super) fn turn(self: &Arc<Self>, inner: &Inner) -> Turn {
+        let mut queue = self.queue();
+        let group = queue.group();
+        if group.is_empty() {
+            queue.active = false;
+            queue.done(&group);
+            return Turn::Idle;
+        }
+        drop(queue);
+        let mut files = self.files();
+        let opens = files.are_closed();
+        let entries: Vec<&Entry> = group.iter().filter_map(|request| request.work.entry()).collect();
+        let checked = if entries.len() < group.len() { files.check(self.location()) } else { Ok(()) };
+        let held = |error: &Error| error.kind() == ErrorKind::WouldBlock;
+        let done = match checked {
+            Err(error) if held(&error) => Err(error),
+            checked => files.append(self.location(), &entries).map(|done| (checked, done)),
+        };
+        drop(files);
+        if opens {
+            inner.opened(self);
+        }
+        let (checked, mut done) = match done {
+            Err(error) if held(&error) => return Turn::Held(self.queue().put_back(group)),
+            Err(error) => {
+                let done: Vec<_> = entries.iter().map(|_| Err(same(&error))).collect();
+                (Err(error), done.into_iter())
+            }
+            Ok((checked, done)) => (checked, done.into_iter()),
+        };
+        let mut queue = self.queue();
+        queue.done(&group);
+        let more = !queue.is_empty();
+        queue.active = more;
+        drop(queue);
+        for Request { work, slot } in group {
+            slot.complete(match work {
+                Work::Check => checked.as_ref().map_err(same).copied(),
+                Work::Append(_) => self.noted(done.next().unwrap_or(Ok(()))),
+            });
+        }
+        if more { Turn::More } else { Turn::Idle }
     }
 }
 
-/// Keeps a record as it is while it is read.
-pub(super) fn locked<T>(folder: &Path, read: impl FnOnce() -> T) -> T {
-    // A FIFO in its place would keep the open waiting.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let lock = open(folder.join(HEAD), flags, Mode::empty());
-    let held = lock.as_ref().is_ok_and(|lock| flock(lock, FlockOperation::LockShared).is_ok());
-    let done = read();
-    if let (true, Ok(lock)) = (held, &lock) {
-        // Closing it would do too.
-        let _ = flock(lock, FlockOperation::Unlock);
+#[cfg(test)]
+impl Log {
+    pub(super) fn close_if_idle(&self) -> bool {
+        self.shared.close_if_idle()
     }
-    done
-}
-
-/// The name of a file of lines.
-pub(super) fn name(file: u32) -> String {
-    format!("{file:06}.jsonl")
-}
-
-/// Where the chain is, for a reader.
-pub(super) fn head_of(text: &str) -> Option<Link> {
-    text.parse::<Head>().ok().map(|head| head.link)
 }

@@ -7,12 +7,29 @@ use tempfile::TempDir;
 
 use super::*;
 
-fn key() -> Key {
-    let folder = tempfile::tempdir().unwrap();
-    Log::open(&folder.path().join("audit")).unwrap().key()
+/// A log of a writer of its own, as another process has it, in files of so many bytes.
+pub(super) fn log_of(audit: &std::path::Path, rotate: u64) -> Log {
+    AuditWriter::new().log_with_files_of(audit, rotate)
 }
 
-fn entry(n: usize) -> Entry {
+pub(super) fn ready(log: &Log) -> std::io::Result<()> {
+    log.ready().block()
+}
+
+pub(super) fn append(log: &Log, n: usize) -> std::io::Result<()> {
+    log.append(entry(n)).block()
+}
+
+fn key() -> Key {
+    static KEY: std::sync::OnceLock<Key> = std::sync::OnceLock::new();
+    let made = || {
+        let folder = tempfile::tempdir().unwrap();
+        AuditWriter::new().log(&folder.path().join("audit")).entry().unwrap().key().clone()
+    };
+    KEY.get_or_init(made).clone()
+}
+
+pub(super) fn entry(n: usize) -> Entry {
     let mut entry = Entry::new(key());
     entry.put("call", &format!("tool {n}"));
     entry.put("text", "a \"line\"\n");
@@ -20,15 +37,15 @@ fn entry(n: usize) -> Entry {
 }
 
 /// A record of so many lines, in files of some three.
-fn record(lines: usize) -> (TempDir, PathBuf) {
+pub(super) fn record(lines: usize) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let audit = folder.path().join("audit");
-    let log = Log::with_files_of(&audit, 600).unwrap();
-    (0..lines).for_each(|n| log.append(&entry(n)).unwrap());
+    let log = log_of(&audit, 600);
+    (0..lines).for_each(|n| append(&log, n).unwrap());
     (folder, audit)
 }
 
-fn files(audit: &std::path::Path) -> Vec<PathBuf> {
+pub(super) fn files(audit: &std::path::Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = std::fs::read_dir(audit).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files.retain(|file| file.extension().is_some());
@@ -66,11 +83,11 @@ fn links_are_not_followed() {
     let file = audit.join("000001.jsonl");
     std::fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
-    assert!(Log::open(&audit).unwrap().append(&entry(1)).is_err());
+    assert!(append(&log_of(&audit, 16 << 20), 1).is_err());
     assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "");
     let linked = folder.path().join("linked");
     std::os::unix::fs::symlink(&audit, &linked).unwrap();
-    assert!(Log::open(&linked).is_err());
+    assert!(ready(&log_of(&linked, 16 << 20)).is_err());
 }
 
 #[test]
@@ -80,10 +97,10 @@ fn many_append_at_one_time() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             // As processes do: each has the record open for itself.
-            let log = Arc::new(Log::with_files_of(&audit, 5000).unwrap());
+            let log = Arc::new(log_of(&audit, 5000));
             for _ in 0..2 {
                 let log = log.clone();
-                scope.spawn(move || (0..50).for_each(|n| log.append(&entry(n)).unwrap()));
+                scope.spawn(move || (0..50).for_each(|n| append(&log, n).unwrap()));
             }
         }
     });
@@ -94,52 +111,74 @@ fn many_append_at_one_time() {
 fn a_process_that_was_ended_half_way_leaves_a_record_that_goes_on() {
     let (_folder, audit) = record(2);
     let head = std::fs::read(audit.join("head")).unwrap();
-    let log = Log::with_files_of(&audit, 60_000).unwrap();
+    let log = log_of(&audit, 60_000);
     // The line is there and `head` is not yet.
-    log.append(&entry(2)).unwrap();
+    append(&log, 2).unwrap();
     std::fs::write(audit.join("head"), head).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(3));
-    log.append(&entry(3)).unwrap();
+    append(&log, 3).unwrap();
     // Half a line.
     let file = audit.join("000001.jsonl");
     let whole = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{whole}{{\"seq\":5,")).unwrap();
     let summary = verify(&audit).unwrap();
     assert_eq!((summary.lines, summary.half_a_line), (4, true));
-    log.append(&entry(4)).unwrap();
+    append(&log, 4).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(5));
     // Half a line that ends within a character.
     let mut whole = std::fs::read(&file).unwrap();
     whole.extend_from_slice(b"{\"seq\":6,\"tool\":\"\xc3");
     std::fs::write(&file, whole).unwrap();
-    log.check().unwrap();
+    ready(&log).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(5));
     // A line that nobody appended.
     let whole = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{whole}{{}}\n")).unwrap();
-    let error = log.append(&entry(5)).unwrap_err();
+    let error = append(&log, 5).unwrap_err();
     assert_eq!(error.to_string(), "`000001.jsonl` is not as long as it was");
-    assert!(log.check().is_err() && verify(&audit).is_err());
+    assert!(ready(&log).is_err() && verify(&audit).is_err());
 }
 
-/// One line may come after the end that `head` tells, and no more: that would be an end from before.
+/// One group of lines may come after the end that `head` names, and no more: that would be an end from before.
 #[test]
 fn an_end_from_before_is_found() {
     let (_folder, audit) = record(2);
     let head = std::fs::read(audit.join("head")).unwrap();
-    let log = Log::with_files_of(&audit, 60_000).unwrap();
-    (2..4).for_each(|n| log.append(&entry(n)).unwrap());
-    std::fs::write(audit.join("head"), head).unwrap();
+    let log = log_of(&audit, 6_000_000);
+    (2..66).for_each(|n| append(&log, n).unwrap());
+    std::fs::write(audit.join("head"), &head).unwrap();
+    assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(66));
+    ready(&log_of(&audit, 6_000_000)).unwrap();
+    append(&log_of(&audit, 6_000_000), 66).unwrap();
+    std::fs::write(audit.join("head"), &head).unwrap();
     assert_eq!(verify(&audit).unwrap_err().why, "`head` ends the record at line 2, and there are more");
-    assert!(log.append(&entry(4)).is_err());
+    let error = append(&log_of(&audit, 6_000_000), 67).unwrap_err();
+    assert_eq!(error.to_string(), "`000001.jsonl` is not as long as it was");
+    // Who has seen a later end says so.
+    let error = ready(&log).unwrap_err();
+    assert_eq!(error.to_string(), "`head` ends the audit log at line 2, and line 66 was there");
+}
+
+/// A `head` without text is of a log that has only begun.
+#[test]
+fn a_head_that_was_emptied_is_found() {
+    let (_folder, audit) = record(1);
+    std::fs::write(audit.join("head"), "").unwrap();
+    assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
+    let (_folder, audit) = record(2);
+    std::fs::write(audit.join("head"), "").unwrap();
+    assert_eq!(verify(&audit).unwrap_err().why, "`head` ends the record at line 0, and there are more");
+    let error = ready(&log_of(&audit, 6_000)).unwrap_err();
+    assert_eq!(error.to_string(), "`000001.jsonl` is not as long as it was");
 }
 
 #[test]
 fn a_record_that_was_moved_away_is_begun_anew() {
     let (folder, audit) = record(3);
-    let log = Log::open(&audit).unwrap();
+    let log = log_of(&audit, 16 << 20);
     std::fs::rename(&audit, folder.path().join("old")).unwrap();
-    log.append(&entry(0)).unwrap();
+    ready(&log).unwrap();
+    append(&log, 0).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
     assert_eq!(verify(&folder.path().join("old")).map(|summary| summary.lines), Ok(3));
 }
@@ -148,20 +187,20 @@ fn a_record_that_was_moved_away_is_begun_anew() {
 #[test]
 fn a_record_that_is_moved_away_between_check_and_entry() {
     let (folder, audit) = record(3);
-    let log = Log::open(&audit).unwrap();
-    log.check().unwrap();
+    let log = log_of(&audit, 16 << 20);
+    ready(&log).unwrap();
     std::fs::rename(&audit, folder.path().join("old")).unwrap();
-    log.append_to_checked(&entry(0)).unwrap();
-    log.check().unwrap();
-    log.append_to_checked(&entry(1)).unwrap();
+    append(&log, 0).unwrap();
+    ready(&log).unwrap();
+    append(&log, 1).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
     assert_eq!(verify(&folder.path().join("old")).map(|summary| summary.lines), Ok(4));
     // The same for a folder that has long been as it is.
     std::thread::sleep(std::time::Duration::from_millis(50));
-    log.check().unwrap();
+    ready(&log).unwrap();
     std::fs::rename(&audit, folder.path().join("older")).unwrap();
-    log.check().unwrap();
-    log.append_to_checked(&entry(2)).unwrap();
+    ready(&log).unwrap();
+    append(&log, 2).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
 }
 
@@ -169,12 +208,12 @@ fn a_record_that_is_moved_away_between_check_and_entry() {
 #[test]
 fn what_was_checked_follows_what_others_append() {
     let (_folder, audit) = record(1);
-    let logs = [(); 2].map(|()| Log::with_files_of(&audit, 1_000).unwrap());
+    let logs = [(); 2].map(|()| log_of(&audit, 1_000));
     for n in 0..60 {
         // Once and twice in a row.
         let log = &logs[usize::from(n % 3 == 0)];
-        log.check().unwrap();
-        log.append_to_checked(&entry(n)).unwrap();
+        ready(&log).unwrap();
+        append(&log, n).unwrap();
     }
     let whole = verify(&audit).unwrap();
     assert!(whole.lines == 61 && whole.files > 5, "{whole:?}");
@@ -183,31 +222,31 @@ fn what_was_checked_follows_what_others_append() {
 #[test]
 fn a_record_that_was_removed_is_begun_anew_and_one_that_was_cut_is_not_gone_on_with() {
     let (_folder, audit) = record(3);
-    let log = Log::open(&audit).unwrap();
+    let log = log_of(&audit, 16 << 20);
     // Longer than a change of the folder is held to be new.
     std::thread::sleep(std::time::Duration::from_millis(50));
     for n in 0..3 {
-        log.check().unwrap();
-        log.append_to_checked(&entry(n)).unwrap();
+        ready(&log).unwrap();
+        append(&log, n).unwrap();
     }
     std::fs::remove_dir_all(&audit).unwrap();
-    log.check().unwrap();
-    log.append_to_checked(&entry(0)).unwrap();
+    ready(&log).unwrap();
+    append(&log, 0).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
-    log.check().unwrap();
-    log.append_to_checked(&entry(1)).unwrap();
+    ready(&log).unwrap();
+    append(&log, 1).unwrap();
     std::fs::File::options().write(true).open(&files(&audit)[0]).unwrap().set_len(10).unwrap();
-    assert!(log.check().is_err() && log.append_to_checked(&entry(2)).is_err());
+    assert!(ready(&log).is_err() && append(&log, 2).is_err());
 }
 
 #[test]
 fn an_entry_that_is_too_long_is_refused_and_the_next_is_not() {
     let (_folder, audit) = record(1);
-    let log = Log::open(&audit).unwrap();
+    let log = log_of(&audit, 16 << 20);
     let mut long = Entry::new(key());
     long.put("text", &"x".repeat(2 << 20));
-    assert_eq!(log.append(&long).unwrap_err().to_string(), "an entry is over 1 MiB");
-    log.append(&entry(1)).unwrap();
+    assert_eq!(log.append(long).block().unwrap_err().to_string(), "an entry is over 1 MiB");
+    append(&log, 1).unwrap();
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(2));
 }
 

@@ -1,11 +1,11 @@
 //! Reading a record back, and finding what is not as it was written.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::collections::VecDeque;
 use std::path::Path;
 
 use super::chain::Link;
-use super::log::{HEAD, head_of, locked, name};
-use harness_sys as sys;
+use super::files::{GROUP_LINES, HEAD, name};
+use super::snapshot::{End, Snapshot};
 
 /// A record that is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,28 +33,27 @@ pub struct Broken {
     pub why: String,
 }
 
-/// Reads the whole record in a folder.
+/// Reads a whole log, as it was at one moment. Calls go on meanwhile.
 ///
 /// # Errors
 ///
-/// The first thing that is wrong. One line after the one that `head` names is not: a process may have been ended between
-/// the two.
+/// The first thing that is wrong. A group of lines after the one that `head` names is not: a process may have been killed
+/// between the two.
 pub fn verify(folder: &Path) -> Result<Summary, Broken> {
-    locked(folder, || verify_alone(folder))
-}
-
-fn verify_alone(folder: &Path) -> Result<Summary, Broken> {
-    let head = head(folder)?;
+    let snapshot = Snapshot::of(folder)?;
+    let (head, most) = (snapshot.head.link.clone(), if snapshot.begun { GROUP_LINES } else { 1 });
+    let most = head.number.saturating_add(u64::try_from(most).unwrap_or(u64::MAX));
     let (mut link, mut place) = (Link::start(), (name(1), None));
     let mut seen = head == link;
-    let (files, half_a_line) = each(folder, |file, number, line| {
+    let End { files, half_a_line } = snapshot.each(folder, |file, number, line| {
         let broken = |why| Broken { file: file.to_owned(), line: Some(number), why };
         link = link.follow(line).map_err(broken)?;
         seen |= head == link;
-        if link.number > head.number.saturating_add(1) {
+        if link.number > most {
             return Err(broken(format!("`{HEAD}` ends the record at line {}, and there are more", head.number)));
         }
-        place = (file.to_owned(), Some(number));
+        file.clone_into(&mut place.0);
+        place.1 = Some(number);
         Ok(())
     })?;
     if !seen {
@@ -66,68 +65,28 @@ fn verify_alone(folder: &Path) -> Result<Summary, Broken> {
     Ok(Summary { lines: link.number, files, hash: link.hash, half_a_line })
 }
 
-/// All lines of the record in a folder, from the first on, not looked into.
+/// The last lines of the log in a folder, as they were at one moment, not looked into.
 ///
 /// # Errors
 ///
-/// Where a file cannot be read.
-pub fn lines(folder: &Path) -> Result<Vec<String>, Broken> {
-    let mut all = Vec::new();
-    let line = |_: &str, _, line: &str| {
-        all.push(line.to_owned());
+/// A file cannot be read.
+pub fn last_lines(folder: &Path, count: usize) -> Result<Vec<String>, Broken> {
+    let mut last = VecDeque::new();
+    Snapshot::of(folder)?.each(folder, |_, _, line| {
+        last.push_back(line.to_owned());
+        if last.len() > count {
+            last.pop_front();
+        }
         Ok(())
-    };
-    locked(folder, || each(folder, line))?;
-    Ok(all)
+    })?;
+    Ok(last.into())
 }
 
-/// Where the record ends. Where there is no file, before its first line.
-fn head(folder: &Path) -> Result<Link, Broken> {
-    let broken = |why: String| Broken { file: HEAD.to_owned(), line: None, why };
-    match sys::read_text(&folder.join(HEAD)) {
-        Ok(text) if text.is_empty() => Ok(Link::start()),
-        Ok(text) => head_of(&text).ok_or_else(|| broken("it is not what was written".to_owned())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Link::start()),
-        Err(error) => Err(broken(error.to_string())),
-    }
-}
-
-/// Bytes of a line that is looked at: several times as many as any that is written has.
-const MAX_LINE_BYTES: u64 = 4 << 20;
-
-/// Goes through the lines; gives back how many files there are, and whether there is half a line at the end of the last.
-fn each(folder: &Path, mut line: impl FnMut(&str, u64, &str) -> Result<(), Broken>) -> Result<(u32, bool), Broken> {
-    let mut half = None;
-    for number in 1..=u32::MAX {
-        let file = name(number);
-        let broken = |line, why: String| Broken { file: file.clone(), line, why };
-        let opened = match sys::open_file(&folder.join(&file)) {
-            Ok(opened) => opened,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok((number.saturating_sub(1), half.is_some()));
-            }
-            Err(error) => return Err(broken(None, error.to_string())),
-        };
-        // Nothing comes after the end, in whichever file.
-        if let Some(before) = half {
-            return Err(before);
-        }
-        let mut reader = BufReader::new(opened);
-        for at in 1.. {
-            let mut bytes = Vec::new();
-            match reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes) {
-                Ok(0) => break,
-                Ok(count) if u64::try_from(count).unwrap_or(u64::MAX) >= MAX_LINE_BYTES => {
-                    return Err(broken(Some(at), "the line is longer than any that is written".to_owned()));
-                }
-                Ok(_) => match bytes.strip_suffix(b"\n").map(std::str::from_utf8) {
-                    Some(Ok(text)) => line(&file, at, text)?,
-                    Some(Err(_)) => return Err(broken(Some(at), "it is not UTF-8 text".to_owned())),
-                    None => half = Some(broken(Some(at), "it is cut short".to_owned())),
-                },
-                Err(error) => return Err(broken(Some(at), error.to_string())),
-            }
-        }
-    }
-    Ok((u32::MAX, half.is_some()))
+/// All lines of the log in a folder, from the first on, as they were at one moment, not looked into.
+///
+/// # Errors
+///
+/// A file cannot be read.
+pub fn lines(folder: &Path) -> Result<Vec<String>, Broken> {
+    last_lines(folder, usize::MAX)
 }

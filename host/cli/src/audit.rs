@@ -78,7 +78,7 @@ fn told(broken: &Broken, printer: Printer) {
 }
 
 fn show(folder: &std::path::Path, command: &Show, printer: Printer) -> Result<Exit, Exit> {
-    let lines = match harness_audit::lines(folder) {
+    let lines = match harness_audit::last_lines(folder, command.last.max(1)) {
         Ok(lines) => lines,
         Err(broken) => {
             told(&broken, printer);

@@ -77,7 +77,9 @@ async fn ask(loaded: &Loaded, asked: &[Asked], recorder: Option<&Recorder>) -> V
             let refused = Refused { reason, ..one.refused.clone() };
             // It is refused already: that this cannot be recorded keeps nothing else from being.
             let place = Place::outermost(view.clone(), Run::new());
-            let _ = recorder.map(|recorder| recorder.refused(&place, &refused));
+            if let Some(recorder) = recorder {
+                let _ = recorder.refused(&place, &refused).await;
+            }
             found.push(refused);
             continue;
         }
@@ -90,7 +92,10 @@ async fn ask(loaded: &Loaded, asked: &[Asked], recorder: Option<&Recorder>) -> V
         // That all let it pass is not recorded: there is as much of that as there are artifacts, each time.
         let decided = |hook: &HookRun| matches!(hook.verdict, Verdict::Modify | Verdict::Block | Verdict::Error);
         let recorder = recorder.filter(|_| dispatch.hooks.iter().any(decided));
-        let recorded = recorder.map_or(Ok(()), |recorder| recorder.loaded(&place, &one.refused, &dispatch));
+        let recorded = match recorder {
+            Some(recorder) => recorder.loaded(&place, &one.refused, &dispatch).await,
+            None => Ok(()),
+        };
         if let (Err(reason), false) = (recorded, matches!(dispatch.decision, Decision::Block(_))) {
             found.push(Refused { reason, ..one.refused.clone() });
         }

@@ -276,12 +276,12 @@ impl Place {
         let Some(recorder) = self.loaded.recorder.as_ref().filter(|_| !chain.is_empty()) else {
             return self.through(chain, event, payload).await;
         };
-        let unfinished = match recorder.ready().and_then(|()| recorder.fired(self, event)) {
+        let unfinished = match recorder.ready(self).await.and_then(|()| recorder.fired(self, event)) {
             Ok(known) => Unfinished::new(recorder, known),
             Err(why) => return unrecorded(event, payload, why),
         };
         let dispatch = self.through(chain, event, payload).await;
-        match unfinished.ended(|known| recorder.event(known, &dispatch)) {
+        match unfinished.ended(|known| recorder.event(self, known, &dispatch)).await {
             Ok(()) => dispatch,
             Err(why) => unrecorded(event, dispatch.payload, why),
         }
@@ -334,7 +334,11 @@ impl Place {
         let dispatch = self.through(chain, event, payload).await;
         let decided = |hook: &HookRun| matches!(hook.verdict, Verdict::Modify | Verdict::Block | Verdict::Error);
         let recorder = self.loaded.recorder.as_ref().filter(|_| dispatch.hooks.iter().any(decided));
-        let recorded = recorder.map_or(Ok(()), |recorder| recorder.event(recorder.fired(self, event)?, &dispatch));
+        let recorded = match recorder.map(|recorder| (recorder, recorder.fired(self, event))) {
+            Some((recorder, Ok(entry))) => recorder.event(self, entry, &dispatch).await,
+            Some((_, Err(why))) => Err(why),
+            None => Ok(()),
+        };
         Some(match recorded {
             Ok(()) => dispatch,
             Err(why) => unrecorded(event, dispatch.payload, why),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, RwLock};
 
 use super::{OpenError, Options, Project, load};
+use harness_audit::AuditWriter;
 use harness_sandbox::engine::{Sandbox, Settings};
 
 /// How large a host is.
@@ -37,13 +38,15 @@ impl HostOptions {
     }
 }
 
-/// One engine, its instances, its threads and its images, shared by many projects. Each project has a [quota] of it, and
+/// One engine, its instances, its threads, its images and the writer of audit logs, shared by many projects. Each project has a [quota] of it, and
 /// shares nothing else with the others. Cheap to clone; it lives as long as any of its projects.
 ///
 /// [quota]: harness_sandbox::scheduling::quota::Quota
 #[derive(Debug, Clone)]
 pub struct Host {
-    sandbox: Sandbox,
+    pub(crate) sandbox: Sandbox,
+    /// Writes the audit logs of all projects.
+    pub(crate) audit: AuditWriter,
 }
 
 impl Host {
@@ -54,7 +57,7 @@ impl Host {
     /// Where the machine lacks what the engine needs.
     pub fn new(options: HostOptions) -> Result<Self, OpenError> {
         let settings = Settings { instances: options.instances, image_bytes: options.image_bytes };
-        Ok(Self { sandbox: Sandbox::new(settings).map_err(OpenError::Sandbox)? })
+        Ok(Self { sandbox: Sandbox::new(settings).map_err(OpenError::Sandbox)?, audit: AuditWriter::new() })
     }
 
     /// Opens the project in a folder: the one that holds `.harness/`. The same folder may be open more than once; each
@@ -64,9 +67,9 @@ impl Host {
     ///
     /// Where any artifact cannot be used, or the workspace is no folder.
     pub fn open(&self, root: &Path, options: Options) -> Result<Project, OpenError> {
-        let sandbox = self.sandbox.for_project(options.quota);
-        let loaded = load(root, &options, &sandbox, None)?;
-        Ok(Project { root: root.to_owned(), options, sandbox, current: RwLock::new(Arc::new(loaded)) })
+        let host = Self { sandbox: self.sandbox.for_project(options.quota), audit: self.audit.clone() };
+        let loaded = load(root, &options, &host, None)?;
+        Ok(Project { root: root.to_owned(), options, host, current: RwLock::new(Arc::new(loaded)) })
     }
 
     /// Images of scripts that are kept ready, and their bytes.

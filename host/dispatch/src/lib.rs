@@ -118,8 +118,8 @@ impl Default for Options {
 pub struct Project {
     root: PathBuf,
     options: Options,
-    /// The host's engine, with this project's share of it.
-    sandbox: Sandbox,
+    /// Its host, with this project's share of that.
+    host: Host,
     current: RwLock<Arc<Loaded>>,
 }
 
@@ -155,7 +155,7 @@ impl Project {
 
     /// The project's share of its host.
     pub fn share(&self) -> &Share {
-        self.sandbox.share()
+        self.host.sandbox.share()
     }
 
     /// Reads the folder anew and takes it in force for all calls and events that begin from then on.
@@ -164,7 +164,7 @@ impl Project {
     ///
     /// As for [`open`](Self::open); what was in force before stays in force.
     pub fn reload(&self) -> Result<(), OpenError> {
-        let loaded = load(&self.root, &self.options, &self.sandbox, Some(&self.loaded()))?;
+        let loaded = load(&self.root, &self.options, &self.host, Some(&self.loaded()))?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
         Ok(())
     }
@@ -216,12 +216,13 @@ impl Project {
     }
 
     /// Whether each call and each decision so far is in the audit log. Where one is not, nothing more is called or fired.
+    /// Waits with the thread for entries that are still to be written, for 5 seconds at most.
     ///
     /// # Errors
     ///
     /// Why one is missing.
     pub fn audited(&self) -> Result<(), String> {
-        self.loaded().recorder.as_ref().map_or(Ok(()), |recorder| recorder.incomplete())
+        self.loaded().recorder.as_ref().map_or(Ok(()), |recorder| recorder.settled())
     }
 
     /// Dispatches an event to its hooks.
@@ -230,7 +231,7 @@ impl Project {
     }
 }
 
-fn load(root: &Path, options: &Options, sandbox: &Sandbox, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
+fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
     let registry = Registry::load_within(root, &options.machine);
     let mut policy = match registry.policy() {
         Some(policy) if !registry.diagnostics().has_errors() => policy.clone(),
@@ -301,14 +302,16 @@ fn load(root: &Path, options: &Options, sandbox: &Sandbox, before: Option<&Loade
     let (natives, coverage) = (options.natives.clone(), options.coverage);
     let policy_file = &*policy.project.origin.file;
     let written = before.and_then(|before| before.recorder.as_ref());
-    let recorder =
-        (options.audit && policy.audit).then(|| Arc::new(Recorder::new(root, policy_file, written.map(|it| &**it))));
-    let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), sandbox.clone(), natives, coverage);
+    let recorder = (options.audit && policy.audit)
+        .then(|| Arc::new(Recorder::new(root, policy_file, written.map(|it| &**it), &host.audit)));
+    let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), host.sandbox.clone(), natives, coverage);
     loaded.secrets = Arc::new(secrets);
     if let Some(before) = before {
         loaded = loaded.with_images_of(before);
     }
     let refused = admission::refused(&loaded, recorder.as_deref());
+    // As the sandbox does then: a process that drops privileges next must have no other threads.
+    audit.rest();
     if !refused.is_empty() {
         let registry = loaded.registry.without(refused);
         if registry.policy().is_none() {

@@ -246,12 +246,12 @@ where
     }
     vault.redact_json(&mut call.arguments);
     let Some(recorder) = &place.loaded.recorder else { return work(call).await };
-    recorder.ready().map_err(CallError::Host)?;
+    recorder.ready(place).await.map_err(CallError::Host)?;
     let known = recorder.called(place, &call.name, &call.arguments).map_err(CallError::Host)?;
     let unfinished = Unfinished::new(recorder, known);
     let called = work(call).await;
     // What a call gave is not handed out where nobody could see later that it was made.
-    unfinished.ended(|known| recorder.call(place, known, &called)).map_err(CallError::Host)?;
+    unfinished.ended(|known| recorder.call(place, known, &called)).await.map_err(CallError::Host)?;
     called
 }
 
@@ -423,7 +423,7 @@ async fn on_its_own(place: Place, ready: Box<Ready>, id: String, known: Option<E
     });
     report.ends = Some(id.clone());
     if let (Some(recorder), Some(unfinished)) = (&recorder, unfinished)
-        && let Err(why) = unfinished.ended(|known| recorder.ended(&place, known, &report))
+        && let Err(why) = unfinished.ended(|known| recorder.ended(&place, known, &report)).await
     {
         report.end(Outcome::Fault(why));
     }

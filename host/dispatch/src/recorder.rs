@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -14,7 +15,7 @@ use time::format_description::well_known::Rfc3339;
 use super::chain::{Dispatch, HookRun, Place, Verdict};
 use super::pipeline::{CallError, CallReport};
 use harness_artifact::event::Event;
-use harness_audit::{Cut, Entry, Key, Log, MAX_NAME, MAX_TEXT, Room, Row, kept, kept_list};
+use harness_audit::{AuditWriter, Backlog, Cut, Entry, Key, Log, MAX_NAME, MAX_TEXT, Room, Row, Wait, kept, kept_list};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Scope;
 use harness_registry::Refused;
@@ -28,65 +29,80 @@ const HOOKS: Room = Room { rows: 2000, bytes: 512 << 10 };
 const REFUSALS: Room = Room { rows: 100, bytes: 200 << 10 };
 /// Layers of a grant that are recorded.
 const LAYERS: usize = 100;
+/// How long the end of a command waits for entries that are still to be written.
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// Writes a project's record.
 #[derive(Debug)]
 pub struct Recorder {
     /// The file that can turn it off.
     policy: String,
-    folder: PathBuf,
     /// Who runs this process, and which it is.
     user: u32,
     process: u32,
-    log: OnceLock<Log>,
-    /// Why an entry is missing. From then on nothing is called or fired.
-    incomplete: OnceLock<String>,
+    log: Log,
     /// Of the files of artifacts, by name: they do not change while they are in force.
     digests: Mutex<HashMap<String, Arc<str>>>,
 }
 
 impl Recorder {
-    /// For the project in a folder, after one that it had before. Nothing is written yet.
-    pub fn new(root: &Path, policy: &str, before: Option<&Self>) -> Self {
+    /// For the project in a folder, after one that it had before, which has the same log. Nothing is written yet.
+    pub fn new(root: &Path, policy: &str, before: Option<&Self>, writer: &AuditWriter) -> Self {
+        let before = before.map(|before| before.log.clone());
         Self {
             policy: policy.to_owned(),
-            folder: root.join(harness_audit::FOLDER),
             user: sys::user(),
             process: std::process::id(),
-            log: OnceLock::new(),
-            incomplete: before.map(|before| before.incomplete.clone()).unwrap_or_default(),
+            log: before.unwrap_or_else(|| writer.log(&root.join(harness_audit::FOLDER))),
             digests: Mutex::default(),
         }
     }
 
-    /// Opens the record, where it is not open.
+    /// Opens the audit log if it is not open, and waits until it can be written. What begins after this can be recorded.
     ///
     /// # Errors
     ///
     /// Why nothing can be recorded, and what to do.
-    pub fn ready(&self) -> Result<(), String> {
+    pub async fn ready(&self, place: &Place) -> Result<(), String> {
         self.incomplete()?;
-        self.log()?.check().map_err(|error| self.told(&error))
+        let timeout = place.loaded.timeout;
+        let left = place.left.map_or(timeout, |left| left.deadline.saturating_duration_since(Instant::now()));
+        self.answer(self.log.ready(), timeout.min(left)).await?
     }
 
-    /// Whether all entries so far were written.
+    /// Whether all entries so far were written. From one that was not, nothing is called or fired.
     ///
     /// # Errors
     ///
     /// Why one is missing.
     pub fn incomplete(&self) -> Result<(), String> {
-        self.incomplete.get().map_or(Ok(()), |why| Err(why.clone()))
+        self.log.lost().map_or(Ok(()), |error| Err(incomplete(&self.unwritable(&error))))
     }
 
-    fn log(&self) -> Result<&Log, String> {
-        if let Some(log) = self.log.get() {
-            return Ok(log);
-        }
-        let log = Log::open(&self.folder).map_err(|error| self.told(&error))?;
-        Ok(self.log.get_or_init(|| log))
+    /// The same, after waiting for what is still to be written.
+    ///
+    /// # Errors
+    ///
+    /// Why an entry is missing.
+    pub fn settled(&self) -> Result<(), String> {
+        let Backlog { entries, held } = self.log.settle(Instant::now() + SETTLE);
+        self.incomplete()?;
+        if entries > 0 { Err(incomplete(&self.waiting(SETTLE, Backlog { entries, held }))) } else { Ok(()) }
     }
 
-    fn told(&self, error: &std::io::Error) -> String {
+    /// What the log answers; an error of its own if that takes longer.
+    async fn answer(&self, wait: Wait, time: Duration) -> Result<Result<(), String>, String> {
+        let written = match wait.done() {
+            Ok(written) => written,
+            Err(wait) => match tokio::time::timeout(time, wait).await {
+                Ok(written) => written,
+                Err(_) => return Err(self.waiting(time, self.log.backlog())),
+            },
+        };
+        Ok(written.map_err(|error| self.unwritable(&error)))
+    }
+
+    fn unwritable(&self, error: &impl std::fmt::Display) -> String {
         format!(
             "nothing can be recorded in `{0}`: {error}; move `{0}` away to begin a new record, or write `sandbox: {{ audit: false }}` in `{1}`",
             harness_audit::FOLDER,
@@ -94,14 +110,27 @@ impl Recorder {
         )
     }
 
-    fn append(&self, entry: &Entry) -> Result<(), String> {
+    fn waiting(&self, time: Duration, backlog: Backlog) -> String {
+        let (folder, time) = (harness_audit::FOLDER, time.as_millis());
+        match backlog.held {
+            Some(_) => format!(
+                "nothing could be recorded in `{folder}` for {time} ms: another process holds the lock of `{folder}/head`; end that process (`fuser {folder}/head` finds it)"
+            ),
+            None => format!(
+                "nothing could be recorded in `{folder}` for {time} ms: {} entries wait to be written; try again later",
+                backlog.entries
+            ),
+        }
+    }
+
+    async fn append(&self, place: &Place, entry: Entry) -> Result<(), String> {
         // What else was done on a log that misses an entry must not look complete.
         self.incomplete()?;
-        let written = self.log().and_then(|log| log.append_to_checked(entry).map_err(|error| self.told(&error)));
-        written.map_err(|why| {
-            let why = format!("the audit log is incomplete: what ran is not in it: {why}");
-            self.incomplete.get_or_init(|| why).clone()
-        })
+        // The time of the call may be over, and that is recorded too.
+        match self.answer(self.log.append(entry), place.loaded.timeout).await {
+            Ok(written) => written.map_err(|why| incomplete(&why)),
+            Err(waiting) => Err(format!("what ran is not in the audit log yet, so its result is withheld: {waiting}")),
+        }
     }
 
     /// Records a call of which this is known already.
@@ -109,9 +138,14 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn call(&self, place: &Place, mut entry: Entry, called: &Result<CallReport, CallError>) -> Result<(), String> {
+    pub async fn call(
+        &self,
+        place: &Place,
+        mut entry: Entry,
+        called: &Result<CallReport, CallError>,
+    ) -> Result<(), String> {
         match called {
-            Ok(report) => return self.ended(place, entry, report),
+            Ok(report) => return self.ended(place, entry, report).await,
             Err(error) => {
                 entry.put("outcome", error.outcome());
                 // What is wrong with arguments may say what is in them.
@@ -124,7 +158,7 @@ impl Recorder {
                 }
             }
         }
-        self.append(&entry)
+        self.append(place, entry).await
     }
 
     /// Records a call that was made.
@@ -132,17 +166,17 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn ended(&self, place: &Place, mut entry: Entry, report: &CallReport) -> Result<(), String> {
+    pub async fn ended(&self, place: &Place, mut entry: Entry, report: &CallReport) -> Result<(), String> {
         let grant = self.grant(place, &report.grant, entry.key());
         describe(&mut entry, report, &grant);
-        self.append(&entry)
+        self.append(place, entry).await
     }
 
     /// Records a call or an event that came to no end: its caller was ended, or did not wait.
     pub fn abandoned(&self, mut entry: Entry) {
         entry.put("outcome", "abandoned");
         // Its caller is gone: whoever asks next is told, and so is who ends the run.
-        let _ = self.append(&entry);
+        self.log.leave(entry);
     }
 
     /// What is known of a call before it is made.
@@ -192,13 +226,13 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn event(&self, mut entry: Entry, dispatch: &Dispatch) -> Result<(), String> {
+    pub async fn event(&self, place: &Place, mut entry: Entry, dispatch: &Dispatch) -> Result<(), String> {
         let outcome = if dispatch.decision.blocked().is_some() { "denied" } else { "completed" };
         entry.put("outcome", outcome);
         entry.put("usage", &told(&dispatch.usage()));
         hooks(&mut entry, [dispatch].into_iter());
         refusals(&mut entry, dispatch.hooks.iter().flat_map(|hook| &hook.calls));
-        self.append(&entry)
+        self.append(place, entry).await
     }
 
     /// Records what hooks decided of an artifact that is to be loaded.
@@ -206,9 +240,9 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn loaded(&self, place: &Place, artifact: &Refused, dispatch: &Dispatch) -> Result<(), String> {
-        let entry = self.loading(place, artifact)?;
-        self.event(entry, dispatch)
+    pub async fn loaded(&self, place: &Place, artifact: &Refused, dispatch: &Dispatch) -> Result<(), String> {
+        let entry = self.loading(place, artifact).await?;
+        self.event(place, entry, dispatch).await
     }
 
     /// Records an artifact that is refused without having been asked for.
@@ -216,15 +250,15 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn refused(&self, place: &Place, artifact: &Refused) -> Result<(), String> {
-        let mut entry = self.loading(place, artifact)?;
+    pub async fn refused(&self, place: &Place, artifact: &Refused) -> Result<(), String> {
+        let mut entry = self.loading(place, artifact).await?;
         entry.put("outcome", "denied");
         entry.put_text("why", &artifact.reason, MAX_TEXT);
-        self.append(&entry)
+        self.append(place, entry).await
     }
 
-    fn loading(&self, place: &Place, artifact: &Refused) -> Result<Entry, String> {
-        self.ready()?;
+    async fn loading(&self, place: &Place, artifact: &Refused) -> Result<Entry, String> {
+        self.ready(place).await?;
         let mut entry = self.fired(place, &Event::ArtifactLoad)?;
         entry.put_text("artifact", &format!("{} {}", artifact.kind, artifact.name), MAX_NAME);
         entry.put_text("file", &artifact.at, MAX_NAME);
@@ -274,7 +308,7 @@ impl Recorder {
     /// What is known of anything.
     fn begun(&self, kind: &str, place: &Place) -> Result<Entry, String> {
         let now = OffsetDateTime::UNIX_EPOCH + sys::since_epoch();
-        let mut entry = Entry::new(self.log()?.key());
+        let mut entry = self.log.entry().map_err(|error| self.unwritable(&error))?;
         entry.put("time", &now.format(&Rfc3339).unwrap_or_default());
         entry.put("kind", kind);
         entry.put("user", &self.user);
@@ -282,6 +316,10 @@ impl Recorder {
         entry.put_text("caller", place.caller.as_deref().unwrap_or("program"), MAX_NAME);
         Ok(entry)
     }
+}
+
+fn incomplete(why: &str) -> String {
+    format!("the audit log is incomplete: what ran is not in it: {why}")
 }
 
 /// What is said of a call that was made.
@@ -473,8 +511,14 @@ impl<'a> Unfinished<'a> {
     /// # Errors
     ///
     /// Those of recording it.
-    pub(crate) fn ended(mut self, record: impl FnOnce(Entry) -> Result<(), String>) -> Result<(), String> {
-        self.entry.take().map_or(Ok(()), record)
+    pub(crate) async fn ended<F>(mut self, record: impl FnOnce(Entry) -> F) -> Result<(), String>
+    where
+        F: Future<Output = Result<(), String>>,
+    {
+        match self.entry.take() {
+            Some(entry) => record(entry).await,
+            None => Ok(()),
+        }
     }
 }
 

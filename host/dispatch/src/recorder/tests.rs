@@ -61,10 +61,10 @@ fn report(id: &str, why: &str, pre: Dispatch, post: Dispatch, calls: Vec<HostCal
 fn logged(describe: impl FnOnce(&mut Entry)) -> Json {
     let folder = tempfile::tempdir().unwrap();
     let audit = folder.path().join("audit");
-    let log = Log::open(&audit).unwrap();
-    let mut entry = Entry::new(log.key());
+    let log = AuditWriter::new().log(&audit);
+    let mut entry = log.entry().unwrap();
     describe(&mut entry);
-    log.append(&entry).unwrap();
+    log.append(entry).block().unwrap();
     assert_eq!(harness_audit::verify(&audit).map(|summary| summary.lines), Ok(1));
     let lines = harness_audit::lines(&audit).unwrap();
     assert!(lines[0].len() < MAX_LINE, "{} bytes", lines[0].len());
