@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat, lstat, open};
 
 use super::chain::{Head, Link};
@@ -250,9 +251,11 @@ fn recovered(lines: &File, head: Head, length: u64) -> Result<Head> {
 
 /// Keeps a record as it is while it is read.
 pub(super) fn locked<T>(folder: &Path, read: impl FnOnce() -> T) -> T {
-    // A FIFO in its place would keep the open waiting.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let lock = open(folder.join(HEAD), flags, Mode::empty());
+    let path = folder.join(HEAD);
+    // Asked before: opening a device may do something, and a FIFO in its place by then would keep the open waiting.
+    let is_file = lstat(&path).is_ok_and(|facts| own::is_regular(&facts));
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let lock = if is_file { open(path, flags, Mode::empty()) } else { Err(Errno::INVAL) };
     let held = lock.as_ref().is_ok_and(|lock| flock(lock, FlockOperation::LockShared).is_ok());
     let done = read();
     if let (true, Ok(lock)) = (held, &lock) {
