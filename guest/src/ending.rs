@@ -36,9 +36,9 @@ fn forget() {}
 pub(crate) fn report() {}
 
 #[cfg(target_family = "wasm")]
-pub(crate) use told::report;
-#[cfg(target_family = "wasm")]
 use told::forget;
+#[cfg(target_family = "wasm")]
+pub(crate) use told::report;
 
 #[cfg(target_family = "wasm")]
 mod told {

@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat, lstat, open};
+use rustix::io::Errno;
 
 use super::chain::{Head, Link};
 use super::entry::Entry;
