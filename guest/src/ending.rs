@@ -32,28 +32,33 @@ impl Drop for Running {
 #[cfg(not(target_family = "wasm"))]
 fn forget() {}
 
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn report() {}
+
 #[cfg(target_family = "wasm")]
 use told::forget;
 #[cfg(target_family = "wasm")]
-pub(crate) use told::told;
+pub(crate) use told::report;
 
 #[cfg(target_family = "wasm")]
 mod told {
     use std::cell::Cell;
     use std::fmt::{self, Write};
 
+    use crate::bindings::harness::sandbox::last_words;
+
     thread_local! {
         static TOLD: Cell<bool> = const { Cell::new(false) };
     }
 
     /// A short text. There may be no memory for a longer one.
-    pub(crate) struct Words {
+    struct Words {
         bytes: [u8; 64],
         length: usize,
     }
 
     impl Words {
-        pub(crate) fn as_bytes(&self) -> &[u8] {
+        fn as_bytes(&self) -> &[u8] {
             self.bytes.get(..self.length).unwrap_or_default()
         }
     }
@@ -69,7 +74,7 @@ mod told {
 
     /// Where the running script is and what its values took when they were last counted, as the host reads it. Once: an
     /// end within the end has nothing to add.
-    pub(crate) fn told() -> Option<Words> {
+    fn told() -> Option<Words> {
         if TOLD.replace(true) {
             return None;
         }
@@ -80,6 +85,13 @@ mod told {
         let mut words = Words { bytes: [0; 64], length: 0 };
         writeln!(words, "at {line}:{column} live {}", starlark::eval::last_live_bytes()).ok()?;
         Some(words)
+    }
+
+    /// Writes where the running script is, for a host that stopped it.
+    pub(crate) fn report() {
+        if let Some(words) = told() {
+            last_words::write(words.as_bytes());
+        }
     }
 
     pub(super) fn forget() {

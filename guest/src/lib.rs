@@ -58,6 +58,10 @@ impl script::Guest for Guest {
         interp::load(&source)
     }
 
+    fn report_place() {
+        ending::report();
+    }
+
     fn listen(before: bool, after: bool) {
         observe::listen(before, after);
     }

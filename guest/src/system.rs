@@ -27,9 +27,7 @@ unsafe extern "C" fn fd_write(descriptor: i32, parts: *const Part, count: usize,
         return BAD_FILE_DESCRIPTOR;
     }
     // Nothing but a panic and the end of memory writes here.
-    if let Some(words) = ending::told() {
-        last_words::write(words.as_bytes());
-    }
+    ending::report();
     let mut total = 0;
     for n in 0..count {
         // SAFETY: the caller is the standard library, with `count` parts that it may read, and a place for the sum.

@@ -67,7 +67,7 @@ const REALLOC: &str = r#"
 pub(crate) fn component(imports: &[String], inside: &str) -> Vec<u8> {
     let (resolve, world) = contract();
     let world = *world;
-    let exports = ["prepare", "load", "listen", "run", "handle", "matches"];
+    let exports = ["prepare", "load", "report-place", "listen", "run", "handle", "matches"];
     let mut text = "(module\n".to_owned();
     for import in imports {
         text.push_str(&import_of(import));
@@ -76,6 +76,7 @@ pub(crate) fn component(imports: &[String], inside: &str) -> Vec<u8> {
     for (name, empty) in exports.into_iter().zip([
         "(func (export \"prepare\"))",
         "(func (export \"load\") (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) unreachable)",
+        "(func (export \"report-place\"))",
         "(func (export \"listen\") (param i32 i32))",
         "(func (export \"run\") (param i32 i32) (result i32) (call $say (i32.const 2)))",
         "(func (export \"handle\") (param i32 i32 i32 i32) (result i32) (call $say (i32.const 2)))",

@@ -142,8 +142,14 @@ fn frames(process: &Path) -> Option<u64> {
 #[track_caller]
 fn until_drawn(process: &Path) {
     let end = Instant::now() + PATIENCE;
-    let begun = frames(process).unwrap();
-    while frames(process).unwrap() < begun + 10 {
+    let mut enough = None;
+    loop {
+        // A thread has its name only when it has begun to run, which takes its time on a busy machine.
+        match (frames(process), enough) {
+            (Some(drawn), None) => enough = Some(drawn + 10),
+            (Some(drawn), Some(enough)) if drawn >= enough => return,
+            _ => {}
+        }
         assert!(Instant::now() < end, "no frames are drawn");
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -537,7 +537,8 @@ fn a_call_waits_for_its_script_until_its_deadline() {
     assert!(report["usage"]["loading_us"].as_u64() > Some(0), "{report}");
 }
 
-/// Where the interpreter cannot tell the line, an error of loading shows the script and not the start of the file.
+/// An error of loading shows the line that was being evaluated. Where nothing runs yet it shows the script, and not the start
+/// of the file.
 #[test]
 fn an_error_of_loading_is_in_the_script() {
     let says = |script: &str, words: &str, place: &str| {
@@ -546,7 +547,7 @@ fn an_error_of_loading_is_in_the_script() {
         ran.says(2, &format!("--> .harness/tools/it.md:{place}\n"));
     };
     let endless = "def f():\n    for i in range(1 << 30):\n        for j in range(1 << 30):\n            pass\n\nf()\n\ndef run(args):\n    return 1\n";
-    says(endless, "loading the script is over the limit `fuel`", "3:3");
+    says(endless, "loading the script is over the limit `fuel`", "5:11");
     // The text alone is too much.
     let nested = format!("X = 1\n\ndef run(args):\n    return {}1{}\n", "args in [".repeat(700), "]".repeat(700));
     says(&nested, "loading the script is over the limit `memory`", "6:7");

@@ -239,6 +239,16 @@ fn a_constant_that_takes_too_much_is_an_error_where_it_is() {
     ");
 }
 
+/// The error of a function names that function.
+#[test]
+fn the_smallest_and_the_largest_of_nothing() {
+    for name in ["min", "max"] {
+        let project = Project::with_script(&format!("def run(args):\n    return {name}([])\n"));
+        let told = format!("Argument is an empty iterable, {name}() expects a non-empty iterable");
+        project.run(&["call", "it"]).says(1, &told);
+    }
+}
+
 #[test]
 fn a_script_without_its_function() {
     for script in ["def go(args):\n    return 1\n", "run = 5\n"] {

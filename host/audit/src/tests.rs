@@ -288,3 +288,20 @@ proptest! {
         }
     }
 }
+
+/// A pipe takes the words of whoever opens it, and a device may do more.
+#[test]
+fn what_is_no_file_is_not_opened() {
+    use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("head");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let opened = init(CreateFlags::NONBLOCK).unwrap();
+    add_watch(&opened, &pipe, WatchFlags::OPEN).unwrap();
+    assert_eq!(verify(folder.path()).unwrap_err().to_string(), "head: not a regular file");
+    assert_eq!(rustix::io::read(&opened, &mut [0; 256]), Err(rustix::io::Errno::AGAIN));
+    // The control: who opens it is seen.
+    std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    assert!(rustix::io::read(&opened, &mut [0; 256]).is_ok());
+}

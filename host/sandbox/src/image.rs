@@ -187,14 +187,20 @@ fn load(loader: &mut Loader, source: &Source) -> Result<Result<(), Failure>> {
 }
 
 /// What to tell of a load that did not come to its end: it was too much, the interpreter gave up, or the host did.
-fn ended(loader: &Loader, error: Error, source: &Source, budget: Budget) -> LoadError {
+fn ended(loader: &mut Loader, error: Error, source: &Source, budget: Budget) -> LoadError {
+    let trap = error.downcast_ref::<Trap>();
+    let late = loader.store.data().late;
+    if late || trap == Some(&Trap::OutOfFuel) {
+        let (kind, allowed) =
+            if late { (LimitKind::Deadline, budget.milliseconds) } else { (LimitKind::Fuel, budget.fuel) };
+        // Where nothing of it runs yet, the script's first line is shown.
+        let place = loader.ask_for_place().ok().and_then(|()| Said::of(&loader.store.data().last_words).at);
+        let at = place.unwrap_or_else(|| first(source));
+        return LoadError::Over(Limit { at: Some(at), ..Limit::of(kind, allowed) });
+    }
     let data = loader.store.data();
     let said = Said::of(&data.last_words);
-    // Where the interpreter cannot tell the line, the script's first one is shown.
-    let over = |kind, allowed| LoadError::Over(Limit { at: Some(first(source)), ..Limit::of(kind, allowed) });
-    let message = match error.downcast_ref::<Trap>() {
-        _ if data.late => return over(LimitKind::Deadline, budget.milliseconds),
-        Some(Trap::OutOfFuel) => return over(LimitKind::Fuel, budget.fuel),
+    let message = match trap {
         Some(_) if data.memory_refused || said.wanted_too_much() => {
             // Nothing of it ran yet: the text itself was too much.
             let at = said.at.unwrap_or_else(|| deepest_statement(source));

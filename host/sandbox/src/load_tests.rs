@@ -49,6 +49,32 @@ fn each_limit_of_a_load() {
     assert!(started.elapsed() < Duration::from_secs(300));
 }
 
+/// Wherever a load is stopped, its author learns the line that was being evaluated; the first where nothing of it runs yet.
+#[test]
+fn a_load_that_is_stopped_reports_its_line() {
+    let at = |top: &str, budget| {
+        let source = Source { first_line: 5, indent: 2, ..source(top) };
+        match sandbox().load_within(&source, budget).0 {
+            Err(ScriptError::Over(limit)) => limit.at.map(|at| (at.line, at.column)),
+            other => panic!("{:?}", other.map(|_| ())),
+        }
+    };
+    let (budget, first, inner) = (Budget::default(), Some((5, 3)), Some((7, 11)));
+    let fuel = |fuel| Budget { fuel, ..budget };
+    assert_eq!(at(ENDLESS, fuel(100_000_000)), inner);
+    assert_eq!(at(ENDLESS, fuel(1_000_000)), first, "it is still parsed");
+    let list = "X = 1\nY = [str(i) + 'abcdefghijklmnop' for i in range(400000)]\n";
+    assert_eq!(at(list, budget).map(|(line, _)| line), Some(6));
+    // How far a script gets in a given time is a matter of the machine.
+    let stopped = (1..16).map(|n| {
+        let milliseconds = 1 << n;
+        let deadline = Some(Instant::now() + Duration::from_millis(milliseconds));
+        at(ENDLESS, Budget { fuel: u64::MAX / 2, deadline, milliseconds, ..budget })
+    });
+    let mut stopped = stopped.skip_while(|at| *at == first);
+    assert_eq!(stopped.next(), Some(inner));
+}
+
 /// A load that takes its time keeps nobody of the same thread waiting, and who waits for it waits until the deadline.
 #[tokio::test]
 async fn others_go_on_while_a_script_is_loaded() {

@@ -35,6 +35,8 @@ const PAGE: usize = 64 << 10;
 pub(crate) const SEED: u128 = 0x6861_726e_6573_7320_6861_726e_6573_7321;
 /// Bytes that are kept of what the interpreter says when it dies.
 const MAX_LAST_WORDS: usize = 8 << 10;
+/// The most fuel for an interpreter that was stopped, to report its place. It is given beyond what the load may use.
+const LAST_WORDS_FUEL: u64 = 1_000_000;
 /// Memory is looked at in chunks of this many bytes; those that are all zero are left out.
 pub(crate) const CHUNK: usize = 4 << 10;
 
@@ -160,6 +162,18 @@ impl Loader {
     /// Units of fuel that were used so far.
     pub(crate) fn used(&self) -> u64 {
         self.store.data().budget.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0))
+    }
+
+    /// Asks an interpreter that was stopped which line it was evaluating.
+    pub(crate) fn ask_for_place(&mut self) -> Result<()> {
+        let left = self.store.get_fuel()?;
+        self.store.set_fuel(LAST_WORDS_FUEL)?;
+        self.store.data_mut().budget.deadline = None;
+        let report: TypedFunc<(), ()> = self.export("report-place")?;
+        let reported = report.call(&mut self.store, ());
+        // What the load used is counted by what is left.
+        self.store.set_fuel(left)?;
+        reported
     }
 
     /// The memory as it stands.

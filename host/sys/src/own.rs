@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, fchmod, mkdir, mkdirat, open, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdir, mkdirat, open, openat, statat};
 use rustix::io::Errno;
 
 /// What a project keeps its artifacts in, and what is made here.
@@ -48,14 +48,25 @@ pub fn folder(path: &Path) -> Result<OwnedFd> {
 /// Opens a file in one, and makes it where it is not there. Errors: what the system says; what is no regular file, or a
 /// link, is refused.
 pub fn file(folder: &OwnedFd, name: &str) -> Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let odd = || Error::new(ErrorKind::InvalidInput, format!("`{name}` is not a regular file"));
+    // Asked before: opening a device may do something. And after: another file may have the name by then.
+    if statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|facts| !is_regular(&facts)) {
+        return Err(odd());
+    }
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mode = Mode::RUSR | Mode::WUSR;
     let file = File::from(openat(folder, name, flags, mode)?);
-    if !file.metadata()?.is_file() {
-        return Err(Error::new(ErrorKind::InvalidInput, format!("`{name}` is not a regular file")));
+    if !is_regular(&fstat(&file)?) {
+        return Err(odd());
     }
     fchmod(&file, mode)?;
     Ok(file)
+}
+
+/// Whether there is a file of these facts, and no folder, link, pipe, socket or device.
+pub fn is_regular(facts: &Stat) -> bool {
+    FileType::from_raw_mode(facts.st_mode).is_file()
 }
 
 #[cfg(test)]
@@ -86,5 +97,22 @@ mod tests {
             folder(&path(name)).unwrap_err();
         }
         folder(&path(".harness/inner")).unwrap();
+    }
+
+    /// A pipe takes the words of whoever opens it, and a device may do more.
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+        let outer = tempfile::tempdir().unwrap();
+        let folder = folder(&outer.path().join("own")).unwrap();
+        let pipe = outer.path().join("own/pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let opened = init(CreateFlags::NONBLOCK).unwrap();
+        add_watch(&opened, &pipe, WatchFlags::OPEN).unwrap();
+        assert_eq!(file(&folder, "pipe").unwrap_err().to_string(), "`pipe` is not a regular file");
+        assert_eq!(rustix::io::read(&opened, &mut [0; 256]), Err(Errno::AGAIN));
+        // The control: who opens it is seen.
+        File::options().read(true).write(true).open(&pipe).unwrap();
+        assert!(rustix::io::read(&opened, &mut [0; 256]).is_ok());
     }
 }
