@@ -78,8 +78,7 @@ mod told {
         if TOLD.replace(true) {
             return None;
         }
-        // SAFETY: a program is forgotten before it is gone.
-        let span = unsafe { starlark::eval::last_place() }?;
+        let span = starlark::eval::last_place()?;
         let (line, column) =
             super::RUNNING.with(|running| running.try_borrow().ok()?.as_ref().map(|place| place.position(&span)))?;
         let mut words = Words { bytes: [0; 64], length: 0 };

@@ -209,10 +209,11 @@ fn parse(place: &Place, text: &str) -> Result<AstModule, Failure> {
 /// Runs a top level and freezes what that made.
 fn evaluate(place: &Place, ast: AstModule, globals: &Globals) -> Result<FrozenModule, Failure> {
     Module::with_temp_heap(|module| {
+        // Freezing copies all that the top level left: there may be no memory for it.
+        let _running = Running::begin(place);
         {
             let mut evaluator = Evaluator::new(&module);
             configure(&mut evaluator);
-            let _running = Running::begin(place);
             evaluator.eval_module(ast, globals).map_err(|e| failure(&e, place))?;
         }
         module.freeze().map_err(|e| failure(&e.into(), place))

@@ -166,6 +166,56 @@ fn each_end_has_its_line() {
     fixed.says(1, ".harness/tools/it.md:6:7");
 }
 
+/// What the top level leaves is more than there is memory for: while it is made, when the next statement collects garbage,
+/// or when it is frozen. Each end is one of memory, with little fuel, at what made it.
+#[test]
+fn a_top_level_that_leaves_too_much_says_where() {
+    let load = |top: &str, n: u32| {
+        let script = format!("{}\n\ndef run(args):\n    return len(kept)\n", top.replace("{n}", &n.to_string()));
+        reads(&script, 16)
+    };
+    let memory = "loading the script is over the limit `memory` of 16777216 bytes";
+    for (top, place) in [
+        ("kept = [str(i) * 50 for i in range({n})]", "3:11"),
+        ("kept = [str(i) * 50 for i in range({n})]\none = 1\ntwo = [one]", "3:11"),
+        ("def fill():\n    return [str(i) * 50 for i in range({n})]\n\nkept = fill()\nmore = 'x'", "4:15"),
+        ("kept = {}\n\ndef fill():\n    for i in range({n}):\n        kept[str(i)] = [i] * 40\n\nfill()\n", "7:"),
+    ] {
+        load(top, 300).gives("300");
+        for n in [20_000, 22_500, 25_000, 27_500, 30_000, 35_000, 100_000] {
+            let ran = load(top, n);
+            ran.says(2, memory);
+            ran.says(2, &format!("--> .harness/tools/it.md:{place}"));
+        }
+    }
+}
+
+/// A script that ends for its memory takes about the fuel of one that has twice of it, or less: near its end, garbage is
+/// collected no more often than before.
+#[test]
+fn the_end_of_memory_takes_little_fuel() {
+    for body in [
+        "x = []\n    for i in range({n}):\n        x.append(str(i) * 50)\n    return len(x)",
+        "return len([str(i) * 50 for i in range({n})])",
+        "x = {}\n    for i in range({n}):\n        x[str(i)] = [i, [i]]\n        y = 'g' * 200\n    return len(x)",
+        "x = ''\n    for i in range({n}):\n        x += 'abcdefghij' * 50\n    return len(x)",
+    ] {
+        for memory_mb in [16, 32, 64] {
+            let used = |memory_mb: u32| {
+                let script = format!("def run(args):\n    {}\n", body.replace("{n}", "(1 << 30)"));
+                let limits = format!("sandbox: {{ limits: {{ memory_mb: {memory_mb}, fuel: 100000000000 }} }}\n");
+                let ran = Project::with_script(&script).policy(&limits).run(&["call", "it", "--json"]);
+                let report = ran.json();
+                assert_eq!(report["error"]["kind"], "memory", "{body}: {report}");
+                report["usage"]["fuel"].as_u64().unwrap()
+            };
+            let (less, more) = (used(memory_mb), used(2 * memory_mb));
+            println!("{memory_mb} {less} {more} {body}");
+            assert!(less <= more, "{body}: {memory_mb} MiB take {less}, twice as much {more}");
+        }
+    }
+}
+
 /// A script that is nested too deeply to be loaded says where, whatever it is that is nested.
 #[test]
 fn a_script_that_is_too_deep_says_where() {

@@ -22,6 +22,8 @@ fn errors_name_functions_as_the_script_does() {
     fail_all([
         ("def f(x):\n  return x\nf()", "Missing parameter `x` for call to `f`"),
         ("(lambda x: x)()", "Missing parameter `x` for call to `lambda`"),
+        ("min([])", "Argument is an empty iterable, min() expects a non-empty iterable"),
+        ("max([])", "Argument is an empty iterable, max() expects a non-empty iterable"),
     ]);
 }
 
