@@ -42,7 +42,12 @@ const NEIGHBOURS: &[(&str, usize, usize, &str)] = &[
     ("pattern bombs", 1, 100, "for i in range(100000):\n        regex.match('(a|aa)+$', 'a' * 5000 + 'b')"),
     ("log floods", 1, 100, "for i in range(100000):\n        log.info('x' * 1000)"),
     ("sleep storms", 1, 500, "for i in range(100000):\n        sleep(1)"),
-    ("commands that fork", 1, 20, "for i in range(1000):\n        exec.run('sh', ['-c', 'for n in 1 2 3 4 5; do (true) & done; wait'])"),
+    (
+        "commands that fork",
+        1,
+        20,
+        "for i in range(1000):\n        exec.run('sh', ['-c', 'for n in 1 2 3 4 5; do (true) & done; wait'])",
+    ),
 ];
 
 fn main() {
@@ -91,7 +96,11 @@ fn project(host: &Host, script: &str, quota: Quota) -> (TempDir, Arc<Project>) {
     let folder = tempfile::tempdir().unwrap();
     let policy = "---\nsandbox:\n  exec: { allow: [sh] }\n  limits: { timeout_ms: 600000, fuel: 100000000000000, host_calls: 1000000000 }\n---\n";
     write(folder.path(), ".harness/harness.md", policy);
-    write(folder.path(), ".harness/tools/it.md", &format!("---\nscript: |\n  def run(args):\n      {}\n---\nIt.\n", script.replace('\n', "\n  ")));
+    write(
+        folder.path(),
+        ".harness/tools/it.md",
+        &format!("---\nscript: |\n  def run(args):\n      {}\n---\nIt.\n", script.replace('\n', "\n  ")),
+    );
     let options = Options { quota, audit: false, machine: Machine::None, ..Options::default() };
     let project = host.open(folder.path(), options).unwrap();
     (folder, Arc::new(project))
@@ -216,7 +225,8 @@ fn shares() {
     let weights = [100, 200, 700];
     let got = counted(&weights.map(|weight| Quota::default().weight(weight)), &|_| 4);
     let sum: f64 = got.iter().sum();
-    let parts: Vec<String> = got.iter().zip(weights).map(|(got, weight)| format!("{weight}: {:.1} %", got / sum * 100.0)).collect();
+    let parts: Vec<String> =
+        got.iter().zip(weights).map(|(got, weight)| format!("{weight}: {:.1} %", got / sum * 100.0)).collect();
     println!("weights {weights:?}, wanted 10, 20 and 70 %: {}", parts.join(", "));
 }
 

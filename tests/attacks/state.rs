@@ -236,7 +236,8 @@ fn taking_turns(runtime: &Runtime, servers: &Servers) -> Result<String, String> 
     let looks =
         "---\nscript: |\n  def run(args):\n      return len(dir(args)) + len([str(i) for i in range(200)])\n---\n";
     std::fs::write(world.work().join(".harness/tools/looks.md"), looks).unwrap();
-    let project = Host::new(HostOptions::default().instances(1)).unwrap().open(&world.work(), Options::default()).unwrap();
+    let project =
+        Host::new(HostOptions::default().instances(1)).unwrap().open(&world.work(), Options::default()).unwrap();
     let run = Run::new();
     let look = || runtime.block_on(project.call("looks", json!({}), &run)).unwrap();
     let clean = look();

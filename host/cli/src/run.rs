@@ -89,8 +89,7 @@ impl Opened {
         asked: Arc<AtTerminal>,
         printer: Printer,
     ) -> Result<Self, Exit> {
-        let options =
-            Options { workspace: workspace.map(Path::to_owned), ..Options::default() };
+        let options = Options { workspace: workspace.map(Path::to_owned), ..Options::default() };
         let project = project::open(place, options, printer)?;
         let models = models(&project, place);
         // While files can still be made.

@@ -60,12 +60,7 @@ pub(crate) fn run(command: &Test, place: &Place, printer: &Printer) -> Exit {
         printer.error("`--junit -` and `--json` both write to standard output", &[], Some(hint));
         return Exit::Usage;
     }
-    let options = Options {
-        coverage: true,
-        audit: false,
-        machine: project::machine(place),
-        ..Options::default()
-    };
+    let options = Options { coverage: true, audit: false, machine: project::machine(place), ..Options::default() };
     let folder = project::root(place);
     let project = match Project::open(&folder, options.clone()) {
         Ok(project) => project,

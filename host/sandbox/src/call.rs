@@ -6,8 +6,8 @@ use serde::Serialize;
 use wasmtime::component::{ComponentNamedList, Lift, Lower};
 use wasmtime::{Error, Store, Trap, UpdateDeadline};
 
-use super::compile;
 use super::cache::Image;
+use super::compile;
 use super::engine::Sandbox;
 use super::imports::Role;
 use super::last_words::Said;
@@ -100,7 +100,8 @@ impl Sandbox {
     #[doc(hidden)]
     pub async fn instantiate(&self, image: &Image, context: Context, limits: Limits) -> wasmtime::Result<()> {
         let standing = Standing { share: self.share().clone(), depth: context.depth };
-        let mut store = Store::new(self.engine(), State::new(context, limits, Instant::now() + limits.timeout, standing));
+        let mut store =
+            Store::new(self.engine(), State::new(context, limits, Instant::now() + limits.timeout, standing));
         prepare(&mut store, &limits)?;
         self.ready(image, Role::Tool, false)?.instantiate_async(&mut store).await?;
         Ok(())

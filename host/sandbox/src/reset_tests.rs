@@ -40,7 +40,8 @@ async fn without_a_reset_the_canary_is_seen() {
     }
     // As no call is: two in one instance.
     let limits = Limits::default();
-    let mut store = Store::new(sandbox.engine(), State::new(context, limits, Instant::now() + limits.timeout, Standing::default()));
+    let mut store =
+        Store::new(sandbox.engine(), State::new(context, limits, Instant::now() + limits.timeout, Standing::default()));
     store.limiter(|state| state);
     store.set_fuel(limits.fuel).unwrap();
     store.set_epoch_deadline(u64::MAX / 2);

@@ -257,14 +257,7 @@ impl Taping {
         self.tell(outcome.name(), result, usage, waited, busy);
     }
 
-    fn tell(
-        &mut self,
-        outcome: &'static str,
-        result: String,
-        usage: Usage,
-        waited: Option<u64>,
-        busy: Option<Busy>,
-    ) {
+    fn tell(&mut self, outcome: &'static str, result: String, usage: Usage, waited: Option<u64>, busy: Option<Busy>) {
         self.ended = true;
         let usage = Usage { wall: self.started.elapsed(), ..usage };
         let (script, answers) = (self.script.clone(), std::mem::take(&mut self.answers));
