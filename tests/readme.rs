@@ -16,7 +16,7 @@ fn run(folder: &Path, command: &str) -> String {
     assert_eq!(words[0], "harness", "{command}");
     let mut command = Command::new(HARNESS);
     // The secret that the policy names is there.
-    command.args(&words[1..]).current_dir(folder).env("GITHUB_TOKEN", "of-the-operator");
+    command.args(&words[1..]).current_dir(folder).env("API_TOKEN", "of-the-operator");
     let output = command.output().unwrap();
     // An agent tells what it does before it answers.
     let talk_first = words.contains(&"run");

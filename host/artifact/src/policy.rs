@@ -103,7 +103,7 @@ type HarnessKeys<'n> = (PolicyKeys<'n>, (ModelKeys<'n>, (ListKeys<'n>, OtherKeys
 keys! {
     /// The keys of `network`.
     NetworkKeys: Unknown::Refuse;
-    /// Hosts that may be reached, such as `api.github.com`, `*.docs.rs`, `127.0.0.1:8080`. Without it: none.
+    /// Hosts that may be reached, such as `api.example.org`, `*.example.net`, `127.0.0.1:8080`. Without it: none.
     given allowed_domains: Hosts;
 }
 

@@ -4,7 +4,6 @@ mod connections;
 mod failures;
 mod flow;
 mod formats;
-mod server;
 mod toolless;
 
 use std::sync::Arc;

@@ -24,7 +24,7 @@ keys! {
     /// What a layer has as a list and the project's own elsewhere: hosts in `network.allowed_domains`, secrets where they
     /// are defined.
     pub(super) ListKeys: Unknown::Refuse;
-    /// Hosts that may be reached, such as `api.github.com`, `*.docs.rs`, `127.0.0.1:8080`. An empty list: none.
+    /// Hosts that may be reached, such as `api.example.org`, `*.example.net`, `127.0.0.1:8080`. An empty list: none.
     given network: Hosts;
     /// Secrets that may be used, by name. An empty list: none.
     given secrets: Vec<Located<Variable>>;
@@ -80,7 +80,7 @@ keys! {
     given scheme: Scheme;
     /// Whether the name may stand for a private address.
     given private: bool = false;
-    /// The host, such as `build.internal`.
+    /// The host, such as `build.example.net`.
     required host: String;
 }
 

@@ -29,17 +29,17 @@ fn paths(texts: &[&str]) -> Vec<PathPattern> {
 
 const WHOLE: &str = "\
 network:
-  allowed_domains: [api.github.com, \"*.docs.rs\", \"127.0.0.1:8080\", { host: build.internal, private: true }]
+  allowed_domains: [api.example.org, \"*.example.net\", \"127.0.0.1:8080\", { host: build.example.net, private: true }]
 sandbox:
   fs: { read: [\".\"], write: [src, out], protect: [\"secrets/**\"] }
   exec: { allow: [git, \"cargo test *\"], env: [PATH, HOME], folders: [~/.cargo], network: true, unconfined: false }
   env: [CI, LANG]
   services: [cache, clock]
-  secrets: { GITHUB: { env: GITHUB_TOKEN, hosts: [api.github.com] } }
+  secrets: { API: { env: API_TOKEN, hosts: [api.example.org] } }
   limits: { fuel: 2000000000, timeout_ms: 30000, memory_mb: 64, output_bytes: 65536, processes: 64, file_bytes: 16777216 }
   hooks: { on_error: allow, strict: true, named: { guard: block } }
   sources:
-    plugins/acme: { network: [api.acme.dev], fs: { read: [docs] }, limits: { timeout_ms: 2000 } }
+    plugins/acme: { network: [api.acme.example.com], fs: { read: [docs] }, limits: { timeout_ms: 2000 } }
     tools/deploy: { exec: { allow: [kubectl] } }
 tools_policy: { mode: allowlist, allow: [\"read_*\", run_command], deny: [] }
 meta: { enabled: true, max_tools: 5 }
@@ -62,7 +62,7 @@ fn a_whole_policy() {
         })
     );
     let hosts: Vec<String> = project.network.iter().flat_map(|n| &n.allow).map(ToString::to_string).collect();
-    assert_eq!(hosts, ["api.github.com", "*.docs.rs", "127.0.0.1:8080", "build.internal"]);
+    assert_eq!(hosts, ["api.example.org", "*.example.net", "127.0.0.1:8080", "build.example.net"]);
     let exec = project.exec.as_ref().unwrap();
     assert_eq!(exec.allow.iter().map(ToString::to_string).collect::<Vec<_>>(), ["git", "cargo test *"]);
     assert_eq!((exec.env.join(" "), exec.network, exec.unconfined), ("PATH HOME".to_owned(), true, false));
@@ -75,7 +75,7 @@ fn a_whole_policy() {
     );
     assert_eq!(
         policy.secrets.iter().map(|s| format!("{} {:?} {:?}", s.name, s.holder, s.position.line)).collect::<Vec<_>>(),
-        ["GITHUB Variable(\"GITHUB_TOKEN\") 9"]
+        ["API Variable(\"API_TOKEN\") 9"]
     );
     assert_eq!(policy.sources.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["plugins/acme", "tools/deploy"]);
     assert!(policy.tools.decide("read_file").is_ok() && policy.tools.decide("write_file").is_err());
@@ -90,7 +90,7 @@ fn a_whole_policy() {
 #[test]
 fn where_each_rule_is() {
     let policy = parse(
-        "network:\n  allowed_domains:\n    - api.github.com\n    - { host: build.internal, private: true }\nsandbox:\n  fs:\n    read: [docs, src]\n  exec: { allow: [git], network: true }\n  services:\n    - cache\n  limits: { fuel: 5 }\n  sources:\n    tools/x:\n      env: [A]\n",
+        "network:\n  allowed_domains:\n    - api.example.org\n    - { host: build.example.net, private: true }\nsandbox:\n  fs:\n    read: [docs, src]\n  exec: { allow: [git], network: true }\n  services:\n    - cache\n  limits: { fuel: 5 }\n  sources:\n    tools/x:\n      env: [A]\n",
     );
     let shown = |places: &harness_policy::places::Places| {
         let spot = |(key, spot): (&str, &harness_policy::places::Spot)| {

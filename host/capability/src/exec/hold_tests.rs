@@ -10,6 +10,7 @@ use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::limits::LimitKey;
 use harness_policy::path::{FsRules, PathPattern};
 use harness_policy::secret::{Holder, Secret};
+use harness_testing::skip::{Need, skipped, skipped_unless_root};
 use harness_wall::{Memory, Offers};
 
 fn exec(unconfined: bool) -> ExecRules {
@@ -134,7 +135,7 @@ async fn what_it_makes_is_for_others_as_what_the_host_makes() {
 /// are shown by name, and what may be written is the workspace and its temporary folders.
 #[tokio::test]
 async fn its_folders_are_plain() {
-    if Offers::get().namespaces.is_err() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) {
         return;
     }
     let workspace = Workspace::new();
@@ -159,7 +160,7 @@ async fn its_folders_are_plain() {
 #[test]
 #[expect(unsafe_code, reason = "mounts that only this thread and those that it starts see")]
 fn what_is_mounted_in_what_is_read_is_not_written() {
-    if Offers::get().namespaces.is_err() || !rustix::process::geteuid().is_root() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) || skipped_unless_root() {
         return;
     }
     use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
@@ -190,7 +191,7 @@ fn what_is_mounted_in_what_is_read_is_not_written() {
 /// Beside a command is its keeper, which the command may look into as far as the system lets it.
 #[tokio::test]
 async fn its_keeper_holds_nothing_of_the_hosts() {
-    if !rustix::process::geteuid().is_root() {
+    if skipped_unless_root() {
         return;
     }
     let file = tempfile::tempfile().unwrap();

@@ -9,6 +9,7 @@ use harness_policy::command::{CommandRule, ExecRules, FolderRule};
 use harness_policy::layer::Layer;
 use harness_policy::limits::{LimitKey, Limits};
 use harness_policy::path::{FsRules, PathPattern};
+use harness_testing::skip::{Need, skipped};
 
 const PROGRAMS: [&str; 6] = ["sh", "bash", "perl", "unshare", "git", "setsid"];
 
@@ -74,7 +75,7 @@ async fn nor_datagrams_or_the_machines_own_sockets() {
 #[tokio::test]
 async fn with_a_network_it_reaches_no_socket_of_another_without_a_file() {
     // Older ones cannot hold this, and nothing else does.
-    if Offers::get().landlock.is_none_or(|version| version < 6) {
+    if skipped(Need::Landlock, Offers::get().landlock.is_some_and(|version| version >= 6)) {
         return;
     }
     let name = format!("harness-{}", std::process::id());
@@ -163,7 +164,7 @@ async fn calls_that_no_filter_sees_into_are_not_there() {
 
 #[tokio::test]
 async fn its_namespaces_are_its_own() {
-    if Offers::get().namespaces.is_err() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) {
         return;
     }
     for kind in ["cgroup", "ipc", "mnt", "pid"] {
@@ -184,7 +185,7 @@ async fn its_namespaces_are_its_own() {
 /// Others put another folder in the place of one that was looked at, and it does not start.
 #[tokio::test]
 async fn its_folders_are_those_that_were_looked_at() {
-    if Offers::get().namespaces.is_err() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) {
         return;
     }
     for (swapped, step) in [("", "its view of the files"), ("inner", "the folder to start in")] {
@@ -210,7 +211,7 @@ async fn its_folders_are_those_that_were_looked_at() {
 /// there in between.
 #[tokio::test]
 async fn its_view_is_made_through_no_link() {
-    if Offers::get().namespaces.is_err() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) {
         return;
     }
     let around = Workspace::new();
@@ -365,7 +366,7 @@ async fn a_folder_beside_the_workspace_does_not_hold_it() {
 /// Modes are given as they are, so that nothing is changed where the wall is open.
 #[tokio::test]
 async fn what_it_sees_of_the_machine_is_fixed() {
-    if Offers::get().namespaces.is_err() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) {
         return;
     }
     let script = "for f in / /usr /dev /proc; do chmod --reference=$f $f 2>/dev/null && echo changed $f; done; \
@@ -556,7 +557,11 @@ async fn it_sets_limits_of_its_own_alone() {
 /// A workspace in a folder that every command sees is no more open than another. Only root can make one.
 #[tokio::test]
 async fn a_workspace_among_the_systems_folders_is_held_too() {
-    let Ok(root) = tempfile::tempdir_in("/usr/local") else { return };
+    let root = tempfile::tempdir_in("/usr/local");
+    if skipped(Need::Root, root.is_ok()) {
+        return;
+    }
+    let root = root.unwrap();
     let path = root.path().canonicalize().unwrap();
     for (name, text) in [("open/a", "open"), ("closed/b", "SECRET"), ("agents/c", "SECRET")] {
         std::fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
