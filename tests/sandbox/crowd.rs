@@ -40,7 +40,7 @@ async fn calls_that_wait_do_not_wait_for_each_other() {
     }
 }
 
-/// More calls than there is room for, that of nested ones counted, are told so, and the others go on.
+/// More calls than there is room for, that of nested ones counted, are told so, and the others continue.
 #[tokio::test(flavor = "current_thread")]
 async fn more_calls_than_there_is_room_for() {
     let kit = Arc::new(Kit::with_room_for(2));

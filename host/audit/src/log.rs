@@ -77,8 +77,8 @@ impl Log {
     /// As for [`append`](Self::append).
     pub fn check(&self) -> Result<()> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without the lock, and by what was last seen of `head`: where another process has appended since, or is about to,
-        // it is looked at again with it.
+        // Without the lock, and by what was last seen of `head`: where another process has appended since, or is about
+        // to, it is checked again with it.
         if files.seem_whole() && (files.seem_there() || files.are_those_of(&self.folder)) {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// What the system says, that the entry is too long, or that the record was changed by somebody else; nothing is
+    /// What the system says, that the entry is too long, or that the record was changed by another process; nothing is
     /// appended then.
     pub fn append(&self, entry: &Entry) -> Result<()> {
         self.alone(|files, rotate| files.append(rotate, entry, false))

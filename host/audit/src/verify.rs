@@ -92,10 +92,10 @@ fn head(folder: &Path) -> Result<Link, Broken> {
     }
 }
 
-/// Bytes of a line that is looked at: several times as many as any that is written has.
+/// Bytes of a line that is checked: several times as many as any that is written has.
 const MAX_LINE_BYTES: u64 = 4 << 20;
 
-/// Goes through the lines; gives back how many files there are, and whether there is half a line at the end of the last.
+/// Goes through the lines; returns how many files there are, and whether there is half a line at the end of the last.
 fn each(folder: &Path, mut line: impl FnMut(&str, u64, &str) -> Result<(), Broken>) -> Result<(u32, bool), Broken> {
     let mut half = None;
     for number in 1..=u32::MAX {

@@ -4,7 +4,7 @@
 //! narrow what they are granted. A call goes through the six steps of [`pipeline`], an event through the five of
 //! [`chain`].
 //!
-//! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and tells what is wrong.
+//! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and shows what is wrong.
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
 
@@ -55,7 +55,7 @@ pub use run::Run;
 pub use tasks::MAX_AGENTS;
 pub use verify::Judgement;
 
-use self::chain::Place;
+use self::chain::CallContext;
 use self::recorder::Recorder;
 use harness_artifact::event::Event;
 use harness_artifact::policy::ProjectPolicy;
@@ -82,14 +82,14 @@ pub struct Options {
     pub concurrency: u32,
     /// Implementations for tools that are declared without a script, by the name of the tool.
     pub natives: Vec<(String, Arc<dyn NativeTool>)>,
-    /// Whether scripts tell which of their lines they reach. They are slower then.
+    /// Whether scripts show which of their lines they reach. They are slower then.
     pub coverage: bool,
     /// Where the policy of the machine is, within which the project's is.
     pub machine: Machine,
     /// Who is told of everything that is asked for and allowed.
     pub watch: Option<Arc<Watch>>,
-    /// What a tool may do at most, by its name, in the place of what the project's policy has for it: for looking at what
-    /// it would do. The machine's policy and the tool's own `capabilities:` still narrow it.
+    /// What a tool may do at most, by its name, instead of what the project's policy has for it: for looking at what it
+    /// would do. The host policy and the tool's own `capabilities:` still narrow it.
     pub granting: Option<(String, Layer)>,
     /// Whether calls and decisions are recorded in `.harness/audit/`, unless the policy says `sandbox.audit: false`.
     pub audit: bool,
@@ -122,7 +122,7 @@ pub struct Project {
 /// Why a project cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Something is wrong with its artifacts; the registry tells all of it. Nothing runs until it is mended: what is
+    /// Something is wrong with its artifacts; the registry shows all of it. Nothing runs until it is mended: what is
     /// broken may be what was to guard the rest.
     #[error("{} of the project's artifacts cannot be used", .0.diagnostics().errors())]
     Artifacts(Box<Registry>),
@@ -144,13 +144,13 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// Where any artifact cannot be used, the workspace is no folder, or the sandbox cannot be made.
+    /// Where any artifact cannot be used, the workspace is not a folder, or the sandbox cannot be made.
     pub fn open(root: &Path, options: Options) -> Result<Self, OpenError> {
         let loaded = load(root, &options, None)?;
         Ok(Self { root: root.to_owned(), options, current: RwLock::new(Arc::new(loaded)) })
     }
 
-    /// Reads the folder anew and takes it in force for all calls and events that begin from then on.
+    /// Reads the folder again and takes it in force for all calls and events that begin from then on.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl Project {
     ///
     /// As for [`call`](Self::call).
     pub async fn make(&self, call: Call, run: &Arc<Run>) -> Result<CallReport, CallError> {
-        pipeline::call(&Place::outermost(self.loaded(), run.clone()), call, None).await
+        pipeline::call(&CallContext::outermost(self.loaded(), run.clone()), call, None).await
     }
 
     /// Makes no call, for a reason that its caller found, and records it as every other one.
@@ -204,7 +204,7 @@ impl Project {
     ///
     /// That reason, or why it cannot be recorded.
     pub async fn refuse(&self, call: Call, why: CallError, run: &Arc<Run>) -> Result<CallReport, CallError> {
-        pipeline::refuse(&Place::outermost(self.loaded(), run.clone()), call, why).await
+        pipeline::refuse(&CallContext::outermost(self.loaded(), run.clone()), call, why).await
     }
 
     /// Whether each call and each decision so far is in the audit log. Where one is not, nothing more is called or fired.
@@ -218,7 +218,7 @@ impl Project {
 
     /// Dispatches an event to its hooks.
     pub async fn fire(&self, event: &Event, payload: Json, run: &Arc<Run>) -> Dispatch {
-        Place::outermost(self.loaded(), run.clone()).fire(event, payload).await
+        CallContext::outermost(self.loaded(), run.clone()).fire(event, payload).await
     }
 }
 
@@ -292,9 +292,9 @@ fn load(root: &Path, options: &Options, before: Option<&Loaded>) -> Result<Loade
         max_memory = max_memory.max(Grant::new(vec![layer.clone()]).limits().memory_bytes);
         policy.instead = Some((tool.source_name.clone(), layer));
     }
-    // The pools of an engine cannot grow; images belong to their engine.
-    // What is not waited for runs beside the calls that are.
-    let concurrency = options.concurrency.saturating_add(beside(&registry, &policy));
+    // The pools of an engine cannot grow; images belong to their engine. What runs in the background runs beside the
+    // calls that are.
+    let concurrency = options.concurrency.saturating_add(concurrent_calls(&registry, &policy));
     let enough = |kept: Settings| kept.max_memory >= max_memory && kept.concurrency >= concurrency;
     let kept = before.filter(|before| enough(before.sandbox.settings()));
     let sandbox = match kept {
@@ -342,8 +342,8 @@ pub fn admitted(root: &Path, registry: Registry) -> Result<Registry, OpenError> 
     Ok(if refused.is_empty() { registry } else { registry.without(refused) })
 }
 
-/// Calls that go on at one time and that nobody waits for.
-fn beside(registry: &Registry, policy: &ProjectPolicy) -> u32 {
+/// Calls that continue at one time and that nobody waits for.
+fn concurrent_calls(registry: &Registry, policy: &ProjectPolicy) -> u32 {
     let tools = if policy.async_tools { tasks::MAX_TOOLS } else { 0 };
     let delegates = !registry.agents().is_empty() && policy.delegation.max_depth != Some(0);
     let agents = if delegates { policy.delegation.max_concurrent.unwrap_or(tasks::MAX_AGENTS) } else { 0 };

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::chain::{Dispatch, HookRun, Place, Verdict};
+use super::chain::{CallContext, Dispatch, HookRun, Verdict};
 use super::pipeline::{CallError, CallReport};
 use harness_artifact::event::Event;
 use harness_audit::{Cut, Entry, Key, Log, MAX_NAME, MAX_TEXT, Room, Row, kept, kept_list};
@@ -66,7 +66,7 @@ impl Recorder {
     /// Why nothing can be recorded, and what to do.
     pub fn ready(&self) -> Result<(), String> {
         self.incomplete()?;
-        self.log()?.check().map_err(|error| self.told(&error))
+        self.log()?.check().map_err(|error| self.unwritable(&error))
     }
 
     /// Whether all entries so far were written.
@@ -82,11 +82,11 @@ impl Recorder {
         if let Some(log) = self.log.get() {
             return Ok(log);
         }
-        let log = Log::open(&self.folder).map_err(|error| self.told(&error))?;
+        let log = Log::open(&self.folder).map_err(|error| self.unwritable(&error))?;
         Ok(self.log.get_or_init(|| log))
     }
 
-    fn told(&self, error: &std::io::Error) -> String {
+    fn unwritable(&self, error: &std::io::Error) -> String {
         format!(
             "nothing can be recorded in `{0}`: {error}; move `{0}` away to begin a new record, or write `sandbox: {{ audit: false }}` in `{1}`",
             harness_audit::FOLDER,
@@ -97,7 +97,7 @@ impl Recorder {
     fn append(&self, entry: &Entry) -> Result<(), String> {
         // What else was done on a log that misses an entry must not look complete.
         self.incomplete()?;
-        let written = self.log().and_then(|log| log.append_to_checked(entry).map_err(|error| self.told(&error)));
+        let written = self.log().and_then(|log| log.append_to_checked(entry).map_err(|error| self.unwritable(&error)));
         written.map_err(|why| {
             let why = format!("the audit log is incomplete: what ran is not in it: {why}");
             self.incomplete.get_or_init(|| why).clone()
@@ -109,7 +109,12 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn call(&self, place: &Place, mut entry: Entry, called: &Result<CallReport, CallError>) -> Result<(), String> {
+    pub fn call(
+        &self,
+        place: &CallContext,
+        mut entry: Entry,
+        called: &Result<CallReport, CallError>,
+    ) -> Result<(), String> {
         match called {
             Ok(report) => return self.ended(place, entry, report),
             Err(error) => {
@@ -132,7 +137,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn ended(&self, place: &Place, mut entry: Entry, report: &CallReport) -> Result<(), String> {
+    pub fn ended(&self, place: &CallContext, mut entry: Entry, report: &CallReport) -> Result<(), String> {
         let grant = self.grant(place, &report.grant, entry.key());
         describe(&mut entry, report, &grant);
         self.append(&entry)
@@ -141,7 +146,7 @@ impl Recorder {
     /// Records a call or an event that came to no end: its caller was ended, or did not wait.
     pub fn abandoned(&self, mut entry: Entry) {
         entry.put("outcome", "abandoned");
-        // Its caller is gone: whoever asks next is told, and so is who ends the run.
+        // Its caller is gone: anyone who asks next is told, and so is who ends the run.
         let _ = self.append(&entry);
     }
 
@@ -150,7 +155,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn called(&self, place: &Place, name: &str, arguments: &Json) -> Result<Entry, String> {
+    pub fn called(&self, place: &CallContext, name: &str, arguments: &Json) -> Result<Entry, String> {
         let mut entry = self.begun("call", place)?;
         entry.put_text("tool", name, MAX_NAME);
         let registry = &place.loaded.registry;
@@ -165,12 +170,12 @@ impl Recorder {
         Ok(entry)
     }
 
-    /// The same of one that goes on as a task.
+    /// The same of one that continues as a task.
     ///
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn task(&self, place: &Place, name: &str, arguments: &Json, id: &str) -> Result<Entry, String> {
+    pub fn task(&self, place: &CallContext, name: &str, arguments: &Json, id: &str) -> Result<Entry, String> {
         let mut entry = self.called(place, name, arguments)?;
         entry.put_text("task", id, MAX_NAME);
         Ok(entry)
@@ -181,7 +186,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn fired(&self, place: &Place, event: &Event) -> Result<Entry, String> {
+    pub fn fired(&self, place: &CallContext, event: &Event) -> Result<Entry, String> {
         let mut entry = self.begun("event", place)?;
         entry.put_text("event", &event.to_string(), MAX_NAME);
         Ok(entry)
@@ -195,7 +200,7 @@ impl Recorder {
     pub fn event(&self, mut entry: Entry, dispatch: &Dispatch) -> Result<(), String> {
         let outcome = if dispatch.decision.blocked().is_some() { "denied" } else { "completed" };
         entry.put("outcome", outcome);
-        entry.put("usage", &told(&dispatch.usage()));
+        entry.put("usage", &usage_entry(&dispatch.usage()));
         hooks(&mut entry, [dispatch].into_iter());
         refusals(&mut entry, dispatch.hooks.iter().flat_map(|hook| &hook.calls));
         self.append(&entry)
@@ -206,7 +211,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn loaded(&self, place: &Place, artifact: &Refused, dispatch: &Dispatch) -> Result<(), String> {
+    pub fn loaded(&self, place: &CallContext, artifact: &Refused, dispatch: &Dispatch) -> Result<(), String> {
         let entry = self.loading(place, artifact)?;
         self.event(entry, dispatch)
     }
@@ -216,14 +221,14 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn refused(&self, place: &Place, artifact: &Refused) -> Result<(), String> {
+    pub fn refused(&self, place: &CallContext, artifact: &Refused) -> Result<(), String> {
         let mut entry = self.loading(place, artifact)?;
         entry.put("outcome", "denied");
         entry.put_text("why", &artifact.reason, MAX_TEXT);
         self.append(&entry)
     }
 
-    fn loading(&self, place: &Place, artifact: &Refused) -> Result<Entry, String> {
+    fn loading(&self, place: &CallContext, artifact: &Refused) -> Result<Entry, String> {
         self.ready()?;
         let mut entry = self.fired(place, &Event::ArtifactLoad)?;
         entry.put_text("artifact", &format!("{} {}", artifact.kind, artifact.name), MAX_NAME);
@@ -232,7 +237,7 @@ impl Recorder {
     }
 
     /// The digest of the file that an artifact is in; of one that a script has added, of its text.
-    fn digest(&self, place: &Place, file: &str, text: Option<&str>) -> Arc<str> {
+    fn digest(&self, place: &CallContext, file: &str, text: Option<&str>) -> Arc<str> {
         let mut known = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(digest) = known.get(file) {
             return digest.clone();
@@ -248,7 +253,7 @@ impl Recorder {
     }
 
     /// What made the grant: the policy's text, and of that and of others the places that each narrowed it.
-    fn grant(&self, place: &Place, grant: &Grant, key: &Key) -> GrantTold {
+    fn grant(&self, place: &CallContext, grant: &Grant, key: &Key) -> GrantEntry {
         let policy = &place.loaded.policy.project.origin.file;
         let layers = grant.layers().iter().map(|layer| match &layer.origin.scope {
             Scope::Machine => format!("sandbox in {}", layer.origin.file).into(),
@@ -263,7 +268,7 @@ impl Recorder {
         });
         let machine = place.loaded.policy.machine.as_ref();
         let (layers, cut) = kept_list(key, "layers", &layers.collect::<Vec<_>>(), LAYERS);
-        GrantTold {
+        GrantEntry {
             policy: self.digest(place, policy, None),
             machine: machine.map(|machine| self.digest(place, &machine.layer.origin.file, None)),
             layers,
@@ -272,7 +277,7 @@ impl Recorder {
     }
 
     /// What is known of anything.
-    fn begun(&self, kind: &str, place: &Place) -> Result<Entry, String> {
+    fn begun(&self, kind: &str, place: &CallContext) -> Result<Entry, String> {
         let now = OffsetDateTime::UNIX_EPOCH + sys::since_epoch();
         let mut entry = Entry::new(self.log()?.key());
         entry.put("time", &now.format(&Rfc3339).unwrap_or_default());
@@ -285,7 +290,7 @@ impl Recorder {
 }
 
 /// What is said of a call that was made.
-fn describe(entry: &mut Entry, report: &CallReport, grant: &GrantTold) {
+fn describe(entry: &mut Entry, report: &CallReport, grant: &GrantEntry) {
     entry.put_text("id", &report.id, MAX_NAME);
     entry.put("grant", grant);
     entry.put("outcome", if report.task.is_some() { "started" } else { report.outcome.name() });
@@ -298,11 +303,11 @@ fn describe(entry: &mut Entry, report: &CallReport, grant: &GrantTold) {
         // What a script said may hold anything.
         Outcome::Completed(_) | Outcome::Failed(_) => {}
     }
-    entry.put("usage", &told(&report.usage));
+    entry.put("usage", &usage_entry(&report.usage));
     if let Some(judged) = &report.verify {
         // Why is in what its caller got, and may hold anything.
         let verdict = if judged.refused.is_some() { "refused" } else { "accepted" };
-        entry.put("verify", &VerifyTold { verdict, usage: told(&judged.usage) });
+        entry.put("verify", &VerifyEntry { verdict, usage: usage_entry(&judged.usage) });
     }
     hooks(entry, report.dispatches());
     let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks).flat_map(|hook| &hook.calls);
@@ -312,7 +317,7 @@ fn describe(entry: &mut Entry, report: &CallReport, grant: &GrantTold) {
 
 /// What made a grant.
 #[derive(Serialize)]
-struct GrantTold {
+struct GrantEntry {
     #[serde(serialize_with = "text")]
     policy: Arc<str>,
     #[serde(serialize_with = "perhaps_text", skip_serializing_if = "Option::is_none")]
@@ -332,7 +337,7 @@ fn perhaps_text<S: serde::Serializer>(text: &Option<Arc<str>>, serializer: S) ->
 
 /// What was used, wall time in microseconds.
 #[derive(Serialize)]
-struct UsageTold {
+struct UsageEntry {
     fuel: u64,
     wall_us: u64,
     loading_us: u64,
@@ -346,9 +351,9 @@ struct UsageTold {
     tier: &'static str,
 }
 
-fn told(usage: &Usage) -> UsageTold {
+fn usage_entry(usage: &Usage) -> UsageEntry {
     let wall_us = u64::try_from(usage.wall.as_micros()).unwrap_or(u64::MAX);
-    UsageTold {
+    UsageEntry {
         fuel: usage.fuel,
         wall_us,
         loading_us: u64::try_from(usage.loading.as_micros()).unwrap_or(u64::MAX),
@@ -365,14 +370,14 @@ fn told(usage: &Usage) -> UsageTold {
 
 /// How a tool's `verify` judged a call.
 #[derive(Serialize)]
-struct VerifyTold {
+struct VerifyEntry {
     verdict: &'static str,
-    usage: UsageTold,
+    usage: UsageEntry,
 }
 
 /// What a hook decided.
 #[derive(Serialize)]
-struct HookTold<'a> {
+struct HookEntry<'a> {
     event: &'a str,
     hook: &'a str,
     file: &'a str,
@@ -386,7 +391,7 @@ struct HookTold<'a> {
 
 /// A host call that was refused.
 #[derive(Serialize)]
-struct RefusalTold<'a> {
+struct DenialEntry<'a> {
     call: String,
     subject: &'a str,
     why: Option<&'a str>,
@@ -416,7 +421,7 @@ fn hooks<'a>(entry: &mut Entry, dispatches: impl Iterator<Item = &'a Dispatch>) 
         for hook in dispatch.hooks.iter().filter(|hook| hook.verdict.ran()) {
             let HookRun { name, file, verdict, reason, usage, .. } = hook;
             let mut bounded = Bounded { key: entry.key(), cut: Vec::new() };
-            let row = HookTold {
+            let row = HookEntry {
                 event: bounded.text("event", &event, MAX_NAME),
                 hook: bounded.text("hook", name, MAX_NAME),
                 file: bounded.text("file", file, MAX_NAME),
@@ -442,7 +447,7 @@ fn refusals<'a>(entry: &mut Entry, calls: impl Iterator<Item = &'a HostCall>) {
     let row = |call: &HostCall| {
         let (interface, function) = call.import.path();
         let mut bounded = Bounded { key: entry.key(), cut: Vec::new() };
-        let row = RefusalTold {
+        let row = DenialEntry {
             call: format!("{interface}.{function}"),
             subject: bounded.text("subject", &call.subject, MAX_NAME),
             why: call.refused.as_deref().map(|why| bounded.text("why", why, MAX_TEXT)),

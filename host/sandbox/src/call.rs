@@ -14,7 +14,7 @@ use super::outcome::{Answer, Failure, FailureKind, Limit, LimitKind, Outcome, Re
 use super::state::{Context, State};
 use super::stop::Stop;
 use super::strand;
-use super::tape::{Place, Taping};
+use super::tape::{LatePoint, Taping};
 use harness_policy::limits::Limits;
 
 /// Calls within calls that the interpreter allows; see `guest/src/dialect.rs`.
@@ -121,10 +121,10 @@ impl Sandbox {
         let deadline = started + time;
         let (late, abandoned) = taping.as_ref().map_or((None, false), |taping| (taping.late(), taping.is_abandoned()));
         let fuel = match late.map(|late| late.place) {
-            Some(Place::Computing(fuel)) => fuel.min(limits.fuel),
+            Some(LatePoint::Computing(fuel)) => fuel.min(limits.fuel),
             _ => limits.fuel,
         };
-        let waits = late.is_some_and(|late| matches!(late.place, Place::Waiting(_)));
+        let waits = late.is_some_and(|late| matches!(late.place, LatePoint::Waiting(_)));
         let listening = context.reentry.as_ref().map(|reentry| reentry.listening()).unwrap_or_default();
         let mut state = State::new(context, limits, deadline);
         state.taping = taping;
@@ -197,8 +197,8 @@ impl Sandbox {
         }
         let (log, calls) = (std::mem::take(&mut state.log), std::mem::take(&mut state.calls));
         let coverage = state.coverage.take();
-        // Here and now. Another thread could do it while the caller goes on with its answer; but memory that one core
-        // gives back, the other has to be told of, and calls one after the other took half as long again.
+        // Here and now. Another thread could do it while the caller resumes its answer; but memory that one core
+        // returns, the other has to be told of, and calls one after the other took half as long again.
         drop(store);
         usage.wall = started.elapsed();
         usage.loading = limits.waited;
@@ -280,7 +280,7 @@ fn failed<R>(failure: Failure, state: &mut State) -> Outcome<R> {
     }
 }
 
-/// The instance was ended before the interpreter could tell of anything.
+/// The instance was ended before the interpreter could report anything.
 fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
     let limits = &state.limits;
     let fixed = |kind, allowed| Outcome::Limited(Limit::of(kind, allowed));

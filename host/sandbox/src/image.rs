@@ -181,11 +181,11 @@ fn load(loader: &mut Loader, source: &Source) -> Result<Result<(), Failure>> {
     Ok(answer)
 }
 
-/// What to tell of a load that did not come to its end: it was too much, the interpreter gave up, or the host did.
+/// What to report a load that did not end: it was too much, the interpreter gave up, or the host did.
 fn ended(loader: &Loader, error: Error, source: &Source, budget: Budget) -> LoadError {
     let data = loader.store.data();
     let said = Said::of(&data.last_words);
-    // Where the interpreter cannot tell the line, the script's first one is shown.
+    // Where the interpreter cannot show the line, the script's first one is shown.
     let over = |kind, allowed| LoadError::Over(Limit { at: Some(first(source)), ..Limit::of(kind, allowed) });
     let message = match error.downcast_ref::<Trap>() {
         _ if data.late => return over(LimitKind::Deadline, budget.milliseconds),

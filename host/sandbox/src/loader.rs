@@ -35,7 +35,7 @@ const PAGE: usize = 64 << 10;
 pub(crate) const SEED: u128 = 0x6861_726e_6573_7320_6861_726e_6573_7321;
 /// Bytes that are kept of what the interpreter says when it dies.
 const MAX_LAST_WORDS: usize = 8 << 10;
-/// Memory is looked at in chunks of this many bytes; those that are all zero are left out.
+/// Memory is checked in chunks of this many bytes; those that are all zero are left out.
 pub(crate) const CHUNK: usize = 4 << 10;
 
 /// The interpreter's core module on a memory, outside of any component.

@@ -62,7 +62,7 @@ async fn what_is_secret_beside_the_workspace_stays_closed() {
         let allow = vec![CommandRule::parse("sh").unwrap()];
         let folders = vec![FolderRule::parse(folder.to_str().unwrap()).unwrap()];
         let grant = granted(ExecRules { allow, env: Vec::new(), folders, network: false, unconfined });
-        let place = Place { dir: &dir, workspace: root.path(), handles: &handles };
+        let place = ExecContext { dir: &dir, workspace: root.path(), handles: &handles };
         let script = sh(&script);
         async move { run(&grant, place, LONG, script).await.unwrap().stdout }
     };
@@ -156,7 +156,7 @@ async fn its_folders_are_plain() {
     assert_eq!(written, ["/tmp", root.to_str().unwrap()]);
 }
 
-/// What somebody mounted in a folder is as that folder is.
+/// What someone mounted in a folder is as that folder is.
 #[test]
 #[expect(unsafe_code, reason = "mounts that only this thread and those that it starts see")]
 fn what_is_mounted_in_what_is_read_is_not_written() {
@@ -275,7 +275,7 @@ async fn an_orphan_that_holds_the_streams_is_not_waited_for() {
     }
 }
 
-/// Processes that end in the background are taken away while the command goes on, and leave room for others.
+/// Processes that end in the background are taken away while the command continues, and leave room for others.
 #[tokio::test]
 async fn orphans_that_end_make_room() {
     let script = "for i in $(seq 60); do (true &); done; sleep 0.3; for i in $(seq 60); do (true &); done; echo done";
@@ -294,7 +294,7 @@ async fn a_login_shell_works() {
 }
 
 /// A repository is read by commands and written by people: what git would do to it is refused by the kernel, whoever
-/// starts git, and the refusal is told as one of the host's.
+/// starts git, and the denial is reported as one of the host.
 #[tokio::test]
 async fn a_repository_is_read_and_not_written() {
     let workspace = Workspace::new();
@@ -315,8 +315,7 @@ async fn a_repository_is_read_and_not_written() {
 
     let output = run(confined(), command("git", &["status", "--short"])).await;
     assert_eq!((output.stdout.as_str(), output.stderr.as_str()), (" M a\n", ""));
-    let note = "harness: commands read `.git/` and do not write it, whatever the policy grants: what changes a repository \
-                is for a person to do\n";
+    let note = "harness: commands can read `.git/` but never write it, whatever the policy grants: only people change a repository\n";
     for refused in [
         command("git", &["commit", "-qam", "second"]),
         command("git", &["add", "a"]),

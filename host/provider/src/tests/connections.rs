@@ -1,8 +1,8 @@
 //! Where requests go, with which key, and which settings are none.
 
-use harness_testing::server::{Server, events, json as answer};
 use super::*;
 use harness_artifact::policy::ProjectPolicy;
+use harness_testing::server::{Server, events, json as answer};
 
 const SAID: &str =
     "data: {\"choices\":[{\"delta\":{\"content\":\"ok\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -100,7 +100,7 @@ fn settings_that_cannot_be_meant_are_refused() {
         connect_with(&settings, keys()).unwrap_err().to_string()
     };
     assert_eq!(why(Kind::Azure, None), "the provider `azure` needs a `base_url`");
-    let url = "the `base_url` of the provider `ollama` is no `http` or `https` URL without user and password";
+    let url = "the `base_url` of the provider `ollama` is not an `http` or `https` URL without user and password";
     for wrong in ["localhost:11434", "file:///etc", "https://me:hunter2@example.com", "https://me@example.com"] {
         assert_eq!(why(Kind::Ollama, Some(wrong)), url);
     }

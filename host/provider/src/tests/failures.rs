@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use tokio::net::TcpListener;
 
-use harness_testing::server::{Step, Server, events, head, json as answer};
 use super::*;
+use harness_testing::server::{Server, Step, events, head, json as answer};
 
 const HALF: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\n";
 const END: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
@@ -34,7 +34,8 @@ async fn patiently(ask: impl AsyncFn(u32) -> Result<Reply, ProviderError>) -> Re
 }
 
 async fn answered(status: &'static str, headers: &'static str, body: &'static str) -> (String, bool) {
-    let server = Server::new(move |_, _| vec![head(status, "x/y", headers), Step::Send(body.as_bytes().to_vec())]).await;
+    let server =
+        Server::new(move |_, _| vec![head(status, "x/y", headers), Step::Send(body.as_bytes().to_vec())]).await;
     let (reply, _) = ask(&*provider(&plain(&server)), &request(user("hi"))).await;
     let error = reply.unwrap_err();
     (error.to_string().replace(&server.url(), "SERVICE"), error.is_retryable())
@@ -229,7 +230,8 @@ async fn a_hostile_service_is_given_up_at_the_caps() {
         ),
     ] {
         let server =
-            Server::new(move |_, _| vec![head("200 OK", "text/event-stream", ""), Step::Repeat(repeated.clone())]).await;
+            Server::new(move |_, _| vec![head("200 OK", "text/event-stream", ""), Step::Repeat(repeated.clone())])
+                .await;
         assert_eq!(error_of(&server, plain(&server)).await, format!("the reply of SERVICE cannot be read: {why}"));
         server.ended().await;
     }

@@ -2,9 +2,9 @@
 
 use serde_json::Value as Json;
 
-use harness_testing::server::{Received, Step, Server, events, head};
 use super::*;
 use crate::wire::Wire;
+use harness_testing::server::{Received, Server, Step, events, head};
 
 const ASKED: &str = "Read the file config.yaml and tell me what port it uses";
 const GAVE: &str = "port: 8080\n";
@@ -284,7 +284,7 @@ async fn an_answer_in_one_piece_is_taken_where_a_stream_was_asked_for() {
     }
 }
 
-/// Text is told while the service still speaks.
+/// Text is passed on while the reply is streamed.
 #[tokio::test]
 async fn text_is_told_as_it_comes() {
     let server = Server::new(|_, _| {

@@ -2,8 +2,8 @@
 
 use serde_json::Value as Json;
 
-use harness_testing::server::{Received, Step, Server, events, json as answer};
 use super::*;
+use harness_testing::server::{Received, Server, Step, events, head, json as answer};
 
 /// A server in the way of Ollama: what it shows of a model, and what the model says in turn.
 async fn ollama(shown: Json, said: &'static [&'static str]) -> Server {
@@ -17,7 +17,7 @@ async fn ollama(shown: Json, said: &'static [&'static str]) -> Server {
         }
         let at = said_so_far.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let line = json!({ "model": "m-1", "message": { "content": said[at.min(said.len() - 1)] }, "done": true, "done_reason": "stop" });
-        vec![server::head("200 OK", "application/x-ndjson", ""), Step::Send(format!("{line}\n").into_bytes())]
+        vec![head("200 OK", "application/x-ndjson", ""), Step::Send(format!("{line}\n").into_bytes())]
     })
     .await
 }
@@ -76,7 +76,7 @@ async fn a_model_that_is_known_to_have_no_tools_gets_them_in_prose() {
     assert_eq!(server.received().len() - chats(&server).len(), 1, "asked once");
 }
 
-/// The form is told before anything is sent, and is the one in which it then is.
+/// The form is known before anything is sent, and is then used.
 #[tokio::test]
 async fn the_form_of_a_request() {
     let server = ollama(json!({ "capabilities": ["completion"] }), &[CALLS, ANSWER]).await;
@@ -215,8 +215,8 @@ async fn a_service_that_does_not_tell_is_no_reason_to_fail() {
     for steps in [0, 1, 2] {
         let server = Server::new(move |_, _| match steps {
             0 => vec![],
-            1 => vec![server::head("200 OK", "x/y", ""), Step::Send(b"<html>".to_vec())],
-            _ => vec![server::head("200 OK", "application/json", ""), Step::Repeat(b" ".repeat(1 << 16))],
+            1 => vec![head("200 OK", "x/y", ""), Step::Send(b"<html>".to_vec())],
+            _ => vec![head("200 OK", "application/json", ""), Step::Repeat(b" ".repeat(1 << 16))],
         })
         .await;
         let asked = provider(&settings(Kind::Ollama, &server.url()));
