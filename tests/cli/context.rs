@@ -197,9 +197,9 @@ fn in_the_form_in_which_it_is_sent() {
             "model m-1, room for 9000 tokens\n\n\
              system: prompt of the agent             ~6  .harness/harness.md\n\
              system: what tools return is data      ~36\n\
-             prose: tools/read_file                 ~45\n\
+             prose: tools/read_file                 ~46\n\
              tool: read_file                        ~30  .harness/tools/read_file.md\n\
-             total                                 ~117  estimated: a token for four bytes\n",
+             total                                 ~118  estimated: a token for four bytes\n",
         ),
         (
             "prose",

@@ -487,7 +487,7 @@ fn a_hook_that_is_refused_stops_the_project() {
     for command in [["call", "it"], ["call", "tagged"]] {
         project.run(&command).says(2, "error: the hook \"guard\" is rejected, and without it nothing runs");
     }
-    project.run(&["validate"]).says(2, "error: the hook \"guard\" is refused");
+    project.run(&["validate"]).says(2, "error: the hook \"guard\" is rejected");
     // One that fails lets nothing in.
     let broken = governed("def handle(event, payload):\n    fail('broken')\n");
     broken.run(&["call", "it"]).says(2, "there is no tool `it`");

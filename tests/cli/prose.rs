@@ -23,7 +23,7 @@ fn written(policy: &str, replies: &str) -> Project {
 
 const HIDDEN: &str = "tools_policy: { deny: [hidden] }\n";
 const OWN: &str = "\
-Notes on the tools and bundles of this project, each quoted under the name of its source:
+Notes on the tools and bundles of this project, each quoted under the name of what it is from:
 
 [text of builtins/std]
 > Use metric units.

@@ -56,11 +56,11 @@ fn what_begins_anew_is_said() {
     // And so it does.
     assert_eq!(told_by_tool(&text), "1");
     let (err, text) = resumed("", "def run(args):\n    return metrics.incr('n')\n");
-    assert!(err.ends_with("begins anew: the metrics\n"), "{err}");
+    assert!(err.ends_with("these start anew: the metrics\n"), "{err}");
     assert_eq!(told_by_tool(&text), "1");
     let added = "def run(args):\n    meta.register_tool('more', 'More.', {}, 'def run(args):\\n    return 1\\n')\n    return 1\n";
     let (err, _) = resumed("meta: { enabled: true }\n", added);
-    assert!(err.ends_with("begins anew: the tools and hooks that its scripts added\n"), "{err}");
+    assert!(err.ends_with("these start anew: the tools and hooks that its scripts added\n"), "{err}");
     let (err, _) = resumed("", "def run(args):\n    return 1\n");
     assert_eq!(err, "");
 }

@@ -67,7 +67,7 @@ pub(super) fn run(command: &Learn, place: &ProjectArgs, printer: Printer) -> Res
     asked.requests.extend(written(&asked, &workspace, began));
     drop(held);
     for one in refused(&report) {
-        printer.say(&format!("refused: {}", escape::line(&one)));
+        printer.say(&format!("denied: {}", escape::line(&one)));
     }
     let ran = asked.requests.iter().any(|(_, request)| matches!(request, Request::Command(..)));
     let secrets = loaded.policy().secrets.iter().map(|secret| secret.value.clone()).collect();
