@@ -1,10 +1,10 @@
 //! Every import of the contract, called with arguments out of any bytes, under a small grant.
 //!
-//! A guest written by hand, in the place of the interpreter, takes the bytes for a list of calls: which import, and for
-//! each of its arguments a number, a text, a text of a few words that lead somewhere, a list, or an address and a length
+//! A guest written by hand, instead of the interpreter, takes the bytes for a list of calls: which import, and for each
+//! of its arguments a number, a text, a text of a few words that lead somewhere, a list, or an address and a length
 //! that mean nothing. It runs on the real engine with the real linkers. What holds always: the host does not panic and
-//! gives back no more than it may, the call ends by its deadline, no secret is told, and outside of the one folder that may
-//! be written nothing has changed.
+//! returns no more than it may, the call ends by its deadline, no secret is told, and outside of the one folder that
+//! may be written nothing has changed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,9 +38,9 @@ mod compose;
 /// How much later than its deadline a call may come back, on any machine and whatever else it does: far less than what
 /// would wait. How late it is on a quiet one is what the corpus and a benchmark measure.
 const GRACE: Duration = Duration::from_secs(3);
-/// Longest bytes that are looked at: more calls are not other calls.
+/// Longest bytes that are checked: more calls are not other calls.
 const MOST: usize = 2048;
-/// What stands in all that is not granted.
+/// What is in all that is not granted.
 const CANARY: &str = "canary-0d1f22b7-never-to-be-seen";
 const TOKEN: &str = "token-5c0e99a4-never-to-be-seen";
 
@@ -282,7 +282,7 @@ fn serve() -> u16 {
     port
 }
 
-/// The way back into dispatch, for a guest that nobody dispatched: it gives back what it is given.
+/// The way back into dispatch, for a guest that nobody dispatched: it returns what it is given.
 #[derive(Debug)]
 struct Echo;
 

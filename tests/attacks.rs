@@ -1,11 +1,11 @@
-//! The attack corpus: what the sandbox promises, tried by somebody who knows its code.
+//! The attack corpus: what the sandbox promises, tried by someone who knows its code.
 //!
 //! A case says what is tried and what must come of it, and holds its own control: the same with the grant present, or its
 //! harmless twin, which must succeed. After each case the runner looks whether anything was touched or told that lies
 //! outside of the grant, whatever the verdict was, and at the end whether the host itself has grown.
 //!
 //! - `cases/*.toml`: the cases, one file for each area of `docs/security.md`
-//! - `guests/`: WebAssembly written by hand, in the place of the interpreter
+//! - `guests/`: WebAssembly written by hand, instead of the interpreter
 //! - `case`: a case as the files have it
 //! - `world`: the folder, the servers and the secrets that it is tried in
 //! - `attempt`: one call, and how it ended
@@ -14,7 +14,7 @@
 //! - `imports`, `forged`: every function of the contract, called by such a guest in every bad way that its type allows
 //! - `races`, `state`, `mounts`, `printed`, `logs`: what no table can say
 //! - `host`: what a broken-out guest would do in the host's own process
-//! - `page`: whether `docs/security.md` tells the true numbers
+//! - `page`: whether `docs/security.md` shows the true numbers
 //! - `process`: what the runner looks at in its own process
 //! - `soak`: very many calls
 //! - `million`: a folder with a million entries

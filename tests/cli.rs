@@ -1,63 +1,91 @@
-//! The command line from outside: the binary on projects that each test writes for itself.
+//! The command line from outside: the binary, on projects that each test writes for itself.
 //!
-//! - `project`: writes a project and runs the binary on it
+//! `cargo test --release --locked --test cli NAME` runs the tests whose path contains `NAME`.
+//!
+//! Agents: `agent_`, `conversation`, `tool_verify`, `confirm`, `context`
+//!
 //! - `agent_turns`: turns of an agent, and the events around them
 //! - `agent_delegation`: sub-agents
-//! - `services`: what answers in place of a model's service
-//! - `agent_services`: whole sessions with one, in each wire format
-//! - `agent_streams`: odd replies of one, and what goes back to it
-//! - `agent_keys`: a service's key, which nothing shows
-//! - `agent_limits`: when a turn is over, and what is left of one that was ended
-//! - `agent_history`: what of a conversation goes into each request
-//! - `agent_results`: what comes back from sub-agents, and who judges it
-//! - `conversation`: one with the agent, at a terminal
-//! - `conversation_calls`: what a person at a terminal sees of calls, and how they stop them
-//! - `agent_tasks`: what is not waited for
-//! - `tool_verify`: tools that judge what they did
-//! - `agent_budgets`: what agents may use, and no more
-//! - `agent_plugins`: agents of third parties, and those that narrow themselves
-//! - `agent_endings`: how a session ends for whoever ran it
+//! - `agent_services`: whole sessions with a service, in each wire format
+//! - `agent_streams`: odd replies of a service, and the next request
+//! - `agent_keys`: the key of a service, which nothing shows
+//! - `agent_limits`: ends of a turn, and what remains of a turn that was ended
+//! - `agent_history`: the part of a conversation that each request has
+//! - `agent_results`: results of sub-agents, and their verification
+//! - `agent_tasks`: tools and agents in the background
+//! - `agent_budgets`: budgets of agents
+//! - `agent_plugins`: agents of third parties, and agents that narrow themselves
+//! - `agent_endings`: the end of a session for its caller
 //! - `agent_failures`: tools that fail an agent again and again
-//! - `confirm`: calls that a person has to confirm
-//! - `context`: what a model would see
-//! - `prose`: prose of artifacts in prompts, and skills
-//! - `pty`: a terminal and a person at it
-//! - `call`: how a call ends, and what it prints
-//! - `arguments`: how it is given arguments, project and workspace
-//! - `commands`: the other commands, and help
-//! - `terminal`: colors, and what is escaped
-//! - `requests`: HTTP as a script writes it
-//! - `rejected`: what a program is told of what was not done, and a person of folders that are not there
-//! - `server`: the server of the attacks, which speaks TLS as well
-//! - `tls`: whom a script talks to over TLS
-//! - `wrong`: input that cannot be used
-//! - `kills`: the host is killed while it writes
-//! - `limits`: what ends a call, and what must not
-//! - `grants`: each capability granted, not granted, and granted for something else
-//! - `artifacts`: the format of artifacts, and what each is granted
-//! - `listings`: what is there, told; names that are replaced, taken twice, or refer to nothing
-//! - `meta`: what a run adds to itself, and tools that call tools
-//! - `hooks`: which hooks an event is for, their order, and what their decisions come to
-//! - `hooks_builtins`: what hooks hear of the built-ins that a tool calls
-//! - `hooks_pure`: the same of built-ins that reach nothing
+//! - `conversation`: a conversation with the agent at a terminal
+//! - `conversation_calls`: calls that a person at a terminal sees and stops
+//! - `tool_verify`: tools that verify their own results
+//! - `confirm`: calls that need confirmation
+//! - `context`: `harness context`: what a model would see
+//!
+//! Hooks: `hooks`
+//!
+//! - `hooks`: the hooks of an event, their order, and their joint decision
+//! - `hooks_builtins`: hooks on the built-ins that a tool calls
+//! - `hooks_pure`: the same for pure built-ins
 //! - `hooks_events`: every event of the catalogue, `fire`, and events that scripts emit
 //! - `hooks_failing`: hooks that fail
-//! - `hooks_words`: whose words reach a model
+//! - `hooks_words`: text of hooks that reaches a model
 //! - `hooks_guards`: what hooks may use to decide, and guards as a project would write them
 //! - `hooks_pipeline`: hooks around the call of a tool
-//! - `lock`: artifacts stay what they were when somebody looked at them
-//! - `secrets`: what scripts use by name and never see
-//! - `audit`: the record of what was called and decided
-//! - `sessions`: the record of a session, and what is told of it
-//! - `sessions_resume`: recorded conversations that are gone on with
-//! - `sessions_replay`: recorded sessions that are run again
-//! - `sessions_tasks`: tasks, confirmations and what nobody waited for, in records
-//! - `walls`: what is told of the walls around commands and around the host
-//! - `policy`: what is granted, what a new policy allows, what a call needs
-//! - `policy_layers`: the machine's policy, and what a call is narrowed by
+//!
+//! Sessions: `sessions`
+//!
+//! - `sessions`: session files, and what `show` prints of them
+//! - `sessions_resume`: recorded conversations that are resumed
+//! - `sessions_replay`: recorded sessions that are replayed
+//! - `sessions_tasks`: tasks and confirmations in session files
+//!
+//! Policy: `policy`, `grants`, `limits`, `walls`, `secrets`
+//!
+//! - `policy`: `policy show`, `diff` and `learn`
+//! - `policy_layers`: the host policy, and rules that narrow a call
+//! - `grants`: each capability granted, not granted, and granted for something else
+//! - `limits`: what ends a call, and what must not
+//! - `walls`: reports on the walls around commands and around the host
+//! - `secrets`: values that scripts use by name and never see
+//! - `requests`: HTTP as a script writes it
+//! - `tls`: servers that a script trusts over TLS
+//!
+//! Commands: `call`, `arguments`, `commands`, `output`, `terminal`, `rejected`, `wrong`, `testing`
+//!
+//! - `call`: how a call ends, and what it prints
+//! - `arguments`: arguments, project and workspace
+//! - `commands`: the other commands, and help
+//! - `output`: where results go, and what happens if they cannot be written
+//! - `terminal`: colors, and escaping
+//! - `rejected`: what programs get of a call that was not made, and people of folders that do not exist
+//! - `wrong`: input that cannot be used
 //! - `testing`: the cases that artifacts carry, and `harness test`
-//! - `output`: where results go, and what is told where they cannot be written
-//! - `pages`: the examples of the format's own pages, as they are
+//!
+//! Artifacts: `artifacts`, `listings`, `loading`, `lock`, `meta`, `parameters`, `pages`, `prose`
+//!
+//! - `artifacts`: the format of artifacts, and the grant of each
+//! - `listings`: lists of artifacts; names that are replaced, used twice, or unknown
+//! - `loading`: sources, bounds of loading, where the policy may be, files that nobody reads
+//! - `lock`: artifacts that differ from the lock file
+//! - `meta`: what a run adds to itself, and tools that call tools
+//! - `parameters`: parameters and results of tools
+//! - `pages`: the examples of the format's own pages
+//! - `prose`: prose of artifacts in prompts, and skills
+//!
+//! Logs and memory: `audit`, `kills`, `memory`
+//!
+//! - `audit`: the audit log
+//! - `kills`: a host that is killed while it writes
+//! - `memory`: the memory of one call
+//!
+//! Helpers, without tests
+//!
+//! - `project`: writes a project and runs the binary on it
+//! - `pty`: a terminal with a person at it
+//! - `services`: a server that answers as the service of a model
+//! - `server`: the server of the attacks, which speaks TLS as well
 
 #![expect(
     clippy::disallowed_methods,

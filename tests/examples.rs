@@ -53,7 +53,7 @@ fn every_tool_has_a_test() {
 
 /// The cases that the artifacts of the repository carry, all of them.
 #[test]
-fn the_repositorys_own_cases_pass() {
+fn the_own_cases_of_this_repository_pass() {
     let output = Command::new(BINARY).args(["-C", REPOSITORY, "test", "--json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let failed: Vec<&Value> =
@@ -63,7 +63,7 @@ fn the_repositorys_own_cases_pass() {
 }
 
 #[test]
-fn the_repositorys_own_project_is_valid() {
+fn the_own_project_of_this_repository_is_valid() {
     let output = Command::new(BINARY).args(["-C", REPOSITORY, "validate", "--strict", "--json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &found["valid"], &found["problems"]), (Some(0), &json!(true), &json!([])));

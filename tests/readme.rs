@@ -16,9 +16,9 @@ fn run(folder: &Path, command: &str) -> String {
     assert_eq!(words[0], "harness", "{command}");
     let mut command = Command::new(HARNESS);
     // The secret that the policy names is there.
-    command.args(&words[1..]).current_dir(folder).env("GITHUB_TOKEN", "of-the-operator");
+    command.args(&words[1..]).current_dir(folder).env("API_TOKEN", "of-the-operator");
     let output = command.output().unwrap();
-    // An agent tells what it does before it answers.
+    // An agent shows what it does before it answers.
     let talk_first = words.contains(&"run");
     let text = if talk_first { [output.stderr, output.stdout] } else { [output.stdout, output.stderr] }.concat();
     String::from_utf8(text).unwrap()
@@ -93,8 +93,8 @@ fn without_times(text: &str) -> String {
         _ if line.ends_with(" ms)") => format!("{} (TIME)\n", line.rsplit_once(" (").unwrap().0),
         _ => match line.split_once("Z  ") {
             Some((time, rest)) if time.starts_with("20") => format!("TIME  {rest}\n"),
-            _ => match line.split_once(": the same: ") {
-                Some((_, counts)) => format!("SESSION: the same: {counts}\n"),
+            _ => match line.split_once(": replay matches: ") {
+                Some((_, counts)) => format!("SESSION: replay matches: {counts}\n"),
                 None => format!("{line}\n"),
             },
         },

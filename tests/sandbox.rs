@@ -40,7 +40,7 @@ mod roles;
 mod turns;
 
 /// The interpreter can ask for what the contract says, for the part of WASI that is linked to nothing, and for its own
-/// memory. Whatever else turns up here is a hole that somebody has to look at first.
+/// memory. Whatever else turns up here is a hole that someone has to look at first.
 #[test]
 fn the_imports_of_the_interpreter_are_these_and_no_others() {
     let mut resolve = wit_parser::Resolve::default();

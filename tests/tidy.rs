@@ -1,6 +1,15 @@
 //! Rules about the tree itself.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, clippy::indexing_slicing, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests"
+)]
+
+#[path = "tidy/words.rs"]
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -114,6 +123,19 @@ fn crates_depend_as_the_diagram_draws_them() {
     assert!(not_drawn.is_empty(), "dependencies that are not drawn: {not_drawn:?}");
 }
 
+/// The table of where a new feature goes names files and folders that exist.
+#[test]
+fn places_for_new_features_exist() {
+    let page = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let table = page.split("## Where a new feature goes").nth(1).unwrap().split("\n## ").next().unwrap();
+    let cells =
+        table.lines().filter(|line| line.starts_with("| a")).flat_map(|line| line.split('`').skip(1).step_by(2));
+    let paths: Vec<&str> = cells.filter(|cell| cell.contains('/')).collect();
+    assert!(paths.len() > 30, "{paths:?}");
+    let missing: Vec<_> = paths.into_iter().filter(|path| !root().join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 /// Rules and artifacts are pure: nothing of the engine, the system, the network or time is built into them.
 #[test]
 fn pure_crates_use_nothing_that_acts() {
@@ -149,7 +171,7 @@ fn the_contract_is_documented() {
 
 /// The capability table in the README names every interface of the contract that is for scripts, and no other.
 #[test]
-fn the_readme_tells_every_capability() {
+fn the_readme_has_every_capability() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let table = readme.split("## Capabilities").nth(1).unwrap().split("\n## ").next().unwrap();
     let mut told: Vec<String> =
@@ -167,7 +189,7 @@ fn the_readme_tells_every_capability() {
 
 /// The limits in the README and in the page on policies are those of the code: all of them, with their reasons.
 #[test]
-fn the_pages_tell_the_limits() {
+fn the_pages_have_the_limits() {
     use harness_policy::limits::LimitKey;
     let rows = |file: &str| -> Vec<String> {
         let text = std::fs::read_to_string(root().join(file)).unwrap();

@@ -1,6 +1,6 @@
 //! What a call costs.
 //!
-//! Every time is told beside F, the floor: a fresh store, an instance of a component that does nothing, and a call of
+//! Every time is printed next to F, the floor: a fresh store, an instance of a component that does nothing, and a call of
 //! it, on an engine with the same settings, measured in the same run. Machines differ and are shared; ratios to F
 //! carry over. Prints a table, and writes `target/bench/calls.json`.
 
@@ -265,7 +265,7 @@ fn open_loop(bench: &Bench, image: &Image, rate: f64) -> Value {
     json!({"calls_a_second": rate, "p50_us": p50, "p99_us": p99, "most_in_flight": most})
 }
 
-/// Private memory of a call that goes on, and of a script that waits to be called.
+/// Private memory of a call that continues, and of a script that waits to be called.
 fn memory(bench: &Bench) -> Value {
     const CALLS: u64 = 200;
     const SCRIPTS: u64 = 100;

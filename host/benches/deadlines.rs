@@ -1,6 +1,6 @@
 //! How late a call ends whose time is up, wherever it waits.
 //!
-//! Each row is a script that never ends by itself, called again and again with a deadline; what is told is how much later
+//! Each row is a script that never ends by itself, called again and again with a deadline; the report is how much later
 //! than that the call came back. Prints a table, and writes `target/bench/deadlines.json`.
 
 #![expect(
@@ -42,7 +42,7 @@ const ROWS: [(&str, u32, &str); 10] = [
     ("in a tool that a tool called", 50, "meta.call_tool('t0')"),
 ];
 const SAMPLES: usize = 100;
-/// Between two calls: what one has begun on a disk, or of a command, goes on for a moment after its end.
+/// Between two calls: what one has begun on a disk, or of a command, continues for a moment after its end.
 const PAUSE: Duration = Duration::from_millis(100);
 
 fn main() {

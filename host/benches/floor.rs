@@ -1,4 +1,4 @@
-//! The floor F that every time is told beside.
+//! The floor F, to which every time is compared.
 
 use harness_sandbox::engine::Settings;
 use wasmtime::component::{Component, Linker};

@@ -1,6 +1,6 @@
 //! What hooks add to a call, and what it takes to load a large project.
 //!
-//! Times are told beside F, the floor, as in `calls.rs`. Prints a table, and writes `target/bench/hooks.json`.
+//! Times are printed next to F, the floor, as in `calls.rs`. Prints a table, and writes `target/bench/hooks.json`.
 
 #![expect(
     clippy::unwrap_used,

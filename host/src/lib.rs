@@ -92,7 +92,9 @@ pub use harness_registry::{Machine, Registry};
 pub use harness_sandbox::outcome::{Failure, FailureKind, Frame, Limit, LimitKind, Outcome, Usage};
 
 // An agent and its models.
-pub use harness_agent::{Configured, Listener, Model, Models, Session, Silent, Told, Turn, TurnError, Who};
+pub use harness_agent::{
+    AgentEvent, Configured, EventSource, Listener, Model, Models, Session, Silent, Turn, TurnError,
+};
 pub use harness_provider::{Delta, Message, Provider, ProviderError, Reply, Request, ToolCall, ToolSchema};
 
 // For the process of an embedder.

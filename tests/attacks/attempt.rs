@@ -97,7 +97,7 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
         let name = setting.call.as_ref().map_or("it".to_owned(), |name| world.filled(name, each));
         let mut stretch = Stretch::begin();
         let mut called = runtime.block_on(project.call(&name, args.clone(), &run));
-        // Whether its script was loaded in time is a matter of how busy the machine is; the load goes on.
+        // Whether its script was loaded in time is a matter of how busy the machine is; the load continues.
         for _ in 0..LOADS {
             if !matches!(called, Err(CallError::Late(..))) {
                 break;

@@ -52,7 +52,7 @@ pub(crate) struct Case {
     pub(crate) tried: String,
     /// Where this was found in others: a CVE, or which project's failure it was.
     pub(crate) known: Option<String>,
-    /// The case is tried with each of these in the place of `{each}`.
+    /// The case is tried with each of these instead of `{each}`.
     #[serde(default)]
     pub(crate) each: Vec<String>,
     #[serde(flatten)]
@@ -75,7 +75,7 @@ pub(crate) struct Setting {
     pub(crate) front: Option<String>,
     /// An expression, or the lines of `run`, or a whole script.
     pub(crate) script: Option<String>,
-    /// Guests that are no interpreter, in the place of the scripts of the tools and hooks of these names.
+    /// Guests that are no interpreter, instead of the scripts of the tools and hooks of these names.
     #[serde(default)]
     pub(crate) guests: BTreeMap<String, Guest>,
     /// Arguments of the call, as JSON; or the payload of `fire`.
@@ -88,7 +88,7 @@ pub(crate) struct Setting {
     pub(crate) program: Option<String>,
     /// The layer of the caller, which narrows the call.
     pub(crate) caller: Option<String>,
-    /// The machine's policy; without it, one that takes nothing away.
+    /// The host policy; without it, one that takes nothing away.
     pub(crate) machine: Option<String>,
     /// The project is locked as it is, and then these files below `.harness/` are written; what is empty is removed.
     pub(crate) locked: Option<BTreeMap<String, String>>,
@@ -232,7 +232,7 @@ impl Case {
         self.id.split('-').next().unwrap()
     }
 
-    /// The same with the control's own settings in the place of the case's.
+    /// The same with the control's own settings instead of the case's.
     pub(crate) fn control(&self) -> Setting {
         let own = self.control.setting.clone();
         Setting { ends: own.ends.clone(), ..self.setting.clone().with(own) }
@@ -249,7 +249,7 @@ impl Setting {
         }
     }
 
-    /// The same with another's own in the place of this one's.
+    /// The same with another's own instead of this one's.
     fn with(self, own: Self) -> Self {
         let mine = self;
         let mut world = mine.world;

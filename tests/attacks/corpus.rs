@@ -80,7 +80,7 @@ impl Any {
         self.id().split('-').next().unwrap()
     }
 
-    /// Whether it names a failure of somebody else.
+    /// Whether it names a failure of another process.
     pub(crate) fn known(&self) -> bool {
         match self {
             Self::Table(case) => case.known.is_some(),
@@ -245,7 +245,7 @@ pub(crate) struct Row {
     pub(crate) wrong: Vec<String>,
 }
 
-/// What a case has to do with.
+/// What a case concerns.
 #[derive(Debug, Clone, Copy)]
 struct Here {
     /// Commands are behind Landlock alone.

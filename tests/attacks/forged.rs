@@ -114,7 +114,7 @@ const GROWN: u32 = 60 << 20;
 /// Where texts for lists are, one after the other.
 const SAME: u32 = 1 << 20;
 /// Where much begins, and answers go that are allowed for: behind what a slot of the pools keeps, for it is not the
-/// pools that are looked at.
+/// pools that are checked.
 const MUCH: u32 = 16 << 20;
 
 /// Something that is tried.
@@ -360,7 +360,7 @@ impl Attempts {
                 self.with(n, "a list that overflows", "", [1024, u32::MAX / bytes + 2], Must::Fault);
                 self.with(n, "a list at an odd address", "", [of_bad + 1, 1], Must::Fault);
                 if let Some(count) = 1000_u32.checked_div(texts) {
-                    self.with(n, "a list of what is no text", "", [of_bad, 1], Must::Fault);
+                    self.with(n, "a list of what is not text", "", [of_bad, 1], Must::Fault);
                     self.with(n, "a list of a text outside of memory", "", [of_none, 1], Must::Fault);
                     let same = [SAME, count];
                     self.with(n, "a list of one text of 20 MiB many times", "(call $same)", same, Must::Fault);

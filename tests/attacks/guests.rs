@@ -152,7 +152,7 @@ fn once(
     if case.is_none() && seen.told.contains(CANARY) {
         wrong.push(format!("{each}: ESCAPE: the canary was told: {}", seen.told));
     }
-    // Whatever it did, an ordinary guest goes on.
+    // Whatever it did, an ordinary guest continues.
     if seen.late() && wrong.is_empty() {
         let again = call(runtime, &world, &component, role, &world.filled(&policy, each));
         if again.late() {

@@ -197,7 +197,7 @@ fn socket(family: i32, kind: i32) -> bool {
     made >= 0
 }
 
-/// Whether the kernel goes on to look at the arguments of a call, which are bad ones.
+/// Whether the kernel continues to look at the arguments of a call, which are bad ones.
 fn allowed(call: i64, first: i64) -> bool {
     refusal(call, first) != Some(libc::EPERM)
 }

@@ -1,4 +1,4 @@
-//! Folders that somebody has mounted in the workspace: what a link does without being one.
+//! Folders that someone has mounted in the workspace: what a link does without being one.
 
 use std::fs;
 use std::path::Path;

@@ -77,7 +77,7 @@ fn list() -> List {
     toml::from_str(&text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What is wrong with the list itself: a check that was written anew has to be named anew.
+/// What is wrong with the list itself: a check that was written again has to be named again.
 pub(crate) fn check() -> Vec<String> {
     let mut ids = BTreeSet::new();
     let mut wrong = Vec::new();

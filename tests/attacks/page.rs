@@ -1,4 +1,4 @@
-//! `docs/security.md` tells the numbers of the corpus; they are to be true.
+//! `docs/security.md` shows the numbers of the corpus; they are to be true.
 
 use crate::corpus::{AREAS, Any, folder};
 

@@ -1,4 +1,4 @@
-//! What the program prints and tells a model, and a script has a say in: it stays data.
+//! What the program prints and shows a model, and a script has a say in: it stays data.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;

@@ -53,13 +53,13 @@ fn leave_open() {
     std::mem::forget(left);
 }
 
-/// What stands in the command lines of processes that a case wants to leave behind. Another run of the corpus has another.
+/// What is in the command lines of processes that a case wants to leave behind. Another run of the corpus has another.
 pub(crate) fn lingers() -> String {
     format!("lingers-{}", std::process::id())
 }
 
-/// How often it is looked, with five milliseconds between, whether what was killed has gone: what goes on does so for ever,
-/// and how long the kernel takes for the rest is a matter of how busy the machine is.
+/// How often it is looked, with five milliseconds between, whether what was killed has gone: what continues does so for
+/// ever, and how long the kernel takes for the rest is a matter of how busy the machine is.
 const PATIENCE: usize = 6_000;
 
 /// A stretch of time, and how long something that was ready waited for a core of this machine in it.
@@ -96,7 +96,7 @@ fn busy() -> Duration {
     Duration::from_nanos(waited.sum())
 }
 
-/// The processes of this machine that are left of a case, wherever they have gone: those that go on after a while.
+/// The processes of this machine that are left of a case, wherever they have gone: those that continue after a while.
 pub(crate) fn lingering() -> Vec<String> {
     let word = lingers();
     let found = || -> Vec<String> {
@@ -140,7 +140,7 @@ impl Held {
         Self { memory, outside, descriptors: count("fd"), threads: count("task"), children: children().len() }
     }
 
-    /// Lets the peak of resident memory begin anew, and gives what it begins with, in KiB.
+    /// Lets the peak of resident memory begin again, and gives what it begins with, in KiB.
     pub(crate) fn from_here() -> u64 {
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
         status("VmRSS:")
@@ -151,8 +151,8 @@ impl Held {
         status("VmHWM:")
     }
 
-    /// As it is when nothing is under way any more, waited for up to half a minute: what was killed takes a moment to be
-    /// reaped, and idle threads to end.
+    /// As it is when nothing is in progress any more, waited for up to half a minute: what was killed takes a moment to
+    /// be reaped, and idle threads to end.
     pub(crate) fn settled(runtime: &Runtime, before: Option<Self>) -> Self {
         let fits = |now: &Self| {
             before.is_none_or(|before| {
@@ -174,7 +174,7 @@ impl Held {
     }
 }
 
-/// What the system tells of this process, in KiB.
+/// What the system reports this process, in KiB.
 fn status(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let told = status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
@@ -214,7 +214,7 @@ impl fmt::Display for Held {
     }
 }
 
-/// The processes that this one has started and that are still there, each as the system tells of it.
+/// The processes that this one has started and that are still there, each as the system reports it.
 pub(crate) fn children() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -223,8 +223,8 @@ pub(crate) fn children() -> Vec<String> {
     pids.iter().filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()).collect()
 }
 
-/// Waits until no child goes on; those that do, after a while. One that has ended and is not reaped yet does nothing any
-/// more: the runtime reaps it when it next has something to do.
+/// Waits until no child continues; those that do, after a while. One that has ended and is not reaped yet does nothing
+/// any more: the runtime reaps it when it next has something to do.
 pub(crate) fn children_left() -> Vec<String> {
     let going_on = || -> Vec<String> { children().into_iter().filter(|stat| !stat.contains(") Z ")).collect() };
     for _ in 0..PATIENCE {

@@ -1,4 +1,4 @@
-//! Races: somebody changes the world between a check and its use, as fast as another thread can.
+//! Races: someone changes the world between a check and its use, as fast as another thread can.
 //!
 //! Each needs some attempts to come through and some to be stopped, or nothing was tried.
 
@@ -94,9 +94,9 @@ pub(crate) const CASES: &[Coded] = &[
     },
 ];
 
-/// Tries something for so many rounds, or until it says that it is enough, while another thread swaps two names back and
-/// forth, or does not. Then once with each of them in the place of the other: that some come through and some are stopped
-/// is not left to which thread the machine has time for.
+/// Tries something for so many rounds, or until it says that it is enough, while another thread swaps two names back
+/// and forth, or does not. Then once with each of them instead of the other: that some come through and some are
+/// stopped is not left to which thread the machine has time for.
 fn tried(swaps: bool, (one, other): (PathBuf, PathBuf), rounds: usize, mut attempt: impl FnMut(usize) -> bool) {
     let ((), swapped) = while_counting(swaps, one.clone(), other.clone(), || {
         let _ = (0..rounds).any(&mut attempt);
@@ -115,7 +115,7 @@ fn tried(swaps: bool, (one, other): (PathBuf, PathBuf), rounds: usize, mut attem
     swap();
 }
 
-/// Runs `work` while another thread swaps two names back and forth, or does not, and tells how often they were swapped:
+/// Runs `work` while another thread swaps two names back and forth, or does not, and shows how often they were swapped:
 /// at least once, before it begins.
 fn while_counting<T>(swaps: bool, one: PathBuf, other: PathBuf, work: impl FnOnce() -> T) -> (T, usize) {
     let (stop, swapped) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -243,7 +243,7 @@ fn scripted(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String
     told(&world, attack, through, stopped)
 }
 
-/// A guest that goes on where it was refused, which a script cannot: all its writes are made in one call.
+/// A guest that continues where it was refused, which a script cannot: all its writes are made in one call.
 const WRITES: &str = r#"
 (data (i32.const 1024) "dir/logdir/sub/xdir/new")
 (global $failed (mut i32) (i32.const 0))

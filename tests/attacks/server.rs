@@ -75,7 +75,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-    // Whoever has enough hangs up.
+    // Anyone who has enough hangs up.
     let _ = answer(&mut stream, &head, &path).await;
 }
 

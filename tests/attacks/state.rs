@@ -149,7 +149,7 @@ impl Guest {
         self.call(Role::Tool).await
     }
 
-    /// Leaves it, and goes on until it is ended.
+    /// Leaves it, and continues until it is ended.
     pub(crate) async fn leave(&self, limits: Limits) -> String {
         said(self.sandbox.run(&self.tool, self.context.clone(), limits, "{\"leave\":true}").await)
     }
@@ -194,7 +194,7 @@ fn cached(runtime: &Runtime, servers: &Servers) -> Result<String, String> {
     if seen.contains(CANARY) { Ok("seen".to_owned()) } else { Err(seen) }
 }
 
-/// A run in which an agent was set to work.
+/// A run in which an agent was started.
 fn with_agents(runtime: &Runtime, servers: &Servers) -> Result<Arc<Run>, String> {
     let world = World::new(servers);
     let agents = world.work().join(".harness/agents");

@@ -33,7 +33,8 @@ impl Servers {
     }
 }
 
-/// A project that is opened once and read anew for each case, so that all are tried on the same engine and the same pools.
+/// A project that is opened once and read again for each case, so that all are tried on the same engine and the same
+/// pools.
 pub(crate) struct Stage {
     folder: TempDir,
     pub(crate) project: Project,
@@ -46,7 +47,7 @@ impl Stage {
         fs::create_dir_all(work.join(".harness")).unwrap();
         let machine = folder.path().canonicalize().unwrap().join(MACHINE);
         write(&machine, "{}");
-        // With an agent, for which there is room beside the one call: else the pools would be made anew on the way.
+        // With an agent, for which there is room beside the one call: else the pools would be created again on the way.
         write(&work.join(".harness/harness.md"), "---\ndelegation: { max_concurrent: 1 }\n---\n");
         write(&work.join(".harness/agents/first.md"), "---\ndescription: The first.\n---\n# First\n");
         let options = Options { machine: Machine::File(machine), ..Options::default() };
@@ -62,7 +63,7 @@ impl Stage {
 /// How many worlds there were: what holds this number was never loaded before.
 static WORLDS: AtomicU64 = AtomicU64::new(0);
 
-/// Where the machine's policy is, beside the workspace.
+/// Where the host policy is, beside the workspace.
 const MACHINE: &str = "machine/policy.yaml";
 
 /// A folder with a workspace in it, and secrets around and inside.
@@ -194,7 +195,7 @@ impl World {
                 let bytes = hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap());
                 fs::write(at(path), bytes.collect::<Vec<_>>()).unwrap();
             }
-            // A name that is no text, by its bytes.
+            // A name that is not text, by its bytes.
             ["named", folder, hex] => {
                 let bytes = hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
                 let name = OsString::from_vec(bytes);

@@ -81,7 +81,8 @@ fn time_of_a_turn() {
     sleeps(1, 20_000).gives("Done.");
 }
 
-/// A sub-agent's own file counts before `delegation.budget`; its error is its caller's result, and the caller goes on.
+/// A sub-agent's own file counts before `delegation.budget`; its error is its caller's result, and the caller
+/// continues.
 #[test]
 fn of_a_sub_agent() {
     let replies = format!("{ASKS}- text: Thanks.\n{}- {{ agent: worker, text: Done. }}\n", CHILD_STEP.repeat(3));

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use crate::agent_turns::{SCRIPTED, agent, order, spied, told};
 use crate::project::{Project, Ran};
 
-/// The root's replies: it sets `researcher` a task and tells what it gets.
+/// The root's replies: it sets `researcher` a task and shows what it gets.
 const ASKS: &str = "- tool_calls: [{ name: delegate, args: { agent: researcher, task: Find it. } }]\n- text: Thanks.\n";
 
 const RESEARCHER: &str = "---\ndescription: Finds things.\ntools:\n  - name: secret_source\n    description: Its own.\n    script: |\n      def run(args):\n          return 'the answer is 42'\n---\n\n# Researcher\n\nYou research.\n";
@@ -77,7 +77,7 @@ fn an_agent_s_own_tools_are_its_own() {
     // The root cannot call what it cannot see.
     let replies = "- tool_calls: [{ name: secret_source }]\n- { expect: there is no tool, text: no }\n";
     agent("", replies).file(".harness/agents/researcher.md", RESEARCHER).run(&["run", "Try"]).gives("no");
-    // Nor can an agent that the researcher sets to work.
+    // Nor can an agent that the researcher starts.
     let helper = "---\ndescription: Helps.\n---\nYou help.";
     let replies = "- { agent: researcher, tool_calls: [{ name: delegate, args: { agent: helper, task: Do. } }] }\n\
                    - { agent: researcher, expect: helped, text: Done. }\n\

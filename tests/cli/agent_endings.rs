@@ -1,4 +1,4 @@
-//! How a session ends for whoever ran it: one JSON object whatever happened, signals, exit codes.
+//! How a session ends for anyone who ran it: one JSON object whatever happened, signals, exit codes.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -41,7 +41,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Whether the last record of the project is that of a session that came to its end.
+/// Whether the last record of the project is that of a session that ended.
 fn is_recorded_as_ended(project: &Project) -> bool {
     project.run(&["sessions", "show", "--json"]).json()["ended"] == true
 }
@@ -130,7 +130,7 @@ fn a_conversation_is_ended_by_a_signal() {
         person.sees("half a l");
         person.signals(*number);
         assert_eq!(person.leaves(), *code, "{}", person.seen);
-        assert!(person.seen.contains("goes on with this conversation"), "{}", person.seen);
+        assert!(person.seen.contains("resumes this conversation"), "{}", person.seen);
         assert!(person.is_shown_what_it_types(), "the terminal is as it was");
         assert!(is_recorded_as_ended(&project));
 
@@ -164,7 +164,7 @@ fn who_does_not_hear_that_the_terminal_is_gone() {
     assert_eq!(child.wait().unwrap().code(), Some(143));
 }
 
-/// A turn without an answer tells what was done in it.
+/// A turn without an answer shows what was done in it.
 #[test]
 fn a_turn_that_failed_tells_what_was_done() {
     let replies = "- tool_calls: [{ name: note, args: { text: one } }]\n- error: down\n";
@@ -192,7 +192,7 @@ fn what_was_not_asked_is_told_to_a_program() {
     let fine = agent("", "- text: Yes.\n");
     let wrong =
         (".harness/harness.md:2:10: parse harness.md: yaml: line 2: `network` must be a mapping, found an integer", "");
-    let nothing = ("there is nothing to say to the agent", "give a prompt: `harness run \"...\"`");
+    let nothing = ("the prompt is empty", "give a prompt: `harness run \"...\"`");
     let missing = (
         "cannot read `missing`: No such file or directory (os error 2)",
         "give the text itself, `@FILE`, or `-` for standard input",

@@ -22,7 +22,7 @@ fn times_run(project: &Project) -> usize {
     std::fs::read_to_string(project.path("ran")).unwrap().len()
 }
 
-/// What a model got for its calls, in order, by what stands in its system prompt.
+/// What a model got for its calls, in order, by what is in its system prompt.
 fn got(ran: &Ran, prompt: &str) -> Vec<String> {
     let asked = told(ran, "completion.pre");
     let last = asked.iter().rfind(|request| request["messages"][0]["content"] == prompt).unwrap();
@@ -65,7 +65,7 @@ fn after_five_failures_in_a_row_it_is_not_called_again() {
     wrong.run(&["validate"]).says(2, "delegation.max_tool_failures");
 }
 
-/// In a row: one that it did not fail begins anew. Each tool counts for itself, in whatever order they are called.
+/// In a row: one that it did not fail begins again. Each tool counts for itself, in whatever order they are called.
 #[test]
 fn what_counts_is_each_tool_s_own_row() {
     let policy = "delegation: { max_tool_failures: 2 }\n";
@@ -98,7 +98,7 @@ fn whatever_it_fails_by() {
     assert_eq!((times, got), (0, vec![blocked(), blocked(), refused("flaky", 2)]));
 }
 
-/// Each agent counts for itself, over all attempts of one delegation; the next one begins anew.
+/// Each agent counts for itself, over all attempts of one delegation; the next one begins again.
 #[test]
 fn each_agent_has_its_own() {
     let policy = "delegation:\n  max_tool_failures: 2\n  verify: |\n    def run(result):\n        return result['attempts'] > 1\n";
@@ -120,7 +120,7 @@ fn each_agent_has_its_own() {
     assert_eq!(times_run(&project), 6);
 }
 
-/// The next turn begins anew: what was wrong may have been mended.
+/// The next turn begins again: what was wrong may have been mended.
 #[test]
 fn the_next_turn_begins_anew() {
     let twice = "- tool_calls: [{ name: flaky }]\n- tool_calls: [{ name: flaky }]\n- text: Enough.\n".repeat(2);
@@ -167,7 +167,7 @@ fn it_is_recorded() {
     assert_eq!((&of_flaky[1]["outcome"], &of_flaky[1]["why"]), (&json!("rejected"), &json!(why)));
     assert!(project.run(&["sessions", "show"]).out.contains(why));
     let replayed = project.run(&["sessions", "replay"]);
-    assert!(replayed.code == 0 && replayed.out.contains(": the same: 1 turn, 3 requests, 2 calls"), "{replayed}");
+    assert!(replayed.code == 0 && replayed.out.contains(": replay matches: 1 turn, 3 requests, 2 calls"), "{replayed}");
 }
 
 /// When nothing works any more, whatever it calls, an agent answers in words; what it still calls then is not made.
@@ -181,12 +181,12 @@ fn when_nothing_works_it_answers_in_words() {
     let project = spied(project(policy, &format!("{failing}{last}")), &["completion.pre"]);
     let ran = project.run(&["run", "Go"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "I could not find out.\n"), "{ran}");
-    assert!(ran.err.contains("warning: 6 calls of tools in a row failed: the answer was made without them"), "{ran}");
+    assert!(ran.err.contains("warning: 6 tool calls in a row failed: the agent answered without tools"), "{ran}");
     let asked = told(&ran, "completion.pre");
     let said = asked[3]["messages"].as_array().unwrap().last().unwrap();
     assert_eq!((asked.len(), said), (4, &json!({"role": "user", "content": IN_WORDS})));
     assert!(!format!("{ran}").contains("\"steady\"}"), "{ran}");
-    // One that works in between begins anew; with less than that it goes on.
+    // One that works in between begins again; with less than that it continues.
     let mixed = "- tool_calls: [{ name: flaky }, { name: steady }, { name: nothing }]\n".repeat(3);
     self::project(policy, &format!("{mixed}- text: Enough.\n")).run(&["run", "Go"]).gives("Enough.");
     // The policy can leave that to the limit of rounds.

@@ -116,7 +116,7 @@ fn an_answer_that_says_no_is_an_answer() {
     assert!(!asked[0].to_string().contains("what it holds"), "the file was put into the conversation");
 }
 
-/// A turn that ended with an error is part of the conversation when it goes on.
+/// A turn that ended with an error is part of the conversation when it continues.
 #[test]
 fn a_turn_that_failed_is_remembered() {
     let replies = "- tool_calls: [{ name: count, args: { n: 1 } }]\n- error: down\n";
@@ -285,7 +285,7 @@ fn a_call_that_a_hook_adds() {
     assert!(called.len() == 2 && called[0] != called[1], "{called:?}");
 }
 
-/// What hooks made of an answer is what was said, when the conversation goes on.
+/// What hooks made of an answer is what was said, when the conversation continues.
 #[test]
 fn an_answer_that_hooks_changed() {
     for (event, change) in [

@@ -39,7 +39,7 @@ fn files(folder: &Path, read: &mut impl FnMut(&Path, String)) {
     }
 }
 
-/// Everything that a run prints and leaves, and everything that is told of it later.
+/// Everything that a run prints and leaves, and everything that is reported of it later.
 #[track_caller]
 fn looked_through(project: &Project, what: &str) {
     let commands: [&[&str]; 12] = [

@@ -11,7 +11,7 @@ use crate::services::{KEY, Service, WIRES};
 /// Lets an agent stop when it says that it has looked.
 const JUDGE: &str = "if payload['text'] != 'checked':\n    return block('check it')\nreturn allow()";
 
-/// What a model is told of a hook's block.
+/// What a model learns of a hook's block.
 fn told_by(hook: &str, reason: &str) -> String {
     format!("blocked by hook \"{hook}\": {reason}")
 }
@@ -52,7 +52,7 @@ fn until_done_is_called() {
     assert_eq!(stops, ["Done."]);
     let again = vec![CALL_DONE.to_owned(); 2];
     assert_eq!(said(agent(policy, replies)), (0, "Done.\n".to_owned(), again));
-    // It does not go on for ever.
+    // It does not continue for ever.
     let never = "- text: no\n".repeat(9);
     let limit = "error: max tool rounds reached (3); `exit_policy.max_iterations` in `harness.md` raises it";
     let (code, error, _) = said(agent(policy, &never));
@@ -73,7 +73,7 @@ fn until_done_is_called() {
     assert_eq!((code, error.as_str()), (4, limit));
 }
 
-/// Both: `done`, and hooks that let it pass.
+/// Both: `done`, and hooks that allow it.
 #[test]
 fn until_done_is_called_and_hooks_agree() {
     let policy = "exit_policy: { mode: hybrid }\n";
@@ -155,7 +155,7 @@ fn hooks_that_keep_an_agent_going() {
     let body = "return block('') if payload['text'] == 'early' else allow()";
     let replies = "- text: early\n- { expect: Continue until the task is fully complete., text: late }\n";
     assert_eq!(said(agent("", replies).with_handle("keep", "agent.stop", "", body)).1, "late\n");
-    // In a row: a call in between begins anew.
+    // In a row: a call in between begins again.
     let early = "- text: early\n".repeat(8);
     let project = agent("", &format!("{early}- tool_calls: [{{ name: fine }}]\n{early}- text: late\n"))
         .tool("fine", "", "def run(args):\n    return 1\n")
@@ -177,7 +177,7 @@ fn hooks_that_keep_an_agent_going() {
     assert_eq!(users, vec![told_by("keep", "go on"); 8]);
 }
 
-/// The two words for a warning in the place of the error: what is over the limit is not done in either.
+/// The two words for a warning instead of the error: what is over the limit is not done in either.
 #[test]
 fn too_many_rounds() {
     let rounds = "- tool_calls: [{ name: count }]\n".repeat(4);
@@ -203,7 +203,7 @@ fn too_many_rounds() {
     }
 }
 
-/// Whoever is set to work ends as the policy says, too.
+/// Anyone who is started ends as the policy says, too.
 #[test]
 fn of_a_sub_agent() {
     let replies = "- tool_calls: [{ name: delegate, args: { agent: worker, task: Work. } }]\n- tool_calls: [{ name: done }]\n- text: Thanks.\n\

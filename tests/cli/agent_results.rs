@@ -48,7 +48,7 @@ fn an_agent_of_references() {
     assert_eq!(contents, [&json!("tool blocked: blocked by hook \"guard\": kept"), &json!("it is 42")]);
 }
 
-/// An agent with no tools at all may be set to work, and one that says nothing has said nothing.
+/// An agent with no tools at all may be started, and one that says nothing has said nothing.
 #[test]
 fn an_agent_without_tools_or_words() {
     let replies = format!("{ASKS}- {{ agent: worker, text: '' }}\n");
@@ -81,7 +81,7 @@ fn what_the_policy_denies_is_denied_to_an_agents_own_tools() {
 
 const VERIFY: &str = "delegation:\n  max_verify_retries: 1\n  verify: |\n    def run(result):\n        if 'source' in result['response']:\n            return True\n        return json.encode({'verified': False, 'reason': 'no source'})\n";
 
-/// Both judges are asked of each result, and both reasons are told; the worker goes on in its own conversation.
+/// Both judges are asked of each result, and both reasons are told; the worker continues in its own conversation.
 #[test]
 fn two_reasons_and_one_conversation() {
     let replies = "- { agent: worker, tool_calls: [{ name: shared }] }\n- { agent: worker, text: It is 42. }\n\
@@ -134,7 +134,7 @@ fn a_delegation_that_comes_to_nothing() {
             json!({"kind": "completion", "message": "replies.yaml answers 500: it is \"down\"", "source": "agent worker"})
         ]
     );
-    // Not waited for, the same is JSON, whatever stands in it.
+    // Not waited for, the same is JSON, whatever is in it.
     let replies = format!(
         "- tool_calls: [{{ name: delegate_async, args: {{ agent: worker, task: Go. }} }}]\n- tool_calls: [{{ name: delegate_await }}]\n- text: Thanks.\n{failing}"
     );

@@ -98,7 +98,7 @@ fn a_file_is_read_and_the_answer_comes_from_it() {
     }
 }
 
-/// The program is told of all that was counted, whoever asked and however the turn ended; a turn's hooks of its own.
+/// The program learns of all that was counted, whoever asked and however the turn ended; a turn's hooks of its own.
 #[test]
 fn what_was_counted_is_that_of_all_agents() {
     let (wire, name) = WIRES[0];
@@ -215,7 +215,7 @@ fn a_refusal_is_told_without_the_key() {
     }
 }
 
-/// One whose reply never goes on is given up when the person asks for it, and the program ends.
+/// One whose reply never continues is given up when the person asks for it, and the program ends.
 #[cfg(unix)]
 #[test]
 fn a_turn_is_stopped_by_ctrl_c() {

@@ -42,7 +42,7 @@ fn the_flow_in_every_form() {
     }
 }
 
-/// Services that count calls anew in each reply: in the conversation no two have one identifier, each result stands
+/// Services that count calls again in each reply: in the conversation no two have one identifier, each result stands
 /// behind its own call, and what the first round gave is there until the end.
 #[test]
 fn identifiers_that_come_again() {
@@ -121,7 +121,8 @@ fn a_reply_that_is_cut_within_a_call() {
         let results = messages.as_array().unwrap().iter().filter(|message| message["role"] == "tool");
         results.map(|message| message["content"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    let why = "error: the reply was cut at its length before the arguments of `drop` were whole: the call was not made";
+    let why =
+        "error: the reply was cut at its length before the arguments of `drop` were complete: the call was not made";
     assert_eq!(cut(""), ["noted", why]);
     // What is whole is made.
     assert_eq!(cut(", args: { path: a }"), ["noted", "dropped"]);
@@ -250,7 +251,7 @@ fn tools_are_told_in_one_order() {
     }
 }
 
-/// The part of a body that tells of the tools, as it was sent.
+/// The part of a body that reports the tools, as it was sent.
 fn tools_of(body: &str) -> &str {
     let (_, rest) = body.split_once("\"tools\":").unwrap();
     let mut depth = 0;

@@ -1,4 +1,4 @@
-//! What is not waited for: tools with `async: true`, agents that work while others do, and what becomes of both.
+//! What runs in the background: tools with `async: true`, agents that work while others do, and what becomes of both.
 
 use serde_json::{Value as Json, json};
 
@@ -63,12 +63,12 @@ fn without_the_policy_s_word_it_has_no_effect() {
         .with_handle("h", "tool.pre", "when: payload['name'] == 'start'\n", hook)
         .run(&["run", "Go"])
         .says(0, "got slow\n");
-    // Who calls from a command line could not ask later: it waits.
+    // The caller from a command line could not ask later: it waits.
     let project = Project::new().policy(ON).tool("slow", "async: true\n", "def run(args):\n    return 'slow'\n");
     project.run(&["call", "slow"]).gives("slow");
 }
 
-/// Each waits for what the other does, so that they end only if both go on at once; and the model goes on as well.
+/// Each waits for what the other does, so that they end only if both continue at once; and the model continues as well.
 #[test]
 fn tasks_go_on_together_and_their_results_are_there_when_they_are_asked_for() {
     let meets =
@@ -103,7 +103,7 @@ fn tasks_go_on_together_and_their_results_are_there_when_they_are_asked_for() {
     assert_eq!(outcomes, ["started", "completed"]);
 }
 
-/// What hooks and policy say of a call they say before it goes on.
+/// What hooks and policy say of a call they say before it continues.
 #[test]
 fn hooks_and_checks_come_before_the_task() {
     let slow = "parameters:\n  path: { type: string, required: true }\nasync: true\n";
@@ -134,14 +134,14 @@ fn hooks_and_checks_come_before_the_task() {
         (&json!("denied"), &json!("tool result blocked: blocked by hook \"keeps\": kept"))
     );
     assert!(!self::results(&ran, "You help.")[1].contains("secret"));
-    // What is to be confirmed is asked for before, too.
+    // What needs confirmation is asked for before, too.
     let asked = agent(ON, &format!("{}- text: Done.\n", calls("slow"))).tool(
         "slow",
         "async: true\nconfirm: true\n",
         "def run(args):\n    return 1\n",
     );
     let ran = spied(asked, &["completion.pre"]).run(&["run", "Go"]);
-    assert!(self::results(&ran, "You help.")[0].contains("there is nobody to ask"), "{ran}");
+    assert!(self::results(&ran, "You help.")[0].contains("no confirmer is available"), "{ran}");
 }
 
 /// A script starts, polls and waits, by the names of the format.
@@ -168,10 +168,10 @@ fn what_a_script_asks_wrongly() {
     project("task.poll('task_1')").run(&["call", "it"]).says(1, "task.poll: there is no task \"task_1\" here");
     project("task.await([])")
         .run(&["call", "it"])
-        .says(1, "task.await: between 1 and 16 tasks can be asked for at once, not 0");
+        .says(1, "task.await: between 1 and 16 tasks can be awaited at once, not 0");
     project("task.wait(['x'] * 17)")
         .run(&["call", "it"])
-        .says(1, "task.wait: between 1 and 16 tasks can be asked for at once, not 17");
+        .says(1, "task.wait: between 1 and 16 tasks can be awaited at once, not 17");
     project("delegate_await(['x'])").run(&["call", "it"]).says(1, "delegate_await: there is no task \"x\" here");
     // Who may start none may not ask for any.
     let without = |services: &str| {
@@ -257,11 +257,11 @@ fn no_more_than_so_many_go_on() {
     let starts = "def run(args):\n    ids = []\n    for i in range(16):\n        ids.append(json.decode(meta.call_tool('slow', {}))['task_id'])\n    more = meta.call_tool('slow', {})\n    cache.set('go', True)\n    task.await(ids)\n    return [more, len([1 for id in ids if task.poll(id)['status'] == 'completed']), json.decode(meta.call_tool('slow', {}))['status']]\n";
     let project = Project::new().policy(ON).tool("slow", "async: true\n", waits).tool("starts", "", starts);
     let result = project.run(&["call", "starts", "--json"]).json()["result"].clone();
-    let full = "error: tool error: 16 tasks are under way, the most there may be: wait for one with `task_await`";
+    let full = "error: tool error: 16 tasks are running, which is the limit: wait for one with `task_await`";
     assert_eq!(result, json!([full, 16, "running"]));
 }
 
-/// What is still going on when a session ends is ended with it, and recorded as that.
+/// What is still continuing when a session ends is ended with it, and recorded as that.
 #[test]
 fn tasks_end_with_the_session() {
     let slow = "def run(args):\n    fs.write('begun', '')\n    sleep(25000)\n    fs.write('late', '')\n";
@@ -335,7 +335,7 @@ fn what_governs_a_delegation_governs_one_that_is_not_waited_for() {
     let denied = got(delegates("tools_policy: { deny: [delegate] }\n", &replies));
     assert!(denied[0].contains("the tool `delegate` is denied by `delegate`"), "{denied:?}");
     let confirmed = got(delegates("tools_policy: { confirm: [delegate] }\n", &replies));
-    assert!(confirmed[0].contains("each call of `delegate` is to be confirmed"), "{confirmed:?}");
+    assert!(confirmed[0].contains("each call of `delegate` needs confirmation"), "{confirmed:?}");
 }
 
 /// One at a time, if the policy says so; each works until the root says that it may end.
@@ -356,7 +356,7 @@ fn no_more_agents_than_the_policy_allows() {
     assert_eq!(json(&one[0])["status"], "running");
     assert_eq!(
         one[1],
-        "tool error: 1 agents are under way, the most that `delegation.max_concurrent` in `harness.md` allows: wait for one with `delegate_await`"
+        "tool error: 1 agents are running, which is the limit of `delegation.max_concurrent` in `harness.md`: wait for one with `delegate_await`"
     );
     assert_eq!(json(&one[3]).as_array().unwrap().len(), 1);
     let two = got(2);
@@ -432,7 +432,7 @@ fn no_artifact_has_these_names() {
     }
 }
 
-/// At a terminal a task goes on while the person types, and Ctrl-C ends what the turn has started.
+/// At a terminal a task continues while the person types, and Ctrl-C ends what the turn has started.
 #[test]
 fn in_a_conversation() {
     let slow = "def run(args):\n    for i in range(4000):\n        if fs.exists('go'):\n            fs.write('late', '')\n            return 1\n        sleep(5)\n";

@@ -391,7 +391,7 @@ fn there_is_nothing_to_modify_of_a_session() {
             let project = project.with_handle("change", event, "priority: 1\n", &format!("return {decision}"));
             let ran = project.run(&["run", "Hello"]);
             let said = format!(
-                "warning: hook `change`: `{event}` has no payload: `modify` has no effect\n[info] spy0: {event} null\n"
+                "warning: hook `change`: `{event}` has no payload: `modify` is ignored\n[info] spy0: {event} null\n"
             );
             assert_eq!((ran.code, ran.out.as_str(), ran.err), (0, "fine\n", said), "{decision}");
         }
@@ -415,7 +415,7 @@ fn rounds_may_end_with_a_warning() {
     assert_eq!(ran.err, format!("warning: {limit}\n"));
 }
 
-/// What is wrong with a call is the model's to read, and the turn goes on.
+/// What is wrong with a call is the model's to read, and the turn continues.
 #[test]
 fn a_call_that_cannot_be_made_is_an_error_result() {
     let replies = "- tool_calls: [{ name: read_fil }, { name: read_file }, { name: fails }, { name: read_file, args: { path: x } }]\n- text: fine\n";
@@ -491,5 +491,5 @@ fn without_a_model_nothing_is_said() {
     let ran = agent("", "- txt: x\n").run(&["run", "Hello"]);
     assert_eq!(ran.code, 2);
     insta::assert_snapshot!(ran.err, @"error: replies.yaml:1:3: unknown key `replies[0].txt`");
-    agent("", "[]\n").run(&["run", " "]).says(2, "there is nothing to say to the agent");
+    agent("", "[]\n").run(&["run", " "]).says(2, "the prompt is empty");
 }

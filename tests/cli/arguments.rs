@@ -100,7 +100,7 @@ fn the_project_is_found_from_a_folder_below() {
     let ran = std::process::Command::new(HARNESS).args(["call", "it"]).current_dir(nowhere.path()).output().unwrap();
     assert_eq!(ran.status.code(), Some(2));
     assert_snapshot!(String::from_utf8(ran.stderr).unwrap(), @"
-    error: there is no folder `.harness` here
+    error: there is not a folder `.harness` here
      |
      = hint: make one with `harness init`
     ");

@@ -82,11 +82,11 @@ fn a_file_has_no_keys_for_name_and_description() {
     assert_eq!(
         problems(&found),
         [
-            ".harness/tools/x.md:2:1 warning: unknown key `name`, it has no effect",
-            ".harness/tools/x.md:3:1 warning: unknown key `description`, it has no effect",
-            ".harness/hooks/guard.md:3:1 warning: unknown key `handler`, it has no effect",
-            ".harness/hooks/guard.md:4:1 warning: unknown key `name`, it has no effect",
-            ".harness/agents/researcher.md:2:1 warning: unknown key `name`, it has no effect",
+            ".harness/tools/x.md:2:1 warning: unknown key `name`, it is ignored",
+            ".harness/tools/x.md:3:1 warning: unknown key `description`, it is ignored",
+            ".harness/hooks/guard.md:3:1 warning: unknown key `handler`, it is ignored",
+            ".harness/hooks/guard.md:4:1 warning: unknown key `name`, it is ignored",
+            ".harness/agents/researcher.md:2:1 warning: unknown key `name`, it is ignored",
         ]
     );
     let tools = project.run(&["tools", "--json"]).json();
@@ -255,7 +255,7 @@ fn a_mistake_is_the_same_wherever_it_is_made() {
         [
             format!("{place}:{line}:{} error: tool \"it\" timeout_ms must be >= 0", column + 12),
             format!("{place}:{}:{} error: tool \"it\" parameter `p` has {types}", line + 1, column + 25),
-            format!("{place}:{}:{column} warning: unknown key `{list}timeuot_ms`, it has no effect", line + 2),
+            format!("{place}:{}:{column} warning: unknown key `{list}timeuot_ms`, it is ignored", line + 2),
         ]
     };
     let file = Project::new().file(".harness/tools/it.md", &artifact(mistakes, FINE));
@@ -285,7 +285,7 @@ fn async_changes_nothing() {
     assert_eq!(inspected["tools"][0]["async"], json!(true));
 }
 
-/// What is of another language is not there: told where it stands, before anything runs.
+/// What is of another language is not there: reported where it stands, before anything runs.
 #[test]
 fn names_that_scripts_do_not_have() {
     for name in ["open", "subprocess", "sys", "isinstance", "eval", "exec_file", "__import__"] {
@@ -379,10 +379,10 @@ fn what_adds_no_capability() {
         project.write(path, &text);
     }
     let found = project.run(&["validate", "--json"]);
-    // Somebody may think that these are read.
+    // Someone may think that these are read.
     let unread = ["more/x.md", "UPPER.MD", "notes.txt"];
     let not_read = |path: &str| format!("- error: `.harness/{path}` is not read, but holds an artifact or a policy");
-    // What is in the place of a skill is read as one, which has neither tools nor a script.
+    // What is instead of a skill is read as one, which has neither tools nor a script.
     let as_skill = |path: &str, name: &str| {
         let at = |line: u32, column: u32| format!(".harness/{path}:{line}:{column} error: ");
         [

@@ -73,7 +73,7 @@ fn each_call_is_a_line() {
     assert!(usage["fuel"].as_u64().unwrap() > 0 && usage["host_calls"] == 1 && usage["bytes_out"] == 4, "{usage}");
 }
 
-/// Whoever asks: what is not called is told apart from what nobody has asked for.
+/// Anyone who asks: what is not called is distinguished from what nobody has asked for.
 #[test]
 fn a_call_that_is_not_made_is_a_line_too() {
     let project = reading()
@@ -102,7 +102,7 @@ fn a_call_that_is_not_made_is_a_line_too() {
         .map(|line| json!([line["kind"], line["tool"], line["outcome"], line["confirmed"], line["why"]]))
         .collect();
     let shut = "the tool `shut` is denied by `shut`";
-    let asked = "each call of `asked` is to be confirmed (`asked` of `tools_policy.confirm` in `.harness/harness.md:2:41`), and there is nobody to ask";
+    let asked = "each call of `asked` needs confirmation (`asked` of `tools_policy.confirm` in `.harness/harness.md:2:41`), and no confirmer is available";
     assert_eq!(
         told,
         [
@@ -165,7 +165,7 @@ fn a_person_reads_it_and_checks_it() {
     let ran = project.run(&["audit", "show", "--last", "1"]);
     assert_eq!(ran.out.lines().count(), 2, "{ran}");
     let ran = project.run(&["audit", "verify"]);
-    assert!(ran.code == 0 && ran.out.starts_with("whole: 2 lines, the last has the hash "), "{ran}");
+    assert!(ran.code == 0 && ran.out.starts_with("audit log intact: 2 entries, last hash "), "{ran}");
 
     let file = project.root().join(".harness/audit/000001.jsonl");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -175,7 +175,7 @@ fn a_person_reads_it_and_checks_it() {
     exit 1
     --- stdout
     --- stderr
-    error: the record is not as it was written: .harness/audit/000001.jsonl:1: its text is not what its hash was made of
+    error: the audit log is damaged: .harness/audit/000001.jsonl:1: its text is not what its hash was made of
     ");
     let ran = project.run(&["audit", "verify", "--json"]);
     assert_eq!((ran.code, &ran.json()["whole"], &ran.json()["line"]), (1, &json!(false), &json!(1)));
@@ -221,7 +221,7 @@ fn nothing_is_done_on_a_record_that_was_cut() {
     std::fs::write(&file, text.lines().take(1).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     project.run(&["call", "it"]).says(5, "`000001.jsonl` is not as long as it was");
     assert_eq!(std::fs::read_to_string(project.root().join("done")).unwrap(), "xx");
-    // Moved away, it is begun anew.
+    // Moved away, it is begun again.
     std::fs::rename(project.root().join(".harness/audit"), project.root().join("old")).unwrap();
     assert_eq!(project.run(&["call", "it"]).code, 0);
     assert_eq!(record(&project).len(), 1);
@@ -303,7 +303,7 @@ fn arguments_cannot_be_tried_out_without_the_key() {
     let reading = reading();
     assert_eq!(reading.run(&["call", "read", "path=a"]).code, 0);
     reading.run(&["call", "read", "path=.harness/audit/key"]).says(3, "the folder `.harness/audit/` is protected");
-    // A key that somebody changed is no key.
+    // A key that someone changed is no key.
     one.write(".harness/audit/key", "short");
     one.run(&["call", "it"]).says(5, "`key` is not what was written");
 }
@@ -317,11 +317,11 @@ fn half_a_line_is_told() {
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{text}{{\"seq\":2,\"prev\"")).unwrap();
     let ran = project.run(&["audit", "verify"]);
-    assert!(ran.out.starts_with("whole: 1 line, "), "{ran}");
-    ran.says(0, "half a line follows: a process was ended while it wrote; the next line takes its place");
+    assert!(ran.out.starts_with("audit log intact: 1 entry, "), "{ran}");
+    ran.says(0, "an incomplete line follows: a process ended while it wrote; the next entry replaces it");
     assert_eq!(project.run(&["call", "it"]).code, 0);
     let ran = project.run(&["audit", "verify"]);
-    assert!(ran.out.starts_with("whole: 2 lines, ") && ran.err.is_empty(), "{ran}");
+    assert!(ran.out.starts_with("audit log intact: 2 entries, ") && ran.err.is_empty(), "{ran}");
     // The same of a line that was there is damage.
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.split_at(text.len() - 10).0).unwrap();
@@ -371,7 +371,7 @@ fn a_reason_of_a_million_bytes_is_recorded_in_part() {
     let shown = project.run(&["audit", "show"]).out;
     assert!(shown.contains("`reason` cut: 1200000 bytes, hmac-sha256:"), "{shown}");
     let ran = project.run(&["audit", "verify"]);
-    assert!(ran.code == 0 && ran.out.starts_with("whole: 1 line, "), "{ran}");
+    assert!(ran.code == 0 && ran.out.starts_with("audit log intact: 1 entry, "), "{ran}");
 }
 
 /// A tool whose command shortens the log behind the host's back, so that no entry can follow.

@@ -75,7 +75,7 @@ fn a_script_that_fails_is_1_with_its_own_line_and_column() {
       .harness/tools/it.md:9:11 in outer
       .harness/tools/it.md:5:14 in inner
     ");
-    // The interpreter puts a function of one expression in the place of its call, and tells of that place.
+    // The interpreter puts a function of one expression instead of its call, and reports that place.
     let short = Project::with_script("def inner(x):\n    return 1 + x\n\ndef run(args):\n    return [inner('a')]\n");
     short.run(&["call", "it"]).says(1, "--> .harness/tools/it.md:7:15\n");
     // With more front matter before the script, the lines are still those of the file.
@@ -315,7 +315,7 @@ fn explain_tells_grant_limits_and_what_each_host_call_cost() {
     assert!(used.contains(" MiB at most, 3 host calls, "), "{used}");
     let rest: Vec<String> = ran.err.lines().filter(|line| *line != used).map(without_times).collect();
     assert_snapshot!(rest.join("\n"), @"
-    granted, where all of these agree:
+    granted if all of these layers allow it:
       .harness/harness.md:
         read: . (.harness/harness.md:3:24)
         write: nothing (.harness/harness.md:3:16)
@@ -330,7 +330,7 @@ fn explain_tells_grant_limits_and_what_each_host_call_cost() {
     limits: fuel 10000000000, timeout_ms 9000, memory_mb 64, output_bytes 65536, result_bytes 4194304, host_memory_mb 64, host_calls 100000, io_bytes 268435456, files 10000, file_bytes 16777216, body_bytes 10485760, regex_bytes 1048576, log_lines 1000, processes 64, command_memory_mb 4096
       fs.read a.txt: fuel 100034, _ ms, 5 bytes in, 12 bytes out
       cache.set k: fuel 5016, _ ms, 4 bytes in, 0 bytes out
-      fs.write a.txt: fuel 1000024, _ ms, 6 bytes in, 0 bytes out refused: writing `a.txt` is not granted: nothing in `sandbox.fs.write` in `.harness/harness.md:3:16` covers it
+      fs.write a.txt: fuel 1000024, _ ms, 6 bytes in, 0 bytes out denied: writing `a.txt` is not granted: nothing in `sandbox.fs.write` in `.harness/harness.md:3:16` covers it
     error: tool `it` was denied: fs.write: writing `a.txt` is not granted: nothing in `sandbox.fs.write` in `.harness/harness.md:3:16` covers it
      --> .harness/tools/it.md:8:7
       |

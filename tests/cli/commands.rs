@@ -145,7 +145,7 @@ fn validate() {
     tools: it
     valid: 1 tool, 0 hooks, 0 agents; 0 errors, 1 warning
     --- stderr
-    warning: unknown key `timeout`, it has no effect
+    warning: unknown key `timeout`, it is ignored
      --> .harness/tools/it.md:2:1
       |
     2 | timeout: 5
@@ -159,7 +159,7 @@ fn validate() {
     tools: it
     invalid: 1 tool, 0 hooks, 0 agents; 0 errors, 1 warning
     --- stderr
-    warning: unknown key `timeout`, it has no effect
+    warning: unknown key `timeout`, it is ignored
      --> .harness/tools/it.md:2:1
       |
     2 | timeout: 5
@@ -182,7 +182,7 @@ fn validate() {
       "problems": [
         {
           "severity": "warning",
-          "message": "unknown key `timeout`, it has no effect",
+          "message": "unknown key `timeout`, it is ignored",
           "file": ".harness/tools/it.md",
           "line": 2,
           "column": 1,
@@ -285,7 +285,7 @@ fn doctor() {
     );
     // Room for instances, but not for the pools.
     let ran = project.shell("ulimit -v 30000000; exec \"$HARNESS\" doctor");
-    assert!(ran.out.contains("\nnote  pooling       no pools, each instance is mapped anew: "), "{ran}");
+    assert!(ran.out.contains("\nnote  pooling       no pools, each instance is mapped separately: "), "{ran}");
     assert_eq!(ran.code, 0, "{ran}");
     // A machine on which nothing can run is told as such.
     let ran = project.shell("ulimit -v 1000000; exec \"$HARNESS\" doctor");
@@ -324,7 +324,7 @@ fn init_writes_a_project_that_is_valid_and_runs() {
     assert_snapshot!(outer.run(&["-C", dir, "call", "word_count", "path=.harness/harness.md"]), @r#"
     exit 0
     --- stdout
-    {"lines":14,"words":73,"bytes":491}
+    {"lines":14,"words":73,"bytes":492}
     --- stderr
     "#);
     assert_snapshot!(outer.run(&["-C", dir, "call", "add_note", "name=a", "text=b"]), @r#"
@@ -369,47 +369,46 @@ fn help() {
     assert_snapshot!(project.run(&["--help"]), @"
     exit 0
     --- stdout
-    Runs untrusted tools and policy hooks for AI agents, each call in a WebAssembly instance of its own
+    Run untrusted tools and hooks for AI agents, each call in its own WebAssembly sandbox
 
     Usage: harness [OPTIONS] <COMMAND>
 
     Commands:
       call         Call a tool and print its result as a model would get it
-      run          Talk to the project's agent: one prompt, or a conversation at the terminal
-      deploy       Give the project's agent one task from a file or standard input and print its answer
-      context      Show what the agent's model would see, part by part, with how many tokens each takes
-      sessions     Look at recorded sessions of agents, go on with one, or run one again with what was
-                   recorded
-      fire         Dispatch an event to its hooks and print what they decided
-      test         Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for
-                   what they would reach
+      run          Run the project's agent: with one prompt, or in a conversation at the terminal
+      deploy       Run the project's agent on one task from a file or standard input, and print its
+                   answer
+      context      Show what the agent's model would see, with the tokens of each part
+      sessions     List, show, resume and replay recorded sessions
+      fire         Dispatch an event to its hooks and print their decision
+      test         Run the test cases of tools and hooks in the sandbox, with fakes for files, hosts and
+                   commands
       tools        List the tools with their parameters
-      hooks        List the hooks of each event in the order they are called
+      hooks        List the hooks of each event, in the order in which they run
       agents       List the sub-agents
-      skills       List the skills, and which of them agents are shown
-      inspect      Say of each artifact where it is from, what it may do, and what it replaced
+      skills       List the skills, and which of them agents see
+      inspect      Show the source, the grant and the replaced version of each artifact
       schema       Print the JSON Schema of an artifact's front matter
-      validate     Parse and compile everything, and tell all that is wrong
-      lock         Keep what all artifacts are now in `harness.lock`; from then on, one that is another
-                   is refused
-      policy       Look at what tools are granted: one tool's grant, what a new policy allows, what a
-                   call needs
-      audit        Look at the record of what was called and decided
-      doctor       Say what this machine offers to the sandbox, and what would be refused on it
-      init         Write a small working project
+      validate     Parse and compile everything, and report every error
+      lock         Write `harness.lock`. Artifacts that differ from it are rejected
+      policy       Print the grant of a tool, compare two policies, or find the least policy for a call
+      audit        Print and verify the audit log
+      doctor       Check which isolation features this machine supports
+      init         Write a small project that works
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 
     Options:
-      -C, --project <DIR>  Folder that holds `.harness`; without it, the current folder or the nearest
-                           one above that has it
-          --policy <FILE>  The machine's policy, which can only take away from the project's; without
-                           it, `/etc/harness/policy.yaml` if there is such a file
-          --color <WHEN>   When to use color [default: auto] [possible values: auto, always, never]
+      -C, --project <DIR>  Use the project in this folder, which holds `.harness`. Default: the current
+                           folder, or the nearest folder above it that holds `.harness`
+          --policy <FILE>  Use this host policy, which narrows the project's policy. Default:
+                           `/etc/harness/policy.yaml`, if it exists
+          --color <WHEN>   Choose when to print in color [default: auto] [possible values: auto, always,
+                           never]
       -h, --help           Print help
       -V, --version        Print version
 
-    Exit codes: 0 completed, 1 the script or a check failed, 2 usage or invalid artifact or arguments, 3
+    Exit codes: 0 completed, 1 the script or a check failed, 2 invalid arguments, artifact or policy, 3
     denied, 4 over a limit, 5 host fault.
     --- stderr
     ");
@@ -421,31 +420,30 @@ fn help() {
     Usage: harness call [OPTIONS] <TOOL> [KEY=VALUE]...
 
     Arguments:
-      <TOOL>          Name of the tool: the stem of its file
-      [KEY=VALUE]...  Arguments as `key=value`, each value read by the parameter's type
+      <TOOL>          Name of the tool: the name of its file without `.md`
+      [KEY=VALUE]...  Arguments as `key=value`. Each value is parsed as the type of the parameter
 
     Options:
-          --args <JSON>      Arguments as a JSON object: the text itself, `@FILE`, or `-` for standard
-                             input
-      -C, --project <DIR>    Folder that holds `.harness`; without it, the current folder or the nearest
-                             one above that has it
-          --policy <FILE>    The machine's policy, which can only take away from the project's; without
-                             it, `/etc/harness/policy.yaml` if there is such a file
-          --workspace <DIR>  Folder that the tool works in; without it, the folder that holds `.harness`
-          --color <WHEN>     When to use color [default: auto] [possible values: auto, always, never]
-          --within <RULES>   Rules as in `capabilities:` that narrow this call: YAML, the text itself,
-                             `@FILE`, or `-`. What they do not speak of stays as the policy has it
+          --args <JSON>      Arguments as a JSON object: literal, `@FILE`, or `-` for standard input
+      -C, --project <DIR>    Use the project in this folder, which holds `.harness`. Default: the
+                             current folder, or the nearest folder above it that holds `.harness`
+          --policy <FILE>    Use this host policy, which narrows the project's policy. Default:
+                             `/etc/harness/policy.yaml`, if it exists
+          --workspace <DIR>  Folder that the tool works in. Default: the folder that holds `.harness`
+          --color <WHEN>     Choose when to print in color [default: auto] [possible values: auto,
+                             always, never]
+          --within <RULES>   Narrow the call by these rules, written like `capabilities:` in YAML:
+                             literal, `@FILE`, or `-` for standard input. Keys that are not given stay
+                             as in the policy
           --json             Print outcome, result, content, usage and error as one JSON object
-          --explain          Say on standard error what was granted, what was used, and what each host
-                             call cost
-          --confirm <TOOL>   Confirm beforehand each call of this tool; may be given several times.
-                             Without it, a call that is to be confirmed is asked for at a terminal, and
-                             denied where there is none
-          --yes              Confirm beforehand every call that is to be confirmed
-          --self-confine     End where the machine does not let this process give up what it needs no
-                             more once the project is loaded; without this that is only noted
-          --no-self-confine  Keep what this process needs no more once the project is loaded; for
-                             looking into it with a debugger
+          --explain          Print the grant, the usage and the cost of each host call to standard error
+          --confirm <TOOL>   Confirm all calls of this tool in advance; may be repeated. Without it,
+                             calls that need confirmation are confirmed at the terminal, and denied if
+                             there is none
+          --yes              Confirm in advance all calls that need confirmation
+          --self-confine     Fail if the process cannot drop its privileges once the project is loaded.
+                             Default: print a note
+          --no-self-confine  Keep the privileges of the process, for example to attach a debugger
       -h, --help             Print help
 
     Examples:
@@ -474,16 +472,16 @@ fn help() {
 fn checks_tell_their_exit_codes() {
     let project = Project::new();
     for (command, codes) in [
-        (&["audit", "verify"][..], "0 the record is whole, 1 it is not, 2 there is none."),
-        (&["policy", "diff"], "0 the new one allows nothing more, 1 it does or may, 2 one cannot be used."),
-        (&["sessions", "replay"], "0 everything is the same, 1 something is not, 2 the record cannot be used."),
+        (&["audit", "verify"][..], "0 intact, 1 not intact, 2 no audit log."),
+        (&["policy", "diff"], "0 the new policy allows nothing more, 1 it allows more or may, 2 a policy is invalid."),
+        (&["sessions", "replay"], "0 no difference, 1 a difference, 2 the session file cannot be used."),
         (
             &["lock"],
-            "0 written, or as locked, 1 with `--check` something is not as locked, 2 there is no lock to check, or an \
-             artifact or the policy cannot be used.",
+            "0 written, or no difference, 1 a difference with `--check`, 2 no lock file to check, or an invalid \
+             artifact or policy.",
         ),
-        (&["validate"], "0 all can be used, 2 something cannot, or with `--strict` there is a warning."),
-        (&["fire"], "0 the hooks allow it, 2 it was not dispatched, 3 a hook blocked it."),
+        (&["validate"], "0 no errors, 2 an error, or a warning with `--strict`."),
+        (&["fire"], "0 allowed, 2 not dispatched, 3 blocked by a hook."),
     ] {
         let ran = project.run(&[command, &["--help"]].concat());
         let help = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -10,7 +10,7 @@ const PATH: &str = "parameters:\n  path: { type: string, required: true }\n";
 const DROP: &str = "def run(args):\n    fs.write(args['path'], 'dropped')\n    return 'dropped ' + args['path']\n";
 const RULE: &str = "`confirm: true` in `.harness/tools/drop.md:4:10`";
 
-/// A project with a tool that is to be confirmed.
+/// A project with a tool that needs confirmation.
 fn project() -> Project {
     with_drop(Project::new())
 }
@@ -29,16 +29,16 @@ fn results(asked: &[Json]) -> Vec<&str> {
 fn where_nobody_can_be_asked_it_is_denied() {
     let project = project();
     let ran = project.run(&["call", "drop", "path=a"]);
-    ran.says(3, &format!("error: tool `drop` was denied: each call of `drop` is to be confirmed ({RULE}), and there is nobody to ask\n"));
-    ran.says(3, "hint: call it at a terminal, or confirm it beforehand with `--confirm drop`");
+    ran.says(3, &format!("error: tool `drop` was denied: each call of `drop` needs confirmation ({RULE}), and no confirmer is available\n"));
+    ran.says(3, "hint: call it at a terminal, or confirm it in advance with `--confirm drop`");
     assert!(!project.path("a").exists());
     // An answer that nobody asked for is none.
-    project.run_with_input(&["call", "drop", "path=a"], "y\ny\n").says(3, "nobody to ask");
-    project.run(&["call", "drop", "path=a", "--confirm", "other"]).says(3, "nobody to ask");
+    project.run_with_input(&["call", "drop", "path=a"], "y\ny\n").says(3, "no confirmer is available");
+    project.run(&["call", "drop", "path=a", "--confirm", "other"]).says(3, "no confirmer is available");
     let json = project.run(&["call", "drop", "path=a", "--json"]).json();
     assert_eq!((&json["outcome"], &json["error"]["kind"]), (&json!("denied"), &json!("denied")));
     assert!(!project.path("a").exists());
-    // What is wrong with a call is told before anybody would be asked.
+    // What is wrong with a call is told before anyone would be asked.
     project.run(&["call", "drop"]).says(2, "`path` (string) is missing");
 
     project.run(&["call", "drop", "path=a", "--confirm", "other", "--confirm", "drop"]).gives("dropped a");
@@ -51,7 +51,7 @@ fn the_policy_may_ask_for_any_tool() {
     let project = Project::new().tool("rm_file", PATH, DROP).tool("read", PATH, "def run(args):\n    return 'read'\n");
     let project = project.policy("tools_policy: { confirm: [\"rm_*\"] }\n");
     let rule = "`rm_*` of `tools_policy.confirm` in `.harness/harness.md:2:27`";
-    project.run(&["call", "rm_file", "path=a"]).says(3, &format!("each call of `rm_file` is to be confirmed ({rule})"));
+    project.run(&["call", "rm_file", "path=a"]).says(3, &format!("each call of `rm_file` needs confirmation ({rule})"));
     project.run(&["call", "read", "path=a"]).gives("read");
     project.run(&["call", "rm_file", "path=a", "--yes"]).gives("dropped a");
     // So may the machine's, whatever the project says.
@@ -80,7 +80,7 @@ fn a_person_sees_what_will_run_and_decides() {
     let body = "return modify({'args': {'path': 'changed', 'note': '\\x1b[2J'}, 'confirm': False, 'confirmed': True})";
     let project = project().with_handle("changes", "tool.pre", "", body);
     let mut person = Person::starts(&project, &["call", "drop", "path=a"]);
-    person.sees("this calls `drop` of .harness/tools/drop.md, which is to be confirmed (`confirm: true`");
+    person.sees("this calls `drop` of .harness/tools/drop.md, which needs confirmation (`confirm: true`");
     person.sees("\"path\": \"changed\"");
     person.sees("\"note\": \"\\u001b[2J\"");
     person.sees("Call it? [y]es, [a]lways in this session, [N]o: ");
@@ -147,16 +147,16 @@ fn an_answer_is_remembered_only_where_that_is_asked_for() {
     assert_eq!(person.leaves(), 0);
     assert_eq!(person.seen.matches("[N]o: ").count(), 1);
     assert_eq!(["a", "b", "c"].map(|path| project.path(path).exists()), [true, true, true]);
-    // The next session asks anew.
+    // The next session asks again.
     project.run_with_input(&["deploy"], "Go").says(0, "");
     let mut person = Person::starts(&project, &["call", "drop", "path=d"]);
     person.sees("[N]o: ");
 }
 
-/// Every caller comes through the same door: an agent, one that it sets to work, a script.
+/// Every caller comes through the same door: an agent, one that it starts, a script.
 #[test]
 fn whoever_calls() {
-    let denied = format!("tool denied: each call of `drop` is to be confirmed ({RULE}), and there is nobody to ask");
+    let denied = format!("tool denied: each call of `drop` needs confirmation ({RULE}), and no confirmer is available");
     let replies = "- tool_calls: [{ name: drop, args: { path: a } }, { name: indirect }, { name: delegate, args: { agent: cleaner, task: Go. } }]\n\
                    - text: Done.\n\
                    - { agent: cleaner, tool_calls: [{ name: drop, args: { path: c } }] }\n- { agent: cleaner, text: Tried. }\n";

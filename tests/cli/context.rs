@@ -147,7 +147,7 @@ fn after_a_recorded_session() {
     assert_eq!(short.run(&["context", "--resume", "latest", "--agent", "x"]).code, 2);
 }
 
-/// In whatever form a model is told of its tools: the parts are what goes to the service, which is not asked for them.
+/// In whatever form a model learns of its tools: the parts are what goes to the service, which is not asked for them.
 #[test]
 fn in_the_form_in_which_it_is_sent() {
     let shown = |form: &str| {

@@ -121,7 +121,7 @@ fn a_conversation_with_commands_editing_and_history() {
     person.types("nothing of this\u{3}");
     person.says("\u{1b}[A");
     person.sees("Still 8080.");
-    // There are no more replies: the turn fails, and the conversation goes on.
+    // There are no more replies: the turn fails, and the conversation continues.
     person.says("And now?");
     person.sees("error: ");
     person.says("/quit");

@@ -197,7 +197,7 @@ fn a_turn_is_stopped_at_a_question() {
     assert!(!project.path("dropped").exists());
 }
 
-/// Who talks is told when what went on by itself has ended, and how: an agent, a tool, one that failed.
+/// Who talks is told when what continued by itself has ended, and how: an agent, a tool, one that failed.
 #[test]
 fn what_went_on_by_itself_is_told_when_it_ends() {
     let replies = "- tool_calls: [{ name: delegate_async, args: { agent: worker, task: Work. } }, { name: slow }, { name: fails }]\n\
@@ -270,11 +270,11 @@ fn what_was_counted() {
             person.types(&format!("{line}\r"));
             person.sees(answer);
         };
-        says("/usage", "0 tokens asked, 0 answered");
+        says("/usage", "0 input tokens, 0 output tokens");
         says("One", "First.");
-        says("/usage", "22 tokens asked, 14 answered");
+        says("/usage", "22 input tokens, 14 output tokens");
         says("Two", "Second.");
-        says("/usage", "33 tokens asked, 21 answered");
+        says("/usage", "33 input tokens, 21 output tokens");
         says("/quit", "");
         assert_eq!(person.leaves(), 0, "{name}: {}", person.seen);
     }
@@ -305,7 +305,7 @@ fn what_was_counted_of_all_agents_and_turns() {
     type_at_prompt(&mut person, "One");
     person.sees("error: ");
     type_at_prompt(&mut person, "/usage");
-    person.sees("22 tokens asked, 14 answered");
+    person.sees("22 input tokens, 14 output tokens");
     type_at_prompt(&mut person, "Two");
     let end = Instant::now() + PATIENCE;
     while service.chats().len() < 6 {
@@ -315,11 +315,11 @@ fn what_was_counted_of_all_agents_and_turns() {
     person.interrupts();
     person.sees("stopped");
     type_at_prompt(&mut person, "/usage");
-    person.sees("44 tokens asked, 28 answered");
+    person.sees("44 input tokens, 28 output tokens");
     type_at_prompt(&mut person, "Three");
     person.sees("At last.");
     type_at_prompt(&mut person, "/usage");
-    person.sees("55 tokens asked, 35 answered");
+    person.sees("55 input tokens, 35 output tokens");
     type_at_prompt(&mut person, "/quit");
     assert_eq!(person.leaves(), 0, "{}", person.seen);
 }
@@ -352,8 +352,8 @@ fn waiting(mark: &str, replies: &str) -> Project {
         .file(".harness/agents/worker.md", "---\ndescription: Works.\n---\nYou work.\n")
 }
 
-/// Ctrl-C while a tool runs, by the agent itself, by one that it set to work, and by one that it does not wait for:
-/// nothing of the turn goes on, no call after it is made, and the conversation goes on.
+/// Ctrl-C while a tool runs, by the agent itself, by one that it started, and by one that it does not wait for: nothing
+/// of the turn continues, no call after it is made, and the conversation continues.
 #[test]
 fn a_turn_is_stopped_while_a_tool_runs() {
     let own = "- tool_calls: [{ name: wait }, { name: mark }]\n";
@@ -381,7 +381,7 @@ fn a_turn_is_stopped_while_a_tool_runs() {
     }
 }
 
-/// What the model is told of such a turn when the conversation goes on: what was done, what nobody knows, and what was
+/// What the model learns of such a turn when the conversation continues: what was done, what nobody knows, and what was
 /// not begun; no call is without its result.
 #[test]
 fn what_is_told_of_a_turn_that_was_stopped() {
@@ -431,7 +431,7 @@ fn a_turn_that_is_not_stopped() {
     assert!(project.path("late").exists() && project.path("marked").exists());
 }
 
-/// An agent that is not waited for works on after the turn that began it, until another turn asks for its result.
+/// An agent that runs in the background works on after the turn that began it, until another turn asks for its result.
 #[test]
 fn an_agent_works_on_between_turns() {
     let hold = "def run(args):\n    for i in range(4000):\n        if fs.exists('go'):\n            return 'gone'\n        sleep(5)\n";
@@ -455,7 +455,7 @@ fn an_agent_works_on_between_turns() {
         assert!(Instant::now() < end, "it does not go on: {}", person.seen);
         std::thread::sleep(Duration::from_millis(5));
     }
-    // What is told and asked meanwhile waits for the line that is being typed.
+    // The report and asked meanwhile waits for the line that is being typed.
     person.types("d?\r");
     person.sees("hold completed");
     person.sees("[N]o: ");

@@ -29,7 +29,7 @@ impl Project {
     }
 }
 
-/// What `fire` printed, or `call --json`, without what differs from run to run, which is looked at here.
+/// What `fire` printed, or `call --json`, without what differs from run to run, which is checked here.
 #[track_caller]
 pub(crate) fn steady(ran: &Ran) -> Json {
     let mut told = ran.json();
@@ -451,6 +451,6 @@ fn cache_and_metrics_are_shared_by_the_hooks_and_tools_of_a_run() {
     let snapshot = json!({"calls": 3, "gauge": 2.5});
     let ran = project.run(&["call", "it"]);
     assert_eq!((ran.code, ran.json()), (0, json!(["a", snapshot, "b", snapshot])), "{ran}");
-    // Another run begins anew.
+    // Another run begins again.
     assert_eq!(project.run(&["call", "it"]).json(), json!(["a", snapshot, "b", snapshot]));
 }

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::project::{Project, Ran};
 
-/// Tells all that it hears.
+/// Reports all that it hears.
 const SPY: &str = "log.info(event + ' ' + json.encode(payload))\nreturn allow()";
 
 fn spied(project: Project) -> Project {
@@ -90,7 +90,7 @@ fn hooks_block_and_change_what_is_called_and_what_it_gave() {
     let logging = Project::with_script("def run(args):\n    log('secret words')\n    return 1\n");
     let ran = logging.with_handle("quiet", "builtin.pre", "", "return block('no')").run(&["call", "it"]);
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "1\n", ""), "{ran}");
-    // A decision is in the audit log; that all let it pass is not.
+    // A decision is in the audit log; that all allow it is not.
     let project = project("builtin.pre", "fs.read", "return block('not that')");
     assert_eq!(project.run(&["call", "it"]).code, 3);
     let lines = project.run(&["audit", "show", "--json"]).out;
@@ -122,7 +122,7 @@ fn a_hook_on_built_ins_starts_nothing() {
     // Nor can a script add one that hears them.
     let adds = "def run(args):\n    meta.register_hook('h', 'builtin.pre', 'def handle(event, payload):\\n    return allow()\\n')\n";
     let project = Project::with_script(adds).file(".harness/harness.md", "---\nmeta: { enabled: true }\n---\n");
-    project.run(&["call", "it"]).says(1, "a hook that a script adds cannot hear `builtin.pre`");
+    project.run(&["call", "it"]).says(1, "a hook that a script adds cannot listen to `builtin.pre`");
 }
 
 /// A plugin hears what its own tools call, and the project what all call; secrets are not in what they hear.
@@ -166,7 +166,7 @@ fn hooks_on_built_ins_are_paid_by_the_call() {
     let fuel = |line: &str| line.split_once(": allow (fuel ")?.1.split_once(',')?.0.parse::<u64>().ok();
     let hooks: Vec<u64> = told.lines().filter_map(fuel).collect();
     assert!(hooks.len() == 2 && hooks.iter().all(|fuel| *fuel > 0), "{told}");
-    // That somebody listens is said once, which takes some instructions.
+    // That someone listens is said once, which takes some instructions.
     let (used_by_all, most) = (used(&heard), without + hooks.iter().sum::<u64>());
     assert!((most..most + 1_000).contains(&used_by_all), "{used_by_all} {most} {told}");
     let slow = "for i in range(1 << 30):\n    for j in range(1 << 30):\n        pass\nreturn allow()";

@@ -54,23 +54,23 @@ fn catalogue() -> Vec<(&'static str, Json)> {
 
 /// What a hook may change of each event whose payload is not taken back whole.
 const TAKEN: [(&str, &str); 11] = [
-    ("turn.end", "what can be is `text`"),
-    ("tool.pre", "what can be is `arguments` and `args`"),
-    ("tool.post", "what can be is `content`, `is_error` and `result`"),
-    ("completion.pre", "what can be is `model`, `messages`, `tools`, `max_tokens` and `temperature`"),
-    ("completion.post", "what can be is `choices` and `finish_reason`"),
-    ("delegation.pre", "what can be is `prompt` and `model`"),
-    ("delegation.post", "what can be is `result`"),
-    ("delegation.post_verify", "what can be is `result`"),
-    ("agent.stop", "what can be is `text` and `response`"),
-    ("error", "nothing of it can be"),
-    ("meta.tool_register", "what can be is `description`"),
+    ("turn.end", "a hook can change `text`"),
+    ("tool.pre", "a hook can change `arguments` and `args`"),
+    ("tool.post", "a hook can change `content`, `is_error` and `result`"),
+    ("completion.pre", "a hook can change `model`, `messages`, `tools`, `max_tokens` and `temperature`"),
+    ("completion.post", "a hook can change `choices` and `finish_reason`"),
+    ("delegation.pre", "a hook can change `prompt` and `model`"),
+    ("delegation.post", "a hook can change `result`"),
+    ("delegation.post_verify", "a hook can change `result`"),
+    ("agent.stop", "a hook can change `text` and `response`"),
+    ("error", "a hook can change nothing of it"),
+    ("meta.tool_register", "a hook can change `description`"),
 ];
 
 /// What is said of a change that only hooks see.
 pub(crate) fn not_taken(event: &str, key: &str) -> String {
     let (_, taken) = TAKEN.iter().find(|(name, _)| *name == event).unwrap();
-    format!("`{key}` of `{event}` is changed for the hooks that follow and for nothing else: {taken}")
+    format!("`{key}` of `{event}` is changed for later hooks only: {taken}")
 }
 
 /// A change of what nothing but hooks would see is told, key by key; what is the same as before is no change.
@@ -129,10 +129,10 @@ fn every_event_is_dispatched_in_the_same_way() {
             json!([told["event"], told["decision"], told["hook"], told["payload"]]),
             json!([event, "block", format!("{name}_2"), after])
         );
-        // Where there is no payload there is nothing to rewrite, which is told; and so is what nothing takes back.
+        // Where there is no payload there is nothing to rewrite, which is reported; and so is what nothing takes back.
         let warning = |what: &str| format!("warning: hook `{name}_1`: {what}\n");
         let warnings = match payload {
-            Json::Null => warning(&format!("`{event}` has no payload: `modify` has no effect")),
+            Json::Null => warning(&format!("`{event}` has no payload: `modify` is ignored")),
             Json::Object(_) if event != "custom.my_event2" => warning(&not_taken(event, "extra")),
             _ => String::new(),
         };
@@ -184,7 +184,7 @@ fn what_an_event_is_about_stays() {
     for (event, payload, key) in cases {
         let project = Project::new().with_handle("it", event, "", &format!("return modify({{'{key}': 'other'}})"));
         let ran = project.fire(event, &payload);
-        let warning = format!("warning: hook `it`: `{key}` of `{event}` cannot be changed: it stays as it is\n");
+        let warning = format!("warning: hook `it`: `{key}` of `{event}` cannot be changed: the change is ignored\n");
         assert_eq!((ran.code, &ran.json()["payload"], ran.err), (0, &payload, warning));
         // What is the same as before is no change.
         project.write(
@@ -269,7 +269,7 @@ fn fire_takes_its_payload_as_call_takes_arguments() {
     }
 }
 
-/// `--explain` tells of each hook whether it matched, what it decided and why, and what it used.
+/// `--explain` reports each hook whether it matched, what it decided and why, and what it used.
 #[test]
 fn fire_explains() {
     let project = Project::new()
@@ -346,8 +346,9 @@ fn a_script_emits_events_of_its_own() {
 #[test]
 fn only_events_of_its_own() {
     let not_custom = |name: &str| format!("event must start with \"custom.\", found `{name}`");
-    let not_valid =
-        |name: &str| format!("`{name}` is no event: after `custom.` come lower-case letters, digits and underscores");
+    let not_valid = |name: &str| {
+        format!("`{name}` is not an event: after `custom.` come lower-case letters, digits and underscores")
+    };
     let cases = [
         ("tool.pre", not_custom("tool.pre")),
         ("meta.call_tool", not_custom("meta.call_tool")),

@@ -6,7 +6,8 @@ use crate::agent_turns::agent;
 use crate::hooks::{decisions, reason};
 use crate::project::{FINE, Project, Ran};
 
-/// Every event there is, with an example of each open kind. The last two tell of what has ended, which nothing can block.
+/// Every event there is, with an example of each open kind. The last two report what has ended, which nothing can
+/// block.
 const EVENTS: [&str; 18] = [
     "session.start",
     "turn.start",
@@ -29,7 +30,7 @@ const EVENTS: [&str; 18] = [
 ];
 const ENDED: [&str; 2] = ["session.end", "error"];
 
-/// What can be wrong with a hook: a name, its front matter, the body of its `handle`, what is told of it, the decision
+/// What can be wrong with a hook: a name, its front matter, the body of its `handle`, the report of it, the decision
 /// that it passes with, and whether that is a failure without `strict` too.
 const WRONG: [(&str, &str, &str, &str, &str, bool); 3] = [
     ("fails", "", "fail('broken')", "broken (.harness/hooks/fails.md:6:7)", "error", true),
@@ -51,8 +52,9 @@ const WRONG: [(&str, &str, &str, &str, &str, bool); 3] = [
     ),
 ];
 
-/// One rule for every event and every setting: a hook that fails blocks wherever it could have blocked; a `when` that fails
-/// and what is no decision pass with a warning, and are failures with `strict`; `on_error: allow` lets failures pass.
+/// One rule for every event and every setting: a hook that fails blocks wherever it could have blocked; a `when` that
+/// fails and what is no decision pass with a warning, and are failures with `strict`; `on_error: allow` allows
+/// failures.
 #[test]
 fn a_hook_that_fails_blocks_whatever_can_be_blocked() {
     for (name, front, body, why, passes, fails) in WRONG {
@@ -113,7 +115,7 @@ fn a_failing_judge_ends_the_turn_or_the_delegation() {
         "delegation blocked: blocked by hook \"judge\": the hook failed: broken"
     );
     failing("delegation.post_verify", verify, &replies).run(&["run", "Go."]).gives("It failed.");
-    // A policy that lets failures pass lets these pass.
+    // A policy that allows failures allows these.
     let allow = "sandbox: { hooks: { on_error: allow } }\n";
     failing("agent.stop", allow, "- text: Done.\n").run(&["run", "Go."]).says(0, "the hook failed: broken");
     let replies = "- tool_calls: [{ name: delegate, args: { agent: worker, task: Go. } }]\n\
@@ -122,7 +124,7 @@ fn a_failing_judge_ends_the_turn_or_the_delegation() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "Fine.\n"), "{ran}");
 }
 
-/// Each way to fail: name, front matter, script, and what is told of it.
+/// Each way to fail: name, front matter, script, and the report of it.
 const FAILURES: [(&str, &str, &str, &str); 12] = [
     ("fails", "", "def handle(event, payload):\n    fail('broken', 5)\n", "broken 5 (.harness/hooks/fails.md:6:7)"),
     (
@@ -290,7 +292,7 @@ fn strict() {
         ran.says(3, &format!("error: tool `{name}` was denied: blocked by hook \"{name}\": the hook failed: {why}"));
     }
     project.run(&["call", "other"]).gives("fine");
-    // Where nothing can be stopped, and where the policy lets failures pass, it is still a warning.
+    // Where nothing can be stopped, and where the policy allows failures, it is still a warning.
     let project = project.policy("sandbox: { hooks: { strict: true, on_error: allow } }\n");
     for (name, _, _, why) in cases {
         let ran = project.run(&["call", name]);
@@ -332,12 +334,12 @@ fn a_hook_that_cannot_be_read_stops_everything() {
             assert!(ran.err.contains("--> .harness/hooks/it.md:"), "{ran}");
         }
     }
-    // Keys that a hook does not have are told of, and no more: `handler` and `name` name nothing in a file.
+    // Keys that a hook does not have are reported, and no more: `handler` and `name` name nothing in a file.
     project.write(".harness/hooks/it.md", "---\nevent: tool.pre\nhandler: x\nname: y\nprioritty: 1\n---\n");
     let ran = project.run(&["call", "it"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "fine\n"));
     for key in ["handler", "name", "prioritty"] {
-        assert!(ran.err.contains(&format!("warning: unknown key `{key}`, it has no effect")), "{ran}");
+        assert!(ran.err.contains(&format!("warning: unknown key `{key}`, it is ignored")), "{ran}");
     }
     assert_eq!(decisions(&project.call_with("it", &json!({}))), ["it allow"]);
     assert_eq!((project.run(&["validate"]).code, project.run(&["validate", "--strict"]).code), (0, 2));

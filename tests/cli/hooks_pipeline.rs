@@ -184,7 +184,7 @@ fn a_block_vetoes_the_call() {
     assert_eq!((ran.code, ran.out.as_str()), (3, ""));
     assert_eq!(
         ran.err,
-        "error: tool `a` was denied: blocked by hook \"guard\": not with this\n |\n = hint: the hook is `.harness/hooks/guard.md`; `--explain` tells what each hook decided\n"
+        "error: tool `a` was denied: blocked by hook \"guard\": not with this\n |\n = hint: the hook is `.harness/hooks/guard.md`; `--explain` shows each hook's decision\n"
     );
     assert!(!project.path("mark.txt").exists());
     let ran = project.call_with("a", &json!({"x": "that"}));
@@ -268,7 +268,7 @@ fn a_modify_changes_what_runs() {
         project.with_handle("adds", "tool.pre", "priority: 2\n", "return modify({'name': 'other', 'note': 1})");
     let ran = project.run(&["call", "it", "n=1"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "{\"n\":1}\n"), "{ran}");
-    ran.says(0, "warning: hook `adds`: `name` of `tool.pre` cannot be changed: it stays as it is\n");
+    ran.says(0, "warning: hook `adds`: `name` of `tool.pre` cannot be changed: the change is ignored\n");
     assert_eq!(logged(&ran, "sees")[0]["note"], 1);
 }
 
@@ -314,7 +314,7 @@ fn hooks_are_heard_where_they_changed_the_arguments_to_something_else() {
     );
     let ran = project.run(&["call", "it", "n=1"]);
     ran.says(2, "do not fit its parameters after they were changed by one\n");
-    let warning = "warning: hook `one`: `name` of `tool.pre` cannot be changed: it stays as it is\n";
+    let warning = "warning: hook `one`: `name` of `tool.pre` cannot be changed: the change is ignored\n";
     assert!(ran.err.starts_with(&format!("[info] one: heard\n{warning}")), "{ran}");
 }
 
@@ -469,7 +469,7 @@ fn a_failed_call_is_seen_as_one() {
     assert_eq!((ran.code, ran.out.as_str()), (1, "{\"ok\":true}\n"), "{ran}");
 }
 
-/// Nothing that a tool gets, gives or uses tells of hooks.
+/// Nothing that a tool gets, gives or uses reports hooks.
 #[test]
 fn a_tool_cannot_tell_whether_there_are_hooks() {
     let script =
@@ -491,7 +491,7 @@ fn a_tool_cannot_tell_whether_there_are_hooks() {
     assert_eq!((hooks, none), (3, 0));
 }
 
-/// Who decided is an artifact, each time: `--json` and `--explain` tell of it.
+/// Who decided is an artifact, each time: `--json` and `--explain` report it.
 #[test]
 fn explain_and_json_tell_of_every_hook() {
     let project = Project::with_script("def run(args):\n    return emit('custom.x', fs.read('a.txt'))\n")

@@ -164,7 +164,7 @@ fn every_payload_names_its_agent() {
         .with_handle("sees", "tool.pre", "priority: 2\n", "return block(json.encode(payload['agent']))")
         .run(&["call", "it"]);
     ran.says(3, &format!("blocked by hook \"sees\": {root}"));
-    ran.says(3, "`agent` of `tool.pre` cannot be changed: it stays as it is");
+    ran.says(3, "`agent` of `tool.pre` cannot be changed: the change is ignored");
 }
 
 /// Events of scripts, of delegations and of loading name it too; of a payload that is no dict the page says why not.
@@ -214,9 +214,9 @@ fn payloads_of_scripts_delegations_and_loading_name_their_agent() {
     // The script has what it gave.
     let results = project.run(&["call", "it", "--explain"]);
     assert_eq!(results.out, "[{\"agent\":\"mine\",\"n\":1},{\"n\":2},\"text\"]\n", "{results}");
-    assert!(results.err.contains("`agent` of `custom.x` cannot be changed: it stays as it is"), "{results}");
+    assert!(results.err.contains("`agent` of `custom.x` cannot be changed: the change is ignored"), "{results}");
     let refused = project.run(&["validate"]).out;
-    assert!(refused.contains(r#"refused: tool `other` of .harness/tools/other.md:1:1 by hook `load`: "#), "{refused}");
+    assert!(refused.contains(r#"rejected: tool `other` of .harness/tools/other.md:1:1 by hook `load`: "#), "{refused}");
     assert!(refused.contains(r#"{"name":"","depth":0,"path":[]}"#), "{refused}");
 }
 

@@ -40,9 +40,9 @@ fn growing(project: &Project) -> u64 {
     unfinished(project).map_or(0, |path| length(&path))
 }
 
-/// Calls the tool and kills the host when so many bytes were written: a few, then more, at last all, as `progress` tells of
-/// what is not finished; and again, until that was [`KILLS`] times before the end. After each, `whole` looks at what is
-/// there, and at last the same call succeeds.
+/// Calls the tool and kills the host when so many bytes were written: a few, then more, at last all, as `progress`
+/// reports what is not finished; and again, until that was [`KILLS`] times before the end. After each, `whole` looks at
+/// what is there, and at last the same call succeeds.
 fn killed(what: &str, prepare: impl Fn(&Project), progress: impl Fn(&Project) -> u64, whole: impl Fn(&Project)) {
     let project = Project::with_script(SCRIPT);
     fs::create_dir_all(project.path("out")).unwrap();

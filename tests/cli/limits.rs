@@ -10,7 +10,7 @@ fn project(script: &str, limits: &str) -> Project {
     ))
 }
 
-/// Runs a script that must come to an end by itself, and then another one of the same project.
+/// Runs a script that must end by itself, and then another one of the same project.
 #[track_caller]
 fn run(script: &str, limits: &str) -> Ran {
     let project = project(script, limits);
@@ -25,7 +25,7 @@ fn ended(script: &str, limits: &str, words: &str) {
     let ran = run(script, limits);
     let first = ran.err.lines().next().unwrap_or_default();
     let wanted = format!("error: tool `it` was ended: over the limit {words}");
-    // Where the interpreter can tell the line, it does.
+    // Where the interpreter can show the line, it does.
     let told = first.split_once(" at line ").map_or(first, |(told, _)| told);
     assert_eq!((ran.code, ran.out.as_str(), told), (4, "", wanted.as_str()), "{ran}");
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::artifacts::{BLOCKS, artifact, bundle, each, entry, gives, problems, with_root};
 use crate::project::{FINE, Project};
 
-/// A project in which `overrides/` stands in the place of a tool, a hook and an agent.
+/// A project in which `overrides/` stands instead of a tool, a hook and an agent.
 fn overridden() -> Project {
     let guard = artifact("event: tool.pre\n", BLOCKS);
     let lists = format!(
@@ -352,10 +352,7 @@ fn agents_that_are_wrong() {
     assert_eq!(file("You look.\n"), [".harness/agents/a.md:1:1 error: parse agent a.md: the first line is not `---`"]);
     let open = ".harness/agents/a.md:1:1 error: parse agent a.md: the front matter is not closed: no second line is exactly `---`";
     assert_eq!(file("---\nmodel: x\n"), [open]);
-    assert_eq!(
-        file("---\nmodle: x\n---\n"),
-        [".harness/agents/a.md:2:1 warning: unknown key `modle`, it has no effect"]
-    );
+    assert_eq!(file("---\nmodle: x\n---\n"), [".harness/agents/a.md:2:1 warning: unknown key `modle`, it is ignored"]);
     assert_eq!(file("---\nmodel: any/thing-4.5\n---\n"), [""; 0]);
     assert_eq!(
         file(
@@ -413,7 +410,7 @@ fn inspect() {
     assert!(!it.out.contains("search_text") && !it.out.contains("bundle"), "{it}");
     let all = project.run(&["inspect"]).out;
     for part in [
-        "not to be called: the tool `search_text` is denied by `search_text`\n",
+        "not callable: the tool `search_text` is denied by `search_text`\n",
         "hook h\n  from .harness/hooks/h.md:1:1, source `hooks/h`\n  on tool.pre, priority 5, 2 of 2\n  when payload[\"name\"] == \"x\" (decided without an instance)\n",
         "agent researcher\n  from .harness/agents/researcher.md:1:1, source `agents/researcher`\n",
         "bundle plugins/p\n",

@@ -249,7 +249,7 @@ fn validate_looks_for_as_much_as_anybody_reads() {
     let has = |ran: &Json, what: &str| {
         ran["problems"].as_array().unwrap().iter().any(|one| one["message"].as_str().unwrap().starts_with(what))
     };
-    let over = "more than 1000 findings: not all artifacts were looked at";
+    let over = "more than 1000 findings: not all artifacts were checked";
     assert!(has(&ran, "there is no built-in `fs.raed`") && !has(&ran, over), "{ran}");
     project.write(".harness/hooks/h30.md", &script(1));
     let ran = project.run(&["validate", "--json"]).json();
@@ -392,7 +392,7 @@ fn a_call_warns_of_what_has_a_part_in_it() {
     let told = |ran: &crate::project::Ran| ran.err.matches("warning: unknown key").count();
     let ran = project.run(&["call", "it"]);
     assert_eq!((ran.code, told(&ran)), (0, 1), "{ran}");
-    ran.says(0, "warning: unknown key `timeuot_ms`, it has no effect\n --> .harness/tools/it.md:2:1");
+    ran.says(0, "warning: unknown key `timeuot_ms`, it is ignored\n --> .harness/tools/it.md:2:1");
     project.run(&["call", "other"]).gives("fine");
     assert_eq!(told(&project.run(&["validate"])), 2);
     let project = project.policy("modell: x\n");
@@ -429,7 +429,7 @@ fn names_that_nothing_has_are_found() {
         "warning: tool `bare` has no description\n --> .harness/tools/bare.md:1:1",
         "warning: agent `a` has no description\n --> .harness/agents/a.md:1:1",
         "warning: `payload[\"arguments\"]` is JSON as a text, and no dict\n --> .harness/hooks/role.md:5:10",
-        "error: a hook may not call `fs.write`: the call is refused each time\n --> .harness/hooks/role.md:6:11",
+        "error: a hook may not call `fs.write`: the call is denied each time\n --> .harness/hooks/role.md:6:11",
         "warning: nothing fires `meta.nothing`: the hook is never called\n --> .harness/hooks/meta.md:2:8",
     ] {
         assert!(ran.err.contains(part), "{part}: {ran}");
@@ -458,7 +458,7 @@ fn a_hook_refuses_to_load_a_tool() {
     let ran = project.run(&["validate"]);
     assert_eq!(ran.code, 0, "{ran}");
     assert!(ran.out.contains("tools: tagged\n"), "{ran}");
-    assert!(ran.out.contains("refused: tool `it` of .harness/tools/it.md:1:1 by hook `gate`: "), "{ran}");
+    assert!(ran.out.contains("rejected: tool `it` of .harness/tools/it.md:1:1 by hook `gate`: "), "{ran}");
     assert!(ran.out.contains("no tag"), "{ran}");
     let listed = project.run(&["tools", "--json"]).json();
     let names: Vec<&Json> = listed.as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
@@ -485,9 +485,9 @@ fn a_hook_that_is_refused_stops_the_project() {
     project.run(&["call", "it"]).gives("fine");
     project.write(".harness/hooks/guard.md", "---\nevent: tool.pre\n---\n");
     for command in [["call", "it"], ["call", "tagged"]] {
-        project.run(&command).says(2, "error: the hook \"guard\" is refused, and without it nothing runs");
+        project.run(&command).says(2, "error: the hook \"guard\" is rejected, and without it nothing runs");
     }
-    project.run(&["validate"]).says(2, "error: the hook \"guard\" is refused");
+    project.run(&["validate"]).says(2, "error: the hook \"guard\" is rejected");
     // One that fails lets nothing in.
     let broken = governed("def handle(event, payload):\n    fail('broken')\n");
     broken.run(&["call", "it"]).says(2, "there is no tool `it`");

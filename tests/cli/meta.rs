@@ -11,7 +11,7 @@ use crate::project::{FINE, Project, Ran};
 
 const ON: &str = "meta: { enabled: true }\n";
 
-/// A script that does what its lines say, and gives back the last.
+/// A script that does what its lines say, and returns the last.
 fn does(lines: &[&str]) -> String {
     let (last, before) = lines.split_last().unwrap();
     let before: String = before.iter().map(|line| format!("    {line}\n")).collect();
@@ -171,7 +171,7 @@ fn names_that_can_be_given_and_others() {
     for bad in ["", "A", "9a", "_a", "a.b", "a b", "é", "a/b", "../x", &longer] {
         let shown = if bad == longer { format!("{}...", "a".repeat(60)) } else { bad.to_owned() };
         let rule = format!(
-            "`{shown}` is no name: a lower-case letter, then at most 63 lower-case letters, digits, `_` and `-`"
+            "`{shown}` is not a valid name: a lower-case letter, then at most 63 lower-case letters, digits, `_` and `-`"
         );
         fails(&[&adds(bad, "1")], &format!("meta.register_tool: {rule}"));
         fails(&[&hooks(bad, "tool.pre", "return allow()", "")], &format!("meta.register_hook: {rule}"));
@@ -198,7 +198,7 @@ fn what_cannot_be_added() {
             "meta.register_tool('t', 'd', {}, 'def run(args):\\n    return 1 +\\n')",
             "Parse error: unexpected new line, expected expression (added:t:2:15)",
         ),
-        ("meta.register_hook('h', 'tool.per', 'x')", "`tool.per` is no event"),
+        ("meta.register_hook('h', 'tool.per', 'x')", "`tool.per` is not an event"),
         ("meta.register_hook('h', 'meta.call_tool', 'x')", "a hook on `meta.call_tool` cannot be registered"),
         ("meta.register_hook('h', 'tool.pre', '')", "there is no script"),
         (
@@ -249,7 +249,7 @@ fn what_is_added_is_counted() {
     assert_eq!(limited(&[&a, &b], "max_tools: 2").code, 0);
     limited(&[&a, &b], "max_tools: 1").says(1, "meta.register_tool: registration limit reached (1)");
     limited(&[&a], "max_tools: 0").says(1, "meta.register_tool: registration limit reached (0)");
-    // In the place of another one there is always room.
+    // Instead of another one there is always room.
     let again = registers("a", &gives("2"), ", replace = True");
     limited(&[&a, &again, "meta.call_tool('a')"], "max_tools: 1").gives("2");
     let (g, h) = (hooks("g", "error", "return allow()", ""), hooks("h", "error", "return allow()", ""));

@@ -1,4 +1,4 @@
-//! Where results go: files that are named, standard output, and what is told where they cannot be written.
+//! Where results go: files that are named, standard output, and the report where they cannot be written.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink};

@@ -126,7 +126,7 @@ fn the_pages_are_read_without_an_error_or_a_warning() {
     }
     // A policy that is meant to last wants cases of a guard.
     let strict = pages(FULL).run(&["validate", "--strict"]);
-    strict.says(2, "warning: hook \"command_guard\" has neither a case that it blocks nor one that it lets pass\n");
+    strict.says(2, "warning: hook \"command_guard\" has neither a case that it blocks nor one that it allows\n");
     assert_eq!(strict.err.matches("warning: ").count(), 2, "{strict}");
 }
 
@@ -279,7 +279,7 @@ fn the_agent_has_a_tool_of_its_own_and_those_it_refers_to() {
     // Its own is nobody else's.
     project.run(&["call", "fetch_url", "url=https://example.com/"]).says(2, "`fetch_url`");
     project.run(&["call", "search_text"]).gives(r#"{"ok":true}"#);
-    // Without what it refers to, it is told where.
+    // Without what it refers to, it is reported where.
     for (folder, kind, name) in [("tools", "tool", "search_text"), ("hooks", "hook", "researcher_guard")] {
         let project = pages(SHORT);
         std::fs::remove_file(project.path(&format!(".harness/{folder}/{name}.md"))).unwrap();

@@ -262,7 +262,7 @@ returns: { anyOf: [{ type: 'null' }, { type: object, properties: { tree: { $ref:
     let text = std::fs::read_to_string(project.path(".harness/tools/it.md")).unwrap();
     project.write(".harness/tools/it.md", &text.replace("{ type: 'null' }", "{ type: string }"));
     let ran = project.run(&["validate"]);
-    ran.says(2, "its parameters or what it returns changed");
+    ran.says(2, "its parameters or `returns` changed");
     ran.says(2, "- {\"anyOf\":[{\"type\":\"null\"}");
 }
 

@@ -19,7 +19,7 @@ fn a_grant_is_shown_with_what_set_each_limit() {
     exit 0
     --- stdout
     tool it, source `tools/it`
-    may do, within all its layers:
+    allowed by all its layers:
       fs.read: src/**
       fs.write: nothing
       fs.protect: src/keys
@@ -32,7 +32,7 @@ fn a_grant_is_shown_with_what_set_each_limit() {
       env: CI
       secrets: nothing
       services: cache, clock
-    limits, and what set them:
+    limits, each with its origin:
       fuel: 5 units, `sandbox.sources.tools.limits.fuel` in `.harness/harness.md:3:193`
       timeout_ms: 9000 ms, `timeout_ms` in `.harness/tools/it.md:2:13`
       memory_mb: 32 MiB, `sandbox.limits.memory_mb` in `machine.yaml:1:44`
@@ -109,26 +109,26 @@ fn what_a_new_policy_allows() {
     assert_snapshot!(project.run(&["policy", "diff", "old.md", "same.md"]), @"
     exit 0
     --- stdout
-    the new policy allows nothing that the old one does not
+    the new policy allows nothing more than the old one
     --- stderr
     ");
     assert_snapshot!(project.run(&["policy", "diff", "old.md", "new.md"]), @"
     exit 1
     --- stdout
-    the new policy allows what the old one does not:
+    the new policy allows more than the old one:
       env for source `tools/…`: the variable `CI`
           before: the variable `CI` is not granted
       fs.read for source `tools/…`: reading `srcc`
           before: reading `srcc` is not granted: nothing in `sandbox.fs.read` in `old.md:3:24` covers it
       limits.fuel for source `plugins/p`, source `plugins/…`, source `tools/…`: 10000000000 units
           before: the limit is 10 units
-      meta: a run may add to itself
+      meta: a run may add tools and hooks
           before: it may not
       network for source `tools/…`: the host `example`
           before: the host `example` is not allowed
-      sandbox.audit: calls are not recorded
+      sandbox.audit: calls are not logged
           before: they are
-      sandbox.hooks: a hook that fails lets pass
+      sandbox.hooks: a failing hook allows
           before: it blocks
       tools_policy: calling `deploy_`
           before: the tool `deploy_` is denied by `deploy_*`
@@ -146,8 +146,8 @@ fn what_a_new_policy_allows() {
     project.write("agents.md", &format!("---\nsandbox: {{ {agents}---\n"));
     project.write("others.md", &format!("---\nsandbox: {{ {others}---\n"));
     assert_snapshot!(project.run(&["policy", "diff", "agents.md", "others.md"]).out, @"
-    the new policy allows what the old one does not:
-      delegation.allow_recursive: an agent calls itself
+    the new policy allows more than the old one:
+      delegation.allow_recursive: an agent may call itself
           before: it may not
       delegation.budget.tokens: 6
           before: at most 5
@@ -163,9 +163,9 @@ fn what_a_new_policy_allows() {
           before: at most 9
       delegation.tree_budget.calls: without bound
           before: at most 7
-      delegation.verify: a result that `verify` refuses
-          before: each result is judged
-      sandbox.async_tools: tools go on by themselves
+      delegation.verify: a result that `verify` rejects
+          before: each result is verified
+      sandbox.async_tools: tools run in the background
           before: they do not
       sandbox.secrets.KEY.exec: giving it to the command `env`
           before: the secret `KEY` is not for it
@@ -185,7 +185,7 @@ fn what_a_new_policy_allows() {
     }
     let diff = project.run(&["policy", "diff", "a.md", "b.md"]);
     let told =
-        "  tools_policy.confirm: calling `rm_` without being asked\n      before: a person has to confirm each call\n";
+        "  tools_policy.confirm: calling `rm_` without confirmation\n      before: a person confirms each call\n";
     assert!(diff.code == 1 && diff.out.ends_with(told) && diff.out.lines().count() == 3, "{diff}");
     for fewer in [["b.md", "a.md"], ["a.md", "c.md"]] {
         assert_eq!(project.run(&[&["policy", "diff"], &fewer[..]].concat()).code, 0);
@@ -209,7 +209,7 @@ fn two_folders_are_compared_by_their_tools() {
     assert_snapshot!(project.run(&["policy", "diff", "old", "new"]), @"
     exit 1
     --- stdout
-    the new policy allows what the old one does not:
+    the new policy allows more than the old one:
       fs.read for tool `more`: reading `a`
           before: reading `a` is not granted: nothing in `sandbox.fs.read` in `.harness/harness.md` covers it
       fs.read for tool `it`: reading `b`
@@ -223,8 +223,7 @@ fn two_folders_are_compared_by_their_tools() {
     // Of what a person had to confirm, by the tool's own word or the policy's.
     write(&project, "asks", "tools_policy: { confirm: ['i*'] }\n", "it", "a");
     assert_eq!(project.run(&["policy", "diff", "old", "asks"]).code, 0);
-    let asks_no_more = "the new policy allows what the old one does not:\n  tools_policy.confirm: calling `it` without being \
-                        asked\n      before: a person has to confirm each call\n";
+    let asks_no_more = "the new policy allows more than the old one:\n  tools_policy.confirm: calling `it` without confirmation\n      before: a person confirms each call\n";
     let diff = project.run(&["policy", "diff", "asks", "old"]);
     assert_eq!((diff.code, diff.out.as_str()), (1, asks_no_more), "{diff}");
     let own = fs::read_to_string(project.path("asks/.harness/tools/it.md")).unwrap();
@@ -247,7 +246,7 @@ fn two_folders_are_compared_by_their_tools() {
     assert_snapshot!(project.run(&["policy", "diff", "one", "two"]), @"
     exit 1
     --- stdout
-    the new policy allows what the old one does not:
+    the new policy allows more than the old one:
       budget.calls for agent `helper`: 6
           before: at most 5
       fs.read for tool `helper/own`: reading `b`
@@ -265,7 +264,7 @@ fn two_folders_are_compared_by_their_tools() {
     assert_snapshot!(own.run(&["policy", "diff", "a.yaml", "b.yaml"]), @"
     exit 1
     --- stdout
-    the new policy allows what the old one does not:
+    the new policy allows more than the old one:
       fs.read for tool `it`: reading `.`
           before: reading `.` is not granted: nothing in `sandbox.fs.read` in `a.yaml:1:24` covers it
       fs.write for tool `it`: writing `.`
@@ -365,7 +364,7 @@ fn what_commands_had_is_tried_where_nothing_can_change() {
       limits:
         processes: 70
     --- stderr
-    whether it needs these was not tried, as the call was made once:
+    it is not known whether the call needs these, because the call was made once:
       limits.processes: 70
       exec.network: true
       exec.folders: "/usr/share"
@@ -385,7 +384,7 @@ fn what_commands_had_is_tried_where_nothing_can_change() {
         allow:
           - "echo a \"b *\""
     --- stderr
-    4 further calls told which lines are needed of those that looking does not judge
+    4 further calls showed which of the other lines are needed
     "#);
     every_line_is_needed(&project, &learned.out, "a b *");
 }
@@ -409,9 +408,12 @@ fn what_changes_something_is_done_once() {
         (std::fs::read_to_string(project.path("out/log")).unwrap().lines().count(), untried)
     };
     let because = |why: &str| {
-        vec![format!("whether it needs these was not tried, as {why}:"), "  exec.env: HARNESS_TEST_VARIABLE".to_owned()]
+        vec![
+            format!("it is not known whether the call needs these, because {why}:"),
+            "  exec.env: HARNESS_TEST_VARIABLE".to_owned(),
+        ]
     };
-    let wrote = because("the call writes or asks somebody");
+    let wrote = because("the call writes or uses a network");
     let script =
         "def run(args):\n    fs.append('out/log', 'x\\n')\n    return exec.run('sh', ['-c', 'true'])['stdout']\n";
     assert_eq!(lines(script, &[]), (1, wrote.clone()));
@@ -420,7 +422,10 @@ fn what_changes_something_is_done_once() {
     let command = "def run(args):\n    exec.run('sh', ['-c', 'echo x >> out/log'])\n    return 1\n";
     assert_eq!(lines(command, &[]), (1, wrote));
     let (times, told) = lines(command, &["--again"]);
-    assert!(times > 1 && told.len() == 1 && told[0].contains("further calls told which lines"), "{times} {told:?}");
+    assert!(
+        times > 1 && told.len() == 1 && told[0].contains("further calls showed which of the other lines"),
+        "{times} {told:?}"
+    );
     // What it would have liked to write, but may not, is not there to be seen; it says the same again.
     let refused = "def run(args):\n    return exec.run('sh', ['-c', 'echo x >> log'])['stderr'] != ''\n";
     assert_eq!(lines(refused, &[]).0, 0);
@@ -433,7 +438,7 @@ fn what_a_person_confirms_is_done_once() {
     let script = "def run(args):\n    return exec.run('sh', ['-c', 'echo x'])['stdout']\n";
     let project = Project::new().tool("it", "confirm: true\n", script).policy(policy);
     let ran = project.run(&["policy", "learn", "--", "call", "it", "--yes"]);
-    ran.says(0, "was not tried, as the call is to be confirmed each time:\n  exec.env: HARNESS_TEST_VARIABLE\n");
+    ran.says(0, "because the call needs confirmation each time:\n  exec.env: HARNESS_TEST_VARIABLE\n");
 }
 
 /// A secret that was used is defined, for what it was used with.
@@ -505,13 +510,13 @@ fn what_a_command_needs_of_what_it_had() {
     assert!(learned.out.contains("    network: true\n"), "{learned}");
 }
 
-/// A plugin is looked at without being granted anything in the policy.
+/// A plugin is checked without being granted anything in the policy.
 #[test]
 fn what_somebody_else_s_tool_would_need() {
     let script = "---\nscript: |\n  def run(args):\n      fs.exists('.env')\n      return fs.read('a.txt') + str(time.now())[:2]\n---\n";
     let project = Project::new().file(".harness/plugins/p/tools/it.md", script).file("a.txt", "a");
     let denied = project.run(&["policy", "learn", "--", "call", "it"]);
-    denied.says(3, "refused: reading `a.txt` is not granted");
+    denied.says(3, "denied: reading `a.txt` is not granted");
     denied.says(3, "the call ended early");
     let rules = "{ fs: { read: ['.'], write: ['.'] }, services: [clock] }";
     let learned = project.run(&["policy", "learn", "--granting", rules, "--", "call", "it"]);
@@ -533,7 +538,7 @@ fn what_somebody_else_s_tool_would_need() {
     assert_eq!(project.run(&["call", "it"]).code, 3);
     project.write(".harness/harness.md", &format!("---\n{}---\n", learned.out));
     project.run(&["call", "it"]).gives("a20");
-    // What stands in for the policy gives nothing that nothing gives, and the machine still has its say.
+    // What is in for the policy gives nothing that nothing gives, and the machine still has its say.
     let closed = Project::with_script("def run(args):\n    return fs.write('.harness/x', '')\n")
         .file("m.yaml", "sandbox: { fs: {} }\n");
     closed
@@ -546,5 +551,5 @@ fn what_somebody_else_s_tool_would_need() {
         |policy: &[&str]| reads.run(&[policy, &["policy", "learn", "--granting", rules, "--", "call", "it"]].concat());
     assert_eq!(within(&[]).code, 0);
     within(&["--policy", "m.yaml"]).says(3, "in `m.yaml:1:16` covers it");
-    reads.run(&["policy", "learn", "--", "tools"]).says(2, "only a call can be looked at");
+    reads.run(&["policy", "learn", "--", "tools"]).says(2, "only a call can be observed");
 }

@@ -1,5 +1,5 @@
-//! The layers above and below the project's own: the machine's policy and what a call is narrowed by. Each takes away,
-//! names itself where it does, and never gives.
+//! The layers above and below the project's own: the host policy and what a call is narrowed by. Each takes away, names
+//! itself where it does, and never gives.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -12,7 +12,7 @@ fn reading() -> Project {
     Project::with_script(READ).file("notes/a.txt", "a note")
 }
 
-/// The tool under a machine's policy, which is written beside the project's folder.
+/// The tool under a host policy, which is written beside the project's folder.
 fn within(project: &Project, machine: &str, arguments: &[&str]) -> Ran {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("policy.yaml");
@@ -58,7 +58,7 @@ fn the_machine_gives_nothing() {
     let long = Project::with_script("def run(args):\n    return 'x' * 2000\n")
         .policy("sandbox: { limits: { output_bytes: 256 } }\n");
     assert_eq!(within(&long, wide, &["call", "it"]).out.trim_end().len(), 256);
-    // Nor to what is somebody else's.
+    // Nor to what is a third party's.
     let plugin = Project::new()
         .file(".harness/plugins/p/tools/it.md", &format!("---\nscript: |\n{}---\n", indented(READ)))
         .file("notes/a.txt", "a note");
@@ -135,7 +135,7 @@ fn a_record_that_the_machine_wants_is_kept() {
     let layers = shown["grant"]["layers"].as_array().unwrap();
     assert!(layers[0].as_str().unwrap().starts_with("sandbox in /") && layers[1] == "sandbox", "{shown}");
     assert!(shown["grant"]["machine"].is_string(), "{shown}");
-    within(&project, "sandbox: { audit: false }\n", &["validate"]).says(0, "a machine's policy can only take away");
+    within(&project, "sandbox: { audit: false }\n", &["validate"]).says(0, "a host policy can only narrow");
 }
 
 #[test]
@@ -162,13 +162,13 @@ fn a_policy_that_cannot_be_used_stops_everything() {
     exit 2
     --- stdout
     --- stderr
-    error: cannot read the machine's policy `none.yaml`: No such file or directory (os error 2)
+    error: cannot read the host policy `none.yaml`: No such file or directory (os error 2)
     ");
     assert_snapshot!(project.run(&["--policy", "notes", "call", "it"]), @"
     exit 2
     --- stdout
     --- stderr
-    error: cannot read the machine's policy `notes`: not a regular file
+    error: cannot read the host policy `notes`: not a regular file
     ");
     project.run(&["call", "it"]).gives("a note");
 }
@@ -271,7 +271,7 @@ fn the_time_that_a_tool_asks_for() {
         "timeout_ms: 600000 ms, the default; not the 7200000 of `timeout_ms` in `.harness/tools/it.md:2:13`"
     );
     assert!(
-        warned.contains("tool \"it\" asks for 7200000 ms and gets 600000 ms: that is the limit where no line sets one"),
+        warned.contains("tool \"it\" asks for 7200000 ms and gets 600000 ms: this is the default limit"),
         "{warned}"
     );
     let (line, warned) = limit(silent, "timeout_ms: 120000\n", plugin);
@@ -279,7 +279,7 @@ fn the_time_that_a_tool_asks_for() {
         line,
         "timeout_ms: 30000 ms, the default; not the 120000 of `timeout_ms` in `.harness/plugins/acme/tools/it.md:2:13`"
     );
-    assert!(warned.contains("gets 30000 ms: that is the limit of what is under `plugins/`"), "{warned}");
+    assert!(warned.contains("gets 30000 ms: this is the limit for `plugins/`"), "{warned}");
     let set = "sandbox: { limits: { timeout_ms: 50000 } }\n";
     let (line, warned) = limit(set, "timeout_ms: 120000\n", mine);
     assert_eq!(

@@ -152,7 +152,7 @@ impl Ran {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
 
-    /// The report of `call --json`, without what differs from run to run: the usage is looked at here.
+    /// The report of `call --json`, without what differs from run to run: the usage is checked here.
     #[track_caller]
     pub(crate) fn report(&self) -> Json {
         let mut report = self.json();

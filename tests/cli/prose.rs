@@ -93,7 +93,7 @@ fn it_is_shown_part_by_part() {
     assert!(table.out.contains(said) && table.out.contains("\nprose: tools/deploy "), "{table}");
 }
 
-/// A model that is told of its tools in prose has their descriptions there already.
+/// A model that is reported of its tools in prose has their descriptions there already.
 #[test]
 fn no_tool_is_described_twice() {
     let prose = written(HIDDEN, "[]").policy_of(|policy| {
@@ -255,7 +255,7 @@ fn skills_are_locked_with_the_files_beside_them() {
     let drift = project.run(&["lock", "--check"]);
     assert!(
         drift.code == 1
-            && drift.err.contains("the skill \"pdf\" is not what `harness.lock` says: the files beside it changed"),
+            && drift.err.contains("the skill \"pdf\" differs from `harness.lock`: the files beside it changed"),
         "{drift}"
     );
     assert!(
@@ -375,14 +375,14 @@ fn artifacts_of_other_hosts_say_what_to_write() {
         [
             "unknown key `models[0].tools_enabled`: write `tools: none` where this model is to have none; `tools: auto` is the default".to_owned(),
             "unknown key `models[0].max_tool_calls_per_turn`: `exit_policy: { max_iterations: 10 }` bounds the rounds of a turn, for all models".to_owned(),
-            format!("unknown key `type`, it has no effect: {folder}"),
-            "unknown key `name`, it has no effect: an artifact has the name of its file: leave it out".to_owned(),
-            "unknown key `description`, it has no effect: the text below the front matter is the description".to_owned(),
-            "unknown key `version`, it has no effect: nothing reads it here: leave it out".to_owned(),
-            "unknown key `handler`, it has no effect: an artifact has the name of its file: leave it out".to_owned(),
+            format!("unknown key `type`, it is ignored: {folder}"),
+            "unknown key `name`, it is ignored: an artifact has the name of its file: leave it out".to_owned(),
+            "unknown key `description`, it is ignored: the text below the front matter is the description".to_owned(),
+            "unknown key `version`, it is ignored: nothing reads it here: leave it out".to_owned(),
+            "unknown key `handler`, it is ignored: an artifact has the name of its file: leave it out".to_owned(),
             "the payload of `tool.post` has no key `error`: a call that failed has `payload[\"is_error\"]`, and its `content` says why".to_owned(),
             "the payload of `tool.post` has no key `tool_name`: the name of the tool is `payload[\"name\"]`".to_owned(),
-            "there is no built-in `ctx.agent`: `exit_policy.mode` has a turn end with a call of `done`, and hooks on `agent.stop` judge it".to_owned(),
+            "there is no built-in `ctx.agent`: `exit_policy.mode` makes a turn end with a call of `done`, and hooks on `agent.stop` decide on it".to_owned(),
         ]
     );
     let policy = "tools_policy: { allow: [\"fs.read\", exec, it, fs_read] }\n";

@@ -57,12 +57,12 @@ impl Person {
         Self { terminal: File::from(terminal), child, seen: String::new(), read: 0 }
     }
 
-    /// Types, whatever stands there.
+    /// Types, whatever is there.
     pub(crate) fn types(&mut self, text: &str) {
         self.terminal.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until this stands there, behind what was waited for before.
+    /// Waits until this is there, behind what was waited for before.
     #[track_caller]
     pub(crate) fn sees(&mut self, part: &str) {
         let end = Instant::now() + PATIENCE;
@@ -75,7 +75,7 @@ impl Person {
         }
     }
 
-    /// Ctrl-C, as the terminal tells it to the binary.
+    /// Ctrl-C, as the terminal shows it to the binary.
     pub(crate) fn interrupts(&mut self) {
         self.signals(Signal::INT);
     }
@@ -90,7 +90,7 @@ impl Person {
         modes.contains(LocalModes::ECHO | LocalModes::ICANON)
     }
 
-    /// The directory of the kernel that tells of the binary.
+    /// The directory of the kernel that reports the binary.
     pub(crate) fn process(&self) -> PathBuf {
         format!("/proc/{}", self.child.id()).into()
     }

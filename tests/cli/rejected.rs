@@ -1,4 +1,4 @@
-//! What a program is told of what was not done, and a person of folders that are not there.
+//! What a program learns of what was not done, and a person of folders that are not there.
 
 use insta::assert_snapshot;
 use serde_json::{Value as Json, json};
@@ -63,7 +63,7 @@ fn a_call_that_is_not_made_has_an_object() {
         (
             &fine,
             &["call", "--json", "it", "-C", empty],
-            bare("there is no folder `.harness` here", "make one with `harness init`"),
+            bare("there is not a folder `.harness` here", "make one with `harness init`"),
         ),
         (
             &fine,
@@ -98,7 +98,7 @@ fn a_call_that_is_not_made_has_an_object() {
         }),
         "{ran}"
     );
-    // What the policy denies is no mistake of whoever asks.
+    // What the policy denies is no mistake of anyone who asks.
     let ran = fine.run(&["call", "--json", "shut"]);
     let (object, error) = apart(&ran);
     assert_eq!((ran.code, &object["outcome"], &error["kind"]), (3, &json!("denied"), &json!("denied")), "{ran}");
@@ -180,7 +180,7 @@ fn a_folder_that_is_not_there_is_named() {
         &["policy", "show", "it"],
         &["completions", "bash"],
     ] {
-        for (folder, why) in [("none", "does not exist"), ("file", "is no folder")] {
+        for (folder, why) in [("none", "does not exist"), ("file", "is not a folder")] {
             let ran = project.run(&[&["-C", folder], command].concat());
             let wanted = Ran { code: 2, out: String::new(), err: format!("error: `{folder}` {why}\n\n{hint}\n") };
             assert_eq!(ran, wanted, "{command:?}");
@@ -214,7 +214,7 @@ fn what_is_to_be_compared_and_is_not_there_is_named() {
         let ran = project.run(&["policy", "diff", old, new]);
         let first = if old == "." { new } else { old };
         let wanted = format!(
-            "error: there is no `{first}`\n\nhint: each is a project folder, a `harness.md`, or a machine's policy\n"
+            "error: there is no `{first}`\n\nhint: each is a project folder, a `harness.md`, or a host policy\n"
         );
         assert_eq!((ran.code, ran.out.as_str(), ran.err), (2, "", wanted));
     }
@@ -228,29 +228,29 @@ fn a_record_that_is_not_there_is_not_whole() {
     exit 2
     --- stdout
     --- stderr
-    error: nothing is recorded here
+    error: there is no audit log here
 
-    hint: each call is, and each event that hooks decide on, unless `sandbox.audit` is false
+    hint: calls and decided events are logged, unless `sandbox.audit` is false
     ");
     assert_eq!(project.run(&["audit", "show"]), ran);
     assert_eq!(project.run(&["audit", "show", "--json"]), ran);
     let as_json = project.run(&["audit", "verify", "--json"]);
-    let wanted = json!({"whole": false, "file": null, "line": null, "why": "nothing is recorded here"});
+    let wanted = json!({"whole": false, "file": null, "line": null, "why": "there is no audit log here"});
     assert_eq!((as_json.code, as_json.json(), &as_json.err), (2, wanted, &ran.err));
-    project.run(&["audit", "digest", "{}"]).says(2, "hint: it is made when the first call is recorded");
+    project.run(&["audit", "digest", "{}"]).says(2, "hint: the first logged call creates it");
     // A broken project has its record all the same.
     project.run(&["call", "it"]).gives("fine");
     let project = project.policy("network: 7\n");
     let ran = project.run(&["audit", "verify"]);
-    assert!(ran.code == 0 && ran.out.starts_with("whole: 1 line, ") && ran.err.is_empty(), "{ran}");
+    assert!(ran.code == 0 && ran.out.starts_with("audit log intact: 1 entry, ") && ran.err.is_empty(), "{ran}");
 
     std::fs::remove_dir_all(project.path(".harness")).unwrap();
     let other = project.run(&["tools"]);
-    other.says(2, "error: there is no folder `.harness` here");
+    other.says(2, "error: there is not a folder `.harness` here");
     for arguments in [&["verify"][..], &["show"], &["show", "--json"], &["digest", "{}"]] {
         assert_eq!(project.run(&[&["audit"], arguments].concat()), other);
     }
     let as_json = project.run(&["audit", "verify", "--json"]);
-    let wanted = json!({"whole": false, "file": null, "line": null, "why": "there is no folder `.harness` here"});
+    let wanted = json!({"whole": false, "file": null, "line": null, "why": "there is not a folder `.harness` here"});
     assert_eq!((as_json.code, as_json.json(), as_json.err), (2, wanted, other.err));
 }

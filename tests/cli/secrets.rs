@@ -161,7 +161,7 @@ fn another_host() {
 #[test]
 fn a_redirect_to_another_host_leaves_it_behind() {
     let (mine, other) = (Echo::new(), Echo::new());
-    // `accept` is for anybody, and is dropped where a secret is in it.
+    // `accept` is for anyone, and is dropped where a secret is in it.
     let script = "def run(args):\n    r = http.get('SERVER/to?' + args['to'], headers={'x-token': secret('KEY'), 'accept': secret('KEY'), 'range': 'bytes=0-'})\n    return r['body']\n";
     let project = bound(&mine, script);
     let both = format!(
@@ -249,7 +249,7 @@ fn a_handle_tells_nothing() {
             server.address
         ),
     );
-    ends(&again, &again.run(&["call", "it"]), 3, "stands for it only in the call that made it");
+    ends(&again, &again.run(&["call", "it"]), 3, "a handle is valid only in the call that created it");
     assert_eq!(server.requests(), 0);
 }
 
@@ -274,13 +274,13 @@ fn who_has_no_grant_has_no_secret() {
     ran.says(3, "add `KEY` to `sandbox.sources.plugins/acme.secrets` in `.harness/harness.md`");
     // Called by a tool that has it, and given that one's handle.
     ends(&project, &project.run(&["call", "it"]), 0, "the secret `KEY` is not granted");
-    ends(&project, &project.run(&["call", "it", "give=yes"]), 0, "only in the call that made it");
+    ends(&project, &project.run(&["call", "it", "give=yes"]), 0, "only in the call that created it");
     assert_eq!(server.requests(), 0);
     let project = project.policy(&policy(", secrets: [KEY]"));
     ends(&project, &project.run(&["call", "theirs"]), 0, "200\n");
     ends(&project, &project.run(&["call", "it"]), 0, "200\n");
     // Its own handle is still its own.
-    ends(&project, &project.run(&["call", "it", "give=yes"]), 0, "only in the call that made it");
+    ends(&project, &project.run(&["call", "it", "give=yes"]), 0, "only in the call that created it");
     // A caller without it gets no more through one that has it.
     let project = project.tool(
         "narrow",
@@ -507,7 +507,7 @@ fn cases_need_no_value() {
     assert_eq!(server.requests(), 0);
 }
 
-/// What a person types, or a file that an agent is told of, may hold it: a model's service does not get it.
+/// What a person types, or a file that an agent learns of, may hold it: a model's service does not get it.
 #[test]
 fn a_model_is_not_sent_it() {
     let replies = |expected: &str| format!("- expect: 'with {expected} now'\n  text: Done.\n");

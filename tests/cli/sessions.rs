@@ -1,4 +1,4 @@
-//! The record of a session, and what is told of it.
+//! The record of a session, and the report of it.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -170,13 +170,13 @@ fn nothing_is_recorded_where_nobody_wants_it_or_nothing_happens() {
     project.run(&["run", "--no-record", "What port?"]).says(0, "");
     project.run_with_input(&["deploy", "--no-record"], "What port?").says(0, "");
     assert!(!project.path(".harness/sessions").exists());
-    project.run(&["run", "   "]).says(2, "nothing to say");
+    project.run(&["run", "   "]).says(2, "the prompt is empty");
     assert!(files(&project).is_empty());
     project.run_with_input(&["deploy"], "What port?").says(0, "");
     assert_eq!(lines(&last(&project), "session")[0]["command"], "deploy");
 }
 
-/// What cannot be recorded is said once, and the session goes on.
+/// What cannot be recorded is said once, and the session continues.
 #[test]
 fn a_folder_that_cannot_be_written_is_one_warning() {
     let project = reads().file(".harness/sessions", "in the way");
@@ -186,7 +186,7 @@ fn a_folder_that_cannot_be_written_is_one_warning() {
     ran.says(0, "warning: this session is not recorded: `.harness/sessions` cannot be written: Not a directory");
 }
 
-/// Neither a secret that a file holds, nor a key that somebody pastes, nor one that a model tells.
+/// Neither a secret that a file holds, nor a key that someone pastes, nor one that a model tells.
 #[test]
 fn no_secret_and_no_key_is_in_a_record() {
     let secret = "s3cr3t-of-the-operator";
@@ -235,7 +235,7 @@ fn sessions_are_listed_the_newest_first() {
     std::fs::write(project.path(".harness/sessions/20990101-000000-zz.jsonl"), "{}\n").unwrap();
     let ran = project.run(&["sessions", "list"]);
     assert_eq!((ran.code, ran.out.lines().count()), (0, 2), "{ran}");
-    ran.says(0, "warning: .harness/sessions/20990101-000000-zz.jsonl:1: it does not say when");
+    ran.says(0, "warning: .harness/sessions/20990101-000000-zz.jsonl:1: it has no time");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::sessions::{PATH, READ, example, files, last, lines, reads, shown};
 
 fn same(project: &Project) {
     let ran = project.run(&["sessions", "replay"]);
-    assert!(ran.code == 0 && ran.out.contains(": the same: "), "{ran}");
+    assert!(ran.code == 0 && ran.out.contains(": replay matches: "), "{ran}");
 }
 
 /// Files, time, chance, the cache and an event: all of it comes from the record.
@@ -90,7 +90,7 @@ fn a_tool_that_has_changed_differs() {
     // One that asks for what it did not ask for then gets no answer, whatever is there.
     let project = project.tool("read_file", PATH, &READ.replace("args['path']", "'replies.yaml'"));
     let ran = project.run(&["sessions", "replay"]);
-    assert!(ran.code == 1 && ran.out.contains("the record has no answer of `fs.read` to this"), "{ran}");
+    assert!(ran.code == 1 && ran.out.contains("the recording has no answer of `fs.read` to this"), "{ran}");
     // A change that makes no difference is told, and is none.
     let project = project.tool("read_file", &format!("{PATH}timeout_ms: 5000\n"), READ);
     let ran = project.run(&["sessions", "replay"]);

@@ -1,4 +1,4 @@
-//! Recorded conversations that are gone on with.
+//! Recorded conversations that are resumed.
 
 use serde_json::{Value as Json, json};
 
@@ -35,7 +35,7 @@ fn a_session_that_ended_goes_on() {
     assert_eq!(lines(&text, "asked")[0]["messages"], json!(2 + 6 + 1));
     assert_eq!(told(&project)[0], ("user".to_owned(), "What port?".to_owned()));
     let shown = project.run(&["sessions", "show", "latest"]).out;
-    assert!(shown.contains(&format!("goes on with {first}")), "{shown}");
+    assert!(shown.contains(&format!("resumes {first}")), "{shown}");
     project.run(&["run", "--resume", "2001", "x"]).says(2, "there is no session `2001`");
 }
 
@@ -52,15 +52,15 @@ fn what_begins_anew_is_said() {
     };
     let (err, text) =
         resumed("", "def run(args):\n    cache.set('n', cache.get('n', 0) + 1)\n    return cache.get('n')\n");
-    assert!(err.starts_with("note: 20") && err.ends_with("; what else it had begins anew: the cache\n"), "{err}");
+    assert!(err.starts_with("note: 20") && err.ends_with("; these start anew: the cache\n"), "{err}");
     // And so it does.
     assert_eq!(told_by_tool(&text), "1");
     let (err, text) = resumed("", "def run(args):\n    return metrics.incr('n')\n");
-    assert!(err.ends_with("begins anew: the metrics\n"), "{err}");
+    assert!(err.ends_with("these start anew: the metrics\n"), "{err}");
     assert_eq!(told_by_tool(&text), "1");
     let added = "def run(args):\n    meta.register_tool('more', 'More.', {}, 'def run(args):\\n    return 1\\n')\n    return 1\n";
     let (err, _) = resumed("meta: { enabled: true }\n", added);
-    assert!(err.ends_with("begins anew: the tools and hooks that its scripts added\n"), "{err}");
+    assert!(err.ends_with("these start anew: the tools and hooks that its scripts added\n"), "{err}");
     let (err, _) = resumed("", "def run(args):\n    return 1\n");
     assert_eq!(err, "");
 }
@@ -83,7 +83,7 @@ fn a_session_that_was_cut_goes_on() {
     let (before, _) = text.split_once("\"kind\":\"called\"").unwrap();
     std::fs::write(&file, before).unwrap();
     let shown = project.run(&["sessions", "show"]);
-    assert!(shown.out.contains("or was ended without notice, and the last line is cut"), "{shown}");
+    assert!(shown.out.contains("or it ended without a final entry, and the last line is cut"), "{shown}");
     assert!(shown.out.contains("not ended"), "{shown}");
     project.write("replies.yaml", "- text: Once more.\n");
     let ran = project.run(&["run", "--resume", "latest", "Go on."]);
@@ -106,9 +106,9 @@ fn a_record_that_was_changed_is_told_with_its_line() {
     let text = std::fs::read_to_string(&file).unwrap();
     let name = file.file_name().unwrap().to_str().unwrap();
     for (from, to, line, why) in [
-        ("\"kind\":\"turn\"", "\"kind\":\"party\"", 2, "it is no line of the kind \"party\""),
+        ("\"kind\":\"turn\"", "\"kind\":\"party\"", 2, "it is not a line of the kind \"party\""),
         ("\"version\":1", "\"version\":2", 1, "it has the version 2, and this program reads 1"),
-        ("\"at\":0", "\"at\":no", 1, "it is no JSON"),
+        ("\"at\":0", "\"at\":no", 1, "it is not JSON"),
     ] {
         std::fs::write(&file, text.replacen(from, to, 1)).unwrap();
         for command in [&["sessions", "show"][..], &["sessions", "replay"], &["run", "--resume", "latest", "x"]] {
@@ -118,7 +118,7 @@ fn a_record_that_was_changed_is_told_with_its_line() {
         }
     }
     std::fs::write(&file, "not a record\n").unwrap();
-    project.run(&["sessions", "show"]).says(2, ".jsonl:1: it is no JSON");
+    project.run(&["sessions", "show"]).says(2, ".jsonl:1: it is not JSON");
     // Lines that are each fine and do not go together.
     let said = text.replacen("\"place\":1", "\"place\":7", 1);
     std::fs::write(&file, said).unwrap();
@@ -144,7 +144,7 @@ fn a_turn_that_was_stopped_is_recorded_so() {
     assert!(shown.contains("stopped"), "{shown}");
     // It is compared as far as it goes.
     let ran = project.run(&["sessions", "replay"]);
-    ran.says(0, "1 turn came to no end in the record");
+    ran.says(0, "1 turn did not end in the recording");
     project.write("replies.yaml", "- text: Then not.\n");
     assert_eq!(project.run(&["run", "--resume", "latest", "Do not wait."]).out, "Then not.\n");
 }

@@ -1,5 +1,5 @@
-//! What is not waited for and what a person is asked, in records of sessions: told, shown, and the same when it is run
-//! again, whoever was faster; and what somebody stopped waiting for.
+//! What runs in the background and what a person is asked, in records of sessions: told, shown, and the same when it is
+//! run again, whoever was faster; and what someone stopped waiting for.
 
 use insta::assert_snapshot;
 use serde_json::{Value as Json, json};
@@ -38,7 +38,7 @@ fn tasks() -> Project {
 
 fn same(project: &Project) {
     let ran = project.run(&["sessions", "replay"]);
-    assert!(ran.code == 0 && ran.out.contains(": the same: "), "{ran}\n{}", last(project));
+    assert!(ran.code == 0 && ran.out.contains(": replay matches: "), "{ran}\n{}", last(project));
 }
 
 /// The tools and states of tasks, as the record has them.
@@ -88,8 +88,8 @@ fn tasks_are_run_again_whoever_is_faster() {
     assert!(ran.out.contains("root, turn 1: call call_1 of asks"), "{ran}");
 }
 
-/// What begins an agent that is not waited for is one call, whether it begins or cannot; a hook that looks at what it begins
-/// is told.
+/// What begins an agent that runs in the background is one call, whether it begins or cannot; a hook that looks at what
+/// it begins is told.
 #[test]
 fn what_is_begun_is_counted_once() {
     let begins = "{ name: delegate_async, args: { agent: worker, task: Look. } }";
@@ -132,7 +132,7 @@ fn tasks_and_confirmations_are_on_the_timeline() {
             Some(id) if id.chars().all(|c| c.is_ascii_hexdigit()) => format!("task_ID{}", part.get(32..).unwrap()),
             _ => format!("task_{part}"),
         });
-        // How often it looks whether it may go on is a matter of time.
+        // How often it looks whether it may continue is a matter of time.
         let text = std::iter::once(first).chain(rest).collect::<String>();
         (2..100).fold(text, |text, looks| text.replace(&format!("fuel N, {looks} host calls"), "fuel N, _ host calls"))
     };
@@ -156,16 +156,16 @@ fn tasks_and_confirmations_are_on_the_timeline() {
     _ _     agent worker answered (262 + 1 tokens)
                                > Look.
     _ _       model script calls drop (115 + 0 tokens)
-    _ _       tool drop denied: each call of `drop` is to be confirmed (`confirm: true` in `.harness/tools/drop.md:2:10`), and there is nobody to ask
+    _ _       tool drop denied: each call of `drop` needs confirmation (`confirm: true` in `.harness/tools/drop.md:2:10`), and no confirmer is available
                                  ( {}
-                                 = tool denied: each call of `drop` is to be confirmed (`confirm: true` in `.harness/tools/drop.md:2:10`), and there is nobody to ask
-    _                   drop: to be confirmed, and there is nobody to ask
+                                 = tool denied: each call of `drop` needs confirmation (`confirm: true` in `.harness/tools/drop.md:2:10`), and no confirmer is available
+    _                   drop: needs confirmation, and no confirmer is available
     _ _       model script answers (147 + 1 tokens)
                                  " Not.
-    _ _ tool drop denied: each call of `drop` is to be confirmed (`confirm: true` in `.harness/tools/drop.md:2:10`), and there is nobody to ask
+    _ _ tool drop denied: each call of `drop` needs confirmation (`confirm: true` in `.harness/tools/drop.md:2:10`), and no confirmer is available
                            ( {}
-                           = tool denied: each call of `drop` is to be confirmed (`confirm: true` in `.harness/tools/drop.md:2:10`), and there is nobody to ask
-    _             drop: to be confirmed, and there is nobody to ask
+                           = tool denied: each call of `drop` needs confirmation (`confirm: true` in `.harness/tools/drop.md:2:10`), and no confirmer is available
+    _             drop: needs confirmation, and no confirmer is available
     _ _ tool go completed (fuel N, 1 host call)
                            ( {}
                            = null
@@ -178,7 +178,7 @@ fn tasks_and_confirmations_are_on_the_timeline() {
     Done.
     "#);
     let page = project.run(&["sessions", "show", "--html"]).out;
-    for part in ["<details class=\"task \">", "there is nobody to ask", "<b>slow</b>"] {
+    for part in ["<details class=\"task \">", "no confirmer is available", "<b>slow</b>"] {
         assert!(page.contains(part), "{part}: {page}");
     }
     same(&project);
@@ -250,7 +250,7 @@ fn a_reply_that_was_changed_differs() {
     std::fs::write(&file, other).unwrap();
     let ran = project.run(&["sessions", "replay"]);
     assert!(ran.code == 1 && ran.out.contains("root, turn 1: call call_1 of read_file"), "{ran}");
-    assert!(ran.out.contains("now  the record has no answer of `fs.read` to this"), "{ran}");
+    assert!(ran.out.contains("now  the recording has no answer of `fs.read` to this"), "{ran}");
 }
 
 /// What was given up because its time was over is given up there again, though nothing takes any time now.
@@ -277,7 +277,7 @@ fn what_was_too_late_is_too_late_again() {
     same(&late);
     let shown = late.run(&["sessions", "show"]).out;
     assert!(shown.contains("the delegation took longer than 1500 ms"), "{shown}");
-    // The time of a budget, of a sub-agent that is not waited for, and of a task that a script began.
+    // The time of a budget, of a sub-agent that runs in the background, and of a task that a script began.
     let budget = "delegation: { budget: { time_ms: 1500 } }\n";
     let replies = replies.replace("name: delegate,", "name: delegate_async,").replacen(
         "- text: Too late.",
@@ -405,7 +405,7 @@ fn what_a_task_adds_is_seen_by_the_same() {
     }
 }
 
-/// A record of before it was kept who saw what: that is found out anew.
+/// A record of before it was kept who saw what: that is found out again.
 #[test]
 fn an_older_record_of_additions_is_run_again() {
     let adds =
@@ -450,8 +450,8 @@ fn a_conversation_goes_on_after_a_turn_that_was_stopped() {
     assert_eq!(person.leaves(), 0, "{}", person.seen);
     assert_eq!(lines(&last(&project), "stopped").len(), 1);
     let ran = project.run(&["sessions", "replay"]);
-    ran.says(0, "1 turn came to no end in the record");
-    assert!(ran.out.contains(": the same: 3 turns, 3 requests, 2 calls"), "{ran}");
+    ran.says(0, "1 turn did not end in the recording");
+    assert!(ran.out.contains(": replay matches: 3 turns, 3 requests, 2 calls"), "{ran}");
 }
 
 /// A process that is ended at once leaves a record that is run again as far as it goes.
@@ -465,5 +465,5 @@ fn a_session_that_was_killed_is_run_again() {
     let ran = project.shell(line);
     assert!(ran.out.contains("137"), "{ran}");
     let ran = project.run(&["sessions", "replay"]);
-    ran.says(0, "1 turn came to no end in the record");
+    ran.says(0, "1 turn did not end in the recording");
 }

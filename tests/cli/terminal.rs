@@ -1,4 +1,4 @@
-//! Colors, and what a terminal gets in place of what would act on it.
+//! Colors, and what a terminal gets instead of what would act on it.
 
 use crate::project::Project;
 

@@ -568,7 +568,7 @@ fn a_policy_beside_the_artifacts_is_watched() {
     until(&watching.out, "9 cases, 9 passed, 0 failed, ");
 }
 
-/// What a case is granted in place of what the policy grants: for the case alone, and not beyond the tool's own word.
+/// What a case is granted instead of what the policy grants: for the case alone, and not beyond the tool's own word.
 #[test]
 fn a_case_may_be_granted_what_the_policy_does_not() {
     let script = "def run(args):\n    return exec.run('ls')['stdout'] + http.get('https://a.example/')['body']\n";
@@ -664,8 +664,8 @@ fn a_guard_without_cases_is_warned_of() {
     };
     let blocks = "return block('no') if payload['name'] == 'x' else allow()";
     let warned = |what: &str| format!("warning: hook \"guard\" has {what}");
-    assert_eq!(guard("", blocks), warned("neither a case that it blocks nor one that it lets pass"));
-    assert_eq!(guard(&format!("tests:\n{}", case("block")), blocks), warned("no case that it lets pass"));
+    assert_eq!(guard("", blocks), warned("neither a case that it blocks nor one that it allows"));
+    assert_eq!(guard(&format!("tests:\n{}", case("block")), blocks), warned("no case that it allows"));
     assert_eq!(guard(&format!("tests:\n{}", case("allow")), blocks), warned("no case that it blocks"));
     assert_eq!(guard(&format!("tests:\n{}{}", case("allow"), case("block")), blocks), "");
     // One that is written out in an agent's file as well.
@@ -673,7 +673,7 @@ fn a_guard_without_cases_is_warned_of() {
     Project::new()
         .file(".harness/agents/a.md", own)
         .run(&["validate", "--strict"])
-        .says(2, "warning: hook \"stops\" has neither a case that it blocks nor one that it lets pass");
+        .says(2, "warning: hook \"stops\" has neither a case that it blocks nor one that it allows");
     // One that only looks on need not.
     assert_eq!(guard("", "log(event)\nreturn allow()"), "");
 }

@@ -95,7 +95,7 @@ fn it_has_what_its_tool_has() {
 fn a_judgement_is_shown_and_recorded() {
     let project = verified(THERE);
     let ran = project.run(&["call", "it", "path=b", "--explain"]);
-    assert!(ran.err.contains("verify: refused: tool error: not verified: there is no b; fuel "), "{ran}");
+    assert!(ran.err.contains("verify: rejected: tool error: not verified: there is no b; fuel "), "{ran}");
     assert!(ran.err.contains("  fs.exists b: fuel ") && ran.err.contains("together: fuel "), "{ran}");
     project.run(&["call", "it", "--args", "{\"path\": \"a\", \"write\": true}"]).says(0, "");
     let entries = project.run(&["audit", "show", "--json"]).out;
@@ -106,7 +106,7 @@ fn a_judgement_is_shown_and_recorded() {
     // Arguments and results are in no entry, nor what a judge says of them.
     assert!(entries.iter().all(|entry| !entry.to_string().contains("there is no b")), "{entries:?}");
     let shown = project.run(&["inspect", "it"]).out;
-    assert!(shown.contains("  verify: a script judges what each call did\n"), "{shown}");
+    assert!(shown.contains("  verify: a script checks each result\n"), "{shown}");
     assert_eq!(project.run(&["inspect", "it", "--json"]).json()["tools"][0]["verify"], json!(true));
     // The lock holds the script that judges as it does the one that is judged.
     project.run(&["lock"]).says(0, "");
@@ -131,7 +131,7 @@ fn a_model_learns_what_was_not_accepted() {
     let asked = told(&ran, "completion.pre");
     assert_eq!(asked[1]["messages"].as_array().unwrap().last().unwrap()["content"], json!(said));
     let again = project.run(&["sessions", "replay"]);
-    assert!(again.code == 0 && again.out.contains(": the same: "), "{again}");
+    assert!(again.code == 0 && again.out.contains(": replay matches: "), "{again}");
     let page = project.run(&["sessions", "show"]).out;
     assert!(page.contains("verify not accepted: "), "{page}");
 }
@@ -145,7 +145,7 @@ fn a_script_that_judges_is_looked_at_before_it_is_loaded() {
     project.run(&["call", "it", "path=a"]).says(2, "there is no tool `it`");
     let listed = project.run(&["tools"]);
     let gate =
-        "it  .harness/tools/it.md:1:1\n    refused by hook `gate`: blocked by hook \"gate\": it reaches the web\n";
+        "it  .harness/tools/it.md:1:1\n    rejected by hook `gate`: blocked by hook \"gate\": it reaches the web\n";
     assert_eq!(listed.out, gate, "{listed}");
     let as_json = project.run(&["tools", "--json"]).json();
     let refused = json!({"by": "gate", "reason": "blocked by hook \"gate\": it reaches the web"});

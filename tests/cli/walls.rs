@@ -1,4 +1,4 @@
-//! What is told of the walls around commands and around the host. What the walls hold is in the tests of `exec`.
+//! The report of the walls around commands and around the host. What the walls hold is in the tests of `exec`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,7 @@ fn standing(project: &Project) -> String {
     };
     let (wall, rest) = (finding("second wall"), [finding("namespaces"), finding("landlock"), finding("filters")]);
     assert_eq!(wall["ok"], json!(true), "commands cannot be held here: {wall} {rest:?}");
-    let words = wall["what"].as_str().unwrap().strip_prefix("stands around commands: ").unwrap();
+    let words = wall["what"].as_str().unwrap().strip_prefix("commands run behind ").unwrap();
     let tier = words.split(';').next().unwrap().to_owned();
     let has = [rest[0]["ok"] == json!(true), rest[1]["ok"] == json!(true)];
     assert_eq!(
@@ -60,8 +60,7 @@ fn each_result_says_what_it_ran_behind() {
 fn unconfined_commands_are_told_everywhere() {
     let loud = project("{ allow: [sh, \"git *\"], unconfined: true }");
     let quiet = project("{ allow: [sh] }");
-    let warning =
-        "warning: `sandbox.exec.unconfined` in `.harness/harness.md`: no wall of the kernel's is around sh, git *";
+    let warning = "warning: `sandbox.exec.unconfined` in `.harness/harness.md`: no kernel wall surrounds sh, git *";
     let ran = loud.run(&["validate"]);
     assert!(ran.code == 0 && ran.err.contains(warning), "{ran}");
     assert_eq!(loud.run(&["validate", "--strict"]).code, 2);
@@ -69,7 +68,7 @@ fn unconfined_commands_are_told_everywhere() {
     assert_eq!(quiet.run(&["validate", "--strict"]).err, "");
 
     let ran = loud.run(&["call", "it", "script=echo hi", "--explain"]);
-    for line in ["\ncommands run unconfined: no wall of the kernel's is around them\n", ", commands unconfined\n"] {
+    for line in ["\ncommands run unconfined: no kernel wall surrounds them\n", ", commands unconfined\n"] {
         assert!(ran.out == "hi\n" && ran.err.contains(line), "{ran}");
     }
     let ran = quiet.run(&["call", "it", "script=echo hi", "--explain"]);
@@ -80,7 +79,7 @@ fn unconfined_commands_are_told_everywhere() {
         let found = project.run(&["doctor", "--json"]).json();
         found["findings"].as_array().unwrap().iter().find(|finding| finding["name"] == "commands").unwrap().clone()
     };
-    let what = "granted to the project's own tools, unconfined: no wall is around them";
+    let what = "granted to the project's own tools, unconfined: without a wall";
     assert_eq!(commands(&loud), json!({"name": "commands", "ok": false, "what": what}));
     assert_eq!(commands(&quiet)["ok"], json!(true));
 }
@@ -201,25 +200,26 @@ fn what_is_given_up_is_told() {
     let told = |policy: &str| {
         let found = Project::new().policy(policy).run(&["doctor", "--json"]).json();
         let host = found["findings"].as_array().unwrap().iter().find(|finding| finding["name"] == "host").unwrap();
-        let told = host["what"].as_str().unwrap().strip_prefix("gives up, before it runs scripts: ").unwrap();
+        let told = host["what"].as_str().unwrap().strip_prefix("drops before it runs scripts: ").unwrap();
         told.split(", ").map(str::to_owned).collect::<Vec<_>>()
     };
     for (policy, sockets) in [
         ("sandbox: {}\n", "sockets"),
         ("model: { provider: script, script: r.yaml }\n", "sockets"),
-        ("model: { provider: openai, name: m }\n", "sockets but those of the internet"),
-        ("network: { allowed_domains: [example.com] }\n", "sockets but those of the internet"),
+        ("model: { provider: openai, name: m }\n", "sockets except internet sockets"),
+        ("network: { allowed_domains: [example.com] }\n", "sockets except internet sockets"),
         ("network: { allowed_domains: [] }\nsandbox: { exec: { network: true } }\n", "sockets"),
     ] {
-        let kept = ["system calls into the kernel and other processes", "starting programs", "signals to others"];
+        let kept =
+            ["system calls into the kernel and other processes", "starting programs", "signals to other processes"];
         let told = told(policy);
         assert_eq!(told[..3], kept, "{policy}");
-        assert_eq!(told[3..5], ["privileges but those over files", sockets], "{policy}");
+        assert_eq!(told[3..5], ["privileges except those over files", sockets], "{policy}");
     }
     let commands = told("sandbox: { exec: { allow: [sh], network: true } }\n");
-    assert!(commands[1].starts_with("raw sockets; files stay open"), "{commands:?}");
+    assert!(commands[1].starts_with("raw sockets; files stay accessible"), "{commands:?}");
     let commands = told("sandbox: { exec: { allow: [sh] } }\n");
-    assert!(commands[1].starts_with("sockets; files stay open"), "{commands:?}");
+    assert!(commands[1].starts_with("sockets; files stay accessible"), "{commands:?}");
 }
 
 /// So does every other process that runs scripts, or loads them; these start no programs, whatever is granted.
@@ -280,16 +280,16 @@ fn without_landlock_the_host_keeps_its_files_and_says_so() {
     exit 5
     --- stdout
     --- stderr
-    error: this process cannot give up what it needs no more: files stay open, as there is no Landlock
+    error: this process cannot drop its privileges: files stay accessible, because there is no Landlock
 
-    hint: without `--self-confine` it is done as far as the machine lets it
+    hint: without `--self-confine`, the process drops the privileges that the machine lets it drop
     ");
     without(call, &project, &["call", "it"]).gives("fine");
     assert_eq!(
         found(call, &project, &["landlock", "host"]),
         json!([
-            { "name": "landlock", "ok": false, "what": "not there, or not turned on: namespaces have to hold files alone" },
-            { "name": "host", "ok": false, "what": "gives up, before it runs scripts: system calls into the kernel and other processes, starting programs, signals to others, privileges but those over files, sockets; files stay open, as there is no Landlock" },
+            { "name": "landlock", "ok": false, "what": "not available: only namespaces confine files" },
+            { "name": "host", "ok": false, "what": "drops before it runs scripts: system calls into the kernel and other processes, starting programs, signals to other processes, privileges except those over files, sockets; files stay accessible, because there is no Landlock" },
         ])
     );
     // Where it is there, nobody is refused for another call that the kernel lacks.
@@ -310,16 +310,16 @@ fn without_filters_the_host_keeps_its_calls_and_commands_do_not_run() {
     exit 5
     --- stdout
     --- stderr
-    error: this process cannot give up what it needs no more: filters of system calls: Error calling `seccomp`: Function not implemented (os error 38)
+    error: this process cannot drop its privileges: filters of system calls: Error calling `seccomp`: Function not implemented (os error 38)
 
-    hint: without `--self-confine` it is done as far as the machine lets it
+    hint: without `--self-confine`, the process drops the privileges that the machine lets it drop
     ");
     insta::assert_snapshot!(without(call, &project, &["call", "fine"]), @r"
     exit 0
     --- stdout
     fine
     --- stderr
-    note: this process keeps what it needs no more: filters of system calls: Error calling `seccomp`: Function not implemented (os error 38)
+    note: this process keeps privileges that it does not need: filters of system calls: Error calling `seccomp`: Function not implemented (os error 38)
     ");
     let lacks =
         "the kernel lacks filters of system calls (the kernel takes none: Function not implemented (os error 38))";

@@ -233,7 +233,7 @@ fn a_constant_that_takes_too_much_is_an_error_where_it_is() {
     exit 4
     --- stdout
     --- stderr
-    error: tool `it` was ended: over the limit `memory` of 67108864 bytes at line 4, column 18, where 67108864 bytes were asked for at once
+    error: tool `it` was ended: over the limit `memory` of 67108864 bytes at line 4, column 18, where 67108864 bytes were requested at once
 
     hint: `sandbox.limits.memory_mb` in `.harness/harness.md` raises it
     ");
@@ -257,7 +257,7 @@ fn a_script_without_its_function() {
             said.starts_with("error: the script cannot be loaded: the script must define a function `run(args)`\n"),
             "{said}"
         );
-        // In a project of many tools, somebody has to find it.
+        // In a project of many tools, someone has to find it.
         assert!(said.contains("--> .harness/tools/it.md:"), "{said}");
     }
 }
@@ -417,7 +417,7 @@ fn an_error_shows_hostile_text_harmlessly() {
     assert!(!ran.err.contains(['\x1b', '\u{202e}']), "{ran:?}");
 }
 
-/// What a policy names for its agents is looked at before one works.
+/// What a policy names for its agents is checked before one works.
 #[test]
 fn replies_and_the_script_that_judges() {
     let project = agent("", "- txt: x\n");
@@ -453,7 +453,7 @@ fn replies_and_the_script_that_judges() {
     2 | - agent: finder
       |   ^
       |
-      = hint: nobody is given this reply
+      = hint: no agent gets this reply
     ");
     std::fs::remove_file(project.path("replies.yaml")).unwrap();
     assert_snapshot!(project.run(&["validate"]), @"

@@ -282,7 +282,7 @@ fn sprung(project: &Project) -> bool {
     project.at("home/marker").exists()
 }
 
-/// Runs git as anybody would, whatever comes of it.
+/// Runs git as anyone would, whatever comes of it.
 fn plain_git(project: &Project, args: &[&str]) {
     let mut command = Command::new("git");
     command.current_dir(project.at(".")).args(args).stdin(Stdio::null()).env("GIT_CONFIG_NOSYSTEM", "1");

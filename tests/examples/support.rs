@@ -88,7 +88,7 @@ impl Project {
         Called { exit: output.status.code(), report, told }
     }
 
-    /// Runs git to prepare a repository, the same on every machine, and gives back what it printed.
+    /// Runs git to prepare a repository, the same on every machine, and returns what it printed.
     pub(crate) fn git(&self, args: &[&str]) -> String {
         let mut command = Command::new("git");
         command.current_dir(self.folder.path()).args(args).env("GIT_CONFIG_GLOBAL", "/dev/null");
@@ -102,7 +102,7 @@ impl Project {
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
 
-    /// Commits everything that is there but `.harness`, and gives back the name of the commit.
+    /// Commits everything that is there but `.harness`, and returns the name of the commit.
     pub(crate) fn commit(&self, message: &str) -> String {
         self.git(&["add", "--all", "--force", "--", ".", ":(exclude).harness", ":(exclude)home"]);
         self.git(&["commit", "--quiet", "--allow-empty", "--message", message]);

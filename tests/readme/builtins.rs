@@ -13,7 +13,7 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/builtins.md")).unwrap()
 });
 
-/// What the examples have in the place of the folder that a case is run in.
+/// What the examples have instead of the folder that a case is run in.
 const WORKSPACE: &str = "/home/ada/project";
 
 /// Those that are not written as a function of a namespace in the guest.
@@ -210,7 +210,7 @@ fn found(folder: &Path, artifact: &str) -> Vec<Json> {
     cases.iter().map(|case| case["differences"][0]["found"].clone()).collect()
 }
 
-/// What a call gave, as the page tells it: with the folder of the page, and without the script's line in an error.
+/// What a call gave, as the page shows it: with the folder of the page, and without the script's line in an error.
 fn told(folder: &Path, found: &Json) -> String {
     let text = match found["error"].as_str().or_else(|| found.as_str()) {
         Some(text) => text.strip_prefix("tool ").unwrap_or(text),
@@ -232,7 +232,7 @@ fn the_examples_of_builtins_are_true() {
     let (of_agents, examples): (Vec<_>, Vec<_>) = examples().into_iter().partition(Example::is_of_agents);
     write(&folder, "harness.md", &format!("---\n{policy}\n---\n"));
     let greet = "parameters: { name: { type: string } }\nscript: |\n  def run(args):\n      return \"hello \" + args[\"name\"]\n";
-    write(&folder, "tools/greet.md", &format!("---\n{greet}---\nGreet somebody.\n"));
+    write(&folder, "tools/greet.md", &format!("---\n{greet}---\nGreet someone.\n"));
     let entry = "  def run(args):\n      return repr(EXAMPLES[args[\"n\"]]())\n";
     let all = script(&examples, entry) + &cases(&examples, given, "args", "result");
     write(&folder, "tools/examples.md", &format!("---\nparameters: {{ n: {{ type: number }} }}\n{all}---\nAll.\n"));

@@ -77,7 +77,7 @@ async fn a_script_cannot_say_that_it_was_denied() {
     let claims = kit.tool("def run(args):\n    fail('env: the variable `NOT_GRANTED` is not granted')\n");
     let report = kit.run(&claims, Limits::default(), "{}").await;
     assert_eq!(failure(report), "env: the variable `NOT_GRANTED` is not granted");
-    // Nor can one that was refused something and went on.
+    // Nor can one that was refused something and continued.
     let later = kit.tool("def run(args):\n    fs.exists('/etc/passwd')\n    fail('mine')\n");
     let report = kit.run(&later, Limits::default(), "{}").await;
     assert!(matches!(report.outcome, Outcome::Failed(_) | Outcome::Denied { .. }), "{report:?}");

@@ -120,7 +120,7 @@ async fn host_calls_are_counted_with_their_bytes_and_their_price() {
     assert!(report.usage.fuel > paid, "{:?}", report.usage);
 }
 
-/// Only so many are told of, all are counted.
+/// Only so many are reported, all are counted.
 #[tokio::test]
 async fn a_flood_of_host_calls_and_log_lines() {
     let kit = Kit::new();

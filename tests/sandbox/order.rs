@@ -1,7 +1,7 @@
 //! What depends on the order of hooks, and what does not.
 //!
-//! Hooks of equal rank run in the order of their files. Somebody who drops a file into a folder chooses its name, and with
-//! it a place in that order. What that gives them:
+//! Hooks of equal rank run in the order of their files. Someone who drops a file into a folder chooses its name, and
+//! with it a place in that order. What that gives them:
 //!
 //! - Nothing on whether an event is blocked, among hooks that only allow, block or fail: it is where any of them blocks or
 //!   fails, and then with the payload as it was.
@@ -183,7 +183,7 @@ fn a_change_is_seen_by_the_hooks_after_it_and_by_no_others() {
             assert_eq!(blocked, wanted.contains(&Verdict::Block), "{ordered:?}");
             assert_eq!((verdicts, payload), (wanted, args(set)), "{ordered:?}");
         }
-        // Without anybody who looks, changes of different parts come to the same in any order.
+        // Without anyone who looks, changes of different parts come to the same in any order.
         let changes = |hooks: &[Does]| -> Vec<Does> {
             hooks.iter().copied().filter(|hook| !matches!(hook, Does::BlockIfSet(_))).collect()
         };

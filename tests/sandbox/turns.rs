@@ -1,5 +1,5 @@
-//! Very many turns of one conversation that is recorded, with calls, sub-agents, tasks that nobody waits for, and turns that
-//! are given up wherever they are, in a command too: the host stays as large as it was, and nothing goes on.
+//! Very many turns of one conversation that is recorded, with calls, sub-agents, tasks that nobody waits for, and turns
+//! that are given up wherever they are, in a command too: the host stays as large as it was, and nothing continues.
 
 use std::process::Command;
 use std::sync::Arc;

@@ -1,17 +1,17 @@
-//! The tools by which a model sets agents to work without waiting, and asks for what goes on.
+//! The tools by which a model sets agents to work without waiting, and asks for what continues.
 
 use serde_json::Value as Json;
 
 use harness_capability::reentry::Patience;
 use harness_dispatch::builtin::{Answered, BuiltInCall, DELEGATE};
-use harness_dispatch::chain::Place;
+use harness_dispatch::chain::CallContext;
 use harness_dispatch::tasks::{Found, MAX_WAITED, Wanted};
 use harness_dispatch::trail::Trail;
 use harness_dispatch::{Call, Nested, pipeline, reentry};
 use harness_sandbox::outcome::{Failure, FailureKind, Outcome};
 
 /// `delegate_async`: a call of `delegate`, with all that governs one, which is begun and not waited for.
-pub(super) async fn begin(place: &Place, call: &BuiltInCall<'_>) -> Answered {
+pub(super) async fn begin(place: &CallContext, call: &BuiltInCall<'_>) -> Answered {
     let delegate = Call { id: None, name: DELEGATE.to_owned(), arguments: call.arguments.clone() };
     match pipeline::start(place, delegate, call.caller).await {
         Ok(report) => {
@@ -21,18 +21,18 @@ pub(super) async fn begin(place: &Place, call: &BuiltInCall<'_>) -> Answered {
             };
             Answered { outcome, nested: vec![Nested::Call(Box::new(report))] }
         }
-        Err(error) => failed(reentry::told(&error)),
+        Err(error) => failed(reentry::describe(&error)),
     }
 }
 
 /// `delegate_status`, `task_poll`: what has become of one.
-pub(super) async fn poll(place: &Place, call: &BuiltInCall<'_>) -> Answered {
+pub(super) async fn poll(place: &CallContext, call: &BuiltInCall<'_>) -> Answered {
     let id = call.arguments.get("task_id").and_then(Json::as_str).unwrap_or_default().to_owned();
     answered(place.look(Wanted::These(&[id]), Patience::None).await, |mut told| told.pop().unwrap_or_default())
 }
 
 /// `delegate_await`, `task_await`: what becomes of several.
-pub(super) async fn wait(place: &Place, call: &BuiltInCall<'_>) -> Answered {
+pub(super) async fn wait(place: &CallContext, call: &BuiltInCall<'_>) -> Answered {
     let ids;
     let wanted = match call.arguments.get("task_ids").and_then(Json::as_array) {
         None => Wanted::Open,

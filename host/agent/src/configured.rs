@@ -52,7 +52,7 @@ impl Configured {
 
     fn provider(&self, config: &ModelConfig) -> Result<Arc<dyn Provider>, String> {
         let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        // A file of replies is one list, whoever is answered from it.
+        // A file of replies is one list, anyone who is answered from it.
         let key = config.script.as_ref().map_or_else(|| format!("model {}", config.name.value), |s| s.value.clone());
         if let Some(provider) = connected.get(&key) {
             return Ok(provider.clone());
@@ -88,7 +88,7 @@ pub struct RepliesFile {
     /// Its text; empty where it cannot be read.
     pub text: String,
     replies: Option<Vec<ScriptedReply>>,
-    /// What is wrong with it, as far as that can be told before it is asked.
+    /// What is wrong with it, as far as that is known before the first request.
     pub problems: Vec<Diagnostic>,
 }
 
@@ -117,7 +117,7 @@ impl RepliesFile {
             let problem = problem.at(reply.position.clone());
             self.problems.push(match hint {
                 Some(hint) => problem.hint(hint),
-                None => problem.hint("nobody is given this reply"),
+                None => problem.hint("no agent gets this reply"),
             });
         }
         self

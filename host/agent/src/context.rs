@@ -23,7 +23,7 @@ pub struct Context {
     pub model: String,
     /// How many tokens a request may have: what is known of the model, or what the policy allows where that is less.
     pub room: u64,
-    /// How the model is told of its tools.
+    /// How the model learns of its tools.
     pub form: Form,
     /// Its parts, in the order in which it gets them.
     pub sections: Vec<Section>,
@@ -31,7 +31,7 @@ pub struct Context {
     pub left_out: u64,
     /// The sources of prose, and the skills, for which the system prompt has no room.
     pub without_room: Vec<String>,
-    /// What the model's service counts in all of it, where it tells.
+    /// The tokens of all of it as the service of the model counts them, if it does.
     pub counted: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ pub struct Section {
     pub name: String,
     /// The file that it is from; empty for what is the host's own or was said.
     pub file: String,
-    /// What it says; of a tool that is told of in a field of the request, as JSON.
+    /// What it says; of a tool that is reported of in a field of the request, as JSON.
     pub text: String,
     /// How many tokens it takes, about: a fourth of its bytes.
     pub tokens: u64,
@@ -57,7 +57,7 @@ impl Context {
     }
 }
 
-/// What the model of a project's agent would see after a conversation, or that of a sub-agent which the root sets to work.
+/// What the model of a project's agent would see after a conversation, or that of a sub-agent which the root starts.
 /// Nobody is asked, but the model's service for what it knows of the model and counts in the request.
 ///
 /// # Errors
@@ -149,11 +149,12 @@ fn sections(
     sections.extend(beginning.skills.iter().map(|skills| system("skills", "", skills)));
     match form {
         Form::Structured => sections.extend(tools.iter().map(|tool| structured(runtime, tool))),
-        // They are told of behind the first thing that is said to it.
+        // They are reported behind the first thing that is said to it.
         Form::Prose => drop(sections.splice(1..1, in_prose(runtime, tools))),
         Form::None => {}
     }
-    let sent = |message: &Message| if form == Form::Structured { message.clone() } else { prose::told(message) };
+    let sent =
+        |message: &Message| if form == Form::Structured { message.clone() } else { prose::as_plain_text(message) };
     let history = history.iter().map(sent);
     sections.extend(history.map(|message| said("history", role(&message), "", &message)));
     sections.extend(prompt.map(|message| said("prompt", "user", "", message)));

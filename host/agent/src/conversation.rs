@@ -58,8 +58,8 @@ impl Conversation {
         self.gone_calls = self.gone_calls.saturating_add(calls);
     }
 
-    /// Gives the calls of a reply identifiers that no other has, where they do not have them: results are told apart by
-    /// them.
+    /// Gives the calls of a reply identifiers that no other has, where they do not have them: results are distinguished
+    /// by them.
     pub(super) fn tell_apart(&self, new: &mut [ToolCall]) {
         let mut taken: HashSet<String> = self.messages.iter().flat_map(calls).map(|call| call.id.clone()).collect();
         for call in new {

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::background::{begin, poll, wait};
 use super::conversation::Conversation;
-use super::listener::Told;
+use super::listener::AgentEvent;
 use super::runtime::Runtime;
 use super::skills;
 use super::turn::{Turn, turn_with_nested};
@@ -23,7 +23,7 @@ use harness_dispatch::builtin::{
     Answered, BuiltInCall, BuiltIns, DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, READ_SKILL, TASK_AWAIT,
     TASK_POLL,
 };
-use harness_dispatch::chain::{Block, Place, told, within};
+use harness_dispatch::chain::{Block, CallContext, cap_by, describe_failure};
 use harness_dispatch::past::Happened;
 use harness_dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
 use harness_dispatch::trail::Trail;
@@ -34,7 +34,7 @@ use harness_sandbox::outcome::{Failure, FailureKind, Outcome, Usage};
 use harness_sandbox::state::Context;
 use harness_sandbox::strand;
 
-/// In the place of a reason whose words may not stand in a prompt.
+/// Instead of a reason whose words may not be in a prompt.
 const NOT_ACCEPTED_SAYS_A_PLUGIN: &str = "a hook of a plugin has not accepted it; its reason is not shown here";
 /// The keys of a result that have what a child called and what that gave.
 const CALLS: [&str; 2] = ["tool_calls", "tool_results"];
@@ -46,19 +46,21 @@ impl BuiltIns for Runtime {
 
     fn happened(&self, what: &Happened<'_>) {
         let agent = self.name();
-        self.tell(&match what {
-            Happened::Confirmed { call, tool, answer } => Told::Confirmed { agent, call, tool, answer: *answer },
-            Happened::Began { call, tool, strand, task } => Told::Began { agent, call, tool, strand, task: *task },
-            Happened::Ended { task, report, late } => Told::Ended { agent, task, report, late: *late },
-            Happened::Abandoned { task, tool } => Told::Abandoned { agent, task, tool },
-            Happened::Looked(looked) => Told::Looked { agent, looked },
-            Happened::Saw(saw) => Told::Saw { agent, saw },
+        self.notify(&match what {
+            Happened::Confirmed { call, tool, answer } => AgentEvent::Confirmed { agent, call, tool, answer: *answer },
+            Happened::Began { call, tool, strand, task } => {
+                AgentEvent::Began { agent, call, tool, strand, task: *task }
+            }
+            Happened::Ended { task, report, late } => AgentEvent::Ended { agent, task, report, late: *late },
+            Happened::Abandoned { task, tool } => AgentEvent::Abandoned { agent, task, tool },
+            Happened::Looked(looked) => AgentEvent::Looked { agent, looked },
+            Happened::Saw(saw) => AgentEvent::Saw { agent, saw },
         });
     }
 
     fn call<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a CallContext,
         call: BuiltInCall<'a>,
     ) -> Pin<Box<dyn Future<Output = Answered> + Send + 'a>> {
         Box::pin(async move {
@@ -76,7 +78,7 @@ impl BuiltIns for Runtime {
 
 impl Runtime {
     /// Sets an agent to work and waits for its result.
-    async fn delegate(&self, place: &Place, call: &BuiltInCall<'_>) -> Answered {
+    async fn delegate(&self, place: &CallContext, call: &BuiltInCall<'_>) -> Answered {
         let text = |key: &str| call.arguments.get(key).and_then(Json::as_str).unwrap_or_default();
         let agent = match self.find(text("agent")) {
             Ok(agent) => agent,
@@ -115,7 +117,7 @@ impl Runtime {
         Answered { outcome, nested: delegation.nested.into_nested() }
     }
 
-    /// The agent of a name, where it may be set to work from here.
+    /// The agent of a name, where it may be started from here.
     fn find(&self, name: &str) -> Result<Arc<Agent>, Ended> {
         let agents = self.loaded.registry().agents();
         let Some(agent) = agents.iter().find(|agent| agent.name == name) else {
@@ -132,7 +134,7 @@ impl Runtime {
         }
         if !settings.allow_recursive && self.lineage.iter().any(|above| above == name) {
             let why = format!(
-                "agent {name:?} is at work already, and `delegation.allow_recursive` in `harness.md` is not set"
+                "agent {name:?} is already running, and `delegation.allow_recursive` in `harness.md` is not set"
             );
             return Err(Ended::Failed(why));
         }
@@ -140,12 +142,12 @@ impl Runtime {
     }
 }
 
-/// A delegation under way.
+/// A delegation in progress.
 struct Delegation<'a> {
     by: &'a Runtime,
     id: String,
     /// Where the one that delegates is: its hooks are asked.
-    place: &'a Place,
+    place: &'a CallContext,
     left: Option<Allowance>,
     /// Whether its time was over before it was done.
     late: bool,
@@ -178,7 +180,7 @@ impl Ended {
 }
 
 impl Delegation<'_> {
-    async fn here(&self) -> Place {
+    async fn here(&self) -> CallContext {
         self.place.now(self.left).await
     }
 
@@ -195,7 +197,7 @@ impl Delegation<'_> {
     /// Why a hook blocked it.
     async fn fire(&mut self, event: &Event, payload: Json) -> Result<Json, Block> {
         let mut dispatch = self.here().await.fire(event, payload).await;
-        self.by.tell(&Told::Event { agent: self.by.name(), dispatch: &dispatch });
+        self.by.notify(&AgentEvent::Event { agent: self.by.name(), dispatch: &dispatch });
         self.spend(dispatch.usage());
         let payload = std::mem::take(&mut dispatch.payload);
         let blocked = dispatch.decision.block().cloned();
@@ -205,10 +207,10 @@ impl Delegation<'_> {
         blocked.map_or(Ok(payload), Err)
     }
 
-    /// Tells what came of it.
+    /// Reports what came of it.
     fn returned(&self, from: &str, result: Result<&Json, &str>) {
         let Self { by, id, late, .. } = self;
-        by.tell(&Told::Returned { agent: by.name(), id, from, result, late: *late });
+        by.notify(&AgentEvent::Returned { agent: by.name(), id, from, result, late: *late });
     }
 
     async fn run(&mut self, agent: &Arc<Agent>, task: &str, call: &BuiltInCall<'_>) -> Result<Json, Ended> {
@@ -229,7 +231,7 @@ impl Delegation<'_> {
         let attempts = by.crew.settings.verify_retries.saturating_add(1);
         for attempt in 1..=attempts {
             let (agent, to) = (by.name(), child.name());
-            by.tell(&Told::Delegated { agent, to, depth, attempt, task: &said });
+            by.notify(&AgentEvent::Delegated { agent, to, depth, attempt, task: &said });
             let result = self.attempt(&child, &mut history, &said, attempt).await?;
             let calls = CALLS.map(|key| result.get(key).cloned());
             let post = DelegationPost {
@@ -303,7 +305,7 @@ impl Delegation<'_> {
         Ok((model, task.clone()))
     }
 
-    /// The child's turn. It goes on with its own conversation, of which nobody else sees anything.
+    /// The child's turn. It resumes its own conversation, of which nobody else sees anything.
     async fn attempt(
         &mut self,
         child: &Arc<Runtime>,
@@ -317,7 +319,7 @@ impl Delegation<'_> {
         self.spend(nested.usage());
         self.nested.push(nested);
         match turn {
-            Ok(Turn { text, calls, usage, rounds, warning, made, .. }) => {
+            Ok(Turn { text, calls, usage, rounds, warning, recent, .. }) => {
                 let mut result = json!({
                     "agent": child.name(),
                     "response": text,
@@ -325,8 +327,8 @@ impl Delegation<'_> {
                     "rounds": rounds,
                     "attempts": attempt,
                     "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens},
-                    "tool_calls": made.calls(),
-                    "tool_results": made.results(),
+                    "tool_calls": recent.calls(),
+                    "tool_results": recent.results(),
                 });
                 if let (Some(object), Some(warning)) = (result.as_object_mut(), warning) {
                     object.insert("warning".to_owned(), warning.into());
@@ -349,7 +351,7 @@ impl Delegation<'_> {
         let started = Instant::now();
         let judged = self.judged(script, &post.result).await?;
         let (agent, refused) = (self.by.name(), judged.as_ref().err().map(String::as_str));
-        self.by.tell(&Told::Judged { agent, of: &post.agent, refused, took: started.elapsed() });
+        self.by.notify(&AgentEvent::Judged { agent, of: &post.agent, refused, took: started.elapsed() });
         reasons.extend(judged.err());
         let payload = payload::of(&DelegationPostVerify { post: post.clone(), attempt });
         match self.fire(&Event::DelegationPostVerify, payload).await {
@@ -369,11 +371,11 @@ impl Delegation<'_> {
         let mut limits = grant.limits();
         let (image, loading) = loaded.image(script, self.place.load_deadline(Instant::now(), limits.timeout)).await;
         let image = image.map_err(|error| match error {
-            Unloadable::Script(failure) | Unloadable::Late(failure) => failed(told(&failure)),
+            Unloadable::Script(failure) | Unloadable::Late(failure) => failed(describe_failure(&failure)),
             Unloadable::Host(why) => failed(why),
         })?;
         limits.waited = loading;
-        within(&mut limits, self.left);
+        cap_by(&mut limits, self.left);
         let session = self.place.run.session().clone();
         let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets.clone());
         let context = Context { grant, workspace, session, secrets, depth: self.place.depth, reentry: None };
@@ -381,7 +383,9 @@ impl Delegation<'_> {
         self.spend(report.usage);
         let verdict = match report.outcome {
             Outcome::Completed(text) => serde_json::from_str(&text).unwrap_or_default(),
-            Outcome::Failed(failure) | Outcome::Denied { failure, .. } => return Err(failed(told(&failure))),
+            Outcome::Failed(failure) | Outcome::Denied { failure, .. } => {
+                return Err(failed(describe_failure(&failure)));
+            }
             Outcome::Limited(limit) => return Err(failed(limit.to_string())),
             Outcome::Busy(busy) => return Err(failed(busy.to_string())),
             Outcome::Fault(_) => return Err(failed("the host failed".to_owned())),
@@ -390,8 +394,8 @@ impl Delegation<'_> {
     }
 }
 
-/// Takes out what a child has called, which is for whoever judges its result; the one that delegates does not see it. What
-/// hooks have put in its place stays.
+/// Takes out what a child has called, which is for anyone who judges its result; the one that delegates does not see
+/// it. What hooks have put in its place stays.
 fn without(result: &mut Json, calls: &[Option<Json>; 2]) {
     let Some(result) = result.as_object_mut() else { return };
     for (key, value) in CALLS.into_iter().zip(calls) {
@@ -401,7 +405,7 @@ fn without(result: &mut Json, calls: &[Option<Json>; 2]) {
     }
 }
 
-/// What a child is told whose result was refused.
+/// The message to a child whose result was rejected.
 fn again(reason: &str) -> String {
     format!(
         "Your result was checked and not accepted: {reason}\n\nThe task is not complete. Find out what is wrong, correct \

@@ -26,7 +26,7 @@ impl Failures {
         Self { most, in_a_row: Mutex::default(), all_in_a_row: AtomicU64::new(0) }
     }
 
-    /// Begins anew.
+    /// Begins again.
     pub(super) fn forget(&self) {
         self.with(HashMap::clear);
         self.all_in_a_row.store(0, Ordering::Relaxed);

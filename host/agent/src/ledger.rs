@@ -1,5 +1,5 @@
-//! What an agent at work has used of its budget, with all that it has set to work: each enters it in its own ledger and
-//! in those of all above.
+//! What an agent at work has used of its budget, with all that it has started: each enters it in its own ledger and in
+//! those of all above.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -137,7 +137,7 @@ pub(super) struct Purse {
     pub(super) ledger: Arc<Ledger>,
     /// How often it was given something.
     pub(super) given: u64,
-    /// In a run of the past, what it was refused then, where that is not found out anew.
+    /// In a run of the past, what it was refused then, where that is not found out again.
     pub(super) went: Option<Option<Refused>>,
 }
 

@@ -1,23 +1,24 @@
 //! The agent loop: a model, the tools that it calls, the hooks around everything, and sub-agents.
 //!
 //! A [`Session`] is a conversation with a project's agent. Each turn asks the model, makes the calls that it wants
-//! through [`dispatch`](harness_dispatch) as any other caller would, gives their results back, and goes on until the
+//! through [`dispatch`](harness_dispatch) as any other caller would, gives their results back, and continues until the
 //! model has nothing more to call. What one agent sets another to do is a turn of that one, one level deeper.
 //!
 //! - `turn`: one turn, round by round
 //! - `runtime`: an agent at work: its artifacts, its model, its depth
 //! - `delegation`: the tool `delegate`, and what judges its result
 //! - `context`: what a model would see
-//! - `background`: agents and tools that are not waited for
+//! - `background`: agents and tools that run in the background
 //! - `exchange`: what hooks see of a request and a reply, and may change
 //! - `window`: how much of a conversation a model gets
 //! - `ledger`: what agents have used of their budgets
 //! - `failures`: how often in a row each tool has failed it
-//! - `made`: what it called, for whoever judges it
+//! - `activity`: the calls and results of a turn
 //! - `models`: which model answers whom
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
 
+mod activity;
 mod background;
 mod configured;
 mod context;
@@ -29,7 +30,6 @@ mod failures;
 mod ledger;
 mod listener;
 mod logged;
-mod made;
 mod models;
 mod prose;
 mod replies;
@@ -46,11 +46,11 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+pub use activity::Activity;
 pub use configured::{Configured, RepliesFile, replies_files};
 pub use context::{Context, Section, context};
 pub use error::TurnError;
-pub use listener::{Listener, Silent, Told, Who};
-pub use made::Deeds;
+pub use listener::{AgentEvent, EventSource, Listener, Silent};
 pub use models::{Model, Models};
 pub use settings::{allowances, bounds};
 pub use turn::Turn;
@@ -64,23 +64,23 @@ use harness_dispatch::tasks::{Owner, Tasks};
 use harness_dispatch::{Dispatch, Project, Run};
 use harness_provider::{Message, ToolSchema, Usage};
 
-/// A conversation with a project's agent. It keeps to the artifacts and the policy that were in force when it began.
+/// A conversation with a project's agent. It uses the artifacts and the policy that were in force when it began.
 #[derive(Debug)]
 pub struct Session {
     runtime: Arc<Runtime>,
     /// What its calls belong to.
     run: Arc<Run>,
     history: Conversation,
-    /// What goes on by itself ends with the session.
+    /// What continues by itself ends with the session.
     _tasks: Owner,
 }
 
 impl Session {
-    /// Begins a session: fires `session.start`. A run has one.
+    /// Starts a session and fires `session.start`. A run has at most one session.
     ///
     /// # Errors
     ///
-    /// Where a hook blocks it.
+    /// Returns an error if a hook blocks the session.
     pub async fn start(
         project: &Project,
         run: &Arc<Run>,
@@ -89,7 +89,7 @@ impl Session {
     ) -> Result<Self, TurnError> {
         let runtime = root(project, run, models, listener);
         let dispatch = runtime.place(run).fire(&Event::SessionStart, Json::Null).await;
-        runtime.tell(&Told::Event { agent: "", dispatch: &dispatch });
+        runtime.notify(&AgentEvent::Event { agent: "", dispatch: &dispatch });
         match dispatch.decision.blocked() {
             Some(reason) => Err(TurnError::Blocked { what: "session", reason }),
             None => {
@@ -99,22 +99,22 @@ impl Session {
         }
     }
 
-    /// The same with what was said in another one, which this goes on with.
+    /// Returns the session with the conversation of another one, which it resumes.
     #[must_use]
     pub fn after(mut self, history: Vec<Message>) -> Self {
         for (at, message) in history.iter().enumerate() {
-            self.runtime.tell(&Told::Said { agent: "", at, message });
+            self.runtime.notify(&AgentEvent::Said { agent: "", at, message });
         }
         self.history = history.into();
         self
     }
 
-    /// Says something to the agent and waits for its answer. A turn that is given up (its future dropped) or fails
-    /// leaves a conversation that can go on.
+    /// Sends a message to the agent and returns its answer. A turn that is canceled (its future dropped) or fails leaves a
+    /// conversation that can continue.
     ///
     /// # Errors
     ///
-    /// What ended the turn without an answer. Hooks on `error` have been told.
+    /// Returns what ended the turn without an answer. Hooks on `error` have run by then.
     pub async fn turn(&mut self, text: &str) -> Result<Turn, TurnError> {
         self.runtime.begin();
         self.run.view().restart();
@@ -124,48 +124,49 @@ impl Session {
         turn
     }
 
-    /// Ends the session: ends what goes on by itself, and fires `session.end`, which nothing can block.
+    /// Ends the session: cancels its background tasks, and fires `session.end`, which nothing can block.
     pub async fn end(self) -> Dispatch {
         self.run.settled().await;
         self.runtime.tasks.cancel();
         self.runtime.tasks.gone().await;
         let place = self.runtime.place(&self.run).now(None).await;
         let dispatch = place.fire(&Event::SessionEnd, Json::Null).await;
-        self.runtime.tell(&Told::Event { agent: "", dispatch: &dispatch });
+        self.runtime.notify(&AgentEvent::Event { agent: "", dispatch: &dispatch });
         dispatch
     }
 
-    /// The conversation, without the system prompt: the last turn, and of those before it what a model may still get.
+    /// Returns the conversation without the system prompt: the last turn, and the earlier messages that a model may still
+    /// get.
     pub fn history(&self) -> &[Message] {
         self.history.messages()
     }
 
-    /// What the agent may call now, as its model is offered it: the project's tools, those that the run has added, and
-    /// the host's own, without those that the policy does not let be called.
+    /// Returns the tools that the model is offered now: those of the project, those that the run has added, and the built-in
+    /// ones, except those that the policy denies.
     pub fn tools(&self) -> Vec<ToolSchema> {
         self.runtime.tools(&self.runtime.place(&self.run))
     }
 
-    /// The names of the hooks that look at what the root does now: the project's, and those that the run has added.
+    /// Returns the names of the hooks in force: those of the project, and those that the run has added.
     pub fn hooks(&self) -> Vec<String> {
         let added = self.run.added();
         let all = self.runtime.loaded.registry().hooks().iter().chain(added.hooks.iter().map(|one| &one.hook));
         all.map(|hook| hook.name.clone()).collect()
     }
 
-    /// What the models' services have counted so far, for every request that was answered: those of turns that failed or
-    /// were given up, and those of sub-agents too.
+    /// Returns the tokens that the services of the models have counted so far, for every request that was answered, also in
+    /// failed and canceled turns and by sub-agents.
     pub fn usage(&self) -> Usage {
         self.runtime.crew.counted.usage()
     }
 
-    /// What the last turn did, where it failed or was given up, too.
-    pub fn deeds(&self) -> Deeds {
-        self.runtime.crew.deeds()
+    /// Returns the calls of the last turn, also if it failed or was canceled.
+    pub fn activity(&self) -> Activity {
+        self.runtime.crew.activity()
     }
 }
 
-/// Ends what goes on by itself where a turn is given up: who stops it wants all of it stopped.
+/// Cancels the background tasks when a turn is canceled.
 struct GivenUp(Option<Arc<Tasks>>);
 
 impl GivenUp {

@@ -1,4 +1,4 @@
-//! Who watches an agent at work: a terminal, a record.
+//! Events of an agent that works, for a terminal or a recorder.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,54 +9,54 @@ use harness_dispatch::confirm::Answer;
 use harness_dispatch::{CallError, CallReport, Dispatch, Looked, Saw};
 use harness_provider::{Message, Reply, Request, ToolCall};
 
-/// Told of what happens while it happens, in order. It must not take long: the agent waits for it.
+/// Receives the events of an agent, in order, while they happen. It must be fast: the agent waits for it.
 pub trait Listener: Debug + Send + Sync {
-    /// Something happened.
-    fn told(&self, what: &Told<'_>);
+    /// Receives an event.
+    fn notify(&self, what: &AgentEvent<'_>);
 
-    /// The same, for whoever tells agents of one name apart.
-    fn told_by(&self, who: &Who<'_>, what: &Told<'_>) {
+    /// Receives an event with its source, for listeners that distinguish agents of the same name.
+    fn notify_from(&self, who: &EventSource<'_>, what: &AgentEvent<'_>) {
         let _ = who;
-        self.told(what);
+        self.notify(what);
     }
 }
 
-/// An agent at work.
+/// The agent that an event comes from.
 #[derive(Debug, Clone, Copy)]
-pub struct Who<'a> {
-    /// Of the delegation that it works for; `root` at the root.
+pub struct EventSource<'a> {
+    /// The identifier of its delegation; `root` for the root.
     pub id: &'a str,
-    /// The one that set it to work.
+    /// The identifier of its parent.
     pub parent: Option<&'a str>,
 }
 
-/// Tells nobody.
+/// A listener that ignores every event.
 #[derive(Debug, Clone, Copy)]
 pub struct Silent;
 
 impl Listener for Silent {
-    fn told(&self, _: &Told<'_>) {}
+    fn notify(&self, _: &AgentEvent<'_>) {}
 }
 
-/// What happened. `agent` is the sub-agent; empty for the root.
+/// An event of an agent. `agent` is the name of the sub-agent; empty for the root.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "said once, above")]
-pub enum Told<'a> {
+pub enum AgentEvent<'a> {
     /// A turn begins.
     Turn { agent: &'a str, depth: u32, text: &'a str },
-    /// Something was said in its conversation: message `at` of it, from 0. What was there from `at` on is void.
+    /// The conversation has message `at`, from 0. Earlier messages from `at` on are void.
     Said { agent: &'a str, at: usize, message: &'a Message },
-    /// A model is asked. `round` counts from 1, `room` is the most tokens of what it is sent.
+    /// A request is sent to a model. `round` counts from 1; `room` is the maximum of its tokens.
     Asked { agent: &'a str, round: u32, request: &'a Request, room: u64 },
-    /// More of what it says.
+    /// A part of the reply as it is streamed.
     Text { agent: &'a str, text: &'a str },
-    /// It failed to answer and is asked again after a pause; text that was told is void.
+    /// The request failed and is retried after a pause. Text that was streamed is void.
     Retry { agent: &'a str, error: &'a str, pause: Duration },
-    /// It answered.
+    /// The reply is complete.
     Answered { agent: &'a str, reply: &'a Reply, took: Duration },
-    /// It did not, and nobody asks again.
+    /// The request failed and is not retried.
     Unanswered { agent: &'a str, error: &'a str, took: Duration },
-    /// A model could not be had: that of this name, or the project's.
+    /// A model is not available: the model of this name, or of the project.
     NoModel { model: Option<&'a str>, error: &'a str },
     /// A call begins.
     Calls { agent: &'a str, call: &'a ToolCall },
@@ -68,29 +68,28 @@ pub enum Told<'a> {
         content: &'a str,
         took: Duration,
     },
-    /// A turn has come to its end. `given` is how often it was given something of its budgets.
+    /// A turn has ended. `given` counts how often it got a part of its budgets.
     Turned { agent: &'a str, turn: Result<&'a Turn, &'a TurnError>, given: u64 },
-    /// Nobody waits for its end any more.
+    /// The turn was canceled.
     GivenUp { agent: &'a str },
-    /// Hooks were asked of an event of the loop.
+    /// An event of the loop was dispatched to its hooks.
     Event { agent: &'a str, dispatch: &'a Dispatch },
     /// A sub-agent begins an attempt, from 1.
     Delegated { agent: &'a str, to: &'a str, depth: u32, attempt: u32, task: &'a str },
-    /// The policy's script has judged its result: why it is not accepted, where it is not.
+    /// `delegation.verify` has verified a result. `refused` is the reason of a rejection.
     Judged { agent: &'a str, of: &'a str, refused: Option<&'a str>, took: Duration },
-    /// It has ended.
-    /// `id` is the delegation's; `late` where its time was over before it was done.
+    /// A delegation has ended. `id` is its identifier; `late` is set if its deadline passed first.
     Returned { agent: &'a str, id: &'a str, from: &'a str, result: Result<&'a serde_json::Value, &'a str>, late: bool },
-    /// A person was asked whether a call may be made, or nobody could be.
+    /// The answer to a confirmation, also if no confirmer was available.
     Confirmed { agent: &'a str, call: &'a str, tool: &'a str, answer: Answer },
-    /// A call goes on as a task of this identifier, or cannot. What happens in it happens in a strand of its own.
+    /// A call continues as a task with this identifier and its own strand, or could not start.
     Began { agent: &'a str, call: &'a str, tool: &'a str, strand: &'a str, task: Result<&'a str, &'a str> },
-    /// A task has ended; `late` are the milliseconds that it had, where they were over before.
+    /// A task has ended. `late` is its time limit in milliseconds, if that passed first.
     Ended { agent: &'a str, task: &'a str, report: &'a CallReport, late: Option<u64> },
-    /// A task was ended with whom it belongs to.
+    /// A task was ended with its owner.
     Abandoned { agent: &'a str, task: &'a str, tool: &'a str },
-    /// Tasks were asked for.
+    /// The status of tasks was requested.
     Looked { agent: &'a str, looked: &'a Looked },
-    /// What scripts have added to the run was seen anew, or added to.
+    /// Additions of scripts to the run were read or extended.
     Saw { agent: &'a str, saw: &'a Saw },
 }

@@ -17,7 +17,7 @@ fn logged(nested: &[Nested], lines: &mut Vec<LogLine>) {
             Nested::Event(dispatch) => logged_by_hooks(dispatch, lines),
             Nested::Call(report) => {
                 report.pre.iter().for_each(|pre| logged_by_hooks(pre, lines));
-                lines.extend(told(&report.tool, &report.log));
+                lines.extend(log_lines(&report.tool, &report.log));
                 logged(&report.nested, lines);
                 report.post.iter().for_each(|post| logged_by_hooks(post, lines));
             }
@@ -29,12 +29,12 @@ fn logged(nested: &[Nested], lines: &mut Vec<LogLine>) {
 
 fn logged_by_hooks(dispatch: &Dispatch, lines: &mut Vec<LogLine>) {
     for hook in &dispatch.hooks {
-        lines.extend(told(&hook.name, &hook.log));
+        lines.extend(log_lines(&hook.name, &hook.log));
         logged(&hook.nested, lines);
     }
 }
 
-fn told(source: &str, log: &Log) -> impl Iterator<Item = LogLine> {
+fn log_lines(source: &str, log: &Log) -> impl Iterator<Item = LogLine> {
     let line = move |line: &harness_capability::log::Line| LogLine {
         source: source.to_owned(),
         level: line.level.name().to_owned(),

@@ -1,25 +1,25 @@
-//! Which model answers whom.
+//! The models of a project, by name.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::listener::{Listener, Told};
+use super::listener::{AgentEvent, Listener};
 use harness_provider::Provider;
 
 /// The models of a project.
 pub trait Models: Debug + Send + Sync {
-    /// The one that the root runs on.
+    /// Returns the model of the root.
     ///
     /// # Errors
     ///
-    /// Why there is none, and what to write.
+    /// Returns the reason if there is none, and the line to write.
     fn main(&self) -> Result<Model, String>;
 
-    /// The profile of a name, where there is one.
+    /// Returns the model of a profile, or `None` if no profile has the name.
     fn profile(&self, name: &str) -> Option<Result<Model, String>>;
 }
 
-/// Models of which whoever watches is told where one cannot be had.
+/// Models that report to the listener if one is unavailable.
 #[derive(Debug)]
 pub(super) struct Watched {
     models: Arc<dyn Models>,
@@ -31,33 +31,33 @@ impl Watched {
         Self { models, listener }
     }
 
-    fn told(&self, model: Option<&str>, had: Result<Model, String>) -> Result<Model, String> {
-        had.inspect_err(|error| self.listener.told(&Told::NoModel { model, error }))
+    fn watch(&self, model: Option<&str>, had: Result<Model, String>) -> Result<Model, String> {
+        had.inspect_err(|error| self.listener.notify(&AgentEvent::NoModel { model, error }))
     }
 }
 
 impl Models for Watched {
     fn main(&self) -> Result<Model, String> {
-        self.told(None, self.models.main())
+        self.watch(None, self.models.main())
     }
 
     fn profile(&self, name: &str) -> Option<Result<Model, String>> {
-        Some(self.told(Some(name), self.models.profile(name)?))
+        Some(self.watch(Some(name), self.models.profile(name)?))
     }
 }
 
-/// A model, and how it is asked.
+/// A model and the settings of its requests.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// What its service calls it.
+    /// The name at its service.
     pub name: String,
     /// Its service.
     pub provider: Arc<dyn Provider>,
-    /// Most tokens of a reply.
+    /// The maximum number of tokens of a reply.
     pub max_tokens: Option<u64>,
-    /// From 0 to 2.
+    /// The sampling temperature, from 0 to 2.
     pub temperature: Option<f64>,
-    /// Most tokens of a request and its reply, where it is known without asking.
+    /// The maximum number of tokens of a request and its reply, if it is configured.
     pub context_tokens: Option<u64>,
 }
 

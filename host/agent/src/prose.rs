@@ -38,13 +38,13 @@ pub(super) struct Beginning {
 pub(super) struct Note {
     /// Its source, such as `tools/deploy`.
     pub(super) source: String,
-    /// The text as it stands in the prompt.
+    /// The text as it is in the prompt.
     pub(super) text: String,
 }
 
 impl Beginning {
-    /// That of an agent whose model is told of tools in a form and has room for so many tokens: where the descriptions of
-    /// tools are part of the prompt already, they are not there twice.
+    /// That of an agent whose model learns of tools in a form and has room for so many tokens: where the descriptions
+    /// of tools are part of the prompt already, they are not there twice.
     pub(super) fn of(runtime: &Runtime, form: Form, room: u64) -> Self {
         let prompt = Some(runtime.prompt.clone()).filter(|prompt| !prompt.trim().is_empty());
         // A byte for each token is a fourth of the room.
@@ -67,14 +67,14 @@ impl Beginning {
     }
 }
 
-/// Whether the prose of a source may stand in the prompt of an agent that is of a third party itself, or of none: what one
+/// Whether the prose of a source may be in the prompt of an agent that is of a third party itself, or of none: what one
 /// third party writes is not for the agents of another, nor is the project's for theirs.
 pub(super) fn speaks(policy: &ProjectPolicy, source: &str, agent: Option<&str>) -> bool {
     let granted = || policy.grant_for(source, None).decide_service(Service::Prompt).is_ok();
     agent.and_then(author).is_none_or(|agent| author(source) == Some(agent)) && granted()
 }
 
-/// All texts that may stand in the prompt, by source: those of bundles, then those of tools.
+/// All texts that may be in the prompt, by source: those of bundles, then those of tools.
 fn texts(runtime: &Runtime, form: Form) -> Vec<(&str, &str)> {
     let (registry, policy) = (runtime.loaded.registry(), runtime.loaded.policy());
     let agent = runtime.agent.as_ref().map(|agent| agent.source_name.as_str());

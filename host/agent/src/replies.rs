@@ -10,7 +10,7 @@ pub(super) fn refused(error: &CallError, cap: u64) -> String {
         CallError::Unknown(unknown) => unknown.hint().map(|hint| format!("; {hint}")).unwrap_or_default(),
         _ => String::new(),
     };
-    content::cut(format!("error: {}{hint}", reentry::told(error)), cap).0
+    content::cut(format!("error: {}{hint}", reentry::describe(error)), cap).0
 }
 
 /// The words of a reply that is to have nothing else.

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::activity::Activity;
 use super::failures::Failures;
 use super::ledger::{Counted, Ledger};
-use super::listener::{Listener, Told, Who};
-use super::made::Deeds;
+use super::listener::{AgentEvent, EventSource, Listener};
 use super::models::{Model, Models};
 use super::settings::Settings;
 use super::skills;
@@ -20,7 +20,7 @@ use harness_artifact::tool::{Parameter, ParameterType, Tool};
 use harness_dispatch::builtin::{
     DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, DONE, READ_SKILL, TASK_AWAIT, TASK_POLL,
 };
-use harness_dispatch::chain::Place;
+use harness_dispatch::chain::CallContext;
 use harness_dispatch::payload::AgentAt;
 use harness_dispatch::tasks::Tasks;
 use harness_dispatch::{Loaded, Run};
@@ -37,22 +37,22 @@ pub(super) struct Crew {
     /// What the models' services have counted for all of them.
     pub(super) counted: Counted,
     /// What the last turn of the root did.
-    deeds: Mutex<Deeds>,
+    activity: Mutex<Activity>,
 }
 
 impl Crew {
     pub(super) fn new(models: Arc<dyn Models>, listener: Arc<dyn Listener>, settings: Settings) -> Self {
-        Self { models, listener, settings, counted: Counted::default(), deeds: Mutex::default() }
+        Self { models, listener, settings, counted: Counted::default(), activity: Mutex::default() }
     }
 
     /// A turn of the root is over.
-    pub(super) fn keep(&self, deeds: Deeds) {
-        *self.deeds.lock().unwrap_or_else(PoisonError::into_inner) = deeds;
+    pub(super) fn keep(&self, activity: Activity) {
+        *self.activity.lock().unwrap_or_else(PoisonError::into_inner) = activity;
     }
 
     /// What it did.
-    pub(super) fn deeds(&self) -> Deeds {
-        self.deeds.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn activity(&self) -> Activity {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -144,7 +144,7 @@ impl Runtime {
             prompt: agent.system_prompt.clone(),
             model: Some(model),
             caller,
-            tasks: self.tasks.beside(),
+            tasks: self.tasks.concurrent(),
             ledger: Mutex::new(ledger),
             failures: Failures::new(self.crew.settings.tool_failures),
             children: Mutex::default(),
@@ -194,10 +194,10 @@ impl Runtime {
         *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
     }
 
-    /// Tells whoever watches.
-    pub(super) fn tell(&self, what: &Told<'_>) {
-        let who = Who { id: &self.id, parent: self.parent.as_deref() };
-        self.crew.listener.told_by(&who, what);
+    /// Notifies the listener.
+    pub(super) fn notify(&self, what: &AgentEvent<'_>) {
+        let who = EventSource { id: &self.id, parent: self.parent.as_deref() };
+        self.crew.listener.notify_from(&who, what);
     }
 
     /// The name of the sub-agent; empty at the root.
@@ -212,15 +212,21 @@ impl Runtime {
 
     /// Where the root's events are fired and its calls made. The run is whoever's has it work: it has the agents, and
     /// they do not hold it.
-    pub(super) fn place(self: &Arc<Self>, run: &Arc<Run>) -> Place {
-        let outermost = Place::outermost(self.loaded.clone(), run.clone());
+    pub(super) fn place(self: &Arc<Self>, run: &Arc<Run>) -> CallContext {
+        let outermost = CallContext::outermost(self.loaded.clone(), run.clone());
         let agent = Arc::new(AgentAt::of(&self.lineage));
-        Place { built_ins: Some(self.clone()), caller: Some("agent".into()), agent, asks_later: true, ..outermost }
+        CallContext {
+            built_ins: Some(self.clone()),
+            caller: Some("agent".into()),
+            agent,
+            asks_later: true,
+            ..outermost
+        }
     }
 
-    /// The same for a sub-agent that is set to work at a place.
-    pub(super) fn place_within(self: &Arc<Self>, place: &Place) -> Place {
-        Place {
+    /// The same for a sub-agent that is started at a place.
+    pub(super) fn place_within(self: &Arc<Self>, place: &CallContext) -> CallContext {
+        CallContext {
             loaded: self.loaded.clone(),
             built_ins: Some(self.clone()),
             caller: Some(format!("agent {}", self.name()).into()),
@@ -242,7 +248,7 @@ impl Runtime {
 
     /// The tools that a model gets to see: those of the project in the order of their files, those that the run has
     /// added, the host's own; without those that the policy does not let be called.
-    pub(super) fn tools(&self, place: &Place) -> Vec<ToolSchema> {
+    pub(super) fn tools(&self, place: &CallContext) -> Vec<ToolSchema> {
         let added = place.added_tools().map(|added| &added.tool);
         let delegates = self.caller.as_ref().is_none_or(|grant| grant.decide_service(Service::Delegate).is_ok());
         let own = self.built_ins.iter().filter(|tool| delegates || tool.name == DONE);
@@ -273,11 +279,11 @@ fn listed(agent: &Agent) -> String {
 fn built_ins(settings: &Settings, loaded: &Loaded, skills: &[Arc<Skill>], depth: usize) -> Vec<Arc<Tool>> {
     let mut tools = Vec::new();
     if !skills.is_empty() {
-        let description = "Reads a skill, or a file beside it. A long text comes in parts: go on at `next_offset`.";
+        let description = "Reads a skill, or a file beside it. A long text comes in parts: continue at `next_offset`.";
         let parameters = [
             ("name", ParameterType::String, true, "Name of the skill."),
-            ("file", ParameterType::String, false, "One of the skill's `files`; without it, the skill itself."),
-            ("offset", ParameterType::Number, false, "Where to begin, in bytes; 0 without it."),
+            ("file", ParameterType::String, false, "One of the `files` of the skill. Default: the skill itself."),
+            ("offset", ParameterType::Number, false, "Offset in bytes. Default: 0."),
         ];
         tools.push(Arc::new(tool(READ_SKILL, description.to_owned(), &parameters)));
     }
@@ -285,37 +291,35 @@ fn built_ins(settings: &Settings, loaded: &Loaded, skills: &[Arc<Skill>], depth:
     if !agents.is_empty() && depth < settings.max_depth as usize {
         let listed: Vec<String> = agents.iter().map(|agent| listed(agent)).collect();
         let description = format!(
-            "Sets a sub-agent a task and gives back its result. It sees nothing of this conversation: the task must \
-             say all that it needs.\n\nAgents:\n{}",
+            "Delegates a task to a sub-agent and returns its result. The sub-agent does not see this conversation: the task must contain everything that it needs.\n\nAgents:\n{}",
             listed.join("\n")
         );
         let parameters = [
             ("agent", ParameterType::String, true, "Name of the agent."),
-            ("task", ParameterType::String, true, "What it is to do."),
+            ("task", ParameterType::String, true, "The task."),
         ];
         tools.push(Arc::new(tool(DELEGATE, description, &parameters)));
         let description = format!(
-            "The same as `{DELEGATE}` without waiting: gives back a `task_id` at once, and the agent works on. Its result \
-             comes from `{DELEGATE_AWAIT}`."
+            "The same as `{DELEGATE}` in the background: returns a `task_id` at once. The result comes from `{DELEGATE_AWAIT}`."
         );
         tools.push(Arc::new(tool(DELEGATE_ASYNC, description, &parameters)));
-        tools.extend(asking(DELEGATE_STATUS, DELEGATE_AWAIT, "an agent that was set to work"));
+        tools.extend(asking(DELEGATE_STATUS, DELEGATE_AWAIT, "a delegated task"));
     }
     if loaded.policy().async_tools && loaded.registry().tools().iter().any(|tool| *tool.asynchronous) {
-        tools.extend(asking(TASK_POLL, TASK_AWAIT, "a tool that gave back a `task_id`"));
+        tools.extend(asking(TASK_POLL, TASK_AWAIT, "a tool that returned a `task_id`"));
     }
     if settings.exit.wants_done() && loaded.registry().tool(DONE).is_err() {
-        tools.push(Arc::new(tool(DONE, "Says that the task is complete.".to_owned(), &[])));
+        tools.push(Arc::new(tool(DONE, "Reports that the task is complete.".to_owned(), &[])));
     }
     tools
 }
 
-/// The tools that ask for what goes on, and wait for it.
+/// The tools that ask for what continues, and wait for it.
 fn asking(poll: &str, wait: &str, what: &str) -> [Arc<Tool>; 2] {
-    let polls = format!("Says what has become of {what}: its `status`, and its `result` or `error` once it has ended.");
-    let waits = format!("Waits for {what}, or several, and gives back what became of each, as `{poll}` says it.");
+    let polls = format!("Returns the `status` of {what}, and its `result` or `error` once it has ended.");
+    let waits = format!("Waits for {what}, or several, and returns for each what `{poll}` returns.");
     let id = ("task_id", ParameterType::String, true, "The `task_id`.");
-    let ids = ("task_ids", ParameterType::Array, false, "A list of `task_id`s; without it, all that go on.");
+    let ids = ("task_ids", ParameterType::Array, false, "A list of `task_id`s. Default: all that are running.");
     [Arc::new(tool(poll, polls, &[id])), Arc::new(tool(wait, waits, &[ids]))]
 }
 

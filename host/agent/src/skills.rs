@@ -105,7 +105,7 @@ fn answer(skills: &[Arc<Skill>], name: &str, file: Option<&str>, offset: u64, mo
 
 /// What is said of a skill beside its prose.
 fn described(skill: &Skill) -> Vec<(String, Json)> {
-    /// Names that are told; all are in the folder.
+    /// Names that are reported; all are in the folder.
     const MOST: usize = 200;
     let files: Vec<&str> = skill.files.iter().take(MOST).map(|file| file.path.as_str()).collect();
     let tools: Vec<&str> = skill.tools.iter().map(|tool| tool.value.as_str()).collect();
@@ -128,7 +128,7 @@ fn read_file(skill: &Skill, file: &SkillFile) -> Result<String, String> {
     let text = String::from_utf8(bytes).map_err(|_| format!("`{path}` is not UTF-8 text"))?;
     match digest(&text) == file.sha256 {
         true => Ok(text),
-        false => Err(format!("`{path}` is not what it was when the project was loaded")),
+        false => Err(format!("`{path}` has changed since the project was loaded")),
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(read("pdf", Some("../a.md")), Err("there is no file of this skill `../a.md`".to_owned()));
         assert!(read("pdf", Some("b.md")).unwrap_err().starts_with("cannot read `b.md`: "));
         std::fs::write(folder.path().join("a.md"), "tixt").unwrap();
-        assert_eq!(read("pdf", Some("a.md")), Err("`a.md` is not what it was when the project was loaded".to_owned()));
+        assert_eq!(read("pdf", Some("a.md")), Err("`a.md` has changed since the project was loaded".to_owned()));
         std::fs::write(folder.path().join("a.md"), "text and more").unwrap();
         assert_eq!(read("pdf", Some("a.md")), Err("cannot read `a.md`: more than 4 bytes".to_owned()));
     }

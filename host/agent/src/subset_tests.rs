@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 
 use super::runtime::Runtime;
-use super::{Configured, Listener, Session, Silent, Told, root};
+use super::{AgentEvent, Configured, Listener, Session, Silent, root};
 use harness_artifact::agent::Use;
 use harness_artifact::policy::layer;
 use harness_dispatch::{Options, Project, Run};
@@ -218,7 +218,7 @@ proptest! {
 /// How an agent sets the next one to work.
 #[derive(Debug, Clone, Copy)]
 enum How {
-    /// Its model calls a tool whose script does it, which may be one that is not waited for.
+    /// Its model calls a tool whose script does it, which may be one that runs in the background.
     Script { later: bool },
     /// Its model does it.
     Model { later: bool },
@@ -230,7 +230,7 @@ impl How {
             .prop_map(|(script, later)| if script { Self::Script { later } } else { Self::Model { later } })
     }
 
-    /// The call by which agent `at` is set to work.
+    /// The call by which agent `at` is started.
     fn call(self, at: usize) -> String {
         let tool = match self {
             Self::Script { .. } => return format!("{{ name: starts{at} }}"),
@@ -269,7 +269,7 @@ fn indented(by: &str, text: &str) -> String {
     text.lines().map(|line| format!("{by}{line}\n")).collect()
 }
 
-/// A layer as `harness.md` and the machine's policy have it, with more of its `sandbox`.
+/// A layer as `harness.md` and the host policy have it, with more of its `sandbox`.
 fn policy(rules: &str, more: &str) -> String {
     let (network, sandbox): (Vec<&str>, Vec<&str>) = rules.lines().partition(|line| line.starts_with("network: "));
     let network = network.into_iter().filter_map(|line| line.strip_prefix("network: "));
@@ -337,7 +337,7 @@ fn chain(rules: &Rules, how: &[How]) -> tempfile::TempDir {
     folder
 }
 
-/// A call that was made: the grant that it had, whether it came to its end, and whether the guard was asked.
+/// A call that was made: the grant that it had, whether it ended, and whether the guard was asked.
 #[derive(Debug, Clone)]
 struct Made {
     grant: Arc<Grant>,
@@ -353,13 +353,13 @@ struct Seen {
 }
 
 impl Listener for Seen {
-    fn told(&self, what: &Told<'_>) {
+    fn notify(&self, what: &AgentEvent<'_>) {
         match what {
-            Told::Asked { agent, request, .. } => {
+            AgentEvent::Asked { agent, request, .. } => {
                 let tools = request.tools.iter().map(|tool| tool.name.clone());
                 self.offered.lock().unwrap().entry((*agent).to_owned()).or_default().extend(tools);
             }
-            Told::Called { agent, call, report: Ok(report), .. } => {
+            AgentEvent::Called { agent, call, report: Ok(report), .. } => {
                 let asked = |pre: &harness_dispatch::Dispatch| {
                     pre.hooks.iter().any(|hook| hook.name == "guard" && hook.verdict.ran())
                 };

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use serde_json::Value as Json;
 
+use super::activity::{Activity, RecentCalls};
 use super::conversation::Conversation;
 use super::error::TurnError;
 use super::exchange::{answer, arguments, change, completion_post, completion_pre, has_arguments, tokens};
 use super::ledger::{Entry, Purse};
-use super::listener::Told;
+use super::listener::AgentEvent;
 use super::logged;
-use super::made::{Deeds, Made};
 use super::models::Model;
 use super::prose::Beginning;
 use super::replies::{only_words, refused};
@@ -23,7 +23,7 @@ use harness_artifact::event::Event;
 use harness_artifact::policy::exit::OnMaxIterations;
 use harness_capability::reentry::Allowance;
 use harness_dispatch::builtin::DONE;
-use harness_dispatch::chain::{Block, Place};
+use harness_dispatch::chain::{Block, CallContext};
 use harness_dispatch::decision::NO_REASON;
 use harness_dispatch::payload::{AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
 use harness_dispatch::trail::Trail;
@@ -45,7 +45,7 @@ pub struct Turn {
     pub text: String,
     /// The calls that its model asked for, in order.
     pub calls: Vec<ToolUse>,
-    /// What its model's service counted for its own requests; not for those of agents that it set to work.
+    /// What its model's service counted for its own requests; not for those of agents that it started.
     pub usage: Usage,
     /// Rounds with calls.
     pub rounds: u32,
@@ -54,23 +54,23 @@ pub struct Turn {
     /// Why it was ended early, where the policy makes a warning of that.
     pub warning: Option<String>,
     /// The last of the calls, with what they gave.
-    pub(super) made: Made,
+    pub(super) recent: RecentCalls,
 }
 
 /// One turn. It takes its place in `history`, as far as it comes.
 pub(super) async fn turn(
     runtime: &Arc<Runtime>,
-    place: &Place,
+    place: &CallContext,
     history: &mut Conversation,
     text: &str,
 ) -> Result<Turn, TurnError> {
     Work::new(runtime, place).run(history, text).await
 }
 
-/// The same with what it started, whether it came to an end or not.
+/// The same with what it started, whether it ended or not.
 pub(super) async fn turn_with_nested(
     runtime: &Arc<Runtime>,
-    place: &Place,
+    place: &CallContext,
     history: &mut Conversation,
     text: &str,
 ) -> (Result<Turn, TurnError>, Vec<Nested>) {
@@ -79,15 +79,15 @@ pub(super) async fn turn_with_nested(
     (ended, std::mem::take(&mut work.nested).into_nested())
 }
 
-/// A turn under way.
+/// A turn in progress.
 struct Work<'a> {
     runtime: &'a Arc<Runtime>,
-    place: &'a Place,
+    place: &'a CallContext,
     /// What is left to the script that set the agent to work, where one did.
     left: Option<Allowance>,
     nested: Trail,
     calls: Vec<ToolUse>,
-    made: Made,
+    recent: RecentCalls,
     usage: Usage,
     rounds: u32,
     asked: u32,
@@ -96,13 +96,13 @@ struct Work<'a> {
     /// After how many failures in a row it is to answer without tools, where that is so.
     in_words: Option<u64>,
     warning: Option<String>,
-    /// Messages of the conversation that whoever watches has been told.
+    /// Messages of the conversation that the listener has got.
     told: usize,
     /// What it takes of its budgets.
     purse: Purse,
 }
 
-/// A turn that has begun: told as given up, unless it comes to its end.
+/// A turn that has begun. It is reported as canceled unless it ends.
 struct Unfinished {
     runtime: Arc<Runtime>,
     ended: bool,
@@ -111,7 +111,7 @@ struct Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.ended {
-            self.runtime.tell(&Told::GivenUp { agent: self.runtime.name() });
+            self.runtime.notify(&AgentEvent::GivenUp { agent: self.runtime.name() });
         }
     }
 }
@@ -121,7 +121,7 @@ impl Drop for Work<'_> {
     fn drop(&mut self) {
         if self.runtime.depth() == 0 {
             let (calls, log) = (std::mem::take(&mut self.calls), self.log());
-            self.runtime.crew.keep(Deeds { calls, rounds: self.rounds, log });
+            self.runtime.crew.keep(Activity { calls, rounds: self.rounds, log });
         }
     }
 }
@@ -135,14 +135,14 @@ enum Round {
 }
 
 impl<'a> Work<'a> {
-    fn new(runtime: &'a Arc<Runtime>, place: &'a Place) -> Self {
+    fn new(runtime: &'a Arc<Runtime>, place: &'a CallContext) -> Self {
         Self {
             runtime,
             place,
             left: place.left,
             nested: Trail::default(),
             calls: Vec::new(),
-            made: Made::default(),
+            recent: RecentCalls::default(),
             usage: Usage::default(),
             rounds: 0,
             asked: 0,
@@ -154,20 +154,20 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn tell(&self, what: &Told<'_>) {
-        self.runtime.tell(what);
+    fn notify(&self, what: &AgentEvent<'_>) {
+        self.runtime.notify(what);
     }
 
-    /// Tells what was said since it was last told.
+    /// Reports the messages since the last report.
     fn tell_said(&mut self, history: &Conversation) {
         for (at, message) in history.since(self.told) {
-            self.tell(&Told::Said { agent: self.runtime.name(), at, message });
+            self.notify(&AgentEvent::Said { agent: self.runtime.name(), at, message });
         }
         self.told = history.len();
     }
 
     /// Where the next thing is done.
-    async fn here(&self) -> Place {
+    async fn here(&self) -> CallContext {
         self.place.now(self.left).await
     }
 
@@ -184,7 +184,7 @@ impl<'a> Work<'a> {
     /// Why a hook blocked it.
     async fn fire(&mut self, event: &Event, payload: impl FnOnce() -> Json) -> Result<Option<Json>, Block> {
         let Some(mut dispatch) = self.here().await.fire_recorded(event, payload).await else { return Ok(None) };
-        self.tell(&Told::Event { agent: self.runtime.name(), dispatch: &dispatch });
+        self.notify(&AgentEvent::Event { agent: self.runtime.name(), dispatch: &dispatch });
         self.spend(dispatch.usage().fuel);
         // A conversation is not kept once for each hook that has seen it.
         let payload = std::mem::take(&mut dispatch.payload);
@@ -196,7 +196,7 @@ impl<'a> Work<'a> {
     async fn run(&mut self, history: &mut Conversation, text: &str) -> Result<Turn, TurnError> {
         let depth = self.runtime.depth();
         self.told = history.len();
-        self.tell(&Told::Turn { agent: self.runtime.name(), depth, text });
+        self.notify(&AgentEvent::Turn { agent: self.runtime.name(), depth, text });
         let mut unfinished = Unfinished { runtime: self.runtime.clone(), ended: false };
         let past = self.place.run.past().map(|past| past.turn(&self.runtime.id));
         let late = past.as_ref().map(|went| went.late);
@@ -220,11 +220,11 @@ impl<'a> Work<'a> {
             let _ = self.fire(&Event::Error, || self.place.agent.payload(&envelope)).await;
         }
         let turn = ended.map(|(text, log)| {
-            let (warning, made) = (self.warning.take(), std::mem::take(&mut self.made));
-            Turn { text, calls: self.calls.clone(), usage: self.usage, rounds: self.rounds, log, warning, made }
+            let (warning, recent) = (self.warning.take(), std::mem::take(&mut self.recent));
+            Turn { text, calls: self.calls.clone(), usage: self.usage, rounds: self.rounds, log, warning, recent }
         });
         unfinished.ended = true;
-        self.tell(&Told::Turned { agent: self.runtime.name(), turn: turn.as_ref(), given: self.purse.given });
+        self.notify(&AgentEvent::Turned { agent: self.runtime.name(), turn: turn.as_ref(), given: self.purse.given });
         turn
     }
 
@@ -299,8 +299,7 @@ impl<'a> Work<'a> {
             self.make(history, reply).await?;
             if let Some(failed) = self.runtime.failures.nothing_works().filter(|_| self.may_give_up()) {
                 self.in_words = Some(failed);
-                self.warning =
-                    Some(format!("{failed} calls of tools in a row failed: the answer was made without them"));
+                self.warning = Some(format!("{failed} tool calls in a row failed: the agent answered without tools"));
                 history.push(Message::User(IN_WORDS.to_owned()));
             }
         }
@@ -364,7 +363,7 @@ impl<'a> Work<'a> {
         }
         request.messages.iter_mut().for_each(|message| message.redact(self.runtime.loaded.secrets()));
         let agent = self.runtime.name();
-        self.tell(&Told::Asked { agent, round: self.asked, request: &request, room });
+        self.notify(&AgentEvent::Asked { agent, round: self.asked, request: &request, room });
         let (listener, secrets) = (&self.runtime, self.runtime.loaded.secrets());
         // What a hook may still change or keep back is not shown before it has.
         let here = self.here().await;
@@ -375,27 +374,27 @@ impl<'a> Work<'a> {
                 held.push_str(text);
                 let text = secrets.take_shown(&mut held);
                 if !text.is_empty() {
-                    listener.tell(&Told::Text { agent, text: &text });
+                    listener.notify(&AgentEvent::Text { agent, text: &text });
                 }
             }
             Delta::Text(_) => {}
             Delta::Retry { error, pause } => {
                 held.clear();
-                listener.tell(&Told::Retry { agent, error: &error.to_string(), pause });
+                listener.notify(&AgentEvent::Retry { agent, error: &error.to_string(), pause });
             }
         };
         let started = Instant::now();
         let asked = model.provider.complete(&request, &mut heard).await;
         let took = started.elapsed();
         let mut reply = asked.inspect_err(|error| {
-            self.tell(&Told::Unanswered { agent, error: &error.to_string(), took });
+            self.notify(&AgentEvent::Unanswered { agent, error: &error.to_string(), took });
         })?;
         if !held.is_empty() {
-            self.tell(&Told::Text { agent, text: &held });
+            self.notify(&AgentEvent::Text { agent, text: &held });
         }
         reply.redact(secrets);
         self.count(&request, &reply);
-        self.tell(&Told::Answered { agent, reply: &reply, took });
+        self.notify(&AgentEvent::Answered { agent, reply: &reply, took });
         let after =
             self.here().await.hears(&Event::CompletionPost).then(|| self.place.agent.payload(&completion_post(&reply)));
         if let Some(after) = after
@@ -409,7 +408,7 @@ impl<'a> Work<'a> {
         Ok(reply)
     }
 
-    async fn request(&self, model: &Model, here: &Place, history: &[Message], pinned: usize, room: u64) -> Request {
+    async fn request(&self, model: &Model, here: &CallContext, past: &[Message], pinned: usize, room: u64) -> Request {
         let settings = &self.runtime.crew.settings;
         let mut request = Request {
             model: model.name.clone(),
@@ -423,7 +422,7 @@ impl<'a> Work<'a> {
         request.messages = Beginning::of(self.runtime, form, room).messages();
         let scale = self.runtime.scale(&model.name);
         let room = window::room(settings.max_history, room, model.max_tokens, scale, &request);
-        request.messages.extend(without_orphans(window::window(history, pinned, room)));
+        request.messages.extend(without_orphans(window::window(past, pinned, room)));
         request
     }
 
@@ -516,8 +515,8 @@ impl<'a> Work<'a> {
             iteration: self.rounds,
             text: said.to_owned(),
             response: said.to_owned(),
-            tool_calls: self.made.calls(),
-            tool_results: self.made.results(),
+            tool_calls: self.recent.calls(),
+            tool_results: self.recent.results(),
             usage: tokens(self.usage),
         })
     }
@@ -539,7 +538,7 @@ impl<'a> Work<'a> {
         for call in calls {
             self.purse.take(Entry::Call)?;
             let agent = self.runtime.name();
-            self.tell(&Told::Calls { agent, call: &call });
+            self.notify(&AgentEvent::Calls { agent, call: &call });
             let started = Instant::now();
             let called = match cut.as_ref() == Some(&call) {
                 true => Err(CallError::Cut(call.name.clone())),
@@ -550,10 +549,10 @@ impl<'a> Work<'a> {
                 Err(error) => refused(error, most),
             };
             let took = started.elapsed();
-            self.tell(&Told::Called { agent, call: &call, report: called.as_ref(), content: &content, took });
+            self.notify(&AgentEvent::Called { agent, call: &call, report: called.as_ref(), content: &content, took });
             let is_error = called.as_ref().map_or(true, |report| report.is_error);
             self.runtime.failures.enter(&call.name, is_error);
-            self.made.push(&call.id, &call.name, arguments(&call), content.clone(), is_error);
+            self.recent.push(&call.id, &call.name, arguments(&call), content.clone(), is_error);
             if let Ok(report) = called {
                 self.done |= call.name == DONE && !report.is_error;
                 self.spend(report.total().fuel);
@@ -568,7 +567,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// What went on by itself and has ended, and nobody asked for.
+    /// What continued by itself and has ended, and nobody asked for.
     async fn take_news(&mut self) {
         for report in self.place.news().await {
             self.spend(report.total().fuel);
@@ -579,13 +578,13 @@ impl<'a> Work<'a> {
     async fn call(&mut self, call: &ToolCall) -> Result<CallReport, CallError> {
         let arguments = arguments(call);
         self.calls.push(ToolUse { name: call.name.clone(), args: arguments.clone() });
-        let made = Call { id: Some(call.id.clone()), name: call.name.clone(), arguments };
+        let requested = Call { id: Some(call.id.clone()), name: call.name.clone(), arguments };
         let here = self.here().await;
         // Without `done` no turn could end that has to.
         let ends = call.name == DONE && self.runtime.crew.settings.exit.wants_done();
         match self.runtime.failures.refuse(&call.name).filter(|_| !ends) {
-            Some(why) => pipeline::refuse(&here, made, why).await,
-            None => pipeline::call(&here, made, self.runtime.caller.as_ref()).await,
+            Some(why) => pipeline::refuse(&here, requested, why).await,
+            None => pipeline::call(&here, requested, self.runtime.caller.as_ref()).await,
         }
     }
 

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(seen(6), history[6..]);
         let cut = vec![user("3"), call("c"), result("c")];
         assert_eq!(seen(4), cut);
-        // The task and the last results are there whatever the limit says: without them nothing can go on.
+        // The task and the last results are there whatever the limit says: without them nothing can continue.
         assert_eq!(seen(1), cut);
         assert_eq!(window(&history, 6, Room { messages: 50, tokens: 1 }), cut);
     }

@@ -33,7 +33,7 @@ pub struct Agent {
     pub tools: Vec<Use<Tool>>,
     /// Its hooks, in the order of the file.
     pub hooks: Vec<Use<Hook>>,
-    /// What it may use for one task, with all that it sets to work.
+    /// Its budget for one task, with all its sub-agents.
     pub budget: Option<Budget>,
     /// The tools that it may call, of those that it would have.
     pub tools_policy: Option<ToolsPolicy>,
@@ -78,30 +78,30 @@ keys! {
     pub(super) AgentKeys: BOUNDED;
     /// One sentence for the planner that chooses among agents.
     optional description: String;
-    /// The name of the model it runs on; without one, its caller's.
+    /// The name of its model. Default: the model of its caller.
     optional model: ModelName;
     /// Its tools: names of those that are defined elsewhere, and its own, written out.
     optional tools: Vec<Use<Tool>>;
     /// Its hooks: names of those that are defined elsewhere, and its own, written out.
     optional hooks: Vec<Use<Hook>>;
-    /// What it may use for one task, with all that it sets to work.
+    /// Its budget for one task, with all its sub-agents.
     given budget: Budget;
-    /// Words for hooks on `artifact.load`, which may refuse an artifact without one.
+    /// Tags for hooks on `artifact.load`, which may reject an artifact by them.
     optional tags: Vec<String>;
-    /// The tools that it may call, of those that it would have. It takes away only.
+    /// The tools that it may call. This only narrows.
     given tools_policy: ToolsPolicy;
-    /// What its calls may do, of what they could otherwise. It takes away only.
+    /// Rules for its calls, which only narrow.
     given capabilities: Layer;
-    /// What each of its calls may use, where that is less than it could otherwise.
+    /// Limits of each of its calls, which only narrow.
     given limits: LimitRules;
 }
 
 keys! {
-    /// What an agent in a list has in the place of a file's name and prose.
+    /// What an agent in a list has instead of a file's name and prose.
     EntryKeys: BOUNDED;
-    /// The name that it is called by.
+    /// Its name, by which it is called.
     required name: Name;
-    /// What it is told.
+    /// Its description for models.
     optional system_prompt: String;
 }
 

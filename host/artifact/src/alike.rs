@@ -1,9 +1,10 @@
-//! Names that look like others: what a person, or a model, cannot tell apart must not be two things.
+//! Names that look like others: what a person, or a model, cannot distinguish must not be two things.
 
 use unicode_security::confusable_detection::skeleton;
 use unicode_security::mixed_script::AugmentedScriptSet;
 
-/// What a name looks like: equal for names that cannot be told apart by eye. Those of Unicode's table of confusables.
+/// What a name looks like: equal for names that cannot be distinguished by eye. Those of Unicode's table of
+/// confusables.
 pub fn looks(name: &str) -> String {
     skeleton(name).collect()
 }

@@ -47,21 +47,21 @@ keys! {
     /// What is said of a bundle to people, and nothing to the host.
     #[expect(dead_code, reason = "known, and not looked into")]
     LabelKeys: Unknown::Warn;
-    /// The bundle's name, for people: the host takes that of the file.
+    /// The name of the bundle, for people: the host uses the name of the file.
     given name: Anything;
-    /// What kind of bundle it is, for people: the host goes by the folder.
+    /// The kind of bundle, for people: the host uses the folder.
     given kind("type"): Anything;
     /// Its version.
     given version: Anything;
-    /// What it is for.
+    /// Its purpose.
     given description: Anything;
-    /// Who wrote it.
+    /// Its author.
     given author: Anything;
-    /// Under which licence.
+    /// Its license.
     given license: Anything;
-    /// Where more is to be read.
+    /// Where to read more.
     given homepage: Anything;
-    /// Words to find it by, and for hooks on `artifact.load`.
+    /// Tags for people, and for hooks on `artifact.load`.
     optional tags: Vec<String>;
 }
 
@@ -187,7 +187,7 @@ mod tests {
                 "6 parse bundle acme.md: yaml: line 6: `tools[3]` must be a mapping, found an integer",
                 "8 hook \"h\": event field is required in frontmatter",
                 "9 parse bundle acme.md: yaml: line 9: `agents` must be a list, found a mapping",
-                "10 unknown key `tols`, it has no effect",
+                "10 unknown key `tols`, it is ignored",
             ]
         );
     }

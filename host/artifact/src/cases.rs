@@ -43,9 +43,9 @@ pub struct Case {
 pub struct Given {
     /// The files of the workspace, by path.
     pub files: Vec<(String, String)>,
-    /// What servers answer.
+    /// The responses of servers.
     pub http: Vec<HttpAnswer>,
-    /// What commands print.
+    /// The output of commands.
     pub commands: Vec<CommandResult>,
     /// The time of the clock, in seconds and nanoseconds since 1970: 0 where the case does not say.
     pub now: (i64, u32),
@@ -90,7 +90,7 @@ pub struct CommandResult {
 /// One thing that must come out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectation {
-    /// What is looked at.
+    /// What is checked.
     pub aspect: Aspect,
     /// Whether all of it must be this (`expect`), or hold this (`contains`).
     pub whole: bool,
@@ -126,17 +126,17 @@ macro_rules! aspects {
 aspects! {
     /// How the call ended: `completed`, `failed`, `denied`, `limited`.
     Outcome = "outcome";
-    /// The value that a tool gave back, after its hooks.
+    /// The value that the tool returned, after its hooks.
     Result = "result";
     /// The text that a model gets.
     Content = "content";
-    /// Whether that is an error.
+    /// Whether the result is an error.
     IsError = "is_error";
     /// The message of a call that did not complete.
     Error = "error";
-    /// What a hook decided: `allow`, `block`, `modify`, `skip` (its `when` did not match), `error`.
+    /// The decision of the hook: `allow`, `block`, `modify`, `skip` (its `when` did not match), `error`.
     Decision = "decision";
-    /// Why it blocked.
+    /// The reason of the block.
     Reason = "reason";
     /// The payload after the hook.
     Payload = "payload";
@@ -215,7 +215,7 @@ mod tests {
                 "`tests[2]` has no name",
                 "`tests[2]` expects nothing",
                 "`tests[3]` expects nothing",
-                "`tests[3].given.now`: `noon` is no moment such as `2026-01-02T03:04:05Z`",
+                "`tests[3].given.now`: `noon` is not a time such as `2026-01-02T03:04:05Z`",
                 "`tests[3].given.http[0]` has no `url`",
                 "unknown key `tests[3].given.comands`",
             ]

@@ -90,7 +90,7 @@ impl Read for Moment {
         }
         decoder.parse_one(field, |text| {
             let moment = OffsetDateTime::parse(text, &Rfc3339)
-                .map_err(|_| format!("{} is no moment such as `2026-01-02T03:04:05Z`", quoted(text)))?;
+                .map_err(|_| format!("{} is not a time such as `2026-01-02T03:04:05Z`", quoted(text)))?;
             Ok(Self((moment.unix_timestamp(), moment.nanosecond())))
         })
     }

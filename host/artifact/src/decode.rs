@@ -1,7 +1,7 @@
 //! Nodes into values, with a message for each that does not fit.
 //!
-//! Every function answers `None` after it has said what is wrong, and the caller goes on with the next key, so that
-//! one pass finds everything. Which keys a mapping has is declared with `keys!`.
+//! Every function answers `None` after it has said what is wrong, and the caller resumes the next key, so that one pass
+//! finds everything. Which keys a mapping has is declared with `keys!`.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::frontmatter;
 use super::keys::Fields;
 use super::script::Script;
-use super::yaml::{self, Key, Node, Place, Span, Style, Value};
+use super::yaml::{self, Key, LineColumn, Node, Span, Style, Value};
 use harness_policy::text::quoted;
 
 /// Collects what is wrong with one file.
@@ -55,12 +55,12 @@ impl Decoder {
         self.diagnostics.with_order(list)
     }
 
-    /// Splits the text and parses its YAML. `None` where there is no tree to go on with.
+    /// Splits the text and parses its YAML. `None` where there is no tree to resume.
     pub fn document<'t>(&mut self, text: &'t str) -> Option<Document<'t>> {
         let front = match frontmatter::split(text) {
             Ok(front) => front,
             Err(missing) => {
-                let position = self.position_at(Place { line: missing.line, column: 1 }, missing.length);
+                let position = self.position_at(LineColumn { line: missing.line, column: 1 }, missing.length);
                 let message = format!("{}: {}", self.task, missing.message);
                 self.diagnostics.push(Diagnostic::error(message).at(position).hint(missing.hint));
                 return None;
@@ -70,7 +70,7 @@ impl Decoder {
         Some(Document { root, body: front.body, verbatim: front.verbatim })
     }
 
-    /// Parses YAML. `None` where there is no tree to go on with.
+    /// Parses YAML. `None` where there is no tree to resume.
     pub fn yaml(&mut self, text: &str, first_line: u32) -> Option<Node> {
         let (root, errors) = yaml::parse(text, first_line);
         self.yaml_errors(errors);
@@ -93,13 +93,13 @@ impl Decoder {
         self.position_at(span.start, span.length())
     }
 
-    fn position_at(&self, place: Place, length: u32) -> Position {
+    fn position_at(&self, place: LineColumn, length: u32) -> Position {
         Position { file: Arc::clone(&self.file), line: place.line, column: place.column, length }
     }
 
     /// The first line of the file: where an artifact is as a whole.
     pub fn top(&self) -> Position {
-        self.position_at(Place { line: 1, column: 1 }, 3)
+        self.position_at(LineColumn { line: 1, column: 1 }, 3)
     }
 
     /// An error about what a value means, in its own words.
@@ -257,14 +257,10 @@ impl Decoder {
             let name = quoted(&field.path);
             match field.node.style {
                 Style::Folded(_) => {
-                    self.warn(
-                        field,
-                        format!("{name} is folded: YAML joins its lines"),
-                        "write `|` in the place of `>`",
-                    );
+                    self.warn(field, format!("{name} is folded: YAML joins its lines"), "write `|` instead of `>`");
                 }
                 Style::Quoted => {
-                    let message = format!("{name} has several lines in quotes: errors are told on lines near theirs");
+                    let message = format!("{name} has several lines in quotes: errors may name a nearby line");
                     self.warn(field, message, "write it as a block after `|`");
                 }
                 _ => {}

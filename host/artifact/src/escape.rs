@@ -49,7 +49,7 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A visible character in the place of a hidden one: Unicode's control picture where there is one.
+/// A visible character instead of a hidden one: Unicode's control picture where there is one.
 fn picture(c: char) -> char {
     match c {
         '\0'..='\x1f' => char::from_u32(0x2400_u32.saturating_add(u32::from(c))).unwrap_or('\u{fffd}'),

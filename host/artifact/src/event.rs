@@ -196,7 +196,7 @@ impl Event {
         match self {
             Self::Custom(_) => &["agent"],
             Self::BuiltinPre | Self::BuiltinPost => &["tool", "function", "agent"],
-            // There it is the one that is set to work, and a change of it before it begins an error.
+            // There it is the one that is started, and a change of it before it begins an error.
             Self::DelegationPre | Self::DelegationPost | Self::DelegationPostVerify => &["id", "call_id", "name"],
             _ => &["id", "call_id", "name", "agent"],
         }
@@ -234,7 +234,7 @@ impl Event {
     /// What is to be said of a change of a key that is not taken back.
     pub fn not_taken(&self, key: &str) -> Option<String> {
         if self.fixed_keys().contains(&key) {
-            return Some(format!("`{key}` of `{self}` cannot be changed: it stays as it is"));
+            return Some(format!("`{key}` of `{self}` cannot be changed: the change is ignored"));
         }
         let taken = self.taken_keys()?;
         if taken.contains(&key) {
@@ -242,11 +242,11 @@ impl Event {
         }
         let taken: Vec<String> = taken.iter().map(|key| format!("`{key}`")).collect();
         let what = match taken.split_last() {
-            None => "nothing of it can be".to_owned(),
-            Some((one, [])) => format!("what can be is {one}"),
-            Some((last, others)) => format!("what can be is {} and {last}", others.join(", ")),
+            None => "a hook can change nothing of it".to_owned(),
+            Some((one, [])) => format!("a hook can change {one}"),
+            Some((last, others)) => format!("a hook can change {} and {last}", others.join(", ")),
         };
-        Some(format!("`{key}` of `{self}` is changed for the hooks that follow and for nothing else: {what}"))
+        Some(format!("`{key}` of `{self}` is changed for later hooks only: {what}"))
     }
 }
 

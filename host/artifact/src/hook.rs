@@ -49,28 +49,28 @@ pub struct Hook {
 keys! {
     /// What a hook has wherever it is written.
     pub(super) HookKeys: Unknown::Warn;
-    /// What the hook is called for.
+    /// The event of the hook.
     required event: Event;
-    /// An expression over `payload` and `event`: the hook is called where it is true.
+    /// An expression over `payload` and `event`. The hook runs if it is true.
     optional when: Script;
-    /// Lower ones are called first.
+    /// Hooks with a lower priority run first.
     optional priority: Priority = Priority(0);
     /// Starlark that defines `handle(event, payload)`.
     optional script: Script;
-    /// What the hook restricts itself to: one more layer of its grant.
+    /// Rules that narrow the grant of the hook: one more layer.
     given capabilities: Layer;
     /// Cases that `harness test` runs.
     optional tests: HookCases;
-    /// Words for hooks on `artifact.load`, which may refuse an artifact without one.
+    /// Tags for hooks on `artifact.load`, which may reject an artifact by them.
     optional tags: Vec<String>;
 }
 
 keys! {
-    /// What a hook in a list has in the place of a file's name.
+    /// What a hook in a list has instead of a file's name.
     EntryKeys: Unknown::Warn;
-    /// The hook's name; without one it is called by its place.
+    /// The name of the hook. Default: its position.
     optional handler: String;
-    /// The same as `handler`.
+    /// An alias of `handler`.
     optional name: String;
 }
 
@@ -342,7 +342,7 @@ mod tests {
           |         ^^^^
           |
           = hint: put it in quotes
-        warning: unknown key `prioritty`, it has no effect
+        warning: unknown key `prioritty`, it is ignored
          --> .harness/hooks/guard.md:6:1
           |
         6 | prioritty: 1

@@ -18,7 +18,7 @@ fn of(decoder: &mut Decoder, field: &Field<'_>, node: &Node) -> Option<Json> {
         Value::Float(text) => match text.parse::<f64>().ok().and_then(Number::from_f64) {
             Some(number) => Json::Number(number),
             None => {
-                decoder.error(field, format!("`{}`: `{text}` is no JSON number", field.path));
+                decoder.error(field, format!("`{}`: `{text}` is not a JSON number", field.path));
                 return None;
             }
         },

@@ -1,8 +1,8 @@
-//! The keys of a mapping, declared once: how the decoder takes them and what an editor is told of them.
+//! The keys of a mapping, declared once: how the decoder takes them and what an editor learns of them.
 //!
 //! [`keys!`] makes of a table a struct with a [`Slot`] for each key. There is no other way to ask a mapping for a key by name,
 //! so that none can be read and missing in the schema; and as a slot that nobody reads is dead code, which the
-//! compiler tells, none can be in the schema without being read.
+//! compiler reports, none can be in the schema without being read.
 //!
 //! ```ignore
 //! keys! {
@@ -40,7 +40,7 @@ pub enum Unknown {
     Refuse,
     /// As `Warn`, but a key that seems to mean one of these is an error: `sandbx` must not leave the defaults standing.
     RefuseLike(&'static [&'static str]),
-    /// As `Warn`, but these are errors: they mean something elsewhere, and whoever wrote one relies on it.
+    /// As `Warn`, but these are errors: they mean something elsewhere, and anyone who wrote one relies on it.
     RefuseThese(&'static [&'static str]),
 }
 
@@ -50,7 +50,7 @@ pub(super) const POLICY_ONLY: [&str; 3] = ["network", "sandbox", "tools_policy"]
 /// How a key may be missing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// It may be left out, or stand there without a value.
+    /// It may be left out, or be there without a value.
     Optional,
     /// It may be left out; standing there without a value, it has a wrong one.
     Given,
@@ -66,7 +66,7 @@ pub trait Keys<'n>: Sized {
     /// Asks a mapping for all of them.
     fn take(fields: &mut Fields<'n>) -> Self;
 
-    /// Tells all of them.
+    /// Reports all of them.
     fn describe(properties: &mut Properties);
 }
 
@@ -114,7 +114,7 @@ impl<'n, T> Slot<'n, T> {
         Self { field, shape: PhantomData }
     }
 
-    /// The value as it stands there, for those whose meaning depends on more than their place.
+    /// The value as it is there, for those whose meaning depends on more than their place.
     pub(crate) fn field(&self) -> Option<&Field<'n>> {
         self.field.as_ref()
     }
@@ -144,7 +144,7 @@ impl<'n, T: Read> Defaulted<'n, T> {
         Self { slot: Slot::take(fields, name, presence), default }
     }
 
-    /// The value as it stands there.
+    /// The value as it is there.
     pub(crate) fn field(&self) -> Option<&Field<'n>> {
         self.slot.field()
     }
@@ -229,19 +229,19 @@ impl Decoder {
         Some(self.take(Fields::new("", entries)))
     }
 
-    /// The keys of a mapping. Others are told.
+    /// The keys of a mapping. Others are reported.
     pub fn keys<'n, K: Keys<'n>>(&mut self, field: &Field<'n>) -> Option<K> {
         let fields = self.mapping(field)?;
         Some(self.take(fields))
     }
 
-    /// The keys of a mapping of which others may be told later, with `finish`, or not at all.
+    /// The keys of a mapping of which others may be reported later, with `finish`, or not at all.
     pub fn open<'n, K: Keys<'n>>(&mut self, field: &Field<'n>) -> Option<(K, Fields<'n>)> {
         let mut fields = self.mapping(field)?;
         Some((K::take(&mut fields), fields))
     }
 
-    /// A mapping whose keys are the words of something, each with a value of one kind. Others are told, and refused.
+    /// A mapping whose keys are the words of something, each with a value of one kind. Others are reported as errors.
     pub fn words<'n>(
         &mut self,
         field: &Field<'n>,
@@ -287,7 +287,7 @@ impl Decoder {
                 let name =
                     if prefix.is_empty() { quoted(&key.text) } else { quoted(&format!("{prefix}.{}", key.text)) };
                 let diagnostic = match refuse {
-                    false => Diagnostic::warning(format!("unknown key {name}, it has no effect")),
+                    false => Diagnostic::warning(format!("unknown key {name}, it is ignored")),
                     true => Diagnostic::error(format!("unknown key {name}")),
                 };
                 let hint = match meant() {

@@ -17,7 +17,7 @@ use harness_policy::text::quoted;
 pub use builtins::is_built_in;
 pub use entry::{described, handler, tool};
 
-/// Findings about one artifact that are told. A script of a megabyte can hold very many, and nobody reads them all.
+/// Findings about one artifact that are reported. A script of a megabyte can hold very many, and nobody reads them all.
 const MOST: usize = 50;
 /// A line longer than this, in bytes, is not looked at for how it uses the payload.
 const LONGEST_LINE: usize = 4096;
@@ -76,7 +76,7 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
     found
 }
 
-/// What to write in place of a word that scripts of other hosts use, by the error of a script that has it.
+/// What to write instead of a word that scripts of other hosts use, by the error of a script that has it.
 pub fn script_hint(message: &str) -> Option<&'static str> {
     super::upstream::script(message)
 }
@@ -109,7 +109,7 @@ pub fn agent(agent: &Agent) -> Option<Diagnostic> {
     let described = agent.description.as_ref().is_some_and(|text| !text.value.trim().is_empty());
     let warning = || Diagnostic::warning(format!("agent {} has no description", quoted(&agent.name)));
     (!described).then(|| {
-        warning().at(agent.source.clone()).hint("say in `description:` what it is for: who chooses an agent reads that")
+        warning().at(agent.source.clone()).hint("describe its purpose in `description:`: models choose agents by it")
     })
 }
 
@@ -128,9 +128,9 @@ pub fn untested(hook: &Hook) -> Option<Diagnostic> {
     };
     let missing = match (decides(&["block"]), decides(&["allow", "modify"])) {
         (true, true) => return None,
-        (true, false) => "no case that it lets pass",
+        (true, false) => "no case that it allows",
         (false, true) => "no case that it blocks",
-        (false, false) => "neither a case that it blocks nor one that it lets pass",
+        (false, false) => "neither a case that it blocks nor one that it allows",
     };
     let warning = Diagnostic::warning(format!("hook {:?} has {missing}", hook.name)).at(hook.source.clone());
     Some(warning.hint("add one under `tests:` with `expect: { decision: block }` or `{ decision: allow }`"))
@@ -280,21 +280,21 @@ pub(crate) mod tests {
         assert_eq!(
             of("turn.end", "modify({'text': f({'usage': 1}, 'log'), \"usage\": 'a, b', 'é': {}, 'txt': 1})"),
             [
-                ".harness/hooks/h.md:5:52 `usage` of `turn.end` is changed for the hooks that follow and for nothing else: what can be is `text` ()",
-                ".harness/hooks/h.md:5:69 `é` of `turn.end` is changed for the hooks that follow and for nothing else: what can be is `text` ()",
-                ".harness/hooks/h.md:5:78 `txt` of `turn.end` is changed for the hooks that follow and for nothing else: what can be is `text` ()",
+                ".harness/hooks/h.md:5:52 `usage` of `turn.end` is changed for later hooks only: a hook can change `text` ()",
+                ".harness/hooks/h.md:5:69 `é` of `turn.end` is changed for later hooks only: a hook can change `text` ()",
+                ".harness/hooks/h.md:5:78 `txt` of `turn.end` is changed for later hooks only: a hook can change `text` ()",
             ]
         );
         assert_eq!(
             of("tool.pre", "modify({ 'name': 'x' })  # modify({'id': 1})"),
-            [".harness/hooks/h.md:5:21 `name` of `tool.pre` cannot be changed: it stays as it is ()"]
+            [".harness/hooks/h.md:5:21 `name` of `tool.pre` cannot be changed: the change is ignored ()"]
         );
         assert_eq!(
             of(
                 "tool.pre",
                 "modify(\n        {  # {'x'\n          'args': [{'id': 1}],\n          'id': 1,\n        },\n    )"
             ),
-            [".harness/hooks/h.md:8:11 `id` of `tool.pre` cannot be changed: it stays as it is ()"]
+            [".harness/hooks/h.md:8:11 `id` of `tool.pre` cannot be changed: the change is ignored ()"]
         );
         for (event, body) in [
             ("tool.pre", "modify({'arguments': {'path': 'x'}})"),
@@ -322,8 +322,8 @@ pub(crate) mod tests {
         let of = |tests: &str| shown(&untested(&hook(&format!("{base}{tests}---\n"))).into_iter().collect::<Vec<_>>());
         let hint = "(add one under `tests:` with `expect: { decision: block }` or `{ decision: allow }`)";
         let at = ".harness/hooks/h.md:1:1 hook \"h\" has";
-        assert_eq!(of(""), [format!("{at} neither a case that it blocks nor one that it lets pass {hint}")]);
-        assert_eq!(of(&format!("tests:\n{}", case("block"))), [format!("{at} no case that it lets pass {hint}")]);
+        assert_eq!(of(""), [format!("{at} neither a case that it blocks nor one that it allows {hint}")]);
+        assert_eq!(of(&format!("tests:\n{}", case("block"))), [format!("{at} no case that it allows {hint}")]);
         assert_eq!(of(&format!("tests:\n{}", case("allow"))), [format!("{at} no case that it blocks {hint}")]);
         assert_eq!(of(&format!("tests:\n{}{}", case("allow"), case("block"))), [""; 0]);
         let watcher = hook("---\nevent: tool.pre\nscript: |\n  def handle(event, payload):\n    return allow()\n---\n");

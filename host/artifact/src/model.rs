@@ -35,7 +35,7 @@ pub struct ModelConfig {
     pub retry: Retry,
     /// Whether replies are asked for as they are made; true where the file says nothing.
     pub stream: bool,
-    /// How it is told of tools, [`ToolForm::Auto`] where the file says nothing.
+    /// How it learns of tools, [`ToolForm::Auto`] where the file says nothing.
     pub tools: Located<ToolForm>,
     /// Of the scripted provider, and of no other: the YAML file of replies, relative to the project.
     pub script: Option<Located<String>>,
@@ -99,7 +99,7 @@ impl Provider {
     }
 }
 
-/// How a model is told of tools, and how its calls are read.
+/// How a model learns of tools, and how its calls are read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ToolForm {
     /// As the provider says of the model.
@@ -128,7 +128,7 @@ impl ToolForm {
     }
 }
 
-/// What is done about a request that failed in a way that may pass.
+/// The retries of a request that failed temporarily.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Retry {
     /// How often it is sent again, 0 to 100.

@@ -19,58 +19,58 @@ use harness_policy::text::quoted;
 
 /// Keywords that a parameter may have beside `type`, `description` and `required`, with what they say.
 const KEYWORDS: [(&str, &str); 55] = [
-    ("default", "The value of an argument that is not given."),
-    ("enum", "The values that there are."),
-    ("const", "The one value that there is."),
+    ("default", "The value of an argument that is missing."),
+    ("enum", "The allowed values."),
+    ("const", "The only allowed value."),
     ("items", "The schema of each item of an array."),
     ("prefixItems", "The schemas of the first items of an array."),
-    ("contains", "The schema that an item has to fit."),
-    ("minContains", "How many items fit `contains` at least."),
-    ("maxContains", "How many items fit `contains` at most."),
-    ("minItems", "How many items there are at least."),
-    ("maxItems", "How many items there are at most."),
-    ("uniqueItems", "Whether no item may be there twice."),
-    ("unevaluatedItems", "The schema of items that no other keyword is about."),
+    ("contains", "The schema that an item must match."),
+    ("minContains", "Minimum number of items that match `contains`."),
+    ("maxContains", "Maximum number of items that match `contains`."),
+    ("minItems", "Minimum number of items."),
+    ("maxItems", "Maximum number of items."),
+    ("uniqueItems", "Whether items must be unique."),
+    ("unevaluatedItems", "The schema of items that no other keyword covers."),
     ("properties", "The schemas of the keys of an object."),
     ("patternProperties", "The schemas of the keys that match a pattern."),
-    ("additionalProperties", "The schema of all other keys; `false`: there are none."),
+    ("additionalProperties", "The schema of all other keys; `false` allows none."),
     ("propertyNames", "The schema of the names of keys."),
-    ("minProperties", "How many keys there are at least."),
-    ("maxProperties", "How many keys there are at most."),
-    ("dependentRequired", "Keys that have to be there where another one is."),
-    ("dependentSchemas", "What an object has to fit where a key is there."),
-    ("unevaluatedProperties", "The schema of keys that no other keyword is about."),
-    ("minimum", "The least number."),
-    ("maximum", "The greatest number."),
-    ("exclusiveMinimum", "What a number has to be more than."),
-    ("exclusiveMaximum", "What a number has to be less than."),
-    ("multipleOf", "What a number has to be a multiple of."),
-    ("minLength", "How many characters a string has at least."),
-    ("maxLength", "How many characters a string has at most."),
+    ("minProperties", "Minimum number of keys."),
+    ("maxProperties", "Maximum number of keys."),
+    ("dependentRequired", "Keys that are required if another key is present."),
+    ("dependentSchemas", "The schema of the object if a key is present."),
+    ("unevaluatedProperties", "The schema of keys that no other keyword covers."),
+    ("minimum", "The minimum."),
+    ("maximum", "The maximum."),
+    ("exclusiveMinimum", "The exclusive lower bound."),
+    ("exclusiveMaximum", "The exclusive upper bound."),
+    ("multipleOf", "The number that a value must be a multiple of."),
+    ("minLength", "Minimum number of characters of a string."),
+    ("maxLength", "Maximum number of characters of a string."),
     ("pattern", "A regular expression that is found in the string; without look-around and back-references."),
-    ("format", "What the string is, such as `date` or `email`."),
+    ("format", "The format of the string, such as `date` or `email`."),
     ("contentEncoding", "How the string is encoded; not checked."),
-    ("contentMediaType", "What the string holds; not checked."),
-    ("contentSchema", "What the string holds fits; not checked."),
-    ("allOf", "Schemas of which all have to fit."),
-    ("anyOf", "Schemas of which one has to fit."),
-    ("oneOf", "Schemas of which exactly one has to fit."),
-    ("not", "A schema that may not fit."),
+    ("contentMediaType", "The media type of the content of the string; not checked."),
+    ("contentSchema", "The schema of the content of the string; not checked."),
+    ("allOf", "Schemas that all must match."),
+    ("anyOf", "Schemas of which at least one must match."),
+    ("oneOf", "Schemas of which exactly one must match."),
+    ("not", "A schema that must not match."),
     ("if", "A schema that decides between `then` and `else`."),
-    ("then", "What has to fit where `if` does."),
-    ("else", "What has to fit where `if` does not."),
-    ("$ref", "A schema elsewhere in `parameters`, such as `#/$defs/name`; `#` is all of it."),
-    ("$dynamicRef", "A schema with this `$dynamicAnchor`: the outermost one that is being checked."),
+    ("then", "The schema that must match if `if` does."),
+    ("else", "The schema that must match if `if` does not."),
+    ("$ref", "A schema elsewhere in `parameters`, such as `#/$defs/name`; `#` is the whole."),
+    ("$dynamicRef", "A schema with this `$dynamicAnchor`: the outermost one in the current check."),
     ("$anchor", "A name to refer to this schema by: `#name`."),
     ("$dynamicAnchor", "A name for `$dynamicRef`."),
     ("$id", "The URI that references within this schema are relative to. Nothing is fetched from it."),
     ("$schema", "The dialect, `https://json-schema.org/draft/2020-12/schema`."),
     ("$vocabulary", "Kept, and not checked."),
     ("$defs", "Schemas to refer to."),
-    ("$comment", "For who reads the file."),
+    ("$comment", "A comment for readers."),
     ("title", "A name for people."),
-    ("examples", "Values such as may be given."),
-    ("deprecated", "Whether it should be used no more."),
+    ("examples", "Examples of values."),
+    ("deprecated", "Whether it is deprecated."),
     ("readOnly", "Kept, and not checked."),
     ("writeOnly", "Kept, and not checked."),
     ("nullable", "Not of JSON Schema: kept, and not checked."),
@@ -110,11 +110,11 @@ impl Keywords<'_> {
 keys! {
     /// The keys of one parameter beside the keywords of JSON Schema.
     ParameterKeys: Unknown::Warn;
-    /// What the argument must be in JSON.
+    /// The JSON type of the argument.
     given kind("type"): Kind;
     /// For the model: units, formats, bounds.
     optional description: String;
-    /// Whether a call without it is refused; of an object also the keys that it must have.
+    /// Whether a call must have it. For an object also the list of required keys.
     optional required: Required;
 }
 
@@ -174,16 +174,16 @@ impl Shape for Parameters {
         shape::schema(json!({
             "type": "object",
             "properties": {
-                "type": {"description": "The text `object`, where all of it is one schema; else a parameter."},
+                "type": {"description": "The text `object` if this is one schema; else a parameter."},
                 "properties": {"description": "The parameters of such a schema; else a parameter."},
                 "required": {"description": "The parameters that such a schema requires; else a parameter."},
-                "additionalProperties": {"description": "Whether other arguments are taken; else a parameter."},
+                "additionalProperties": {"description": "Whether other arguments are accepted; else a parameter."},
                 "$defs": {"description": "Schemas to refer to; else a parameter."},
-                "$id": {"description": "The URI of all of it; else a parameter."},
+                "$id": {"description": "The URI of the whole schema; else a parameter."},
                 "$schema": {"description": "The dialect; else a parameter."},
-                "$anchor": {"description": "A name of all of it; else a parameter."},
+                "$anchor": {"description": "A name of the whole schema; else a parameter."},
                 "$dynamicAnchor": {"description": "A name for `$dynamicRef`; else a parameter."},
-                "$comment": {"description": "For who reads the file; else a parameter."},
+                "$comment": {"description": "A comment for readers; else a parameter."},
             },
             "additionalProperties": Parameter::schema(),
         }))
@@ -292,7 +292,7 @@ impl Parameters {
                 }
                 (word, _) if whole => {
                     if word != "description" && !KEYWORDS.iter().any(|(known, _)| *known == word) {
-                        decoder.warn(&field, format!("unknown key {}, it has no effect", quoted(&field.path)), "");
+                        decoder.warn(&field, format!("unknown key {}, it is ignored", quoted(&field.path)), "");
                     }
                     parameters.keywords.insert(key.text.clone(), json::value(decoder, &field)?);
                 }
@@ -304,7 +304,7 @@ impl Parameters {
                 Some(parameter) => parameter.required = Located::new(true, name.position),
                 None => {
                     let message =
-                        format!("tool {tool:?}: `required` names {}, which is no property", quoted(&name.value));
+                        format!("tool {tool:?}: `required` names {}, which is not a property", quoted(&name.value));
                     decoder.diagnostics.push(Diagnostic::error(message).at(name.position));
                 }
             }
@@ -424,7 +424,7 @@ fn kind(
     Some(Located::new(kind?, position))
 }
 
-/// What a tool gives back: `returns:`, a JSON Schema.
+/// What a tool returns: `returns:`, a JSON Schema.
 pub(super) struct Returns;
 
 impl Shape for Returns {

@@ -70,28 +70,28 @@ keys! {
     PolicyKeys: Unknown::RefuseLike(&["network", "sandbox", "tools_policy", "meta", "delegation"]);
     /// Further folders with artifacts.
     given artifact_sources: Vec<Root>;
-    /// Which hosts scripts may reach.
+    /// Rules for the network.
     given network: Network;
-    /// What scripts may do: files, commands, variables, limits.
+    /// Rules for scripts: files, commands, variables, limits.
     given sandbox: Sandbox;
-    /// Which tools may be called, by name.
+    /// Rules for calls of tools, by name.
     given tools_policy: ToolsPolicy;
-    /// What a run may add to itself. Without it nothing.
+    /// The tools and hooks that a run may add. Default: none.
     given meta: MetaPolicy;
-    /// How agents may call agents.
+    /// Rules for delegation to sub-agents.
     given delegation: DelegationPolicy;
-    /// How much of a conversation a model gets to see.
+    /// Bounds of the conversation that a model receives.
     optional context: ContextPolicy;
-    /// When a turn is over.
+    /// Rules for the end of a turn.
     optional exit_policy: ExitPolicy;
 }
 
 keys! {
     /// What of `harness.md` is for other rooms, which read it themselves.
     OtherKeys: Unknown::Warn;
-    /// Where messages come from that an agent answers.
+    /// Origins of messages that an agent answers. Ignored.
     given serve: Anything;
-    /// Addresses that artifacts may be fetched from. Nothing is fetched.
+    /// Addresses for fetching artifacts. Ignored: nothing is fetched.
     given trusted_sources: Anything;
     /// How results are verified.
     given verify_policy: Anything;
@@ -103,20 +103,20 @@ type HarnessKeys<'n> = (PolicyKeys<'n>, (ModelKeys<'n>, (ListKeys<'n>, OtherKeys
 keys! {
     /// The keys of `network`.
     NetworkKeys: Unknown::Refuse;
-    /// Hosts that may be reached, such as `api.github.com`, `*.docs.rs`, `127.0.0.1:8080`. Without it: none.
+    /// Hosts that may be reached, such as `api.example.org`, `*.example.net`, `127.0.0.1:8080`. Without it: none.
     given allowed_domains: Hosts;
 }
 
 keys! {
     /// The keys of `sandbox` beside those of every layer.
     SandboxKeys: Unknown::Refuse;
-    /// Whether calls and decisions are recorded in `.harness/audit/`.
+    /// Whether calls and decisions are logged in `.harness/audit/`.
     given audit: bool = true;
-    /// Whether tools with `async: true` are not waited for.
+    /// Whether tools with `async: true` run in the background.
     given async_tools: bool = false;
-    /// Secrets by name: where each is kept, and where it may be sent.
+    /// Secrets by name, each with its origin and its allowed targets.
     given secrets: Named<Secret>;
-    /// What becomes of an event whose hook fails.
+    /// Rules for hooks that fail.
     given hooks: HookFailure;
     /// Rules for one artifact, a folder of them, or a bundle, by name: `tools/deploy`, `plugins/acme`.
     given sources: Named<SourceRules>;
@@ -143,9 +143,9 @@ impl Shape for Sandbox {
 /// What a project allows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProjectPolicy {
-    /// The machine's policy, within which this one is.
+    /// The host policy, within which this one is.
     pub machine: Option<Box<MachinePolicy>>,
-    /// What holds for one source in the place of this policy, by its name: for looking at what it would do.
+    /// What holds for one source instead of this policy, by its name: for looking at what it would do.
     pub instead: Option<(String, Layer)>,
     /// The first layer of every grant. It speaks of every capability, so that no other layer can grant what this one
     /// does not.
@@ -158,7 +158,8 @@ pub struct ProjectPolicy {
     pub hooks: HookFailure,
     /// `sandbox.audit`: whether calls and decisions are recorded. True where the file says nothing.
     pub audit: bool,
-    /// `sandbox.async_tools`: whether tools with `async: true` are not waited for. False where the file says nothing.
+    /// `sandbox.async_tools`: whether tools with `async: true` run in the background. False where the file says
+    /// nothing.
     pub async_tools: bool,
     /// `sandbox.secrets`, in the order of the file.
     pub secrets: Vec<Located<Secret>>,
@@ -286,17 +287,17 @@ impl ProjectPolicy {
         }
     }
 
-    /// The same within a machine's policy: what both allow.
+    /// The same within a host policy: what both allow.
     #[must_use]
-    pub fn within(mut self, machine: MachinePolicy) -> Self {
+    pub fn narrowed_by(mut self, machine: MachinePolicy) -> Self {
         if let Some(tools) = machine.tools.clone() {
-            self.tools = self.tools.within(tools);
+            self.tools = self.tools.narrowed_by(tools);
         }
         if let Some(hooks) = machine.hooks.clone() {
-            self.hooks = self.hooks.within(hooks);
+            self.hooks = self.hooks.narrowed_by(hooks);
         }
         if let Some(meta) = machine.meta {
-            self.meta = self.meta.within(meta);
+            self.meta = self.meta.narrowed_by(meta);
         }
         self.audit |= machine.audit;
         self.machine = Some(Box::new(machine));
@@ -326,7 +327,7 @@ impl ProjectPolicy {
     pub fn lent(&self, source: &str) -> Option<ToolsPolicy> {
         let entries = sources::about(&self.sources, source).into_iter();
         let named = entries.filter_map(|entry| Some(ToolsPolicy::of_patterns(entry.tools.as_ref()?, &entry.position)));
-        named.reduce(|outer, inner| inner.within(outer))
+        named.reduce(|outer, inner| inner.narrowed_by(outer))
     }
 
     /// What an artifact may do. `source` is its place below `.harness/` without `.md`, such as `tools/deploy` or
@@ -374,8 +375,8 @@ impl OtherKeys<'_> {
     fn kept(&self, decoder: &mut Decoder) -> Vec<Other> {
         let mut other = |name, slot: &Slot<'_, Anything>| {
             let field = slot.field()?;
-            let what = format!("`{name}` is kept for other hosts and has no effect here");
-            decoder.warn(field, what, "leave it for them, or take it out");
+            let what = format!("`{name}` is for other hosts and is ignored here");
+            decoder.warn(field, what, "leave it for them, or remove it");
             let position = decoder.position(field.key.map_or(field.node.span, |key| key.span));
             Some(Other { name, value: field.node.clone(), position })
         };

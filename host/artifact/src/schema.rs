@@ -45,11 +45,11 @@ impl Kind {
     fn about(self) -> &'static str {
         match self {
             Self::Tool => {
-                "A function in Starlark that a model may call by the name of its file; its prose tells the model what it does."
+                "A Starlark function that models call by the name of its file. Its prose is the description that models see."
             }
-            Self::Hook => "A function in Starlark that sees an event and decides on it.",
+            Self::Hook => "A Starlark function that receives an event and decides on it.",
             Self::Agent => "A sub-agent: its prose is its system prompt.",
-            Self::Skill => "How to do a kind of work: prose that a model reads when it has a use for it.",
+            Self::Skill => "Instructions for a kind of work: prose that models read on demand.",
             Self::Bundle => "Tools, hooks and agents in one file.",
             Self::Harness => {
                 "The policy of a project, its models, and artifacts that need no file of their own; its prose is the system prompt."

@@ -1,4 +1,4 @@
-//! What a value of front matter may be: how it is read, and what an editor is told of it, side by side.
+//! What a value of front matter may be: how it is read, and what an editor learns of it, side by side.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -10,7 +10,7 @@ use super::script::Script;
 /// A JSON Schema that is a mapping, as all here are.
 pub(crate) type Schema = Map<String, Json>;
 
-/// A value that an editor can be told of.
+/// A value with a schema for editors.
 pub(crate) trait Shape {
     /// What fits, without a description: that is the key's.
     fn schema() -> Schema;
@@ -189,7 +189,7 @@ impl<T: Shape> Shape for Vec<T> {
     }
 }
 
-/// A list with a bad item is no list; every bad item is told.
+/// A list with a bad item is no list; every bad item is reported.
 impl<T: Read> Read for Vec<T> {
     fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
         let items = decoder.list(field)?;
@@ -228,7 +228,7 @@ impl<T: Shape> Shape for Named<T> {
     }
 }
 
-/// What cannot be read is told and left out.
+/// What cannot be read is reported and left out.
 impl<T: Read> Read for Named<T> {
     fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
         let mut read = Vec::new();

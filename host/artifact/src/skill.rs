@@ -60,7 +60,7 @@ pub struct SkillFile {
     pub sha256: String,
 }
 
-/// What other artifacts have and a skill cannot: whoever writes one of these expects that something comes of it.
+/// What other artifacts have and a skill cannot: anyone who writes one of these expects that something comes of it.
 const FOREIGN: Unknown = Unknown::RefuseThese(&[
     "script",
     "event",
@@ -80,15 +80,15 @@ keys! {
     pub(super) SkillKeys: FOREIGN;
     /// The name of its folder, or of its file without `.md`: lower-case letters, digits and single hyphens.
     required name: SkillName;
-    /// What it does and when to use it: all that a model sees of it before it reads it.
+    /// What it does and when to use it. Models see only this before they read the skill.
     required description: Text<1, MAX_DESCRIPTION>;
-    /// Under which licence.
+    /// Its license.
     given license: String;
-    /// What it needs to be there: a product, packages, the network.
+    /// What it requires: a product, packages, the network.
     given compatibility: Text<0, MAX_COMPATIBILITY>;
-    /// More of it, for people and other programs.
+    /// Further data for people and other programs.
     given metadata: Mapping;
-    /// The tools that it uses, by name, with spaces between them. They are granted by the policy, and not by this.
+    /// The names of the tools that it uses, separated by spaces. This grants nothing; the policy does.
     given allowed_tools("allowed-tools"): ToolNames;
 }
 
@@ -98,11 +98,11 @@ keys! {
     LabelKeys: Unknown::Warn;
     /// Its version.
     given version: Anything;
-    /// Who wrote it.
+    /// Its author.
     given author: Anything;
-    /// Words to find it by.
+    /// Tags for people.
     given tags: Anything;
-    /// Where more is to be read.
+    /// Where to read more.
     given homepage: Anything;
 }
 
@@ -334,7 +334,7 @@ mod tests {
             ),
             ("pdf", "name: pdf\ndescription: x\nscript: y\n", "4 unknown key `script`"),
             ("pdf", "name: pdf\ndescription: x\nhooks: []\n", "4 unknown key `hooks`"),
-            ("pdf", "name: pdf\ndescription: x\nmodel: y\n", "4 unknown key `model`, it has no effect"),
+            ("pdf", "name: pdf\ndescription: x\nmodel: y\n", "4 unknown key `model`, it is ignored"),
             (
                 "pdf",
                 "name: pdf\ndescription: x\nmetadata: y\n",
@@ -343,7 +343,7 @@ mod tests {
         ] {
             let (skill, wrong) = parse(name, front);
             assert_eq!(wrong, [expect], "{front}");
-            assert_eq!(skill.is_some(), expect.contains("no effect"), "{front}");
+            assert_eq!(skill.is_some(), expect.contains("is ignored"), "{front}");
         }
         let long = |key: &str, most: usize| format!("name: pdf\n{key}: {}\n", "ä".repeat(most));
         assert!(parse("pdf", &long("description", MAX_DESCRIPTION)).0.is_some());

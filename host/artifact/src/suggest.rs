@@ -2,7 +2,7 @@
 
 /// Longest word that is suggested, in bytes.
 const LONGEST: usize = 64;
-/// Words that are looked at for a suggestion.
+/// Words that are checked for a suggestion.
 const MOST_KNOWN: usize = 1_000;
 
 /// The closest of `known` to `given`, if any is close enough to be a slip of the pen.

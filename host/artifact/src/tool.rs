@@ -49,9 +49,9 @@ pub struct Tool {
     /// The time that a call may take, in milliseconds, if its grant allows that. None where the file says 0 or nothing:
     /// the policy's limit counts.
     pub timeout_ms: Option<Located<u64>>,
-    /// Whether it is declared with `async: true`: where the policy turns that on, who calls it does not wait for it.
+    /// Whether it is declared with `async: true`: where the policy turns that on, the caller does not wait for it.
     pub asynchronous: Located<bool>,
-    /// Whether a person has to confirm each call, whoever makes it.
+    /// Whether a person confirms each call, for every caller.
     pub confirm: Located<bool>,
     /// The `capabilities:` it restricts itself to: one more layer of its grant.
     pub capabilities: Option<Layer>,
@@ -143,34 +143,34 @@ const GUARDED: Unknown = Unknown::RefuseLike(&["confirm"]);
 keys! {
     /// What a tool has wherever it is written.
     pub(super) ToolKeys: GUARDED;
-    /// What the tool takes, in the order that the model sees.
+    /// The parameters of the tool, in the order that models see.
     optional parameters: Parameters;
-    /// What the result must be: a JSON Schema.
+    /// The JSON Schema of the result.
     given returns: Returns;
     /// Starlark that defines `run(args)`.
     optional script: Script;
-    /// Starlark that defines `run(result)` and says of each call that has completed whether it did what it says.
+    /// Starlark that defines `run(result)` and verifies each call that has completed.
     optional verify: Script;
-    /// Most time of a call, in milliseconds; 0: the policy's limit, which it never exceeds.
+    /// Maximum time of a call in milliseconds; 0: the limit of the policy, which it never exceeds.
     optional timeout_ms: Timeout;
-    /// Whether who calls the tool goes on at once; without effect unless `sandbox.async_tools` is on.
+    /// Whether the tool runs in the background. Ignored unless `sandbox.async_tools` is set.
     optional asynchronous("async"): bool = false;
-    /// Whether a person has to confirm each call, whoever makes it.
+    /// Whether a person confirms each call, for every caller.
     given confirm: bool = false;
-    /// What the tool restricts itself to: one more layer of its grant.
+    /// Rules that narrow the grant of the tool: one more layer.
     given capabilities: Layer;
     /// Cases that `harness test` runs.
     optional tests: ToolCases;
-    /// Words for hooks on `artifact.load`, which may refuse an artifact without one.
+    /// Tags for hooks on `artifact.load`, which may reject an artifact by them.
     optional tags: Vec<String>;
 }
 
 keys! {
-    /// What a tool in a list has in the place of a file's name and prose.
+    /// What a tool in a list has instead of a file's name and prose.
     EntryKeys: GUARDED;
-    /// The name that it is called by.
+    /// Its name, by which it is called.
     required name: Name;
-    /// What the model is told of it.
+    /// Its description for the model.
     optional description: String;
 }
 

@@ -2,12 +2,11 @@
 //!
 //! A file that was written for another host should not fail, or be half read, without a word on what to write.
 
-/// What to write in place of a key; none where nobody is known to write it.
+/// What to write instead of a key; none where nobody is known to write it.
 pub(super) fn key(name: &str) -> Option<&'static str> {
     Some(match name {
         "condition" => {
-            "nothing is switched on and off by a condition: what is written here always counts. Of a hook it is `when`; else let a \
-             hook decide, or keep it in a folder that `artifact_sources` names where it is wanted"
+            "artifacts have no conditions: what is written here always applies. A hook has `when`; otherwise let a hook decide, or keep the artifact in a folder that only some projects name in `artifact_sources`"
         }
         "type" => {
             "the folder says what an artifact is: leave it out. A bundle (`type: plugin`) belongs in `plugins/`, with its tools \
@@ -28,7 +27,7 @@ pub(super) fn key(name: &str) -> Option<&'static str> {
             "`delegation.budget` and `delegation.tree_budget` bound rounds, tokens and calls"
         }
         "verify_policy" => {
-            "a call is verified once, within its own time, and has failed where it is not accepted: leave it out"
+            "a call is verified once, within its own deadline, and fails if the result is rejected: leave it out"
         }
         "isolation" => "an agent has its parent's hooks and policy, and no more than its grant: leave it out",
         "disable-model-invocation" => "leave the skill out of this project, or deny `read_skill` in `tools_policy`",
@@ -53,13 +52,13 @@ pub(super) fn event(name: &str) -> Option<&'static str> {
     })
 }
 
-/// What to write in place of a built-in, by its name with the namespace.
+/// What to write instead of a built-in, by its name with the namespace.
 pub(super) fn built_in(name: &str) -> Option<&'static str> {
-    let agent = "`exit_policy.mode` has a turn end with a call of `done`, and hooks on `agent.stop` judge it";
+    let agent = "`exit_policy.mode` makes a turn end with a call of `done`, and hooks on `agent.stop` decide on it";
     (name == "ctx.agent").then_some(agent)
 }
 
-/// What to read in place of a key of a payload.
+/// What to read instead of a key of a payload.
 pub(super) fn payload(key: &str) -> Option<&'static str> {
     Some(match key {
         "tool_name" | "tool" => "the name of the tool is `payload[\"name\"]`",
@@ -69,7 +68,7 @@ pub(super) fn payload(key: &str) -> Option<&'static str> {
     })
 }
 
-/// What to write in place of a name or word of a script that could not be loaded, by its error.
+/// What to write instead of a name or word of a script that could not be loaded, by its error.
 pub(super) fn script(message: &str) -> Option<&'static str> {
     const WORDS: [(&str, &str); 16] = [
         ("isinstance", "write `type(x) == \"string\"`: also int, float, bool, list, dict"),
@@ -130,8 +129,11 @@ mod tests {
         let text = "---\nname: x\ntype: plugin\ndepends_on: [core]\ncondition: 'True'\nhooks:\n  - event: onPostToolUse\n---\n";
         let found = hints(Bundle::parse(".harness/plugins/x.md", "plugins/x", text).1);
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].starts_with("unknown key `depends_on`, it has no effect: names are resolved"), "{found:?}");
-        assert!(found[1].starts_with("unknown key `condition`, it has no effect: nothing is switched"), "{found:?}");
+        assert!(found[0].starts_with("unknown key `depends_on`, it is ignored: names are resolved"), "{found:?}");
+        assert!(
+            found[1].starts_with("unknown key `condition`, it is ignored: artifacts have no conditions"),
+            "{found:?}"
+        );
         assert!(found[2].ends_with("\"onPostToolUse\" is invalid: here it is `tool.post`"), "{found:?}");
         let found = hints(Tool::parse(".harness/tools/x.md", "x", "---\ntype: plugin\n---\n").1);
         assert!(found[0].contains("A bundle (`type: plugin`) belongs in `plugins/`"), "{found:?}");

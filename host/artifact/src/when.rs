@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Texts are without escapes. Whatever else a `when` has, and whatever else a payload holds at a key, is not decided
-//! here: the interpreter is asked, which also tells of errors. A test compares both on random expressions.
+//! here: the interpreter is asked, which also reports errors. A test compares both on random expressions.
 
 use serde_json::Value as Json;
 

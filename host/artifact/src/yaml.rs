@@ -21,7 +21,7 @@ pub const MAX_NODES: usize = 100_000;
 /// A place in the file: line and column from 1, the column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "said above")]
-pub struct Place {
+pub struct LineColumn {
     pub line: u32,
     pub column: u32,
 }
@@ -30,8 +30,8 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "said above")]
 pub struct Span {
-    pub start: Place,
-    pub end: Place,
+    pub start: LineColumn,
+    pub end: LineColumn,
 }
 
 impl Span {

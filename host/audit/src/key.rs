@@ -1,8 +1,8 @@
 //! What the digests of arguments are made with.
 //!
-//! Arguments are often short, and whoever has a plain digest of one can try out what it may have been. With a key that
-//! stays in the folder of the record, lines that are handed on tell nothing of it; who has the folder can still tell
-//! whether a call was made with given arguments.
+//! Arguments are often short, and anyone who has a plain digest of one can try out what it may have been. With a key
+//! that stays in the folder of the record, lines that are handed on show nothing of it; who has the folder can still
+//! show whether a call was made with given arguments.
 
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt as _;

@@ -78,7 +78,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes a value; tells whether there was one.
+    /// Removes a value; shows whether there was one.
     pub fn delete(&self, key: &str) -> bool {
         let mut values = self.lock();
         let Some((key, value)) = values.by_key.remove_entry(key) else { return false };

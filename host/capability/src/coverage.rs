@@ -15,7 +15,7 @@ pub struct Coverage {
 const MAX_LINES: usize = 65_536;
 
 impl Coverage {
-    /// What a script told of itself.
+    /// What a script reported of itself.
     pub fn of(statements: Vec<u32>, reached: Vec<u32>) -> Self {
         let statements: BTreeSet<u32> = statements.into_iter().take(MAX_LINES).collect();
         let reached = reached.into_iter().take(MAX_LINES).filter(|line| statements.contains(line)).collect();

@@ -69,7 +69,7 @@ pub struct Command {
     pub program: String,
     /// At most 1,024, together at most 1 MiB.
     pub args: Vec<String>,
-    /// Folder to start in. [`run`] does not look at it: who calls has decided and opened it ([`Place`]).
+    /// Folder to start in. [`run`] does not look at it: the caller has decided and opened it ([`ExecContext`]).
     pub dir: String,
     /// At most 64, together at most 1 MiB.
     pub env: Vec<(String, String)>,
@@ -103,7 +103,7 @@ pub struct Output {
 
 /// Where a command runs.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct ExecContext<'a> {
     /// The folder to start in, opened by who decided on it.
     pub dir: &'a Dir,
     /// The workspace, absolute: no program is looked up in it.
@@ -144,7 +144,7 @@ impl Runner {
     pub async fn run(
         &self,
         grant: &Grant,
-        place: Place<'_>,
+        place: ExecContext<'_>,
         deadline_left: Duration,
         mut command: Command,
     ) -> Result<Output, Error> {
@@ -167,7 +167,7 @@ impl Runner {
 /// To be called in a tokio runtime with I/O and time. Dropping the future ends all of the command's processes.
 pub async fn run(
     grant: &Grant,
-    place: Place<'_>,
+    place: ExecContext<'_>,
     deadline_left: Duration,
     mut command: Command,
 ) -> Result<Output, Error> {
@@ -198,7 +198,7 @@ pub async fn run(
 /// A command that is decided on.
 struct Prepared<'a> {
     grant: &'a Grant,
-    place: Place<'a>,
+    place: ExecContext<'a>,
     program: PathBuf,
     /// As the script named it.
     name: String,
@@ -253,7 +253,7 @@ impl Prepared<'_> {
         let (grant, workspace, handles) = ((*grant).clone(), place.workspace.to_owned(), place.handles.clone());
         let (program, name, args, mut env) = (program.clone(), name.clone(), args.clone(), env.clone());
         let starting = tokio::task::spawn_blocking(move || {
-            let place = Place { dir: &dir, workspace: &workspace, handles: &handles };
+            let place = ExecContext { dir: &dir, workspace: &workspace, handles: &handles };
             let secrets = place.handles.vault().files();
             let wanted = For {
                 grant: &grant,
@@ -324,7 +324,11 @@ fn check(command: &Command) -> Result<(), Error> {
 
 /// The search path, and the variables of the child: those of the host that the grant names and that hold no secret, a
 /// `PATH`, and those that the script gives.
-fn environment(grant: &Grant, place: Place<'_>, given: &[(String, String)]) -> (SearchPath, BTreeMap<String, String>) {
+fn environment(
+    grant: &Grant,
+    place: ExecContext<'_>,
+    given: &[(String, String)],
+) -> (SearchPath, BTreeMap<String, String>) {
     let vault = place.handles.vault();
     let granted = grant.exec_env().into_iter().filter(|name| !vault.holds_variable(name));
     let mut env: BTreeMap<String, String> =
@@ -382,7 +386,7 @@ async fn supervise(
                 () = running.ended() => break Ending::Exited,
                 () = &mut out_of_time => break Ending::OutOfTime,
                 said = &mut talk, if talking => match said {
-                    // It closed its pipes and goes on.
+                    // It closed its pipes and continues.
                     Ok(()) => talking = false,
                     Err(Flood) => {
                         talking = false;
@@ -435,7 +439,7 @@ impl From<fs::Error> for Error {
     fn from(error: fs::Error) -> Self {
         match error {
             fs::Error::AccessDenied(denial) => Self::AccessDenied(denial),
-            fs::Error::NotFound(path) => Self::InvalidCommand(format!("there is no folder `{path}`")),
+            fs::Error::NotFound(path) => Self::InvalidCommand(format!("there is not a folder `{path}`")),
             fs::Error::NotADirectory(path) => Self::InvalidCommand(format!("`{path}` is not a folder")),
             fs::Error::Invalid(why) => Self::InvalidCommand(format!("the folder is not a path: {why}")),
             fs::Error::Io(why) => Self::Start(format!("the folder cannot be opened: {why}")),

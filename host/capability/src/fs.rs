@@ -1,9 +1,9 @@
 //! Files of the workspace: the interface `fs`.
 //!
 //! Everything starts from one open handle on the workspace. A path of a script is followed part by part, and link by
-//! link, in `resolve`, the only place that does so; the decision is made on the place where that ends; and what is
-//! done is done on the handle of the folder that was arrived at, never following a link again. Whoever swaps a folder
-//! for a link in between makes a call fail, and never makes it reach out of the workspace.
+//! link, in `resolve`, the only place that does so; the decision is made on the place where that ends; and what is done
+//! is done on the handle of the folder that was arrived at, never following a link again. Anyone who swaps a folder for
+//! a link in between makes a call fail, and never makes it reach out of the workspace.
 //!
 //! All of it blocks, but what is in `cached`: callers in async code use a thread for it.
 
@@ -39,7 +39,7 @@ use wasmtime::component::{ComponentType, Lower};
 
 use self::other_names::Searched;
 use self::replace::replace;
-use self::resolve::{LastLink, Place, Spot, make_folders};
+use self::resolve::{LastLink, ResolvedPath, Spot, make_folders};
 use super::denial::Denial;
 use harness_policy::grant::Grant;
 use harness_policy::limits::LimitKey;
@@ -185,7 +185,7 @@ impl Workspace {
         let mut content = Vec::new();
         // One byte more than the cap, to notice a file that grows while it is read.
         file.take(cap.saturating_add(1)).read_to_end(&mut content).map_err(|error| place.failed(&error))?;
-        within(content.len(), cap)?;
+        check_length(content.len(), cap)?;
         String::from_utf8(content).map_err(|_| Error::NotText(place.asked.to_string()))
     }
 
@@ -196,7 +196,7 @@ impl Workspace {
     /// be outside the workspace, or protected.
     pub fn write(&self, grant: &Grant, path: &str, content: &str) -> Result<String, Error> {
         let place = self.place(grant, path, Access::Write, LastLink::Follow)?;
-        within(content.len(), grant.limits().file_bytes)?;
+        check_length(content.len(), grant.limits().file_bytes)?;
         let replaced = if let Spot::Missing { folder, names, .. } = &place.spot {
             let (folder, name) = make_folders(folder, names).map_err(|error| place.failed(&error))?;
             replace(&folder, &name, content.as_bytes(), None)
@@ -216,7 +216,7 @@ impl Workspace {
         let place = self.place(grant, path, Access::Write, LastLink::Follow)?;
         let fails = |error: &io::Error| place.failed(error);
         let cap = grant.limits().file_bytes;
-        within(content.len(), cap)?;
+        check_length(content.len(), cap)?;
         match &place.spot {
             Spot::Missing { folder, names, .. } => match names.as_slice() {
                 [name] => replace::make(folder, name, content.as_bytes()),
@@ -313,7 +313,7 @@ fn denied(reason: impl Into<String>) -> Error {
     Refusal::always(reason).into()
 }
 
-fn within(len: usize, cap: u64) -> Result<(), Error> {
+fn check_length(len: usize, cap: u64) -> Result<(), Error> {
     if u64::try_from(len).is_ok_and(|len| len <= cap) { Ok(()) } else { Err(Error::TooLarge(cap)) }
 }
 
@@ -334,7 +334,7 @@ fn open_file(
     }
 }
 
-fn one_name_only(metadata: &Metadata, place: &Place) -> Result<(), Error> {
+fn one_name_only(metadata: &Metadata, place: &ResolvedPath) -> Result<(), Error> {
     if metadata.nlink() > 1 {
         let path = &place.asked;
         return Err(denied(format!("writing `{path}` is not allowed: the file has other names too (hard links)")));

@@ -60,7 +60,7 @@ impl Log {
             return 0;
         }
         message.truncate(message.floor_char_boundary(MAX_LINE));
-        // What was cut off is given back.
+        // What was cut off is returned.
         message.shrink_to_fit();
         let kept = message.len() as u64;
         self.lines.push(Line { level, message });

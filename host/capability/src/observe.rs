@@ -127,17 +127,17 @@ pub fn refused(why: String) -> Error {
 
 fn pure(function: &str) -> Result<&'static str, Error> {
     let found = PURE.iter().find(|pure| **pure == function);
-    found.copied().ok_or_else(|| refused(format!("{} is no pure built-in", quoted(function))))
+    found.copied().ok_or_else(|| refused(format!("{} is not a pure built-in", quoted(function))))
 }
 
 fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Error> {
-    serde_json::from_str(text).map_err(|error| refused(format!("what is reported of a built-in is wrong: {error}")))
+    serde_json::from_str(text).map_err(|error| refused(format!("the report of a built-in is invalid: {error}")))
 }
 
 fn answer(function: &str, changed: Result<Option<Json>, Denial>) -> Result<Option<String>, Error> {
     let changed = changed.map_err(Error::AccessDenied)?.map(|changed| changed.to_string());
     if changed.as_ref().is_some_and(|changed| changed.len() > MAX_BYTES) {
-        return Err(refused(format!("what a hook made of `{function}` is over {MAX_BYTES} bytes")));
+        return Err(refused(format!("the value that a hook returned for `{function}` is over {MAX_BYTES} bytes")));
     }
     Ok(changed)
 }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(pure("json.encode"), Ok("json.encode"));
         for other in ["fs.read", "exec.run", "json", "", "len", "json.encode "] {
             let Err(Error::AccessDenied(denial)) = pure(other) else { panic!("{other}") };
-            assert_eq!(denial.reason, format!("`{other}` is no pure built-in"));
+            assert_eq!(denial.reason, format!("`{other}` is not a pure built-in"));
         }
         assert!(PURE.is_sorted());
     }

@@ -1,6 +1,6 @@
 //! Imports that lead back into dispatch: a script that fires an event, calls a tool or adds one.
 //!
-//! Dispatch gives each call one of these, which knows who calls, with what grant and how deep. The sandbox knows only
+//! Dispatch gives each call one of these, which knows the caller, with what grant and how deep. The sandbox knows only
 //! this trait.
 
 use std::fmt;

@@ -36,7 +36,7 @@ pub enum Error {
     AccessDenied(Denial),
 }
 
-/// What every handle begins with. `<` stands in no token, URL or path.
+/// What every handle begins with. `<` is in no token, URL or path.
 const BEGIN: &str = "<secret:";
 /// And ends with.
 const END: char = '>';
@@ -99,9 +99,7 @@ impl Handles {
     /// The secret that a handle stands for in this call.
     fn meant(&self, handle: &str) -> Result<&str, Refusal> {
         self.minted.iter().find(|(_, minted)| minted == handle).map(|(name, _)| name.as_str()).ok_or_else(|| {
-            Refusal::always(
-                "a handle of a secret stands for it only in the call that made it: call `secret` in this script",
-            )
+            Refusal::always("a handle is valid only in the call that created it: call `secret` in this script")
         })
     }
 

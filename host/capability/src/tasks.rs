@@ -1,4 +1,4 @@
-//! The interface `tasks`: work that goes on while a script does something else.
+//! The interface `tasks`: work that continues while a script does something else.
 
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};

@@ -4,12 +4,12 @@ use harness_artifact::agent::{Agent, Use};
 use harness_artifact::escape;
 use serde_json::{Value as Json, json};
 
-use super::args::{Listing, Place};
+use super::args::{Listing, ProjectArgs};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
 
-pub(crate) fn run(command: &Listing, place: &Place, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Listing, place: &ProjectArgs, printer: &Printer) -> Exit {
     let registry = project::registry(place);
     project::report(&registry, *printer);
     if command.json {

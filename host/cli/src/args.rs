@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The arguments of the command line, and its help.
 
 use std::path::PathBuf;
 
@@ -6,23 +6,23 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_artifact::schema::Kind;
 
-/// Runs untrusted tools for AI agents, each call in a WebAssembly instance of its own.
+/// Runs untrusted tools for AI agents, each call in its own WebAssembly sandbox.
 #[derive(Debug, Parser)]
 #[command(
     name = "harness",
     version,
-    about = "Runs untrusted tools and policy hooks for AI agents, each call in a WebAssembly instance of its own",
+    about = "Run untrusted tools and hooks for AI agents, each call in its own WebAssembly sandbox",
     max_term_width = 100
 )]
 #[command(
-    after_help = "Exit codes: 0 completed, 1 the script or a check failed, 2 usage or invalid artifact or arguments, \
+    after_help = "Exit codes: 0 completed, 1 the script or a check failed, 2 invalid arguments, artifact or policy, \
                         3 denied, 4 over a limit, 5 host fault."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ProjectArgs,
 
-    /// When to use color.
+    /// Choose when to print in color.
     #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
     pub(crate) color: Color,
 
@@ -30,15 +30,15 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// Which project, within which policy.
+/// The project, and the host policy above it.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Place {
-    /// Folder that holds `.harness`; without it, the current folder or the nearest one above that has it.
+pub(crate) struct ProjectArgs {
+    /// Use the project in this folder, which holds `.harness`. Default: the current folder, or the nearest folder above
+    /// it that holds `.harness`.
     #[arg(short = 'C', long, value_name = "DIR", global = true)]
     pub(crate) project: Option<PathBuf>,
 
-    /// The machine's policy, which can only take away from the project's; without it, `/etc/harness/policy.yaml` if
-    /// there is such a file.
+    /// Use this host policy, which narrows the project's policy. Default: `/etc/harness/policy.yaml`, if it exists.
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) policy: Option<PathBuf>,
 }
@@ -55,61 +55,61 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     /// Call a tool and print its result as a model would get it.
     Call(Call),
-    /// Talk to the project's agent: one prompt, or a conversation at the terminal.
+    /// Run the project's agent: with one prompt, or in a conversation at the terminal.
     Run(Talk),
-    /// Give the project's agent one task from a file or standard input and print its answer.
+    /// Run the project's agent on one task from a file or standard input, and print its answer.
     Deploy(Deploy),
-    /// Show what the agent's model would see, part by part, with how many tokens each takes.
+    /// Show what the agent's model would see, with the tokens of each part.
     ///
-    /// The tools are shown in the form in which the model is told of them. Hooks on `completion.pre` are not asked: what
-    /// they would change is not in it.
+    /// Tools are shown in the form that the model gets. Hooks on `completion.pre` do not run, so changes that they
+    /// would make are not shown.
     Context(Context),
-    /// Look at recorded sessions of agents, go on with one, or run one again with what was recorded.
+    /// List, show, resume and replay recorded sessions.
     #[command(subcommand)]
     Sessions(super::sessions::Sessions),
-    /// Dispatch an event to its hooks and print what they decided.
+    /// Dispatch an event to its hooks and print their decision.
     Fire(Fire),
-    /// Run the cases that artifacts carry under `tests:`, in the sandbox, with fakes for what they would reach.
+    /// Run the test cases of tools and hooks in the sandbox, with fakes for files, hosts and commands.
     Test(Test),
     /// List the tools with their parameters.
     Tools(Tools),
-    /// List the hooks of each event in the order they are called.
+    /// List the hooks of each event, in the order in which they run.
     Hooks(Listing),
     /// List the sub-agents.
     Agents(Listing),
-    /// List the skills, and which of them agents are shown.
+    /// List the skills, and which of them agents see.
     Skills(Listing),
-    /// Say of each artifact where it is from, what it may do, and what it replaced.
+    /// Show the source, the grant and the replaced version of each artifact.
     Inspect(Inspect),
     /// Print the JSON Schema of an artifact's front matter.
     Schema(Schema),
-    /// Parse and compile everything, and tell all that is wrong.
+    /// Parse and compile everything, and report every error.
     Validate(Validate),
-    /// Keep what all artifacts are now in `harness.lock`; from then on, one that is another is refused.
+    /// Write `harness.lock`. Artifacts that differ from it are rejected.
     Lock(Lock),
-    /// Look at what tools are granted: one tool's grant, what a new policy allows, what a call needs.
+    /// Print the grant of a tool, compare two policies, or find the least policy for a call.
     #[command(subcommand)]
     Policy(Policy),
-    /// Look at the record of what was called and decided.
+    /// Print and verify the audit log.
     #[command(subcommand)]
     Audit(Audit),
-    /// Say what this machine offers to the sandbox, and what would be refused on it.
+    /// Check which isolation features this machine supports.
     Doctor(Doctor),
-    /// Write a small working project.
+    /// Write a small project that works.
     Init(Init),
     /// Print a completion script for a shell.
     Completions(Completions),
 }
 
-/// What is confirmed beforehand of calls that a person has to confirm.
+/// Calls that are confirmed in advance.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Confirm {
-    /// Confirm beforehand each call of this tool; may be given several times. Without it, a call that is to be confirmed
-    /// is asked for at a terminal, and denied where there is none.
+    /// Confirm all calls of this tool in advance; may be repeated. Without it, calls that need confirmation are
+    /// confirmed at the terminal, and denied if there is none.
     #[arg(long, value_name = "TOOL")]
     pub(crate) confirm: Vec<String>,
 
-    /// Confirm beforehand every call that is to be confirmed.
+    /// Confirm in advance all calls that need confirmation.
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -119,23 +119,23 @@ pub(crate) struct Confirm {
                         harness call search_files --args '{\"pattern\": \"fn main\"}'\n  \
                         echo '{\"path\": \"src\"}' | harness call list_files --args -")]
 pub(crate) struct Call {
-    /// Name of the tool: the stem of its file.
+    /// Name of the tool: the name of its file without `.md`.
     pub(crate) tool: String,
 
-    /// Arguments as `key=value`, each value read by the parameter's type.
+    /// Arguments as `key=value`. Each value is parsed as the type of the parameter.
     #[arg(value_name = "KEY=VALUE")]
     pub(crate) pairs: Vec<String>,
 
-    /// Arguments as a JSON object: the text itself, `@FILE`, or `-` for standard input.
+    /// Arguments as a JSON object: literal, `@FILE`, or `-` for standard input.
     #[arg(long, value_name = "JSON", conflicts_with = "pairs", allow_hyphen_values = true)]
     pub(crate) args: Option<String>,
 
-    /// Folder that the tool works in; without it, the folder that holds `.harness`.
+    /// Folder that the tool works in. Default: the folder that holds `.harness`.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Rules as in `capabilities:` that narrow this call: YAML, the text itself, `@FILE`, or `-`. What they do not speak
-    /// of stays as the policy has it.
+    /// Narrow the call by these rules, written like `capabilities:` in YAML: literal, `@FILE`, or `-` for standard
+    /// input. Keys that are not given stay as in the policy.
     #[arg(long, value_name = "RULES", allow_hyphen_values = true)]
     pub(crate) within: Option<String>,
 
@@ -143,7 +143,7 @@ pub(crate) struct Call {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Say on standard error what was granted, what was used, and what each host call cost.
+    /// Print the grant, the usage and the cost of each host call to standard error.
     #[arg(long)]
     pub(crate) explain: bool,
 
@@ -154,45 +154,44 @@ pub(crate) struct Call {
     pub(crate) confine: Confine,
 }
 
-/// What a process gives up of itself before scripts run. Without either, as much as the machine lets it, with a note where
-/// that is not all.
+/// Whether the process drops its privileges before scripts run. By default it drops those that the machine lets it drop,
+/// and prints a note about the others.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Confine {
-    /// End where the machine does not let this process give up what it needs no more once the project is loaded; without
-    /// this that is only noted.
+    /// Fail if the process cannot drop its privileges once the project is loaded. Default: print a note.
     #[arg(long)]
     pub(crate) self_confine: bool,
 
-    /// Keep what this process needs no more once the project is loaded; for looking into it with a debugger.
+    /// Keep the privileges of the process, for example to attach a debugger.
     #[arg(long, conflicts_with = "self_confine")]
     pub(crate) no_self_confine: bool,
 }
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Talk {
-    /// What to say; without it, standard input, or a conversation where that is a terminal.
+    /// Prompt for the agent. Default: standard input, or a conversation if that is a terminal.
     pub(crate) prompt: Option<String>,
 
-    /// Folder that tools work in; without it, the folder that holds `.harness`.
+    /// Folder that tools work in. Default: the folder that holds `.harness`.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Print answer, calls, usage and error as one JSON object, however it ends.
+    /// Print answer, calls, usage and error as one JSON object, also if the turn fails.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Say on standard error what is called and what comes of it; at a terminal that is done anyway.
+    /// Print each call and its result to standard error. At a terminal this is the default.
     #[arg(long)]
     pub(crate) explain: bool,
 
     #[command(flatten)]
     pub(crate) confirm: Confirm,
 
-    /// Go on with a recorded session: its name, the beginning of that, or `latest`.
+    /// Resume a recorded session: its name, the beginning of its name, or `latest`.
     #[arg(long, value_name = "SESSION")]
     pub(crate) resume: Option<String>,
 
-    /// Record nothing of this session in `.harness/sessions/`.
+    /// Do not record the session in `.harness/sessions/`.
     #[arg(long)]
     pub(crate) no_record: bool,
 
@@ -202,26 +201,26 @@ pub(crate) struct Talk {
 
 #[derive(Debug, Args)]
 pub(crate) struct Deploy {
-    /// The task: the text itself, `@FILE`, or `-` for standard input, which is where it is read without this.
+    /// Task for the agent: literal, `@FILE`, or `-` for standard input. Default: standard input.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
 
-    /// Folder that tools work in; without it, the folder that holds `.harness`.
+    /// Folder that tools work in. Default: the folder that holds `.harness`.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Print answer, calls, usage and error as one JSON object, however it ends.
+    /// Print answer, calls, usage and error as one JSON object, also if the turn fails.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Say on standard error what is called and what comes of it; at a terminal that is done anyway.
+    /// Print each call and its result to standard error. At a terminal this is the default.
     #[arg(long)]
     pub(crate) explain: bool,
 
     #[command(flatten)]
     pub(crate) confirm: Confirm,
 
-    /// Record nothing of this session in `.harness/sessions/`.
+    /// Do not record the session in `.harness/sessions/`.
     #[arg(long)]
     pub(crate) no_record: bool,
 
@@ -231,22 +230,22 @@ pub(crate) struct Deploy {
 
 #[derive(Debug, Args)]
 pub(crate) struct Context {
-    /// What would be said to the agent: it is counted with the rest.
+    /// Prompt to count with the rest.
     pub(crate) prompt: Option<String>,
 
-    /// Show it after the conversation of a recorded session: its name, the beginning of that, or `latest`.
+    /// Show it after the conversation of a recorded session: its name, the beginning of its name, or `latest`.
     #[arg(long, value_name = "SESSION", conflicts_with = "agent")]
     pub(crate) resume: Option<String>,
 
-    /// Show what this sub-agent would see, set to work by the root.
+    /// Show what this sub-agent would see if the root agent delegated to it.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
 
-    /// Show the parts themselves, not only what they take.
+    /// Print the content of each part, and not only its size.
     #[arg(long)]
     pub(crate) full: bool,
 
-    /// Print the parts and what they take as one JSON object.
+    /// Print the parts and their sizes as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -254,24 +253,24 @@ pub(crate) struct Context {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  harness fire tool.pre --explain \\\n    \
                         --payload '{\"name\": \"run_command\", \"args\": {\"command\": \"ls\"}}'\n\n\
-                        Exit codes: 0 the hooks allow it, 2 it was not dispatched, 3 a hook blocked it.")]
+                        Exit codes: 0 allowed, 2 not dispatched, 3 blocked by a hook.")]
 pub(crate) struct Fire {
     /// Name of the event, such as `tool.pre` or `custom.deployed`.
     pub(crate) event: String,
 
-    /// The payload as JSON: the text itself, `@FILE`, or `-` for standard input; `null` without it.
+    /// Payload as JSON: literal, `@FILE`, or `-` for standard input. Default: `null`.
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     pub(crate) payload: Option<String>,
 
-    /// Folder that hooks may read; without it, the folder that holds `.harness`.
+    /// Folder that hooks may read. Default: the folder that holds `.harness`.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Print an object also where the event was not dispatched: with the outcome and the error, as `call --json` does.
+    /// Print an object also if the event is not dispatched, with outcome and error like `call --json`.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Say on standard error of each hook whether it matched, what it decided, why, and what it used.
+    /// Print to standard error for each hook whether it matched, its decision and reason, and its usage.
     #[arg(long)]
     pub(crate) explain: bool,
 
@@ -281,18 +280,18 @@ pub(crate) struct Fire {
 
 #[derive(Debug, Args)]
 pub(crate) struct Test {
-    /// Tools and hooks by name; without any, all that have cases.
+    /// Names of tools and hooks. Default: all that have cases.
     pub(crate) names: Vec<String>,
 
-    /// Print what came out as one JSON object.
+    /// Print the results as one JSON object.
     #[arg(long, conflicts_with = "watch")]
     pub(crate) json: bool,
 
-    /// Write the results as JUnit XML to a file; `-` prints them in place of the text.
+    /// Write the results as JUnit XML to a file, or to standard output with `-`, instead of text.
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 
-    /// Run again whenever a file of the project changes.
+    /// Run again after each change of a file of the project.
     #[arg(long)]
     pub(crate) watch: bool,
 
@@ -309,17 +308,17 @@ pub(crate) struct Listing {
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// Tools, hooks and agents by name; without any, all.
+    /// Names of tools, hooks and agents. Default: all.
     pub(crate) names: Vec<String>,
 
-    /// Print what was found as one JSON object.
+    /// Print the findings as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
-    /// Which kind of artifact.
+    /// Kind of artifact.
     #[arg(value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::name)).try_map(kind))]
     pub(crate) kind: Kind,
 }
@@ -336,13 +335,13 @@ pub(crate) struct Tools {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 all can be used, 2 something cannot, or with `--strict` there is a warning.")]
+#[command(after_help = "Exit codes: 0 no errors, 2 an error, or a warning with `--strict`.")]
 pub(crate) struct Validate {
-    /// Take warnings for errors.
+    /// Treat warnings as errors.
     #[arg(long)]
     pub(crate) strict: bool,
 
-    /// Print what was found as one JSON object.
+    /// Print the findings as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -352,26 +351,26 @@ pub(crate) struct Validate {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 written, or as locked, 1 with `--check` something is not as locked, 2 there is no lock to \
-                  check, or an artifact or the policy cannot be used."
+    after_help = "Exit codes: 0 written, or no difference, 1 a difference with `--check`, 2 no lock file to check, or an \
+                  invalid artifact or policy."
 )]
 pub(crate) struct Lock {
-    /// Write nothing, and tell what is not as it was kept.
+    /// Write nothing; report what differs from `harness.lock`.
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Print what changed as one JSON object.
+    /// Print the differences as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Policy {
-    /// Print what a tool or hook may do, as it is enforced, with the layer that set each limit.
+    /// Print the effective grant of a tool or hook, with the layer that sets each limit.
     Show(Granted),
-    /// Say whether one policy allows anything that another one does not, with examples.
+    /// Report whether a new policy allows more than an old one, with examples.
     Diff(Diff),
-    /// Make a call and print the least policy under which it goes the same way.
+    /// Make a call and print the least policy that it needs.
     Learn(Learn),
 }
 
@@ -380,29 +379,29 @@ pub(crate) struct Granted {
     /// Name of the tool or hook.
     pub(crate) name: String,
 
-    /// Rules that narrow the call, as for `harness call`.
+    /// Narrow the call by these rules, as in `harness call`.
     #[arg(long, value_name = "RULES", allow_hyphen_values = true)]
     pub(crate) within: Option<String>,
 
-    /// Print it as one JSON object.
+    /// Print the grant as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Two project folders are compared tool by tool and hook by hook; two `harness.md`, or one and a \
-                        folder, source by source; two files for a machine, by what they leave to this project.\n\n\
-                        Exit codes: 0 the new one allows nothing more, 1 it does or may, 2 one cannot be used."
+    after_help = "Two project folders are compared by tool and hook. Two `harness.md` files, or a file and a folder, are \
+                  compared by source. Two host policies are compared by what they allow this project.\n\n\
+                  Exit codes: 0 the new policy allows nothing more, 1 it allows more or may, 2 a policy is invalid."
 )]
 pub(crate) struct Diff {
-    /// The old policy: a project folder, a `harness.md`, or a machine's policy.
+    /// Old policy: a project folder, a `harness.md`, or a host policy.
     pub(crate) old: PathBuf,
 
-    /// The new one.
+    /// New policy, of the same kind.
     pub(crate) new: PathBuf,
 
-    /// Print what was found as one JSON object.
+    /// Print the findings as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -410,77 +409,76 @@ pub(crate) struct Diff {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  harness policy learn --granting 'fs: { read: [.] }' -- call acme_search text=x")]
 pub(crate) struct Learn {
-    /// Rules for the tool in the place of those that the project has for it: what it may do at most while it is looked
-    /// at. As in `capabilities:`; what they do not speak of is not granted.
+    /// Replace the project's rules for the tool by these while the call is observed: the most that it may do. Written
+    /// like `capabilities:`; keys that are not given grant nothing.
     #[arg(long, value_name = "RULES", allow_hyphen_values = true)]
     pub(crate) granting: Option<String>,
 
-    /// Make the call again without each line that looking at it does not judge, such as what commands had, and leave out
-    /// those that it gives the same result without. Each call is made for real: what it writes or sends, it writes or sends
-    /// again. Without this that is done only where the further calls can neither write nor reach a network.
+    /// Repeat the call without each line whose need the first call does not show, such as variables for commands, and
+    /// drop the lines that do not change the result. Each repeated call is real: it writes and sends again. Default:
+    /// repeat only calls that can neither write nor use a network.
     #[arg(long)]
     pub(crate) again: bool,
 
-    /// Make the call once, and tell which lines were not judged.
+    /// Make the call once, and list the lines whose need is not known.
     #[arg(long, conflicts_with = "again")]
     pub(crate) once: bool,
 
-    /// The call, after `--`: `call TOOL ...`, as it is made without this.
+    /// The call to observe, after `--`: `call TOOL ...`, as for `harness`.
     #[arg(last = true, required = true, value_name = "CALL")]
     pub(crate) call: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Audit {
-    /// Check that no line of the record was cut out, changed or moved.
-    #[command(after_help = "Exit codes: 0 the record is whole, 1 it is not, 2 there is none.")]
+    /// Check that no line of the audit log was removed, changed or moved.
+    #[command(after_help = "Exit codes: 0 intact, 1 not intact, 2 no audit log.")]
     Verify(Listing),
-    /// Print the last lines of the record.
+    /// Print the last lines of the audit log.
     Show(Show),
-    /// Print the digest that the record has of these arguments, to look for calls that were made with them.
+    /// Print the digest of arguments that the audit log contains, to search for calls.
     Digest(Digest),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Digest {
-    /// Arguments as a JSON object, in the order in which they were given: the text itself, `@FILE`, or `-` for standard
-    /// input.
+    /// Arguments as a JSON object, in the original order of the keys: literal, `@FILE`, or `-` for standard input.
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     pub(crate) arguments: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// How many.
+    /// Number of lines.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub(crate) last: usize,
 
-    /// Print the lines as they are: JSON, one a line.
+    /// Print the lines unchanged, as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Print what was found as one JSON object.
+    /// Print the findings as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// Folder to write it in; made if it is not there. Without it, the one that `-C` names, or the current one.
+    /// Folder to write to; created if it does not exist. Default: the folder of `-C`, or the current folder.
     pub(crate) dir: Option<PathBuf>,
 
-    /// Write the tools of an agent that works on files (read, write, edit, list, search, git, run and fetch), the hooks that
-    /// guard them, and a policy to begin with, in place of the small project.
+    /// Write the tools of an agent that works on files (read, write, edit, list, search, git, run, fetch), hooks that
+    /// guard them, and a policy.
     #[arg(long)]
     pub(crate) agent: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// Which shell.
+    /// Shell to complete for.
     pub(crate) shell: clap_complete::Shell,
 }
 

@@ -4,13 +4,13 @@ use harness_artifact::escape;
 use harness_audit::{Broken, Key};
 use serde_json::{Value as Json, json};
 
-use super::args::{Audit, Digest, Listing, Place, Show};
+use super::args::{Audit, Digest, Listing, ProjectArgs, Show};
 use super::exit::Exit;
 use super::input;
-use super::printer::{Printer, Told};
+use super::printer::{Printer, Reported};
 use super::project;
 
-pub(crate) fn run(command: &Audit, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+pub(crate) fn run(command: &Audit, place: &ProjectArgs, printer: &Printer) -> Result<Exit, Exit> {
     let folder = project::there(place, *printer)?.join(harness_audit::FOLDER);
     match command {
         Audit::Verify(Listing { json }) => verify(&folder, *json, *printer),
@@ -19,15 +19,15 @@ pub(crate) fn run(command: &Audit, place: &Place, printer: &Printer) -> Result<E
     }
 }
 
-/// Says that there is no record.
+/// Reports that there is no audit log.
 fn none(printer: Printer) -> Exit {
-    let hint = "each call is, and each event that hooks decide on, unless `sandbox.audit` is false";
-    printer.error("nothing is recorded here", &[], Some(hint));
+    let hint = "calls and decided events are logged, unless `sandbox.audit` is false";
+    printer.error("there is no audit log here", &[], Some(hint));
     Exit::Usage
 }
 
-/// What a program gets of a record that cannot be looked at.
-pub(crate) fn unverified(told: &Told) -> Json {
+/// The object for programs if the audit log cannot be read.
+pub(crate) fn rejected(told: &Reported) -> Json {
     broken_as_json(None, None, &told.message)
 }
 
@@ -55,33 +55,33 @@ fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Result<E
         Ok(summary) => {
             if summary.half_a_line {
                 printer.say(
-                    "note: half a line follows: a process was ended while it wrote; the next line takes its place",
+                    "note: an incomplete line follows: a process ended while it wrote; the next entry replaces it",
                 );
             }
             if !as_json {
-                let plural = if summary.lines == 1 { "" } else { "s" };
-                printer.data(&format!("whole: {} line{plural}, the last has the hash {}", summary.lines, summary.hash));
+                let entries = if summary.lines == 1 { "entry" } else { "entries" };
+                printer.data(&format!("audit log intact: {} {entries}, last hash {}", summary.lines, summary.hash));
             }
             Ok(Exit::Completed)
         }
         Err(broken) => {
             if !as_json {
-                told(&broken, printer);
+                report(&broken, printer);
             }
             Ok(Exit::Failed)
         }
     }
 }
 
-fn told(broken: &Broken, printer: Printer) {
-    printer.error(&format!("the record is not as it was written: {}/{broken}", harness_audit::FOLDER), &[], None);
+fn report(broken: &Broken, printer: Printer) {
+    printer.error(&format!("the audit log is damaged: {}/{broken}", harness_audit::FOLDER), &[], None);
 }
 
 fn show(folder: &std::path::Path, command: &Show, printer: Printer) -> Result<Exit, Exit> {
     let lines = match harness_audit::last_lines(folder, command.last.max(1)) {
         Ok(lines) => lines,
         Err(broken) => {
-            told(&broken, printer);
+            report(&broken, printer);
             return Ok(Exit::Failed);
         }
     };
@@ -104,15 +104,15 @@ fn digest(folder: &std::path::Path, command: &Digest, printer: Printer) -> Resul
         Exit::Usage
     })?;
     let key = Key::read(folder).map_err(|error| {
-        let message = format!("the key of the record cannot be read: {error}");
-        printer.error(&message, &[], Some("it is made when the first call is recorded"));
+        let message = format!("the key of the audit log cannot be read: {error}");
+        printer.error(&message, &[], Some("the first logged call creates it"));
         Exit::Usage
     })?;
     printer.data(&key.digest(arguments.to_string().as_bytes()));
     Ok(Exit::Completed)
 }
 
-/// A line of the record for a person.
+/// Renders an entry for people.
 fn shown(line: &str) -> String {
     let entry: Json = serde_json::from_str(line).unwrap_or_default();
     let text = |key: &str| escape::line(entry.get(key).and_then(Json::as_str).unwrap_or_default()).into_owned();
@@ -122,7 +122,7 @@ fn shown(line: &str) -> String {
         _ => text("event"),
     };
     let time = text("time");
-    // To the second; the record has more of it.
+    // To the second: the entry is more exact.
     let time = time.split_once('.').map_or(time.clone(), |(second, _)| format!("{second}Z"));
     let mut shown = format!("{time}  {} {what}: {}", text("kind"), text("outcome"));
     for (key, before) in [("caller", "by "), ("why", "")] {
@@ -141,7 +141,7 @@ fn shown(line: &str) -> String {
     }
     for refusal in list("refusals") {
         let word = |key: &str| escape::line(refusal.get(key).and_then(Json::as_str).unwrap_or_default()).into_owned();
-        shown.push_str(&format!("\n    refused {} {}: {}", word("call"), word("subject"), word("why")));
+        shown.push_str(&format!("\n    denied {} {}: {}", word("call"), word("subject"), word("why")));
     }
     let inner = list("hooks").iter().chain(list("refusals")).chain(entry.get("grant"));
     let cuts = inner.chain([&entry]).filter_map(|one| one.get("cut").and_then(Json::as_array)).flatten();

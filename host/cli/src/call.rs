@@ -13,17 +13,17 @@ use harness_registry::Registry;
 use harness_sandbox::outcome::{Failure, Limit, LimitKind, Outcome, Usage};
 use serde_json::{Value as Json, json};
 
-use super::args::{Call, Place};
+use super::args::{Call, ProjectArgs};
 use super::confirm::AtTerminal;
 use super::exit::Exit;
-use super::printer::{Printer, Told};
+use super::printer::{Printer, Reported};
 use super::progress::Progress;
 use super::{fire, input, project};
 
 pub(crate) mod explain;
 pub(crate) mod report;
 
-/// Undeclared arguments that are told.
+/// Undeclared arguments that are reported.
 const MAX_TOLD: usize = 10;
 
 /// Makes the call. An error is that it was not made, which was told.
@@ -55,12 +55,12 @@ pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Result<Ex
     };
     report::call(&report, *printer);
     if command.explain {
-        explain::tell(&project, &command.tool, &report, *printer);
+        explain::print(&project, &command.tool, &report, *printer);
     }
     if command.json {
         printer.json(&as_json(&report, timeout(project.loaded().registry(), command)));
     }
-    Ok(tell(&report, &project, command, *printer))
+    Ok(print_outcome(&report, &project, command, *printer))
 }
 
 /// Rules as `--within` takes them.
@@ -77,7 +77,7 @@ pub(crate) fn narrowing(given: &str, printer: Printer) -> Result<Layer, Exit> {
 }
 
 /// Prints the result, or why there is none.
-pub(crate) fn tell(report: &CallReport, project: &Project, command: &Call, printer: Printer) -> Exit {
+pub(crate) fn print_outcome(report: &CallReport, project: &Project, command: &Call, printer: Printer) -> Exit {
     let loaded = project.loaded();
     let registry = loaded.registry();
     match &report.outcome {
@@ -117,7 +117,7 @@ pub(crate) fn tell(report: &CallReport, project: &Project, command: &Call, print
             printer.error(
                 &format!("the host failed: {message}"),
                 &[],
-                Some("`harness doctor` says what this machine offers"),
+                Some("`harness doctor` shows what this machine supports"),
             );
             Exit::Fault
         }
@@ -134,7 +134,7 @@ fn blocked_by(report: &CallReport) -> Option<String> {
     let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks);
     let hook =
         hooks.rev().find(|hook| hook.reason.is_some() && matches!(hook.verdict, Verdict::Block | Verdict::Error))?;
-    Some(format!("the hook is `{}`; `--explain` tells what each hook decided", hook.file))
+    Some(format!("the hook is `{}`; `--explain` shows each hook's decision", hook.file))
 }
 
 /// The calls that led to an error, where there is more than one.
@@ -225,7 +225,7 @@ fn error(outcome: &Outcome<ToolOutput>, grant: &Grant, own: Option<&Located<u64>
             "hint": hint,
         })
     };
-    let bare = |kind: &str, message: String, hint: String| bare(kind, &Told { message, hint, position: None });
+    let bare = |kind: &str, message: String, hint: String| bare(kind, &Reported { message, hint, position: None });
     match outcome {
         Outcome::Completed(_) => None,
         Outcome::Failed(failure) => Some(of(failure, "")),
@@ -237,7 +237,7 @@ fn error(outcome: &Outcome<ToolOutput>, grant: &Grant, own: Option<&Located<u64>
 }
 
 /// An error that has no place in a script that ran. Every one has the same keys.
-pub(crate) fn bare(kind: &str, told: &Told) -> Json {
+pub(crate) fn bare(kind: &str, told: &Reported) -> Json {
     let position = told.position.as_ref();
     json!({
         "kind": kind,
@@ -251,7 +251,7 @@ pub(crate) fn bare(kind: &str, told: &Told) -> Json {
 }
 
 /// A call that was not made, as `--json` prints it.
-pub(crate) fn unmade(outcome: &str, kind: &str, told: &Told) -> Json {
+pub(crate) fn rejected(outcome: &str, kind: &str, told: &Reported) -> Json {
     json!({
         "outcome": outcome,
         "result": null,
@@ -267,7 +267,7 @@ pub(crate) fn unmade(outcome: &str, kind: &str, told: &Told) -> Json {
 /// A call as it was asked for.
 pub(crate) struct Asked {
     call: dispatch::Call,
-    /// Why it is not made, where that is known before anybody is asked.
+    /// Why it is not made, where that is known before anyone is asked.
     refused: Option<CallError>,
 }
 
@@ -289,7 +289,7 @@ impl Asked {
         Ok(Self { call, refused })
     }
 
-    /// Tells which arguments pass that the tool does not declare.
+    /// Reports which arguments pass that the tool does not declare.
     fn tell_undeclared(&self, project: &Project, printer: Printer) {
         let (None, Ok(tool)) = (&self.refused, project.tool(&self.call.name)) else { return };
         for (name, meant) in tool.undeclared(&self.call.arguments).into_iter().take(MAX_TOLD) {

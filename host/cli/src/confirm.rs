@@ -1,4 +1,4 @@
-//! Asks the person at the terminal whether a call may be made that is to be confirmed.
+//! Asks the person at the terminal whether a call may be made that needs confirmation.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -72,11 +72,11 @@ impl Confirmer for AtTerminal {
             if question.lasting && self.is_known(&key) {
                 return Answer::Yes;
             }
-            let (printer, text, lasting) = (self.printer, told(question), question.lasting);
+            let (printer, text, lasting) = (self.printer, render(question), question.lasting);
             let given_up = GivenUp(Arc::default());
             let seen = given_up.0.clone();
             let asked = tokio::task::spawn_blocking(move || {
-                // The terminal is the question's until it is over, whether or not somebody waits for the answer.
+                // The terminal is the question's until it is over, whether or not someone waits for the answer.
                 let _turn = turn;
                 ask(printer, &text, lasting, &seen)
             });
@@ -112,7 +112,7 @@ enum Said {
 }
 
 /// The question, with nothing in it that acts on a terminal.
-fn told(question: &Question<'_>) -> String {
+fn render(question: &Question<'_>) -> String {
     let who = match question.caller {
         None => String::new(),
         Some("agent") => "the agent ".to_owned(),
@@ -127,7 +127,7 @@ fn told(question: &Question<'_>) -> String {
     let more = if hidden > 0 { format!("\n(and {hidden} more bytes, which are not shown)") } else { String::new() };
     let artifact = escape::line(question.artifact);
     format!(
-        "{who}{verb} `{tool}` of {artifact}, which is to be confirmed ({rule}), with\n{}{more}",
+        "{who}{verb} `{tool}` of {artifact}, which needs confirmation ({rule}), with\n{}{more}",
         escape::text(shown)
     )
 }
@@ -220,12 +220,12 @@ mod tests {
             lasting: true,
         };
         assert_eq!(
-            told(&question),
-            "agent cleaner calls `drop\\u{1b}[0m` of .harness/tools/drop.md, which is to be confirmed (`confirm: true` in \
+            render(&question),
+            "agent cleaner calls `drop\\u{1b}[0m` of .harness/tools/drop.md, which needs confirmation (`confirm: true` in \
              `.harness/tools/drop.md:2:10`), with\n{\n  \"path\": \"a\\u001b[2Jb\\u{202e}c\"\n}"
         );
         let long = json!({"path": "x".repeat(20_000)});
-        let shown = told(&Question { arguments: &long, caller: None, ..question });
+        let shown = render(&Question { arguments: &long, caller: None, ..question });
         assert!(shown.starts_with("this calls `drop"), "{shown}");
         assert!(shown.ends_with("(and 3632 more bytes, which are not shown)"), "{shown}");
     }

@@ -7,12 +7,12 @@ use harness_provider::Form;
 use harness_session::text::count;
 use serde_json::{Value as Json, json};
 
-use super::args::{Context, Place};
+use super::args::{Context, ProjectArgs};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::{project, run, sessions};
 
-pub(crate) fn run(command: &Context, place: &Place, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Context, place: &ProjectArgs, printer: &Printer) -> Exit {
     let history = match command.resume.as_deref().map(|wanted| sessions::history(wanted, place, *printer)) {
         None => Vec::new(),
         Some(Ok((_, _, history))) => history,

@@ -14,12 +14,12 @@ use harness_wall::confine;
 use harness_wall::{Count, Memory, Namespaces, Offers, Tier};
 use serde_json::json;
 
-use super::args::{Doctor, Place};
+use super::args::{Doctor, ProjectArgs};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
 
-/// One thing that was looked at.
+/// One thing that was checked.
 struct Finding {
     name: &'static str,
     good: bool,
@@ -36,7 +36,7 @@ pub(crate) fn run(command: &Doctor, place: &Place, printer: &Printer) -> Exit {
         Ok(sandbox) => {
             let (good, what) = match sandbox.pooling() {
                 Ok(()) => (true, "instances come from pools".to_owned()),
-                Err(why) => (false, format!("no pools, each instance is mapped anew: {why}")),
+                Err(why) => (false, format!("no pools, each instance is mapped separately: {why}")),
             };
             findings.push(Finding { name: "pooling", good, what });
             true
@@ -78,10 +78,10 @@ pub(crate) fn run(command: &Doctor, place: &Place, printer: &Printer) -> Exit {
 fn commands(exec: Option<&ExecRules>, wall: bool) -> Finding {
     let (good, what) = match exec.filter(|exec| !exec.allow.is_empty()) {
         None => (true, "not granted: nothing runs"),
-        Some(exec) if exec.unconfined => {
-            (false, "granted to the project's own tools, unconfined: no wall is around them")
+        Some(exec) if exec.unconfined => (false, "granted to the project's own tools, unconfined: without a wall"),
+        Some(_) if !wall => {
+            (false, "granted to the project's own tools, but none can run: this machine has no wall for them")
         }
-        Some(_) if !wall => (false, "granted to the project's own tools, and none runs: there is no wall for them"),
         Some(_) => (true, "granted to the project's own tools"),
     };
     Finding { name: "commands", good, what: what.to_owned() }
@@ -103,8 +103,10 @@ fn secrets(policy: &ProjectPolicy, root: &Path) -> Vec<Finding> {
 fn walls() -> Vec<Finding> {
     let offers = Offers::get();
     let (good, what) = match &offers.namespaces {
-        Ok(Namespaces::Own) => (true, "a command gets files and processes of its own".to_owned()),
-        Ok(Namespaces::User) => (true, "a command gets files and processes of its own, in a user namespace".to_owned()),
+        Ok(Namespaces::Own) => (true, "a command gets its own view of files and processes".to_owned()),
+        Ok(Namespaces::User) => {
+            (true, "a command gets its own view of files and processes, in a user namespace".to_owned())
+        }
         Err(why) => (false, format!("a command sees the names of all files and processes: {why}")),
     };
     let what = match (good, offers.network) {
@@ -113,12 +115,12 @@ fn walls() -> Vec<Finding> {
     };
     let namespaces = Finding { name: "namespaces", good, what };
     let (good, what) = match offers.landlock {
-        Some(version) => (true, format!("version {version}: the kernel holds the files of commands")),
-        None => (false, "not there, or not turned on: namespaces have to hold files alone".to_owned()),
+        Some(version) => (true, format!("version {version}: the kernel confines the files of commands")),
+        None => (false, "not available: only namespaces confine files".to_owned()),
     };
     let landlock = Finding { name: "landlock", good, what };
     let (good, what) = match &offers.filters {
-        Ok(()) => (true, "seccomp holds the system calls of commands".to_owned()),
+        Ok(()) => (true, "seccomp filters the system calls of commands".to_owned()),
         Err(why) => (false, format!("no filters of system calls: {why}")),
     };
     let filters = Finding { name: "filters", good, what };
@@ -127,14 +129,14 @@ fn walls() -> Vec<Finding> {
             let count = match wall.count {
                 Count::Group => "counted in a control group",
                 Count::Namespace => "counted in their namespace",
-                Count::User => "counted with all of this user's, so that the limit is about right",
+                Count::User => "counted with all processes of this user, so the limit is approximate",
             };
             let memory = match wall.memory {
-                Memory::Command => "all that a command takes",
-                Memory::Process => "what each process takes",
+                Memory::Command => "all processes of a command together",
+                Memory::Process => "each process of a command",
             };
             let tier = Tier::Confined(wall.files);
-            (true, format!("stands around commands: {tier}; their processes are {count}; held of memory is {memory}"))
+            (true, format!("commands run behind {tier}; their processes are {count}; the memory limit covers {memory}"))
         }
         Err(missing) => {
             let missing = missing.join(", and ");
@@ -150,7 +152,7 @@ fn host(registry: &Registry, root: &Path) -> Finding {
         return Finding { name: "host", good: false, what: format!("keeps its system calls: {why}") };
     }
     let plan = confine::Plan::of(&confinement::needs(registry, root, None, None));
-    Finding { name: "host", good: plan.whole().is_ok(), what: format!("gives up, before it runs scripts: {plan}") }
+    Finding { name: "host", good: plan.whole().is_ok(), what: format!("drops before it runs scripts: {plan}") }
 }
 
 #[cfg(test)]
@@ -173,13 +175,13 @@ mod tests {
                 "exec: { allow: [sh] }",
                 false,
                 false,
-                "granted to the project's own tools, and none runs: there is no wall for them",
+                "granted to the project's own tools, but none can run: this machine has no wall for them",
             ),
             (
                 "exec: { allow: [sh], unconfined: true }",
                 false,
                 false,
-                "granted to the project's own tools, unconfined: no wall is around them",
+                "granted to the project's own tools, unconfined: without a wall",
             ),
         ] {
             assert_eq!(told(rules, wall), (good, what.to_owned()), "{rules} {wall}");

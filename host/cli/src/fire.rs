@@ -4,14 +4,14 @@ use harness_artifact::event::Event;
 use harness_dispatch::{Decision, Dispatch, HookRun, Options, Run};
 use serde_json::{Value as Json, json};
 
-use super::args::{Fire, Place};
+use super::args::{Fire, ProjectArgs};
 use super::call::{bare, explain, report};
 use super::exit::Exit;
-use super::printer::{Printer, Told};
+use super::printer::{Printer, Reported};
 use super::{input, project};
 
-/// Dispatches the event. An error is that it was not, which was told.
-pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+/// Dispatches the event. An error is that it was not, which was reported.
+pub(crate) fn run(command: &Fire, place: &ProjectArgs, printer: &Printer) -> Result<Exit, Exit> {
     let Some(event) = Event::parse(&command.event) else {
         let names: Vec<String> = Event::FIXED.iter().map(ToString::to_string).collect();
         let hint = format!("events are {}, `custom.NAME` and `meta.NAME`", names.join(", "));
@@ -40,7 +40,7 @@ pub(crate) fn run(command: &Fire, place: &Place, printer: &Printer) -> Result<Ex
 }
 
 /// An event that was not dispatched, as `--json` prints it.
-pub(crate) fn unmade(event: &str, outcome: &str, kind: &str, told: &Told) -> Json {
+pub(crate) fn rejected(event: &str, outcome: &str, kind: &str, told: &Reported) -> Json {
     json!({
         "event": event,
         "decision": null,

@@ -4,7 +4,7 @@ use harness_artifact::escape;
 use harness_policy::grant::Grant;
 use harness_policy::layer::{Layer, Scope};
 use harness_policy::limits::{LimitKey, Limits};
-use harness_policy::places::Place;
+use harness_policy::positions::RulePosition;
 use serde_json::{Map, Value as Json, json};
 
 /// The layers of a grant, a few lines each.
@@ -99,7 +99,7 @@ fn rules(layer: &Layer) -> Vec<Rules> {
 
 /// The same as JSON: a list of layers, each with its place, what it allows, and where each of its keys and rules is.
 pub(crate) fn as_json(grant: &Grant) -> Json {
-    let at = |place: Place| json!({"line": place.line, "column": place.column});
+    let at = |place: RulePosition| json!({"line": place.line, "column": place.column});
     let layer = |layer: &Layer| {
         let rules: Map<String, Json> =
             rules(layer).into_iter().map(|rules| (rules.what.replace(' ', "_"), json!(rules.values))).collect();

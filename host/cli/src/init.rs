@@ -6,7 +6,7 @@ use std::path::Path;
 use harness_registry::POLICIES_BESIDE;
 use harness_wall::ClosedNames;
 
-use super::args::{Init, Place};
+use super::args::{Init, ProjectArgs};
 use super::exit::Exit;
 use super::printer::Printer;
 
@@ -48,7 +48,7 @@ const AGENT: &[(&str, &str)] = own!(
 /// The policy that they begin under.
 const AGENT_POLICY: (&str, &str) = (".harness/harness.md", include_str!("init/agent.md"));
 
-pub(crate) fn run(command: &Init, place: &Place, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Init, place: &ProjectArgs, printer: &Printer) -> Exit {
     let dir = command.dir.as_deref().or(place.project.as_deref()).unwrap_or(Path::new("."));
     ClosedNames::sweep(dir);
     // A policy beside the folder would be a second one.

@@ -8,12 +8,12 @@ use harness_artifact::tool::Tool;
 use harness_registry::Registry;
 use serde_json::{Value as Json, json};
 
-use super::args::{Inspect, Place};
+use super::args::{Inspect, ProjectArgs};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::{agents, grant, hooks, project, skills};
 
-pub(crate) fn run(command: &Inspect, place: &Place, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Inspect, place: &ProjectArgs, printer: &Printer) -> Exit {
     let registry = project::registry(place);
     project::report(&registry, *printer);
     let Some(policy) = registry.policy() else { return Exit::Usage };
@@ -69,7 +69,7 @@ pub(crate) fn run(command: &Inspect, place: &Place, printer: &Printer) -> Exit {
     if registry.diagnostics().has_errors() { Exit::Usage } else { Exit::Completed }
 }
 
-/// What stands in the place of what.
+/// What stands instead of what.
 pub(crate) fn replaced(one: &harness_registry::Replaced) -> String {
     let (by, what) = (one.by.to_string(), one.what.to_string());
     format!(
@@ -89,7 +89,7 @@ fn head(text: &mut String, kind: &str, name: &str, place: &str, source: &str) {
 fn tool_lines(tool: &Tool, policy: &ProjectPolicy) -> String {
     let mut text = String::new();
     if let Err(refusal) = policy.tools.decide(&tool.name) {
-        text.push_str(&format!("  not to be called: {}\n", escape::line(&refusal.reason)));
+        text.push_str(&format!("  not callable: {}\n", escape::line(&refusal.reason)));
     }
     if tool.script.is_none() {
         text.push_str("  no script: nothing to run\n");
@@ -102,14 +102,14 @@ fn tool_lines(tool: &Tool, policy: &ProjectPolicy) -> String {
         text.push_str(&format!("  returns: {}\n", lines(returns.json())));
     }
     if tool.verify.is_some() {
-        text.push_str("  verify: a script judges what each call did\n");
+        text.push_str("  verify: a script checks each result\n");
     }
     if *tool.asynchronous {
-        let how = if policy.async_tools { "not waited for" } else { "without effect: `sandbox.async_tools` is not on" };
+        let how = if policy.async_tools { "in the background" } else { "ignored: `sandbox.async_tools` is not set" };
         text.push_str(&format!("  async: {how}\n"));
     }
     if needs_confirmation(tool, policy) {
-        text.push_str("  each call is to be confirmed by a person\n");
+        text.push_str("  each call needs confirmation by a person\n");
     }
     if let Some(timeout) = &tool.timeout_ms {
         text.push_str(&format!("  timeout_ms: {}\n", timeout.value));
@@ -134,7 +134,7 @@ fn hook_lines(hook: &Hook, registry: &Registry) -> String {
 }
 
 fn granted(text: &mut String, grant: &harness_policy::grant::Grant) {
-    text.push_str("  may do what all of these agree on:\n");
+    text.push_str("  may do what all of these layers allow:\n");
     for line in grant::lines(grant) {
         text.push_str(&format!("    {line}\n"));
     }

@@ -37,9 +37,9 @@ use clap::Parser;
 
 use harness_sandbox::outcome::LimitKind;
 
-use args::{Arguments, Audit, Color, Command, Deploy, Listing, Place, Talk};
+use args::{Arguments, Audit, Color, Command, Deploy, Listing, ProjectArgs, Talk};
 use exit::Exit;
-use printer::{Printer, Told};
+use printer::{Printer, Reported};
 
 /// How long commands of the machine's are waited for, whose calls have ended and they have not.
 const ENDS: Duration = Duration::from_secs(10);
@@ -79,14 +79,14 @@ fn printed(error: &clap::Error) -> Exit {
 
 fn dispatch(arguments: Arguments, printer: Printer) -> Exit {
     let Arguments { place, command, .. } = arguments;
-    carried_out(&command, &place, &printer).unwrap_or_else(|exit| {
-        undone(&command, exit, printer);
+    execute(&command, &place, &printer).unwrap_or_else(|exit| {
+        report_rejected(&command, exit, printer);
         exit
     })
 }
 
-/// Runs the command. An error is that nothing was done, which was told.
-fn carried_out(command: &Command, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+/// Runs the command. An error is that nothing was done, which was reported.
+fn execute(command: &Command, place: &ProjectArgs, printer: &Printer) -> Result<Exit, Exit> {
     // `init` makes it, where it is not there.
     if !matches!(command, Command::Init(_)) {
         project::named(place, *printer)?;
@@ -115,9 +115,9 @@ fn carried_out(command: &Command, place: &Place, printer: &Printer) -> Result<Ex
     })
 }
 
-/// Gives a program its object also where nothing was done: with what was told.
-fn undone(command: &Command, exit: Exit, printer: Printer) {
-    let told = Told::all();
+/// Prints the object for programs of a command that did nothing, with the error that was printed.
+fn report_rejected(command: &Command, exit: Exit, printer: Printer) {
+    let told = Reported::all();
     let (outcome, kind) = match exit {
         Exit::Usage => ("rejected", "usage"),
         Exit::Denied => ("denied", "denied"),
@@ -126,12 +126,12 @@ fn undone(command: &Command, exit: Exit, printer: Printer) {
         _ => ("fault", "fault"),
     };
     let object = match command {
-        Command::Call(command) if command.json => call::unmade(outcome, kind, &told),
-        Command::Fire(command) if command.json => fire::unmade(&command.event, outcome, kind, &told),
+        Command::Call(command) if command.json => call::rejected(outcome, kind, &told),
+        Command::Fire(command) if command.json => fire::rejected(&command.event, outcome, kind, &told),
         Command::Run(Talk { json: true, .. }) | Command::Deploy(Deploy { json: true, .. }) => {
-            run::unasked(outcome, kind, &told)
+            run::rejected(outcome, kind, &told)
         }
-        Command::Audit(Audit::Verify(Listing { json: true })) => audit::unverified(&told),
+        Command::Audit(Audit::Verify(Listing { json: true })) => audit::rejected(&told),
         _ => return,
     };
     printer.json(&object);

@@ -1,4 +1,4 @@
-//! `harness lock`: keeps what the artifacts are now, or tells what is not as it was kept.
+//! `harness lock`: keeps what the artifacts are now, or shows what is not as it was kept.
 
 use harness_artifact::diagnostic::Diagnostic;
 use harness_artifact::escape;
@@ -7,23 +7,23 @@ use harness_registry::lock::{self, Drift, Kind, Lock};
 use harness_wall::ClosedNames;
 use serde_json::{Value as Json, json};
 
-use super::args::{self, Place};
+use super::args::{self, ProjectArgs};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
 
-pub(crate) fn run(command: &args::Lock, place: &Place, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) -> Exit {
     let root = project::root(place);
     let registry = Registry::load_unlocked(&root, &project::machine(place));
     if registry.diagnostics().has_errors() {
         project::report(&registry, *printer);
-        printer.error("what has errors is not locked", &[], None);
+        printer.error("a project with errors cannot be locked", &[], None);
         return Exit::Usage;
     }
     let now = Lock::of(&registry);
     let kept = match Registry::read_lock(&root) {
         Ok(kept) => kept,
-        // One that cannot be read is written anew.
+        // One that cannot be read is written again.
         Err(wrong) if command.check => return refused(&wrong, &registry, *printer),
         Err(_) => None,
     };
@@ -55,15 +55,15 @@ fn check(kept: Option<&Lock>, now: &Lock, drifts: &[Drift], quiet: bool, printer
     }
     if drifts.is_empty() {
         if !quiet {
-            printer.data(&format!("as locked: {}", counted(now)));
+            printer.data(&format!("matches the lock: {}", counted(now)));
         }
         return Exit::Completed;
     }
-    drifts.iter().for_each(|drift| tell(drift, printer));
+    drifts.iter().for_each(|drift| report(drift, printer));
     printer.error(
-        &format!("not as locked: {}", plural(drifts.len(), "artifact")),
+        &format!("differs from the lock: {}", plural(drifts.len(), "artifact")),
         &[],
-        Some("`harness lock` takes them as they are"),
+        Some("`harness lock` accepts the changes"),
     );
     Exit::Failed
 }
@@ -86,7 +86,7 @@ fn write(
         printer.error(&format!("cannot write `{}`: {error}", lock::FILE), &[], None);
         return Exit::Fault;
     }
-    drifts.iter().for_each(|drift| tell(drift, printer));
+    drifts.iter().for_each(|drift| report(drift, printer));
     if !quiet {
         let before = if kept.is_some() { format!(", {} changed", drifts.len()) } else { String::new() };
         printer.data(&format!("{}: {}{before}", lock::FILE, counted(now)));
@@ -95,8 +95,8 @@ fn write(
 }
 
 /// One change for a person.
-fn tell(drift: &Drift, printer: Printer) {
-    printer.say(&escape::line(&drift.told()));
+fn report(drift: &Drift, printer: Printer) {
+    printer.say(&escape::line(&drift.describe()));
     for line in drift.difference().iter().flat_map(|difference| difference.lines()) {
         let shown = format!("  {}", escape::line(line));
         let color = match line.as_bytes().first() {
@@ -117,7 +117,7 @@ fn as_json(drift: &Drift) -> Json {
     };
     json!({
         "kind": entry.kind, "name": entry.name, "path": entry.path, "what": what,
-        "told": drift.told(), "difference": drift.difference(),
+        "told": drift.describe(), "difference": drift.difference(),
     })
 }
 

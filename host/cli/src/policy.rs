@@ -1,6 +1,6 @@
 //! `harness policy`: what tools are granted, what a new policy allows, what a call needs.
 
-use super::args::{Place, Policy};
+use super::args::{Policy, ProjectArgs};
 use super::exit::Exit;
 use super::printer::Printer;
 
@@ -9,7 +9,7 @@ mod learn;
 
 mod show;
 
-pub(crate) fn run(command: &Policy, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+pub(crate) fn run(command: &Policy, place: &ProjectArgs, printer: &Printer) -> Result<Exit, Exit> {
     match command {
         Policy::Show(command) => show::run(command, place, *printer),
         Policy::Diff(command) => diff::run(command, place, *printer),

@@ -15,21 +15,21 @@ static TEXT: Mutex<Text> = Mutex::new(Text::new());
 /// Why something of the result could not be written, the first time.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// The errors that were told so far, the first one first.
-static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+/// The errors that were reported so far, the first one first.
+static REPORTED: Mutex<Vec<Reported>> = Mutex::new(Vec::new());
 
 /// An error as a program gets it.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) message: String,
     pub(crate) position: Option<Position>,
     pub(crate) hint: String,
 }
 
-impl Told {
-    /// All of them as one, a line each, in the place of the first.
+impl Reported {
+    /// All of them as one, a line each, instead of the first.
     pub(crate) fn all() -> Self {
-        let told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<String> = told.iter().map(Self::line).collect();
         let position = told.first().and_then(|first| first.position.clone());
         let hint = told.first().map(|first| first.hint.clone()).unwrap_or_default();
@@ -42,7 +42,7 @@ impl Told {
     }
 
     fn keep(self) {
-        TOLD.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+        REPORTED.lock().unwrap_or_else(PoisonError::into_inner).push(self);
     }
 }
 
@@ -81,7 +81,7 @@ impl Text {
     }
 
     /// A line beside it: back, where it can be said now.
-    fn beside<'l>(&mut self, line: &'l str) -> Option<&'l str> {
+    fn next_to<'l>(&mut self, line: &'l str) -> Option<&'l str> {
         if self.is_taken() {
             self.waiting.push(line.to_owned());
         }
@@ -130,7 +130,7 @@ impl Printer {
         self.color
     }
 
-    /// Data for whoever reads standard output: as it is for a pipe, escaped for a terminal, ended with a line break.
+    /// Data for anyone who reads standard output: as it is for a pipe, escaped for a terminal, ended with a line break.
     pub(crate) fn data(self, text: &str) {
         let shown = if std::io::stdout().is_terminal() { escape::text(text) } else { text.into() };
         out(&[&shown, if shown.ends_with('\n') { "" } else { "\n" }]);
@@ -182,7 +182,7 @@ impl Printer {
 
     /// A line of talk, not escaped: for text that is ours, or was escaped. Not within a line of a text that comes.
     pub(crate) fn say(self, text: &str) {
-        if let Some(line) = Text::of_terminal().beside(text) {
+        if let Some(line) = Text::of_terminal().next_to(text) {
             written(line);
         }
     }
@@ -198,7 +198,7 @@ impl Printer {
     pub(crate) fn error(self, message: &str, causes: &[String], hint: Option<&str>) {
         let with_causes =
             if causes.is_empty() { message.to_owned() } else { format!("{message}: {}", causes.join("; ")) };
-        Told { message: with_causes, position: None, hint: hint.unwrap_or_default().to_owned() }.keep();
+        Reported { message: with_causes, position: None, hint: hint.unwrap_or_default().to_owned() }.keep();
         self.say(&format!("{} {}", self.paint("error:", "1;31"), escape::text(message)));
         for cause in causes {
             self.say(&format!("  {}", escape::text(cause)));
@@ -212,7 +212,7 @@ impl Printer {
     pub(crate) fn problem(self, diagnostic: &Diagnostic, rendered: &str) {
         if diagnostic.severity == Severity::Error {
             let Diagnostic { message, position, hint, .. } = diagnostic.clone();
-            Told { message, position, hint: hint.unwrap_or_default() }.keep();
+            Reported { message, position, hint: hint.unwrap_or_default() }.keep();
         }
         self.say(rendered.trim_end());
     }
@@ -255,21 +255,21 @@ mod tests {
     #[test]
     fn what_is_said_beside_a_text_waits_for_the_end_of_its_line() {
         let mut text = Text::new();
-        assert_eq!(text.beside("before"), Some("before"));
+        assert_eq!(text.next_to("before"), Some("before"));
         assert_eq!(text.more("The por"), ("", vec![], "The por"));
-        assert_eq!((text.beside("worker calls look"), text.beside("worker is done")), (None, None));
+        assert_eq!((text.next_to("worker calls look"), text.next_to("worker is done")), (None, None));
         assert_eq!(text.more("t is "), ("", vec![], "t is "));
         let said = vec!["worker calls look".to_owned(), "worker is done".to_owned()];
         assert_eq!(text.more("8080.\nOr\nnot"), ("8080.\nOr\n", said, "not"));
-        assert_eq!(text.beside("again"), None);
+        assert_eq!(text.next_to("again"), None);
         // Nothing comes, and nothing ends.
         assert_eq!((text.more(""), text.is_taken()), (("", vec![], ""), true));
         assert_eq!(text.more("\n"), ("\n", vec!["again".to_owned()], ""));
-        assert_eq!(text.beside("after"), Some("after"));
+        assert_eq!(text.next_to("after"), Some("after"));
         // Where a person types, all of it does, and comes in its order.
         text.typed = true;
         assert_eq!(
-            (text.more("It "), text.beside("aside"), text.more("is")),
+            (text.more("It "), text.next_to("aside"), text.more("is")),
             (("", vec![], ""), None, ("", vec![], ""))
         );
         text.typed = false;

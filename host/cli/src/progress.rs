@@ -38,7 +38,7 @@ impl Progress {
             // Setting the message of one that is there would draw it.
             let bar = ProgressBar::new_spinner().with_message(harness_artifact::escape::line(&message).into_owned());
             while stopped.recv_timeout(FRAME) == Err(RecvTimeoutError::Timeout) {
-                // Not while somebody else has the terminal, who must not wait for this thread to end either.
+                // Not while another process has the terminal, who must not wait for this thread to end either.
                 if let Ok(_drawing) = TERMINAL.try_lock() {
                     bar.tick();
                 }

@@ -12,13 +12,13 @@ use harness_registry::{Machine, Registry};
 use harness_sandbox::outcome::Failure;
 use harness_wall::confine;
 
-use super::args::{Confine, Place};
+use super::args::{Confine, ProjectArgs};
 use super::exit::Exit;
 use super::printer::Printer;
 
 /// The folder that holds `.harness`, or a policy beside it: the one that was named, else the current one or the nearest
 /// above it.
-pub(crate) fn root(place: &Place) -> PathBuf {
+pub(crate) fn root(place: &ProjectArgs) -> PathBuf {
     if let Some(named) = &place.project {
         return named.clone();
     }
@@ -28,15 +28,15 @@ pub(crate) fn root(place: &Place) -> PathBuf {
 }
 
 /// That the folder is there, where one was named; else says that it is not.
-pub(crate) fn named(place: &Place, printer: Printer) -> Result<(), Exit> {
+pub(crate) fn named(place: &ProjectArgs, printer: Printer) -> Result<(), Exit> {
     let Some(named) = place.project.as_deref().filter(|named| !named.is_dir()) else { return Ok(()) };
-    let what = if named.exists() { "is no folder" } else { "does not exist" };
+    let what = if named.exists() { "is not a folder" } else { "does not exist" };
     printer.error(&format!("`{}` {what}", named.display()), &[], Some("`-C` names the folder that holds `.harness`"));
     Err(Exit::Usage)
 }
 
 /// The folder of a project that is there, broken or not; else says that there is none.
-pub(crate) fn there(place: &Place, printer: Printer) -> Result<PathBuf, Exit> {
+pub(crate) fn there(place: &ProjectArgs, printer: Printer) -> Result<PathBuf, Exit> {
     let root = root(place);
     if Registry::is_in(&root) {
         return Ok(root);
@@ -45,21 +45,21 @@ pub(crate) fn there(place: &Place, printer: Printer) -> Result<PathBuf, Exit> {
     Err(Exit::Usage)
 }
 
-/// Where the machine's policy is.
-pub(crate) fn machine(place: &Place) -> Machine {
+/// Where the host policy is.
+pub(crate) fn machine(place: &ProjectArgs) -> Machine {
     place.policy.clone().map_or(Machine::Installed, Machine::File)
 }
 
 /// Reads the project.
-pub(crate) fn registry(place: &Place) -> Registry {
+pub(crate) fn registry(place: &ProjectArgs) -> Registry {
     let root = root(place);
     let registry = Registry::load_within(&root, &machine(place));
-    // Where its hooks cannot be asked, opening the project says why.
+    // Where its hooks cannot run, opening the project says why.
     dispatch::admitted(&root, registry.clone()).unwrap_or(registry)
 }
 
 /// Opens the project, or says why not.
-pub(crate) fn open(place: &Place, options: Options, printer: Printer) -> Result<Project, Exit> {
+pub(crate) fn open(place: &ProjectArgs, options: Options, printer: Printer) -> Result<Project, Exit> {
     let project = opened(place, options, printer)?;
     report(project.loaded().registry(), printer);
     Ok(project)
@@ -68,7 +68,7 @@ pub(crate) fn open(place: &Place, options: Options, printer: Printer) -> Result<
 /// The same for one call or event, in which these files have a part. Warnings about others belong to `validate`, and to
 /// what opens the project for longer.
 pub(crate) fn open_for(
-    place: &Place,
+    place: &ProjectArgs,
     options: Options,
     printer: Printer,
     files: impl Fn(&Registry) -> Vec<&str>,
@@ -96,7 +96,7 @@ pub(crate) fn files_of<'r>(registry: &'r Registry, tool: &str) -> Vec<&'r str> {
     tool.map(|tool| &*tool.source.file).into_iter().chain(hooks).collect()
 }
 
-fn opened(place: &Place, options: Options, printer: Printer) -> Result<Project, Exit> {
+fn opened(place: &ProjectArgs, options: Options, printer: Printer) -> Result<Project, Exit> {
     let options = Options { machine: machine(place), ..options };
     Project::open(&root(place), options).map_err(|error| unopened(&error, printer))
 }
@@ -113,14 +113,14 @@ pub(crate) fn unopened(error: &OpenError, printer: Printer) -> Exit {
             Exit::Usage
         }
         OpenError::Sandbox(_) => {
-            printer.error(&error.to_string(), &[], Some("`harness doctor` says what this machine offers"));
+            printer.error(&error.to_string(), &[], Some("`harness doctor` shows what this machine supports"));
             Exit::Fault
         }
     }
 }
 
 /// What a process keeps that calls tools of a project.
-pub(crate) fn plan(project: &Project, place: &Place, workspace: Option<&Path>) -> confine::Plan {
+pub(crate) fn plan(project: &Project, place: &ProjectArgs, workspace: Option<&Path>) -> confine::Plan {
     confine::Plan::of(&confinement::needs(project.loaded().registry(), &root(place), workspace, None))
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn plan(project: &Project, place: &Place, workspace: Option<&Path>) -
 ///
 /// # Errors
 ///
-/// Where it must, and the machine does not let it; that was told.
+/// Where it must, and the machine does not let it; that was reported.
 pub(crate) fn confine(plan: &confine::Plan, asked: &Confine, printer: Printer) -> Result<(), Exit> {
     if asked.no_self_confine {
         return Ok(());
@@ -137,12 +137,12 @@ pub(crate) fn confine(plan: &confine::Plan, asked: &Confine, printer: Printer) -
     let whole = if asked.self_confine { plan.whole() } else { Ok(()) };
     match whole.and_then(|()| plan.apply()) {
         Err(why) if asked.self_confine => {
-            let hint = "without `--self-confine` it is done as far as the machine lets it";
-            printer.error(&format!("this process cannot give up what it needs no more: {why}"), &[], Some(hint));
+            let hint = "without `--self-confine`, the process drops the privileges that the machine lets it drop";
+            printer.error(&format!("this process cannot drop its privileges: {why}"), &[], Some(hint));
             Err(Exit::Fault)
         }
         Err(why) => {
-            printer.say(&format!("note: this process keeps what it needs no more: {why}"));
+            printer.say(&format!("note: this process keeps privileges that it does not need: {why}"));
             Ok(())
         }
         Ok(()) => Ok(()),
@@ -157,7 +157,7 @@ pub(crate) fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit>
     })
 }
 
-/// Runs calls to their end, on one thread. What a disk or a name server still keeps then is not waited for.
+/// Runs calls to their end, on one thread. What a disk or a name server still keeps then runs in the background.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>, printer: Printer) -> Result<T, Exit> {
     let runtime = runtime(printer)?;
     let done = runtime.block_on(work);
@@ -165,7 +165,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>, printer: Printer) -> Re
     Ok(done)
 }
 
-/// Tells all that is wrong with the artifacts, warnings too.
+/// Reports all that is wrong with the artifacts, warnings too.
 pub(crate) fn report(registry: &Registry, printer: Printer) {
     for diagnostic in registry.diagnostics() {
         printer.problem(diagnostic, &registry.render(diagnostic, printer.color()));

@@ -4,15 +4,15 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness_agent::{Configured, Deeds, Models, Session, Turn, TurnError};
+use harness_agent::{Activity, Configured, Models, Session, Turn, TurnError};
 use harness_dispatch::{Options, Project};
 use harness_provider::Usage;
 use serde_json::{Value as Json, json};
 
-use super::args::{Confine, Deploy, Place, Talk};
+use super::args::{Confine, Deploy, ProjectArgs, Talk};
 use super::confirm::AtTerminal;
 use super::exit::Exit;
-use super::printer::{Printer, Told};
+use super::printer::{Printer, Reported};
 use super::signals::{Heard, Signals};
 use super::{input, project};
 
@@ -28,8 +28,8 @@ const THREADS: usize = 1;
 /// Bytes of stack that each of them has, as the main one does: agents may be sixteen deep there too.
 const STACK: usize = 8 << 20;
 
-/// Talks to the agent. An error is that it was not asked, which was told.
-pub(crate) fn talk(command: &Talk, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+/// Talks to the agent. An error is that it was not asked, which was reported.
+pub(crate) fn talk(command: &Talk, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let prompt = match &command.prompt {
         Some(prompt) => Some(prompt.clone()),
         None if !std::io::stdin().is_terminal() => Some(read("-", printer)?),
@@ -49,7 +49,7 @@ pub(crate) fn talk(command: &Talk, place: &Place, printer: Printer) -> Result<Ex
 }
 
 /// Gives it one task.
-pub(crate) fn deploy(command: &Deploy, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+pub(crate) fn deploy(command: &Deploy, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let prompt = read(command.input.as_deref().unwrap_or("-"), printer)?;
     let asked = AtTerminal::new(&command.confirm, printer);
     let record = Record::new("deploy", None, !command.no_record, place, printer)?;
@@ -65,9 +65,9 @@ fn read(given: &str, printer: Printer) -> Result<String, Exit> {
 }
 
 /// What a program gets where the agent was not asked.
-pub(crate) fn unasked(outcome: &str, kind: &str, told: &Told) -> Json {
+pub(crate) fn rejected(outcome: &str, kind: &str, told: &Reported) -> Json {
     let error = json!({"kind": kind, "message": told.message, "hint": told.hint});
-    as_json(json!({"outcome": outcome, "error": error}), &Deeds::default(), Usage::default())
+    as_json(json!({"outcome": outcome, "error": error}), &Activity::default(), Usage::default())
 }
 
 /// A project whose agent can be talked to.
@@ -75,7 +75,7 @@ struct Opened {
     project: Project,
     models: Arc<dyn Models>,
     runtime: tokio::runtime::Runtime,
-    /// Who is asked whether calls may be made that are to be confirmed.
+    /// Who is asked whether calls may be made that need confirmation.
     asked: Arc<AtTerminal>,
     record: Record,
 }
@@ -83,7 +83,7 @@ struct Opened {
 impl Opened {
     fn new(
         workspace: Option<&Path>,
-        place: &Place,
+        place: &ProjectArgs,
         mut record: Record,
         confine: &Confine,
         asked: Arc<AtTerminal>,
@@ -103,7 +103,7 @@ impl Opened {
     /// One turn and no more.
     fn once(self, prompt: &str, json: bool, explain: bool, printer: Printer) -> Result<Exit, Exit> {
         if prompt.trim().is_empty() {
-            printer.error("there is nothing to say to the agent", &[], Some("give a prompt: `harness run \"...\"`"));
+            printer.error("the prompt is empty", &[], Some("give a prompt: `harness run \"...\"`"));
             return Err(Exit::Usage);
         }
         let watch = Arc::new(Watch::new(printer, !json, explain));
@@ -119,20 +119,20 @@ impl Opened {
             signals.at_once();
             asked.over().await;
             let seen = watch.end();
-            let (deeds, usage) = (session.deeds(), session.usage());
+            let (activity, usage) = (session.activity(), session.usage());
             session.end().await;
             recorded.end(printer);
             match turn {
-                _ if let Err(why) = project.audited() => unaudited(&why, &deeds, usage, json, printer),
-                Ok(Ok(turn)) => answered(&turn, &deeds, usage, seen, json, printer),
-                Ok(Err(error)) => failed(&error, &deeds, usage, json, printer),
-                Err(heard) => interrupted(heard, &deeds, usage, json, printer),
+                _ if let Err(why) = project.audited() => unaudited(&why, &activity, usage, json, printer),
+                Ok(Ok(turn)) => answered(&turn, &activity, usage, seen, json, printer),
+                Ok(Err(error)) => failed(&error, &activity, usage, json, printer),
+                Err(heard) => interrupted(heard, &activity, usage, json, printer),
             }
         }))
     }
 }
 
-/// What turns are made on: what goes on by itself goes on while nobody waits for a turn, too.
+/// What turns are made on: what continues by itself continues while nobody waits for a turn, too.
 fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -146,13 +146,13 @@ fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
 }
 
 /// The models that a project names.
-pub(crate) fn models(project: &Project, place: &Place) -> Arc<dyn Models> {
+pub(crate) fn models(project: &Project, place: &ProjectArgs) -> Arc<dyn Models> {
     let loaded = project.loaded();
     let models = Configured::new(&project::root(place), &loaded.policy().models);
     Arc::new(models.of_policy(loaded.registry().policy_file()))
 }
 
-/// Begins a session, unless a hook or a signal is against it; that was told.
+/// Begins a session, unless a hook or a signal is against it; that was reported.
 async fn start(
     recorded: &Recorded,
     project: &Project,
@@ -161,25 +161,25 @@ async fn start(
     json: bool,
     printer: Printer,
 ) -> Result<Session, Exit> {
-    let (deeds, usage) = (Deeds::default(), Usage::default());
+    let (activity, usage) = (Activity::default(), Usage::default());
     match signals.unless(recorded.start(project, models)).await {
         Ok(Ok(session)) => Ok(session),
-        Ok(Err(error)) => Err(failed(&error, &deeds, usage, json, printer)),
+        Ok(Err(error)) => Err(failed(&error, &activity, usage, json, printer)),
         Err(heard) => {
             recorded.end(printer);
-            Err(interrupted(heard, &deeds, usage, json, printer))
+            Err(interrupted(heard, &activity, usage, json, printer))
         }
     }
 }
 
 /// Prints the answer, which a person at a terminal has seen as it came. `usage` is that of the session.
-fn answered(turn: &Turn, deeds: &Deeds, usage: Usage, seen: bool, json: bool, printer: Printer) -> Exit {
+fn answered(turn: &Turn, activity: &Activity, usage: Usage, seen: bool, json: bool, printer: Printer) -> Exit {
     if let Some(warning) = &turn.warning {
         printer.warning(warning);
     }
     if json {
         let came = json!({"outcome": "completed", "answer": turn.text, "warning": turn.warning});
-        printer.json(&as_json(came, deeds, usage));
+        printer.json(&as_json(came, activity, usage));
     } else if !seen {
         printer.data(&turn.text);
     }
@@ -187,8 +187,8 @@ fn answered(turn: &Turn, deeds: &Deeds, usage: Usage, seen: bool, json: bool, pr
 }
 
 /// What came of a turn, with what was done in it.
-fn as_json(mut came: Json, deeds: &Deeds, usage: Usage) -> Json {
-    let Deeds { calls, rounds, log } = deeds;
+fn as_json(mut came: Json, activity: &Activity, usage: Usage) -> Json {
+    let Activity { calls, rounds, log } = activity;
     let usage = json!({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens});
     let done = [("rounds", json!(rounds)), ("calls", json!(calls)), ("usage", usage), ("log", json!(log))];
     if let Some(object) = came.as_object_mut() {
@@ -202,7 +202,7 @@ fn with_error(outcome: &str, kind: &str, message: &str) -> Json {
 }
 
 /// Says why there is no answer.
-fn failed(error: &TurnError, deeds: &Deeds, usage: Usage, json: bool, printer: Printer) -> Exit {
+fn failed(error: &TurnError, activity: &Activity, usage: Usage, json: bool, printer: Printer) -> Exit {
     let (exit, outcome) = match error {
         TurnError::Blocked { .. } => (Exit::Denied, "denied"),
         TurnError::Config(_) => (Exit::Usage, "rejected"),
@@ -214,26 +214,26 @@ fn failed(error: &TurnError, deeds: &Deeds, usage: Usage, json: bool, printer: P
     };
     let message = error.to_string();
     if json {
-        printer.json(&as_json(with_error(outcome, error.kind(), &message), deeds, usage));
+        printer.json(&as_json(with_error(outcome, error.kind(), &message), activity, usage));
     }
     printer.error(&message, &[], None);
     exit
 }
 
 /// Says that the audit log misses what was done; the answer is kept back.
-fn unaudited(why: &str, deeds: &Deeds, usage: Usage, json: bool, printer: Printer) -> Exit {
+fn unaudited(why: &str, activity: &Activity, usage: Usage, json: bool, printer: Printer) -> Exit {
     if json {
-        printer.json(&as_json(with_error("fault", "host", why), deeds, usage));
+        printer.json(&as_json(with_error("fault", "host", why), activity, usage));
     }
     printer.error(why, &[], None);
     Exit::Fault
 }
 
-/// Says that somebody has ended it.
-fn interrupted(heard: Heard, deeds: &Deeds, usage: Usage, json: bool, printer: Printer) -> Exit {
+/// Says that someone has ended it.
+fn interrupted(heard: Heard, activity: &Activity, usage: Usage, json: bool, printer: Printer) -> Exit {
     let message = format!("interrupted by {}", heard.name());
     if json {
-        printer.json(&as_json(with_error("interrupted", "interrupted", &message), deeds, usage));
+        printer.json(&as_json(with_error("interrupted", "interrupted", &message), activity, usage));
     }
     printer.error(&message, &[], None);
     heard.exit()

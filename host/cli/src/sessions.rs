@@ -11,7 +11,7 @@ use harness_provider::Message;
 use harness_session::FOLDER;
 use harness_session::read::{self, ReadError, Recording};
 
-use super::args::{Confine, Place, Talk};
+use super::args::{Confine, ProjectArgs, Talk};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::{project, run};
@@ -22,15 +22,15 @@ pub(crate) enum Sessions {
     List(List),
     /// Print what happened in a session, as a timeline.
     Show(Show),
-    /// Go on with the conversation of a session, as `harness run --resume` does.
+    /// Resume the conversation of a session, as `harness run --resume` does.
     Resume(Resume),
-    /// Run a session again with its recorded replies and answers, and say whether everything comes out the same.
+    /// Run a session again with its recorded replies and answers, and report differences.
     Replay(Replay),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// How many.
+    /// Number of sessions.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub(crate) last: usize,
 
@@ -42,12 +42,11 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  harness sessions show\n  harness sessions show latest --html session.html")]
 pub(crate) struct Show {
-    /// The session's name, the beginning of that, or `latest`.
+    /// Session: its name, the beginning of its name, or `latest`.
     #[arg(default_value = "latest")]
     pub(crate) session: String,
 
-    /// Write a page for a browser that needs nothing but itself: to a file, or to standard output, which `-` is
-    /// too.
+    /// Write a self-contained page to a file, or to standard output with `-` or without a value.
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "json")]
     pub(crate) html: Option<Option<PathBuf>>,
 
@@ -58,21 +57,21 @@ pub(crate) struct Show {
 
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
-    /// The session's name, the beginning of that, or `latest`.
+    /// Session: its name, the beginning of its name, or `latest`.
     pub(crate) session: String,
 
-    /// What to say; without it, standard input, or a conversation where that is a terminal.
+    /// Prompt for the agent. Default: standard input, or a conversation if that is a terminal.
     pub(crate) prompt: Option<String>,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 everything is the same, 1 something is not, 2 the record cannot be used.")]
+#[command(after_help = "Exit codes: 0 no difference, 1 a difference, 2 the session file cannot be used.")]
 pub(crate) struct Replay {
-    /// The session's name, the beginning of that, or `latest`.
+    /// Session: its name, the beginning of its name, or `latest`.
     #[arg(default_value = "latest")]
     pub(crate) session: String,
 
-    /// Print what was compared and what differs as one JSON object.
+    /// Print the comparison as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -80,7 +79,7 @@ pub(crate) struct Replay {
     pub(crate) confine: Confine,
 }
 
-pub(crate) fn run(command: &Sessions, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+pub(crate) fn run(command: &Sessions, place: &ProjectArgs, printer: &Printer) -> Result<Exit, Exit> {
     Ok(match command {
         Sessions::List(command) => list::run(command, place, *printer),
         Sessions::Show(command) => show::run(command, place, *printer),
@@ -95,7 +94,7 @@ pub(crate) fn run(command: &Sessions, place: &Place, printer: &Printer) -> Resul
 /// The conversation of the session of a name, or says why there is none.
 pub(crate) fn history(
     wanted: &str,
-    place: &Place,
+    place: &ProjectArgs,
     printer: Printer,
 ) -> Result<(String, Recording, Vec<Message>), Exit> {
     let (name, recording) = find(wanted, place, printer)?;
@@ -109,7 +108,7 @@ pub(crate) fn history(
 }
 
 /// Reads the session of a name, or says why there is none.
-pub(crate) fn find(wanted: &str, place: &Place, printer: Printer) -> Result<(String, Recording), Exit> {
+pub(crate) fn find(wanted: &str, place: &ProjectArgs, printer: Printer) -> Result<(String, Recording), Exit> {
     let folder = project::root(place).join(FOLDER);
     let found = read::find(&folder, wanted).and_then(|name| Ok((name.clone(), read::read(&folder, &name)?)));
     found.map_err(|error| {

@@ -63,7 +63,7 @@ impl Signals {
         }
     }
 
-    /// The same where Ctrl-C is somebody else's.
+    /// The same where Ctrl-C is a third party's.
     ///
     /// # Errors
     ///

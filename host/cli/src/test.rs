@@ -16,7 +16,7 @@ use harness_sys::{self as sys, output};
 use harness_wall::confine::Plan;
 use serde_json::{Value as Json, json};
 
-use super::args::{Place, Test};
+use super::args::{ProjectArgs, Test};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
@@ -54,7 +54,7 @@ impl Results {
     }
 }
 
-pub(crate) fn run(command: &Test, place: &Place, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Test, place: &ProjectArgs, printer: &Printer) -> Exit {
     if command.json && command.junit.as_deref().is_some_and(junit::is_output) {
         let hint = "name a file for one of them: `--junit FILE`";
         printer.error("`--junit -` and `--json` both write to standard output", &[], Some(hint));
@@ -94,7 +94,7 @@ fn plan(command: &Test, folder: &Path, project: &Project) -> Plan {
     if command.watch { plan.with_all_files() } else { plan }
 }
 
-/// Runs the cases and tells how they went; of these files alone, where some are given.
+/// Runs the cases and shows how they went; of these files alone, where some are given.
 fn once(command: &Test, folder: &Path, project: &Project, files: Option<&BTreeSet<String>>, printer: Printer) -> Exit {
     let loaded = project.loaded();
     let subjects = match wanted(&command.names, &loaded) {
@@ -126,7 +126,7 @@ fn once(command: &Test, folder: &Path, project: &Project, files: Option<&BTreeSe
     if command.json {
         printer.json(&as_json(&results));
     } else if !command.junit.as_deref().is_some_and(junit::is_output) {
-        tell(&results, &subjects, printer);
+        report(&results, &subjects, printer);
     }
     if results.failed() > 0 { Exit::Failed } else { Exit::Completed }
 }
@@ -151,7 +151,7 @@ async fn all(subjects: &[Subject]) -> Results {
     let started = Instant::now();
     let mut results = Results { cases: Vec::new(), coverage: BTreeMap::new(), took: Duration::ZERO };
     for subject in subjects {
-        // What has no case could be broken, and nothing would tell.
+        // What has no case could be broken, and nothing would report it.
         if subject.cases().is_empty()
             && let Err(why) = subject.load()
         {
@@ -171,7 +171,7 @@ async fn all(subjects: &[Subject]) -> Results {
     results
 }
 
-fn tell(results: &Results, subjects: &[Subject], printer: Printer) {
+fn report(results: &Results, subjects: &[Subject], printer: Printer) {
     for ran in &results.cases {
         let name = format!("{} {}: {}", ran.subject.kind(), ran.subject.name(), ran.name);
         let name = escape::line(&name);

@@ -3,12 +3,12 @@
 use harness_artifact::escape;
 use serde_json::json;
 
-use super::args::{Place, Tools};
+use super::args::{ProjectArgs, Tools};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
 
-pub(crate) fn run(command: &Tools, place: &Place, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Tools, place: &ProjectArgs, printer: &Printer) -> Exit {
     let registry = project::registry(place);
     project::report(&registry, *printer);
     let Some(policy) = registry.policy() else { return Exit::Usage };
@@ -45,7 +45,7 @@ pub(crate) fn run(command: &Tools, place: &Place, printer: &Printer) -> Exit {
         }
         for one in refused() {
             let (name, by, reason) = (escape::line(&one.name), escape::line(&one.by), escape::line(&one.reason));
-            text.push_str(&format!("{name}  {}\n    refused by hook `{by}`: {reason}\n", escape::line(&one.at)));
+            text.push_str(&format!("{name}  {}\n    rejected by hook `{by}`: {reason}\n", escape::line(&one.at)));
         }
         if text.is_empty() {
             printer.say("no tools: write one in `.harness/tools/`, or run `harness init`");

@@ -1,4 +1,4 @@
-//! `harness validate`: everything is parsed and compiled, and all that is wrong is told.
+//! `harness validate`: parses and compiles everything, and reports every error.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -18,13 +18,13 @@ use harness_registry::{Refused, Registry, Replaced};
 use harness_wall::confine::Plan;
 use serde_json::{Value as Json, json};
 
-use super::args::{Place, Validate};
+use super::args::{ProjectArgs, Validate};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::progress::Progress;
 use super::{inspect, project};
 
-pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Validate, place: &ProjectArgs, printer: &Printer) -> Exit {
     let root = project::root(place);
     let registry = project::registry(place);
     // Their files may be anywhere: looked at while all files are still to be had.
@@ -58,7 +58,7 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     found.extend(replies.iter().flat_map(|file| file.problems.iter().cloned()));
     found.extend(unconfined(&registry));
     found.extend(cut_short(&registry));
-    // As many as anybody reads, of each severity; the others are counted.
+    // As many as anyone reads, of each severity; the others are counted.
     let mut all = registry.diagnostics().clone();
     found.into_iter().for_each(|one| all.push(one));
     let (errors, warnings) = (all.errors(), all.warnings());
@@ -102,7 +102,7 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
         }
         for one in registry.refused() {
             let Refused { kind, name, at, by, reason, .. } = one;
-            printer.data(&escape::line(&format!("refused: {kind} `{name}` of {at} by hook `{by}`: {reason}")));
+            printer.data(&escape::line(&format!("rejected: {kind} `{name}` of {at} by hook `{by}`: {reason}")));
         }
         let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
         printer.data(&format!(
@@ -118,10 +118,10 @@ pub(crate) fn run(command: &Validate, place: &Place, printer: &Printer) -> Exit 
     if valid { Exit::Completed } else { Exit::Usage }
 }
 
-/// Findings about artifacts up to which more of them are looked at: for each, words are compared.
+/// Findings about artifacts up to which more of them are checked: for each, words are compared.
 const MOST_LIKELY: usize = 1_000;
 
-/// What is probably not meant, of all artifacts. What `told` has is not told twice.
+/// Probable mistakes in all artifacts, except those in `told`.
 fn likely(registry: &Registry, told: &[Diagnostic], strict: bool) -> Vec<Diagnostic> {
     let at = |one: &Diagnostic| one.position.as_ref().map(|at| (at.file.clone(), at.line));
     let told: HashSet<_> = told.iter().filter(|one| one.severity == Severity::Error).map(at).collect();
@@ -149,9 +149,9 @@ fn likely(registry: &Registry, told: &[Diagnostic], strict: bool) -> Vec<Diagnos
         found.extend(more);
     }
     if all.next().is_some() {
-        let error = Diagnostic::error(format!("more than {MOST_LIKELY} findings: not all artifacts were looked at"));
+        let error = Diagnostic::error(format!("more than {MOST_LIKELY} findings: not all artifacts were checked"));
         // Of so many, the last are not shown.
-        found.insert(0, error.hint("mend what was found, and validate again"));
+        found.insert(0, error.hint("fix these, and validate again"));
     }
     found
 }
@@ -162,11 +162,8 @@ fn unconfined(registry: &Registry) -> Option<Diagnostic> {
     let exec = project.exec.as_ref().filter(|exec| exec.unconfined && !exec.allow.is_empty())?;
     let commands = exec.allow.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (key, file) = (project.origin.key("exec.unconfined"), &project.origin.file);
-    let warning = Diagnostic::warning(format!("`{key}` in `{file}`: no wall of the kernel's is around {commands}"));
-    Some(
-        warning
-            .hint("`harness doctor` says which wall this machine has; `exec.folders` opens it for what is installed"),
-    )
+    let warning = Diagnostic::warning(format!("`{key}` in `{file}`: no kernel wall surrounds {commands}"));
+    Some(warning.hint("`harness doctor` shows the wall of this machine; `exec.folders` opens it for what is installed"))
 }
 
 /// Tools that ask for more time than they get.
@@ -184,8 +181,8 @@ fn cut_short(registry: &Registry) -> Vec<Diagnostic> {
             (Decides::Layer(origin), _) => {
                 format!("`{}` in `{}` wins", origin.key("limits.timeout_ms"), origin.of("limits.timeout_ms"))
             }
-            (_, Author::Plugin) => "that is the limit of what is under `plugins/`".to_owned(),
-            (_, Author::Project) => "that is the limit where no line sets one".to_owned(),
+            (_, Author::Plugin) => "this is the limit for `plugins/`".to_owned(),
+            (_, Author::Project) => "this is the default limit".to_owned(),
         };
         let what = format!("tool {:?} asks for {} ms and gets {} ms: {line}", tool.name, asked.value, deadline.ms);
         let hint = format!("ask for {} ms or less; {}", deadline.ms, grant.raises(LimitKey::Timeout));
@@ -216,7 +213,7 @@ fn secrets(registry: &Registry, root: &Path) -> Vec<Diagnostic> {
     let missing = vault.missing().filter_map(|(name, why)| {
         let secret = policy.secrets.iter().find(|secret| secret.name == name)?;
         let warning = Diagnostic::warning(format!("the secret `{name}` has no value: {why}"));
-        Some(warning.at(secret.position.clone()).hint("what uses it is refused until it has one"))
+        Some(warning.at(secret.position.clone()).hint("requests that use it are denied until it has one"))
     });
     missing.collect()
 }
@@ -234,7 +231,7 @@ fn api_keys(registry: &Registry) -> Vec<Diagnostic> {
         }
         let position = model.api_key_env.as_ref().map_or(&model.position, |named| &named.position);
         let warning = Diagnostic::warning(format!("API key env {name:?} is not set")).at(position.clone());
-        missing.push(warning.hint("set it where the agent is run; it is never written into a file"));
+        missing.push(warning.hint("set it in the environment of the agent, never in a file"));
     }
     missing
 }

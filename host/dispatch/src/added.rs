@@ -1,12 +1,12 @@
 //! Tools and hooks that a script adds to its run.
 //!
-//! They are for the run only, counted, never in the place of an artifact on disk, and have the grant of who added them.
+//! They are for the run only, counted, never instead of an artifact on disk, and have the grant of who added them.
 
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::chain::Place;
+use super::chain::CallContext;
 use super::run::{Added, AddedHook, AddedTool};
 use harness_artifact::alike;
 use harness_artifact::diagnostic::Position;
@@ -49,7 +49,7 @@ impl By<'_> {
 }
 
 /// Everything that can be said of a tool before the hooks are asked. Gives back its parameters.
-pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
+pub(crate) fn check_tool(place: &CallContext, new: &NewTool) -> Result<Json, Error> {
     check_name(&new.name)?;
     let added = &place.added;
     let replaces = added.tool(&new.name).is_some();
@@ -74,7 +74,7 @@ pub(crate) fn check_tool(place: &Place, new: &NewTool) -> Result<Json, Error> {
 ///
 /// Gives back the fuel that loading its script took, which is the same on every run.
 pub(crate) async fn add_tool(
-    place: &Place,
+    place: &CallContext,
     by: By<'_>,
     new: NewTool,
     payload: &Json,
@@ -118,7 +118,7 @@ fn tool(new: &NewTool, payload: &Json, by: By<'_>) -> Result<Tool, Error> {
     })
 }
 
-async fn insert_tool(place: &Place, one: AddedTool, replace: bool) -> Result<(), Error> {
+async fn insert_tool(place: &CallContext, one: AddedTool, replace: bool) -> Result<(), Error> {
     let most = place.loaded.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
     let name = one.tool.name.clone();
     let change = |added: &mut Added| {
@@ -130,20 +130,25 @@ async fn insert_tool(place: &Place, one: AddedTool, replace: bool) -> Result<(),
             None if full => return Err(too_many(most)),
             None => added.tools.push(one),
         }
-        within(added)
+        check_bounds(added)
     };
     place.add(&name, change).await
 }
 
-/// Loads the script of what is to be added: with what is left of the fuel and time of who adds it, every time anew.
-async fn load(place: &Place, grant: &Grant, source: Option<Source>, left: Allowance) -> (Result<Image, Error>, u64) {
+/// Loads the script of what is to be added: with what is left of the fuel and time of who adds it, every time again.
+async fn load(
+    place: &CallContext,
+    grant: &Grant,
+    source: Option<Source>,
+    left: Allowance,
+) -> (Result<Image, Error>, u64) {
     let Some(source) = source else { return (Err(Error::Invalid("there is no script".to_owned())), 0) };
     let (image, fuel) = place.loaded.load(source, grant, left).await;
-    (image.map_err(|unloadable| Error::Invalid(unloadable.told())), fuel)
+    (image.map_err(|unloadable| Error::Invalid(unloadable.message())), fuel)
 }
 
 /// Whether a run may hold all of this.
-fn within(added: &Added) -> Result<(), Error> {
+fn check_bounds(added: &Added) -> Result<(), Error> {
     let images = added.tools.iter().map(|one| &one.image).chain(added.hooks.iter().map(|one| &one.image));
     if images.map(Image::size).sum::<u64>() <= MAX_KEPT {
         return Ok(());
@@ -154,7 +159,7 @@ fn within(added: &Added) -> Result<(), Error> {
 }
 
 /// Everything that can be said of a hook before the hooks are asked. Gives back its event and priority.
-pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), Error> {
+pub(crate) fn check_hook(place: &CallContext, new: &NewHook) -> Result<(Event, i64), Error> {
     check_name(&new.name)?;
     let event = match Event::parse(&new.event) {
         // Else a script could answer for the hooks that govern it.
@@ -162,7 +167,7 @@ pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), E
             return Err(Error::Invalid(format!("a hook on {} cannot be registered", quoted(&new.event))));
         }
         Some(event) => event,
-        None => return Err(Error::Invalid(format!("{} is no event", quoted(&new.event)))),
+        None => return Err(Error::Invalid(format!("{} is not an event", quoted(&new.event)))),
     };
     let added = &place.added;
     let taken = added.hooks.iter().any(|hook| hook.hook.name == new.name);
@@ -173,7 +178,7 @@ pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), E
     check_looks("hook", &new.name, names.chain(added.hooks.iter().map(|one| one.hook.name.as_str())))?;
     let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
     if event.is_builtin() {
-        return Err(Error::Invalid(format!("a hook that a script adds cannot hear `{event}`")));
+        return Err(Error::Invalid(format!("a hook that a script adds cannot listen to `{event}`")));
     }
     if added.hooks.len() as u64 >= most {
         return Err(too_many(most));
@@ -183,7 +188,7 @@ pub(crate) fn check_hook(place: &Place, new: &NewHook) -> Result<(Event, i64), E
 
 /// Adds a hook. Gives back the fuel that loading its script took, as for a tool.
 pub(crate) async fn add_hook(
-    place: &Place,
+    place: &CallContext,
     by: By<'_>,
     new: NewHook,
     (event, priority): (Event, i64),
@@ -220,7 +225,7 @@ fn hook(new: NewHook, event: Event, priority: i64, by: By<'_>) -> Hook {
     }
 }
 
-async fn insert_hook(place: &Place, one: AddedHook) -> Result<(), Error> {
+async fn insert_hook(place: &CallContext, one: AddedHook) -> Result<(), Error> {
     let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
     let name = one.hook.name.clone();
     let change = |added: &mut Added| {
@@ -231,7 +236,7 @@ async fn insert_hook(place: &Place, one: AddedHook) -> Result<(), Error> {
             return Err(registered("hook", &one.hook.name));
         }
         added.hooks.push(one);
-        within(added)
+        check_bounds(added)
     };
     place.add(&name, change).await
 }
@@ -261,7 +266,7 @@ fn check_name(name: &str) -> Result<(), Error> {
         return Ok(());
     }
     let rule = "a lower-case letter, then at most 63 lower-case letters, digits, `_` and `-`";
-    Err(Error::Invalid(format!("{} is no name: {rule}", quoted(name))))
+    Err(Error::Invalid(format!("{} is not a valid name: {rule}", quoted(name))))
 }
 
 /// The place of something that has no file.

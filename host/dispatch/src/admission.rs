@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::chain::{Dispatch, HookRun, Place, Verdict};
+use super::chain::{CallContext, Dispatch, HookRun, Verdict};
 use super::decision::Decision;
 use super::loaded::Loaded;
 use super::payload::AgentAt;
@@ -48,11 +48,11 @@ pub(super) fn refused(loaded: &Loaded, recorder: Option<&Recorder>) -> Vec<Refus
         };
         scope.spawn(ask).join().ok().flatten()
     });
-    // Who has opened a project gives up what it needs no more, which wants a process without other threads.
+    // Who has opened a project drops its privileges, which wants a process without other threads.
     loaded.sandbox.rest();
     // Nobody could be asked: then nothing is known to be let in.
     answers.unwrap_or_else(|| {
-        let nobody = |one: Asked| Refused { reason: "its hooks cannot be asked".to_owned(), ..one.refused };
+        let nobody = |one: Asked| Refused { reason: "its hooks cannot run".to_owned(), ..one.refused };
         asked.into_iter().map(nobody).collect()
     })
 }
@@ -83,13 +83,13 @@ async fn ask(loaded: &Loaded, asked: &[Asked], recorder: Option<&Recorder>) -> V
             found.push(refused);
             continue;
         }
-        let place = Place::outermost(view.clone(), Run::new());
+        let place = CallContext::outermost(view.clone(), Run::new());
         let dispatch = place.fire(&Event::ArtifactLoad, one.payload.clone()).await;
         fuel = fuel.saturating_add(dispatch.usage().fuel);
         if let Decision::Block(block) = &dispatch.decision {
             found.push(Refused { by: by(&dispatch), reason: block.to_string(), ..one.refused.clone() });
         }
-        // That all let it pass is not recorded: there is as much of that as there are artifacts, each time.
+        // That all allow it is not recorded: there is as much of that as there are artifacts, each time.
         let decided = |hook: &HookRun| matches!(hook.verdict, Verdict::Modify | Verdict::Block | Verdict::Error);
         let recorder = recorder.filter(|_| dispatch.hooks.iter().any(decided));
         let recorded = match recorder {
@@ -135,7 +135,7 @@ fn one(kind: &'static str, name: &str, source: &str, at: String, payload: Json, 
     Asked { refused, author, is_above, payload: facts }
 }
 
-/// What hooks are told of a tool.
+/// What hooks are reported a tool.
 #[cfg(test)]
 pub(super) fn payload_of(tool: &Tool) -> Json {
     self::tool(tool).payload

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::chain::Place;
+use super::chain::CallContext;
 use super::past::Happened;
 use super::reentry::Nested;
 use harness_artifact::tool::Tool;
@@ -60,7 +60,7 @@ pub trait BuiltIns: fmt::Debug + Send + Sync {
     /// Runs one of them at a place.
     fn call<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a CallContext,
         call: BuiltInCall<'a>,
     ) -> Pin<Box<dyn Future<Output = Answered> + Send + 'a>>;
 }

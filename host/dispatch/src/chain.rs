@@ -1,7 +1,7 @@
 //! One event through its hooks: the same five steps for every event.
 //!
 //! Filter by `when`, in order of priority call `handle`, apply a `modify` for all that come after, stop at the first
-//! block, give back decision and payload.
+//! block, return decision and payload.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl HookRun {
         }
     }
 
-    /// Says why it blocks. What a third party says is cut here, for whoever is told of it.
+    /// Says why it blocks. What a third party says is cut here, for anyone who learns of it.
     fn blocks(&mut self, reason: String) {
         self.reason = Some(match &self.voice {
             Voice::Own => reason,
@@ -170,7 +170,7 @@ impl HookRun {
 
 /// Where an event is fired: one state of the project and of the run, however deep in calls.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct CallContext {
     /// The artifacts and the policy in force.
     pub loaded: Arc<Loaded>,
     /// What it belongs to.
@@ -199,11 +199,11 @@ pub struct Place {
     pub agent: Arc<AgentAt>,
     /// The tools of the agent that calls are made for, where agents run.
     pub built_ins: Option<Arc<dyn BuiltIns>>,
-    /// What was started here and is not waited for.
+    /// What was started here and runs in the background.
     pub tasks: Arc<Tasks>,
     /// Those of them that the outermost script has begun, with what it calls; none where no script is at work.
     pub begun: Option<Arc<Begun>>,
-    /// Whether who calls here can ask for that later: a model and a tool's script can, a hook and a program cannot.
+    /// Whether the caller here can ask for that later: a model and a tool's script can, a hook and a program cannot.
     pub asks_later: bool,
 }
 
@@ -222,7 +222,7 @@ struct Link<'a> {
     added: Option<(&'a Arc<Grant>, &'a Image)>,
 }
 
-impl Place {
+impl CallContext {
     /// A place that nothing waits for.
     pub fn outermost(loaded: Arc<Loaded>, run: Arc<Run>) -> Self {
         let (added, workspace, built_ins) = (run.added(), loaded.workspace.clone(), run.built_ins());
@@ -324,7 +324,7 @@ impl Place {
         if chain.is_empty() { None } else { Some(self.through(chain, event, payload()).await) }
     }
 
-    /// Dispatches an event of a built-in. A decision is recorded; that all let it pass is not, as there may be thousands.
+    /// Dispatches an event of a built-in. A decision is recorded; that all allow it is not, as there may be thousands.
     pub async fn fire_builtin(&self, event: &Event, mut payload: Json) -> Option<Dispatch> {
         let chain = self.chain(event);
         if chain.is_empty() {
@@ -422,14 +422,14 @@ impl Place {
             // Without a script it has nothing to say.
             None => return run,
             Some(Err(unloadable)) => {
-                self.failed(&mut run, event, &unloadable.told());
+                self.failed(&mut run, event, &unloadable.message());
                 return run;
             }
             Some(Ok(image)) => image,
         };
         let mut limits = self.loaded.measured(grant.limits());
         limits.waited = loading;
-        within(&mut limits, left);
+        cap_by(&mut limits, left);
         limits.end_within(until.map(|until| until.saturating_duration_since(Instant::now())));
         let inner =
             Arc::new(Inner::new(self, format!("hook {}", hook.name), &hook.source_name, grant.clone(), Role::Hook));
@@ -451,14 +451,16 @@ impl Place {
         match outcome {
             Outcome::Completed(Answer::Unmatched) => run.verdict = Verdict::Skip,
             Outcome::Completed(Answer::WhenFailed(failure)) => {
-                let why = format!("its `when` failed: {}", told(&failure));
+                let why = format!("its `when` failed: {}", describe_failure(&failure));
                 run.verdict = Verdict::Skip;
                 self.wrong(&mut run, event, why);
             }
             Outcome::Completed(Answer::Decided(decision)) => {
                 self.decided(&mut run, event, &decision, payload, (link, &grant));
             }
-            Outcome::Failed(failure) | Outcome::Denied { failure, .. } => self.failed(&mut run, event, &told(&failure)),
+            Outcome::Failed(failure) | Outcome::Denied { failure, .. } => {
+                self.failed(&mut run, event, &describe_failure(&failure))
+            }
             Outcome::Limited(limit) => self.failed(&mut run, event, &limit.to_string()),
             Outcome::Busy(busy) => self.failed(&mut run, event, &busy.to_string()),
             Outcome::Fault(message) => self.failed(&mut run, event, &format!("the host failed: {message}")),
@@ -466,8 +468,7 @@ impl Place {
         run
     }
 
-    /// Takes what `handle` returned: a decision as the interpreter tells it, with a warning in the place of anything
-    /// else.
+    /// Takes what `handle` returned: a decision as the interpreter shows it, with a warning instead of anything else.
     fn decided(
         &self,
         run: &mut HookRun,
@@ -478,7 +479,7 @@ impl Place {
     ) {
         let mut decision: Json = match serde_json::from_str(decision) {
             Ok(decision) => decision,
-            Err(error) => return self.failed(run, event, &format!("the interpreter gave no JSON: {error}")),
+            Err(error) => return self.failed(run, event, &format!("the interpreter returned no JSON: {error}")),
         };
         self.loaded.secrets.redact_json(&mut decision);
         if let Some(warning) = decision.get("warning").and_then(Json::as_str) {
@@ -562,7 +563,7 @@ fn unrecorded(event: &Event, payload: Json, why: String) -> Dispatch {
 }
 
 /// A script's error in one line.
-pub fn told(failure: &Failure) -> String {
+pub fn describe_failure(failure: &Failure) -> String {
     match failure.line {
         0 => failure.message.clone(),
         line => format!("{} ({}:{line}:{})", failure.message, failure.file, failure.column),
@@ -570,7 +571,7 @@ pub fn told(failure: &Failure) -> String {
 }
 
 /// Limits of a script that another one waits for: not more than is left to that now.
-pub fn within(limits: &mut Limits, left: Option<Allowance>) {
+pub fn cap_by(limits: &mut Limits, left: Option<Allowance>) {
     if let Some(left) = left {
         limits.fuel = limits.fuel.min(left.fuel);
         let left = left.deadline.saturating_duration_since(Instant::now());
@@ -589,7 +590,7 @@ mod tests {
     fn what_is_left_ends_when_the_caller_does() {
         let left = |deadline| {
             let mut limits = Limits::default();
-            within(&mut limits, Some(Allowance { fuel: 7, deadline }));
+            cap_by(&mut limits, Some(Allowance { fuel: 7, deadline }));
             (limits.fuel, limits.timeout)
         };
         let now = Instant::now();
@@ -598,7 +599,7 @@ mod tests {
         // One that is further away than the limit changes nothing.
         assert_eq!(left(now + Duration::from_secs(3600)), (7, Limits::default().timeout));
         let mut alone = Limits::default();
-        within(&mut alone, None);
+        cap_by(&mut alone, None);
         assert_eq!(alone, Limits::default());
     }
 }

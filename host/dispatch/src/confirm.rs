@@ -1,7 +1,7 @@
 //! Calls that a person has to confirm: those of tools with `confirm: true`, and of tools that `tools_policy.confirm` names.
 //!
-//! The host asks when the hooks have let a call pass, with the arguments that will run, whoever makes the call. Where
-//! nobody can answer the call is denied.
+//! The host asks after the hooks have allowed a call, with the arguments that will run, for every caller. Without a
+//! confirmer the call is denied.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -9,43 +9,43 @@ use std::pin::Pin;
 
 use serde_json::Value as Json;
 
-use super::chain::Place;
+use super::chain::CallContext;
 use super::past::Happened;
 use harness_artifact::tool::Tool;
 use harness_policy::refusal::Refusal;
 use harness_policy::text::quoted;
 
-/// What is to be confirmed.
+/// A call that needs confirmation.
 #[derive(Debug, Clone)]
 pub struct Question<'a> {
-    /// The tool.
+    /// The name of the tool.
     pub tool: &'a str,
-    /// The file that it is from.
+    /// The file of the tool.
     pub artifact: &'a str,
-    /// Who says that it is to be confirmed, and where.
+    /// The rule that requires the confirmation, with its file.
     pub rule: &'a str,
-    /// What it will be called with.
+    /// The arguments of the call.
     pub arguments: &'a Json,
-    /// Who calls it, such as `agent` or `tool deploy`; none for the program itself.
+    /// The caller, such as `agent` or `tool deploy`; none for the program itself.
     pub caller: Option<&'a str>,
-    /// Whether an answer may hold for later calls too: not for a tool that the run has added, whose script may be
-    /// another one by then.
+    /// Whether an answer may apply to later calls too. False for tools that the run has added, because their scripts may
+    /// change.
     pub lasting: bool,
 }
 
-/// What came of a question.
+/// The answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// The call is made.
     Yes,
     /// It is not.
     No,
-    /// There is nobody who could say: it is not.
+    /// No confirmer is installed; the call is denied.
     Nobody,
 }
 
 impl Answer {
-    /// The word for it in the record.
+    /// The word in the audit log.
     pub fn name(self) -> &'static str {
         match self {
             Self::Yes => "yes",
@@ -55,9 +55,9 @@ impl Answer {
     }
 }
 
-/// Who is asked. A run has one, see [`Run::set_confirmer`](super::Run::set_confirmer); without it there is nobody.
+/// Answers questions. A run has at most one, see [`Run::set_confirmer`](super::Run::set_confirmer).
 pub trait Confirmer: Debug + Send + Sync {
-    /// Asks. The future is dropped where the call is given up meanwhile.
+    /// Answers a question. The future is dropped if the call is canceled first.
     fn confirm<'a>(&'a self, question: &'a Question<'a>) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 }
 
@@ -71,8 +71,8 @@ impl Confirmer for Granted {
     }
 }
 
-/// Why a call of a tool is to be confirmed, where it is: the tool's own word, else the policy's.
-pub fn rule(place: &Place, tool: &Tool) -> Option<String> {
+/// Why a call of a tool needs confirmation, where it is: the tool's own word, else the policy's.
+pub fn rule(place: &CallContext, tool: &Tool) -> Option<String> {
     if *tool.confirm {
         return Some(format!("`confirm: true` in `{}`", tool.confirm.position));
     }
@@ -80,8 +80,14 @@ pub fn rule(place: &Place, tool: &Tool) -> Option<String> {
     Some(format!("`{}` of `tools_policy.confirm` in `{}`", pattern.value, pattern.position))
 }
 
-/// Asks, and gives back why the call may not be made, where it may not.
-pub async fn ask(place: &Place, call: &str, tool: &Tool, rule: &str, arguments: &Json) -> (Answer, Option<Refusal>) {
+/// Asks, and returns why the call may not be made, where it may not.
+pub async fn ask(
+    place: &CallContext,
+    call: &str,
+    tool: &Tool,
+    rule: &str,
+    arguments: &Json,
+) -> (Answer, Option<Refusal>) {
     let question = Question {
         tool: &tool.name,
         artifact: &tool.source.file,
@@ -100,8 +106,8 @@ pub async fn ask(place: &Place, call: &str, tool: &Tool, rule: &str, arguments: 
         Answer::Yes => None,
         Answer::No => Some(Refusal::always(format!("the call of {name} was not confirmed ({rule})"))),
         Answer::Nobody => Some(Refusal::new(
-            format!("each call of {name} is to be confirmed ({rule}), and there is nobody to ask"),
-            format!("call it at a terminal, or confirm it beforehand with `--confirm {}`", tool.name),
+            format!("each call of {name} needs confirmation ({rule}), and no confirmer is available"),
+            format!("call it at a terminal, or confirm it in advance with `--confirm {}`", tool.name),
         )),
     };
     (answer, refusal)

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-/// What a tool gave back.
+/// What a tool returned.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
     /// The value that `run` returned, as its hooks left it, whole.

@@ -39,7 +39,7 @@ pub enum Voice {
     ThirdParty {
         /// Which, such as `plugins/acme`.
         author: String,
-        /// Whether it has the service `prompt`: its words may stand in what a model is prompted with.
+        /// Whether it has the service `prompt`: its words may be in what a model is prompted with.
         prompts: bool,
     },
 }
@@ -60,7 +60,7 @@ impl Decision {
 }
 
 impl Block {
-    /// What a model is prompted with because of it: a fixed sentence where its words may not stand there.
+    /// What a model is prompted with because of it: a fixed sentence where its words may not be there.
     pub fn to_prompt(&self, instead: &str) -> String {
         match &self.voice {
             Voice::ThirdParty { prompts: false, .. } => instead.to_owned(),

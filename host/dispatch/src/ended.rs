@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::chain::{Dispatch, told};
+use super::chain::{Dispatch, describe_failure};
 use super::content::{self, ToolOutput};
 use super::payload;
 use super::pipeline::CallReport;
@@ -52,8 +52,8 @@ impl CallReport {
     pub(super) fn end(&mut self, outcome: Outcome<ToolOutput>) {
         let why = match &outcome {
             Outcome::Completed(_) => String::new(),
-            Outcome::Failed(failure) => format!("tool error: {}", told(failure)),
-            Outcome::Denied { failure, .. } => format!("tool denied: {}", told(failure)),
+            Outcome::Failed(failure) => format!("tool error: {}", describe_failure(failure)),
+            Outcome::Denied { failure, .. } => format!("tool denied: {}", describe_failure(failure)),
             Outcome::Limited(limit) => format!("tool error: {limit}"),
             Outcome::Busy(busy) => format!("tool error: {busy}"),
             // What is wrong with the host is for its operator.

@@ -17,7 +17,7 @@ const MAX_KEPT: u64 = 128 << 20;
 /// is. What is in no bundle is the operator's own, and may be as much as they like.
 const MAX_SCRIPTS: u64 = 256;
 
-/// A load that goes on: its end, once there is one.
+/// A load that continues: its end, once there is one.
 type UnderWay = watch::Receiver<Option<Result<Image, Unloadable>>>;
 
 /// Images by the script they are of.
@@ -62,14 +62,14 @@ impl Images {
             return image;
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody else may have been faster.
+        // Someone else may have been faster.
         if let Some((_, image)) = kept.images.get(&source) {
             return image.clone();
         }
         kept.insert(source, sources::bundle_of(of).map(str::to_owned), image)
     }
 
-    /// What comes of loading a script: of `load`, or of the load of it that is under way already.
+    /// What comes of loading a script: of `load`, or of the load of it that is in progress already.
     pub(super) async fn once(
         self: &Arc<Self>,
         source: Source,
@@ -94,7 +94,7 @@ impl Images {
             }
         };
         let image = ended.wait_for(Option::is_some).await.ok().and_then(|image| image.clone());
-        image.unwrap_or_else(|| Err(Unloadable::Host("loading the script was given up".to_owned())))
+        image.unwrap_or_else(|| Err(Unloadable::Host("loading the script was canceled".to_owned())))
     }
 
     /// The fuel that was spent on a bundle, or on what is in none.

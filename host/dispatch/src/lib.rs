@@ -4,7 +4,7 @@
 //! narrow what they are granted. A call goes through the six steps of [`pipeline`], an event through the five of
 //! [`chain`].
 //!
-//! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and tells what is wrong.
+//! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and shows what is wrong.
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
 
@@ -57,7 +57,7 @@ pub use run::Run;
 pub use tasks::MAX_AGENTS;
 pub use verify::Judgement;
 
-use self::chain::Place;
+use self::chain::CallContext;
 use self::recorder::Recorder;
 use harness_artifact::event::Event;
 use harness_artifact::policy::ProjectPolicy;
@@ -84,14 +84,14 @@ pub struct Options {
     pub quota: Quota,
     /// Implementations for tools that are declared without a script, by the name of the tool.
     pub natives: Vec<(String, Arc<dyn NativeTool>)>,
-    /// Whether scripts tell which of their lines they reach. They are slower then.
+    /// Whether scripts show which of their lines they reach. They are slower then.
     pub coverage: bool,
     /// Where the policy of the machine is, within which the project's is.
     pub machine: Machine,
     /// Who is told of everything that is asked for and allowed.
     pub watch: Option<Arc<Watch>>,
-    /// What a tool may do at most, by its name, in the place of what the project's policy has for it: for looking at what
-    /// it would do. The machine's policy and the tool's own `capabilities:` still narrow it.
+    /// What a tool may do at most, by its name, instead of what the project's policy has for it: for looking at what it
+    /// would do. The host policy and the tool's own `capabilities:` still narrow it.
     pub granting: Option<(String, Layer)>,
     /// Whether calls and decisions are recorded in `.harness/audit/`, unless the policy says `sandbox.audit: false`.
     pub audit: bool,
@@ -126,7 +126,7 @@ pub struct Project {
 /// Why a project cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Something is wrong with its artifacts; the registry tells all of it. Nothing runs until it is mended: what is
+    /// Something is wrong with its artifacts; the registry shows all of it. Nothing runs until it is mended: what is
     /// broken may be what was to guard the rest.
     #[error("{} of the project's artifacts cannot be used", .0.diagnostics().errors())]
     Artifacts(Box<Registry>),
@@ -158,7 +158,7 @@ impl Project {
         self.host.sandbox.share()
     }
 
-    /// Reads the folder anew and takes it in force for all calls and events that begin from then on.
+    /// Reads the folder again and takes it in force for all calls and events that begin from then on.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl Project {
     ///
     /// As for [`call`](Self::call).
     pub async fn make(&self, call: Call, run: &Arc<Run>) -> Result<CallReport, CallError> {
-        pipeline::call(&Place::outermost(self.loaded(), run.clone()), call, None).await
+        pipeline::call(&CallContext::outermost(self.loaded(), run.clone()), call, None).await
     }
 
     /// Makes no call, for a reason that its caller found, and records it as every other one.
@@ -212,7 +212,7 @@ impl Project {
     ///
     /// That reason, or why it cannot be recorded.
     pub async fn refuse(&self, call: Call, why: CallError, run: &Arc<Run>) -> Result<CallReport, CallError> {
-        pipeline::refuse(&Place::outermost(self.loaded(), run.clone()), call, why).await
+        pipeline::refuse(&CallContext::outermost(self.loaded(), run.clone()), call, why).await
     }
 
     /// Whether each call and each decision so far is in the audit log. Where one is not, nothing more is called or fired.
@@ -227,7 +227,7 @@ impl Project {
 
     /// Dispatches an event to its hooks.
     pub async fn fire(&self, event: &Event, payload: Json, run: &Arc<Run>) -> Dispatch {
-        Place::outermost(self.loaded(), run.clone()).fire(event, payload).await
+        CallContext::outermost(self.loaded(), run.clone()).fire(event, payload).await
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::chain::told;
+use super::chain::describe_failure;
 use super::images::{self, Images};
 use super::loading::{LEAST_FUEL, Load, LoadDeadline};
 use super::native::NativeTool;
@@ -28,7 +28,7 @@ use harness_sandbox::imports::Role;
 use harness_sandbox::outcome::{Entry, Failure, FailureKind, Limit, LimitKind, Predicate, Source};
 
 /// A project's artifacts, ready to be called. Immutable but for images that are made when they are first wanted; calls
-/// that are under way keep the one they began with.
+/// that are in progress keep the one they began with.
 #[derive(Debug)]
 pub struct Loaded {
     pub(crate) registry: Registry,
@@ -36,7 +36,7 @@ pub struct Loaded {
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) sandbox: Sandbox,
     pub(crate) natives: Vec<(String, Arc<dyn NativeTool>)>,
-    /// Whether scripts tell which of their lines they reach.
+    /// Whether scripts show which of their lines they reach.
     pub coverage: bool,
     /// The secrets of the policy with their values.
     pub secrets: Arc<Vault>,
@@ -67,7 +67,7 @@ pub struct Callable {
     pub loading: Duration,
 }
 
-/// Artifacts that have been called: neither the text of a script nor the policy is looked at for each call. They are
+/// Artifacts that have been called: neither the text of a script nor the policy is checked for each call. They are
 /// found by where they are, and kept, so that no other comes to be in the same place.
 type Known<A> = Mutex<HashMap<usize, (Arc<A>, Callable)>>;
 
@@ -109,15 +109,15 @@ pub enum Unloadable {
 
 impl Unloadable {
     /// In one line.
-    pub fn told(&self) -> String {
+    pub fn message(&self) -> String {
         match self {
-            Self::Script(failure) | Self::Late(failure) => told(failure),
+            Self::Script(failure) | Self::Late(failure) => describe_failure(failure),
             Self::Host(message) => format!("the host failed: {message}"),
         }
     }
 }
 
-/// Tells of a script that could not be loaded under a grant, and what line of a policy would let it.
+/// Reports a script that could not be loaded under a grant, and what line of a policy would let it.
 pub(super) fn unloadable(error: ScriptError, file: &str, grant: &Grant) -> Unloadable {
     let message = error.to_string();
     match error {
@@ -205,7 +205,7 @@ impl Loaded {
         let registry = by.map(|by| self.registry.without_tools_of(by));
         let mut policy = self.policy.clone();
         if let Some(own) = &agent.tools_policy {
-            policy.tools = own.clone().within(policy.tools);
+            policy.tools = own.clone().narrowed_by(policy.tools);
         }
         let lent = |tool: &Tool| policy.lends(&agent.source_name, tool);
         let registry = registry.as_ref().unwrap_or(&self.registry).of_agent(agent, lent);
@@ -277,7 +277,7 @@ impl Loaded {
         self.measured(Limits { timeout: Duration::from_millis(deadline.ms), ..grant.limits() })
     }
 
-    /// Limits for scripts that tell which lines they reach, which takes fuel of its own.
+    /// Limits for scripts that show which lines they reach, which takes fuel of its own.
     pub fn measured(&self, limits: Limits) -> Limits {
         Limits { fuel: limits.fuel.saturating_mul(self.times()), ..limits }
     }
@@ -321,7 +321,7 @@ impl Loaded {
     }
 
     /// The image of a script, loaded on another thread where it is not kept, and how long it was waited for: no longer
-    /// than until then. The load goes on.
+    /// than until then. The load continues.
     pub async fn image(
         &self,
         script: Wanted<'_>,
@@ -334,10 +334,10 @@ impl Loaded {
         let load = self.load_of(script);
         let (file, grant) = (load.source.file.clone(), load.grant.clone());
         let image = match until {
-            Some(until) => tokio::time::timeout_at(until.at.into(), load.beside())
+            Some(until) => tokio::time::timeout_at(until.at.into(), load.concurrent())
                 .await
                 .unwrap_or_else(|_| Err(unloadable(ScriptError::Over(until.limit()), &file, &grant))),
-            None => load.beside().await,
+            None => load.concurrent().await,
         };
         (image, started.elapsed())
     }
@@ -377,7 +377,7 @@ impl Loaded {
         (image.map_err(|error| unloadable(error, &file, grant)), fuel)
     }
 
-    /// Any component in the place of the script of a tool or a hook, made where that place is not taken: as
+    /// Any component instead of the script of a tool or a hook, made where that place is not taken: as
     /// [`Sandbox::foreign`], and for tests as that is.
     ///
     /// # Errors
@@ -476,7 +476,7 @@ impl Loaded {
         Some(Wanted { source, of: &hook.source_name, capabilities: hook.capabilities.as_ref() })
     }
 
-    /// The script of the policy that judges what sub-agents give back.
+    /// The script of the policy that judges what sub-agents return.
     pub fn verify_script(&self) -> Option<Wanted<'static>> {
         self.verify_source().map(|source| Wanted { source, of: "", capabilities: None })
     }

@@ -1,7 +1,7 @@
 //! Loading a script while a call waits for it.
 //!
-//! A call waits no longer than its own deadline. The load goes on without it, so that the next call finds the script loaded,
-//! and all calls that wait for one script wait for the same load.
+//! A call waits no longer than its own deadline. The load continues without it, so that the next call finds the script
+//! loaded, and all calls that wait for one script wait for the same load.
 //!
 //! A load pays in fuel. What every script may use is free; more is paid from what the scripts of one source have together.
 
@@ -59,7 +59,7 @@ pub(super) struct Load {
     pub(super) grant: Grant,
     /// The grant's limits, with fuel for telling of lines.
     pub(super) limits: Limits,
-    /// How much more everything takes where lines are told of.
+    /// How much more everything takes where lines are reported.
     pub(super) times: u64,
 }
 
@@ -78,7 +78,7 @@ impl Load {
     }
 
     /// Lets it be loaded on another thread. Gives back the same to all who wait for it.
-    pub(super) async fn beside(self) -> Result<Image, Unloadable> {
+    pub(super) async fn concurrent(self) -> Result<Image, Unloadable> {
         let (images, sandbox, source) = (self.images.clone(), self.sandbox.clone(), self.source.clone());
         images.once(source, async move { sandbox.in_turn(move || self.now()).await }).await
     }

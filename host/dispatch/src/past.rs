@@ -1,4 +1,4 @@
-//! A run of the past that is run again: what it said of tasks and of time is said again, and not found out anew.
+//! A run of the past that is run again: what it said of tasks and of time is said again, and not found out again.
 
 use std::fmt;
 use std::future::Future;
@@ -29,7 +29,7 @@ pub trait Past: fmt::Debug + Send + Sync {
     /// A task has ended, or never will.
     fn over(&self, task: &str);
 
-    /// Waits for the tasks that this strand has begun, and those that they have begun, as far as they came to an end.
+    /// Waits for the tasks that this strand has begun, and those that they have begun, as far as they ended.
     fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
     /// The milliseconds that a task had, where they were over before it was.
@@ -42,7 +42,7 @@ pub trait Past: fmt::Debug + Send + Sync {
     fn turn(&self, by: &str) -> Went;
 }
 
-/// How a turn went, as far as that is not found out anew.
+/// How a turn went, as far as that is not found out again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Went {
     /// Whether its time was over before it was done.
@@ -85,7 +85,7 @@ pub struct Looked {
     pub ended: Vec<String>,
     /// Those of them whose end nobody had been told of before.
     pub news: Vec<String>,
-    /// One that was asked for and is not there: nobody was told of any then.
+    /// One that was asked for and is not there: nobody learned of any then.
     pub missing: Option<String>,
 }
 
@@ -120,7 +120,7 @@ pub struct Saw {
 /// Something that happened to a call of an agent, beside what its report says.
 #[derive(Debug)]
 pub enum Happened<'a> {
-    /// Somebody was asked whether it may be made.
+    /// Someone was asked whether it may be made.
     Confirmed {
         /// Identifier of the call.
         call: &'a str,
@@ -129,7 +129,7 @@ pub enum Happened<'a> {
         /// What was answered.
         answer: super::confirm::Answer,
     },
-    /// It goes on as a task, in a strand of this name, or cannot.
+    /// It continues as a task, in a strand of this name, or cannot.
     Began {
         /// Identifier of the call.
         call: &'a str,
@@ -140,7 +140,7 @@ pub enum Happened<'a> {
         /// Identifier of the task, or why there is none.
         task: Result<&'a str, &'a str>,
     },
-    /// A task has come to its end.
+    /// A task has ended.
     Ended {
         /// Identifier of the task.
         task: &'a str,

@@ -49,7 +49,7 @@ pub struct ToolUse {
     pub args: Json,
 }
 
-/// A call that an agent has made, for whoever judges its work: the keys are those of `tool.pre`.
+/// A call that an agent has made, for anyone who judges its work: the keys are those of `tool.pre`.
 #[derive(Debug, Clone, Serialize)]
 #[expect(missing_docs, reason = "the keys are the event's")]
 pub struct CallMade {
@@ -232,7 +232,7 @@ pub struct MetaCallTool {
     pub args: Json,
 }
 
-/// The agent that something is done by, as every payload that is a dict of the host's tells it.
+/// The agent that something is done by, as every payload that is a dict of the host's shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct AgentAt {
     /// Its name; empty at the root, and where no agent is at work.
@@ -253,8 +253,8 @@ impl AgentAt {
         }
     }
 
-    /// A payload as hooks see it, with the agent by which it came about. Those of `delegation.*` name as `agent` the one
-    /// that is set to work.
+    /// A payload as hooks see it, with the agent by which it came about. Those of `delegation.*` name as `agent` the
+    /// one that is started.
     pub fn payload(&self, payload: &impl Serialize) -> Json {
         let mut payload = of(payload);
         if let Json::Object(object) = &mut payload {
@@ -308,7 +308,7 @@ pub fn modify(event: &Event, payload: &mut Json, new: Json) -> Result<Vec<String
         (Json::Object(object), Json::Object(new)) => merge(event, object, new),
         (Json::Object(_), new) => Err(format!("`modify` of `{event}` takes a dict, not {}", kind(&new))),
         (payload, new) => match (event.shape(), &new) {
-            (Shape::Nothing, _) => Ok(vec![format!("`{event}` has no payload: `modify` has no effect")]),
+            (Shape::Nothing, _) => Ok(vec![format!("`{event}` has no payload: `modify` is ignored")]),
             (Shape::Text, Json::String(_)) | (Shape::Any | Shape::Dict(_), _) => {
                 *payload = new;
                 Ok(Vec::new())

@@ -2,12 +2,13 @@
 //!
 //! 1. resolve the name, under the policy for names;
 //! 2. check the arguments against the parameters;
-//! 3. `tool.pre`: hooks look at the call, change its arguments, or stop it; what is to be confirmed is asked for then;
+//! 3. `tool.pre`: hooks look at the call, change its arguments, or stop it; what needs confirmation is asked for then;
 //! 4. run the tool in an instance of its own;
 //! 5. `tool.post`: hooks look at what it gave, change it, or keep it back;
 //! 6. return that, cut to what a model gets.
 //!
-//! A call that is not waited for goes through the first three steps, gives back the identifier of a task, and goes on.
+//! A call that runs in the background goes through the first three steps, returns the identifier of a task, and
+//! continues.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 
 use super::builtin::{Answered, BuiltInCall, BuiltIns, DONE, READ_SKILL};
-use super::chain::{Dispatch, Place, Verdict, within};
+use super::chain::{CallContext, Dispatch, Verdict, cap_by};
 use super::confirm::{self, Answer};
 use super::content::ToolOutput;
 use super::loaded::{Callable, Unloadable};
@@ -80,9 +81,9 @@ pub enum CallError {
         pre: Option<Box<Dispatch>>,
     },
     /// The reply that calls it ended within its arguments.
-    #[error("the reply was cut at its length before the arguments of `{0}` were whole: the call was not made")]
+    #[error("the reply was cut at its length before the arguments of `{0}` were complete: the call was not made")]
     Cut(String),
-    /// This tool has failed whoever calls it so often in a row.
+    /// This tool has failed its caller so often in a row.
     #[error(
         "the tool `{0}` has failed {1} times in a row and is not called again until this task is over; \
          `delegation.max_tool_failures` in `harness.md` raises that"
@@ -91,7 +92,7 @@ pub enum CallError {
     /// Its script cannot be loaded.
     #[error("{}", .0.message)]
     Script(Failure),
-    /// Its time was over while it waited for its script to be loaded, which goes on.
+    /// Its time was over while it waited for its script to be loaded, which continues.
     #[error("tool `{0}` was ended while its script was loaded: {1}; the next call may find it loaded")]
     Late(String, Limit),
     /// The host could not load it.
@@ -123,7 +124,7 @@ pub struct CallReport {
     pub tool: String,
     /// What a person said to it, where one was to be asked.
     pub confirmed: Option<Answer>,
-    /// The task that it goes on as, where it was not waited for. This is then what was known when it began.
+    /// The task that it continues as, where it was not waited for. This is then what was known when it began.
     pub task: Option<String>,
     /// The task that this is the end of.
     pub ends: Option<String>,
@@ -145,7 +146,7 @@ pub struct CallReport {
     pub calls: Vec<HostCall>,
     /// Which of its lines were reached, where scripts tell.
     pub coverage: Option<Coverage>,
-    /// How its `verify` judged that, where it has one and came to an end.
+    /// How its `verify` judged that, where it has one and ended.
     pub verify: Option<Judgement>,
     /// What the hooks on `tool.pre` decided, where there are any.
     pub pre: Option<Dispatch>,
@@ -189,9 +190,9 @@ impl Callee {
         Of { tool: &self.tool, grant: &self.grant }
     }
 
-    /// Until when what it calls waits for scripts to be loaded. What came before it is not its time: somebody may have taken
-    /// minutes to confirm it. The work of an agent ends by limits of its own.
-    fn working_loads(&self, place: &Place) -> Option<LoadDeadline> {
+    /// Until when what it calls waits for scripts to be loaded. What came before it is not its time: someone may have
+    /// taken minutes to confirm it. The work of an agent ends by limits of its own.
+    fn working_loads(&self, place: &CallContext) -> Option<LoadDeadline> {
         if matches!(self.body, Body::BuiltIn(_)) {
             return place.loads;
         }
@@ -218,25 +219,25 @@ enum How {
 
 /// Makes a call, and records it. `caller` is the grant of the script that makes it, where one does: no call gets more
 /// than that.
-pub async fn call(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
+pub async fn call(place: &CallContext, call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
     made(place, call, caller, How::AsDeclared).await
 }
 
 /// The same without waiting: the report of a call that was begun has its task.
-pub async fn start(place: &Place, call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
+pub async fn start(place: &CallContext, call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
     made(place, call, caller, How::AsTask).await
 }
 
 /// A call that is not made, which is recorded as any other.
-pub async fn refuse(place: &Place, call: Call, why: CallError) -> Result<CallReport, CallError> {
+pub async fn refuse(place: &CallContext, call: Call, why: CallError) -> Result<CallReport, CallError> {
     recorded(place, call, |_| std::future::ready(Err(why))).await
 }
 
-async fn made(place: &Place, call: Call, caller: Option<&Arc<Grant>>, how: How) -> Result<CallReport, CallError> {
+async fn made(place: &CallContext, call: Call, caller: Option<&Arc<Grant>>, how: How) -> Result<CallReport, CallError> {
     recorded(place, call, |call| steps(place, call, caller, how)).await
 }
 
-async fn recorded<F>(place: &Place, mut call: Call, work: impl FnOnce(Call) -> F) -> Result<CallReport, CallError>
+async fn recorded<F>(place: &CallContext, mut call: Call, work: impl FnOnce(Call) -> F) -> Result<CallReport, CallError>
 where
     F: Future<Output = Result<CallReport, CallError>>,
 {
@@ -256,7 +257,12 @@ where
 }
 
 /// The six steps.
-async fn steps(place: &Place, call: Call, caller: Option<&Arc<Grant>>, how: How) -> Result<CallReport, CallError> {
+async fn steps(
+    place: &CallContext,
+    call: Call,
+    caller: Option<&Arc<Grant>>,
+    how: How,
+) -> Result<CallReport, CallError> {
     match begin(place, call, caller).await? {
         Begun::Over(report) => Ok(*report),
         Begun::Ready(ready) if how == How::AsTask || ready.goes_on(place) => Ok(ready.start(place)),
@@ -280,7 +286,7 @@ struct Ready {
 }
 
 /// The first three steps.
-async fn begin(place: &Place, mut call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
+async fn begin(place: &CallContext, mut call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
     let id = call.id.unwrap_or_else(|| place.run.strand().next_call());
     let callee = match resolve(place, &call.name, caller).await {
         Err(CallError::Unknown(_)) if raw::is_built_in(&call.name) => {
@@ -288,7 +294,7 @@ async fn begin(place: &Place, mut call: Call, caller: Option<&Arc<Grant>>) -> Re
         }
         resolved => resolved?,
     };
-    let place = &Place { loads: callee.loads, ..place.clone() };
+    let place = &CallContext { loads: callee.loads, ..place.clone() };
     callee.tool.fill_defaults(&mut call.arguments);
     check(&callee.tool, &call.arguments, None)?;
 
@@ -325,9 +331,9 @@ async fn begin(place: &Place, mut call: Call, caller: Option<&Arc<Grant>>) -> Re
 
 impl Ready {
     /// The last three steps.
-    async fn finish(self: Box<Self>, place: &Place) -> CallReport {
+    async fn finish(self: Box<Self>, place: &CallContext) -> CallReport {
         let Self { callee, arguments, mut report } = *self;
-        let working = Place { loads: callee.working_loads(place), ..place.clone() };
+        let working = CallContext { loads: callee.working_loads(place), ..place.clone() };
         let limits = execute(&working.after(report.total()), &callee, &arguments, &mut report).await;
         // Hooks on what came of it have a time of their own: that the tool took all of its own fails no guard.
         let post = || {
@@ -348,15 +354,15 @@ impl Ready {
         report
     }
 
-    /// Whether it is not waited for: the tool says so, the policy lets it, and who calls can ask for it later.
-    fn goes_on(&self, place: &Place) -> bool {
+    /// Whether it runs in the background: the tool says so, the policy lets it, and the caller can ask for it later.
+    fn goes_on(&self, place: &CallContext) -> bool {
         *self.callee.tool.asynchronous && place.loaded.policy.async_tools && place.asks_later
     }
 
-    /// Lets the last three steps go on by themselves. Gives back what is known by now.
-    fn start(mut self: Box<Self>, place: &Place) -> CallReport {
+    /// Lets the last three steps continue by themselves. Gives back what is known by now.
+    fn start(mut self: Box<Self>, place: &CallContext) -> CallReport {
         let mut begun = self.report.clone();
-        // What its hooks did before is in what is given back.
+        // What its hooks did before is in what is returned.
         self.report.pre = None;
         let (kind, most) = match &self.callee.body {
             Body::BuiltIn(_) => (Kind::Agent, place.loaded.policy.delegation.max_concurrent.unwrap_or(MAX_AGENTS)),
@@ -377,7 +383,7 @@ impl Ready {
         };
         let started = id.and_then(|id| {
             let entry = recorder.map(|recorder| recorder.task(place, &tool, &self.arguments, &id)).transpose()?;
-            let beside = Place { view: place.view.beside(), ..place.clone() };
+            let beside = CallContext { view: place.view.concurrent(), ..place.clone() };
             let work = on_its_own(beside, self, id.clone(), entry);
             let new = New { kind, most, id: &id, tool: &tool };
             place.start(new, strand.clone(), || tell(Ok(&id)), work)?;
@@ -400,7 +406,7 @@ impl Ready {
 
 /// The last three steps of a call that nobody waits for, recorded by itself. Where a script began it, it has the time
 /// that the script had left.
-async fn on_its_own(place: Place, ready: Box<Ready>, id: String, known: Option<Entry>) -> CallReport {
+async fn on_its_own(place: CallContext, ready: Box<Ready>, id: String, known: Option<Entry>) -> CallReport {
     let recorder = place.loaded.recorder.clone();
     let unfinished = recorder.as_ref().zip(known).map(|(recorder, known)| Unfinished::new(recorder, known));
     let mut going = Going { place: &place, task: &id, tool: ready.report.tool.clone(), ended: false };
@@ -432,9 +438,9 @@ async fn on_its_own(place: Place, ready: Box<Ready>, id: String, known: Option<E
     report
 }
 
-/// A task that goes on: told as abandoned, unless it comes to its end.
+/// A task that continues: told as abandoned, unless it ends.
 struct Going<'a> {
-    place: &'a Place,
+    place: &'a CallContext,
     task: &'a str,
     tool: String,
     ended: bool,
@@ -449,7 +455,7 @@ impl Drop for Going<'_> {
 }
 
 /// Step 1. The tool, what it may do and what runs.
-async fn resolve(place: &Place, name: &str, caller: Option<&Arc<Grant>>) -> Result<Callee, CallError> {
+async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -> Result<Callee, CallError> {
     let (loaded, began) = (&place.loaded, Instant::now());
     let narrowed = |grant: Arc<Grant>| {
         let grant = caller.map_or_else(|| grant.clone(), |caller| Arc::new(grant.meet(caller)));
@@ -532,10 +538,10 @@ fn changed_by(dispatch: &Dispatch) -> Vec<String> {
 }
 
 /// Step 4. Gives back the limits that held.
-async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut CallReport) -> Limits {
+async fn execute(place: &CallContext, callee: &Callee, arguments: &Json, report: &mut CallReport) -> Limits {
     let mut limits = place.loaded.limits(&callee.tool, &callee.grant);
     limits.waited = callee.loading;
-    within(&mut limits, place.left);
+    cap_by(&mut limits, place.left);
     let ran = match &callee.body {
         Body::Script(image) => {
             let (ran, nested) =
@@ -560,7 +566,7 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
     match outcome {
         Outcome::Completed(text) => match serde_json::from_str::<Json>(&text) {
             Ok(result) => report.complete(result, &place.loaded.secrets),
-            Err(error) => report.end(Outcome::Fault(format!("the interpreter gave no JSON: {error}"))),
+            Err(error) => report.end(Outcome::Fault(format!("the interpreter returned no JSON: {error}"))),
         },
         other => report.end(other.map(|_| ToolOutput::default())),
     }
@@ -570,7 +576,7 @@ async fn execute(place: &Place, callee: &Callee, arguments: &Json, report: &mut 
     limits
 }
 
-impl Place {
+impl CallContext {
     /// Asks the hooks on `tool.pre`, where there are any.
     pub(super) async fn before(&self, id: &str, name: &str, arguments: &Json) -> Option<Dispatch> {
         let pre = || {

@@ -1,11 +1,11 @@
-//! The call of a script's built-in in the place of a tool, such as `exec.run` or `exec`: a model may try that, and no
+//! The call of a script's built-in instead of a tool, such as `exec.run` or `exec`: a model may try that, and no
 //! decision of a hook makes it run. Hooks see it as they see any call, so that a guard can say what to call instead.
 
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::chain::Place;
+use super::chain::CallContext;
 use super::pipeline::CallReport;
 use harness_artifact::lint;
 use harness_policy::grant::Grant;
@@ -21,7 +21,7 @@ pub(super) fn is_built_in(name: &str) -> bool {
 }
 
 /// Asks the hooks on `tool.pre`, and rejects the call whatever they decide.
-pub(super) async fn reject(place: &Place, id: String, name: &str, arguments: &Json) -> CallReport {
+pub(super) async fn reject(place: &CallContext, id: String, name: &str, arguments: &Json) -> CallReport {
     let pre = place.before(&id, name, arguments).await;
     let blocked = pre.as_ref().and_then(|pre| pre.decision.blocked());
     let grant = Arc::new(Grant::new(Vec::new()));

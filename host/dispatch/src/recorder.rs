@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::chain::{Dispatch, HookRun, Place, Verdict};
+use super::chain::{CallContext, Dispatch, HookRun, Verdict};
 use super::pipeline::{CallError, CallReport};
 use harness_artifact::event::Event;
 use harness_audit::{AuditWriter, Backlog, Cut, Entry, Key, Log, MAX_NAME, MAX_TEXT, Room, Row, Wait, kept, kept_list};
@@ -184,7 +184,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn called(&self, place: &Place, name: &str, arguments: &Json) -> Result<Entry, String> {
+    pub fn called(&self, place: &CallContext, name: &str, arguments: &Json) -> Result<Entry, String> {
         let mut entry = self.begun("call", place)?;
         entry.put_text("tool", name, MAX_NAME);
         let registry = &place.loaded.registry;
@@ -199,12 +199,12 @@ impl Recorder {
         Ok(entry)
     }
 
-    /// The same of one that goes on as a task.
+    /// The same of one that continues as a task.
     ///
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn task(&self, place: &Place, name: &str, arguments: &Json, id: &str) -> Result<Entry, String> {
+    pub fn task(&self, place: &CallContext, name: &str, arguments: &Json, id: &str) -> Result<Entry, String> {
         let mut entry = self.called(place, name, arguments)?;
         entry.put_text("task", id, MAX_NAME);
         Ok(entry)
@@ -215,7 +215,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn fired(&self, place: &Place, event: &Event) -> Result<Entry, String> {
+    pub fn fired(&self, place: &CallContext, event: &Event) -> Result<Entry, String> {
         let mut entry = self.begun("event", place)?;
         entry.put_text("event", &event.to_string(), MAX_NAME);
         Ok(entry)
@@ -229,7 +229,7 @@ impl Recorder {
     pub async fn event(&self, place: &Place, mut entry: Entry, dispatch: &Dispatch) -> Result<(), String> {
         let outcome = if dispatch.decision.blocked().is_some() { "denied" } else { "completed" };
         entry.put("outcome", outcome);
-        entry.put("usage", &told(&dispatch.usage()));
+        entry.put("usage", &usage_entry(&dispatch.usage()));
         hooks(&mut entry, [dispatch].into_iter());
         refusals(&mut entry, dispatch.hooks.iter().flat_map(|hook| &hook.calls));
         self.append(place, entry).await
@@ -266,7 +266,7 @@ impl Recorder {
     }
 
     /// The digest of the file that an artifact is in; of one that a script has added, of its text.
-    fn digest(&self, place: &Place, file: &str, text: Option<&str>) -> Arc<str> {
+    fn digest(&self, place: &CallContext, file: &str, text: Option<&str>) -> Arc<str> {
         let mut known = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(digest) = known.get(file) {
             return digest.clone();
@@ -282,7 +282,7 @@ impl Recorder {
     }
 
     /// What made the grant: the policy's text, and of that and of others the places that each narrowed it.
-    fn grant(&self, place: &Place, grant: &Grant, key: &Key) -> GrantTold {
+    fn grant(&self, place: &CallContext, grant: &Grant, key: &Key) -> GrantEntry {
         let policy = &place.loaded.policy.project.origin.file;
         let layers = grant.layers().iter().map(|layer| match &layer.origin.scope {
             Scope::Machine => format!("sandbox in {}", layer.origin.file).into(),
@@ -297,7 +297,7 @@ impl Recorder {
         });
         let machine = place.loaded.policy.machine.as_ref();
         let (layers, cut) = kept_list(key, "layers", &layers.collect::<Vec<_>>(), LAYERS);
-        GrantTold {
+        GrantEntry {
             policy: self.digest(place, policy, None),
             machine: machine.map(|machine| self.digest(place, &machine.layer.origin.file, None)),
             layers,
@@ -306,7 +306,7 @@ impl Recorder {
     }
 
     /// What is known of anything.
-    fn begun(&self, kind: &str, place: &Place) -> Result<Entry, String> {
+    fn begun(&self, kind: &str, place: &CallContext) -> Result<Entry, String> {
         let now = OffsetDateTime::UNIX_EPOCH + sys::since_epoch();
         let mut entry = self.log.entry().map_err(|error| self.unwritable(&error))?;
         entry.put("time", &now.format(&Rfc3339).unwrap_or_default());
@@ -323,7 +323,7 @@ fn incomplete(why: &str) -> String {
 }
 
 /// What is said of a call that was made.
-fn describe(entry: &mut Entry, report: &CallReport, grant: &GrantTold) {
+fn describe(entry: &mut Entry, report: &CallReport, grant: &GrantEntry) {
     entry.put_text("id", &report.id, MAX_NAME);
     entry.put("grant", grant);
     entry.put("outcome", if report.task.is_some() { "started" } else { report.outcome.name() });
@@ -337,11 +337,11 @@ fn describe(entry: &mut Entry, report: &CallReport, grant: &GrantTold) {
         // What a script said may hold anything.
         Outcome::Completed(_) | Outcome::Failed(_) => {}
     }
-    entry.put("usage", &told(&report.usage));
+    entry.put("usage", &usage_entry(&report.usage));
     if let Some(judged) = &report.verify {
         // Why is in what its caller got, and may hold anything.
         let verdict = if judged.refused.is_some() { "refused" } else { "accepted" };
-        entry.put("verify", &VerifyTold { verdict, usage: told(&judged.usage) });
+        entry.put("verify", &VerifyEntry { verdict, usage: usage_entry(&judged.usage) });
     }
     hooks(entry, report.dispatches());
     let hooks = report.dispatches().flat_map(|dispatch| &dispatch.hooks).flat_map(|hook| &hook.calls);
@@ -351,7 +351,7 @@ fn describe(entry: &mut Entry, report: &CallReport, grant: &GrantTold) {
 
 /// What made a grant.
 #[derive(Serialize)]
-struct GrantTold {
+struct GrantEntry {
     #[serde(serialize_with = "text")]
     policy: Arc<str>,
     #[serde(serialize_with = "perhaps_text", skip_serializing_if = "Option::is_none")]
@@ -371,7 +371,7 @@ fn perhaps_text<S: serde::Serializer>(text: &Option<Arc<str>>, serializer: S) ->
 
 /// What was used, wall time in microseconds.
 #[derive(Serialize)]
-struct UsageTold {
+struct UsageEntry {
     fuel: u64,
     wall_us: u64,
     loading_us: u64,
@@ -385,9 +385,9 @@ struct UsageTold {
     tier: &'static str,
 }
 
-fn told(usage: &Usage) -> UsageTold {
+fn usage_entry(usage: &Usage) -> UsageEntry {
     let wall_us = u64::try_from(usage.wall.as_micros()).unwrap_or(u64::MAX);
-    UsageTold {
+    UsageEntry {
         fuel: usage.fuel,
         wall_us,
         loading_us: u64::try_from(usage.loading.as_micros()).unwrap_or(u64::MAX),
@@ -404,14 +404,14 @@ fn told(usage: &Usage) -> UsageTold {
 
 /// How a tool's `verify` judged a call.
 #[derive(Serialize)]
-struct VerifyTold {
+struct VerifyEntry {
     verdict: &'static str,
-    usage: UsageTold,
+    usage: UsageEntry,
 }
 
 /// What a hook decided.
 #[derive(Serialize)]
-struct HookTold<'a> {
+struct HookEntry<'a> {
     event: &'a str,
     hook: &'a str,
     file: &'a str,
@@ -425,7 +425,7 @@ struct HookTold<'a> {
 
 /// A host call that was refused.
 #[derive(Serialize)]
-struct RefusalTold<'a> {
+struct DenialEntry<'a> {
     call: String,
     subject: &'a str,
     why: Option<&'a str>,
@@ -455,7 +455,7 @@ fn hooks<'a>(entry: &mut Entry, dispatches: impl Iterator<Item = &'a Dispatch>) 
         for hook in dispatch.hooks.iter().filter(|hook| hook.verdict.ran()) {
             let HookRun { name, file, verdict, reason, usage, .. } = hook;
             let mut bounded = Bounded { key: entry.key(), cut: Vec::new() };
-            let row = HookTold {
+            let row = HookEntry {
                 event: bounded.text("event", &event, MAX_NAME),
                 hook: bounded.text("hook", name, MAX_NAME),
                 file: bounded.text("file", file, MAX_NAME),
@@ -481,7 +481,7 @@ fn refusals<'a>(entry: &mut Entry, calls: impl Iterator<Item = &'a HostCall>) {
     let row = |call: &HostCall| {
         let (interface, function) = call.import.path();
         let mut bounded = Bounded { key: entry.key(), cut: Vec::new() };
-        let row = RefusalTold {
+        let row = DenialEntry {
             call: format!("{interface}.{function}"),
             subject: bounded.text("subject", &call.subject, MAX_NAME),
             why: call.refused.as_deref().map(|why| bounded.text("why", why, MAX_TEXT)),

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::added::{self, By};
 use super::builtin::{DELEGATE, DELEGATE_ASYNC};
-use super::chain::{Dispatch, Place, Verdict};
+use super::chain::{CallContext, Dispatch, Verdict};
 use super::payload::{self, BuiltinPost, BuiltinPre, Emitted};
 use super::pipeline::{self, Call, CallError, CallReport};
 use super::tasks::{Found, MAX_WAITED, Wanted};
@@ -70,7 +70,7 @@ pub fn started(nested: &[Nested]) -> Usage {
 #[derive(Debug)]
 pub struct Inner {
     /// Where what it starts is dispatched: one level deeper.
-    place: Place,
+    place: CallContext,
     /// The caller's.
     grant: Arc<Grant>,
     /// The third party that it is of; none for the project's own.
@@ -84,11 +84,11 @@ pub struct Inner {
 
 impl Inner {
     /// For a script that is called at a place, from its source, with its grant and as what it is called.
-    pub fn new(place: &Place, script: String, source: &str, grant: Arc<Grant>, role: Role) -> Self {
+    pub fn new(place: &CallContext, script: String, source: &str, grant: Arc<Grant>, role: Role) -> Self {
         let depth = place.depth.saturating_add(1);
         let asks_later = role == Role::Tool;
         let begun = Some(place.begun.clone().unwrap_or_default());
-        let deeper = Place { depth, caller: Some(script.into()), asks_later, begun, ..place.clone() };
+        let deeper = CallContext { depth, caller: Some(script.into()), asks_later, begun, ..place.clone() };
         let hears = |event| role == Role::Tool && deeper.at_work.is_some() && deeper.hears(event);
         let listening = Listening { before: hears(&Event::BuiltinPre), after: hears(&Event::BuiltinPost) };
         let author = third_party::author(source).map(str::to_owned);
@@ -142,7 +142,7 @@ impl Inner {
     }
 
     /// The place for what is started now.
-    async fn place(&self, left: Allowance) -> Place {
+    async fn place(&self, left: Allowance) -> CallContext {
         self.place.now(Some(left)).await
     }
 
@@ -210,7 +210,7 @@ impl Inner {
             }
             Err(CallError::NotAllowed(refusal)) => (Err(agents::Error::AccessDenied(refusal.into())), 0),
             Err(error) => {
-                let why = told(&error);
+                let why = describe(&error);
                 let mut used = 0;
                 if let CallError::Arguments { pre: Some(pre), .. } = error {
                     used = pre.usage().fuel;
@@ -221,10 +221,10 @@ impl Inner {
         }
     }
 
-    /// What became of tasks, as a JSON list, and what those used whose end nobody was told of before.
+    /// What became of tasks, as a JSON list, and what those used whose end nobody learned of before.
     async fn told_of(&self, ids: &[String], patience: Patience) -> (Result<String, String>, u64) {
         if ids.is_empty() || ids.len() > MAX_WAITED {
-            return (Err(format!("between 1 and {MAX_WAITED} tasks can be asked for at once, not {}", ids.len())), 0);
+            return (Err(format!("between 1 and {MAX_WAITED} tasks can be awaited at once, not {}", ids.len())), 0);
         }
         match self.place.look(Wanted::These(ids), patience).await {
             Err(why) => (Err(why), 0),
@@ -265,7 +265,7 @@ impl Reentry for Inner {
                 Some(event @ Event::Custom(_)) => event,
                 _ if name.starts_with("custom.") => {
                     let rest = "after `custom.` come lower-case letters, digits and underscores";
-                    return invalid(format!("{} is no event: {rest}", quoted(&name)));
+                    return invalid(format!("{} is not an event: {rest}", quoted(&name)));
                 }
                 _ => return invalid(format!("event must start with \"custom.\", found {}", quoted(&name))),
             };
@@ -366,7 +366,7 @@ impl Reentry for Inner {
                 Err(meta::Error::AccessDenied(denial)) => return (Ok(format!("error: {}", denial.reason)), fuel),
                 Err(error) => return (Err(error), fuel),
             };
-            let place = Place { calls: self.calls.saturating_add(1), ..self.place(left.after(fuel)).await };
+            let place = CallContext { calls: self.calls.saturating_add(1), ..self.place(left.after(fuel)).await };
             let call = Call { id: None, name, arguments: args };
             match pipeline::call(&place, call, Some(&self.grant)).await {
                 Ok(report) => {
@@ -377,7 +377,7 @@ impl Reentry for Inner {
                     (Ok(content), used)
                 }
                 Err(error) => {
-                    let text = format!("error: {}", told(&error));
+                    let text = format!("error: {}", describe(&error));
                     let mut used = fuel;
                     if let CallError::Arguments { pre: Some(pre), .. } = error {
                         used = used.saturating_add(pre.usage().fuel);
@@ -424,7 +424,7 @@ fn parsed(pattern: Option<String>) -> Result<Option<NamePattern>, meta::Error> {
 }
 
 /// The tools that may be called at a place.
-fn summaries(place: &Place, pattern: Option<&NamePattern>) -> Vec<meta::ToolSummary> {
+fn summaries(place: &CallContext, pattern: Option<&NamePattern>) -> Vec<meta::ToolSummary> {
     let loaded = &place.loaded;
     let tools = loaded.registry.tools().iter().chain(place.added_tools().map(|added| &added.tool));
     let shown = tools
@@ -440,7 +440,7 @@ fn summaries(place: &Place, pattern: Option<&NamePattern>) -> Vec<meta::ToolSumm
 }
 
 /// Why a call was not made, in one line.
-pub fn told(error: &CallError) -> String {
+pub fn describe(error: &CallError) -> String {
     match error {
         CallError::Arguments { errors, .. } => {
             let all: Vec<String> = errors.iter().map(ToString::to_string).collect();

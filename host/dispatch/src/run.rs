@@ -28,7 +28,7 @@ pub struct Run {
     view: Arc<View>,
     /// The tools of the agent that its calls are for, where agents run.
     built_ins: OnceLock<Arc<dyn BuiltIns>>,
-    /// Who is asked whether a call may be made that is to be confirmed.
+    /// Who is asked whether a call may be made that needs confirmation.
     confirmer: OnceLock<Arc<dyn Confirmer>>,
     /// What its scripts have started and not waited for; its sub-agents have their own.
     tasks: Arc<Tasks>,
@@ -122,7 +122,7 @@ impl Run {
         let _ = self.built_ins.set(built_ins);
     }
 
-    /// Says who is asked whether calls may be made that are to be confirmed; the first time counts. Without it they are
+    /// Says who is asked whether calls may be made that need confirmation; the first time counts. Without it they are
     /// denied.
     pub fn set_confirmer(&self, confirmer: Arc<dyn Confirmer>) {
         let _ = self.confirmer.set(confirmer);

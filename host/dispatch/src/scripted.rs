@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::chain::Place;
+use super::chain::CallContext;
 use super::reentry::{Inner, Nested};
 use harness_artifact::tool::Tool;
 use harness_policy::grant::Grant;
@@ -21,7 +21,7 @@ pub(super) struct Of<'a> {
 
 /// Runs one in an instance of its own; `what` says which it is. Gives back what it started, too.
 pub(super) async fn run(
-    place: &Place,
+    place: &CallContext,
     Of { tool, grant }: Of<'_>,
     (image, what): (&Image, &str),
     limits: Limits,

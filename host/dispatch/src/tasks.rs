@@ -1,7 +1,7 @@
-//! Tasks: calls that go on while who made them does something else.
+//! Tasks: calls that continue while who made them does something else.
 //!
 //! Each agent at work has its own, and the scripts that it calls share them; nobody else sees them. A run bounds how
-//! many are under way. They end with whom they belong to.
+//! many are in progress. They end with whom they belong to.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::chain::Place;
+use super::chain::CallContext;
 use super::past::{Happened, Looked, Past};
 use super::pipeline::CallReport;
 use super::run::Run;
@@ -21,13 +21,13 @@ use harness_capability::reentry::Patience;
 use harness_sandbox::outcome::Outcome;
 use harness_sandbox::strand::{self, Strand};
 
-/// Calls of tools that may go on at one time in a run.
+/// Calls of tools that may continue at one time in a run.
 pub const MAX_TOOLS: u64 = 16;
 /// Sub-agents that may work at one time in a run without being waited for, where the policy does not say.
 pub const MAX_AGENTS: u64 = 5;
 /// Tasks that are waited for at once.
 pub const MAX_WAITED: usize = 16;
-/// Ended ones that are kept for whoever asks.
+/// Ended ones that are kept for anyone who asks.
 const MAX_KEPT: usize = 64;
 /// Bytes of a result that is kept whole.
 const MAX_RESULT: usize = 256 << 10;
@@ -38,7 +38,7 @@ const MAX_GONE: Duration = Duration::from_secs(1);
 /// Bytes of the text that is kept in its place.
 const MAX_TEXT: usize = 32 << 10;
 
-/// What goes on.
+/// What continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A call of a tool with `async: true`.
@@ -56,7 +56,7 @@ pub struct Tasks {
     counts: Arc<Counts>,
 }
 
-/// How many are under way in a run.
+/// How many are in progress in a run.
 #[derive(Debug, Default)]
 struct Counts {
     tools: AtomicU64,
@@ -87,15 +87,15 @@ enum End {
     /// What came of it.
     Known {
         told: Json,
-        /// Until somebody has been told.
+        /// Until someone has been told.
         report: Option<Box<CallReport>>,
     },
     /// It is one of the past, which came to no end there.
     Never,
 }
 
-/// Tasks that a script has begun, and whose they are. What they use is taken from who learns of their end: as many as may be
-/// under way may be begun without that.
+/// Tasks that a script has begun, and whose they are. What they use is taken from who learns of their end: as many as
+/// may be in progress may be begun without that.
 #[derive(Debug, Default)]
 pub struct Begun(Mutex<Vec<(Kind, Arc<Tasks>, String)>>);
 
@@ -103,7 +103,7 @@ pub struct Begun(Mutex<Vec<(Kind, Arc<Tasks>, String)>>);
 #[derive(Debug, Clone, Copy)]
 pub struct New<'a> {
     pub(crate) kind: Kind,
-    /// How many of its kind may be under way.
+    /// How many of its kind may be in progress.
     pub most: u64,
     pub(crate) id: &'a str,
     pub(crate) tool: &'a str,
@@ -114,7 +114,7 @@ pub struct New<'a> {
 pub enum Wanted<'a> {
     /// Those of these identifiers.
     These(&'a [String]),
-    /// Those that are under way or whose end was told to nobody.
+    /// Those that are in progress or whose end was told to nobody.
     Open,
     /// Those whose end was told to nobody.
     News,
@@ -131,7 +131,7 @@ pub struct Found {
 
 impl Tasks {
     /// Those of another agent of the same run.
-    pub fn beside(&self) -> Arc<Self> {
+    pub fn concurrent(&self) -> Arc<Self> {
         Arc::new(Self { counts: self.counts.clone(), ..Self::default() })
     }
 
@@ -158,7 +158,7 @@ impl Tasks {
                 looked.missing = Some(id.clone());
                 break;
             };
-            found.told.push(task.told());
+            found.told.push(task.report());
             if let Some(End::Known { report, .. }) = &mut task.end {
                 looked.ended.push(id.clone());
                 if let Some(report) = report.take() {
@@ -168,7 +168,7 @@ impl Tasks {
             }
         }
         if let Some(missing) = &looked.missing {
-            // Whoever is told of none has learned of no end.
+            // Anyone who learns of none has learned of no end.
             for report in found.reports {
                 state.give_back(report);
             }
@@ -189,12 +189,12 @@ impl Tasks {
         let all = tokio::time::timeout(MAX_AGAIN, self.all_ended(&ended)).await;
         match self.seen(asked, &looked).map(|found| found.filter(|_| all.is_ok()))? {
             Some(found) => Ok(found),
-            // What waits for one that comes to no end now goes no further either.
+            // What waits for one that does not end now goes no further either.
             None => strand::cut().await,
         }
     }
 
-    /// What was seen of tasks in the past; nothing where one that had ended then comes to no end now.
+    /// What was seen of tasks in the past; nothing where one that had ended then does not end now.
     fn seen(&self, asked: &[String], looked: &Looked) -> Result<Option<Found>, String> {
         let mut state = self.state();
         let mut found = Found::default();
@@ -204,7 +204,7 @@ impl Tasks {
                 found.told.push(task.running());
                 continue;
             }
-            found.told.push(task.told());
+            found.told.push(task.report());
             match &mut task.end {
                 Some(End::Known { report, .. }) if looked.news.contains(id) => {
                     found.reports.extend(report.take().map(|report| *report));
@@ -231,14 +231,14 @@ impl Tasks {
         }
     }
 
-    /// Those that are under way or whose end was told to nobody, as many as are waited for at once.
+    /// Those that are in progress or whose end was told to nobody, as many as are waited for at once.
     fn open(&self) -> Vec<String> {
         let state = self.state();
         let open = state.tasks.iter().filter(|task| task.end.is_none() || task.is_news());
         open.take(MAX_WAITED).map(|task| task.id.clone()).collect()
     }
 
-    /// Whether one is under way, or its end was told to nobody.
+    /// Whether one is in progress, or its end was told to nobody.
     fn is_open(&self, id: &str) -> bool {
         self.state().tasks.iter().any(|task| task.id == id && (task.end.is_none() || task.is_news()))
     }
@@ -248,14 +248,14 @@ impl Tasks {
         self.state().tasks.iter().filter(|task| task.is_news()).map(|task| task.id.clone()).collect()
     }
 
-    /// Ends those that are under way, and forgets all of them.
+    /// Ends those that are in progress, and forgets all of them.
     pub fn cancel(&self) {
         let tasks = std::mem::take(&mut self.state().tasks);
         tasks.iter().for_each(|task| task.work.abort());
         self.ended.notify_waiters();
     }
 
-    /// Waits until nothing of the run is under way any more, after all was cancelled; not for long.
+    /// Waits until nothing of the run is in progress any more, after all was cancelled; not for long.
     pub async fn gone(&self) {
         let gone = async {
             loop {
@@ -282,7 +282,7 @@ impl Tasks {
         if let Some(task) = state.tasks.iter_mut().find(|task| task.id == id) {
             task.end = Some(match report {
                 Some(report) => {
-                    End::Known { told: told(&task.id, &task.tool, &report), report: Some(Box::new(report)) }
+                    End::Known { told: final_report(&task.id, &task.tool, &report), report: Some(Box::new(report)) }
                 }
                 None => End::Never,
             });
@@ -303,7 +303,7 @@ impl Tasks {
     }
 }
 
-impl Place {
+impl CallContext {
     /// Starts one in a strand of its own. `begins` is told before anything of it happens.
     ///
     /// # Errors
@@ -320,17 +320,17 @@ impl Place {
         if let Some(open) = &mut open {
             open.retain(|(_, tasks, id)| tasks.is_open(id));
             if open.iter().filter(|(other, ..)| *other == kind).count() as u64 >= most {
-                return Err(format!("{most} tasks were begun whose end nobody has asked for: ask with `task.await`"));
+                return Err(format!("{most} tasks were started and never awaited: call `task.await`"));
             }
         }
         let mut state = self.tasks.state();
         if state.over {
-            return Err("what this would belong to has ended".to_owned());
+            return Err("its caller has ended".to_owned());
         }
         begins();
         let (tasks, over) = (self.tasks.clone(), Over { run: self.run.clone(), id: id.to_owned() });
         // It cannot end before it is in the list: that takes the same lock.
-        let work = runtime.spawn(strand::within(strand, async move {
+        let work = runtime.spawn(strand::in_strand(strand, async move {
             // Gone when all that it did is.
             let _slot = slot;
             let report = strand::until_cut(work).await;
@@ -371,7 +371,7 @@ impl Place {
     }
 }
 
-/// Tells a past that a task has ended, or is ended.
+/// Reports a past that a task has ended, or is ended.
 struct Over {
     run: Arc<Run>,
     id: String,
@@ -386,7 +386,7 @@ impl Drop for Over {
 }
 
 impl State {
-    /// Nobody was told of this end after all.
+    /// Nobody learned of this end after all.
     fn give_back(&mut self, report: CallReport) {
         let of = |task: &&mut Task| Some(&task.id) == report.ends.as_ref();
         if let Some(Task { end: Some(End::Known { report: place, .. }), .. }) = self.tasks.iter_mut().find(of) {
@@ -401,7 +401,7 @@ impl Task {
         matches!(self.end, Some(End::Known { report: Some(_), .. }))
     }
 
-    fn told(&self) -> Json {
+    fn report(&self) -> Json {
         match &self.end {
             Some(End::Known { told, .. }) => told.clone(),
             Some(End::Never) | None => self.running(),
@@ -418,8 +418,8 @@ fn unknown(id: &str) -> String {
     format!("there is no task {shown:?} here")
 }
 
-/// What is told of a task that has ended.
-fn told(id: &str, tool: &str, report: &CallReport) -> Json {
+/// The report of a task that has ended.
+fn final_report(id: &str, tool: &str, report: &CallReport) -> Json {
     let status = match (&report.outcome, report.is_error) {
         // A hook may say of what a tool gave that it is an error.
         (Outcome::Completed(_), true) => "failed",
@@ -450,7 +450,7 @@ impl Drop for Owner {
     }
 }
 
-/// One of those that may be under way.
+/// One of those that may be in progress.
 struct Slot {
     counts: Arc<Counts>,
     kind: Kind,
@@ -473,11 +473,10 @@ impl Slot {
         match (taken, kind) {
             (Ok(_), _) => Ok(Self { counts: counts.clone(), kind }),
             (Err(_), Kind::Tool) => {
-                Err(format!("{most} tasks are under way, the most there may be: wait for one with `task_await`"))
+                Err(format!("{most} tasks are running, which is the limit: wait for one with `task_await`"))
             }
             (Err(_), Kind::Agent) => Err(format!(
-                "{most} agents are under way, the most that `delegation.max_concurrent` in `harness.md` allows: wait for \
-                 one with `delegate_await`"
+                "{most} agents are running, which is the limit of `delegation.max_concurrent` in `harness.md`: wait for one with `delegate_await`"
             )),
         }
     }

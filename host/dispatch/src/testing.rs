@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Number, Value as Json, json};
 
-use super::chain::{Dispatch, HookRun, Place, Verdict};
+use super::chain::{CallContext, Dispatch, HookRun, Verdict};
 use super::confirm::Granted;
 use super::loaded::Loaded;
 use super::payload::text_of;
@@ -117,7 +117,7 @@ impl Subject {
             Artifact::Hook(hook) => self.loaded.hook_script(hook),
         };
         match script.map(|script| self.loaded.image_now(script)) {
-            Some(Err(unloadable)) => Err(format!("its script cannot be loaded: {}", unloadable.told())),
+            Some(Err(unloadable)) => Err(format!("its script cannot be loaded: {}", unloadable.message())),
             _ => Ok(()),
         }
     }
@@ -186,8 +186,8 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
         Some(layer) => Arc::new(subject.loaded.granting(subject.source_name(), layer)),
         None => subject.loaded.clone(),
     };
-    let outermost = Place::outermost(loaded, run.clone());
-    let place = Place { only, workspace: Arc::new(workspace), ..outermost };
+    let outermost = CallContext::outermost(loaded, run.clone());
+    let place = CallContext { only, workspace: Arc::new(workspace), ..outermost };
     let mut seen = Seen::default();
     let mut found = match &subject.artifact {
         Artifact::Tool(tool) => {

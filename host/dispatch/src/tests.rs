@@ -248,7 +248,7 @@ async fn a_bundle_has_so_many_scripts() {
     }
 }
 
-/// A copy ends where its call has no more files or bytes, and does not go on to where it is counted.
+/// A copy ends where its call has no more files or bytes, and does not continue to where it is counted.
 #[tokio::test]
 async fn a_copy_ends_at_the_limits_of_its_call() {
     let copies = artifact("", "def run(args):\n    fs.copy('tree', 'copy')\n");

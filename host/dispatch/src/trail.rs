@@ -9,8 +9,8 @@ use super::reentry::{self, Nested};
 use harness_capability::log::Log;
 use harness_sandbox::outcome::HostCall;
 
-/// Bytes of what one script or turn has started, and of what the hooks of one event have done: as much as the fullest log
-/// has, which is told of whole.
+/// Bytes of what one script or turn has started, and of what the hooks of one event have done: as much as the fullest
+/// log has, which is reported of whole.
 pub const MAX_BYTES: u64 = 16 << 20;
 
 /// What was started. It only grows.

@@ -5,7 +5,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::chain::Place;
+use super::chain::CallContext;
 use super::payload::{CallMade, CallResult, text_of};
 use super::pipeline::CallReport;
 use super::reentry::{self, Nested};
@@ -39,7 +39,7 @@ impl Judgement {
 
 /// Runs the script on a call that has completed. What it does not accept has failed.
 pub(super) async fn judge(
-    place: &Place,
+    place: &CallContext,
     (of, image): (Of<'_>, &Image),
     limits: Limits,
     arguments: &Json,

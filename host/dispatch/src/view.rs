@@ -1,10 +1,10 @@
-//! What a strand sees of what was added to its run. It looks anew for each thing that it does; a run of the past sees
-//! again what was seen then, whoever is the faster now.
+//! What a strand sees of what was added to its run. It looks again for each thing that it does; a run of the past sees
+//! again what was seen then, anyone who is the faster now.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::chain::Place;
+use super::chain::CallContext;
 use super::past::{Happened, Saw, Seen};
 use super::run::Added;
 use harness_capability::reentry::Allowance;
@@ -20,7 +20,7 @@ pub struct View {
 
 impl View {
     /// That of a strand that begins here.
-    pub fn beside(&self) -> Arc<Self> {
+    pub fn concurrent(&self) -> Arc<Self> {
         Arc::new(Self { seen: Mutex::new(self.seen().clone()), ..Self::default() })
     }
 
@@ -38,7 +38,7 @@ impl View {
     }
 }
 
-impl Place {
+impl CallContext {
     /// The same place now, with what is left: the run may have been added to meanwhile.
     pub async fn now(&self, left: Option<Allowance>) -> Self {
         let look = self.view.look();
@@ -54,7 +54,7 @@ impl Place {
         Self { left, added, ..self.clone() }
     }
 
-    /// Adds something of this name to the run; what is under way goes on with what it saw.
+    /// Adds something of this name to the run; what is in progress resumes what it saw.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Place {
         next.map(drop)
     }
 
-    /// What was seen in the past by this look, and whether it was added to then; nothing where that is found out anew.
+    /// What was seen in the past by this look, and whether it was added to then; nothing where that is found out again.
     async fn again(&self, look: u64) -> Option<(Arc<Added>, bool)> {
         let past = self.run.past()?;
         match past.saw(look) {
@@ -94,7 +94,7 @@ impl Place {
         }
     }
 
-    /// Tells what cannot be known by what this strand itself has done.
+    /// Reports what cannot be known by what this strand itself has done.
     fn tell_seen(&self, look: u64, seen: &Added, adds: Option<&str>) {
         let before = self.view.seen().additions;
         if adds.is_some() || seen.additions != before {

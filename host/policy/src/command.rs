@@ -31,7 +31,7 @@ pub struct ExecRules {
     pub unconfined: bool,
 }
 
-/// What a hint says in the place of a rule that would fill the message.
+/// What a hint says instead of a rule that would fill the message.
 pub const TOO_LONG: &str =
     "the rule for it is too long to show: write the program and each argument as `{ argv: [...] }` in";
 

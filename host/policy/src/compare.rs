@@ -1,8 +1,8 @@
 //! Whether one grant allows anything that another one does not.
 //!
 //! For paths and commands the rules of both are taken as languages, and a word is looked for that the one covers and
-//! the other does not; for hosts each kind of host, port and address that the rules tell apart is tried; names and
-//! numbers are compared. What is found is an example, and an example is told only after the functions that enforce the
+//! the other does not; for hosts each kind of host, port and address that the rules distinguish is tried; names and
+//! numbers are compared. What is found is an example, and an example is reported only after the functions that enforce the
 //! grants have said that the one allows it and the other refuses it.
 
 mod agreed;
@@ -140,7 +140,7 @@ fn first<T>(tries: impl Iterator<Item = Tried<T>>) -> Tried<T> {
     if unknown { Tried::Perhaps } else { Tried::Nothing }
 }
 
-fn told(tried: Tried<Example>) -> Option<Example> {
+fn into_example(tried: Tried<Example>) -> Option<Example> {
     match tried {
         Tried::Example(example) => Some(example),
         Tried::Perhaps => Some(Example::Perhaps),
@@ -188,7 +188,7 @@ fn path(old: &Grant, new: &Grant, access: Access) -> Option<Example> {
         layers => layers.iter().map(|list| (list.as_slice(), None)).collect(),
     };
     let protected = before.protect.iter().map(|pair| (&[][..], Some(pair)));
-    told(first(refused.into_iter().chain(protected).map(|(uncovered, protecting)| {
+    into_example(first(refused.into_iter().chain(protected).map(|(uncovered, protecting)| {
         let mut within: Vec<Vec<&Machine>> = now.layers.iter().map(|list| list.iter().collect()).collect();
         within.extend(protecting.map(|pair| pair.iter().collect()));
         let mut without: Vec<&Machine> = uncovered.iter().chain(now.protect.iter().flatten()).collect();
@@ -227,7 +227,7 @@ fn command(old: &Grant, new: &Grant, refused: bool) -> Option<Example> {
     };
     // A program that some layer does not name is not allowed.
     let programs = now.first().into_iter().flatten().map(CommandRule::program);
-    told(first(programs.flat_map(|program| {
+    into_example(first(programs.flat_map(|program| {
         let (before, now) = (of(&before, program), of(&now, program));
         let questions = match before.len() {
             _ if !refused => vec![Vec::new()],
@@ -256,7 +256,7 @@ fn command(old: &Grant, new: &Grant, refused: bool) -> Option<Example> {
 fn host(old: &Grant, new: &Grant) -> Option<Example> {
     let rules = || [old, new].into_iter().flat_map(Grant::layers).filter_map(|layer| layer.network.as_ref());
     let rules: Vec<_> = rules().flat_map(|network| &network.allow).collect();
-    // One of each kind that the rules tell apart: what they name, what is below it, and what they do not name.
+    // One of each kind that the rules distinguish: what they name, what is below it, and what they do not name.
     let taken: Vec<String> = rules.iter().filter_map(|rule| rule.name()).collect();
     let label = |name: &str| {
         let labels = ('a'..='z').chain('0'..='9').map(String::from).chain((0..).map(|n| format!("x{n}")));
@@ -275,7 +275,7 @@ fn host(old: &Grant, new: &Grant) -> Option<Example> {
     let mut ports: Vec<u16> = ports.collect();
     ports.sort_unstable_by_key(|port| (!matches!(port, 80 | 443), *port));
     ports.dedup();
-    // Each way to ask, where a rule tells them apart.
+    // Each way to ask, where a rule distinguishes them.
     let apart = rules.iter().any(|rule| rule.is_only_for_some());
     let methods: &[Method] = if apart { &Method::ALL } else { &[Method::Get] };
     let public = IpAddr::from([93, 184, 216, 34]);

@@ -13,7 +13,7 @@ pub const MOST_ASKED: u64 = 600_000;
 pub enum Author {
     /// Who wrote the policy, or who they trust as themselves.
     Project,
-    /// Somebody else: a plugin's word raises nothing.
+    /// Someone else: a plugin's word raises nothing.
     Plugin,
 }
 

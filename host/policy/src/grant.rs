@@ -17,7 +17,7 @@ use super::watch::{Request, Watched};
 pub struct Grant {
     /// All of these must allow what is asked. Empty: nothing is allowed.
     layers: Vec<Arc<Layer>>,
-    /// Who is told of what it allows.
+    /// The observer of what it allows.
     watched: Vec<Watched>,
 }
 

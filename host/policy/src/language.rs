@@ -275,7 +275,7 @@ impl Search<'_> {
         Found::Nothing
     }
 
-    /// A character of each kind that the machines tell apart, and the end of a part.
+    /// A character of each kind that the machines distinguish, and the end of a part.
     fn alphabet(&self) -> Vec<Symbol> {
         let machines = || self.within.iter().flatten().chain(&self.without);
         let characters = |folds: bool| -> BTreeSet<char> {

@@ -4,7 +4,7 @@ use super::command::ExecRules;
 use super::limits::LimitRules;
 use super::network::NetworkRules;
 use super::path::FsRules;
-use super::places::{Place, Places};
+use super::positions::{RulePosition, RulePositions};
 
 /// Which place of which file a layer came from, for hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,13 +14,13 @@ pub struct Origin {
     /// Where in it the layer's keys are.
     pub scope: Scope,
     /// Line and column of each rule; empty where no file was read.
-    pub places: Places,
+    pub places: RulePositions,
 }
 
 /// The place of a layer's keys in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// The top level of the machine's policy, with the keys of the project's.
+    /// The top level of the host policy, with the keys of the project's.
     Machine,
     /// The top level: `network.allowed_domains`, `sandbox.fs`, ...
     Project,
@@ -37,7 +37,7 @@ pub enum Scope {
 impl Origin {
     /// A place of a file of which no lines are known.
     pub fn new(file: impl Into<String>, scope: Scope) -> Self {
-        Self { file: file.into(), scope, places: Places::default() }
+        Self { file: file.into(), scope, places: RulePositions::default() }
     }
 
     /// The full name of a key, such as `sandbox.fs.write` for `fs.write`. `network` is `network.allowed_domains` at
@@ -65,7 +65,7 @@ impl Origin {
     }
 
     /// The file, and a place in it where that is known.
-    pub fn at(&self, place: Option<Place>) -> String {
+    pub fn at(&self, place: Option<RulePosition>) -> String {
         match place {
             Some(place) => format!("{}:{place}", self.file),
             None => self.file.clone(),

@@ -16,7 +16,7 @@ pub mod layer;
 pub mod limits;
 pub mod network;
 pub mod path;
-pub mod places;
+pub mod positions;
 pub mod refusal;
 pub mod secret;
 pub mod text;

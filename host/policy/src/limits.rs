@@ -47,14 +47,14 @@ macro_rules! limits {
 
 limits! {
     Fuel = "fuel", 10_000_000_000, 1..=1_000_000_000_000_000, "units",
-        "WebAssembly work and host calls, of which each has a price",
+        "WebAssembly instructions and host calls, each at its price",
         "about a second of one core; a unit is about an instruction, some ten a nanosecond";
     Timeout = "timeout_ms", 30_000, 1..=86_400_000, "ms",
-        "wall time, waiting included",
-        "what people wait for a tool; a tool's own `timeout_ms` asks for another time, up to what is set, or 600,000 where nothing is; one of a plugin for no more than the default";
+        "wall time, including waiting",
+        "how long people wait for a tool. A tool's own `timeout_ms` may set another time: up to this limit if it is set, otherwise up to 600,000; in a plugin, up to the default";
     Memory = "memory_mb", 64, 16..=4096, "MiB",
         "linear memory of the instance",
-        "the interpreter takes some 6 MiB of it; the rest is room for the largest file and what a script makes of it";
+        "the interpreter takes some 6 MiB; the rest is for the largest file and the values that a script makes of it";
     Output = "output_bytes", 64 << 10, 256..=16 << 20, "bytes",
         "the result as a model gets it; the rest is cut, with a notice",
         "some 16,000 tokens: what a model can use of one answer";
@@ -62,35 +62,35 @@ limits! {
         "the result as hooks and programs get it",
         "a quarter of the largest file; a model gets `output_bytes` of it";
     HostMemory = "host_memory_mb", 64, 1..=4096, "MiB",
-        "what the host holds for a call: its log and records, and what goes through the host call that is under way",
-        "as much as the call itself may have; room for the fullest log and the longest listing";
+        "memory of the host for a call: its log, its records, and the data of the current host call",
+        "as much as the call itself may use; room for the longest log and the longest listing";
     HostCalls = "host_calls", 100_000, 1..=1_000_000_000, "calls",
-        "host calls, those that are refused too",
-        "ten for each of the 10,000 names that the longest listing gives";
+        "host calls, including denied ones",
+        "ten for each of the 10,000 names of the longest listing";
     Io = "io_bytes", 256 << 20, 1..=1 << 40, "bytes",
-        "bytes through host calls, both ways together, and those that `fs.copy` copies; not what a command writes by itself",
+        "bytes through host calls, in both directions, and bytes that `fs.copy` copies; not the bytes that a command writes",
         "sixteen of the largest files";
     Files = "files", 10_000, 0..=10_000_000, "files",
-        "files and folders that are made, written, copied, moved or removed by host calls, not by a command",
-        "as many as the longest listing has names: more is a storm that fills a disk's tables";
+        "files and folders that host calls create, write, copy, move or remove; not those of a command",
+        "as many as the longest listing has names; more would fill the tables of a disk";
     FileBytes = "file_bytes", 16 << 20, 1..=1 << 30, "bytes",
-        "any one file that is read, written or copied, by a command too",
+        "the size of each file that is read, written or copied, also by a command",
         "a quarter of the instance's memory, in which a script holds it as text";
     Body = "body_bytes", 10 << 20, 1..=10 << 20, "bytes",
-        "the body of an HTTP request and of an answer, as it comes and after decompression",
-        "the most that the contract takes; pages and APIs are far below";
+        "the body of an HTTP request or response, as received and after decompression",
+        "the most that the contract allows; pages and APIs are far below";
     Regex = "regex_bytes", 1 << 20, 1 << 10..=16 << 20, "bytes",
-        "a compiled pattern of `re`, and what the engine keeps of it while it searches",
+        "a compiled pattern of `re`, with the memory of the engine while it searches",
         "eight are kept for the next search, a quarter of the instance's memory at most; `\\w` takes 40 KiB each time";
     LogLines = "log_lines", 1_000, 0..=100_000, "lines",
-        "lines of log that are kept, each of at most 16 KiB; the others are counted and dropped",
-        "more than anybody reads of one call, and at most 16 MiB that the host holds";
+        "log lines that are kept, each of at most 16 KiB; further lines are counted and dropped",
+        "more than people read of one call, and at most 16 MiB in the host";
     Processes = "processes", 64, 1..=4096, "processes",
         "processes and threads of a command at one time",
-        "a parallel build on a large machine; a fork bomb ends here";
+        "enough for a parallel build on a large machine; stops a fork bomb";
     CommandMemory = "command_memory_mb", 4096, 16..=1 << 20, "MiB",
-        "memory of a command: all of it in a control group, else that of each of its processes",
-        "compilers and linkers take two gigabytes; more takes the machine from others";
+        "memory of a command: the total in a control group, otherwise that of each process",
+        "compilers and linkers take two gigabytes; more would starve other programs";
 }
 
 /// The limits of one call, in the units that they are enforced in.

@@ -30,8 +30,8 @@ pub struct NetworkRules {
 }
 
 impl Grant {
-    /// Whether the host and port of a request may be asked at all, with this method and by this scheme. To be called before the name is looked up: a lookup
-    /// tells the name's owner something.
+    /// Whether the host and port of a request may be asked at all, with this method and by this scheme. To be called
+    /// before the name is looked up: a lookup shows the name's owner something.
     pub fn decide_target(&self, target: &Target) -> Result<(), Refusal> {
         // First only what is more often wrong, for a better message.
         self.every(

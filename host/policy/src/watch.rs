@@ -99,7 +99,7 @@ pub struct Watched {
     pub source: Arc<str>,
 }
 
-/// Two are the same where they tell the same watch of the same source.
+/// Two are the same where they show the same watch of the same source.
 impl PartialEq for Watched {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.watch, &other.watch) && self.source == other.source

@@ -40,7 +40,7 @@ pub(super) trait Format: Debug + Send + Sync {
     /// What the service says of a model.
     fn abilities<'a>(&'a self, service: &'a Service, model: &'a str) -> Pending<'a, Abilities>;
 
-    /// How many tokens it counts in a request, where it tells.
+    /// The tokens of a request as it counts them, if it does.
     fn count<'a>(&'a self, _service: &'a Service, _request: &'a Request) -> Pending<'a, Option<u64>> {
         Box::pin(std::future::ready(None))
     }
@@ -66,7 +66,7 @@ impl<F: Format> Provider for Client<F> {
             loop {
                 let body = self.format.body(request, self.stream);
                 let asked = timeout(LONGEST, self.ask(request, &body, key.as_ref(), heard)).await;
-                let too_long = || Wrong::Cut(format!("it was not at its end after {} s", LONGEST.as_secs()));
+                let too_long = || Wrong::Cut(format!("it did not end within {} s", LONGEST.as_secs()));
                 match asked.unwrap_or_else(|_| Err(self.service.error(too_long(), key.as_ref()))) {
                     Err(error) if lessons < MAX_LESSONS && self.format.learn(&error, &body) => {
                         lessons = lessons.saturating_add(1);

@@ -67,7 +67,7 @@ fn base_url(settings: &Settings) -> Result<Url, ProviderError> {
     };
     let plain = url.username().is_empty() && url.password().is_none();
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() || !plain {
-        let why = "is no `http` or `https` URL without user and password";
+        let why = "is not an `http` or `https` URL without user and password";
         return Err(ProviderError::Unusable(format!("the `base_url` of the provider `{kind}` {why}")));
     }
     url.set_fragment(None);

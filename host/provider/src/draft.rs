@@ -47,7 +47,7 @@ pub(super) struct Piece<'a> {
 }
 
 impl Draft {
-    /// Takes more text, and tells it.
+    /// Takes more text, and shows it.
     pub(super) fn text(&mut self, text: &str, heard: &mut Heard<'_>) -> Result<(), Wrong> {
         if !text.is_empty() {
             self.grow(text.len())?;
@@ -136,7 +136,7 @@ impl Draft {
         }
         let finish = match finish {
             Finish::ToolCalls if whole.is_empty() => {
-                return Err(Wrong::Cut("it ended to wait for its calls, and has none".to_owned()));
+                return Err(Wrong::Cut("its finish reason is tool calls, but it has none".to_owned()));
             }
             // Some services end every reply with the same word.
             Finish::Stop if !whole.is_empty() => Finish::ToolCalls,

@@ -5,7 +5,7 @@
 //!
 //! [`connect()`](connect::connect) makes one of settings. Below it each wire format is two pure things, what is sent and
 //! how bytes become a reply, and all share one client. The formats are written here: a library for them would have to
-//! bound what a service may send, tell a cut stream from a whole one and keep a key out of every error.
+//! bound what a service may send, show a cut stream from a whole one and keep a key out of every error.
 
 #![cfg_attr(test, expect(clippy::string_slice, reason = "tests cut texts they know"))]
 
@@ -44,28 +44,28 @@ use harness_capability::secrets::Vault;
 /// A future of a trait object.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A model's service.
+/// The service of a model.
 pub trait Provider: Debug + Send + Sync {
-    /// Asks for one reply. What comes before the end is told to `heard` as it comes; the reply has all of it again.
+    /// Requests one reply. Parts of it are passed to `heard` as they arrive; the reply contains all of them again.
     ///
     /// # Errors
     ///
-    /// Where there is no whole reply: a stream that ends without a reason is none.
+    /// Returns an error if the reply is not complete, for example if a stream ends without a finish reason.
     fn complete<'a>(
         &'a self,
         request: &'a Request,
         heard: &'a mut (dyn FnMut(Delta<'_>) + Send),
     ) -> Pending<'a, Result<Reply, ProviderError>>;
 
-    /// What a model can do, as far as the service tells.
+    /// Returns what a model supports, as far as the service reports it.
     fn abilities<'a>(&'a self, model: &'a str) -> Pending<'a, Abilities>;
 
-    /// How many tokens the service counts in a request that is not made, where it tells.
+    /// Returns the tokens of a request as the service counts them, without sending it; `None` if it does not count.
     fn count<'a>(&'a self, _request: &'a Request) -> Pending<'a, Option<u64>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// How a request is sent. The service is asked for nothing but its [`abilities`](Self::abilities).
+    /// Returns the form in which a request is sent. Only the [`abilities`](Self::abilities) are requested from the service.
     fn form<'a>(&'a self, _request: &'a Request) -> Pending<'a, Form> {
         Box::pin(std::future::ready(Form::Structured))
     }
@@ -93,19 +93,19 @@ impl<P: Provider + ?Sized> Provider for &P {
     }
 }
 
-/// How a model is told of its tools and of what was called.
+/// The form in which a model gets its tools, and calls with their results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// In fields of the request.
     Structured,
-    /// All in the text of its messages.
+    /// In the text of its messages.
     Prose,
-    /// Of no tools; of what was called, in the text of its messages.
+    /// No tools; earlier calls in the text of its messages.
     None,
 }
 
 impl Form {
-    /// As a policy writes it.
+    /// The word in a policy.
     pub fn word(self) -> &'static str {
         match self {
             Self::Structured => "structured",
@@ -115,53 +115,54 @@ impl Form {
     }
 }
 
-/// What is asked of a model.
+/// A request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// The name that the service knows the model by.
     pub model: String,
     /// The conversation, the system prompt first.
     pub messages: Vec<Message>,
-    /// What the model may call.
+    /// The tools that the model may call.
     pub tools: Vec<ToolSchema>,
-    /// At most so many tokens in the reply.
+    /// The maximum number of tokens in the reply.
     pub max_tokens: Option<u64>,
-    /// From 0 to 2.
+    /// The sampling temperature, from 0 to 2.
     pub temperature: Option<f64>,
-    /// The agent that asks; empty for the root. Not sent: a scripted provider keeps replies for each.
+    /// The agent that sends the request; empty for the root. It is not sent: a scripted provider has replies for each
+    /// agent.
     pub agent: String,
 }
 
 /// A tool as a model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSchema {
-    /// What the model calls it by.
+    /// The name by which the model calls it.
     pub name: String,
-    /// When and how to use it.
+    /// When and how to use it, for the model.
     pub description: String,
-    /// A JSON Schema of an object.
+    /// The JSON Schema of its arguments.
     pub parameters: Json,
 }
 
-/// What a model answered.
+/// The reply of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
-    /// What the service calls the reply; empty where it does not.
+    /// The identifier that the service gave the reply; empty without one.
     pub id: String,
-    /// The model that answered, as the service says it.
+    /// The name of the model that replied, as the service reports it.
     pub model: String,
-    /// What it says; may stand beside calls.
+    /// The text. A reply may have both text and calls.
     pub text: String,
-    /// What it calls, in order.
+    /// The calls, in order.
     pub calls: Vec<ToolCall>,
-    /// What the service counted, where it did.
+    /// The tokens that the service counted, if it did.
     pub usage: Option<Usage>,
-    /// Why it ended.
+    /// The finish reason.
     pub finish: Finish,
 }
 
 impl Reply {
-    /// Puts notes in the place of secrets and keys: what a model says is shown, kept and given to tools.
+    /// Puts notes instead of secrets and keys: what a model says is shown, kept and given to tools.
     pub fn redact(&mut self, vault: &Vault) {
         let calls = self.calls.iter_mut().flat_map(|call| [&mut call.id, &mut call.name, &mut call.arguments]);
         calls.chain([&mut self.text]).for_each(|text| vault.redact(text));
@@ -171,24 +172,24 @@ impl Reply {
 /// Tokens that a service counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Of the request.
+    /// Tokens of the request.
     pub input_tokens: u64,
-    /// Of the reply.
+    /// Tokens of the reply.
     pub output_tokens: u64,
 }
 
-/// Why a reply ended.
+/// The finish reason of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finish {
-    /// It is whole.
+    /// The reply is complete.
     Stop,
-    /// It waits for its calls.
+    /// The model waits for the results of its calls.
     ToolCalls,
-    /// It is cut at the most tokens.
+    /// The reply was cut at the maximum number of tokens.
     Length,
-    /// The service held it back.
+    /// The service filtered the reply.
     ContentFilter,
-    /// What else a service says.
+    /// Another reason of the service.
     Other(String),
 }
 
@@ -221,7 +222,7 @@ impl Finish {
 pub enum Delta<'a> {
     /// More of its text.
     Text(&'a str),
-    /// The attempt failed and another is made after a pause. Text that was told belongs to the attempt that failed.
+    /// The attempt failed and another is made after a pause. Text that was reported belongs to the attempt that failed.
     Retry {
         /// Why.
         error: &'a ProviderError,

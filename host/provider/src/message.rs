@@ -41,7 +41,7 @@ pub struct ToolCall {
 }
 
 impl Message {
-    /// Puts notes in the place of secrets: what a service is sent is out of the host's hands.
+    /// Puts notes instead of secrets: what a service is sent is out of the host's hands.
     pub fn redact(&mut self, vault: &Vault) {
         match self {
             Self::System(text) | Self::User(text) | Self::Tool { content: text, .. } => vault.redact(text),
@@ -52,7 +52,7 @@ impl Message {
         }
     }
 
-    /// How a message is told to hooks and kept in records.
+    /// A message as hooks and session files have it.
     pub fn to_json(&self) -> Json {
         match self {
             Self::System(text) => json!({ "role": "system", "content": text }),
@@ -125,13 +125,13 @@ fn text(object: &Map<String, Json>, key: &str) -> Result<Option<String>, String>
     }
 }
 
-/// The answer to a call that was under way when its turn was ended.
+/// The answer to a call that was in progress when its turn was ended.
 const ENDED: &str = "error: the turn was ended before this call had a result; whether it took effect is not known";
 /// The answer to a call that had not begun then.
 const NOT_MADE: &str = "error: the turn was ended before this call was made";
 
 /// A conversation in which nothing is open: calls are made one after another, so of those of a turn that was ended the
-/// first without an answer was under way, and those after it were not made.
+/// first without an answer was in progress, and those after it were not made.
 pub fn closed(messages: Vec<Message>) -> Vec<Message> {
     let mut closed = Vec::with_capacity(messages.len());
     let mut rest = messages.into_iter().peekable();

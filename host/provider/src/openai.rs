@@ -21,7 +21,7 @@ use super::{Abilities, Pending, ProviderError, Request};
 #[derive(Debug)]
 pub(super) struct OpenAi {
     url: Url,
-    /// Where the service tells of its models, if it may be asked.
+    /// Where the service reports its models, if it may be asked.
     about: Option<About>,
     /// The most tokens are called `max_completion_tokens`.
     completion_tokens: AtomicBool,
@@ -29,7 +29,7 @@ pub(super) struct OpenAi {
     no_options: AtomicBool,
 }
 
-/// Where a service tells of its models.
+/// Where a service reports its models.
 #[derive(Debug)]
 pub(super) struct About {
     /// llama.cpp's.

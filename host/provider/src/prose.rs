@@ -7,12 +7,12 @@ use super::draft::Ids;
 use super::{Abilities, Delta, Finish, Form, Pending, Provider, ProviderError, Reply, Request, ToolCall};
 use fences::Fences;
 
-pub use prompt::{HOW, described, told};
+pub use prompt::{HOW, as_plain_text, described};
 
 /// A provider whose model reads and writes nothing but text.
 ///
 /// To who asks it is one with tools: what a reply calls is in its `calls`, under ids of the host, and no longer in its
-/// text. Where a request has no tools, calls of the conversation are told as text all the same, and none are read.
+/// text. Where a request has no tools, calls of the conversation are sent as text too, and none are read.
 #[derive(Debug)]
 pub struct Prose<P>(P);
 

@@ -10,7 +10,7 @@ use super::{Delta, Reply, Request};
 /// Bytes of a stream. A token is some 300 of them in the wordiest format.
 pub(super) const MAX_STREAM_BYTES: u64 = 128 << 20;
 
-/// Where what comes before the end is told.
+/// The receiver of what arrives before the end.
 pub(super) type Heard<'a> = dyn FnMut(Delta<'_>) + Send + 'a;
 
 /// Why bytes are no reply.
@@ -112,14 +112,16 @@ impl Reading {
     }
 
     /// Services answer in one piece where a stream was asked for, and the other way round, whatever their answer says of
-    /// its type. What they begin with tells: no event begins as a value of JSON does.
+    /// its type. The first byte decides: no event begins as a value of JSON does.
     fn see(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
         let Some(first) = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(()) };
         if std::mem::replace(&mut self.seen, true) {
             return Ok(());
         }
         match (first, &self.frames) {
-            (b'<', _) => return Err(Wrong::Malformed("it is a page and no reply: is `base_url` right?".to_owned())),
+            (b'<', _) => {
+                return Err(Wrong::Malformed("it is a web page and not a reply: is `base_url` right?".to_owned()));
+            }
             (b'{' | b'[', Some(Frames::Events(_))) => self.frames = None,
             (b'{' | b'[', _) => {}
             (_, None) if self.parts.is_events() => self.frames = Some(Frames::Events(Events::default())),
@@ -167,7 +169,7 @@ pub(super) fn unreadable(error: &serde_json::Error) -> Wrong {
     if error.is_eof() {
         return Wrong::Cut("it ended in the middle of a value".to_owned());
     }
-    Wrong::Malformed(format!("it is not as the format has it: {error}"))
+    Wrong::Malformed(format!("it does not match the format: {error}"))
 }
 
 /// Arguments of a call as JSON text, where a service gives the text or the object itself.

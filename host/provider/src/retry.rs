@@ -131,7 +131,7 @@ mod tests {
         ProviderError::Cut { service: "http://x".to_owned(), reason: "so".to_owned() }
     }
 
-    /// How it ended, the pauses that were told in milliseconds, and the time that passed.
+    /// How it ended, the pauses that were reported in milliseconds, and the time that passed.
     async fn run(errors: Vec<ProviderError>, retry: Retry, chance: fn() -> f64) -> (bool, Vec<u128>, u128) {
         let provider = Retrying { chance, ..Retrying::new(Failing(Mutex::new(errors)), retry) };
         let request = Request {

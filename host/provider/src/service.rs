@@ -35,7 +35,7 @@ pub(super) const MAX_MESSAGE_BYTES: usize = 2 << 10;
 /// Reads a variable of the environment.
 pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// How a service is told the key.
+/// How a service gets the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Login {
     /// `authorization: Bearer KEY`
@@ -83,7 +83,7 @@ impl Service {
         self.idle
     }
 
-    /// The key, read anew, so that a session gets by with one that was exchanged.
+    /// The key, read again, so that a session gets by with one that was exchanged.
     pub(super) fn key(&self) -> Result<Option<Key>, ProviderError> {
         let Some(variable) = &self.variable else { return Ok(None) };
         let Some(value) = (self.variables)(variable) else {
@@ -261,7 +261,7 @@ fn cause(error: &reqwest::Error) -> String {
 }
 
 /// When a service wants to be asked again: in seconds, or at a date, which is taken by the service's own clock where it
-/// tells it.
+/// shows it.
 fn retry_after(headers: &HeaderMap, now: Duration) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |name: &str| text(name)?.parse::<f64>().ok();

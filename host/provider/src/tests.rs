@@ -4,7 +4,6 @@ mod connections;
 mod failures;
 mod flow;
 mod formats;
-mod server;
 mod toolless;
 
 use std::sync::Arc;
@@ -72,7 +71,7 @@ fn used(input_tokens: u64, output_tokens: u64) -> Option<Usage> {
     Some(Usage { input_tokens, output_tokens })
 }
 
-/// A reply, and the text that was told before it ended.
+/// A reply, and the text that was reported before it ended.
 async fn ask(provider: &dyn Provider, request: &Request) -> (Result<Reply, ProviderError>, String) {
     let mut told = String::new();
     let reply = provider

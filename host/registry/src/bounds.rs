@@ -119,7 +119,7 @@ fn refused(whose: String, what: &str, most: &Amounts, of: &str) -> Diagnostic {
     let Amounts { files, bytes, values, problems, .. } = most;
     let hint = format!(
         "{of} has at most {files} files and folders, {bytes} bytes, {values} keys and values, {problems} errors and \
-         warnings; what is no artifact belongs elsewhere"
+         warnings; move files that are not artifacts elsewhere"
     );
     Diagnostic::error(format!("{whose} is not loaded: it has {what}")).hint(hint)
 }

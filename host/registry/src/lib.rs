@@ -7,7 +7,7 @@
 //!
 //! - `bounds`: what loading may take, of each source and in all
 //! - `load`: the walk, and what is read on it
-//! - `lock`: what they were when somebody looked at them
+//! - `lock`: what they were when someone looked at them
 //! - `merge`: names that are defined twice, `overrides/`, the order
 //! - `resolve`: what artifacts and the policy name, found or not
 //! - `root`: folders with artifacts, and what is in them by its name
@@ -107,7 +107,7 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// Something that an artifact under `overrides/` stands in the place of.
+/// Something that an artifact under `overrides/` stands instead of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replaced {
     /// `tool`, `hook`, `agent` or `skill`.
@@ -233,9 +233,9 @@ impl Registry {
         self.chains.get(event).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The artifacts as an agent has them: with the tools that are written out in its own file, which stand in the place of
-    /// others of their names, and with the hooks of its own beside all others, whatever they are called: what guards its
-    /// caller guards it too.
+    /// The artifacts as an agent has them: with the tools that are written out in its own file, which stand instead of
+    /// others of their names, and with the hooks of its own beside all others, whatever they are called: what guards
+    /// its caller guards it too.
     ///
     /// Of the others it has those that are lent to it: a plugin's agent does not have the project's.
     #[must_use]
@@ -309,7 +309,7 @@ impl Registry {
         registry.hooks = kept;
         let lost: Vec<Arc<Hook>> = lost;
         for hook in &lost {
-            let message = format!("the hook {:?} is refused, and without it nothing runs", hook.name);
+            let message = format!("the hook {:?} is rejected, and without it nothing runs", hook.name);
             let why = refused.iter().find(|one| hook.source_name.starts_with(one.source.as_str()));
             let why = why.map(|one| one.reason.clone()).unwrap_or_default();
             registry.diagnostics.push(Diagnostic::error(message).at(hook.source.clone()).hint(why));
@@ -334,7 +334,7 @@ impl Registry {
         &self.roots
     }
 
-    /// The file of the machine's policy, where there is one.
+    /// The file of the host policy, where there is one.
     pub fn machine(&self) -> Option<&Path> {
         self.machine.as_deref()
     }

@@ -57,7 +57,7 @@ pub(super) fn project(root: &Path, machine: &Machine) -> Registry {
         // One file beside it is a whole project.
         Err(error) if error.kind() == ErrorKind::NotFound && policy::is_beside(root) => None,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let missing = Diagnostic::error(format!("there is no folder `{FOLDER}` here"));
+            let missing = Diagnostic::error(format!("there is not a folder `{FOLDER}` here"));
             load.registry.diagnostics.push(missing.hint("make one with `harness init`"));
             return load.registry;
         }
@@ -68,7 +68,7 @@ pub(super) fn project(root: &Path, machine: &Machine) -> Registry {
     };
     load.policy(root, home.as_ref());
     if let (Some(policy), Some(machine)) = (&mut load.registry.policy, machine) {
-        *policy = std::mem::replace(policy, ProjectPolicy::absent(POLICY_FILE)).within(machine);
+        *policy = std::mem::replace(policy, ProjectPolicy::absent(POLICY_FILE)).narrowed_by(machine);
     }
     if let Some(home) = &home {
         load.walk(home);

@@ -1,8 +1,8 @@
-//! `harness.lock`: what the artifacts of a project were when somebody looked at them.
+//! `harness.lock`: what the artifacts of a project were when someone looked at them.
 //!
 //! One entry for each artifact, with digests of what it is written as and of the parts that count: its script, the
 //! parameters and the description that a model is shown. The last two are there as text too, so that a change of them
-//! can be told line by line. Where the file is there, a project whose artifacts are not what it says does not run.
+//! can be reported line by line. Where the file is there, a project whose artifacts are not what it says does not run.
 //!
 //! - `entry`: what is kept of an artifact
 //! - `drift`: what is not as it was
@@ -29,8 +29,8 @@ pub const MAX_BYTES: u64 = 64 << 20;
 const VERSION: u32 = 1;
 /// What stands at its top.
 const HEADER: &str = "\
-# What the artifacts of this project were when somebody looked at them. `harness lock` writes this file; where it is
-# there, an artifact that is not what it says is refused. Look at a change before you lock it.
+# The artifacts of this project as they were reviewed. `harness lock` writes this file, and artifacts that differ from it
+# are rejected. Review a change before you lock it.
 ";
 
 /// What a lock file says.
@@ -64,18 +64,18 @@ impl Lock {
     pub fn parse(text: &str) -> Result<Self, Diagnostic> {
         let document: Document = toml::from_str(text).map_err(|error| {
             let wrong = Diagnostic::error(format!("`{FILE}` cannot be read: {}", error.message()));
-            wrong.at(entry::position(text, error.span())).hint("write it anew with `harness lock`")
+            wrong.at(entry::position(text, error.span())).hint("write it again with `harness lock`")
         })?;
         if document.version != VERSION {
             let wrong = format!("`{FILE}` has the version {}, and this program reads {VERSION}", document.version);
-            return Err(Diagnostic::error(wrong).hint("write it anew with `harness lock`"));
+            return Err(Diagnostic::error(wrong).hint("write it again with `harness lock`"));
         }
         let mut entries = BTreeMap::new();
         for entry in document.artifacts {
             let key = (entry.kind, entry.name.clone());
             if let Some(first) = entries.insert(key, entry) {
                 let wrong = format!("`{FILE}` has the {} {:?} twice", first.kind, first.name);
-                return Err(Diagnostic::error(wrong).hint("after a merge, write it anew with `harness lock`"));
+                return Err(Diagnostic::error(wrong).hint("after a merge, write it again with `harness lock`"));
             }
         }
         Ok(Self { entries })

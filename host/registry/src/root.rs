@@ -39,7 +39,7 @@ pub(super) struct Names {
     pub(super) folders: Vec<String>,
     /// Of all else.
     pub(super) others: Vec<String>,
-    /// What is no text, as well as it can be shown.
+    /// What is not text, as well as it can be shown.
     pub(super) unnamed: Vec<String>,
 }
 

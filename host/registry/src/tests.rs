@@ -129,7 +129,7 @@ fn no_folder() {
     let registry = Registry::load(project(&[]).path());
     assert_eq!(registry.policy(), None);
     insta::assert_snapshot!(shown(&registry), @r#"
-    error: there is no folder `.harness` here
+    error: there is not a folder `.harness` here
      |
      = hint: make one with `harness init`
     "#);
@@ -155,7 +155,7 @@ fn every_file_with_its_errors() {
     // A broken hook may be the one that guards.
     assert_eq!(registry.policy(), None);
     insta::assert_snapshot!(shown(&registry), @r#"
-    warning: unknown key `modell`, it has no effect
+    warning: unknown key `modell`, it is ignored
      --> .harness/harness.md:2:1
       |
     2 | modell: x

@@ -55,7 +55,7 @@ struct Tree {
     hooks: BTreeSet<String>,
     agents: BTreeSet<String>,
     sources: Vec<String>,
-    /// Names of tools under `overrides/`, and how many of them are in the place of another.
+    /// Names of tools under `overrides/`, and how many of them are instead of another.
     above: BTreeSet<String>,
     replaced: usize,
 }
@@ -83,7 +83,7 @@ impl Document {
         u32::try_from(before).unwrap() + 2
     }
 
-    /// Puts a block in the place of the one of this key, or anywhere. Gives back its line.
+    /// Puts a block instead of the one of this key, or anywhere. Gives back its line.
     fn set(&mut self, dice: &mut Dice, block: Block) -> u32 {
         let index = match self.blocks.iter().position(|(key, _)| *key == block.0) {
             Some(index) => {

@@ -9,11 +9,11 @@ const TELLING: [&str; 8] =
 const LISTS: [&str; 3] = ["tools", "hooks", "agents"];
 /// Keys of an entry that is executed.
 const ENTRY: [&str; 2] = ["event", "script"];
-/// Bytes of a file that is looked at.
+/// Bytes of a file that is checked.
 pub(super) const LOOKED_AT: usize = 64 << 10;
-/// Files and folders that are looked at below one folder that is not read.
+/// Files and folders that are checked below one folder that is not read.
 pub(super) const MOST: usize = 500;
-/// Folders in folders that are looked at.
+/// Folders in folders that are checked.
 pub(super) const DEEPEST: usize = 4;
 
 /// Folders of other programs that share this one.
@@ -37,7 +37,7 @@ pub(super) fn is_readme(name: &str) -> bool {
     name.split('.').next().is_some_and(|stem| stem.eq_ignore_ascii_case("readme"))
 }
 
-/// Whether somebody probably takes a file of this name for an artifact.
+/// Whether someone probably takes a file of this name for an artifact.
 pub(super) fn is_meant_to_be_read(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| matches!(ending.as_str(), "md" | "markdown" | "mdx" | "star"))

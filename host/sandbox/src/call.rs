@@ -324,8 +324,8 @@ impl Running {
         }
         let (log, calls) = (std::mem::take(&mut state.log), std::mem::take(&mut state.calls));
         let coverage = state.coverage.take();
-        // Here and now. Another thread could do it while the caller goes on with its answer; but memory that one core
-        // gives back, the other has to be told of, and calls one after the other took half as long again.
+        // Here and now. Another thread could do it while the caller resumes its answer; but memory that one core
+        // returns, the other has to be told of, and calls one after the other took half as long again.
         drop(store);
         usage.wall = started.elapsed();
         usage.loading = limits.waited;
@@ -415,7 +415,7 @@ fn failed<R>(failure: Failure, state: &mut State) -> Outcome<R> {
     }
 }
 
-/// The instance was ended before the interpreter could tell of anything.
+/// The instance was ended before the interpreter could report anything.
 fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
     let limits = &state.limits;
     let fixed = |kind, allowed| Outcome::Limited(Limit::of(kind, allowed));

@@ -13,7 +13,7 @@ use harness_policy::limits::Limits;
 /// Far longer than the call has, and than a busy machine takes to notice.
 const SLOW: Duration = Duration::from_secs(20);
 
-/// A disk that takes seconds for everything: the call ends in time, and meanwhile others of the same thread go on.
+/// A disk that takes seconds for everything: the call ends in time, and meanwhile others of the same thread continue.
 #[tokio::test]
 async fn a_slow_disk() {
     let settings = Settings { instances: 2, ..Settings::default() };

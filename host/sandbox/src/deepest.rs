@@ -62,7 +62,7 @@ struct Statement {
     most: usize,
     /// How deep it was where each open bracket begins.
     open: Vec<usize>,
-    /// The quotes that end the text that goes on.
+    /// The quotes that end the text that continues.
     quotes: Option<&'static str>,
     continued: bool,
 }

@@ -100,7 +100,7 @@ struct Inner {
     observed: OnceLock<Linker<State>>,
     exports: Exports,
     ticker: Ticker,
-    /// Turns of those who load while calls go on.
+    /// Turns of those who load while calls continue.
     loads: Arc<Semaphore>,
     images: Cache,
     admission: Arc<Admission>,
@@ -171,7 +171,7 @@ impl Sandbox {
             .into_iter()
             .map(|role| {
                 let mut linker = imports::linker(&engine, &shell, &prepared, role, false)?;
-                // For the memory of a script in place of the empty one.
+                // For the memory of a script instead of the empty one.
                 linker.allow_shadowing(true);
                 Ok((role, linker))
             })
@@ -283,8 +283,8 @@ impl Sandbox {
         Ok(Image::new(role, changes, self.inner.exports.clone(), &source.file, code))
     }
 
-    /// Any component in the place of the interpreter, on the linker of a role: what a guest that is no interpreter could
-    /// do is to be tried on the very imports that scripts have. It gets no more than they do, so that this opens nothing;
+    /// Any component instead of the interpreter, on the linker of a role: what a guest that is no interpreter could do
+    /// is to be tried on the very imports that scripts have. It gets no more than they do, so that this opens nothing;
     /// it is for tests, because no policy, artifact or command leads here.
     ///
     /// # Errors

@@ -164,14 +164,14 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
                 state.usage.tier = state.usage.tier.max(tier);
             }
             async move {
-                // Before the folder is looked at: without a command there is nothing to learn from it.
+                // Before the folder is checked: without a command there is nothing to learn from it.
                 context.grant.decide_command(&command.program, &command.args)?;
                 // On another thread, as everything that asks a disk.
                 let (there, path) = (context.clone(), command.dir.clone());
                 let opening = tokio::task::spawn_blocking(move || there.workspace.open_dir(&there.grant, &path));
                 let dir = opening.await.map_err(|error| exec::Error::Start(error.to_string()))??;
                 let workspace = context.workspace.absolute().as_ref();
-                let place = exec::Place { dir: &dir, workspace, handles: &handles };
+                let place = exec::ExecContext { dir: &dir, workspace, handles: &handles };
                 context.session.exec.run(&context.grant, place, left, command).await
             }
         }),

@@ -1,4 +1,4 @@
-//! What to tell of an interpreter that gave up.
+//! What to report an interpreter that gave up.
 
 use wasmtime::Trap;
 

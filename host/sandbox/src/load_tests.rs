@@ -7,7 +7,7 @@ use super::loader::{Budget, LOAD_MEMORY};
 use super::outcome::{Entry, Limit, LimitKind, Source};
 
 const RUN: &str = "def run(args):\n    return 1\n";
-/// Does not come to an end.
+/// Does not end.
 const ENDLESS: &str =
     "def f():\n    for i in range(1 << 30):\n        for j in range(1 << 30):\n            pass\n\nf()\n\n";
 
@@ -79,7 +79,7 @@ fn a_load_that_is_stopped_reports_its_line() {
 #[tokio::test]
 async fn others_go_on_while_a_script_is_loaded() {
     let sandbox = sandbox();
-    // A busy machine can hold up anybody. Who is kept waiting by the loads is so however long they take.
+    // A busy machine can hold up anyone. Who is kept waiting by the loads is so however long they take.
     let mut went_on = false;
     for milliseconds in [2_000, 8_000, 32_000] {
         let started = Instant::now();

@@ -10,7 +10,7 @@ use super::outcome::{HostCall, LimitKind};
 use super::price::Import;
 use super::state::{MAX_CALLS, MAX_REFUSED, State};
 use super::stop::Stop;
-use super::tape::{Place, Spent};
+use super::tape::{LatePoint, Spent};
 use super::texts::Texts;
 use harness_capability::secrets::Vault;
 use harness_policy::refusal::Refusal;
@@ -62,7 +62,7 @@ impl Meter {
         state.usage.host_calls += 1;
         state.usage.bytes_in += bytes_in;
         state.usage.files += u64::from(import.changes_files());
-        state.within(subject.len() as u64, bytes_in)?;
+        state.check_held(subject.len() as u64, bytes_in)?;
         if bytes_in > cap {
             return Err(Stop::TooMuchGiven { import, cap }.into());
         }
@@ -106,7 +106,7 @@ impl Meter {
         let state = store.data_mut();
         state.usage.bytes_in += more;
         self.subject = if state.calls.len() < MAX_CALLS + MAX_REFUSED { params.subject() } else { String::new() };
-        Ok(state.within(self.subject.len() as u64, self.bytes_in)?)
+        Ok(state.check_held(self.subject.len() as u64, self.bytes_in)?)
     }
 
     /// Gives back the answer as the script may see it.
@@ -140,13 +140,13 @@ impl Meter {
             state.kept += RECORD + (self.subject.len() + refused.as_ref().map_or(0, String::len)) as u64;
             state.calls.push(HostCall { import: self.import, subject: self.subject, fuel, wall, bytes, refused });
         }
-        state.within(0, self.bytes_in.saturating_add(bytes_out))?;
+        state.check_held(0, self.bytes_in.saturating_add(bytes_out))?;
         pay(store, fuel)?;
         Ok(answer)
     }
 }
 
-/// Puts notes in the place of secrets. Gives back the name of one, where there were any.
+/// Puts notes instead of secrets. Gives back the name of one, where there were any.
 fn redacted(vault: &Vault, texts: &mut impl Texts) -> Option<String> {
     if !vault.scans() {
         return None;
@@ -168,7 +168,7 @@ impl State {
     /// A host call has an answer. What comes after the deadline is none, so that nothing is done with it meanwhile.
     fn in_time(&mut self) -> Result<(), Stop> {
         let late = self.taping.as_ref().and_then(|taping| taping.late()).map(|late| late.place);
-        if Instant::now() >= self.deadline || late == Some(Place::Waiting(self.usage.host_calls)) {
+        if Instant::now() >= self.deadline || late == Some(LatePoint::Waiting(self.usage.host_calls)) {
             return Err(Stop::Deadline);
         }
         self.waits = false;
@@ -176,7 +176,7 @@ impl State {
     }
 
     /// Ends the call where it is over a limit, with `passing` bytes on their way in and out and `kept` more to be kept.
-    fn within(&mut self, kept: u64, passing: u64) -> Result<(), Stop> {
+    fn check_held(&mut self, kept: u64, passing: u64) -> Result<(), Stop> {
         let held = self.kept.saturating_add(kept).saturating_add(passing);
         self.usage.peak_host_memory = self.usage.peak_host_memory.max(held);
         let (usage, limits) = (&self.usage, &self.limits);
@@ -220,7 +220,7 @@ mod tests {
     fn what_is_over_an_import_s_cap_never_reaches_a_script() {
         assert_eq!(within_cap(Import::RandomBytes, 1024, 0), Ok(()));
         let stop = within_cap(Import::RandomBytes, 1025, 0).unwrap_err();
-        assert_eq!(stop.to_string(), "`random.bytes` gave back more than its 1024 bytes");
+        assert_eq!(stop.to_string(), "`random.bytes` returned more than its 1024 bytes");
         // Where the cap is a file's, it is the policy's.
         let path = Import::FsRead.price().max_out.bytes(0);
         assert_eq!(within_cap(Import::FsRead, 100 + path, 100), Ok(()));

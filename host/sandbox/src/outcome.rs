@@ -53,7 +53,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// Puts notes in the place of secrets in what is told of this ending. A value that it completed with is not looked at.
+    /// Puts notes instead of secrets in the report of this ending. A value that it completed with is not looked at.
     pub fn redact(&mut self, vault: &Vault) {
         match self {
             Self::Completed(_) | Self::Limited(_) | Self::Busy(_) => {}
@@ -205,7 +205,7 @@ impl fmt::Display for Limit {
         let Some(Spot { line, column, live, asked }) = self.at else { return Ok(()) };
         write!(f, " at line {line}, column {column}")?;
         if asked > 0 {
-            write!(f, ", where {asked} bytes were asked for at once")?;
+            write!(f, ", where {asked} bytes were requested at once")?;
         }
         if live > 0 {
             write!(f, "; values took {live} bytes when they were last counted")?;
@@ -278,7 +278,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Puts notes in the place of secrets.
+    /// Puts notes instead of secrets.
     pub fn redact(&mut self, vault: &Vault) {
         let names = self.stack.iter_mut().map(|frame| &mut frame.name);
         names.chain([&mut self.message]).for_each(|text| vault.redact(text));
@@ -433,7 +433,7 @@ pub struct Source {
     pub entry: Entry,
     /// The hook's `when`, if it has one.
     pub predicate: Option<Predicate>,
-    /// Whether each call tells which lines it reached.
+    /// Whether each call shows which lines it reached.
     pub coverage: bool,
 }
 

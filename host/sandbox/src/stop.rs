@@ -14,15 +14,15 @@ pub(crate) enum Stop {
     #[error("over a limit")]
     Over(LimitKind),
     /// More bytes than an import takes.
-    #[error("more than {cap} bytes were given to `{}.{}`", import.path().0, import.path().1)]
+    #[error("more than {cap} bytes were passed to `{}.{}`", import.path().0, import.path().1)]
     TooMuchGiven { import: Import, cap: u64 },
-    /// More bytes than an import gives back: a fault of the host, which has let more through than its own cap.
-    #[error("`{}.{}` gave back more than its {cap} bytes", import.path().0, import.path().1)]
+    /// More bytes than an import returns: a fault of the host, which has let more through than its own cap.
+    #[error("`{}.{}` returned more than its {cap} bytes", import.path().0, import.path().1)]
     TooMuchGivenBack { import: Import, cap: u64 },
     /// A function that this role has not got.
     #[error("`{}.{}` is not there for a {}", import.path().0, import.path().1, role.name())]
     NotLinked { import: Import, role: Role },
     /// The answers are given, and there is none for this.
-    #[error("the record has no answer of `{}.{}` to this{}", import.path().0, import.path().1, if *too_long { ": it was too long to be kept" } else { "" })]
+    #[error("the recording has no answer of `{}.{}` to this{}", import.path().0, import.path().1, if *too_long { ": it was too long to be kept" } else { "" })]
     NotKept { import: Import, too_long: bool },
 }

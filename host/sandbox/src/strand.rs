@@ -1,9 +1,9 @@
-//! Strands: what happens one thing after the other. A run begins with one, and each task that is not waited for is
-//! another. What happens in two of them has no order, so that all that is counted is counted for each by itself: it does
-//! not depend on which is the faster.
+//! Strands: what happens one thing after the other. A run begins with one, and each task that runs in the background is
+//! another. What happens in two of them has no order, so that all that is counted is counted for each by itself: it
+//! does not depend on which is the faster.
 //!
-//! A run of the past that is run again may have been cut: somebody stopped waiting in the middle of a strand. Where that
-//! was nothing goes on, see [`cut`], until whoever stopped waiting then does so again, see [`until_cut`].
+//! A run of the past that is run again may have been cut: someone stopped waiting in the middle of a strand. Where that
+//! was nothing continues, see [`cut`], until whoever stopped waiting then does so again, see [`until_cut`].
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
@@ -65,11 +65,11 @@ pub fn name() -> String {
 }
 
 /// Does something in a strand.
-pub fn within<T>(strand: Arc<Strand>, work: impl Future<Output = T>) -> impl Future<Output = T> {
+pub fn in_strand<T>(strand: Arc<Strand>, work: impl Future<Output = T>) -> impl Future<Output = T> {
     CURRENT.scope(strand, work)
 }
 
-/// The past was cut here: nothing goes on.
+/// The past was cut here: nothing continues.
 pub async fn cut<T>() -> T {
     let _ = CURRENT.try_with(|strand| strand.cut.store(true, Ordering::Relaxed));
     pending().await
@@ -109,7 +109,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_innermost_is_told_of_a_cut() {
-        let told = within(Arc::default(), async {
+        let told = in_strand(Arc::default(), async {
             until_cut(async {
                 let inner = until_cut(cut::<()>()).await;
                 (inner, until_cut(async { 7 }).await)
@@ -117,7 +117,7 @@ mod tests {
             .await
         });
         assert_eq!(told.await, Some((None, Some(7))));
-        let twice = within(
+        let twice = in_strand(
             Arc::default(),
             until_cut(async {
                 let _ = until_cut(cut::<()>()).await;

@@ -1,4 +1,4 @@
-//! What host calls answered: kept while scripts run, or given again in the place of what would answer.
+//! What host calls answered: kept while scripts run, or given again instead of what would answer.
 //!
 //! A run may have a [`Tape`]. It is told of each script that is called, with what, and of how that ended. Either it is
 //! handed what each host call from outside of the instance answered, or it says beforehand what they are to answer, and
@@ -86,12 +86,12 @@ pub struct Late {
     /// The milliseconds that it had.
     pub allowed: u64,
     /// Where it was.
-    pub place: Place,
+    pub place: LatePoint,
 }
 
 /// Where a script was when its time was over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum LatePoint {
     /// It waited for this host call, from 1.
     Waiting(u64),
     /// It had used this much fuel.
@@ -185,7 +185,7 @@ impl Taping {
         // A script that has changed may leave out some of what it asked.
         let found = given.answers.iter().position(|one| one.call == name && one.given == asked);
         let Some(found) = found else {
-            let late = given.late.is_some_and(|late| matches!(late.place, Place::Waiting(_)));
+            let late = given.late.is_some_and(|late| matches!(late.place, LatePoint::Waiting(_)));
             return Err(if late { Stop::Deadline } else { Stop::NotKept { import, too_long: false } });
         };
         let one = given.answers.drain(..=found).next_back();
@@ -229,7 +229,7 @@ impl Taping {
         self.given.as_ref().and_then(|given| given.late)
     }
 
-    /// Whether it comes to no end, as it is given.
+    /// Whether it does not end, as it is given.
     pub(super) fn is_abandoned(&self) -> bool {
         self.given.as_ref().is_some_and(|given| given.abandoned)
     }

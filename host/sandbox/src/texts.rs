@@ -13,7 +13,7 @@ pub(crate) trait Texts {
 macro_rules! without {
     ($($ty:ty),*) => { $(impl Texts for $ty { fn texts(&mut self, _: &mut dyn FnMut(&mut String)) {} })* };
 }
-// Bytes are random ones, or the last words of an interpreter, which are looked at in the report.
+// Bytes are random ones, or the last words of an interpreter, which are checked in the report.
 without!((), bool, u8, u32, u64, f64, (u64, u64), Vec<u8>, Vec<u32>, log::Level, clock::Moment);
 
 impl Texts for String {

@@ -43,7 +43,7 @@ impl Ticker {
         Self { shared: Arc::default(), engine: engine.weak(), gate, thread: Mutex::default() }
     }
 
-    /// Says that a call goes on until what is returned is dropped.
+    /// Says that a call continues until what is returned is dropped.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Ticker {
         Ok(Call { shared: &self.shared })
     }
 
-    /// Ends the thread where no call goes on. The next call begins another one.
+    /// Ends the thread where no call continues. The next call begins another one.
     pub(crate) fn rest(&self) {
         // Calls begin only when this is let go.
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +92,7 @@ impl Shared {
     }
 }
 
-/// A call that goes on.
+/// A call that continues.
 pub(crate) struct Call<'a> {
     shared: &'a Shared,
 }

@@ -1,4 +1,4 @@
-//! What dispatch and the loop tell, as lines say it.
+//! Events of dispatch and the loop, as lines.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use harness_provider::{Message, Request, Usage};
 use harness_sandbox::outcome::{HostCall, Outcome, Usage as Used};
 use harness_sys::digest::digest;
 
-/// Host calls of one script that are told; of refused ones as many again.
+/// Host calls of one script that are reported; of refused ones as many again.
 const MAX_HOST: usize = 100;
-/// Lines of a script's log that are told.
+/// Lines of a script's log that are reported.
 const MAX_LOG: usize = 100;
 /// Bytes of a text that a script has a say in and no model gets.
 const MAX_TEXT: usize = 4000;
@@ -146,7 +146,7 @@ pub(super) fn called(
                 tool: tool.to_owned(),
                 ends: None,
                 outcome: error.outcome().to_owned(),
-                why: Some(cut(&reentry::told(error))),
+                why: Some(cut(&reentry::describe(error))),
                 is_error: true,
                 content: digest(content),
                 fuel: if let CallError::Arguments { pre: Some(pre), .. } = error { pre.usage().fuel } else { 0 },
@@ -194,7 +194,7 @@ fn verified(judged: &Judgement) -> Verified {
     }
 }
 
-/// A call whose beginning and end nobody has told.
+/// A call whose beginning and end were not reported.
 fn by_itself(report: &CallReport) -> Called {
     let hooks = report.dispatches().map(|dispatch| dispatch.usage().wall).sum::<Duration>();
     let judged = report.verify.iter().map(|judged| judged.usage.wall).sum::<Duration>();

@@ -1,7 +1,7 @@
 //! A session's timeline as one page: a waterfall for each turn, and everything that is known of each bar below it.
 //!
 //! The page needs nothing but itself: no script, no font, no picture, no address. Its policy allows its own style, by
-//! digest, and nothing else, so that a text of somebody else's that got out of its place would still do nothing.
+//! digest, and nothing else, so that a text of a third party's that got out of its place would still do nothing.
 
 use std::fmt::Write as _;
 
@@ -62,7 +62,7 @@ pub fn render(timeline: &Timeline) -> String {
 fn title(timeline: &Timeline) -> String {
     let asked = timeline.spans.iter().flat_map(|span| &span.texts).find(|(word, _)| *word == "asked");
     let first = asked.map_or("", |(_, text)| text.trim().lines().next().unwrap_or_default());
-    if first.is_empty() { "A session in which nothing was asked".to_owned() } else { short(first, TITLE) }
+    if first.is_empty() { "A session without prompts".to_owned() } else { short(first, TITLE) }
 }
 
 fn short(text: &str, most: usize) -> String {
@@ -111,7 +111,7 @@ impl Page {
             (Some(model), _) => format!(" · {}", safe(model)),
             _ => String::new(),
         };
-        let resumes = header.resumes.as_deref().map(|id| format!(" · goes on with {}", safe(id))).unwrap_or_default();
+        let resumes = header.resumes.as_deref().map(|id| format!(" · resumes {}", safe(id))).unwrap_or_default();
         self.put(&format!(
             "<header>\n<p class=\"id\">{}</p>\n<h1>{}</h1>\n<p class=\"about\">{} · harness {}{model}{resumes}</p>\n",
             safe(&header.id),
@@ -120,7 +120,7 @@ impl Page {
             safe(&header.command),
         ));
         if !timeline.ended {
-            self.put("<p class=\"note\">The session goes on, or was ended without notice.</p>\n");
+            self.put("<p class=\"note\">The session is running, or it ended without a final entry.</p>\n");
         }
         self.totals(totals);
         self.shares(timeline);
@@ -159,11 +159,11 @@ impl Page {
         let known = [
             ("model", "models", shares.model),
             ("tool", "tools", shares.tool),
-            ("hook", "hooks and judges", shares.hook),
+            ("hook", "hooks and verification", shares.hook),
         ];
         let rest = whole.saturating_sub(added(known.iter().map(|(_, _, took)| *took)));
         self.put(&format!("<svg class=\"share\" viewBox=\"0 0 {LANE} 10\" preserveAspectRatio=\"none\" role=\"img\">"));
-        self.put("<title>What the time of the turns went to</title>");
+        self.put("<title>Time of the turns, by activity</title>");
         let mut from = 0_u64;
         for (class, word, took) in known {
             let width = part(took, whole);
@@ -178,7 +178,7 @@ impl Page {
             self.put(&format!("<li class=\"{class}\"><i></i>{word} {}</li>\n", time(took)));
         }
         self.put(
-            "<li class=\"agent\"><i></i>sub-agents and tasks</li>\n<li class=\"bad\"><i></i>refused or failed</li>\n</ul>\n",
+            "<li class=\"agent\"><i></i>sub-agents and tasks</li>\n<li class=\"bad\"><i></i>denied or failed</li>\n</ul>\n",
         );
     }
 
@@ -394,7 +394,7 @@ struct Shares {
 
 impl Shares {
     fn add(&mut self, span: &Span) {
-        // What goes on beside a turn takes none of its time.
+        // What continues beside a turn takes none of its time.
         let within = || span.inside.iter().filter(|inner| inner.kind != Kind::Task);
         let inside = added(within().map(Span::took));
         let own = span.took().saturating_sub(inside);

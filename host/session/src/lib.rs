@@ -2,11 +2,11 @@
 //!
 //! - [`record`]: the lines, typed
 //! - [`writer`]: the file of a session, appended to as it goes
-//! - [`recorder`]: turns what an agent tells and what its scripts were answered into lines
+//! - [`recorder`]: writes the events of an agent and the answers of its scripts as lines
 //! - [`read`]: reads a file back, whole or cut short, and the conversation in it
 //! - [`timeline`]: the lines as a tree of what began and ended when
 //! - [`text`] and [`html`]: that tree for a terminal and as one page
-//! - [`replay`]: runs a session again with what was recorded, and tells what is not the same
+//! - [`replay`]: runs a session again with what was recorded, and shows what is not the same
 //!
 //! What is said of each kind of line, and what a replay shows, is in `docs/sessions.md`.
 
@@ -58,8 +58,8 @@ pub fn create(root: &Path) -> Result<Writer, String> {
     Writer::create(&root.join(FOLDER), now).map_err(told)
 }
 
-/// Begins to record a session. `command` is what it is for, such as `run`, `resumes` the session that it goes on with;
-/// what is recorded is told to `listener` too.
+/// Begins to record a session. `command` is what it is for, such as `run`, `resumes` the session that it resumes; what
+/// is recorded is passed on to `listener` too.
 pub fn begin(
     writer: Writer,
     project: &Project,

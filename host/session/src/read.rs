@@ -10,7 +10,7 @@ use harness_provider::message::{self, without_orphans};
 use harness_provider::{Message, ToolCall};
 use harness_sys as sys;
 
-/// What a call is answered with that was under way when a session was ended.
+/// What a call is answered with that was in progress when a session was ended.
 pub const UNANSWERED: &str = "error: the session was ended before this call had a result; whether it took effect is not \
                               known";
 
@@ -80,7 +80,7 @@ pub fn names(folder: &Path) -> Result<Vec<String>, ReadError> {
     };
     names.sort_by(|one, other| other.cmp(one));
     let names = names.iter().filter_map(|name| name.strip_suffix(ENDING));
-    // One in which nothing happened yet has nothing to tell.
+    // One in which nothing happened yet has nothing to show.
     let filled = |name: &&str| sys::length(&path(folder, name)).is_ok_and(|length| length > 0);
     Ok(names.filter(filled).map(str::to_owned).collect())
 }
@@ -161,7 +161,7 @@ pub fn parse(bytes: &[u8]) -> Result<Recording, (Option<usize>, String)> {
 
 fn line(text: &[u8]) -> Result<Line, String> {
     let text = std::str::from_utf8(text).map_err(|_| "it is not UTF-8 text".to_owned())?;
-    let value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    let value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
     Line::from_json(value)
 }
 
@@ -176,7 +176,7 @@ impl Recording {
         conversation(self.lines.iter()).map(closed)
     }
 
-    /// What was said before the first turn, in the session that this one goes on with.
+    /// What was said before the first turn, in the session that this one resumes.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl Recording {
         conversation(self.lines.iter().take_while(|line| !matches!(line.what, What::Turn(_))))
     }
 
-    /// What the root was told, turn by turn.
+    /// The messages to the root, turn by turn.
     pub fn prompts(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().filter_map(|line| match &line.what {
             What::Turn(turn) if line.by == ROOT => Some(turn.text.as_str()),
@@ -193,7 +193,7 @@ impl Recording {
         })
     }
 
-    /// What the session had that whoever goes on with it does not: only what it said is kept.
+    /// What the session had that whoever resumes it does not: only what it said is kept.
     pub fn left_behind(&self) -> Vec<&'static str> {
         let answered = |calls: &[&str]| {
             let one = |what: &What| match what {
@@ -250,7 +250,7 @@ fn conversation<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Vec<Message
                 history.push(match (&said.message, reply) {
                     (Some(message), _) => Message::from_json(message)?,
                     (None, Some(reply)) => message_of(reply),
-                    (None, None) => return Err("a reply is said that nobody gave".to_owned()),
+                    (None, None) => return Err("a reply is repeated that was never given".to_owned()),
                 });
             }
             _ => {}
@@ -323,7 +323,7 @@ mod tests {
             let text = format!("{}0{}", open.repeat(DEEP), close.repeat(DEEP));
             let line = format!(r#"{{"at":1,"by":"root","kind":"called","work":{text}}}"#);
             let why = wrong(&format!("{HEADER}\n{line}\n"));
-            assert!(why.starts_with("2: it is no JSON: recursion limit exceeded"), "{why}");
+            assert!(why.starts_with("2: it is not JSON: recursion limit exceeded"), "{why}");
         }
         let turn = |n: usize| {
             format!(r#"{{"at":{n},"by":"a{n}","kind":"turn","depth":{n},"parent":"a{}","text":"hi"}}"#, n - 1)
@@ -359,14 +359,14 @@ mod tests {
             .join("\n"),
             @r#"
         0: it is empty
-        1: it is no JSON: expected value at line 1 column 1
+        1: it is not JSON: expected value at line 1 column 1
         1: it is not the first line of a session
         1: it has the version 2, and this program reads 1
-        3: it is no JSON: expected value at line 1 column 1
-        3: it is no JSON object
+        3: it is not JSON: expected value at line 1 column 1
+        3: it is not a JSON object
         3: another session begins
-        2: it is no line of the kind "party": unknown variant `party`, expected one of `session`, `turn`, `said`, `asked`, `retry`, `reply`, `unanswered`, `unmade`, `event`, `calling`, `called`, `delegated`, `judged`, `returned`, `task`, `looked`, `saw`, `confirmation`, `script`, `turned`, `stopped`, `full`, `ended`
-        2: it is no line of the kind "turn": missing field `depth`
+        2: it is not a line of the kind "party": unknown variant `party`, expected one of `session`, `turn`, `said`, `asked`, `retry`, `reply`, `unanswered`, `unmade`, `event`, `calling`, `called`, `delegated`, `judged`, `returned`, `task`, `looked`, `saw`, `confirmation`, `script`, `turned`, `stopped`, `full`, `ended`
+        2: it is not a line of the kind "turn": missing field `depth`
         "#
         );
     }
@@ -390,7 +390,7 @@ mod tests {
         "tool" "one"
         "tool" "error: the session was ended before this call had a result; whether it took effect is not known"
         "#);
-        // Where the loop went on itself, it has left them out.
+        // Where the loop continued itself, it has left them out.
         let again = said(1, json!({"role": "user", "content": "again"}));
         insta::assert_snapshot!(roles(&[TURN, &user, ASKS, asks, &gave, TURN, &again]), @r#"
         "user" "hi"
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(recording(&[TURN, &late]).history().unwrap_err(), "message 7 of a conversation that has 0 is said");
         assert_eq!(
             recording(&[TURN, r#"{"at":3,"by":"root","kind":"said","place":0}"#]).history().unwrap_err(),
-            "a reply is said that nobody gave"
+            "a reply is repeated that was never given"
         );
     }
 

@@ -57,23 +57,23 @@ pub enum What {
     Calling(Calling),
     /// It has ended.
     Called(Box<Called>),
-    /// A sub-agent was set to work.
+    /// A sub-agent was started.
     Delegated(Delegated),
     /// Its result was judged.
     Judged(Judged),
     /// It is done.
     Returned(Returned),
-    /// A task that goes on beside the turn began, or ended.
+    /// A task that continues beside the turn began, or ended.
     Task(Task),
     /// Tasks were asked for.
     Looked(Looked),
-    /// What scripts have added to the run was seen anew, or added to.
+    /// What scripts have added to the run was seen again, or added to.
     Saw(Saw),
     /// A person was asked whether something may be done.
     Confirmation(Confirmation),
     /// A script ran: what a replay needs of it.
     Script(ScriptRan),
-    /// A turn came to its end.
+    /// A turn ended.
     Turned(Turned),
     /// Nobody waits for the end of a turn any more: it was stopped, or took too long.
     Stopped {},
@@ -98,7 +98,7 @@ pub struct Header {
     pub interpreter: String,
     /// `run` or `deploy`.
     pub command: String,
-    /// The session that it goes on with.
+    /// The session that it resumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumes: Option<String>,
     /// The model of the root.
@@ -125,7 +125,7 @@ pub struct Turn {
     pub parent: Option<String>,
     /// 0 at the root.
     pub depth: u32,
-    /// What it is told.
+    /// Its task.
     pub text: String,
 }
 
@@ -388,7 +388,7 @@ pub struct Verified {
     pub work: Work,
 }
 
-/// A sub-agent was set to work.
+/// A sub-agent was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delegated {
     /// The sub-agent.
@@ -433,7 +433,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Work that goes on beside a turn.
+/// Work that continues beside a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// `began`; `refused` where it could not; how it ended, as of a call, or `abandoned` where it was ended with whom it
@@ -444,7 +444,7 @@ pub struct Task {
     /// Its identifier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// Of one that began, the call that it goes on with.
+    /// Of one that began, the call that it resumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
     /// Of one that began, the strand that it is.
@@ -469,7 +469,7 @@ pub struct Looked {
     /// Those of them that had ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<String>,
-    /// Those of them whose end nobody had been told of before.
+    /// Those of them whose end was not reported before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub news: Vec<String>,
     /// One that is not there.
@@ -514,7 +514,7 @@ pub struct ScriptRan {
     pub busy: Option<Busy>,
 }
 
-/// A turn came to its end.
+/// A turn ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turned {
     /// The answer.
@@ -552,7 +552,7 @@ impl Line {
         if !self.strand.is_empty() {
             object.insert("strand".to_owned(), self.strand.clone().into());
         }
-        // A kind and its fields, by the way that serde tells an enum.
+        // A kind and its fields, by the way that serde shows an enum.
         if let Ok(Json::Object(tagged)) = serde_json::to_value(&self.what) {
             for (kind, fields) in tagged {
                 object.insert("kind".to_owned(), kind.into());
@@ -570,17 +570,22 @@ impl Line {
     ///
     /// What is wrong with it, in a few words.
     pub fn from_json(value: Json) -> Result<Self, String> {
-        let Json::Object(mut fields) = value else { return Err("it is no JSON object".to_owned()) };
-        let at = fields.shift_remove("at").and_then(|at| at.as_u64()).ok_or("it does not say when")?;
+        let Json::Object(mut fields) = value else { return Err("it is not a JSON object".to_owned()) };
+        let at = fields.shift_remove("at").and_then(|at| at.as_u64()).ok_or("it has no time")?;
         let mut text = |key: &str| match fields.shift_remove(key) {
             None => Ok(String::new()),
             Some(Json::String(text)) => Ok(text),
-            Some(_) => Err(format!("`{key}` is no text")),
+            Some(_) => Err(format!("`{key}` is not text")),
         };
         let (by, strand) = (text("by")?, text("strand")?);
         let Some(Json::String(kind)) = fields.shift_remove("kind") else { return Err("it has no kind".to_owned()) };
         let tagged = Map::from_iter([(kind.clone(), Json::Object(fields))]);
         let what = serde_json::from_value(Json::Object(tagged));
-        Ok(Self { at, by, strand, what: what.map_err(|error| format!("it is no line of the kind {kind:?}: {error}"))? })
+        Ok(Self {
+            at,
+            by,
+            strand,
+            what: what.map_err(|error| format!("it is not a line of the kind {kind:?}: {error}"))?,
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Turns what an agent at work tells, and what its scripts were answered, into lines.
+//! Writes the events of an agent, and the answers that its scripts got, as lines.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::record::{
     Unanswered, Unmade, What,
 };
 use super::writer::Writer;
-use harness_agent::{Listener, Told, Who};
+use harness_agent::{AgentEvent, EventSource, Listener};
 use harness_capability::secrets::Vault;
 use harness_dispatch::Run;
 use harness_provider::{Message, Reply};
@@ -22,7 +22,7 @@ use harness_sys::digest::digest;
 /// Bytes of answers of host calls that are kept of one session.
 const MAX_ANSWERS: usize = 64 << 20;
 
-/// Records one session. What it is told it tells on.
+/// Records one session, and passes each event on.
 #[derive(Debug)]
 pub struct Recorder {
     began: Instant,
@@ -99,7 +99,7 @@ impl Recorder {
         })
     }
 
-    /// Why nothing is recorded any more; told once.
+    /// Why nothing is recorded any more; reported once.
     pub fn trouble(&self) -> Option<String> {
         self.alone(|state| state.trouble.take())
     }
@@ -160,95 +160,95 @@ impl Recorder {
         });
     }
 
-    /// Drops what an agent at work said last. One that is set to work again says something new first.
+    /// Drops what an agent at work said last. One that is started again says something new first.
     fn forget(&self, by: &str) {
         self.alone(|state| drop(state.replies.remove(by)));
     }
 
-    fn record(&self, who: &Who<'_>, what: &Told<'_>) {
+    fn record(&self, who: &EventSource<'_>, what: &AgentEvent<'_>) {
         let by = who.id;
         let what = match what {
-            Told::Turn { agent, depth, text } => What::Turn(Turn {
+            AgentEvent::Turn { agent, depth, text } => What::Turn(Turn {
                 agent: (*agent).to_owned(),
                 parent: who.parent.map(str::to_owned),
                 depth: *depth,
                 text: (*text).to_owned(),
             }),
-            Told::Said { at, message, .. } => return self.said(by, *at, message),
-            Told::Asked { round, request, room, .. } => What::Asked(convert::asked(*round, request, *room)),
-            Told::Retry { error, pause, .. } => {
+            AgentEvent::Said { at, message, .. } => return self.said(by, *at, message),
+            AgentEvent::Asked { round, request, room, .. } => What::Asked(convert::asked(*round, request, *room)),
+            AgentEvent::Retry { error, pause, .. } => {
                 What::Retry(Retry { error: (*error).to_owned(), pause_us: micros(*pause) })
             }
-            Told::NoModel { model, error } => {
+            AgentEvent::NoModel { model, error } => {
                 What::Unmade(Unmade { model: model.map(str::to_owned), error: (*error).to_owned() })
             }
-            Told::Answered { reply, took, .. } => return self.reply(by, reply, *took),
-            Told::Unanswered { error, took, .. } => {
+            AgentEvent::Answered { reply, took, .. } => return self.reply(by, reply, *took),
+            AgentEvent::Unanswered { error, took, .. } => {
                 What::Unanswered(Unanswered { error: (*error).to_owned(), took_us: micros(*took) })
             }
-            Told::Calls { call, .. } => What::Calling(Calling { call: call.id.clone(), tool: call.name.clone() }),
-            Told::Called { call, report, content, took, .. } => {
+            AgentEvent::Calls { call, .. } => What::Calling(Calling { call: call.id.clone(), tool: call.name.clone() }),
+            AgentEvent::Called { call, report, content, took, .. } => {
                 What::Called(Box::new(convert::called(&call.id, &call.name, *report, content, *took)))
             }
-            Told::Event { dispatch, .. } if dispatch.hooks.is_empty() => return,
-            Told::Event { dispatch, .. } => What::Event(convert::decided(dispatch)),
-            Told::Delegated { to, attempt, .. } => {
+            AgentEvent::Event { dispatch, .. } if dispatch.hooks.is_empty() => return,
+            AgentEvent::Event { dispatch, .. } => What::Event(convert::decided(dispatch)),
+            AgentEvent::Delegated { to, attempt, .. } => {
                 What::Delegated(Delegated { to: (*to).to_owned(), attempt: *attempt })
             }
-            Told::Judged { of, refused, took, .. } => What::Judged(Judged {
+            AgentEvent::Judged { of, refused, took, .. } => What::Judged(Judged {
                 of: (*of).to_owned(),
                 refused: refused.map(str::to_owned),
                 took_us: micros(*took),
             }),
-            Told::Returned { id, from, result, late, .. } => What::Returned(Returned {
+            AgentEvent::Returned { id, from, result, late, .. } => What::Returned(Returned {
                 id: (*id).to_owned(),
                 from: (*from).to_owned(),
                 result: result.ok().map(|result| digest(&result.to_string())),
                 error: result.err().map(str::to_owned),
                 late: *late,
             }),
-            Told::Confirmed { call, tool, answer, .. } => What::Confirmation(Confirmation {
+            AgentEvent::Confirmed { call, tool, answer, .. } => What::Confirmation(Confirmation {
                 call: (*call).to_owned(),
                 tool: (*tool).to_owned(),
                 answer: answer.name().to_owned(),
             }),
-            Told::Began { call, tool, strand, task, .. } => What::Task(convert::began(call, tool, strand, *task)),
-            Told::Ended { task, report, late, .. } => What::Task(convert::ended(task, report, *late)),
-            Told::Abandoned { task, tool, .. } => What::Task(Task {
+            AgentEvent::Began { call, tool, strand, task, .. } => What::Task(convert::began(call, tool, strand, *task)),
+            AgentEvent::Ended { task, report, late, .. } => What::Task(convert::ended(task, report, *late)),
+            AgentEvent::Abandoned { task, tool, .. } => What::Task(Task {
                 state: "abandoned".to_owned(),
                 tool: (*tool).to_owned(),
                 task: Some((*task).to_owned()),
                 ..Task::default()
             }),
-            Told::Looked { looked, .. } => What::Looked(Looked {
+            AgentEvent::Looked { looked, .. } => What::Looked(Looked {
                 asked: looked.asked.clone(),
                 ended: looked.ended.clone(),
                 news: looked.news.clone(),
                 missing: looked.missing.clone(),
             }),
-            Told::Saw { saw, .. } => What::Saw((*saw).clone()),
-            Told::Turned { turn, given, .. } => {
+            AgentEvent::Saw { saw, .. } => What::Saw((*saw).clone()),
+            AgentEvent::Turned { turn, given, .. } => {
                 self.forget(by);
                 What::Turned(convert::turned(*turn, *given))
             }
-            Told::GivenUp { .. } => {
+            AgentEvent::GivenUp { .. } => {
                 self.forget(by);
                 What::Stopped {}
             }
-            Told::Text { .. } => return,
+            AgentEvent::Text { .. } => return,
         };
         self.add(by, what);
     }
 }
 
 impl Listener for Recorder {
-    fn told(&self, what: &Told<'_>) {
-        self.told_by(&Who { id: ROOT, parent: None }, what);
+    fn notify(&self, what: &AgentEvent<'_>) {
+        self.notify_from(&EventSource { id: ROOT, parent: None }, what);
     }
 
-    fn told_by(&self, who: &Who<'_>, what: &Told<'_>) {
+    fn notify_from(&self, who: &EventSource<'_>, what: &AgentEvent<'_>) {
         self.record(who, what);
-        self.listener.told_by(who, what);
+        self.listener.notify_from(who, what);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Runs a recorded session again: the same artifacts' scripts, in the same sandbox, on the same turns, with the replies
-//! of the record in the place of the models and its answers in the place of everything that host calls would reach.
+//! of the record instead of the models and its answers instead of everything that host calls would reach.
 //!
 //! No server, no file of the workspace, no command, no clock and no variable is asked. What scripts make of it is
-//! recorded anew, in memory, and compared line by line.
+//! recorded again, in memory, and compared line by line.
 
 mod compare;
 mod past;
@@ -93,7 +93,7 @@ pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Re
         let Ok(session) = Session::start(project, &run, models, recorder.clone()).await else { return };
         let mut session = session.after(before);
         for prompt in recording.prompts() {
-            // How it ends is told to the recorder. Where it was stopped then, it is stopped now.
+            // Its end is reported to the recorder. Where it was stopped then, it is stopped now.
             let mut turn = pin!(session.turn(prompt));
             if strand::until_cut(turn.as_mut()).await.is_none() {
                 run.settled().await;
@@ -103,7 +103,7 @@ pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Re
             session.end().await;
         }
     };
-    strand::within(run.strand(), session).await;
+    strand::in_strand(run.strand(), session).await;
     let now = super::header(&loaded);
     let then = &recording.header;
     let mut artifacts = Vec::new();

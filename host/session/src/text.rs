@@ -100,7 +100,7 @@ impl Page {
         };
         self.line(&format!("harness {}{model}", line(&header.harness)));
         if let Some(resumed) = &header.resumes {
-            self.line(&format!("goes on with {}", line(resumed)));
+            self.line(&format!("resumes {}", line(resumed)));
         }
         let refused = if totals.refused > 0 { format!(", {} refused", number(totals.refused)) } else { String::new() };
         let failed = if totals.failed > 0 { format!(", {} failed", number(totals.failed)) } else { String::new() };
@@ -120,7 +120,7 @@ impl Page {
         ));
         if !timeline.ended {
             let cut = if timeline.cut { ", and the last line is cut" } else { "" };
-            let note = self.paint(&format!("the session goes on, or was ended without notice{cut}"), "33");
+            let note = self.paint(&format!("the session is running, or it ended without a final entry{cut}"), "33");
             self.line(&note);
         }
     }
@@ -146,7 +146,7 @@ impl Page {
 
     fn span(&mut self, span: &Span, depth: usize) {
         if span.kind == Kind::Event && !span.inside.is_empty() {
-            // Its hooks say it all; those that had no part in it are not told.
+            // Its hooks say it all; those that had no part in it are not shown.
             let hooks = span.inside.iter().filter(|hook| !matches!(hook.word.as_str(), "skip" | "not reached"));
             return hooks.for_each(|hook| self.row(hook, depth, &span.name));
         }
@@ -188,7 +188,7 @@ impl Page {
                 "again" => "~",
                 _ => "\"",
             };
-            // The last thing that a sub-agent says is its answer, and told where it says it.
+            // The last thing that a sub-agent says is its answer, and reported where it says it.
             if *word != "answer" {
                 let shown = self.paint(&format!("{mark} {}", short(text)), "2");
                 self.line(&format!("{below}{shown}"));

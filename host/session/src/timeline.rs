@@ -79,7 +79,7 @@ pub enum Kind {
     Event,
     /// A hook.
     Hook,
-    /// A call that went on by itself, from its beginning to its end.
+    /// A call that continued by itself, from its beginning to its end.
     Task,
     /// The policy's script, on the result of a sub-agent.
     Judge,
@@ -148,16 +148,16 @@ impl Span {
 /// A tree that grows: spans by number, each with the number of the one that it is in.
 #[derive(Default)]
 struct Growing {
-    spans: Vec<(Place, Span)>,
+    spans: Vec<(Nesting, Span)>,
     /// What each agent at work is about, in each strand.
     at_work: HashMap<(String, String), AtWork>,
-    /// The tasks that are under way.
+    /// The tasks that are in progress.
     tasks: HashMap<String, usize>,
 }
 
 /// Where a span is: in which, and how deep.
 #[derive(Clone, Copy)]
-struct Place {
+struct Nesting {
     parent: Option<usize>,
     depth: u32,
 }
@@ -178,7 +178,7 @@ struct AtWork {
     arguments: HashMap<String, String>,
     calls: HashMap<String, usize>,
     attempt: u32,
-    /// The last turn of a sub-agent that it set to work.
+    /// The last turn of a sub-agent that it started.
     child: Option<usize>,
 }
 
@@ -236,9 +236,9 @@ impl Growing {
     fn add(&mut self, parent: Option<usize>, span: Span) -> usize {
         let outer = parent.and_then(|parent| Some((parent, self.spans.get(parent)?.0)));
         let place = match outer {
-            None => Place { parent: None, depth: 0 },
+            None => Nesting { parent: None, depth: 0 },
             Some((_, outer)) if outer.depth >= MAX_DEPTH => outer,
-            Some((parent, outer)) => Place { parent: Some(parent), depth: outer.depth.saturating_add(1) },
+            Some((parent, outer)) => Nesting { parent: Some(parent), depth: outer.depth.saturating_add(1) },
         };
         self.spans.push((place, span));
         self.spans.len().saturating_sub(1)
@@ -358,7 +358,7 @@ impl Growing {
                 let said = match asked.answer.as_str() {
                     "yes" => "confirmed",
                     "no" => "not confirmed",
-                    _ => "to be confirmed, and there is nobody to ask",
+                    _ => "needs confirmation, and no confirmer is available",
                 };
                 self.note(by, at, &asked.tool, said, status);
             }
@@ -381,7 +381,7 @@ impl Growing {
         }
     }
 
-    /// A task has begun, in the call that it goes on with, or has ended.
+    /// A task has begun, in the call that it resumes, or has ended.
     fn task(&mut self, by: Who<'_>, at: u64, task: &Task) {
         let id = task.task.as_deref().unwrap_or_default();
         let Some(opens) = task.opens.as_deref() else {
@@ -445,7 +445,7 @@ impl Growing {
         }
     }
 
-    /// What a conversation says beside what is told elsewhere: arguments after hooks, and results.
+    /// What a conversation says beside the report elsewhere: arguments after hooks, and results.
     fn said(&mut self, by: Who<'_>, message: Option<&Json>) {
         let Some(message) = message else { return };
         let text = |value: &Json, key: &str| value.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
@@ -485,7 +485,7 @@ impl Growing {
         let mut roots = Vec::new();
         let mut inside: HashMap<usize, Vec<Span>> = HashMap::new();
         // From the newest on: what is in a span came after it.
-        while let Some((Place { parent, .. }, mut span)) = self.spans.pop() {
+        while let Some((Nesting { parent, .. }, mut span)) = self.spans.pop() {
             if span.status == Status::Open {
                 span.end = if span.end == 0 { last } else { span.end };
                 if span.word.is_empty() {

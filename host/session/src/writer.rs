@@ -47,7 +47,7 @@ impl Writer {
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             match openat(&folder, format!("{id}{ENDING}"), flags | OFlags::NOFOLLOW, Mode::RUSR | Mode::WUSR) {
                 Ok(file) => {
-                    // A reader sees by it that the session goes on.
+                    // A reader sees by it that the session continues.
                     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
                     let began = now.replace_nanosecond(0).unwrap_or(now).format(&Rfc3339).map_err(Error::other)?;
                     return Ok(Self { id, began, folder, file: File::from(file), bytes: 0 });
@@ -83,7 +83,8 @@ impl Writer {
         let mut text = String::with_capacity(line.len().saturating_add(1));
         text.push_str(line);
         text.push('\n');
-        // In one go: whoever reads meanwhile sees whole lines, and a process that is ended leaves at most half a one.
+        // In one go: anyone who reads meanwhile sees whole lines, and a process that is ended leaves at most half a
+        // one.
         self.file.write_all(text.as_bytes())
     }
 }

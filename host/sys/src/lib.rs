@@ -62,7 +62,7 @@ pub fn read_at_most(path: &std::path::Path, max: u64) -> std::io::Result<String>
     })
 }
 
-/// A file is no text: the place of the first byte that is none, from 1, in characters.
+/// A file is not text: the place of the first byte that is none, from 1, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotText {
     /// The line, from 1.
@@ -96,7 +96,7 @@ pub fn read_beginning(path: &std::path::Path, most: usize) -> std::io::Result<St
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether there is a file of this name, or anything else that is no folder: a link that leads nowhere too.
+/// Whether there is a file of this name, or anything else that is not a folder: a link that leads nowhere too.
 pub fn is_there(path: &std::path::Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_dir())
 }
@@ -118,14 +118,14 @@ pub fn length(path: &std::path::Path) -> std::io::Result<u64> {
     if facts.is_file() { Ok(facts.len()) } else { Err(std::io::ErrorKind::InvalidInput.into()) }
 }
 
-/// Writes a file of the project's own as a whole: whoever reads it sees the old text or the new one. A link of that name is
-/// replaced: who wrote it is not who is to say what is written over. Errors: what the system says.
+/// Writes a file of the project's own as a whole: anyone who reads it sees the old text or the new one. A link of that
+/// name is replaced: who wrote it is not who is to say what is written over. Errors: what the system says.
 pub fn write_whole(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     // For all to read, as files of a project are; a temporary one is for its owner alone.
     replace(path, text, Some(0o644))
 }
 
-/// Puts a new file in the place of what has the name. A temporary file is for its owner alone, and stays so without a mode.
+/// Puts a new file instead of what has the name. A temporary file is for its owner alone, and stays so without a mode.
 fn replace(path: &std::path::Path, text: &str, mode: Option<u32>) -> std::io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;
@@ -333,7 +333,7 @@ fn moment(seconds: i64, nanoseconds: i64) -> std::time::Duration {
 }
 
 /// Whether something at or below a path was made, written, renamed, removed or given other facts since then, but for what
-/// no command changes: `.harness/` and `.git/`. True where it cannot be told.
+/// no command changes: `.harness/` and `.git/`. True where that is not known.
 pub fn changed_since(path: &std::path::Path, since: std::time::Duration) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let (mut waiting, mut left) = (vec![path.to_owned()], MAX_LOOKED_AT);
@@ -353,7 +353,7 @@ pub fn changed_since(path: &std::path::Path, since: std::time::Duration) -> bool
     false
 }
 
-/// Files and folders that are looked at for a change.
+/// Files and folders that are checked for a change.
 const MAX_LOOKED_AT: u32 = 200_000;
 
 /// Whether the process was started to outlive its terminal, as by `nohup`.

@@ -1,8 +1,9 @@
 //! Files that the operator names and a command of the program's writes, such as `--html FILE`.
 //!
-//! The commands that an agent ran may have left anything at that name in the project: a link to a file of the operator's, a
-//! pipe that somebody listens at, a hard link. So below the project and the workspace a new file replaces what has the
-//! name, and no link leads there. Elsewhere the operator's links and pipes are followed: nobody else planted them.
+//! The commands that an agent ran may have left anything at that name in the project: a link to a file of the
+//! operator's, a pipe that someone listens at, a hard link. So below the project and the workspace a new file replaces
+//! what has the name, and no link leads there. Elsewhere the operator's links and pipes are followed: nobody else
+//! planted them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,8 +23,8 @@ pub enum Readers {
     Owner,
 }
 
-/// Writes a file as a whole: whoever reads it sees the old text or the new one. `shared` are the folders in which others
-/// may have planted something.
+/// Writes a file as a whole: anyone who reads it sees the old text or the new one. `shared` are the folders in which
+/// others may have planted something.
 ///
 /// # Errors
 ///
@@ -87,7 +88,7 @@ fn open_below(shared: &Path, folder: &Path) -> Result<OwnedFd> {
     Ok(openat2(&top, below.unwrap_or(Path::new(".")), flags, Mode::empty(), resolve)?)
 }
 
-/// Puts a new file in the place of what has the name.
+/// Puts a new file instead of what has the name.
 fn replace(folder: &OwnedFd, name: &OsStr, text: &str, readers: Readers) -> Result<()> {
     let mode = match readers {
         Readers::All => Mode::from_raw_mode(0o666),

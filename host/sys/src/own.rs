@@ -35,7 +35,7 @@ pub fn folder(path: &Path) -> Result<OwnedFd> {
         Err(error) => return Err(error.into()),
     }
     let folder = openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
-    // One that came with somebody's project may have been open to all.
+    // One that came with someone's project may have been open to all.
     fchmod(&folder, Mode::RWXU)?;
     // What happened on one machine is not for a repository.
     let ignored = file(&folder, ".gitignore")?;

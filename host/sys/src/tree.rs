@@ -1,8 +1,8 @@
-//! The files in a folder of the project, at any depth, each with its length and digest: what somebody looked at is what is
-//! read later.
+//! The files in a folder of the project, at any depth, each with its length and digest: what someone looked at is what
+//! is read later.
 //!
-//! Every folder and file is opened from the handle of the folder that it is in, and no link is followed, so that nothing
-//! outside is read, whatever anybody moves meanwhile.
+//! Every folder and file is opened from the handle of the folder that it is in, and no link is followed, so that
+//! nothing outside is read, whatever anyone moves meanwhile.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read as _, Result};
@@ -99,7 +99,7 @@ pub fn read(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<Strin
                     continue;
                 }
                 Err(Errno::NXIO) => {
-                    tree.left_out.push((path, "it is no file".to_owned()));
+                    tree.left_out.push((path, "it is not a file".to_owned()));
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -123,7 +123,7 @@ pub fn read(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<Strin
                     }
                     tree.files.push(Entry { path, bytes: length, sha256 });
                 }
-                _ => tree.left_out.push((path, "it is no file".to_owned())),
+                _ => tree.left_out.push((path, "it is not a file".to_owned())),
             }
         }
     }
@@ -224,7 +224,7 @@ mod tests {
                 ("b/folder", "it is a link"),
                 ("hard", "it has other names too (hard links)"),
                 ("link", "it is a link"),
-                ("pipe", "it is no file"),
+                ("pipe", "it is not a file"),
                 ("z.md", "why")
             ]
         );

@@ -137,7 +137,7 @@ fn kill_children() {
     call(number::CLOSE, [list as usize, 0, 0, 0, 0]);
 }
 
-/// A child that has ended, or an error as the kernel tells it; and the child's code.
+/// A child that has ended, or an error as the kernel shows it; and the child's code.
 fn wait(options: usize) -> (isize, c_int) {
     let mut status: c_int = 0;
     loop {

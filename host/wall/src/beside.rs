@@ -1,5 +1,5 @@
-//! What commands have beside the workspace and the machine's own folders: the folders that the policy names, without what
-//! in them is somebody's secret.
+//! What commands have beside the workspace and the machine's own folders: the folders that the policy names, without
+//! what in them is someone's secret.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -14,8 +14,8 @@ use harness_policy::grant::Grant;
 use harness_policy::path::protected;
 use harness_sys as sys;
 
-/// Names in a folder that are looked at, those nearer to its top first. A folder of tools may have a hundred thousand, and
-/// each command would wait for all of them.
+/// Names in a folder that are checked, those nearer to its top first. A folder of tools may have a hundred thousand,
+/// and each command would wait for all of them.
 const MAX_LOOKS: usize = 1_000;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -27,7 +27,7 @@ pub(super) struct Beside {
     pub(super) closed: Vec<(PathBuf, bool)>,
 }
 
-/// Names in these folders that are looked at where a secret's file has several names: one of them may be the other one.
+/// Names in these folders that are checked where a secret's file has several names: one of them may be the other one.
 const MAX_LINKS: usize = 200_000;
 
 impl Beside {
@@ -125,7 +125,7 @@ fn sensitive(top: &Path, most: usize) -> Vec<(PathBuf, bool)> {
     closed
 }
 
-/// Not every file system tells with the name.
+/// Not every file system reports it with the name.
 fn kind(folder: &Path, name: &OsStr, told: FileType) -> FileType {
     if told != FileType::Unknown {
         return told;

@@ -98,7 +98,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for folder in self.folders() {
-            // Fails where somebody is left, which only a process can be that cannot be killed.
+            // Fails where someone is left, which only a process can be that cannot be killed.
             let _ = rustix::fs::rmdir(folder);
         }
     }
@@ -185,7 +185,7 @@ fn sweep(parent: &Path) {
     for path in sys::entries(parent).unwrap_or_default() {
         let name = path.file_name().and_then(|name| name.to_str());
         let host = name.and_then(|name| name.strip_prefix(PREFIX)?.split_once('-')).map(|(host, _)| host);
-        // Fails where somebody is still in it.
+        // Fails where someone is still in it.
         if host.is_some_and(|host| !sys::is_folder(&Path::new("/proc").join(host))) {
             let _ = rustix::fs::rmdir(&path);
         }
@@ -205,7 +205,7 @@ fn candidates(controller: &str) -> Vec<Candidate> {
     of(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"), controller)
 }
 
-/// From what the kernel tells of this process's groups and of what is mounted.
+/// From what the kernel reports this process's groups and of what is mounted.
 fn of(groups: &str, mounts: &str, controller: &str) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for line in mounts.lines() {
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(paths("", new), [""; 0]);
     }
 
-    /// Only where this machine has such groups; [`Offers`](super::super::Offers) tells whether it has.
+    /// Only where this machine has such groups; [`Offers`](super::super::Offers) shows whether it has.
     #[test]
     fn a_group_goes_away() {
         if let Ok(group) = Group::new(5, 64 << 20) {

@@ -160,7 +160,7 @@ impl Plan {
     /// What it is, for the operator.
     pub fn whole(&self) -> Result<(), String> {
         match self.open {
-            Open::Unheld => Err("files stay open, as there is no Landlock".to_owned()),
+            Open::Unheld => Err("files stay accessible, because there is no Landlock".to_owned()),
             Open::Only(_) | Open::All => Ok(()),
         }
     }
@@ -207,22 +207,24 @@ fn programs(granted: bool, unconfined: bool, wall: &Result<Standing, Vec<String>
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.programs == Programs::Unconfined {
-            return f.write_str("being looked into by others; no more, as commands run unconfined");
+            return f.write_str("access by debuggers; nothing else, because commands run unconfined");
         }
         f.write_str("system calls into the kernel and other processes")?;
         if self.programs == Programs::None {
-            f.write_str(", starting programs, signals to others, privileges but those over files")?;
+            f.write_str(", starting programs, signals to other processes, privileges except those over files")?;
         }
         f.write_str(match self.sockets {
             Sockets::None => ", sockets",
-            Sockets::Internet => ", sockets but those of the internet",
+            Sockets::Internet => ", sockets except internet sockets",
             Sockets::Commands => ", raw sockets",
         })?;
         f.write_str(match self.open {
             Open::Only(_) => ", files outside of the project (Landlock)",
-            Open::Unheld => "; files stay open, as there is no Landlock",
-            Open::All if self.programs == Programs::InNamespaces => "; files stay open, as commands get a view of them",
-            Open::All => "; files stay open, as they may be needed",
+            Open::Unheld => "; files stay accessible, because there is no Landlock",
+            Open::All if self.programs == Programs::InNamespaces => {
+                "; files stay accessible, because commands get a view of them"
+            }
+            Open::All => "; files stay accessible, because they may be needed",
         })
     }
 }
@@ -308,7 +310,7 @@ mod tests {
     #[test]
     fn who_wants_all_of_it_is_told_what_is_missing() {
         let whole = |open| Plan { open, ..plan("none") }.whole();
-        assert_eq!(whole(Open::Unheld), Err("files stay open, as there is no Landlock".to_owned()));
+        assert_eq!(whole(Open::Unheld), Err("files stay accessible, because there is no Landlock".to_owned()));
         assert_eq!([whole(Open::All), whole(Open::Only(super::Files::default()))], [Ok(()), Ok(())]);
     }
 
@@ -357,7 +359,7 @@ mod tests {
         let network = "make pairs, ask names, connect, use local sockets";
         assert!(all.starts_with(&format!("start a program, {threads}, signal others, {network}")), "{all}");
         assert!(!all.contains("use keys") && !all.contains("packets"), "{all}");
-        // The control. Namespaces are made where the machine lets anybody make them, packets by root.
+        // The control. Namespaces are made where the machine lets anyone make them, packets by root.
         let free = tried("unconfined");
         let few: Vec<&str> =
             free.split(", ").filter(|what| !what.ends_with(" packets") && *what != "use keys").collect();

@@ -1,18 +1,18 @@
 //! The processes that a command is made of, from their beginning to the moment in which it runs.
 //!
-//! A command could leave its group and go on in the background, and a host that is killed can kill nobody. So between
-//! the host and a command stands a *keeper*: a program of its own (`host/keeper`) that holds nothing of the host's, and
-//! waits for two things, the end of the command and the end of a pipe that only the host holds open. Whatever ends the
-//! host closes the pipe. (The kernel's own signal for this is bound to the thread that made a process, and a runtime's
-//! threads come and go.)
+//! A command could leave its group and continue in the background, and a host that is killed can kill nobody. So
+//! between the host and a command stands a *keeper*: a program of its own (`host/keeper`) that holds nothing of the
+//! host's, and waits for two things, the end of the command and the end of a pipe that only the host holds open.
+//! Whatever ends the host closes the pipe. (The kernel's own signal for this is bound to the thread that made a
+//! process, and a runtime's threads come and go.)
 //!
 //! With namespaces, the keeper is the first process of the command's own; when it ends, the kernel ends all the others,
 //! and only then is it over. Without, the keeper is given every process that loses its parent, and kills until none is
 //! left.
 //!
 //! All of this runs in processes that [share the host's memory](super::launch): system calls alone, and nothing is
-//! allocated. The command waits for the keeper: what shares the host's memory is never beside a program of somebody
-//! else's.
+//! allocated. The command waits for the keeper: what shares the host's memory is never beside a program of a third
+//! party's.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
@@ -37,7 +37,7 @@ use super::{Confinement, Step, keeper};
 pub(super) enum Bond {
     /// In namespaces of their own, with files of their own.
     Namespaces {
-        /// Where the host may not make namespaces: what a user namespace is told of this user.
+        /// Where the host may not make namespaces: what a user namespace learns of this user.
         user: Option<UserMap>,
         network: Network,
         view: Plan,
@@ -63,9 +63,9 @@ impl UserMap {
         Some(Self { uid: line(uid)?, gid: line(gid)? })
     }
 
-    /// Tells the namespace of the calling process, whose memory is its own where it may not be looked into.
+    /// Reports the namespace of the calling process, whose memory is its own where it may not be looked into.
     fn tell(&self, own_memory: bool) -> Result<(), Errno> {
-        // Who may not be looked into may not tell of itself either.
+        // Who may not be looked into may not report itself either.
         if own_memory {
             set_dumpable_behavior(DumpableBehavior::Dumpable)?;
         }
@@ -104,7 +104,7 @@ pub(super) struct Begun {
     pub(super) keeper: OwnedFd,
     /// When this is closed, all is over.
     lifeline: Option<OwnedFd>,
-    /// Where the keeper tells the command's code. Not to be waited for: nothing is told where it was killed.
+    /// Where the keeper shows the command's code. Not to be waited for: nothing is reported where it was killed.
     ending: OwnedFd,
 }
 
@@ -214,8 +214,8 @@ impl Family {
         Err(Failed { step, error })
     }
 
-    /// The processes of a user namespace are told of through files that are not theirs where the host may not be looked
-    /// into. What is shared is not changed: these are forks.
+    /// The processes of a user namespace are reported through files that are not theirs where the host may not be
+    /// looked into. What is shared is not changed: these are forks.
     fn needs_memory_of_its_own(&self) -> bool {
         matches!(&self.bond, Bond::Namespaces { user: Some(_), .. })
             && !matches!(dumpable_behavior(), Ok(DumpableBehavior::Dumpable))
@@ -248,7 +248,7 @@ struct Making<'a> {
     program: Option<(&'a Program<'a>, &'a Pointers)>,
     /// For the command's process.
     stack: Stack,
-    /// The command goes on when a byte comes, and ends when none will.
+    /// The command continues when a byte comes, and ends when none will.
     gate: OwnedFd,
     opens_gate: OwnedFd,
     lifeline: OwnedFd,
@@ -303,7 +303,7 @@ impl Keeper<'_> {
                 b'c'
             }
         };
-        // Where the host ignores it, nothing would be told of a child that ends.
+        // Where the host ignores it, nothing would report a child that ends.
         launch::plain_signals();
         let command = launch::child(stack, *making, libc::CLONE_VM).map_err(at(Step::Namespaces))?;
         for (number, file) in [lifeline, ending, opens_gate].into_iter().zip(0..) {

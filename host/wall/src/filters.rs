@@ -3,7 +3,7 @@
 //! - Without `exec.network` it makes no socket that leads anywhere, to this machine's own (`AF_UNIX`) neither: only
 //!   pairs that are connected to each other for good.
 //! - It does not trace other processes, mount, load modules, enter or make namespaces, or type on a terminal.
-//! - It makes no file that others run as its owner: that would outlast the wall. It takes no lease on a file: whoever opens
+//! - It makes no file that others run as its owner: that would outlast the wall. It takes no lease on a file: anyone who opens
 //!   it would wait.
 //! - Where Landlock alone holds its files, it changes nothing about a file by its name: neither mode, owner, times nor
 //!   attributes. Landlock has no rule for these. There it has no namespaces either: it sets the priority and the
@@ -119,8 +119,8 @@ const MEMORY_FILES: [i64; 2] = [libc::SYS_memfd_create, MEMFD_SECRET];
 /// The same on all kinds of machines that there are filters for.
 const MEMFD_SECRET: i64 = 447;
 
-/// Commands of `fcntl` that take a lease on a file or a folder: whoever opens it next is refused, or waits until the lease
-/// is given up. As in `linux/fcntl.h`.
+/// Commands of `fcntl` that take a lease on a file or a folder: anyone who opens it next is refused, or waits until the
+/// lease is given up. As in `linux/fcntl.h`.
 const LEASES: [u64; 2] = [1024, 1024 + 16];
 
 /// Calls that change how a process runs, and which argument has to be what: of the process that makes them.
@@ -216,8 +216,8 @@ const SOCK_PACKET: i32 = 10;
 /// The kinds that are neither streams nor datagrams; the fifth is `SOCK_DCCP`.
 const OTHER_KINDS: [i32; 5] = [libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_SEQPACKET, SOCK_PACKET, 6];
 
-/// The second calling convention of x86-64 kernels, where they have it: the same calls with this bit in their numbers, and
-/// some under others. No program that anybody has uses it, and none of its calls is there.
+/// The second calling convention of x86-64 kernels, where they have it: the same calls with this bit in their numbers,
+/// and some under others. No program that anyone has uses it, and none of its calls is there.
 const X32: u32 = 0x4000_0000;
 
 /// Filters, ready to be applied between fork and exec, where nothing may be allocated.
@@ -318,7 +318,7 @@ impl Filters {
     ///
     /// # Errors
     ///
-    /// Where the kernel does not do it: the process must not go on then.
+    /// Where the kernel does not do it: the process must not continue then.
     pub(super) fn apply(&self) -> Result<(), Errno> {
         // Sets `no_new_privs` too.
         self.0.iter().try_for_each(|program| apply_filter(program).map_err(|_| Errno::PERM))

@@ -1,7 +1,7 @@
 //! Files that are protected under one name and can be had under another: hard links.
 //!
-//! A name tells nothing of the other names of its file, and the system does not list them. So folders are searched for
-//! the protected names of files that have several. Scripts make no hard links: they are what somebody else has made.
+//! A name shows nothing of the other names of its file, and the system does not list them. So folders are searched for
+//! the protected names of files that have several. Scripts make no hard links: they are what another process has made.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -56,9 +56,9 @@ pub enum Unsearched {
 impl fmt::Display for Unsearched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Entries => write!(f, "there are over {MAX_ENTRIES} files and folders to look at"),
+            Self::Entries => write!(f, "there are over {MAX_ENTRIES} files and folders to search"),
             Self::Levels => write!(f, "there are over {MAX_LEVELS} folders inside each other"),
-            Self::System(error) => write!(f, "a folder cannot be looked at: {}", std::io::Error::from(*error)),
+            Self::System(error) => write!(f, "a folder cannot be read: {}", std::io::Error::from(*error)),
         }
     }
 }

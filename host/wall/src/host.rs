@@ -12,7 +12,7 @@ use super::system::System;
 use crate::confine::{Programs, Sockets};
 use harness_sys as sys;
 
-/// What a host keeps of root's privileges: a workspace may be somebody else's, and files in it.
+/// What a host keeps of root's privileges: a workspace may be a third party's, and files in it.
 const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::FOWNER);
 
 /// Takes from this process all files but the machine's own and these, which are to be read and to be changed.

@@ -26,7 +26,7 @@ pub(super) fn program() -> io::Result<BorrowedFd<'static>> {
 
 fn make() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Older kernels than 6.3 run it without being told that it is to be run, and do not know the flag.
+    // Older kernels than 6.3 run it without the request to run it, and do not know the flag.
     let made = match memfd_create("harness-keeper", flags | MemfdFlags::EXEC) {
         Err(Errno::INVAL) => memfd_create("harness-keeper", flags),
         made => made,

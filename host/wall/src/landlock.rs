@@ -14,7 +14,7 @@ use landlock::{
 };
 use rustix::io::Errno;
 
-use super::reach::{Place, Reach};
+use super::reach::{AccessEntry, Reach};
 use super::system::{DEVICES, System};
 use harness_sys as sys;
 
@@ -81,8 +81,7 @@ pub(super) fn of_open_system(
         Ok(entries.filter(|entry| sys::link_target(entry).is_none()).collect())
     };
     let rules = of_places(&open.chain(closed).collect::<Vec<_>>(), &list);
-    let rules =
-        rules.map_err(|error: std::io::Error| format!("a folder of the machine's cannot be looked at: {error}"))?;
+    let rules = rules.map_err(|error: std::io::Error| format!("a folder of the system cannot be read: {error}"))?;
     Ok(rules.into_iter().chain(devices()).collect())
 }
 
@@ -91,8 +90,8 @@ fn devices() -> impl Iterator<Item = Rule> {
 }
 
 /// The rules for the workspace inside of a view of it: what is closed there, the view has closed.
-pub(super) fn of_view(places: &[Place]) -> Vec<Rule> {
-    let open = |place: &Place| match place.reach {
+pub(super) fn of_view(places: &[AccessEntry]) -> Vec<Rule> {
+    let open = |place: &AccessEntry| match place.reach {
         Reach::Closed => None,
         Reach::Read => Some(Rule { path: place.path.clone(), may: May::Read }),
         Reach::Write => Some(Rule { path: place.path.clone(), may: May::Change }),
@@ -106,7 +105,7 @@ pub(super) fn of_view(places: &[Place]) -> Vec<Rule> {
 ///
 /// Those of `list`.
 pub(super) fn of_workspace<E>(
-    places: &[Place],
+    places: &[AccessEntry],
     list: &impl Fn(&Path) -> Result<Vec<PathBuf>, E>,
 ) -> Result<Vec<Rule>, E> {
     of_places(&places.iter().map(|place| (place.path.as_path(), place.reach)).collect::<Vec<_>>(), list)
@@ -281,9 +280,9 @@ mod tests {
     use super::super::reach::Identity;
     use super::*;
 
-    fn place(path: &str, reach: Reach) -> Place {
+    fn place(path: &str, reach: Reach) -> AccessEntry {
         let stat = rustix::fs::stat("/").unwrap();
-        Place { path: path.into(), reach, is_dir: true, identity: Identity::of(&stat) }
+        AccessEntry { path: path.into(), reach, is_dir: true, identity: Identity::of(&stat) }
     }
 
     fn shown(rules: &[Rule]) -> Vec<String> {
@@ -301,7 +300,7 @@ mod tests {
         Ok(names.iter().map(|name| folder.join(name)).collect())
     }
 
-    /// What somebody else put into the workspace opens nothing outside of it.
+    /// What another process put into the workspace opens nothing outside of it.
     #[test]
     fn no_rule_is_found_by_a_link() {
         let folder = tempfile::tempdir().unwrap();

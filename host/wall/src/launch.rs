@@ -2,8 +2,8 @@
 //!
 //! A fork copies what the kernel knows of all the memory of a process, and a host has much: the pools of its instances.
 //! That cost milliseconds for each of the processes that a command needs. So they run on the host's own memory, on a
-//! stack of their own, as `posix_spawn` of the C library does it: signals are blocked, the thread that makes them waits,
-//! and what it lent them stays as it is until it goes on.
+//! stack of their own, as `posix_spawn` of the C library does it: signals are blocked, the thread that makes them
+//! waits, and what it lent them stays as it is until it continues.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -141,7 +141,7 @@ impl Drop for Quiet {
 /// ignored, but for a pipe that nobody reads and a child that ends. In a process with handlers of its own.
 pub(super) fn plain_signals() {
     for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: the action is filled in before it is looked at.
+        // SAFETY: the action is filled in before it is checked.
         #[expect(unsafe_code, reason = "there is no function for this call")]
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();

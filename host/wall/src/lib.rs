@@ -66,9 +66,9 @@ pub use names::ClosedNames;
 pub use offers::{Count, Files, Memory, Namespaces, Offers, Standing, Tier};
 
 /// What a command keeps of root's privileges: those over files, which the wall holds in other ways. Without them root
-/// could not write into a folder of somebody else's.
-/// Not `FSETID`, with which a file that others run as its owner stays one when something else is written into it; nor
-/// those that go by file handles (`DAC_READ_SEARCH`), give files privileges (`SETFCAP`) or make them immutable.
+/// could not write into a folder of a third party's. Not `FSETID`, with which a file that others run as its owner stays
+/// one when something else is written into it; nor those that go by file handles (`DAC_READ_SEARCH`), give files
+/// privileges (`SETFCAP`) or make them immutable.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER);
 
 /// What a command's first process does before it is the command.
@@ -115,10 +115,10 @@ impl Step {
             Self::View => "its view of the files",
             Self::Folder => "the folder to start in",
             Self::Limits => "limits",
-            Self::Privileges => "giving up privileges",
+            Self::Privileges => "dropping privileges",
             Self::Rules => "Landlock",
             Self::Filters => "filters of system calls",
-            Self::Keeper => "who ends what it leaves behind",
+            Self::Keeper => "the process that ends what it leaves behind",
         }
     }
 }
@@ -289,7 +289,7 @@ impl Held {
         self.begun.as_ref().ok_or(io::ErrorKind::NotFound)?.keeper.try_clone()
     }
 
-    /// Ends all of its processes; somebody has to wait for it.
+    /// Ends all of its processes; someone has to wait for it.
     pub fn end(mut self) -> Self {
         if let Some(begun) = &mut self.begun {
             begun.end();
@@ -434,7 +434,7 @@ impl Wall {
                 let list = |folder: &Path| sys::entries(folder);
                 let listed = landlock::of_workspace(&places, &list);
                 let mut rules = landlock::of_open_system(system, folders, &beside.closed)?;
-                rules.extend(listed.map_err(|error| format!("the workspace cannot be looked at: {error}"))?);
+                rules.extend(listed.map_err(|error| format!("the workspace cannot be read: {error}"))?);
                 let folder = Temporary::new().map_err(|error| format!("there is no temporary folder: {error}"))?;
                 let temporary = folder.path.clone();
                 rules.push(landlock::Rule { path: temporary.clone(), may: landlock::May::Change });
@@ -542,8 +542,8 @@ fn resources(most: &Limits, time: Duration, user: Option<u64>, memory: Memory) -
     limits
 }
 
-/// Tries what a view needs, in processes that do nothing else, and tells how it works, and whether with a network of its own;
-/// or which step does not.
+/// Tries what a view needs, in processes that do nothing else, and shows how it works, and whether with a network of
+/// its own; or which step does not.
 fn probe() -> Result<(Namespaces, bool), String> {
     let system = System::get()?;
     let folder = system.folders.first().ok_or("there are no folders of programs")?;

@@ -5,9 +5,9 @@
 //! it. So the host creates a [placeholder] for each closed name that is missing, an empty folder, which the view mounts
 //! read-only over itself, and removes it when the last command that needs it has ended.
 //!
-//! Several commands, of several hosts, share a placeholder: each holds a shared lock on it, and whoever gets the exclusive
-//! one removes it. A host that was killed holds no lock, and the next command clears up after it. A placeholder counts as
-//! absent wherever the host looks for the name.
+//! Several commands, of several hosts, share a placeholder: each holds a shared lock on it, and anyone who gets the
+//! exclusive one removes it. A host that was killed holds no lock, and the next command clears up after it. A
+//! placeholder counts as absent wherever the host looks for the name.
 //!
 //! [placeholder]: harness_sys::is_placeholder
 
@@ -35,7 +35,7 @@ pub struct ClosedNames {
 struct Held {
     name: &'static str,
     folder: OwnedFd,
-    /// Whether it goes with the last one who holds it: not a folder of somebody else's.
+    /// Whether it goes with the last one who holds it: not a folder of a third party's.
     is_placeholder: bool,
 }
 
@@ -76,8 +76,8 @@ impl Drop for ClosedNames {
     }
 }
 
-/// Holds one name: what it is now, or a placeholder. Nothing where it needs no holding: there is something of somebody
-/// else's, or nobody can create it.
+/// Holds one name: what it is now, or a placeholder. Nothing where it needs no holding: there is something of a third
+/// party's, or nobody can create it.
 fn hold(workspace: &OwnedFd, name: &'static str) -> Result<Option<Held>, Errno> {
     let mode = Mode::from_raw_mode(PLACEHOLDER);
     for _ in 0..TRIES {
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Whoever comes while another one goes holds what is there.
+    /// Anyone who comes while another one goes holds what is there.
     #[test]
     fn many_at_once_hold_them() {
         let root = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! What of the workspace a command reaches: the grant of files, as places that the kernel can hold.
 //!
 //! A grant is patterns and names, and it decides on one path at a time. The kernel holds folders and files that are
-//! there. So the workspace is walked before each command, and where what the grant says changes, there is a [`Place`].
+//! there. So the workspace is walked before each command, and where what the grant says changes, there is a [`AccessEntry`].
 //! What a command makes itself is in a folder that it may write in, whatever its name.
 
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use harness_policy::grant::Grant;
 use harness_policy::path::{Access, WorkspacePath, protected};
 use harness_policy::watch::Request;
 
-/// Entries of folders that are looked at before a command.
+/// Entries of folders that are checked before a command.
 pub(super) const MAX_ENTRIES: u64 = 200_000;
 /// Places that differ from the folder they are in: each is a mount, or some rules.
 pub(super) const MAX_PLACES: usize = 2_000;
@@ -36,7 +36,7 @@ pub(super) enum Reach {
 
 /// A file or folder in which a command may do something else than in the folder that it is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct AccessEntry {
     /// Absolute, without links.
     pub(super) path: PathBuf,
     pub(super) reach: Reach,
@@ -51,8 +51,8 @@ pub(super) struct Place {
 /// # Errors
 ///
 /// What cannot be looked at, for a person; without a path.
-pub(super) fn places(grant: &Grant, workspace: &Path) -> Result<Vec<Place>, String> {
-    let failed = |error: Errno| format!("the workspace cannot be looked at: {}", std::io::Error::from(error));
+pub(super) fn places(grant: &Grant, workspace: &Path) -> Result<Vec<AccessEntry>, String> {
+    let failed = |error: Errno| format!("the workspace cannot be read: {}", std::io::Error::from(error));
     let root = rustix::fs::open(workspace, FOLDER, Mode::empty()).map_err(failed)?;
     let stat = rustix::fs::fstat(&root).map_err(failed)?;
     let (at, quiet, links) = (WorkspacePath::root(), grant.unwatched(), HardLinks::default());
@@ -63,7 +63,7 @@ pub(super) fn places(grant: &Grant, workspace: &Path) -> Result<Vec<Place>, Stri
         walk.place(workspace.to_owned(), reach, true, &stat)?;
         walk.show(&at, reach);
     }
-    let again = root.try_clone().map_err(|error| format!("the workspace cannot be looked at: {error}"))?;
+    let again = root.try_clone().map_err(|error| format!("the workspace cannot be read: {error}"))?;
     walk.folder(root, workspace, &at, reach)?;
     walk.other_names(&again, workspace)?;
     Ok(walk.places)
@@ -71,12 +71,12 @@ pub(super) fn places(grant: &Grant, workspace: &Path) -> Result<Vec<Place>, Stri
 
 struct Walk<'a> {
     grant: &'a Grant,
-    /// The same, for who watches: told of what a command gets, and not of each name that is looked at.
+    /// The same, for the observer, which gets what a command gets and not each name that is checked.
     shown: &'a Grant,
     /// Whether any path may be protected by the policy, beside the built-in names.
     picky: bool,
     left: u64,
-    places: Vec<Place>,
+    places: Vec<AccessEntry>,
     /// Protected files with several names, of those that the walk came by.
     links: HardLinks,
 }
@@ -106,7 +106,7 @@ impl Walk<'_> {
                 "over {MAX_PLACES} files and folders of the workspace are closed or open on their own; grant whole folders"
             ));
         }
-        self.places.push(Place { path, reach, is_dir, identity: Identity::of(stat) });
+        self.places.push(AccessEntry { path, reach, is_dir, identity: Identity::of(stat) });
         Ok(())
     }
 
@@ -264,7 +264,7 @@ fn unsearched(why: Unsearched) -> String {
 
 /// Closes the names in a folder that are not there yet and would govern the project, for rules that can only name what is:
 /// with such a place in it, the folder itself is opened entry by entry, and no entry can be created.
-pub(super) fn close_names(places: &mut Vec<Place>, folder: &Path) {
+pub(super) fn close_names(places: &mut Vec<AccessEntry>, folder: &Path) {
     let outer = places.iter().filter(|place| folder.starts_with(&place.path));
     let Some(outer) = outer.max_by_key(|place| place.path.as_os_str().len()).cloned() else { return };
     if outer.reach != Reach::Write {
@@ -273,7 +273,7 @@ pub(super) fn close_names(places: &mut Vec<Place>, folder: &Path) {
     for name in protected::CLOSED_AT_ROOT {
         let path = folder.join(name);
         if !places.iter().any(|place| place.path == path) {
-            places.push(Place { path, reach: Reach::Read, ..outer.clone() });
+            places.push(AccessEntry { path, reach: Reach::Read, ..outer.clone() });
         }
     }
 }
@@ -289,7 +289,7 @@ fn suspicious(name: &OsStr) -> bool {
 }
 
 fn failed(error: &Errno) -> String {
-    format!("the workspace cannot be looked at: {}", std::io::Error::from(*error))
+    format!("the workspace cannot be read: {}", std::io::Error::from(*error))
 }
 
 /// Where an open folder is now, and which one it is.

@@ -14,8 +14,8 @@ const FOLDERS: [&str; 10] =
 const SETTINGS: &str = "/etc";
 /// The devices that programs expect.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
-/// What the kernel tells of the machine as a whole in `/proc` that programs need: how many processors and how much memory
-/// there are, how long it runs, what it is called. What has a namespace of the command's own is there too.
+/// What the kernel reports the machine as a whole in `/proc` that programs need: how many processors and how much
+/// memory there are, how long it runs, what it is called. What has a namespace of the command's own is there too.
 const OF_MACHINE: [&str; 14] = [
     "cgroups",
     "cpuinfo",
@@ -47,7 +47,7 @@ const CLOSED_OF_MACHINE: [&str; 12] = [
     "sysrq-trigger",
     "timer_list",
 ];
-/// Entries of [`SETTINGS`] that are looked at.
+/// Entries of [`SETTINGS`] that are checked.
 const MAX_ENTRIES: usize = 100_000;
 
 /// The machine's own folders, as they were when they were first asked for.
@@ -88,7 +88,7 @@ impl System {
             }
         }
         system.closed = sys::closed_to_others(Path::new(SETTINGS), MAX_ENTRIES)
-            .map_err(|error| format!("the system's settings cannot be looked at: {error}"))?;
+            .map_err(|error| format!("the settings of the system cannot be read: {error}"))?;
         system.machine = closed_of_machine(&sys::entries(Path::new("/proc")).unwrap_or_default());
         let resolver = sys::real_path(Path::new("/etc/resolv.conf")).ok();
         system.resolver = resolver.filter(|path| !system.shows(path));

@@ -13,7 +13,7 @@ use harness_sys as sys;
 
 /// What names begin with.
 const PREFIX: &str = "harness-command-";
-/// How often another one is made, where somebody who cleared up was faster.
+/// How often another one is made, where someone who cleared up was faster.
 const TRIES: usize = 3;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -36,10 +36,10 @@ impl Temporary {
         // As it is without links: by one no rule is found.
         let parent = sys::real_path(&sys::temporary_folder())?;
         SWEPT.call_once(|| sweep(&parent));
-        Self::within(&parent)
+        Self::create_in(&parent)
     }
 
-    fn within(parent: &Path) -> io::Result<Self> {
+    fn create_in(parent: &Path) -> io::Result<Self> {
         let mut last = Errno::AGAIN;
         for _ in 0..TRIES {
             let path = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?.keep();
@@ -115,7 +115,7 @@ fn empty(folder: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Removes what is no folder, and opens one to its user.
+/// Removes what is not a folder, and opens one to its user.
 fn is_folder_left(folder: &OwnedFd, name: &CStr) -> Result<bool, Errno> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) => Ok(false),
@@ -153,7 +153,7 @@ mod tests {
         let outside = around.path().join("outside");
         std::fs::create_dir(&outside).unwrap();
         std::fs::write(outside.join("kept"), "").unwrap();
-        let temporary = Temporary::within(around.path()).unwrap();
+        let temporary = Temporary::create_in(around.path()).unwrap();
         let at = |path: &str| temporary.path.join(path);
         std::fs::create_dir_all(at("closed/inner")).unwrap();
         std::fs::write(at("closed/inner/file"), "").unwrap();
@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn what_a_host_left_that_was_killed_is_removed_and_what_others_have_is_not() {
         let around = tempfile::tempdir().unwrap();
-        let kept = Temporary::within(around.path()).unwrap();
-        let left = Temporary::within(around.path()).unwrap();
+        let kept = Temporary::create_in(around.path()).unwrap();
+        let left = Temporary::create_in(around.path()).unwrap();
         std::fs::write(left.path.join("file"), "").unwrap();
         rustix::fs::chmod(&left.path, Mode::empty()).unwrap();
         let path = left.path.clone();

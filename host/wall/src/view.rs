@@ -1,8 +1,8 @@
 //! A file system of a command's own: what it reaches is mounted there, and nothing else is there.
 //!
 //! A [`Plan`] is made before the fork, with all its texts; it is [built](Plan::build) in the new process, in mount and
-//! process namespaces of its own, by system calls alone. Whoever could rename a folder of the workspace in between gets
-//! an error and not another folder: no step follows a link, and what is mounted is compared with what was looked at.
+//! process namespaces of its own, by system calls alone. Anyone who could rename a folder of the workspace in between
+//! gets an error and not another folder: no step follows a link, and what is mounted is compared with what was checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 
-use super::reach::{Identity, Place, Reach};
+use super::reach::{AccessEntry, Identity, Reach};
 use super::system::{DEVICES, System};
 
 /// The temporary folder, where the workspace is not there itself.
@@ -67,7 +67,7 @@ enum Step {
         at: CString,
         is_dir: bool,
     },
-    /// What the kernel tells, without these names of it.
+    /// What the kernel shows, except these names.
     Processes(Vec<CString>),
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Shown<'a> {
     /// What of all these folders is not seen, and whether it is a folder.
     pub(super) closed: &'a [(PathBuf, bool)],
     /// Of the workspace, each after the folder that it is in.
-    pub(super) places: &'a [Place],
+    pub(super) places: &'a [AccessEntry],
     pub(super) workspace: &'a Path,
     /// The user's own folder: there, and empty.
     pub(super) home: Option<&'a Path>,
@@ -180,7 +180,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// Those of the system. The process must not go on then.
+    /// Those of the system. The process must not continue then.
     pub(super) fn build(&self) -> Result<(), Errno> {
         let mask = rustix::process::umask(Mode::empty());
         rustix::mount::mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
@@ -212,7 +212,7 @@ impl Plan {
 
 /// Makes mount points of the folders between a place and the one that it is in, where that may be written: no command can
 /// rename or remove a mount point. It would take what is closed along with the folder, to where no rule speaks of it.
-fn pin(places: &[Place], there: &mut BTreeMap<PathBuf, What>) {
+fn pin(places: &[AccessEntry], there: &mut BTreeMap<PathBuf, What>) {
     let explicit: BTreeMap<&Path, Reach> = places.iter().map(|place| (place.path.as_path(), place.reach)).collect();
     for place in places {
         let mut between = Vec::new();

@@ -17,32 +17,32 @@ use harness_policy::text::quoted;
 keys! {
     /// A case of a tool.
     ToolCaseKeys: Unknown::Refuse;
-    /// What it shows, in a few words: `counts the words of a file`.
+    /// The purpose of the case, such as `counts the words of a file`.
     required name: Name;
     /// The arguments of the call.
     optional args: Arguments;
-    /// The world of the case: nothing but what it names is there.
+    /// The environment of the case. It contains only what is named here.
     optional given: Given;
-    /// What must come out, all of it.
+    /// The whole expected outcome.
     optional expect: ToolAspects;
-    /// Of what comes out a part.
+    /// A part of the expected outcome.
     optional contains: ToolAspects;
 }
 
 keys! {
     /// A case of a hook.
     HookCaseKeys: Unknown::Refuse;
-    /// What it shows, in a few words: `blocks rm -rf /`.
+    /// The purpose of the case, such as `blocks rm -rf /`.
     required name: Name;
-    /// What is dispatched: the hook's own event where the case names none.
+    /// The event. Default: the event of the hook.
     optional event: Event;
     /// The payload of the event.
     given payload: Data;
-    /// The world of the case: nothing but what it names is there.
+    /// The environment of the case. It contains only what is named here.
     optional given: Given;
-    /// What must come out, all of it.
+    /// The whole expected outcome.
     optional expect: HookAspects;
-    /// Of what comes out a part.
+    /// A part of the expected outcome.
     optional contains: HookAspects;
 }
 
@@ -53,36 +53,36 @@ keys! {
     optional files: Named<String>;
     /// Variables of the host's environment.
     optional env: Named<String>;
-    /// What servers answer.
+    /// The responses of servers.
     optional http: Vec<HttpAnswer>;
-    /// What commands print.
+    /// The output of commands.
     optional commands: Vec<CommandResult>;
-    /// The time of the clock: a moment such as `2026-01-02T03:04:05Z`, or seconds since 1970.
+    /// The time of the clock, such as `2026-01-02T03:04:05Z`, or seconds since 1970.
     optional now: Moment;
     /// The seed of the random numbers.
     optional random: Between<0, { u64::MAX }>;
-    /// What the cache holds, by key.
+    /// The values in the cache, by key.
     optional cache: Named<Data>;
-    /// What the metrics are, by name.
+    /// The metrics, by name.
     optional metrics: Named<Metric>;
     /// Whether the other hooks of the project run as well.
     optional hooks: bool = false;
-    /// What the artifact is granted in the case in place of what the policy grants it: nothing of it is real.
+    /// The grant in the case, instead of the policy's grant. Nothing in a case is real.
     given granted: Layer;
 }
 
 keys! {
     /// One answer of a server.
     HttpKeys: Unknown::Refuse;
-    /// The URL that is asked for.
+    /// The URL of the request.
     required url: String;
-    /// The method that is asked with.
+    /// The method of the request.
     optional method: String = "GET".to_owned();
-    /// The status of the answer.
+    /// The status of the response.
     optional status: Between<100, 599> = Between(200);
     /// Its headers.
     optional headers: Named<String>;
-    /// The text of the answer.
+    /// The body of the response.
     optional body: String;
 }
 
@@ -91,15 +91,15 @@ keys! {
     CommandKeys: Unknown::Refuse;
     /// The name of the command.
     required cmd: String;
-    /// Its arguments; without them, whatever they are.
+    /// Its arguments. Default: any.
     optional args: Vec<String>;
-    /// What it prints.
+    /// Its standard output.
     optional stdout: String;
-    /// What it complains.
+    /// Its standard error.
     optional stderr: String;
-    /// How it ends; without it 0, or -1 of one that is timed out.
+    /// Exit code. Default: 0, or -1 if the command timed out.
     optional exit_code: ExitCode;
-    /// Whether it is ended at its deadline.
+    /// Whether it times out.
     optional timed_out: bool = false;
 }
 
@@ -178,7 +178,8 @@ fn case(decoder: &mut Decoder, item: &Field<'_>, subject: Subject) -> Option<Cas
         Subject::Hook => {
             let keys: HookCaseKeys<'_> = decoder.keys(item)?;
             let event = keys.event.field().and_then(|f| {
-                decoder.parse_one(f, |name| Event::parse(name).ok_or_else(|| format!("{} is no event", quoted(name))))
+                decoder
+                    .parse_one(f, |name| Event::parse(name).ok_or_else(|| format!("{} is not an event", quoted(name))))
             });
             let input = keys.payload.read(decoder).map_or(Json::Null, |payload| payload.0);
             let looked_at = [(keys.expect.field(), true), (keys.contains.field(), false)];

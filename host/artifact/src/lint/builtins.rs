@@ -102,7 +102,7 @@ pub fn is_built_in(name: &str) -> bool {
 }
 
 fn forbidden(name: &str, at: Position) -> Diagnostic {
-    let error = Diagnostic::error(format!("a hook may not call `{name}`: the call is refused each time")).at(at);
+    let error = Diagnostic::error(format!("a hook may not call `{name}`: the call is denied each time")).at(at);
     error.hint("let the hook call a tool that does it, by `meta.call_tool`")
 }
 
@@ -293,8 +293,8 @@ mod tests {
         assert_eq!(
             hook("def handle(event, payload):\n    fs.write('a', 'b')\n    delegate('a', 'b')\n    fs.read('a')\n"),
             [
-                "f:2:5 a hook may not call `fs.write`: the call is refused each time (let the hook call a tool that does it, by `meta.call_tool`)",
-                "f:3:5 a hook may not call `delegate`: the call is refused each time (let the hook call a tool that does it, by `meta.call_tool`)",
+                "f:2:5 a hook may not call `fs.write`: the call is denied each time (let the hook call a tool that does it, by `meta.call_tool`)",
+                "f:3:5 a hook may not call `delegate`: the call is denied each time (let the hook call a tool that does it, by `meta.call_tool`)",
             ]
         );
     }

@@ -15,7 +15,7 @@ pub fn tool(tool: &Tool) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     if !tool.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) || tool.name.len() > MAX_NAME {
         let warning =
-            Diagnostic::warning(format!("models' services refuse a tool with the name {}", quoted(&tool.name)));
+            Diagnostic::warning(format!("services of models reject a tool with the name {}", quoted(&tool.name)));
         let hint = format!("letters of ASCII, digits, `_` and `-`, at most {MAX_NAME} of them");
         found.push(warning.at(tool.source.clone()).hint(hint));
     }
@@ -29,7 +29,7 @@ pub fn tool(tool: &Tool) -> Vec<Diagnostic> {
 }
 
 /// A tool of a project or a bundle without a description. One that an agent has for itself is used by the prompt which
-/// stands in the same file.
+/// is in the same file.
 pub fn described(tool: &Tool) -> Option<Diagnostic> {
     if tool.description.trim() != tool.name {
         return None;
@@ -149,7 +149,7 @@ mod tests {
         let name = "letters of ASCII, digits, `_` and `-`, at most 64 of them";
         for wrong in ["word count", "wörter", "a.b"] {
             let told =
-                format!(".harness/tools/t.md:1:1 models' services refuse a tool with the name `{wrong}` ({name})");
+                format!(".harness/tools/t.md:1:1 services of models reject a tool with the name `{wrong}` ({name})");
             assert_eq!(of(wrong, "def run(args):"), [told]);
         }
         assert_eq!(of(&"a".repeat(65), "run = f").len(), 1);

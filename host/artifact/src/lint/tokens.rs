@@ -1,4 +1,4 @@
-//! The words of a script, as well as they are told apart without parsing it: for looking at how they are used.
+//! The words of a script, as well as they are distinguished without parsing it: for looking at how they are used.
 
 /// A word with its place in the script, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

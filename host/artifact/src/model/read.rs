@@ -22,9 +22,10 @@ const LONGEST_NAME: usize = 256;
 keys! {
     /// The models in `harness.md`.
     pub(crate) ModelKeys: Unknown::Warn;
-    /// What agents run on that name no other model.
+    /// The default model of agents.
     optional model: Main;
-    /// Further models, which agents may name. One without `provider` is asked as the main one is.
+    /// Further models that agents may name. An entry without `provider` uses the provider and the connection of the
+    /// main model.
     optional models: Vec<Further>;
 }
 
@@ -32,25 +33,26 @@ keys! {
     /// The keys of one model. Those that say who is sent a conversation, or that it gets no tools, must not be misspelled
     /// and leave their defaults standing.
     ConfigKeys: Unknown::RefuseLike(&["provider", "base_url", "api_key_env", "script", "tools"]);
-    /// What its provider calls it.
+    /// Its name at its provider.
     optional name: ModelName;
-    /// Who answers for it. `openai` where neither this nor the main model says otherwise.
+    /// The kind of service. Default: the provider of the main model, or `openai`.
     optional provider: Provider;
-    /// Where it is asked, if not at the provider's own address.
+    /// The address of the service. Default: that of the provider.
     optional base_url: BaseUrl;
     /// The variable of the host's environment that holds the key.
     optional api_key_env: KeyVariable;
-    /// Most tokens of one answer.
+    /// Maximum tokens of a reply.
     optional max_tokens: Between<1, 10_000_000>;
-    /// How many tokens a conversation may have.
+    /// Maximum tokens of a conversation.
     optional context_tokens: Between<1, 1_000_000_000>;
-    /// How much chance is in an answer.
+    /// Sampling temperature.
     optional temperature: Within<0, 2>;
-    /// What is done about a request that failed in a way that may pass.
+    /// The retries of a request that failed temporarily.
     optional retry: Retry;
-    /// Whether a reply is asked for as it is made, or in one piece.
+    /// Whether replies are streamed.
     optional stream: bool = true;
-    /// How it is told of tools: as its provider says of it, in the provider's form, in the prompt, or not at all.
+    /// How the model receives tools: `auto`, as its provider supports it; `structured`, in the provider's form;
+    /// `prose`, in the prompt; `none`, not at all.
     optional tools: ToolForm = ToolForm::default();
     /// The file of replies of `provider: script`, relative to the project.
     optional script: Replies;
@@ -59,13 +61,13 @@ keys! {
 keys! {
     /// The keys of `retry`.
     RetryKeys: Unknown::Warn;
-    /// How often a request is sent again.
+    /// Maximum number of retries of a request.
     optional max_retries: Between<0, 100> = Between(3);
-    /// How long is waited the first time, in milliseconds; at most an hour.
+    /// First pause, in milliseconds; at most an hour.
     optional initial_backoff_ms: Between<0, 3_600_000> = Between(1_000);
-    /// How long is waited at most, in milliseconds; at most an hour.
+    /// Longest pause, in milliseconds; at most an hour.
     optional max_backoff_ms: Between<0, 3_600_000> = Between(30_000);
-    /// How much longer is waited each time.
+    /// Factor by which each pause is longer than the one before.
     optional multiplier: Within<1, 100> = Within(2.0);
 }
 
@@ -162,7 +164,7 @@ impl ModelConfig {
             provider: provider?,
             position,
         };
-        // What is there and could not be read was told already.
+        // What is there and could not be read was reported already.
         let lacks = |key: &str, there: bool, hint: &str| {
             (!there).then(|| (format!("{} has no `{key}`", quoted(&field.path)), hint.to_owned()))
         };
@@ -280,7 +282,7 @@ impl Read for ModelName {
 /// The model of an agent: by its name alone.
 pub(crate) fn reference(decoder: &mut Decoder, field: &Field<'_>) -> Option<Located<String>> {
     if matches!(field.node.value, Value::Map(_)) {
-        let hint = "write its name; who answers for it stands in `models:` of the policy";
+        let hint = "write its name; its service is in `models:` of the policy";
         decoder.wrong_type(field, "a string", Some(hint));
         return None;
     }

@@ -140,7 +140,7 @@ fn what_is_no_model() {
     ");
     insta::assert_snapshot!(wrong("model: { name: m, base_ur: x, temprature: 1 }\n"), @"
     Error 2:19+7 unknown key `model.base_ur` (did you mean `base_url`?)
-    Warning 2:31+10 unknown key `model.temprature`, it has no effect (did you mean `temperature`?)
+    Warning 2:31+10 unknown key `model.temprature`, it is ignored (did you mean `temperature`?)
     ");
     insta::assert_snapshot!(wrong("model:\n  name: m\n  base_url: ftp://x\n  api_key_env: sk-123\n  max_tokens: 0\n  context_tokens: lots\n  temperature: 2.5\n  tools: some\n  retry: { max_retries: -1, multiplier: 0.5, backoff: 1 }\n"), @"
     Error 4:13+7 `model.base_url`: write a URL that begins with `https://` or `http://` (-)
@@ -151,7 +151,7 @@ fn what_is_no_model() {
     Error 9:10+4 `model.tools`: `some` is none of auto, structured, prose, none (-)
     Error 10:25+2 parse harness.md: yaml: line 10: `model.retry.max_retries` must be between 0 and 100 (-)
     Error 10:41+3 parse harness.md: yaml: line 10: `model.retry.multiplier` must be between 1 and 100 (-)
-    Warning 10:46+7 unknown key `model.retry.backoff`, it has no effect (did you mean `max_backoff_ms`?)
+    Warning 10:46+7 unknown key `model.retry.backoff`, it is ignored (did you mean `max_backoff_ms`?)
     ");
     insta::assert_snapshot!(wrong("models:\n  - { name: a, base_url: 'https://me:pw@x.example' }\n  - { name: b, base_url: 'https://x.example/#f' }\n  - { name: c, base_url: x.example }\n  - { name: d, temperature: .nan }\n  - { name: e, temperature: hot }\n"), @"
     Error 3:26+26 `models[0].base_url`: leave user and password out, and name a variable with the key in `api_key_env` (-)
@@ -190,7 +190,7 @@ fn an_agent_names_a_model() {
     a.md:2:8 `model`: the name of a model cannot be empty (write a name such as `gpt-4o-mini`)
     a.md:2:8 `model`: the name of a model cannot be empty (write a name such as `gpt-4o-mini`)
     a.md:2:8 `model`: the name of a model must not begin or end with a space, nor hold control characters (write it on one line)
-    a.md:2:8 parse agent a.md: yaml: line 2: `model` must be a string, found a mapping (write its name; who answers for it stands in `models:` of the policy)
+    a.md:2:8 parse agent a.md: yaml: line 2: `model` must be a string, found a mapping (write its name; its service is in `models:` of the policy)
     a.md:2:8 parse agent a.md: yaml: line 2: `model` must be a string, found a list (-)
     a.md:2:8 `model`: the name of a model may have at most 256 bytes (write what its provider calls it)
     ");

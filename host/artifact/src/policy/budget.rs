@@ -1,20 +1,20 @@
-//! `budget`: what an agent at work may use, with all that it sets to work in turn.
+//! `budget`: what an agent at work may use, with all that it starts in turn.
 
 use crate::decode::{Decoder, Field};
 use crate::keys::{self, Unknown, keys};
 use crate::located::Located;
 use crate::shape::{Between, Read, Schema, Shape};
 
-/// What an agent at work may use, with all that it sets to work in turn. What is not there is not bounded by it.
+/// What an agent at work may use, with all that it starts in turn. What is not there is not bounded by it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Most rounds with tools.
+    /// Maximum rounds with tools.
     pub rounds: Option<Located<u64>>,
     /// Most tokens that the models' services count, of requests and replies together.
     pub tokens: Option<Located<u64>>,
     /// Most time, in milliseconds.
     pub time_ms: Option<Located<u64>>,
-    /// Most calls of tools by models.
+    /// Maximum tool calls by models.
     pub calls: Option<Located<u64>>,
     /// The key that all this is under, such as `delegation.budget`.
     pub key: String,
@@ -23,13 +23,13 @@ pub struct Budget {
 keys! {
     /// The keys of a budget.
     BudgetKeys: Unknown::Refuse;
-    /// Most rounds with tools.
+    /// Maximum rounds with tools.
     given rounds: Between<1, 1_000_000>;
-    /// Most tokens of requests and replies together, as the models' services count them.
+    /// Maximum tokens of requests and replies together, as the services of the models count them.
     given tokens: Between<1, 1_000_000_000_000>;
-    /// Most time, in milliseconds; at most a day.
+    /// Maximum time in milliseconds; at most a day.
     given time_ms: Between<1, 86_400_000>;
-    /// Most calls of tools by models.
+    /// Maximum tool calls by models.
     given calls: Between<1, 1_000_000>;
 }
 

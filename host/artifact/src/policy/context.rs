@@ -7,11 +7,11 @@ use crate::shape::{Between, Read, Schema, Shape};
 /// How much of a conversation a model gets to see. What is not there has the default of the room that runs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContextPolicy {
-    /// Most messages, the system prompt not counted.
+    /// Maximum number of messages, without the system prompt.
     pub max_history: Option<u64>,
-    /// Most tokens of a request.
+    /// Maximum tokens of a request.
     pub max_tokens: Option<u64>,
-    /// The system prompt where the file has no prose.
+    /// The system prompt if the file has no prose.
     pub system_prompt: Option<String>,
     /// Most bytes of the prose of bundles and tools in a system prompt, and most of the list of skills.
     pub max_prose_bytes: Option<u64>,
@@ -20,13 +20,14 @@ pub struct ContextPolicy {
 keys! {
     /// The keys of `context`. A limit must not be misspelled and leave its default standing.
     ContextKeys: Unknown::RefuseLike(&["max_history", "max_tokens", "max_prose_bytes"]);
-    /// Most messages, the system prompt not counted.
+    /// Maximum number of messages, without the system prompt.
     optional max_history: Between<1, 100_000>;
-    /// Most tokens of a request.
+    /// Maximum tokens of a request.
     optional max_tokens: Between<256, 100_000_000>;
-    /// The system prompt where the file has no prose.
+    /// The system prompt if the file has no prose.
     optional system_prompt: String;
-    /// Most bytes of the prose of bundles and tools in a system prompt, and most of the list of skills; 0 leaves both out.
+    /// Maximum bytes of the prose of bundles and tools in a system prompt, and of the list of skills; 0 leaves both
+    /// out.
     optional max_prose_bytes: Between<0, 1_048_576>;
 }
 

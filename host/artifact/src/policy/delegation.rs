@@ -9,51 +9,50 @@ use crate::shape::{Between, Read, Schema, Shape};
 /// How agents may call agents. What is not there has the default of the room that runs them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DelegationPolicy {
-    /// How deep agents may call agents; 0: not at all.
+    /// Maximum depth of sub-agents; 0 allows none.
     pub max_depth: Option<u64>,
-    /// How many may run at one time.
+    /// Maximum number of concurrent ones.
     pub max_concurrent: Option<u64>,
-    /// Most rounds with tools, for each depth; the last one holds for all that are deeper.
+    /// Maximum rounds with tools for each depth; the last number applies to all deeper ones.
     pub iterations_per_depth: Option<Vec<u64>>,
     /// Most time of one delegation, in milliseconds.
     pub timeout_ms: Option<u64>,
     /// Whether an agent may call itself.
     pub allow_recursive: Option<bool>,
-    /// A script that judges each result.
+    /// A script that verifies each result.
     pub verify: Option<Script>,
-    /// How often a result that was refused is asked for again.
+    /// Maximum number of retries after a rejected result.
     pub max_verify_retries: Option<u64>,
     /// How often in a row a tool may fail an agent before it is not called again in that turn; 0: as often as it likes.
     pub max_tool_failures: Option<u64>,
     /// What each sub-agent may use, where its own file does not say it.
     pub budget: Option<Budget>,
-    /// What a turn of the root may use with all that it sets to work.
+    /// What a turn of the root may use with all that it starts.
     pub tree_budget: Option<Budget>,
 }
 
 keys! {
     /// The keys of `delegation`.
     DelegationKeys: Unknown::Refuse;
-    /// How deep agents may call agents; 0: not at all.
+    /// Maximum depth of sub-agents; 0 allows none.
     given max_depth: Between<0, 16>;
-    /// How many may run at one time.
+    /// Maximum number of concurrent ones.
     given max_concurrent: Between<1, 256>;
-    /// Most time of one delegation, in milliseconds; at most a day.
+    /// Maximum time of one delegation in milliseconds; at most a day.
     given timeout_ms: Between<1, 86_400_000>;
-    /// How often a result that was refused is asked for again.
+    /// Maximum number of retries after a rejected result.
     given max_verify_retries: Between<0, 100>;
-    /// How often in a row a tool may fail an agent before it is not called again in that turn; 0: as often as it likes.
-    /// Without it 5.
+    /// Failures in a row after which a tool is not called again in a turn; 0: no bound. Default: 5.
     given max_tool_failures: Between<0, 1000>;
-    /// Most rounds with tools, for each depth; the last one holds for all that are deeper.
+    /// Maximum rounds with tools for each depth; the last number applies to all deeper ones.
     given iterations_per_depth: Iterations;
     /// Whether an agent may call itself.
     given allow_recursive: bool;
-    /// A script that judges each result.
+    /// A script that verifies each result.
     given verify: Script;
-    /// What a sub-agent may use for one task, with all that it sets to work; its own file may say something else.
+    /// The budget of a sub-agent for one task, with its own sub-agents. The file of the sub-agent overrides it.
     given budget: Budget;
-    /// What a turn may use with all agents that it sets to work.
+    /// The budget of a turn with all its sub-agents.
     given tree_budget: Budget;
 }
 

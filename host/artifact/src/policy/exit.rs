@@ -7,7 +7,7 @@ use crate::diagnostic::Position;
 use crate::keys::{self, Unknown, keys};
 use crate::shape::{self, Between, Read, Schema, Shape, Shown};
 
-/// When a turn is over.
+/// Rules for the end of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExitPolicy {
     /// What ends it.
@@ -32,7 +32,7 @@ pub enum ExitMode {
     DoneTool,
     /// The first reply without calls that hooks on `agent.stop` let pass.
     Hook,
-    /// The tool `done`, and hooks that let it pass.
+    /// The tool `done`, and hooks that allow it.
     Hybrid,
 }
 
@@ -69,13 +69,14 @@ impl OnMaxIterations {
 keys! {
     /// The keys of `exit_policy`. A limit must not be misspelled and leave its default standing.
     ExitKeys: Unknown::RefuseLike(&["mode", "max_iterations", "on_max_iterations"]);
-    /// What ends a turn: a reply without calls, the tool `done`, hooks on `agent.stop`, or the last two together.
+    /// How a turn ends: by a reply without calls, by the tool `done`, by hooks on `agent.stop`, or by the last two
+    /// together.
     optional mode: ExitMode = ExitMode::default();
-    /// Most rounds with tools at the root; 0: as many as `delegation.iterations_per_depth` says.
+    /// Maximum rounds with tools at the root; 0: as in `delegation.iterations_per_depth`.
     optional max_iterations: Between<0, 1000>;
-    /// What becomes of a turn that reaches that. The last two mean the same.
+    /// The result of a turn that reaches the maximum. The last two mean the same.
     optional on_max_iterations: OnMaxIterations = OnMaxIterations::default();
-    /// Whether an agent whose tools keep failing answers in words, without them.
+    /// Whether an agent whose tools keep failing answers in words, without tools.
     optional fallback_to_natural_language: bool = true;
 }
 

@@ -15,7 +15,7 @@ pub struct HookFailure {
     pub on_error: OnError,
     /// For hooks by name, in the order of the file.
     pub named: Vec<(Located<String>, OnError)>,
-    /// Whether a wrong return value and a failing `when` are failures too, and not only warnings.
+    /// Whether a wrong return value and a failing `when` are failures instead of warnings.
     pub strict: bool,
     /// The machine's say, which a project cannot soften.
     pub(super) outer: Option<Box<Self>>,
@@ -46,9 +46,9 @@ impl OnError {
 keys! {
     /// The keys of `sandbox.hooks`.
     HookKeys: Unknown::Refuse;
-    /// What becomes of an event that can still be stopped when a hook on it fails.
+    /// Whether a failing hook blocks its event, if the event can be blocked.
     given on_error: OnError = OnError::default();
-    /// Whether a wrong return value and a failing `when` are failures too, and not only warnings.
+    /// Whether a wrong return value and a failing `when` are failures instead of warnings.
     given strict: bool = false;
     /// The same for single hooks, by name.
     given named: Named<OnError>;
@@ -65,7 +65,7 @@ impl HookFailure {
 
     /// The same within another one: the stricter of both.
     #[must_use]
-    pub fn within(self, outer: Self) -> Self {
+    pub fn narrowed_by(self, outer: Self) -> Self {
         Self { strict: self.strict || outer.strict, outer: Some(Box::new(outer)), ..self }
     }
 }

@@ -17,16 +17,16 @@ use harness_policy::limits::{LimitKey, LimitRules};
 use harness_policy::network::{HostRule, Method, NetworkRules, Scheme};
 use harness_policy::path::protected::rule_against;
 use harness_policy::path::{Access, FsRules, PathPattern, WorkspacePath};
-use harness_policy::places::{Place, Places, Spot};
+use harness_policy::positions::{RulePosition, RulePositions, Spot};
 use harness_policy::text::quoted;
 
 keys! {
     /// What a layer has as a list and the project's own elsewhere: hosts in `network.allowed_domains`, secrets where they
     /// are defined.
     pub(super) ListKeys: Unknown::Refuse;
-    /// Hosts that may be reached, such as `api.github.com`, `*.docs.rs`, `127.0.0.1:8080`. An empty list: none.
+    /// Hosts that may be reached, such as `api.example.org`, `*.example.net`, `127.0.0.1:8080`. An empty list: none.
     given network: Hosts;
-    /// Secrets that may be used, by name. An empty list: none.
+    /// Names of secrets that may be used. An empty list: none.
     given secrets: Vec<Located<Variable>>;
 }
 
@@ -41,18 +41,18 @@ keys! {
     given env: Vec<Located<Variable>>;
     /// Built-ins that need no further rule.
     given services: Vec<Located<Service>>;
-    /// What one call may use at most. Of several layers the smallest counts.
+    /// Limits of one call. The smallest limit of all layers applies.
     given limits: LimitRules;
 }
 
 keys! {
     /// A side that is not named is not granted.
     FsKeys: Unknown::Refuse;
-    /// Patterns of what may be read, such as `.`, `docs`, `src/**/*.rs`.
+    /// Patterns of paths that may be read, such as `.`, `docs`, `src/**/*.rs`.
     given read: Vec<Located<PathPattern>>;
-    /// Patterns of what may be written.
+    /// Patterns of paths that may be written.
     given write: Vec<Located<PathPattern>>;
-    /// Patterns of what is neither read nor written, whatever grants it.
+    /// Patterns of paths that are neither read nor written, even if another rule grants them.
     given protect: Vec<Located<PathPattern>>;
 }
 
@@ -67,62 +67,62 @@ keys! {
     given folders: Vec<Located<FolderRule>>;
     /// Whether commands may use the network.
     given network: bool = false;
-    /// Whether commands run without the kernel's wall around them.
+    /// Whether commands run without a wall.
     given unconfined: bool = false;
 }
 
 keys! {
     /// A host that is more than a text.
     HostKeys: Unknown::Refuse;
-    /// Methods that it may be asked with; without it, all.
+    /// Allowed methods. Default: all.
     given methods: Vec<Located<Method>>;
-    /// `http` or `https`; without it, both.
+    /// `http` or `https`. Default: both.
     given scheme: Scheme;
-    /// Whether the name may stand for a private address.
+    /// Whether the name may resolve to a private address.
     given private: bool = false;
-    /// The host, such as `build.internal`.
+    /// The host, such as `build.example.net`.
     required host: String;
 }
 
 keys! {
     /// A command that is more than a line.
     CommandKeys: Unknown::Refuse;
-    /// The program and each of its arguments, whatever characters are in them: this command and no other.
+    /// The program and each argument, literally: exactly this command.
     required argv: Vec<String>;
 }
 
 keys! {
     /// Each limit within its bounds.
     LimitKeys: Unknown::Refuse;
-    /// WebAssembly work and host calls, about ten units a nanosecond; at most some three weeks of one core.
+    /// WebAssembly instructions and host calls, about ten units a nanosecond; at most some three weeks of one core.
     given fuel: Between<1, 1_000_000_000_000_000>;
     /// Wall time of the whole call, in milliseconds; at most a day.
     given timeout_ms: Between<1, 86_400_000>;
-    /// Memory of the instance in MiB: from what the interpreter itself needs to all that 32 bits can address.
+    /// Memory of the instance in MiB, from the need of the interpreter to the 32-bit address space.
     given memory_mb: Between<16, 4096>;
     /// Bytes of a result as a model gets it: at least room for a notice that it was cut, at most 16 MiB.
     given output_bytes: Between<256, { 16 << 20 }>;
     /// Bytes of a result as hooks and programs get it; at most 16 MiB.
     given result_bytes: Between<256, { 16 << 20 }>;
-    /// What the host holds for the call at one time, in MiB.
+    /// Memory of the host for the call, in MiB.
     given host_memory_mb: Between<1, 4096>;
-    /// Host calls, those that are refused too.
+    /// Host calls, including denied ones.
     given host_calls: Between<1, 1_000_000_000>;
-    /// Bytes through host calls, both ways together, and those that are copied; at most 1 TiB.
+    /// Bytes through host calls, in both directions, and bytes that are copied; at most 1 TiB.
     given io_bytes: Between<1, { 1 << 40 }>;
-    /// Files and folders that are made, written, copied, moved or removed.
+    /// Files and folders that are created, written, copied, moved or removed.
     given files: Between<0, 10_000_000>;
-    /// Bytes of any file that is read, written or copied; at most 1 GiB.
+    /// Bytes of each file that is read, written or copied; at most 1 GiB.
     given file_bytes: Between<1, { 1 << 30 }>;
     /// Bytes of an HTTP body, either way; at most 10 MiB.
     given body_bytes: Between<1, { 10 << 20 }>;
-    /// Bytes of a compiled pattern of `re`, and of what the engine keeps of it while it searches; at most 16 MiB.
+    /// Bytes of a compiled pattern of `re`, with the engine's memory while it searches; at most 16 MiB.
     given regex_bytes: Between<1024, { 16 << 20 }>;
-    /// Lines of log that are kept.
+    /// Log lines that are kept.
     given log_lines: Between<0, 100_000>;
-    /// Processes that a command and its children may be at one time.
+    /// Processes and threads of a command at one time.
     given processes: Between<1, 4096>;
-    /// Memory of a command in MiB: of all its processes together where a control group holds it, else of each.
+    /// Memory of a command in MiB: of all its processes in a control group, otherwise of each process.
     given command_memory_mb: Between<16, 1_048_576>;
 }
 
@@ -283,8 +283,8 @@ impl Builder {
 
 impl Spots {
     /// All of them; `own` is where what holds them is, if that is one place.
-    pub(super) fn places(self, own: Option<&Position>) -> Places {
-        Places::new(own.map(place), self.0)
+    pub(super) fn places(self, own: Option<&Position>) -> RulePositions {
+        RulePositions::new(own.map(place), self.0)
     }
 
     /// The keys of a mapping in the layer.
@@ -309,7 +309,7 @@ impl Spots {
         slot.located(decoder).map(|list| self.rules(key, list))
     }
 
-    /// A list of paths that are opened. Those that nothing opens are told: who wrote them thinks that they are open.
+    /// A list of paths that are opened. Those that nothing opens are reported: their author thinks that they are open.
     fn paths(
         &mut self,
         decoder: &mut Decoder,
@@ -354,13 +354,13 @@ impl Spots {
         Some(limit.value.0)
     }
 
-    fn note(&mut self, key: &'static str, value: &Position, rules: Vec<Place>) {
+    fn note(&mut self, key: &'static str, value: &Position, rules: Vec<RulePosition>) {
         self.0.insert(key, Spot { value: place(value), rules });
     }
 }
 
-fn place(position: &Position) -> Place {
-    Place { line: position.line, column: position.column }
+fn place(position: &Position) -> RulePosition {
+    RulePosition { line: position.line, column: position.column }
 }
 
 impl Shape for FsRules {
@@ -532,7 +532,7 @@ fn service(text: &str) -> Result<Service, String> {
     }
     let names = Service::ALL.map(Service::name);
     Err(match closest(text, names) {
-        Some(word) => format!("{} is no built-in that needs granting, did you mean `{word}`?", quoted(text)),
-        None => format!("{} is no built-in that needs granting, those are {}", quoted(text), names.join(", ")),
+        Some(word) => format!("{} is not a built-in that needs a grant, did you mean `{word}`?", quoted(text)),
+        None => format!("{} is not a built-in that needs a grant, those are {}", quoted(text), names.join(", ")),
     })
 }

@@ -109,7 +109,8 @@ pub struct Draft {
     kept: Kept,
 }
 
-/// Something in it of which looking does not tell whether it is needed: what commands had, and limits that nothing counts.
+/// Something in it of which looking does not show whether it is needed: what commands had, and limits that nothing
+/// counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doubt {
     /// A limit above its default.
@@ -312,7 +313,7 @@ impl Draft {
         let mut entries = closed.entries.clone();
         for (bundle, rules) in self.bundles(&closed.parted) {
             let entry = entries.entry(bundle.to_owned()).or_default();
-            // What closes a key comes in the place of what was asked.
+            // What closes a key comes instead of what was asked.
             let ruled = entry.rules.iter().filter(|rule| rule.key != Key::Protect);
             let said: BTreeSet<&str> = ruled.filter_map(|rule| rule.key.group()).collect();
             let rules = rules.into_iter().filter(|rule| rule.key.group().is_none_or(|group| !said.contains(group)));

@@ -1,4 +1,4 @@
-//! The policy of a machine: what whoever runs it lets any project do at most.
+//! The policy of a machine: what anyone who runs it lets any project do at most.
 //!
 //! A YAML file with the policy keys of `harness.md`. It can only take away: a key that is not there says nothing, and
 //! one that is there counts whole, as it does in the other layers. What only a project can say is refused in it.
@@ -18,7 +18,7 @@ use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::text::quoted;
 
 keys! {
-    /// The keys of a machine's policy.
+    /// The keys of a host policy.
     MachineKeys: Unknown::Refuse;
     /// Which hosts scripts may reach at most.
     given network: Network;
@@ -26,7 +26,7 @@ keys! {
     given sandbox: MachineSandbox;
     /// Which tools may be called at most, by name.
     given tools_policy: ToolsPolicy;
-    /// What a run may add to itself at most.
+    /// Bounds of the tools and hooks that a run may add.
     given meta: MetaPolicy;
 }
 
@@ -86,7 +86,7 @@ impl MachinePolicy {
         if readable && policy.is_none() && !diagnostics.has_errors() {
             // A file that was cut short must not be a policy that forbids nothing.
             let empty = Diagnostic::error(format!("{} is empty", quoted(file)));
-            diagnostics.push(empty.hint("write `{}` for a policy that takes nothing away"));
+            diagnostics.push(empty.hint("write `{}` for a policy that narrows nothing"));
         }
         (policy.filter(|_| !diagnostics.has_errors()), diagnostics)
     }
@@ -134,6 +134,6 @@ impl MachinePolicy {
 }
 
 fn takes_nothing_away(decoder: &mut Decoder, field: &Field<'_>) {
-    let message = format!("{} has no effect: a machine's policy can only take away", quoted(&field.path));
-    decoder.warn(field, message, "leave it out: a project may turn its record off where this says nothing");
+    let message = format!("{} is ignored: a host policy can only narrow", quoted(&field.path));
+    decoder.warn(field, message, "leave it out: without it, a project may turn its audit log off");
 }

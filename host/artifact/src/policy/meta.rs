@@ -27,7 +27,7 @@ pub struct MetaPolicy {
     pub max_hooks: Option<u64>,
     /// Most agents.
     pub max_agents: Option<u64>,
-    /// How deep tools may call tools.
+    /// Maximum depth of tools that call tools.
     pub max_call_depth: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ impl MetaPolicy {
 
     /// The same within another one.
     #[must_use]
-    pub fn within(self, outer: Self) -> Self {
+    pub fn narrowed_by(self, outer: Self) -> Self {
         let least = |own: Option<u64>, outer: Option<u64>, default: u64| match (own, outer) {
             (None, None) => None,
             (own, outer) => Some(own.unwrap_or(default).min(outer.unwrap_or(default))),
@@ -62,15 +62,15 @@ impl MetaPolicy {
 keys! {
     /// The keys of `meta`.
     MetaKeys: Unknown::Refuse;
-    /// Whether a run may add anything to itself at all.
+    /// Whether a run may add tools and hooks.
     given enabled: bool = false;
-    /// Most tools that a run may add.
+    /// Maximum number of tools that a run may add.
     given max_tools: Count;
-    /// Most hooks that a run may add.
+    /// Maximum number of hooks that a run may add.
     given max_hooks: Count;
-    /// Most agents that a run may add.
+    /// Maximum number of agents that a run may add.
     given max_agents: Count;
-    /// How deep tools may call tools.
+    /// Maximum depth of tools that call tools.
     given max_call_depth: Count;
 }
 

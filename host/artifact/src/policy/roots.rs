@@ -14,7 +14,7 @@ pub(super) struct Root(pub(super) Located<String>);
 keys! {
     /// The keys of one source.
     RootKeys: Unknown::Refuse;
-    /// What it is: a folder. Nothing is fetched from elsewhere.
+    /// The type of the source: `local`. Nothing is fetched from elsewhere.
     required kind("type"): Local;
     /// The folder, relative to the project.
     required path: String;

@@ -14,13 +14,14 @@ use harness_policy::text::quoted;
 keys! {
     /// The keys of one secret.
     SecretKeys: Unknown::Refuse;
-    /// The variable of the host's environment that holds it.
+    /// The variable of the host's environment that holds the value.
     given env: Variable;
-    /// The file that holds it: from the folder that holds `.harness/`, from the home folder after `~/`, or absolute.
+    /// The file that holds the value: relative to the folder that holds `.harness/`, relative to the home folder with
+    /// `~/`, or absolute.
     given file: HeldIn;
-    /// Hosts that may be sent it, in headers.
+    /// Hosts that may receive it, in headers.
     given hosts: Hosts;
-    /// Commands that may be given it.
+    /// Commands that may receive it.
     given exec: Vec<Located<CommandRule>>;
 }
 
@@ -79,13 +80,13 @@ fn secret(decoder: &mut Decoder, name: &str, field: &Field<'_>, origin: &Origin)
     let (hosts, exec) = (spots.list(decoder, "hosts", &keys.hosts), spots.list(decoder, "exec", &keys.exec));
     let unread = |there: bool, read: bool| there && !read;
     if unread(keys.hosts.field().is_some(), hosts.is_some()) || unread(keys.exec.field().is_some(), exec.is_some()) {
-        // What is wrong was told.
+        // The error was reported.
         return None;
     }
     let (hosts, exec) = (hosts.unwrap_or_default(), exec.unwrap_or_default());
     if hosts.is_empty() && exec.is_empty() {
-        let hint = "name `hosts` that may be sent it, or commands in `exec` that may be given it";
-        decoder.warn(field, format!("the secret {} can be used nowhere", quoted(name)), hint);
+        let hint = "name the `hosts`, or the commands in `exec`, that may receive it";
+        decoder.warn(field, format!("the secret {} cannot be used anywhere", quoted(name)), hint);
     }
     Some((Secret { name: name.to_owned(), holder: holder?, hosts, exec, origin: origin.clone() }, spots))
 }

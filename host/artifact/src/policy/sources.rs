@@ -81,7 +81,7 @@ pub(super) fn is_name(name: &str) -> bool {
 keys! {
     /// What an entry says beside what its artifacts may do.
     AgentKeys: Unknown::Refuse;
-    /// Patterns of names of tools that are not its own, which agents of a plugin may call, with what the plugin is granted.
+    /// Patterns of names of tools outside the plugin that the plugin's agents may call, with the plugin's grant.
     given tools: Vec<Located<NamePattern>>;
 }
 

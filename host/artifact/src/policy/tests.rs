@@ -29,17 +29,17 @@ fn paths(texts: &[&str]) -> Vec<PathPattern> {
 
 const WHOLE: &str = "\
 network:
-  allowed_domains: [api.github.com, \"*.docs.rs\", \"127.0.0.1:8080\", { host: build.internal, private: true }]
+  allowed_domains: [api.example.org, \"*.example.net\", \"127.0.0.1:8080\", { host: build.example.net, private: true }]
 sandbox:
   fs: { read: [\".\"], write: [src, out], protect: [\"secrets/**\"] }
   exec: { allow: [git, \"cargo test *\"], env: [PATH, HOME], folders: [~/.cargo], network: true, unconfined: false }
   env: [CI, LANG]
   services: [cache, clock]
-  secrets: { GITHUB: { env: GITHUB_TOKEN, hosts: [api.github.com] } }
+  secrets: { API: { env: API_TOKEN, hosts: [api.example.org] } }
   limits: { fuel: 2000000000, timeout_ms: 30000, memory_mb: 64, output_bytes: 65536, processes: 64, file_bytes: 16777216 }
   hooks: { on_error: allow, strict: true, named: { guard: block } }
   sources:
-    plugins/acme: { network: [api.acme.dev], fs: { read: [docs] }, limits: { timeout_ms: 2000 } }
+    plugins/acme: { network: [api.acme.example.com], fs: { read: [docs] }, limits: { timeout_ms: 2000 } }
     tools/deploy: { exec: { allow: [kubectl] } }
 tools_policy: { mode: allowlist, allow: [\"read_*\", run_command], deny: [] }
 meta: { enabled: true, max_tools: 5 }
@@ -62,7 +62,7 @@ fn a_whole_policy() {
         })
     );
     let hosts: Vec<String> = project.network.iter().flat_map(|n| &n.allow).map(ToString::to_string).collect();
-    assert_eq!(hosts, ["api.github.com", "*.docs.rs", "127.0.0.1:8080", "build.internal"]);
+    assert_eq!(hosts, ["api.example.org", "*.example.net", "127.0.0.1:8080", "build.example.net"]);
     let exec = project.exec.as_ref().unwrap();
     assert_eq!(exec.allow.iter().map(ToString::to_string).collect::<Vec<_>>(), ["git", "cargo test *"]);
     assert_eq!((exec.env.join(" "), exec.network, exec.unconfined), ("PATH HOME".to_owned(), true, false));
@@ -75,7 +75,7 @@ fn a_whole_policy() {
     );
     assert_eq!(
         policy.secrets.iter().map(|s| format!("{} {:?} {:?}", s.name, s.holder, s.position.line)).collect::<Vec<_>>(),
-        ["GITHUB Variable(\"GITHUB_TOKEN\") 9"]
+        ["API Variable(\"API_TOKEN\") 9"]
     );
     assert_eq!(policy.sources.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["plugins/acme", "tools/deploy"]);
     assert!(policy.tools.decide("read_file").is_ok() && policy.tools.decide("write_file").is_err());
@@ -90,10 +90,10 @@ fn a_whole_policy() {
 #[test]
 fn where_each_rule_is() {
     let policy = parse(
-        "network:\n  allowed_domains:\n    - api.github.com\n    - { host: build.internal, private: true }\nsandbox:\n  fs:\n    read: [docs, src]\n  exec: { allow: [git], network: true }\n  services:\n    - cache\n  limits: { fuel: 5 }\n  sources:\n    tools/x:\n      env: [A]\n",
+        "network:\n  allowed_domains:\n    - api.example.org\n    - { host: build.example.net, private: true }\nsandbox:\n  fs:\n    read: [docs, src]\n  exec: { allow: [git], network: true }\n  services:\n    - cache\n  limits: { fuel: 5 }\n  sources:\n    tools/x:\n      env: [A]\n",
     );
-    let shown = |places: &harness_policy::places::Places| {
-        let spot = |(key, spot): (&str, &harness_policy::places::Spot)| {
+    let shown = |places: &harness_policy::positions::RulePositions| {
+        let spot = |(key, spot): (&str, &harness_policy::positions::Spot)| {
             let rules: Vec<String> = spot.rules.iter().map(ToString::to_string).collect();
             format!("{key} {} [{}]", spot.value, rules.join(" "))
         };
@@ -112,7 +112,7 @@ fn where_each_rule_is() {
     services 10:3 [11:7]
     ");
     assert_eq!(places.own(), None);
-    let text = |place: Option<harness_policy::places::Place>| place.map(|place| place.to_string());
+    let text = |place: Option<harness_policy::positions::RulePosition>| place.map(|place| place.to_string());
     assert_eq!(text(places.rule("fs.read", 1)), Some("8:18".to_owned()));
     // A key that is not there is looked for in what would hold it.
     assert_eq!((text(places.key("fs.write")), text(places.key("env"))), (Some("7:3".to_owned()), None));
@@ -156,7 +156,7 @@ fn what_is_not_said_has_its_default() {
 #[test]
 fn whatever_is_not_understood_is_an_error() {
     insta::assert_snapshot!(wrong("sandbx: {}\n"), @"Error 2:1+6 unknown key `sandbx` (did you mean `sandbox`?)");
-    insta::assert_snapshot!(wrong("modell: {}\n"), @"Warning 2:1+6 unknown key `modell`, it has no effect (did you mean `model`?)");
+    insta::assert_snapshot!(wrong("modell: {}\n"), @"Warning 2:1+6 unknown key `modell`, it is ignored (did you mean `model`?)");
     insta::assert_snapshot!(wrong("sandbox: { fss: {}, fs: { raed: [] }, exec: { allow: git }, limits: { fuel: 1, ful: 2 } }\n"), @r#"
     Error 2:12+3 unknown key `sandbox.fss` (did you mean `fs`?)
     Error 2:27+4 unknown key `sandbox.fs.raed` (did you mean `read`?)
@@ -174,7 +174,7 @@ fn whatever_is_not_understood_is_an_error() {
     insta::assert_snapshot!(wrong("sandbox: { fs: { read: [../x, \"a[b]\"] }, services: [cach] }\n"), @r#"
     Error 2:25+4 `sandbox.fs.read[0]`: a pattern may not hold `..` (-)
     Error 2:31+6 `sandbox.fs.read[1]`: `[` means nothing in a pattern, `[[]` is the character and `?` any one (-)
-    Error 2:53+4 `sandbox.services[0]`: `cach` is no built-in that needs granting, did you mean `cache`? (-)
+    Error 2:53+4 `sandbox.services[0]`: `cach` is not a built-in that needs a grant, did you mean `cache`? (-)
     "#);
     insta::assert_snapshot!(wrong("network: { allowed_domains: [\"http://a\", { host: \"*\", private: true }, { hst: a }, 5] }\n"), @r#"
     Error 2:30+10 `network.allowed_domains[0]`: `http://a` is not a host: leave out the scheme (-)
@@ -193,7 +193,7 @@ fn whatever_is_not_understood_is_an_error() {
     Error 2:45+5 `tools_policy.allow[1]`: `[` means nothing in a pattern, `?` stands for any one character (-)
     Error 2:53+3 unknown key `tools_policy.dny` (did you mean `deny`?)
     "#);
-    insta::assert_snapshot!(wrong("tools_policy: { mode: denylist, allow: [x] }\n"), @"Warning 2:40+4 `tools_policy.allow` has no effect with `mode: denylist` (remove it, or write `mode: allowlist`)");
+    insta::assert_snapshot!(wrong("tools_policy: { mode: denylist, allow: [x] }\n"), @"Warning 2:40+4 `tools_policy.allow` is ignored with `mode: denylist` (remove it, or write `mode: allowlist`)");
     insta::assert_snapshot!(wrong("meta: { enable: true }\ndelegation: { max_depth: -1, iterations_per_depth: [] }\n"), @r#"
     Error 2:9+6 unknown key `meta.enable` (did you mean `enabled`?)
     Error 3:26+2 parse harness.md: yaml: line 3: `delegation.max_depth` must be between 0 and 16 (-)
@@ -218,9 +218,9 @@ fn what_has_no_effect_is_told() {
     Warning 5:38+12 `harness.lock` opens nothing: the file `harness.lock` is protected (no policy opens it)
     ");
     insta::assert_snapshot!(wrong("serve: { x: 1 }\ntrusted_sources: [a]\nverify_policy: { mode: strict }\n"), @"
-    Warning 2:8+8 `serve` is kept for other hosts and has no effect here (leave it for them, or take it out)
-    Warning 3:18+3 `trusted_sources` is kept for other hosts and has no effect here (leave it for them, or take it out)
-    Warning 4:16+16 `verify_policy` is kept for other hosts and has no effect here (leave it for them, or take it out)
+    Warning 2:8+8 `serve` is for other hosts and is ignored here (leave it for them, or remove it)
+    Warning 3:18+3 `trusted_sources` is for other hosts and is ignored here (leave it for them, or remove it)
+    Warning 4:16+16 `verify_policy` is for other hosts and is ignored here (leave it for them, or remove it)
     ");
 }
 

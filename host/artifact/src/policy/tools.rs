@@ -32,7 +32,7 @@ pub struct ToolsPolicy {
 pub enum Mode {
     /// Only what `allow` matches may be called. With an empty `allow`, nothing.
     Allowlist,
-    /// Everything may be called but what `deny` matches. `allow` has no effect.
+    /// Everything may be called but what `deny` matches. `allow` is ignored.
     #[default]
     Denylist,
 }
@@ -58,7 +58,7 @@ impl ToolsPolicy {
         }
     }
 
-    /// The pattern by which a person has to confirm each call of a tool, where there is one.
+    /// The pattern by which a person confirms each call of a tool, where there is one.
     pub fn confirms(&self, name: &str) -> Option<&Located<NamePattern>> {
         let outer = self.outer.as_ref().and_then(|outer| outer.confirms(name));
         outer.or_else(|| self.confirm.iter().find(|pattern| pattern.matches(name)))
@@ -66,7 +66,7 @@ impl ToolsPolicy {
 
     /// The same within another one: what both allow.
     #[must_use]
-    pub fn within(self, outer: Self) -> Self {
+    pub fn narrowed_by(self, outer: Self) -> Self {
         Self { outer: Some(Box::new(outer)), ..self }
     }
 
@@ -87,7 +87,7 @@ impl ToolsPolicy {
         Self { mode: Mode::Allowlist, allow, ..Self::default() }
     }
 
-    /// A name that this one lets be called unasked, of which a person has to confirm each call by another one. An error:
+    /// A name that this one lets be called unasked, of which a person confirms each call by another one. An error:
     /// that could not be found out.
     pub fn asks_less_than(&self, old: &Self) -> Result<Option<String>, ()> {
         let asks = |policy: &Self| -> Vec<Machine> {
@@ -138,7 +138,7 @@ impl ToolsPolicy {
         Ok(None)
     }
 
-    /// All its own patterns, those that allow first, those of what is to be confirmed last.
+    /// All its own patterns, those that allow first, those of what needs confirmation last.
     pub fn patterns(&self) -> impl Iterator<Item = &Located<NamePattern>> {
         self.allow.iter().chain(&self.deny).chain(&self.confirm)
     }
@@ -147,14 +147,14 @@ impl ToolsPolicy {
 keys! {
     /// The keys of `tools_policy`.
     ToolsKeys: Unknown::Refuse;
-    /// What holds for a tool that no pattern matches: `allowlist`, it may not be called; `denylist`, it may. Without it
-    /// the first where `allow` names any, else the second.
+    /// The rule for a tool that no pattern matches: `allowlist` denies it, `denylist` allows it. Default: `allowlist`
+    /// if `allow` has a name, otherwise `denylist`.
     given mode: Mode;
-    /// Patterns of names that may be called: `*` is any run of characters, `?` is one.
+    /// Patterns of names of tools that may be called: `*` matches any characters, `?` one.
     given allow: Vec<Located<NamePattern>>;
-    /// Patterns of names that may not be called, whatever allows them.
+    /// Patterns of names of tools that may not be called, even if another rule allows them.
     given deny: Vec<Located<NamePattern>>;
-    /// Patterns of names of which a person has to confirm each call, whoever makes it.
+    /// Patterns of names of tools whose calls a person confirms, for every caller.
     given confirm: Vec<Located<NamePattern>>;
 }
 
@@ -172,7 +172,7 @@ impl Read for ToolsPolicy {
         let inferred = if allow.is_empty() { Mode::Denylist } else { Mode::Allowlist };
         let mode = named.unwrap_or(inferred);
         if let (Mode::Denylist, false, Some(field)) = (mode, allow.is_empty(), keys.allow.field()) {
-            let message = "`tools_policy.allow` has no effect with `mode: denylist`".to_owned();
+            let message = "`tools_policy.allow` is ignored with `mode: denylist`".to_owned();
             decoder.warn(field, message, "remove it, or write `mode: allowlist`");
         }
         let place = decoder.position(keys.allow.field().unwrap_or(field).span()).to_string();
@@ -263,7 +263,7 @@ impl NamePattern {
     /// Whether it matches the whole of a name. Takes time with the product of both lengths at most.
     pub fn matches(&self, name: &str) -> bool {
         let (mut pattern, mut rest) = (self.0.chars(), name.chars());
-        // After the last star: where to go on if what follows it turns out not to match.
+        // After the last star: where to continue if what follows it turns out not to match.
         let mut retry: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
         loop {
             match (pattern.next(), rest.clone().next()) {
@@ -367,9 +367,10 @@ mod tests {
         let nothing = ToolsPolicy { mode: Mode::Allowlist, place: file, ..ToolsPolicy::default() };
         assert!(nothing.decide("read_file").is_err());
         assert_eq!(ToolsPolicy::default().decide("read_file"), Ok(()));
-        // What is to be confirmed is so whatever a policy outside of it or within says.
+        // What needs confirmation is so whatever a policy outside of it or within says.
         assert!(policy.confirms("read_file").is_some() && policy.confirms("run").is_none());
-        let (inner, outer) = (ToolsPolicy::default().within(policy.clone()), policy.within(ToolsPolicy::default()));
+        let (inner, outer) =
+            (ToolsPolicy::default().narrowed_by(policy.clone()), policy.narrowed_by(ToolsPolicy::default()));
         assert!(inner.confirms("read_file").is_some() && outer.confirms("read_file").is_some());
     }
 

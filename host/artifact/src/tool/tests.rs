@@ -144,7 +144,7 @@ fn all_errors_at_once() {
       |
     8 | async: maybe
       |        ^^^^^
-    warning: unknown key `timout_ms`, it has no effect
+    warning: unknown key `timout_ms`, it is ignored
      --> .harness/tools/run_command.md:9:1
       |
     9 | timout_ms: 5
@@ -164,7 +164,7 @@ fn all_errors_at_once() {
 #[test]
 fn scripts_whose_lines_yaml_moves() {
     insta::assert_snapshot!(shown("---\nscript: \"def run(args):\\n  return 1\"\n---\n"), @r#"
-    warning: `script` has several lines in quotes: errors are told on lines near theirs
+    warning: `script` has several lines in quotes: errors may name a nearby line
      --> .harness/tools/run_command.md:2:9
       |
     2 | script: "def run(args):\n  return 1"
@@ -179,7 +179,7 @@ fn scripts_whose_lines_yaml_moves() {
     2 | script: >
       | ^^^^^^
       |
-      = hint: write `|` in the place of `>`
+      = hint: write `|` instead of `>`
     ");
     for text in ["|\n  a = 1\n  b = 1", "\"a = 1\\n\"", "'a = 1'", ">\n  a = 1"] {
         assert_eq!(shown(&format!("---\nscript: {text}\n---\n")), "", "{text}");

@@ -14,7 +14,7 @@ use harness_policy::text::quoted;
 
 /// Schemas of a schema that refers to itself.
 const MAX_NODES: usize = 1000;
-/// Schemas with an `$id`: each is looked at by itself.
+/// Schemas with an `$id`: each is checked by itself.
 const MAX_IDS: usize = 16;
 /// Bytes of a pattern.
 const MAX_PATTERN: usize = 1024;
@@ -30,7 +30,7 @@ pub(super) struct Node {
     pub(super) own: u64,
     /// Whether items are compared with each other.
     pub(super) compares_items: bool,
-    /// Whether what it holds is looked at anew for `unevaluatedItems` or `unevaluatedProperties`.
+    /// Whether what it holds is checked again for `unevaluatedItems` or `unevaluatedProperties`.
     pub(super) looks_again: bool,
     pub(super) edges: Vec<Edge>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Node {
 pub(super) struct Edge {
     pub(super) to: usize,
     pub(super) of: Of,
-    /// How often it is looked at: tried first, and asked for its errors then.
+    /// How often it is checked: tried first, and asked for its errors then.
     pub(super) times: u64,
     /// The reference that leads to it, where one does.
     pub(super) reference: Option<Box<str>>,
@@ -168,7 +168,7 @@ impl<'a> Builder<'a> {
     /// Collects what dynamic references may lead to.
     fn anchors(&mut self, schema: &'a Json, resolver: &Resolver<'a>) -> Result<(), String> {
         let Json::Object(keywords) = schema else { return Ok(()) };
-        let resolver = within(schema, resolver)?;
+        let resolver = scoped(schema, resolver)?;
         if keywords.contains_key("$id") {
             self.ids = self.ids.saturating_add(1);
             if self.ids > MAX_IDS {
@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
 
     /// The node of a schema within another one, whose resolver this is.
     fn held(&mut self, schema: &'a Json, resolver: &Resolver<'a>) -> Result<usize, String> {
-        Ok(self.node(schema, within(schema, resolver)?))
+        Ok(self.node(schema, scoped(schema, resolver)?))
     }
 
     /// The node of a schema. The resolver is the one inside of it: its own `$id` counts once, and not again.
@@ -311,7 +311,7 @@ fn of_keyword(keyword: &str, beside: &Map<String, Json>) -> Of {
 }
 
 /// The resolver inside of a schema, which may have an `$id`.
-fn within<'a>(schema: &'a Json, resolver: &Resolver<'a>) -> Result<Resolver<'a>, String> {
+fn scoped<'a>(schema: &'a Json, resolver: &Resolver<'a>) -> Result<Resolver<'a>, String> {
     let inside = resolver.in_subresource(Draft::Draft202012.create_resource_ref(schema));
     inside.map_err(|error| unresolved(&error, None))
 }

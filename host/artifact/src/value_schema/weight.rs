@@ -1,9 +1,9 @@
 //! What checking against a schema costs at most.
 //!
-//! The weight of a schema is that of its keywords with every reference written out, doubled where a value is looked at twice:
-//! in `anyOf`, `oneOf`, `not`, `if` and the like, which are tried first and asked for their errors then. The work of a check
-//! is at most the weight times the size of the value. A schema that refers to itself has no weight: its work is found by
-//! walking through the value, as far as there may be work.
+//! The weight of a schema is that of its keywords with every reference written out, doubled where a value is checked
+//! twice: in `anyOf`, `oneOf`, `not`, `if` and the like, which are tried first and asked for their errors then. The
+//! work of a check is at most the weight times the size of the value. A schema that refers to itself has no weight: its
+//! work is found by walking through the value, as far as there may be work.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const BYTES: usize = 64;
 /// Schemas and values within each other that a check looks at.
 const MAX_WALKED: usize = 400;
 
-/// What the value of a keyword holds, and how often a value is looked at for it.
+/// What the value of a keyword holds, and how often a value is checked for it.
 pub(super) enum Holds {
     /// One schema.
     Schema(u64),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as Events};
 
-use super::{Block, Error, Key, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, Place, Span, Style, Value, scalar};
+use super::{Block, Error, Key, LineColumn, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, Span, Style, Value, scalar};
 use harness_policy::text::quoted;
 
 /// See [`super::parse`].
@@ -13,7 +13,7 @@ pub(super) fn tree(text: &str, first_line: u32) -> (Option<Node>, Vec<Error>) {
     let tree = match builder.run() {
         Ok(()) => Some(builder.root.unwrap_or(Node {
             value: Value::Null,
-            span: point(Place { line: first_line, column: 1 }),
+            span: point(LineColumn { line: first_line, column: 1 }),
             style: Style::Plain,
         })),
         Err(error) => {
@@ -40,11 +40,11 @@ struct Builder<'t> {
 
 enum Open {
     Seq {
-        start: Place,
+        start: LineColumn,
         items: Vec<Node>,
     },
     Map {
-        start: Place,
+        start: LineColumn,
         entries: Vec<(Key, Node)>,
         /// The line that each key is first on.
         lines: HashMap<String, u32>,
@@ -56,15 +56,16 @@ enum Open {
 impl Builder<'_> {
     fn run(&mut self) -> Result<(), Error> {
         if self.text.len() > MAX_BYTES {
-            return Err(
-                self.error(point(Place { line: self.first_line, column: 1 }), format!("longer than {MAX_BYTES} bytes"))
-            );
+            return Err(self.error(
+                point(LineColumn { line: self.first_line, column: 1 }),
+                format!("longer than {MAX_BYTES} bytes"),
+            ));
         }
         self.refuse_control_characters()?;
         let mut documents = 0_u32;
         for event in Parser::new_from_str(self.text) {
             let (event, span) = event.map_err(|e| {
-                let place = self.within(self.place(*e.marker()));
+                let place = self.clamped(self.place(*e.marker()));
                 match e.info() {
                     // Of an alias of nothing it is an error first that nothing has the name.
                     info if info.ends_with("unknown anchor") => self.alias(point(place)),
@@ -77,7 +78,7 @@ impl Builder<'_> {
                     documents = documents.saturating_add(1);
                     if documents > 1 {
                         return Err(
-                            self.error(point(self.within(span.start)), "a second document begins here".to_owned())
+                            self.error(point(self.clamped(span.start)), "a second document begins here".to_owned())
                         );
                     }
                 }
@@ -112,7 +113,7 @@ impl Builder<'_> {
     /// dropped without a word. A carriage return is allowed before a line break only, so that everybody counts the
     /// same lines.
     fn refuse_control_characters(&self) -> Result<(), Error> {
-        let mut place = Place { line: self.first_line, column: 1 };
+        let mut place = LineColumn { line: self.first_line, column: 1 };
         let mut characters = self.text.chars().peekable();
         while let Some(c) = characters.next() {
             let allowed = match c {
@@ -129,7 +130,7 @@ impl Builder<'_> {
                 });
             }
             if c == '\n' {
-                place = Place { line: place.line.saturating_add(1), column: 1 };
+                place = LineColumn { line: place.line.saturating_add(1), column: 1 };
             } else {
                 place.column = place.column.saturating_add(1);
             }
@@ -205,9 +206,12 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn leave(&mut self, end: Place) -> Result<(), Error> {
-        let node =
-            |start: Place, value| Node { value, span: Span { start, end: end.max(start) }, style: Style::Collection };
+    fn leave(&mut self, end: LineColumn) -> Result<(), Error> {
+        let node = |start: LineColumn, value| Node {
+            value,
+            span: Span { start, end: end.max(start) },
+            style: Style::Collection,
+        };
         match self.open.pop() {
             Some(Open::Seq { start, items }) => self.add(node(start, Value::Seq(items))),
             Some(Open::Map { start, entries, .. }) => self.add(node(start, Value::Map(entries))),
@@ -241,9 +245,9 @@ impl Builder<'_> {
         Error { message, span, hint: None }
     }
 
-    fn place(&self, marker: Marker) -> Place {
+    fn place(&self, marker: Marker) -> LineColumn {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Place {
+        LineColumn {
             line: self.first_line.saturating_add(number(marker.line()).saturating_sub(1)),
             column: number(marker.col()).saturating_add(1),
         }
@@ -256,30 +260,30 @@ impl Builder<'_> {
 
     /// The parser may report the end of the text as a line of its own, or as a column after a line break; a message
     /// points into the text.
-    fn within(&self, place: Place) -> Place {
+    fn clamped(&self, place: LineColumn) -> LineColumn {
         let index = usize::try_from(place.line.saturating_sub(self.first_line)).unwrap_or(usize::MAX);
         let mut lines = self.text.split('\n');
         match lines.nth(index) {
             Some(line) => {
                 let length = line.strip_suffix('\r').unwrap_or(line).chars().count();
                 let last = u32::try_from(length).unwrap_or(u32::MAX).saturating_add(1);
-                Place { line: place.line, column: place.column.clamp(1, last) }
+                LineColumn { line: place.line, column: place.column.clamp(1, last) }
             }
             None => {
                 let last = u32::try_from(self.text.split('\n').count()).unwrap_or(u32::MAX);
-                Place { line: self.first_line.saturating_add(last.saturating_sub(1)), column: 1 }
+                LineColumn { line: self.first_line.saturating_add(last.saturating_sub(1)), column: 1 }
             }
         }
     }
 }
 
-fn point(place: Place) -> Span {
+fn point(place: LineColumn) -> Span {
     Span { start: place, end: place }
 }
 
 /// Where the text of a block scalar begins: the parser points at the first line that is not empty, and each empty
 /// line before it is a line break at the front of the text.
-fn block(text: &str, start: Place) -> Block {
+fn block(text: &str, start: LineColumn) -> Block {
     let empty = text.chars().take_while(|c| *c == '\n').count();
     Block {
         first_line: start.line.saturating_sub(u32::try_from(empty).unwrap_or(u32::MAX)).max(1),

@@ -2,7 +2,7 @@ use super::*;
 
 /// A tree on one line, with the place of each key and value.
 fn show(node: &Node) -> String {
-    let Place { line, column } = node.span.start;
+    let LineColumn { line, column } = node.span.start;
     let what = match &node.value {
         Value::Null => "null".to_owned(),
         Value::Bool(b) => b.to_string(),

@@ -49,7 +49,7 @@ impl Capture {
     }
 
     /// The text, at most [`MAX_TEXT`] bytes, and whether there was more. Bytes that are not UTF-8 become U+FFFD; a
-    /// character that the cap cuts in two is left out, and in the place of secrets are notes.
+    /// character that the cap cuts in two is left out, and instead of secrets are notes.
     pub(super) fn text(self, vault: &Vault) -> (String, bool) {
         let cut = self.read > self.kept.len();
         let mut text = String::with_capacity(self.kept.len());

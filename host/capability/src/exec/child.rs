@@ -73,7 +73,7 @@ impl Running {
 
     /// Waits for the command to end, and for all its processes, which end with it.
     pub(super) async fn ended(&self) {
-        // A handle that cannot be waited for tells nothing: what has a deadline ends by that.
+        // A handle that cannot be waited for shows nothing: what has a deadline ends by that.
         if self.ended.readable().await.is_err() {
             std::future::pending::<()>().await;
         }

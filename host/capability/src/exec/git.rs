@@ -136,7 +136,7 @@ pub(super) fn listing(args: &[String]) -> Vec<String> {
 
 /// The same for another repository, wherever its work tree is said to be.
 pub(super) fn listing_of(repository: &Path) -> Result<Vec<String>, String> {
-    let repository = repository.to_str().ok_or("the path of a repository in the workspace is no text")?;
+    let repository = repository.to_str().ok_or("the path of a repository in the workspace is not text")?;
     let there = ["--git-dir", repository, "--work-tree", "."];
     Ok(there.into_iter().chain(LISTING).map(str::to_owned).collect())
 }
@@ -153,7 +153,7 @@ fn instead(name: &str) -> Option<&'static str> {
 
 /// What no variable keeps git from starting, of settings with these names, each with a NUL after it.
 pub(super) fn unstoppable(names: &str) -> Option<&str> {
-    // A name that is no text cannot be told to git.
+    // A name that is not text cannot be passed to git.
     let no_text = |name: &str| name.contains(char::REPLACEMENT_CHARACTER) && instead(name).is_some();
     names.split('\0').find(|name| ADDED_UP.contains(name) || no_text(name))
 }
@@ -265,7 +265,7 @@ mod tests {
         let no_text = std::ffi::OsStr::from_bytes(b"/w/\xff");
         assert_eq!(
             listing_of(Path::new(no_text)),
-            Err("the path of a repository in the workspace is no text".to_owned())
+            Err("the path of a repository in the workspace is not text".to_owned())
         );
     }
 

@@ -10,6 +10,7 @@ use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::limits::LimitKey;
 use harness_policy::path::{FsRules, PathPattern};
 use harness_policy::secret::{Holder, Secret};
+use harness_testing::skip::{Need, skipped, skipped_unless_root};
 use harness_wall::{Memory, Offers};
 
 fn exec(unconfined: bool) -> ExecRules {
@@ -61,7 +62,7 @@ async fn what_is_secret_beside_the_workspace_stays_closed() {
         let allow = vec![CommandRule::parse("sh").unwrap()];
         let folders = vec![FolderRule::parse(folder.to_str().unwrap()).unwrap()];
         let grant = granted(ExecRules { allow, env: Vec::new(), folders, network: false, unconfined });
-        let place = Place { dir: &dir, workspace: root.path(), handles: &handles };
+        let place = ExecContext { dir: &dir, workspace: root.path(), handles: &handles };
         let script = sh(&script);
         async move { run(&grant, place, LONG, script).await.unwrap().stdout }
     };
@@ -134,7 +135,7 @@ async fn what_it_makes_is_for_others_as_what_the_host_makes() {
 /// are shown by name, and what may be written is the workspace and its temporary folders.
 #[tokio::test]
 async fn its_folders_are_plain() {
-    if Offers::get().namespaces.is_err() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) {
         return;
     }
     let workspace = Workspace::new();
@@ -155,11 +156,11 @@ async fn its_folders_are_plain() {
     assert_eq!(written, ["/tmp", root.to_str().unwrap()]);
 }
 
-/// What somebody mounted in a folder is as that folder is.
+/// What someone mounted in a folder is as that folder is.
 #[test]
 #[expect(unsafe_code, reason = "mounts that only this thread and those that it starts see")]
 fn what_is_mounted_in_what_is_read_is_not_written() {
-    if Offers::get().namespaces.is_err() || !rustix::process::geteuid().is_root() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) || skipped_unless_root() {
         return;
     }
     use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
@@ -190,7 +191,7 @@ fn what_is_mounted_in_what_is_read_is_not_written() {
 /// Beside a command is its keeper, which the command may look into as far as the system lets it.
 #[tokio::test]
 async fn its_keeper_holds_nothing_of_the_hosts() {
-    if !rustix::process::geteuid().is_root() {
+    if skipped_unless_root() {
         return;
     }
     let file = tempfile::tempfile().unwrap();
@@ -274,7 +275,7 @@ async fn an_orphan_that_holds_the_streams_is_not_waited_for() {
     }
 }
 
-/// Processes that end in the background are taken away while the command goes on, and leave room for others.
+/// Processes that end in the background are taken away while the command continues, and leave room for others.
 #[tokio::test]
 async fn orphans_that_end_make_room() {
     let script = "for i in $(seq 60); do (true &); done; sleep 0.3; for i in $(seq 60); do (true &); done; echo done";
@@ -293,7 +294,7 @@ async fn a_login_shell_works() {
 }
 
 /// A repository is read by commands and written by people: what git would do to it is refused by the kernel, whoever
-/// starts git, and the refusal is told as one of the host's.
+/// starts git, and the denial is reported as one of the host.
 #[tokio::test]
 async fn a_repository_is_read_and_not_written() {
     let workspace = Workspace::new();
@@ -314,8 +315,7 @@ async fn a_repository_is_read_and_not_written() {
 
     let output = run(confined(), command("git", &["status", "--short"])).await;
     assert_eq!((output.stdout.as_str(), output.stderr.as_str()), (" M a\n", ""));
-    let note = "harness: commands read `.git/` and do not write it, whatever the policy grants: what changes a repository \
-                is for a person to do\n";
+    let note = "harness: commands can read `.git/` but never write it, whatever the policy grants: only people change a repository\n";
     for refused in [
         command("git", &["commit", "-qam", "second"]),
         command("git", &["add", "a"]),

@@ -1,6 +1,6 @@
 //! What the host says beside a command that failed: that it was the host's own doing, and by which limit.
 //!
-//! A program that runs into a wall says what the system told it, which names no limit and no policy. A note is a line of
+//! A program that runs into a wall prints the error of the system, which names no limit and no policy. A note is a line of
 //! its own after what the command itself wrote to standard error.
 
 use super::Output;
@@ -24,8 +24,7 @@ pub(super) fn add(output: &mut Output, hit: Hit, grant: &Grant) {
     }
     if !grant.exec_unconfined() && (wrote_to_repository(&output.stderr) || wrote_to_repository(&output.stdout)) {
         notes.push(
-            "commands read `.git/` and do not write it, whatever the policy grants: what changes a repository is for a \
-             person to do"
+            "commands can read `.git/` but never write it, whatever the policy grants: only people change a repository"
                 .to_owned(),
         );
     }
@@ -68,8 +67,7 @@ mod tests {
     fn a_command_that_failed_is_told_by_what() {
         let (none, both) = (Hit::default(), Hit { processes: true, memory: true });
         let git = "fatal: Unable to create '/w/.git/index.lock': Read-only file system\n";
-        let repository = "harness: commands read `.git/` and do not write it, whatever the policy grants: what changes \
-                          a repository is for a person to do\n";
+        let repository = "harness: commands can read `.git/` but never write it, whatever the policy grants: only people change a repository\n";
         assert_eq!(noted(git, 128, none), format!("{git}{repository}"));
         assert_eq!(noted(git, 0, both), git);
         for other in ["cat: x: Permission denied\n", "error: .git/index is odd\n", ""] {

@@ -7,7 +7,7 @@ use harness_sys as sys;
 /// What is searched where the grant does not give the host's own `PATH`.
 const DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The folders of a `PATH` in which a program is looked for, and which the child is told of. None is relative and none
+/// The folders of a `PATH` in which a program is looked for, and which the child gets. None is relative and none
 /// is in the workspace: what a script can write must not become a program by being named like one.
 #[derive(Debug)]
 pub(super) struct SearchPath {

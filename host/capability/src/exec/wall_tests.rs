@@ -9,6 +9,7 @@ use harness_policy::command::{CommandRule, ExecRules, FolderRule};
 use harness_policy::layer::Layer;
 use harness_policy::limits::{LimitKey, Limits};
 use harness_policy::path::{FsRules, PathPattern};
+use harness_testing::skip::{Need, skipped};
 
 const PROGRAMS: [&str; 6] = ["sh", "bash", "perl", "unshare", "git", "setsid"];
 
@@ -30,7 +31,7 @@ fn unconfined() -> Grant {
 }
 
 /// What it printed, the last line of its complaint, and its code.
-async fn told(grant: &Grant, command: Command) -> (String, String, i32) {
+async fn output_of(grant: &Grant, command: Command) -> (String, String, i32) {
     let output = ran(grant, command).await.unwrap();
     let complaint = output.stderr.lines().last().unwrap_or_default().to_owned();
     (output.stdout, complaint, output.exit_code)
@@ -41,10 +42,10 @@ async fn there_is_no_network_unless_it_is_granted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let talk = || command("bash", &["-c", &format!("exec 3<>/dev/tcp/127.0.0.1/{port} && printf hello >&3")]);
-    let (_, complaint, code) = told(&confined(), talk()).await;
+    let (_, complaint, code) = output_of(&confined(), talk()).await;
     assert!(code != 0 && complaint.ends_with("Permission denied"), "{complaint}");
     for grant in [with_network(), unconfined()] {
-        assert_eq!(told(&grant, talk()).await, (String::new(), String::new(), 0));
+        assert_eq!(output_of(&grant, talk()).await, (String::new(), String::new(), 0));
         let mut heard = String::new();
         listener.accept().unwrap().0.read_to_string(&mut heard).unwrap();
         assert_eq!(heard, "hello");
@@ -58,23 +59,23 @@ async fn nor_datagrams_or_the_machines_own_sockets() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = socket.local_addr().unwrap().port();
     let send = || command("bash", &["-c", &format!("printf hello >/dev/udp/127.0.0.1/{port}")]);
-    let (_, complaint, code) = told(&confined(), send()).await;
+    let (_, complaint, code) = output_of(&confined(), send()).await;
     assert!(code != 0 && complaint.ends_with("Permission denied"), "{complaint}");
-    assert_eq!(told(&with_network(), send()).await.2, 0);
+    assert_eq!(output_of(&with_network(), send()).await.2, 0);
     let mut heard = [0; 16];
     assert_eq!(socket.recv(&mut heard).unwrap(), 5);
 
     let unix =
         || command("perl", &["-MSocket", "-e", "socket(S, AF_UNIX, SOCK_STREAM, 0) or die \"$!\\n\"; print 'open'"]);
-    assert_eq!(told(&confined(), unix()).await, (String::new(), "Permission denied".to_owned(), 13));
-    assert_eq!(told(&with_network(), unix()).await.0, "open");
+    assert_eq!(output_of(&confined(), unix()).await, (String::new(), "Permission denied".to_owned(), 13));
+    assert_eq!(output_of(&with_network(), unix()).await.0, "open");
 }
 
 /// Sockets without a file are the machine's, whatever a command sees of the files.
 #[tokio::test]
 async fn with_a_network_it_reaches_no_socket_of_another_without_a_file() {
     // Older ones cannot hold this, and nothing else does.
-    if Offers::get().landlock.is_none_or(|version| version < 6) {
+    if skipped(Need::Landlock, Offers::get().landlock.is_some_and(|version| version >= 6)) {
         return;
     }
     let name = format!("harness-{}", std::process::id());
@@ -85,8 +86,8 @@ async fn with_a_network_it_reaches_no_socket_of_another_without_a_file() {
         "socket(S, AF_UNIX, SOCK_STREAM, 0) && connect(S, pack('S a*', AF_UNIX, qq(\\0{name}))) or die qq($!\\n); print 'open'"
     );
     let connect = || command("perl", &["-MSocket", "-e", &script]);
-    assert_eq!(told(&with_network(), connect()).await.1, "Operation not permitted");
-    assert_eq!(told(&unconfined(), connect()).await.0, "open");
+    assert_eq!(output_of(&with_network(), connect()).await.1, "Operation not permitted");
+    assert_eq!(output_of(&unconfined(), connect()).await.0, "open");
 }
 
 /// A pair of datagram sockets could be pointed at any other; a pair of streams is only for the two.
@@ -96,18 +97,18 @@ async fn pairs_of_sockets_lead_nowhere() {
         let script = format!("socketpair(A, B, AF_UNIX, {kind}, 0) or die \"$!\\n\"; print 'open'");
         command("perl", &["-MSocket", "-e", &script])
     };
-    assert_eq!(told(&confined(), pair("SOCK_DGRAM")).await.1, "Permission denied");
-    assert_eq!(told(&confined(), pair("SOCK_RAW")).await.1, "Permission denied");
-    assert_eq!(told(&with_network(), pair("SOCK_DGRAM")).await.0, "open");
-    assert_eq!(told(&confined(), pair("SOCK_STREAM")).await.0, "open");
+    assert_eq!(output_of(&confined(), pair("SOCK_DGRAM")).await.1, "Permission denied");
+    assert_eq!(output_of(&confined(), pair("SOCK_RAW")).await.1, "Permission denied");
+    assert_eq!(output_of(&with_network(), pair("SOCK_DGRAM")).await.0, "open");
+    assert_eq!(output_of(&confined(), pair("SOCK_STREAM")).await.0, "open");
 }
 
 #[tokio::test]
 async fn it_gains_no_privileges_and_leaves_no_core() {
     let status = || sh("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\\t'; ulimit -c");
-    assert_eq!(told(&confined(), status()).await.0, "NoNewPrivs:1\nSeccomp:2\n0\n");
-    assert_eq!(told(&with_network(), status()).await.0, "NoNewPrivs:1\nSeccomp:2\n0\n");
-    let free = told(&unconfined(), status()).await.0;
+    assert_eq!(output_of(&confined(), status()).await.0, "NoNewPrivs:1\nSeccomp:2\n0\n");
+    assert_eq!(output_of(&with_network(), status()).await.0, "NoNewPrivs:1\nSeccomp:2\n0\n");
+    let free = output_of(&unconfined(), status()).await.0;
     assert!(
         !free.contains("Seccomp:2") || std::fs::read_to_string("/proc/self/status").unwrap().contains("Seccomp:\t2")
     );
@@ -117,8 +118,8 @@ async fn it_gains_no_privileges_and_leaves_no_core() {
 async fn it_types_on_no_terminal() {
     // There is none: the system says so where the wall does not stand before it.
     let typing = || command("perl", &["-e", "my $x = 'x'; ioctl(STDIN, 0x5412, $x) or die \"$!\\n\""]);
-    assert_eq!(told(&confined(), typing()).await.1, "Operation not permitted");
-    assert_eq!(told(&unconfined(), typing()).await.1, "Inappropriate ioctl for device");
+    assert_eq!(output_of(&confined(), typing()).await.1, "Operation not permitted");
+    assert_eq!(output_of(&unconfined(), typing()).await.1, "Inappropriate ioctl for device");
 }
 
 #[tokio::test]
@@ -127,13 +128,13 @@ async fn it_reaches_into_no_other_process_and_makes_no_namespace() {
     let number = if cfg!(target_arch = "x86_64") { 101 } else { 117 };
     let trace =
         || command("perl", &["-e", &format!("syscall({number}, 0, 0, 0, 0) == 0 or die \"$!\\n\"; print 'traced'")]);
-    assert_eq!(told(&confined(), trace()).await.1, "Operation not permitted");
-    assert_eq!(told(&unconfined(), trace()).await.0, "traced");
+    assert_eq!(output_of(&confined(), trace()).await.1, "Operation not permitted");
+    assert_eq!(output_of(&unconfined(), trace()).await.0, "traced");
     let namespace = || command("unshare", &["--ipc", "true"]);
-    let (_, complaint, code) = told(&with_network(), namespace()).await;
+    let (_, complaint, code) = output_of(&with_network(), namespace()).await;
     assert!(code != 0 && complaint.ends_with("Operation not permitted"), "{complaint}");
     if rustix::process::geteuid().is_root() {
-        assert_eq!(told(&unconfined(), namespace()).await, (String::new(), String::new(), 0));
+        assert_eq!(output_of(&unconfined(), namespace()).await, (String::new(), String::new(), 0));
     }
 }
 
@@ -147,8 +148,8 @@ async fn it_makes_no_namespace_with_a_process() {
         );
         command("perl", &["-e", &script])
     };
-    assert_eq!(told(&with_network(), made(libc::CLONE_NEWUSER)).await.1, "Operation not permitted");
-    assert_eq!(told(&with_network(), made(0)).await.0, "made");
+    assert_eq!(output_of(&with_network(), made(libc::CLONE_NEWUSER)).await.1, "Operation not permitted");
+    assert_eq!(output_of(&with_network(), made(0)).await.0, "made");
 }
 
 /// `io_uring_setup`, `clone3` and `openat2`: what they are given is in memory, where a filter does not look.
@@ -156,35 +157,35 @@ async fn it_makes_no_namespace_with_a_process() {
 async fn calls_that_no_filter_sees_into_are_not_there() {
     let call = |number: u32| command("perl", &["-e", &format!("syscall({number}, 0, 0, 0, 0) < 0 and print $!")]);
     for number in [425, 435, 437] {
-        assert_eq!(told(&with_network(), call(number)).await.0, "Function not implemented", "{number}");
+        assert_eq!(output_of(&with_network(), call(number)).await.0, "Function not implemented", "{number}");
     }
-    assert_eq!(told(&unconfined(), call(437)).await.0, "Invalid argument");
+    assert_eq!(output_of(&unconfined(), call(437)).await.0, "Invalid argument");
 }
 
 #[tokio::test]
 async fn its_namespaces_are_its_own() {
-    if Offers::get().namespaces.is_err() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) {
         return;
     }
     for kind in ["cgroup", "ipc", "mnt", "pid"] {
         let link = format!("/proc/self/ns/{kind}");
         let of_host = format!("{}\n", std::fs::read_link(&link).unwrap().display());
         let read = || sh(&format!("readlink {link}"));
-        assert_ne!(told(&confined(), read()).await.0, of_host, "{kind}");
-        assert_eq!(told(&unconfined(), read()).await.0, of_host, "{kind}");
+        assert_ne!(output_of(&confined(), read()).await.0, of_host, "{kind}");
+        assert_eq!(output_of(&unconfined(), read()).await.0, of_host, "{kind}");
     }
     if Offers::get().network {
         let of_host = format!("{}\n", std::fs::read_link("/proc/self/ns/net").unwrap().display());
         let read = || sh("readlink /proc/self/ns/net");
-        assert_ne!(told(&confined(), read()).await.0, of_host);
-        assert_eq!(told(&with_network(), read()).await.0, of_host);
+        assert_ne!(output_of(&confined(), read()).await.0, of_host);
+        assert_eq!(output_of(&with_network(), read()).await.0, of_host);
     }
 }
 
-/// Others put another folder in the place of one that was looked at, and it does not start.
+/// Others put another folder instead of one that was checked, and it does not start.
 #[tokio::test]
 async fn its_folders_are_those_that_were_looked_at() {
-    if Offers::get().namespaces.is_err() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) {
         return;
     }
     for (swapped, step) in [("", "its view of the files"), ("inner", "the folder to start in")] {
@@ -210,7 +211,7 @@ async fn its_folders_are_those_that_were_looked_at() {
 /// there in between.
 #[tokio::test]
 async fn its_view_is_made_through_no_link() {
-    if Offers::get().namespaces.is_err() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) {
         return;
     }
     let around = Workspace::new();
@@ -237,11 +238,11 @@ async fn its_view_is_made_through_no_link() {
     assert_eq!(start(second).map(drop), Err(format!("it cannot be confined: its view of the files: {a_link}")));
 }
 
-/// What ordinary programs do goes on: pipes, jobs, threads.
+/// What ordinary programs do continues: pipes, jobs, threads.
 #[tokio::test]
 async fn ordinary_work_is_not_in_its_way() {
     let work = sh("(seq 1000 | sort -rn --parallel=4 | head -n 1) & wait; echo done");
-    assert_eq!(told(&confined(), work).await, ("1000\ndone\n".to_owned(), String::new(), 0));
+    assert_eq!(output_of(&confined(), work).await, ("1000\ndone\n".to_owned(), String::new(), 0));
 }
 
 /// A command's output and complaint, in a workspace with these files.
@@ -365,7 +366,7 @@ async fn a_folder_beside_the_workspace_does_not_hold_it() {
 /// Modes are given as they are, so that nothing is changed where the wall is open.
 #[tokio::test]
 async fn what_it_sees_of_the_machine_is_fixed() {
-    if Offers::get().namespaces.is_err() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) {
         return;
     }
     let script = "for f in / /usr /dev /proc; do chmod --reference=$f $f 2>/dev/null && echo changed $f; done; \
@@ -556,7 +557,11 @@ async fn it_sets_limits_of_its_own_alone() {
 /// A workspace in a folder that every command sees is no more open than another. Only root can make one.
 #[tokio::test]
 async fn a_workspace_among_the_systems_folders_is_held_too() {
-    let Ok(root) = tempfile::tempdir_in("/usr/local") else { return };
+    let root = tempfile::tempdir_in("/usr/local");
+    if skipped(Need::Root, root.is_ok()) {
+        return;
+    }
+    let root = root.unwrap();
     let path = root.path().canonicalize().unwrap();
     for (name, text) in [("open/a", "open"), ("closed/b", "SECRET"), ("agents/c", "SECRET")] {
         std::fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
@@ -567,7 +572,7 @@ async fn a_workspace_among_the_systems_folders_is_held_too() {
     let said = |grant: Grant| {
         let (dir, path) = (&dir, &path);
         async move {
-            let place = Place { dir, workspace: path, handles: &Handles::default() };
+            let place = ExecContext { dir, workspace: path, handles: &Handles::default() };
             run(&grant, place, LONG, sh("cat a ../closed/b ../agents/c")).await.map(|output| output.stdout)
         }
     };

@@ -20,7 +20,7 @@ use harness_policy::path::{Access, WorkspacePath};
 /// Most bytes that are read so. Copying them takes some microseconds.
 pub(super) const MAX_BYTES: u64 = 64 << 10;
 
-/// File systems that open what is in their memory without asking anybody: of a disk of the machine's, or of its memory.
+/// File systems that open what is in their memory without asking anyone: of a disk of the machine's, or of its memory.
 /// Not those of other processes and machines, nor those that are laid over others. (`statfs(2)`)
 const LOCAL: [i64; 5] =
     [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC, libc::F2FS_SUPER_MAGIC, libc::TMPFS_MAGIC];

@@ -52,7 +52,7 @@ fn what_is_in_memory_is_answered_at_once() {
     }
 }
 
-/// Opening a pipe lets somebody go on who waits for that.
+/// Opening a pipe lets someone continue who waits for that.
 #[test]
 fn what_is_no_file_is_not_opened() {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};

@@ -6,7 +6,7 @@ use std::io;
 use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, DirEntry, FileType, FileTypeExt, PermissionsExt as _};
 
-use super::resolve::{LastLink, Place, Spot};
+use super::resolve::{LastLink, ResolvedPath, Spot};
 use super::{Error, MAX_LEVELS, MAX_NAMES, MAX_VISITED, Workspace};
 use harness_policy::grant::Grant;
 use harness_policy::path::{Access, protected};
@@ -40,7 +40,7 @@ impl Workspace {
     }
 }
 
-impl Place {
+impl ResolvedPath {
     /// A handle of what must be a folder.
     pub(super) fn folder(&self) -> Result<Dir, Error> {
         let folder = match &self.spot {
@@ -80,7 +80,7 @@ impl Budget {
         self.levels += 1;
     }
 
-    /// How many entries were looked at, and whether there were more.
+    /// How many entries were checked, and whether there were more.
     pub(super) fn used(&self) -> (u64, bool) {
         (self.entries.saturating_sub(self.left), self.spent)
     }

@@ -168,7 +168,7 @@ fn copy() {
     let mut room = Room { files: 10, bytes: 10, over: None };
     assert_eq!(bench.workspace.copy_within(&small, "a", "z", &mut room), Err(Error::TooLarge(0)));
     assert_eq!((room.bytes, room.over), (10, Some(LimitKey::FileBytes)));
-    // Nor is looked at what would be put where something is.
+    // Nor is checked what would be put where something is.
     std::os::unix::fs::symlink("a", bench.at("link")).unwrap();
     assert_eq!(copy("link", "a"), Err(Error::AlreadyExists("a".to_owned())));
     fs::remove_file(bench.at("link")).unwrap();

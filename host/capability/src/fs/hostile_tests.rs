@@ -295,7 +295,7 @@ fn what_is_linked_later_is_found_when_a_search_is_no_longer_fresh() {
     assert_eq!(bench.workspace.read(&all(), "env"), refused(reason, ""));
 }
 
-/// Whether a file has a protected name cannot be told where there is too much to look at.
+/// Whether a file has a protected name cannot be reported where there is too much to look at.
 #[test]
 fn a_file_with_other_names_in_a_tree_without_end_is_not_read() {
     let bench = Bench::new(&[("a", "1"), ("plain", "2")]);

@@ -28,7 +28,7 @@ pub(super) struct Searched {
 impl Workspace {
     /// Fails for a file that may not be read under another of its names. Names outside of the workspace cannot be known.
     ///
-    /// What somebody links while a search is [`FRESH`] is found after it.
+    /// What someone links while a search is [`FRESH`] is found after it.
     pub(super) fn no_other_name_is_protected(
         &self,
         grant: &Grant,
@@ -39,7 +39,7 @@ impl Workspace {
             return Ok(());
         }
         let not_allowed = |why: &str| denied(format!("reading `{asked}` is not allowed: {why}"));
-        // Whoever else asks meanwhile waits for this search instead of beginning another.
+        // Anyone who else asks meanwhile waits for this search instead of beginning another.
         let mut searched = self.searched.lock().unwrap_or_else(PoisonError::into_inner);
         let known = searched
             .take()

@@ -77,8 +77,8 @@ pub(super) fn make(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     unfinished.place(name)
 }
 
-/// Adds to a file that was opened for that. Where it fails, as on a full disk, the file is as it was before; but for what
-/// somebody else has added in the meantime, with which it stays as it is.
+/// Adds to a file that was opened for that. Where it fails, as on a full disk, the file is as it was before; but for
+/// what another process has added in the meantime, with which it stays as it is.
 pub(super) fn append(file: &mut File, content: &[u8]) -> io::Result<()> {
     let before = file.metadata()?.len();
     let mut rest = content;
@@ -105,8 +105,8 @@ pub(super) fn create(folder: &Dir, name: &str, mode: u32) -> io::Result<File> {
     repository::naming(folder, name, || folder.open_with(name, &options))
 }
 
-/// Renames to a name that must be free. Where the file system cannot promise that (some network file systems), the
-/// name is looked at first, and a file that appears in that moment would be replaced.
+/// Renames to a name that must be free. Where the file system cannot promise that (some network file systems), the name
+/// is checked first, and a file that appears in that moment would be replaced.
 pub(super) fn rename_to_free(from: &Dir, name: &str, to: &Dir, free: &str) -> io::Result<()> {
     repository::naming(to, free, || match rustix::fs::renameat_with(from, name, to, free, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => match to.symlink_metadata(free) {

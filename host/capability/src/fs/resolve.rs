@@ -1,8 +1,8 @@
 //! From a path of a script to the place it names: the only code that follows links.
 //!
-//! Each part is looked at and opened from the handle of the folder before it, without following; a link is read and
-//! its target is walked in the same way. So a handle is always on a folder that was reached from the workspace
-//! without a link, whatever anybody moves meanwhile, and the path to it is known.
+//! Each part is checked and opened from the handle of the folder before it, without following; a link is read and its
+//! target is walked in the same way. So a handle is always on a folder that was reached from the workspace without a
+//! link, whatever anyone moves meanwhile, and the path to it is known.
 
 use std::io;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(super) enum LastLink {
 
 /// Where a path leads.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ResolvedPath {
     /// What the script asked for.
     pub(super) asked: WorkspacePath,
     /// What that is after links: what decisions are made on.
@@ -55,8 +55,14 @@ pub(super) enum Spot {
 
 impl Workspace {
     /// Where a path leads, if that may be read or written. Everything else that could be wrong comes after the
-    /// decision, so that an error tells nothing about what is refused.
-    pub(super) fn place(&self, grant: &Grant, path: &str, access: Access, last: LastLink) -> Result<Place, Error> {
+    /// decision, so that an error shows nothing about what is refused.
+    pub(super) fn place(
+        &self,
+        grant: &Grant,
+        path: &str,
+        access: Access,
+        last: LastLink,
+    ) -> Result<ResolvedPath, Error> {
         let place = self.locate(&self.parse(path)?, access, last)?;
         grant.decide_path(&place.real, access)?;
         match &place.spot {
@@ -70,7 +76,7 @@ impl Workspace {
     }
 
     /// Where a path leads, decided by nobody yet. Fails for a way out of the workspace.
-    pub(super) fn locate(&self, asked: &WorkspacePath, access: Access, last: LastLink) -> Result<Place, Error> {
+    pub(super) fn locate(&self, asked: &WorkspacePath, access: Access, last: LastLink) -> Result<ResolvedPath, Error> {
         if let Some(time) = self.slow {
             std::thread::sleep(time);
         }
@@ -90,7 +96,7 @@ impl Workspace {
     }
 }
 
-impl Place {
+impl ResolvedPath {
     /// The folder and the name of what must be a file, or a link that was kept.
     pub(super) fn file(&self) -> Result<(&Dir, &str), Error> {
         match &self.spot {
@@ -122,8 +128,8 @@ impl Place {
     }
 }
 
-/// Makes the folders on the way to the last of `names`, which are missing in `folder`, and returns the innermost
-/// with that last name. Somebody else may make the same ones at the same time.
+/// Makes the folders on the way to the last of `names`, which are missing in `folder`, and returns the innermost with
+/// that last name. Someone else may make the same ones at the same time.
 pub(super) fn make_folders(folder: &Dir, names: &[String]) -> io::Result<(Dir, String)> {
     let Some((last, above)) = names.split_last() else { return Err(io::ErrorKind::InvalidInput.into()) };
     let mut folder = folder.try_clone()?;
@@ -165,7 +171,7 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    fn walk(mut self, last: LastLink) -> Result<Place, Error> {
+    fn walk(mut self, last: LastLink) -> Result<ResolvedPath, Error> {
         while let Some(part) = self.ahead.pop() {
             let in_link = self.of_link > 0;
             self.of_link = self.of_link.saturating_sub(1);
@@ -191,7 +197,7 @@ impl Way<'_> {
                 }
             } else if at_end {
                 let spot = Spot::There { folder: self.folder, name: part, metadata };
-                return Ok(Place { asked: self.asked.clone(), real: here, spot });
+                return Ok(ResolvedPath { asked: self.asked.clone(), real: here, spot });
             } else if metadata.is_dir() {
                 self.step()?;
                 match self.folder.open_dir_nofollow(&part) {
@@ -202,7 +208,7 @@ impl Way<'_> {
                 return self.blocked(here, |asked| Error::NotADirectory(asked.to_string()));
             }
         }
-        Ok(Place { asked: self.asked.clone(), real: self.real, spot: Spot::Folder(self.folder) })
+        Ok(ResolvedPath { asked: self.asked.clone(), real: self.real, spot: Spot::Folder(self.folder) })
     }
 
     /// Puts the target of a link ahead.
@@ -243,18 +249,18 @@ impl Way<'_> {
         Ok(())
     }
 
-    fn missing(self, here: WorkspacePath, part: String, dangling: bool) -> Result<Place, Error> {
+    fn missing(self, here: WorkspacePath, part: String, dangling: bool) -> Result<ResolvedPath, Error> {
         let real = self.rest_below(here)?;
         let mut names = vec![part];
         names.extend(self.ahead.into_iter().rev());
         // `..` in `names` comes from a link, and nothing is made through a link to nothing.
         let spot = Spot::Missing { folder: self.folder, names, dangling };
-        Ok(Place { asked: self.asked.clone(), real, spot })
+        Ok(ResolvedPath { asked: self.asked.clone(), real, spot })
     }
 
-    fn blocked(self, here: WorkspacePath, error: impl FnOnce(&WorkspacePath) -> Error) -> Result<Place, Error> {
+    fn blocked(self, here: WorkspacePath, error: impl FnOnce(&WorkspacePath) -> Error) -> Result<ResolvedPath, Error> {
         let real = self.rest_below(here)?;
-        Ok(Place { asked: self.asked.clone(), real, spot: Spot::Blocked(error(self.asked)) })
+        Ok(ResolvedPath { asked: self.asked.clone(), real, spot: Spot::Blocked(error(self.asked)) })
     }
 
     /// The path that was headed for, where the walk ends early, for the decision.

@@ -7,7 +7,7 @@ use cap_std::fs::{Dir, FileType, MetadataExt, OpenOptions};
 
 use super::folder::{Budget, entries, odd_kind};
 use super::replace::{Unfinished, create, rename_to_free};
-use super::resolve::{LastLink, Place, Spot, failed, make_folders};
+use super::resolve::{LastLink, ResolvedPath, Spot, failed, make_folders};
 use super::{Error, MAX_VISITED, Room, Workspace, denied, open_file, repository};
 use harness_policy::grant::Grant;
 use harness_policy::limits::LimitKey;
@@ -71,7 +71,7 @@ impl Workspace {
 }
 
 /// What is to be transferred, after what is wrong with it at first sight.
-fn transferred<'a>(from: &'a Place, to: &Place) -> Result<(&'a Dir, &'a str, FileType), Error> {
+fn transferred<'a>(from: &'a ResolvedPath, to: &ResolvedPath) -> Result<(&'a Dir, &'a str, FileType), Error> {
     match &from.spot {
         Spot::There { folder, name, metadata } => {
             if to.real != from.real && to.real.is_within(&from.real) {
@@ -88,7 +88,7 @@ fn transferred<'a>(from: &'a Place, to: &Place) -> Result<(&'a Dir, &'a str, Fil
 }
 
 /// The folder of the target, made where it is missing, and the free name in it.
-fn free_place(to: &Place) -> Result<(Dir, String), Error> {
+fn free_place(to: &ResolvedPath) -> Result<(Dir, String), Error> {
     match &to.spot {
         Spot::Missing { folder, names, .. } => make_folders(folder, names).map_err(|error| to.failed(&error)),
         _ => Err(Error::AlreadyExists(to.asked.to_string())),

@@ -1,4 +1,4 @@
-//! An answer as the guest gets it, and what went wrong in words that tell nothing of the host.
+//! An answer as the guest gets it, and what went wrong in words that show nothing of the host.
 
 use std::error::Error as StdError;
 use std::io;
@@ -16,7 +16,7 @@ pub(super) const MAX_HEADERS: usize = 100;
 /// when it has read 417,792 bytes, and no more than that is held until these are counted.
 pub(super) const MAX_HEADER_BYTES: usize = 64 << 10;
 
-/// What the library says where there are more headers than it was told to take, or where they go on for too long.
+/// What the library says where there are more headers than it is set to take, or where they continue for too long.
 const HEAD_TOO_LARGE: &str = "message head is too large";
 
 /// Refuses what has too many bytes of headers, also where it is a redirect.

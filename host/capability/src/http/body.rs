@@ -14,7 +14,7 @@ use reqwest::header::HeaderValue;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, ReadBuf};
 use tokio::task::coop;
 
-/// What servers are told that can be read here.
+/// The encodings that servers may use.
 pub(super) const ACCEPTED: &str = "gzip,br";
 
 /// Bytes that are decompressed, or come out of that, before others have their turn: some kilobytes can hold megabytes,

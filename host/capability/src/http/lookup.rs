@@ -23,8 +23,8 @@ const MAX_ADDRESSES: usize = 32;
 /// takes; the runtime has 512 such threads, which commands and files need too.
 static LOOKUPS: Semaphore = Semaphore::const_new(64);
 
-/// Those of one client: a lookup that nobody waits for any more goes on, and who leaves many of them behind must not take
-/// the place of others.
+/// Those of one client: a lookup that nobody waits for any more continues, and who leaves many of them behind must not
+/// take the place of others.
 const OF_A_CLIENT: usize = 8;
 
 /// The lookups of one client.

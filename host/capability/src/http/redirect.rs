@@ -39,7 +39,7 @@ pub(super) fn turn(request: &mut Request, status: StatusCode, headers: &HeaderMa
         *request.body_mut() = None;
         keep(request.headers_mut(), |name, _| !name.starts_with("content-"));
     }
-    // A secret in a header that is for anybody stays behind too.
+    // A secret in a header that is for anyone stays behind too.
     if request.url().origin() != url.origin() {
         keep(request.headers_mut(), |name, value| FOR_ANYBODY.contains(&name) && !value.is_sensitive());
     }

@@ -348,7 +348,7 @@ async fn what_goes_wrong_is_said_without_addresses() {
     );
     let noise = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = noise.local_addr().unwrap();
-    tokio::spawn(async move { speak(noise.accept().await.unwrap().0, Say::All(b"SSH-2.0-x\r\n\r\n".to_vec())).await });
+    tokio::spawn(async move { speak(noise.accept().await.unwrap().0, b"SSH-2.0-x\r\n\r\n").await });
     let rule = HostRule::parse(&address.to_string()).unwrap();
     let tls = CLIENT.send(&grant(&[rule]), get(format!("https://{address}/"))).await;
     assert!(matches!(&tls, Err(Error::Connection(why)) if why.starts_with("no trusted connection: ")), "{tls:?}");

@@ -82,7 +82,7 @@ fn json(value: &str, also: &str, ascii: bool, upper: bool) -> String {
     })
 }
 
-/// In HTML or XML, with quotes as they are told.
+/// In HTML or XML, with escaped quotes.
 fn entities(value: &str, double: &str, single: &str) -> String {
     let value = value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     value.replace('"', double).replace('\'', single)

@@ -79,7 +79,7 @@ impl Handles {
         Ok(())
     }
 
-    /// A text with the values in the place of its handles; none where it has no handle.
+    /// A text with the values instead of its handles; none where it has no handle.
     fn filled(&self, text: &str) -> Result<Option<String>, Refusal> {
         let (mut filled, mut rest) = (None, text);
         while let Some((before, handle, after)) = Self::first(rest) {

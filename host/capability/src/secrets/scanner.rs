@@ -55,14 +55,14 @@ impl Scanner {
         self.patterns.get(found.pattern().as_usize()).map(|(_, name)| name.as_str())
     }
 
-    /// Where the end of a text may be the beginning of a value: what follows tells.
+    /// Where the end of a text may be the beginning of a value: what follows decides.
     pub(super) fn begins(&self, text: &str) -> usize {
         let from = text.floor_char_boundary(text.len().saturating_sub(self.longest));
         let begins = |end: &str| self.patterns.iter().any(|(form, _)| form.text.starts_with(end));
         (from..text.len()).find(|at| text.get(*at..).is_some_and(begins)).unwrap_or(text.len())
     }
 
-    /// Puts a note in the place of each value that begins in the first `cap` bytes, and leaves out what is after them.
+    /// Puts a note instead of each value that begins in the first `cap` bytes, and leaves out what is after them.
     pub(super) fn redact_within(&self, text: &mut String, cap: usize) {
         let cap = text.floor_char_boundary(cap);
         if !self.automaton.is_match(&*text) {
@@ -133,7 +133,7 @@ impl Scanner {
     }
 }
 
-/// What stands in the place of a value. Of the name, which is ASCII, no more than a text may grow by.
+/// What stands instead of a value. Of the name, which is ASCII, no more than a text may grow by.
 pub(super) fn note(name: &str) -> String {
     format!("[redacted:{}]", name.get(..MAX_NAME).unwrap_or(name))
 }

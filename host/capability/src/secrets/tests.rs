@@ -88,7 +88,7 @@ fn what_libraries_write_is_found() {
     }
 }
 
-/// What is cut off is looked at, so that nothing of a value is left before the cut, wherever it falls.
+/// What is cut off is checked, so that nothing of a value is left before the cut, wherever it falls.
 #[test]
 fn a_cut_through_a_value() {
     let vault = vault(&[("A", VALUE)]);
@@ -175,7 +175,7 @@ fn a_handle_is_one_of_its_call() {
     let header = |value: String| vec![("authorization".to_owned(), value)];
     assert!(one.lend_to_request("u", &header(format!("Bearer {handle}")), None).is_ok());
     let why = other.lend_to_request("u", &header(format!("Bearer {handle}")), None).unwrap_err().reason;
-    assert_eq!(why, "a handle of a secret stands for it only in the call that made it: call `secret` in this script");
+    assert_eq!(why, "a handle is valid only in the call that created it: call `secret` in this script");
     // So does one that was made up; what only looks a little like one is a text.
     let made_up = format!("<secret:A:{}>", "0".repeat(32));
     assert_eq!(one.lend_to_request("u", &header(made_up), None).unwrap_err().reason, why);

@@ -43,7 +43,7 @@ impl Known {
         if let What::Secret(secret) = &self.what { Some(secret) } else { None }
     }
 
-    /// What a note in the place of its value says.
+    /// What a note instead of its value says.
     fn name(&self) -> &str {
         match &self.what {
             What::Secret(secret) => &secret.name,
@@ -158,7 +158,7 @@ impl Vault {
             // What cannot be looked for is not used either.
             Err(error) => {
                 for one in &mut known {
-                    one.value = Given(Err(format!("it cannot be looked for: {error}")));
+                    one.value = Given(Err(format!("it cannot be searched for: {error}")));
                 }
                 Self { known, scanner: None, files: Vec::new() }
             }
@@ -223,7 +223,7 @@ impl Vault {
         match value {
             Some(Ok(value)) => Ok(value),
             Some(Err(why)) => {
-                let hint = "`harness doctor` tells of all secrets";
+                let hint = "`harness doctor` lists all secrets";
                 Err(Refusal::new(format!("the secret `{name}` has no value: {why}"), hint))
             }
             // The grant names it, and so does the policy that the grant is from.
@@ -246,7 +246,7 @@ impl Vault {
         self.scanner.as_ref()?.find(text)
     }
 
-    /// Puts `[redacted:NAME]` in the place of each value in a text, in any of its forms.
+    /// Puts `[redacted:NAME]` instead of each value in a text, in any of its forms.
     pub fn redact(&self, text: &mut String) {
         self.redact_within(text, usize::MAX);
     }
@@ -276,7 +276,7 @@ impl Vault {
         std::mem::replace(held, rest)
     }
 
-    /// The name of a secret in whose place a note stands in a text.
+    /// The name of a secret in whose place a note is in a text.
     pub fn noted(&self, text: &str) -> Option<&str> {
         let names = self.known.iter().map(Known::name);
         self.scanner.as_ref()?;

@@ -8,16 +8,16 @@ use harness_wall::Tier;
 use super::super::grant;
 use super::super::printer::Printer;
 
-pub(crate) fn tell(project: &Project, tool: &str, report: &CallReport, printer: Printer) {
+pub(crate) fn print(project: &Project, tool: &str, report: &CallReport, printer: Printer) {
     let Ok(tool) = project.tool(tool) else { return };
     let loaded = project.loaded();
     let granted = &report.grant;
-    printer.say("granted, where all of these agree:");
+    printer.say("granted if all of these layers allow it:");
     for line in grant::lines(granted) {
         printer.say(&format!("  {line}"));
     }
     if granted.exec_unconfined() {
-        printer.say("commands run unconfined: no wall of the kernel's is around them");
+        printer.say("commands run unconfined: no kernel wall surrounds them");
     }
     printer.say(&grant::limits(&loaded.limits(&tool, granted)));
     let usage = &report.usage;
@@ -63,7 +63,7 @@ fn loading(usage: &Usage) -> String {
 fn host_calls(calls: &[HostCall], usage: &Usage, indent: &str, printer: Printer) {
     for call in calls {
         let (interface, function) = call.import.path();
-        let refused = call.refused.as_ref().map(|why| format!(" refused: {}", escape::line(why))).unwrap_or_default();
+        let refused = call.refused.as_ref().map(|why| format!(" denied: {}", escape::line(why))).unwrap_or_default();
         printer.say(&format!(
             "{indent}{interface}.{function} {}: fuel {}, {:.3} ms, {} bytes in, {} bytes out{refused}",
             escape::line(&call.subject),
@@ -112,7 +112,7 @@ pub(crate) fn dispatch(dispatch: &Dispatch, indent: &str, printer: Printer) {
 fn judged(report: &CallReport, indent: &str, printer: Printer) {
     let Some(judged) = &report.verify else { return };
     let verdict = match &judged.refused {
-        Some(why) => format!("refused: {}", escape::line(why)),
+        Some(why) => format!("rejected: {}", escape::line(why)),
         None => "accepted".to_owned(),
     };
     printer.say(&format!("{indent}verify: {verdict}; {}", used(&judged.usage)));

@@ -12,7 +12,7 @@ pub(crate) fn call(report: &CallReport, printer: Printer) {
     steps(report, true, printer);
 }
 
-/// The same without what agents did that it set to work, where that was told as it happened.
+/// The same without what agents did that it started, where that was reported as it happened.
 pub(crate) fn call_apart_from_agents(report: &CallReport, printer: Printer) {
     steps(report, false, printer);
 }
@@ -45,7 +45,7 @@ fn nested(nested: &[Nested], agents: bool, printer: Printer) {
             Nested::Call(report) => steps(report, agents, printer),
             Nested::Agent { nested, .. } => self::nested(nested, agents, printer),
             Nested::Rest { count, .. } => {
-                printer.warning(&format!("what {count} more calls and events logged is not kept"));
+                printer.warning(&format!("what {count} more calls and events logged was dropped"));
             }
         }
     }

@@ -16,7 +16,7 @@ use harness_policy::grant::Grant;
 use harness_registry::{Machine, Registry};
 use serde_json::json;
 
-use super::super::args::{Diff, Place};
+use super::super::args::{Diff, ProjectArgs};
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::project;
@@ -32,12 +32,12 @@ enum Side {
 }
 
 /// Something that the new one allows, and of which tools, hooks or sources.
-type News = BTreeMap<(String, Told), Vec<String>>;
+type News = BTreeMap<(String, Finding), Vec<String>>;
 
 /// An example in words: what is allowed and why it was not. Without one, it is not known whether there is any.
-type Told = Option<(String, String)>;
+type Finding = Option<(String, String)>;
 
-pub(super) fn run(command: &Diff, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+pub(super) fn run(command: &Diff, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let (old, new) = (side(&command.old, place, printer)?, side(&command.new, place, printer)?);
     let mut news = News::new();
     match (&old, &new) {
@@ -46,19 +46,19 @@ pub(super) fn run(command: &Diff, place: &Place, printer: Printer) -> Result<Exi
     }
     settings::compare(policy(&old)?, policy(&new)?, &mut news);
     if command.json {
-        let one = |((key, told), of): (&(String, Told), &Vec<String>)| {
+        let one = |((key, told), of): (&(String, Finding), &Vec<String>)| {
             let (what, refused) = told.clone().unzip();
             json!({"key": key, "for": of, "example": what, "refused": refused, "certain": told.is_some()})
         };
         printer.json(&json!({"wider": !news.is_empty(), "news": news.iter().map(one).collect::<Vec<_>>()}));
     } else if news.is_empty() {
-        printer.data("the new policy allows nothing that the old one does not");
+        printer.data("the new policy allows nothing more than the old one");
     } else {
-        printer.data("the new policy allows what the old one does not:");
+        printer.data("the new policy allows more than the old one:");
         for ((key, told), of) in &news {
             let what = match told {
                 Some((what, refused)) => format!("{what}\n      before: {refused}"),
-                None => "perhaps something; that cannot be found out".to_owned(),
+                None => "possibly more; this cannot be determined".to_owned(),
             };
             let of = if of.is_empty() { String::new() } else { format!(" for {}", of.join(", ")) };
             printer.data(&format!("  {key}{}: {}", escape::line(&of), escape::text(&what)));
@@ -68,16 +68,16 @@ pub(super) fn run(command: &Diff, place: &Place, printer: Printer) -> Result<Exi
 }
 
 /// Reads one of the two, or says what is wrong with it.
-fn side(path: &Path, place: &Place, printer: Printer) -> Result<Side, Exit> {
+fn side(path: &Path, place: &ProjectArgs, printer: Printer) -> Result<Side, Exit> {
     let registry = |registry: Registry| {
         project::report(&registry, printer);
-        // What is missing because it is broken would be told as taken away.
+        // What is missing because it is broken would be reported as removed.
         let whole = registry.policy().is_some() && !registry.diagnostics().has_errors();
         whole.then(|| Side::Project(Box::new(registry))).ok_or(Exit::Usage)
     };
     let shown = path.display().to_string();
     if !path.exists() {
-        let hint = "each is a project folder, a `harness.md`, or a machine's policy";
+        let hint = "each is a project folder, a `harness.md`, or a host policy";
         printer.error(&format!("there is no `{shown}`"), &[], Some(hint));
         return Err(Exit::Usage);
     }
@@ -105,7 +105,7 @@ fn policy(side: &Side) -> Result<&ProjectPolicy, Exit> {
     }
 }
 
-fn told(example: Example) -> Told {
+fn finding(example: Example) -> Finding {
     match example {
         Example::Certain { what, refused } => Some((what, refused)),
         Example::Perhaps => None,
@@ -114,7 +114,7 @@ fn told(example: Example) -> Told {
 
 fn compare(old: &Grant, new: &Grant, of: &str, news: &mut News) {
     for one in wider(old, new) {
-        news.entry((one.key, told(one.example))).or_default().push(of.to_owned());
+        news.entry((one.key, finding(one.example))).or_default().push(of.to_owned());
     }
 }
 
@@ -135,11 +135,11 @@ fn artifacts(old: &Registry, new: &Registry, news: &mut News) {
         }
         let asks = |policy: &ProjectPolicy, tool: &Tool| *tool.confirm || policy.tools.confirms(&tool.name).is_some();
         let asked = was.is_some_and(|was| asks(before, was)) && !asks(now, tool);
-        let unasked = asked.then(|| unasked(&tool.name));
+        let unasked = asked.then(|| unconfirmed(&tool.name));
         news.extend(unasked.map(|told| (("tools_policy.confirm".to_owned(), Some(told)), Vec::new())));
     }
     for source in named(before, now) {
-        lent(before, now, &source, news);
+        granted_tools(before, now, &source, news);
     }
     for agent in new.agents() {
         if let Some(was) = old.agents().iter().find(|was| was.name == agent.name) {
@@ -201,17 +201,17 @@ fn sources(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
     all.dedup();
     for source in all {
         compare(&old.grant_for(&source, None), &new.grant_for(&source, None), &format!("source `{source}`"), news);
-        lent(old, new, &source, news);
+        granted_tools(old, new, &source, news);
     }
     let allowed = |name: String| {
         let why = old.tools.decide(&name).err().map(|refusal| refusal.reason).unwrap_or_default();
         (format!("calling `{name}`"), why)
     };
-    let mut tell = |key: &str, told: Option<Told>| {
+    let mut tell = |key: &str, told: Option<Finding>| {
         news.extend(told.map(|told| ((key.to_owned(), told), Vec::new())));
     };
     tell("tools_policy", found(new.tools.wider_than(&old.tools), allowed));
-    tell("tools_policy.confirm", found(new.tools.asks_less_than(&old.tools), |name| unasked(&name)));
+    tell("tools_policy.confirm", found(new.tools.asks_less_than(&old.tools), |name| unconfirmed(&name)));
 }
 
 /// The sources that either of two policies names.
@@ -220,11 +220,11 @@ fn named(old: &ProjectPolicy, new: &ProjectPolicy) -> BTreeSet<String> {
 }
 
 /// Tools of others that the agents of a source may call now.
-fn lent(old: &ProjectPolicy, new: &ProjectPolicy, source: &str, news: &mut News) {
+fn granted_tools(old: &ProjectPolicy, new: &ProjectPolicy, source: &str, news: &mut News) {
     let Some(now) = new.lent(source) else { return };
     let nothing = || ToolsPolicy::of_patterns(&[], &now_position(new, source));
     let before = old.lent(source).unwrap_or_else(nothing);
-    let example = |name: String| (format!("calling `{name}`"), "it is not lent to them".to_owned());
+    let example = |name: String| (format!("calling `{name}`"), "it is not granted to them".to_owned());
     let told = found(now.wider_than(&before), example);
     let of = vec![format!("agents of `{source}`")];
     news.extend(told.map(|told| ((format!("sandbox.sources.{source}.tools"), told), of)));
@@ -244,28 +244,28 @@ fn narrowing((before, was): (&ProjectPolicy, &Agent), (now, is): (&ProjectPolicy
         compare(&narrowed, &grant, &of, news);
     }
     let Some(own) = &was.tools_policy else { return };
-    let old = own.clone().within(before.tools.clone());
+    let old = own.clone().narrowed_by(before.tools.clone());
     let new = match &is.tools_policy {
-        Some(own) => own.clone().within(now.tools.clone()),
+        Some(own) => own.clone().narrowed_by(now.tools.clone()),
         None => now.tools.clone(),
     };
     let why = |name: &str| old.decide(name).err().map(|refusal| refusal.reason).unwrap_or_default();
     let allowed = |name: String| (format!("calling `{name}`"), why(&name));
-    let mut tell = |key: &str, told: Option<Told>| {
+    let mut tell = |key: &str, told: Option<Finding>| {
         news.extend(told.map(|told| ((key.to_owned(), told), vec![of.clone()])));
     };
     tell("tools_policy", found(new.wider_than(&old), allowed));
-    tell("tools_policy.confirm", found(new.asks_less_than(&old), |name| unasked(&name)));
+    tell("tools_policy.confirm", found(new.asks_less_than(&old), |name| unconfirmed(&name)));
 }
 
-/// What is told of a name that was looked for, where there is one or that is not known.
-fn found(name: Result<Option<String>, ()>, example: impl FnOnce(String) -> (String, String)) -> Option<Told> {
+/// The report of a name that was looked for, where there is one or that is not known.
+fn found(name: Result<Option<String>, ()>, example: impl FnOnce(String) -> (String, String)) -> Option<Finding> {
     match name {
         Ok(name) => name.map(|name| Some(example(name))),
         Err(()) => Some(None),
     }
 }
 
-fn unasked(tool: &str) -> (String, String) {
-    (format!("calling `{tool}` without being asked"), "a person has to confirm each call".to_owned())
+fn unconfirmed(tool: &str) -> (String, String) {
+    (format!("calling `{tool}` without confirmation"), "a person confirms each call".to_owned())
 }

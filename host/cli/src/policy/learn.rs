@@ -20,18 +20,18 @@ use harness_sys as sys;
 use harness_wall::ClosedNames;
 use harness_wall::confine::Plan;
 
-use super::super::args::{Arguments, Call, Command, Learn, Place};
+use super::super::args::{Arguments, Call, Command, Learn, ProjectArgs};
 use super::super::confirm::AtTerminal;
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::{call, project};
 
-pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+pub(super) fn run(command: &Learn, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let command_line = std::iter::once("harness").chain(command.call.iter().map(String::as_str));
     let asked = match Arguments::try_parse_from(command_line) {
         Ok(Arguments { command: Command::Call(call), .. }) => call,
         Ok(_) => {
-            printer.error("only a call can be looked at", &[], Some("harness policy learn -- call TOOL ..."));
+            printer.error("only a call can be observed", &[], Some("harness policy learn -- call TOOL ..."));
             return Err(Exit::Usage);
         }
         Err(error) => {
@@ -61,19 +61,19 @@ pub(super) fn run(command: &Learn, place: &Place, printer: Printer) -> Result<Ex
     let below = [&workspace, &root].into_iter().take(if root.starts_with(&workspace) { 2 } else { 1 });
     let held: Vec<_> = below.filter(|_| plan.gives_views()).map(|folder| ClosedNames::hold(folder).ok()).collect();
     let began = sys::next_moment_of_files();
-    let (exit, report) = made(&asked, &project, &call, printer)?;
+    let (exit, report) = make_and_report(&asked, &project, &call, printer)?;
     let mut asked = watch.asked();
     asked.requests.extend(written(&asked, &workspace, began));
     drop(held);
     for one in refused(&report) {
-        printer.say(&format!("refused: {}", escape::line(&one)));
+        printer.say(&format!("denied: {}", escape::line(&one)));
     }
     let ran = asked.requests.iter().any(|(_, request)| matches!(request, Request::Command(..)));
     let secrets = loaded.policy().secrets.iter().map(|secret| secret.value.clone()).collect();
     let draft = Draft::of(asked, Kept { secrets, ..kept(&report, ran) });
     let draft = match (command.once, command.again) {
-        (true, _) => untried(draft, "the call was made once", printer),
-        (_, true) => thinned(draft, &call, &report, printer)?,
+        (true, _) => keep_untried(draft, "the call was made once", printer),
+        (_, true) => thin_by_calls(draft, &call, &report, printer)?,
         _ => thinned_without_harm(draft, &call, &report, printer)?,
     };
     for request in draft.without_rule() {
@@ -94,7 +94,7 @@ fn in_force(loaded: &Loaded) -> ProjectPolicy {
     policy
 }
 
-/// What commands may write and somebody has written since then: that they need.
+/// What commands may write and someone has written since then: that they need.
 fn written(asked: &Asked, workspace: &Path, since: Duration) -> Vec<(String, Request)> {
     let written = asked.requests.iter().filter_map(|(source, request)| match request {
         Request::Shown(path, Access::Write) => {
@@ -139,7 +139,7 @@ impl<'a> Repeatable<'a> {
 const MOST_TRIED: usize = 64;
 
 /// What is left of a policy when each line that looking does not judge was tried without, by calls that can change nothing
-/// that lasts. Where there can be none, the lines that were not tried are told.
+/// that lasts. Where there can be none, the lines that were not tried are listed.
 fn thinned_without_harm(
     draft: Draft,
     call: &Repeatable<'_>,
@@ -150,29 +150,29 @@ fn thinned_without_harm(
         return Ok(draft);
     }
     let Some(harmless) = draft.harmless() else {
-        return Ok(untried(draft, "the call writes or asks somebody", printer));
+        return Ok(keep_untried(draft, "the call writes or uses a network", printer));
     };
     if is_confirmed(first) {
-        return Ok(untried(draft, "the call is to be confirmed each time", printer));
+        return Ok(keep_untried(draft, "the call needs confirmation each time", printer));
     }
     if result(&call.make(harmless.layer())?) != result(first) {
-        let why = "the call went another way where its commands could neither write nor use the network";
-        return Ok(untried(draft, why, printer));
+        let why = "the call had another result when its commands could neither write nor use the network";
+        return Ok(keep_untried(draft, why, printer));
     }
     without_each(harmless, call, first, printer)
 }
 
 /// The same by calls that do whatever the call does.
-fn thinned(draft: Draft, call: &Repeatable<'_>, first: &CallReport, printer: Printer) -> Result<Draft, Exit> {
+fn thin_by_calls(draft: Draft, call: &Repeatable<'_>, first: &CallReport, printer: Printer) -> Result<Draft, Exit> {
     if result(&call.make(draft.layer())?) != result(first) {
-        return Ok(untried(draft, "the same call did not give the same result again", printer));
+        return Ok(keep_untried(draft, "the same call did not give the same result again", printer));
     }
     without_each(draft, call, first, printer)
 }
 
 fn without_each(draft: Draft, call: &Repeatable<'_>, first: &CallReport, printer: Printer) -> Result<Draft, Exit> {
     if draft.doubts().len() > MOST_TRIED {
-        return Ok(untried(draft, &format!("they are over {MOST_TRIED}"), printer));
+        return Ok(keep_untried(draft, &format!("they are over {MOST_TRIED}"), printer));
     }
     let (mut draft, mut tried) = (draft, Vec::new());
     // What is left out may have covered another, which has a line of its own then.
@@ -185,17 +185,17 @@ fn without_each(draft: Draft, call: &Repeatable<'_>, first: &CallReport, printer
         tried.push(doubt);
     }
     let calls = tried.len().saturating_add(1);
-    printer.say(&format!("{calls} further calls told which lines are needed of those that looking does not judge"));
+    printer.say(&format!("{calls} further calls showed which of the other lines are needed"));
     Ok(draft)
 }
 
-/// Tells which lines are kept as they were.
-fn untried(draft: Draft, why: &str, printer: Printer) -> Draft {
+/// Reports which lines are kept as they were.
+fn keep_untried(draft: Draft, why: &str, printer: Printer) -> Draft {
     let doubts = draft.doubts();
     let told = doubts.iter().take(MOST_TRIED).filter(|doubt| draft.has_line_for(doubt));
     let lines: Vec<String> = told.map(|doubt| format!("  {}", escape::line(&doubt.to_string()))).collect();
     if !lines.is_empty() {
-        printer.say(&format!("whether it needs these was not tried, as {why}:"));
+        printer.say(&format!("it is not known whether the call needs these, because {why}:"));
         lines.iter().for_each(|line| printer.say(line));
         if doubts.len() > MOST_TRIED {
             printer.say("  and more");
@@ -222,7 +222,12 @@ fn result(report: &CallReport) -> (&'static str, Option<&str>, bool, Vec<String>
 }
 
 /// Makes the call, and says how it ended.
-fn made(asked: &Call, project: &Project, call: &Repeatable<'_>, printer: Printer) -> Result<(Exit, CallReport), Exit> {
+fn make_and_report(
+    asked: &Call,
+    project: &Project,
+    call: &Repeatable<'_>,
+    printer: Printer,
+) -> Result<(Exit, CallReport), Exit> {
     let report = call.make(None)?;
     super::super::call::report::call(&report, printer);
     let usage = report.total();
@@ -237,8 +242,8 @@ fn made(asked: &Call, project: &Project, call: &Repeatable<'_>, printer: Printer
         printer.say(&format!("the call completed; with its hooks it used {used}"));
         return Ok((if report.is_error { Exit::Failed } else { Exit::Completed }, report));
     }
-    let exit = super::super::call::tell(&report, project, asked, printer);
-    printer.say(&format!("the call ended early, so that this may not be all it needs; it used {used}"));
+    let exit = super::super::call::print_outcome(&report, project, asked, printer);
+    printer.say(&format!("the call ended early and may need more; it used {used}"));
     Ok((exit, report))
 }
 
@@ -252,7 +257,7 @@ fn refused(report: &CallReport) -> Vec<String> {
 fn kept(report: &CallReport, ran: bool) -> Kept {
     let (limits, defaults, usage) = (report.grant.limits(), Limits::default(), &report.usage);
     let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
-    // Where half of the default was enough, or less than it, looking tells that nothing else is needed.
+    // Where half of the default was enough, or less than it, observing shows that nothing else is needed.
     let unless = |enough: bool, key: LimitKey| if enough { 0 } else { limits.get(key) };
     let needs = |key: LimitKey| match key {
         LimitKey::Fuel => usage.fuel,

@@ -9,7 +9,7 @@ use harness_policy::layer::Origin;
 use harness_policy::limits::LimitKey;
 use serde_json::{Value as Json, json};
 
-use super::super::args::{Granted, Place};
+use super::super::args::{Granted, ProjectArgs};
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::{call, grant, project};
@@ -23,7 +23,7 @@ struct Set {
     asked: Option<(u64, String)>,
 }
 
-pub(super) fn run(command: &Granted, place: &Place, printer: Printer) -> Result<Exit, Exit> {
+pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let registry = project::registry(place);
     project::report(&registry, printer);
     let policy = registry.policy().ok_or(Exit::Usage)?;
@@ -71,13 +71,13 @@ pub(super) fn run(command: &Granted, place: &Place, printer: Printer) -> Result<
     }
     let mut text = format!("{kind} {}, source `{}`\n", escape::line(name), escape::line(source));
     if let Some(refusal) = refused {
-        text.push_str(&format!("not to be called: {}\n", escape::line(&refusal.reason)));
+        text.push_str(&format!("not callable: {}\n", escape::line(&refusal.reason)));
     }
-    text.push_str("may do, within all its layers:\n");
+    text.push_str("allowed by all its layers:\n");
     for one in &rules {
         text.push_str(&format!("  {}: {}\n", one.key, line(one)));
     }
-    text.push_str("limits, and what set them:\n");
+    text.push_str("limits, each with its origin:\n");
     for Set { key, value, by, asked } in &limits {
         let facts = key.facts();
         let by = by.as_deref().unwrap_or("the default");

@@ -17,12 +17,12 @@ use super::super::project;
 use super::super::signals::{Heard, Signals};
 use super::{Opened, Watch, answered, failed, start};
 
-const HELP: &str = "/tools   what the agent may call\n\
-                    /hooks   what looks at each step\n\
-                    /agents  what it may set to work\n\
-                    /usage   what the models' services have counted\n\
+const HELP: &str = "/tools   the tools that the agent may call\n\
+                    /hooks   the hooks of each event\n\
+                    /agents  the sub-agents\n\
+                    /usage   the tokens that the services of the models counted\n\
                     /quit    end the session\n\
-                    Ctrl-C stops a turn; the conversation goes on.";
+                    Ctrl-C stops a turn; the conversation continues.";
 
 pub(super) fn run(opened: Opened, explain: bool, printer: Printer) -> Exit {
     let mut editor = match DefaultEditor::new() {
@@ -41,7 +41,7 @@ pub(super) fn run(opened: Opened, explain: bool, printer: Printer) -> Exit {
         Ok(session) => session,
         Err(exit) => return exit,
     };
-    printer.say("Say what is to be done; /help lists the commands.");
+    printer.say("Type a task; /help lists the commands.");
     let exit = loop {
         let typing = asked.typing();
         watch.unsign();
@@ -71,10 +71,10 @@ pub(super) fn run(opened: Opened, explain: bool, printer: Printer) -> Exit {
             None => {
                 let ended = runtime.block_on(signals.unless(session.turn(line)));
                 let seen = watch.end();
-                let (deeds, usage) = (session.deeds(), session.usage());
+                let (activity, usage) = (session.activity(), session.usage());
                 match ended {
-                    Ok(Ok(turn)) => drop(answered(&turn, &deeds, usage, seen, false, printer)),
-                    Ok(Err(error)) => drop(failed(&error, &deeds, usage, false, printer)),
+                    Ok(Ok(turn)) => drop(answered(&turn, &activity, usage, seen, false, printer)),
+                    Ok(Err(error)) => drop(failed(&error, &activity, usage, false, printer)),
                     Err(heard) => {
                         runtime.block_on(asked.over());
                         if heard != Heard::Interrupt {
@@ -86,7 +86,7 @@ pub(super) fn run(opened: Opened, explain: bool, printer: Printer) -> Exit {
                 recorded.check(printer);
             }
             Some("quit" | "exit") => break Exit::Completed,
-            Some(command) => tell(command, &project, &session, printer),
+            Some(command) => print_command(command, &project, &session, printer),
         }
     };
     let name = recorded.name();
@@ -96,10 +96,10 @@ pub(super) fn run(opened: Opened, explain: bool, printer: Printer) -> Exit {
     });
     recorded.end(printer);
     let exit = project::audited(&project, exit, printer);
-    // Somebody may still read what is typed, where a signal came first.
+    // Someone may still read what is typed, where a signal came first.
     runtime.shutdown_background();
     if let Some(name) = name {
-        printer.say(&format!("`harness run --resume {name}` goes on with this conversation"));
+        printer.say(&format!("`harness run --resume {name}` resumes this conversation"));
     }
     exit
 }
@@ -133,7 +133,7 @@ fn command(line: &str) -> Option<&str> {
     line.strip_prefix('/').filter(is_word)
 }
 
-fn tell(command: &str, project: &Project, session: &Session, printer: Printer) {
+fn print_command(command: &str, project: &Project, session: &Session, printer: Printer) {
     let loaded = project.loaded();
     let registry = loaded.registry();
     let (tools, hooks) = (session.tools(), session.hooks());
@@ -147,7 +147,7 @@ fn tell(command: &str, project: &Project, session: &Session, printer: Printer) {
         "agents" => list(registry.agents().iter().map(|agent| agent.name.as_str()).collect()),
         "usage" => {
             let usage = session.usage();
-            format!("{} tokens asked, {} answered", usage.input_tokens, usage.output_tokens)
+            format!("{} input tokens, {} output tokens", usage.input_tokens, usage.output_tokens)
         }
         "help" => HELP.to_owned(),
         other => format!("there is no command /{}; /help lists them", escape::line(other)),

@@ -1,4 +1,4 @@
-//! The record of what is talked about, and the recorded conversation that is gone on with.
+//! The record of what is talked about, and the recorded conversation that is resumed.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use harness_session as session;
 use harness_session::recorder::Recorder;
 use harness_session::writer::Writer;
 
-use super::super::args::Place;
+use super::super::args::ProjectArgs;
 use super::super::confirm::AtTerminal;
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::{project, sessions};
 
-/// What is to be recorded, and what is gone on with.
+/// What is to be recorded, and what is resumed.
 pub(super) struct Record {
     command: &'static str,
     wanted: bool,
@@ -25,12 +25,12 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Nothing is written yet; the session to go on with is read.
+    /// Nothing is written yet; the session to resume is read.
     pub(super) fn new(
         command: &'static str,
         resume: Option<&str>,
         wanted: bool,
-        place: &Place,
+        place: &ProjectArgs,
         printer: Printer,
     ) -> Result<Self, Exit> {
         let resumed = resume.map(|wanted| {
@@ -38,15 +38,15 @@ impl Record {
             let anew = recording.left_behind();
             if !anew.is_empty() {
                 let anew = anew.join(", ");
-                printer.say(&format!("note: {name} goes on with what was said; what else it had begins anew: {anew}"));
+                printer.say(&format!("note: {name} resumes the conversation only; these start anew: {anew}"));
             }
             Ok((name, history))
         });
         Ok(Self { command, wanted, writer: None, resumed: resumed.transpose()? })
     }
 
-    /// Makes the file. Where that cannot be, the session goes on without.
-    pub(super) fn open(&mut self, place: &Place, printer: Printer) {
+    /// Makes the file. Where that cannot be, the session continues without.
+    pub(super) fn open(&mut self, place: &ProjectArgs, printer: Printer) {
         if !self.wanted {
             return;
         }
@@ -56,7 +56,7 @@ impl Record {
         }
     }
 
-    /// What a session of this project is told to, beside somebody who listens, and a person who is asked.
+    /// The recorder of a session of this project, around the listener and the confirmer.
     pub(super) fn begin(self, project: &Project, listener: Arc<dyn Listener>, asked: Arc<AtTerminal>) -> Recorded {
         let Self { command, writer, resumed, .. } = self;
         let (name, history) = resumed.unzip();
@@ -94,7 +94,7 @@ impl Recorded {
         self.recorder.as_ref().and_then(|recorder| recorder.id())
     }
 
-    /// Says where recording has come to an end.
+    /// Says where recording has ended.
     pub(super) fn check(&self, printer: Printer) {
         if let Some(trouble) = self.recorder.as_ref().and_then(|recorder| recorder.trouble()) {
             printer.warning(&trouble);

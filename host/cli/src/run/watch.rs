@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use harness_agent::{Listener, Told};
+use harness_agent::{AgentEvent, Listener};
 use harness_artifact::escape;
 use harness_dispatch::CallReport;
 use serde_json::Value as Json;
@@ -17,11 +17,11 @@ use super::super::progress::Progress;
 /// Characters of arguments that are shown.
 const SHOWN: usize = 100;
 
-/// Tells a person what happens.
+/// Reports a person what happens.
 #[derive(Debug)]
 pub(super) struct Watch {
     printer: Printer,
-    /// Whether calls are told: to a person, not to a pipe.
+    /// Whether calls are printed: for a person, not for a pipe.
     calls: bool,
     /// Whether what the agent says is shown as it comes.
     live: bool,
@@ -39,7 +39,7 @@ struct Running {
 }
 
 impl Watch {
-    /// `talk` is whether a person reads the answer, `explain` whether somebody has asked to be told.
+    /// `talk` is whether a person reads the answer, `explain` whether `--explain` was given.
     pub(super) fn new(printer: Printer, talk: bool, explain: bool) -> Self {
         let calls = explain || (talk && std::io::stderr().is_terminal());
         let live = talk && std::io::stdout().is_terminal();
@@ -79,35 +79,35 @@ impl Watch {
 }
 
 impl Listener for Watch {
-    fn told(&self, what: &Told<'_>) {
-        if let Told::Text { .. } = what {
-            return self.tell(what);
+    fn notify(&self, what: &AgentEvent<'_>) {
+        if let AgentEvent::Text { .. } = what {
+            return self.print(what);
         }
         self.unsign();
-        self.tell(what);
+        self.print(what);
         self.sign(|calls| match what {
-            Told::Calls { call, .. } => calls.push((call.id.clone(), call.name.clone())),
-            Told::Called { call, .. } => calls.retain(|(id, _)| *id != call.id),
-            Told::Turn { agent: "", .. } => calls.clear(),
+            AgentEvent::Calls { call, .. } => calls.push((call.id.clone(), call.name.clone())),
+            AgentEvent::Called { call, .. } => calls.retain(|(id, _)| *id != call.id),
+            AgentEvent::Turn { agent: "", .. } => calls.clear(),
             _ => {}
         });
     }
 }
 
 impl Watch {
-    fn tell(&self, what: &Told<'_>) {
+    fn print(&self, what: &AgentEvent<'_>) {
         match what {
-            Told::Text { agent: "", text } if self.live => {
+            AgentEvent::Text { agent: "", text } if self.live => {
                 self.unsign();
                 self.shown.store(true, Ordering::Relaxed);
                 self.printer.piece(text);
             }
             // What comes next is another text.
-            Told::Answered { agent: "", reply, .. } if !reply.calls.is_empty() => drop(self.end()),
-            Told::Calls { agent, call } if self.calls => {
+            AgentEvent::Answered { agent: "", reply, .. } if !reply.calls.is_empty() => drop(self.end()),
+            AgentEvent::Calls { agent, call } if self.calls => {
                 self.line(agent, &format!("calls {} {}", call.name, short(&call.arguments)));
             }
-            Told::Called { agent, call, report: called, content, took } => {
+            AgentEvent::Called { agent, call, report: called, content, took } => {
                 if let Ok(called) = called {
                     report::call_apart_from_agents(called, self.printer);
                 }
@@ -119,19 +119,19 @@ impl Watch {
                     self.line(agent, &format!("{} {came} ({} ms)", call.name, took.as_millis()));
                 }
             }
-            Told::Ended { agent, task, report, .. } if self.calls => {
-                // Of an agent that was set to work, whose it is says more than the tool that did so.
+            AgentEvent::Ended { agent, task, report, .. } if self.calls => {
+                // Of a delegated task, whose it is says more than the tool that did so.
                 let name = report.result.get("agent").and_then(Json::as_str).unwrap_or(&report.tool);
                 self.line(agent, &format!("task of {name} {} ({task})", outcome(report)));
             }
-            Told::Event { dispatch, .. } => report::dispatch(dispatch, self.printer),
-            Told::Delegated { agent, to, attempt, .. } if self.calls => {
+            AgentEvent::Event { dispatch, .. } => report::dispatch(dispatch, self.printer),
+            AgentEvent::Delegated { agent, to, attempt, .. } if self.calls => {
                 let again = if *attempt > 1 { format!(" again, attempt {attempt}") } else { String::new() };
                 self.line(agent, &format!("{to} begins{again}"));
             }
-            Told::Retry { agent, error, pause } => {
+            AgentEvent::Retry { agent, error, pause } => {
                 self.end();
-                self.line(agent, &format!("{error}; once more in {} ms", pause.as_millis()));
+                self.line(agent, &format!("{error}; retrying in {} ms", pause.as_millis()));
             }
             _ => {}
         }

@@ -7,7 +7,7 @@ use harness_session::text::count;
 use harness_session::timeline::{Kind, Status, Timeline};
 use serde_json::{Value as Json, json};
 
-use super::super::args::Place;
+use super::super::args::ProjectArgs;
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::project;
@@ -16,7 +16,7 @@ use super::List;
 /// Characters of the first prompt that are shown.
 const SHOWN: usize = 60;
 
-pub(super) fn run(command: &List, place: &Place, printer: Printer) -> Exit {
+pub(super) fn run(command: &List, place: &ProjectArgs, printer: Printer) -> Exit {
     let folder = project::root(place).join(FOLDER);
     let names = match read::names(&folder) {
         Ok(names) => names,

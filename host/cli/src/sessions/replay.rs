@@ -7,7 +7,7 @@ use harness_session::text::count;
 use harness_wall::confine::Plan;
 use serde_json::json;
 
-use super::super::args::Place;
+use super::super::args::ProjectArgs;
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::project;
@@ -32,7 +32,7 @@ pub(super) fn run(command: &Replay, place: &Place, printer: Printer) -> Exit {
     let replayed = match project::block_on(replay::replay(&root, &project, &recording), printer) {
         Ok(Ok(replayed)) => replayed,
         Ok(Err(why)) => {
-            printer.error(&format!("the record of {name} cannot be run again: {why}"), &[], None);
+            printer.error(&format!("{name} cannot be replayed: {why}"), &[], None);
             return Exit::Usage;
         }
         Err(exit) => return exit,
@@ -44,17 +44,17 @@ pub(super) fn run(command: &Replay, place: &Place, printer: Printer) -> Exit {
         }
         printer.json(&report);
     } else {
-        told(&name, &replayed, printer);
+        report(&name, &replayed, printer);
     }
     if replayed.differences.is_empty() { Exit::Completed } else { Exit::Failed }
 }
 
-fn told(name: &str, replayed: &Replayed, printer: Printer) {
+fn report(name: &str, replayed: &Replayed, printer: Printer) {
     for (file, change) in &replayed.artifacts {
         printer.warning(&format!("`{file}` was {change} since"));
     }
     if replayed.interpreter {
-        printer.warning("the interpreter is another one now");
+        printer.warning("the interpreter has changed");
     }
     let compared = &replayed.compared;
     let counts = format!(
@@ -67,10 +67,10 @@ fn told(name: &str, replayed: &Replayed, printer: Printer) {
     );
     if replayed.unfinished > 0 {
         let turns = count(replayed.unfinished, "turn", "turns");
-        printer.say(&format!("note: {turns} came to no end in the record, and is compared as far as it goes"));
+        printer.say(&format!("note: {turns} did not end in the recording and is compared up to that point"));
     }
     if replayed.differences.is_empty() {
-        return printer.data(&format!("{name}: the same: {counts}"));
+        return printer.data(&format!("{name}: replay matches: {counts}"));
     }
     let differences = count(replayed.differences.len() as u64, "difference", "differences");
     let mut text = format!("{name}: {differences} in {counts}\n");

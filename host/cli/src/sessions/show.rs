@@ -5,13 +5,13 @@ use harness_session::timeline::Timeline;
 use harness_session::{FOLDER, html, text};
 use harness_sys::output;
 
-use super::super::args::Place;
+use super::super::args::ProjectArgs;
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::project;
 use super::{Show, find};
 
-pub(super) fn run(command: &Show, place: &Place, printer: Printer) -> Exit {
+pub(super) fn run(command: &Show, place: &ProjectArgs, printer: Printer) -> Exit {
     // What was meant is nearly always the session, and the file would be written over without a word.
     if let Some(Some(file)) = &command.html
         && let Some(name) = file.to_str().filter(|name| names_a_session(name, place))
@@ -41,7 +41,7 @@ pub(super) fn run(command: &Show, place: &Place, printer: Printer) -> Exit {
     Exit::Completed
 }
 
-fn names_a_session(name: &str, place: &Place) -> bool {
+fn names_a_session(name: &str, place: &ProjectArgs) -> bool {
     let found = read::find(&project::root(place).join(FOLDER), name);
     matches!(found, Ok(_) | Err(ReadError::Ambiguous(..)))
 }

@@ -10,7 +10,7 @@ use super::super::printer::Printer;
 use super::Results;
 use super::difference;
 
-/// Where results are printed in place of the text for a person.
+/// Where results are printed instead of the text for a person.
 pub(super) fn is_output(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

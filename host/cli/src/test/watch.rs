@@ -47,8 +47,8 @@ fn again(command: &Test, folder: &Path, project: &Project, changes: &Changes, pr
     Exit::Fault
 }
 
-/// The files that were written anew. None where the change can touch every artifact: another policy, an artifact that is
-/// gone, or tools that may call each other.
+/// The files that were written again. None where the change can touch every artifact: another policy, an artifact that
+/// is gone, or tools that may call each other.
 fn changed(before: &Loaded, now: &Loaded) -> Option<BTreeSet<String>> {
     if now.policy().meta.enabled {
         return None;
@@ -93,7 +93,7 @@ fn is_policy(root: &Path, changed: &Path) -> bool {
     POLICIES_BESIDE.iter().any(|name| changed == root.join(name))
 }
 
-/// What the kernel tells of the folder of artifacts, and of a policy beside it.
+/// What the kernel reports the folder of artifacts, and of a policy beside it.
 struct Changes {
     events: Receiver<()>,
     _watcher: RecommendedWatcher,

@@ -153,11 +153,8 @@ fn a_modify_replaces_the_keys_it_gives() {
         payload,
         json!({"call_id": "call_1", "name": "run", "content": "{\"out\":\"x\"}", "is_error": true, "result": {"out": "x"}, "agent": AgentAt::default(), "note": 1})
     );
-    let only = "what can be is `content`, `is_error` and `result`";
-    assert_eq!(
-        warnings,
-        [format!("`note` of `tool.post` is changed for the hooks that follow and for nothing else: {only}")]
-    );
+    let only = "a hook can change `content`, `is_error` and `result`";
+    assert_eq!(warnings, [format!("`note` of `tool.post` is changed for later hooks only: {only}")]);
 }
 
 /// Each key of each event: a change either is taken back, or is warned of; what is as before is no change.
@@ -178,7 +175,7 @@ fn no_change_is_without_effect_and_without_a_word() {
             let taken = event.taken_keys().unwrap().contains(key);
             assert_eq!(warnings.is_empty(), taken, "{event} {key}: {warnings:?}");
             let delegates = matches!(event, Event::DelegationPre | Event::DelegationPost | Event::DelegationPostVerify);
-            // Of a delegation it is the one that is set to work, and who fired the event looks at a change of it.
+            // Of a delegation it is the one that is started, and who fired the event looks at a change of it.
             let stays = match *key {
                 "agent" => !delegates,
                 "tool" | "function" => event.is_builtin(),
@@ -219,7 +216,7 @@ fn what_an_event_is_about_stays() {
         payload,
         json!({"id": "call_1", "name": "run", "arguments": "{}", "args": {}, "agent": AgentAt::default()})
     );
-    assert_eq!(warnings, ["`name` of `tool.pre` cannot be changed: it stays as it is"]);
+    assert_eq!(warnings, ["`name` of `tool.pre` cannot be changed: the change is ignored"]);
     let (payload, warnings) = changed(&Event::ToolPost, post(), json!({"call_id": 5}));
     assert_eq!((payload["call_id"].as_str(), warnings.len()), (Some("call_1"), 1));
     let custom = Event::Custom("x".to_owned());
@@ -279,7 +276,7 @@ fn a_failed_call_keeps_its_shape() {
     }
 }
 
-/// What somebody fires by hand need not be whole.
+/// What someone fires by hand need not be whole.
 #[test]
 fn a_payload_with_keys_missing() {
     let (payload, _) = changed(&Event::ToolPost, json!({"name": "x"}), json!({"note": 1}));

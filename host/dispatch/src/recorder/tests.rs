@@ -88,10 +88,10 @@ fn rows(entry: &Json, field: &str) -> (usize, usize) {
     (entry[field].as_array().map_or(0, Vec::len), left_out)
 }
 
-fn layers(count: usize, text: &str, key: &Key) -> GrantTold {
+fn layers(count: usize, text: &str, key: &Key) -> GrantEntry {
     let all: Vec<Cow<'_, str>> = (0..count).map(|n| format!("{n}{text}").into()).collect();
     let (layers, cut) = kept_list(key, "layers", &all, LAYERS);
-    GrantTold { policy: "sha256:0".into(), machine: Some("sha256:0".into()), layers, cut }
+    GrantEntry { policy: "sha256:0".into(), machine: Some("sha256:0".into()), layers, cut }
 }
 
 fn refused(subject: &str, why: &str) -> HostCall {

@@ -86,7 +86,7 @@ fn loading_is_paid_from_one_budget_for_each_source() {
     assert_eq!(failed(), first);
 }
 
-/// A call waits for its script until its deadline and no longer; the load goes on, and the next call finds it loaded.
+/// A call waits for its script until its deadline and no longer; the load continues, and the next call finds it loaded.
 #[tokio::test]
 async fn a_call_that_waits_for_its_script_ends_at_its_deadline() {
     let heavy = works(HEAVY);

@@ -40,7 +40,7 @@ impl FolderRule {
         Path::new(&other.0).starts_with(&self.0)
     }
 
-    /// The folder, with the user's own in the place of `~`; nothing where it is needed and not known.
+    /// The folder, with the user's own instead of `~`; nothing where it is needed and not known.
     pub fn path(&self, home: Option<&Path>) -> Option<PathBuf> {
         match self.0.strip_prefix("~/") {
             Some(below) => home.filter(|home| home.is_absolute()).map(|home| home.join(below)),

@@ -10,8 +10,8 @@ use crate::text::is_hidden;
 
 /// A command that may be run: `git`, `cargo test *`, `/opt/tools/lint --fix "src/*.rs"`.
 ///
-/// Words are split on spaces. Double quotes keep spaces together, and what stands in them means itself. `*` stands for
-/// any characters of one argument and `?` for one; an argument that starts with `-` is an option, and a word that starts
+/// Words are split on spaces. Double quotes keep spaces together, and what is in them means itself. `*` stands for any
+/// characters of one argument and `?` for one; an argument that starts with `-` is an option, and a word that starts
 /// with `*` or `?` does not match it. A last word `*` stands for any further arguments, options too.
 ///
 /// A rule can also be a list, `{ argv: [git, log, "--format=%H \"x\""] }`: this program with exactly these arguments,
@@ -204,7 +204,7 @@ fn words(text: &str) -> Result<Vec<Word>, &'static str> {
 
 /// An argument as a word of a rule that means just that.
 fn quoted(text: &str) -> Option<String> {
-    // There is no way to write a quote or a control character; what is hard to tell apart is for a list.
+    // There is no way to write a quote or a control character; what is hard to distinguish is for a list.
     if text.chars().any(|c| matches!(c, '"' | '`') || is_hidden(c)) {
         return None;
     }

@@ -80,7 +80,7 @@ fn of<R: Clone + PartialEq + ToString>(
     layer: impl Fn(Vec<R>) -> Layer,
     wider: impl Fn(&Grant, &Grant) -> Option<Example>,
 ) -> Agreed {
-    // What layers protect is told by itself.
+    // What layers protect is listed separately.
     let lists: Vec<Vec<R>> = grant.layers().iter().filter_map(|layer| rules(layer)).collect();
     let all = Grant::new(lists.iter().cloned().map(&layer).collect());
     let mut kept: Vec<R> = Vec::new();

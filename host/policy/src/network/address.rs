@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// A kind of address. Everything but `Public` can lead to the machine itself, to its own network or to nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressKind {
-    /// Assigned to somebody on the internet.
+    /// Assigned to someone on the internet.
     Public,
     /// `0.0.0.0/8`, `::`: on most systems the machine itself.
     Unspecified,
@@ -28,7 +28,7 @@ pub enum AddressKind {
     Multicast,
     /// To everybody on the link.
     Broadcast,
-    /// Anything else that is not assigned to somebody on the internet.
+    /// Anything else that is not assigned to someone on the internet.
     Reserved,
 }
 

@@ -8,7 +8,7 @@ use super::WorkspacePath;
 use super::protected::{fold, fold_case};
 use super::workspace_path::is_refused;
 
-/// Longest pattern, in bytes: four times what anybody writes by hand.
+/// Longest pattern, in bytes: four times what anyone writes by hand.
 pub const MAX_PATTERN_BYTES: usize = 1024;
 /// Most parts between slashes: as deep as a search goes.
 pub const MAX_PATTERN_PARTS: usize = 64;

@@ -1,9 +1,9 @@
 //! Names that no policy opens: folders that hold the harness's own state, and files that hold secrets.
 //!
 //! Policies add to these with `protect`; nothing takes away from them. Names are compared in any letter case and
-//! without the dots and spaces at their end, because some file systems open the same file under all of these. A
-//! name counts wherever it stands in a path: what is in a folder called `.env` is as closed as a file called so.
-//! Only whole names count: `x.pem.bak` is an ordinary file.
+//! without the dots and spaces at their end, because some file systems open the same file under all of these. A name
+//! counts wherever it is in a path: what is in a folder called `.env` is as closed as a file called so. Only whole
+//! names count: `x.pem.bak` is an ordinary file.
 
 use std::fmt;
 
@@ -115,7 +115,7 @@ pub fn could_be_protected(name: &str) -> bool {
         })
 }
 
-/// Whether a file or folder of this name is somebody's secret, wherever it is.
+/// Whether a file or folder of this name is someone's secret, wherever it is.
 pub fn is_sensitive(name: &str) -> bool {
     could_be_protected(name) && sensitive(&fold(name)).is_some()
 }

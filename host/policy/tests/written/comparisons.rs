@@ -6,8 +6,8 @@ use harness_policy::compare::{Agreed, Example, Wider, agreed, wider, wider_secre
 use harness_policy::grant::Grant;
 use harness_policy::secret::Secret;
 
-/// What is told of two policies, one a line.
-fn told(old: &str, new: &str) -> String {
+/// The report of two policies, one a line.
+fn report(old: &str, new: &str) -> String {
     lines(wider(&grant(&[old]), &grant(&[new])))
 }
 
@@ -33,7 +33,7 @@ fn examples(old: &str, new: &str) -> Vec<String> {
 #[test]
 fn an_example_says_what_is_new_and_what_refused_it() {
     insta::assert_snapshot!(
-        told(
+        report(
             "fs: { read: [src], write: [out], protect: [src/keys] }\nnetwork: [a.example]\nexec: { allow: [git status], env: [PATH] }\nlimits: { fuel: 5 }\nsecrets: [A]\nservices: [cache]",
             "fs: { read: [src, docs], write: [out/tmp] }\nnetwork: ['*.example']\nexec: { allow: ['git *'], env: [PATH, HOME], folders: [/opt/go], network: true }\nenv: [CI]\nlimits: { fuel: 6 }\nsecrets: [A, B]\nservices: [cache, clock]",
         ),
@@ -94,7 +94,7 @@ fn what_is_agreed_is_what_all_layers_allow() {
 #[test]
 fn what_takes_too_long_to_compare_is_told() {
     let rule = format!("exec: {{ allow: ['x *a{}'] }}", "?".repeat(20));
-    assert_eq!(told(&rule, &rule), "exec.allow: perhaps");
+    assert_eq!(report(&rule, &rule), "exec.allow: perhaps");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn random_pairs() {
             let request = request(&mut dice);
             if request.allowed(&new) && !request.allowed(&old) {
                 let key = request.key();
-                // What commands get is told apart only where the old one allows a command.
+                // What commands get is distinguished only where the old one allows a command.
                 let told = |one: &Wider| one.key == key || (key.starts_with("exec.") && one.key == "exec.allow");
                 assert!(found.iter().any(told), "{request:?}: {found:?}\n{old:#?}\n{new:#?}");
             }

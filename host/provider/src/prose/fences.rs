@@ -6,7 +6,7 @@ use crate::draft::MAX_CALLS;
 
 /// What a fence may say of a block with calls.
 const WORDS: [&str; 5] = ["", "json", "tool_call", "tool_calls", "tool"];
-/// The longest line that may be a fence. It is looked at with each character that comes.
+/// The longest line that may be a fence. It is checked with each character that comes.
 const MAX_LINE: usize = 256;
 
 /// A call that a model wrote.
@@ -28,7 +28,7 @@ pub(super) fn read(text: &str, whole: bool) -> (String, Vec<Called>) {
 /// Takes text as it comes, gives what is no call as soon as that is sure.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
-    place: Place,
+    place: State,
     /// The start of a line, as long as it may be a fence's.
     line: String,
     /// The line is none, and goes through as it comes.
@@ -37,7 +37,7 @@ pub(super) struct Fences {
 }
 
 #[derive(Debug, Default)]
-enum Place {
+enum State {
     /// Nothing but space so far.
     #[default]
     Start,
@@ -70,17 +70,17 @@ impl Fences {
         let mut shown = String::new();
         for c in text.chars() {
             match &mut self.place {
-                Place::Bare(all) => {
+                State::Bare(all) => {
                     all.push(c);
                     continue;
                 }
-                Place::Start if matches!(c, '{' | '[') => {
+                State::Start if matches!(c, '{' | '[') => {
                     let mut all = std::mem::take(&mut self.line);
                     all.push(c);
-                    self.place = Place::Bare(all);
+                    self.place = State::Bare(all);
                     continue;
                 }
-                Place::Start if !c.is_whitespace() => self.place = Place::Text,
+                State::Start if !c.is_whitespace() => self.place = State::Text,
                 _ => {}
             }
             self.take(c, &mut shown);
@@ -98,7 +98,7 @@ impl Fences {
         if c == '\n' {
             let line = std::mem::take(&mut self.line);
             self.end_line(line, shown);
-        } else if !matches!(self.place, Place::Block { .. }) && !may_be_fence(&self.line) {
+        } else if !matches!(self.place, State::Block { .. }) && !may_be_fence(&self.line) {
             shown.push_str(&std::mem::take(&mut self.line));
             self.through = true;
         }
@@ -106,28 +106,28 @@ impl Fences {
 
     fn end_line(&mut self, line: String, shown: &mut String) {
         self.place = match std::mem::take(&mut self.place) {
-            Place::Block { fence, opening, mut body } => {
+            State::Block { fence, opening, mut body } => {
                 if closes(&line, fence) {
                     match calls(&body).filter(|calls| self.calls.len().saturating_add(calls.len()) <= MAX_CALLS) {
                         Some(calls) => self.calls.extend(calls),
                         None => shown.extend([opening, body, line]),
                     }
-                    Place::Text
+                    State::Text
                 } else {
                     body.push_str(&line);
-                    Place::Block { fence, opening, body }
+                    State::Block { fence, opening, body }
                 }
             }
-            Place::Other(fence) => {
+            State::Other(fence) => {
                 let closed = closes(&line, fence);
                 shown.push_str(&line);
-                if closed { Place::Text } else { Place::Other(fence) }
+                if closed { State::Text } else { State::Other(fence) }
             }
             place => match opens(&line) {
-                Some((fence, true)) => Place::Block { fence, opening: line, body: String::new() },
+                Some((fence, true)) => State::Block { fence, opening: line, body: String::new() },
                 Some((fence, false)) => {
                     shown.push_str(&line);
-                    Place::Other(fence)
+                    State::Other(fence)
                 }
                 None => {
                     shown.push_str(&line);
@@ -142,11 +142,11 @@ impl Fences {
         let line = std::mem::take(&mut self.line);
         let mut shown = String::new();
         match std::mem::take(&mut self.place) {
-            Place::Bare(all) => match calls(&all).filter(|_| whole) {
+            State::Bare(all) => match calls(&all).filter(|_| whole) {
                 Some(calls) => self.calls.extend(calls),
                 None => shown = all,
             },
-            Place::Block { fence, opening, mut body } => {
+            State::Block { fence, opening, mut body } => {
                 let closed = closes(&line, fence);
                 if !closed {
                     body.push_str(&line);

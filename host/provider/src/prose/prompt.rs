@@ -32,14 +32,14 @@ pub(super) fn plain(request: &Request) -> Request {
     }
     messages.extend(request.messages.iter().map(|message| match message {
         Message::System(text) => Message::System(describe(text)),
-        other => told(other),
+        other => as_plain_text(other),
     }));
     let messages = in_turn(messages);
     Request { messages, tools: Vec::new(), ..request.clone() }
 }
 
 /// A message in plain text.
-pub fn told(message: &Message) -> Message {
+pub fn as_plain_text(message: &Message) -> Message {
     match message {
         Message::System(_) | Message::User(_) => message.clone(),
         Message::Tool { name, content, .. } => Message::User(output(name, content)),

@@ -1,8 +1,8 @@
 //! Where requests go, with which key, and which settings are none.
 
-use super::server::{Server, events, json as answer};
 use super::*;
 use harness_artifact::policy::ProjectPolicy;
+use harness_testing::server::{Server, events, json as answer};
 
 const SAID: &str =
     "data: {\"choices\":[{\"delta\":{\"content\":\"ok\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -61,7 +61,7 @@ async fn requests_go_where_the_settings_say_with_the_key_where_the_service_wants
             ..settings(kind, &format!("{}{base}", server.url()))
         })
         .await;
-        let seen = server.seen();
+        let seen = server.received();
         let [asked] = seen.as_slice() else { panic!("{seen:?}") };
         assert_eq!(asked.path(), path);
         for name in ["authorization", "api-key", "x-api-key"] {
@@ -90,7 +90,7 @@ async fn a_key_that_is_missing_is_named_when_it_is_needed() {
         let said = why(structured(named.clone()), Some(value)).await;
         assert_eq!(said, format!("the variable `MINE`, with the key for {}, {why_not}", server.url()));
     }
-    assert!(server.seen().is_empty());
+    assert!(server.received().is_empty());
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn settings_that_cannot_be_meant_are_refused() {
         connect_with(&settings, keys()).unwrap_err().to_string()
     };
     assert_eq!(why(Kind::Azure, None), "the provider `azure` needs a `base_url`");
-    let url = "the `base_url` of the provider `ollama` is no `http` or `https` URL without user and password";
+    let url = "the `base_url` of the provider `ollama` is not an `http` or `https` URL without user and password";
     for wrong in ["localhost:11434", "file:///etc", "https://me:hunter2@example.com", "https://me@example.com"] {
         assert_eq!(why(Kind::Ollama, Some(wrong)), url);
     }
@@ -157,7 +157,7 @@ async fn settings_stand_in_for_what_a_request_leaves_open() {
     ask(&*provider, &open).await.0.unwrap();
     ask(&*provider, &Request { max_tokens: Some(8), model: "m-2".to_owned(), ..open }).await.0.unwrap();
     let sent = |at: usize| {
-        let body = server.seen()[at].json();
+        let body = server.received()[at].json();
         (body["model"].clone(), body["options"].clone())
     };
     assert_eq!(sent(0), (json!("m-1"), json!({ "num_predict": 7, "temperature": 1.5, "num_ctx": 9000 })));
@@ -183,14 +183,14 @@ async fn a_service_may_teach_what_it_does_not_take() {
     for _ in 0..2 {
         assert_eq!(ask(&*provider, &request(user("hi"))).await.0.unwrap().text, "ok");
     }
-    let seen = server.seen();
+    let seen = server.received();
     assert_eq!(seen.len(), 4);
     assert_eq!(seen[3].json()["max_completion_tokens"], 100);
 
     let other = Server::new(|_, _| answer("400 Bad Request", &json!({ "error": "max_tokens is too large" }))).await;
     let refused = ask(&*structured(Kind::OpenAi, &other.url()), &request(user("hi"))).await.0.unwrap_err();
     assert!(refused.to_string().ends_with("answers 400: max_tokens is too large"), "{refused}");
-    assert_eq!(other.seen().len(), 1);
+    assert_eq!(other.received().len(), 1);
 }
 
 /// From the file to the wire: everything that it says of a model is sent.
@@ -217,7 +217,7 @@ async fn a_model_of_harness_md_is_asked_as_the_file_says() {
         assert_eq!(ask(&*provider, &asked).await.0.unwrap().text, "ok");
     }
     let sent: Vec<_> = server
-        .seen()
+        .received()
         .into_iter()
         .filter(|asked| asked.head.starts_with("POST"))
         .map(|asked| {

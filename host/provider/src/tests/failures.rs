@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use tokio::net::TcpListener;
 
-use super::server::{Do, Server, events, head, json as answer};
 use super::*;
+use harness_testing::server::{Server, Step, events, head, json as answer};
 
 const HALF: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\n";
 const END: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
@@ -34,7 +34,8 @@ async fn patiently(ask: impl AsyncFn(u32) -> Result<Reply, ProviderError>) -> Re
 }
 
 async fn answered(status: &'static str, headers: &'static str, body: &'static str) -> (String, bool) {
-    let server = Server::new(move |_, _| vec![head(status, "x/y", headers), Do::Send(body.as_bytes().to_vec())]).await;
+    let server =
+        Server::new(move |_, _| vec![head(status, "x/y", headers), Step::Send(body.as_bytes().to_vec())]).await;
     let (reply, _) = ask(&*provider(&plain(&server)), &request(user("hi"))).await;
     let error = reply.unwrap_err();
     (error.to_string().replace(&server.url(), "SERVICE"), error.is_retryable())
@@ -74,7 +75,7 @@ async fn a_redirect_is_not_followed() {
             format!("SERVICE answers {code}: redirects are not followed; this one is to {}/x", other.url())
         );
     }
-    assert!(other.seen().is_empty());
+    assert!(other.received().is_empty());
 }
 
 #[tokio::test]
@@ -86,7 +87,7 @@ async fn a_key_that_a_service_says_back_is_hidden_everywhere() {
         format!("{{\"error\":\"wrong key {}\"}}", KEY.replace("Zq3v8LmT0x", "****")),
     ] {
         let server = Server::new(move |_, _| {
-            vec![head("401 Unauthorized", "application/json", ""), Do::Send(body.clone().into_bytes())]
+            vec![head("401 Unauthorized", "application/json", ""), Step::Send(body.clone().into_bytes())]
         })
         .await;
         let said = error_of(&server, keyed(&server)).await;
@@ -112,7 +113,7 @@ async fn a_key_that_a_service_says_back_is_hidden_everywhere() {
 
 #[tokio::test]
 async fn a_long_refusal_is_cut() {
-    let server = Server::new(|_, _| vec![head("500 Oops", "x/y", ""), Do::Repeat(b"no! ".to_vec())]).await;
+    let server = Server::new(|_, _| vec![head("500 Oops", "x/y", ""), Step::Repeat(b"no! ".to_vec())]).await;
     let said = error_of(&server, plain(&server)).await;
     assert_eq!(said.len(), "SERVICE answers 500: ".len() + 2048 + '…'.len_utf8());
 }
@@ -126,7 +127,7 @@ async fn a_cut_connection_is_an_error() {
     let server = Server::new(|_, _| events("")).await;
     assert_eq!(error_of(&server, plain(&server)).await, "the reply of SERVICE was cut: it ended without saying why");
     // The connection breaks.
-    let server = Server::new(move |_, _| vec![length(1000), Do::Send(HALF.as_bytes().to_vec())]).await;
+    let server = Server::new(move |_, _| vec![length(1000), Step::Send(HALF.as_bytes().to_vec())]).await;
     let said = error_of(&server, plain(&server)).await;
     assert!(said.starts_with("the reply of SERVICE was cut: "), "{said}");
     let server = Server::new(|_, _| vec![]).await;
@@ -137,7 +138,7 @@ async fn a_cut_connection_is_an_error() {
         let body = json!({ "choices": [{ "message": { "content": "x" }, "finish_reason": "stop" }] }).to_string();
         let sent = if whole { body.len() } else { body.len() / 2 };
         let server = Server::new(move |_, _| {
-            vec![head("200 OK", "application/json", ""), Do::Send(body.as_bytes()[..sent].to_vec())]
+            vec![head("200 OK", "application/json", ""), Step::Send(body.as_bytes()[..sent].to_vec())]
         })
         .await;
         let (reply, _) = ask(&*provider(&plain(&server)), &request(user("hi"))).await;
@@ -152,14 +153,14 @@ async fn what_comes_after_a_whole_reply_does_not_matter() {
     let broken = said.clone();
     let server = Server::new(move |_, _| {
         let head = head("200 OK", "text/event-stream", "content-length: 100000\r\n");
-        vec![head, Do::Send(broken.clone().into_bytes())]
+        vec![head, Step::Send(broken.clone().into_bytes())]
     })
     .await;
     assert_eq!(ask(&*provider(&plain(&server)), &request(user("hi"))).await.0.unwrap().text, "half");
     // Nothing more comes, and the connection stays: waiting is over long before the service would be called silent.
     let server = Server::new(move |_, _| {
         let mut steps = events(&said);
-        steps.push(Do::Hang);
+        steps.push(Step::Hang);
         steps
     })
     .await;
@@ -172,7 +173,7 @@ async fn what_comes_after_a_whole_reply_does_not_matter() {
     // After the last event nothing is read.
     let endless = Server::new(|_, _| {
         let mut steps = events(&format!("{HALF}{END}data: [DONE]\n\n"));
-        steps.push(Do::Repeat(vec![b'x'; 4096]));
+        steps.push(Step::Repeat(vec![b'x'; 4096]));
         steps
     })
     .await;
@@ -185,7 +186,7 @@ async fn a_service_that_says_nothing_is_given_up() {
         let start = std::sync::Mutex::new(start);
         let server = Server::new(move |_, _| {
             let mut steps = std::mem::take(&mut *start.lock().unwrap());
-            steps.push(Do::Hang);
+            steps.push(Step::Hang);
             steps
         })
         .await;
@@ -199,13 +200,13 @@ async fn a_service_that_says_nothing_is_given_up() {
 async fn a_service_that_is_slow_is_not_silent() {
     let reply = patiently(async |times| {
         let server = Server::new(move |_, _| {
-            let wait = || Do::Wait(Duration::from_millis(150) * times);
-            let comment = || Do::Send(b": still here\n".to_vec());
+            let wait = || Step::Wait(Duration::from_millis(150) * times);
+            let comment = || Step::Send(b": still here\n".to_vec());
             let mut steps = vec![wait(), head("200 OK", "text/event-stream", "")];
             for _ in 0..20 {
                 steps.extend([wait(), comment()]);
             }
-            steps.push(Do::Send(format!("{HALF}{END}").into_bytes()));
+            steps.push(Step::Send(format!("{HALF}{END}").into_bytes()));
             steps
         })
         .await;
@@ -229,7 +230,8 @@ async fn a_hostile_service_is_given_up_at_the_caps() {
         ),
     ] {
         let server =
-            Server::new(move |_, _| vec![head("200 OK", "text/event-stream", ""), Do::Repeat(repeated.clone())]).await;
+            Server::new(move |_, _| vec![head("200 OK", "text/event-stream", ""), Step::Repeat(repeated.clone())])
+                .await;
         assert_eq!(error_of(&server, plain(&server)).await, format!("the reply of SERVICE cannot be read: {why}"));
         server.ended().await;
     }
@@ -269,7 +271,7 @@ async fn a_service_that_fails_for_a_moment_is_asked_again() {
     assert_eq!(reply.unwrap().text, "half");
     let cut = "the reply of SERVICE was cut: it ended without saying why";
     assert_eq!(told, ["SERVICE answers 503: down", "half", cut, "half"]);
-    let bodies: Vec<String> = server.seen().into_iter().map(|asked| asked.body).collect();
+    let bodies: Vec<String> = server.received().into_iter().map(|asked| asked.body).collect();
     assert!(bodies.len() == 3 && bodies.iter().all(|body| *body == bodies[0]));
 }
 
@@ -278,7 +280,7 @@ async fn a_service_that_fails_for_a_moment_is_asked_again() {
 async fn a_request_that_is_given_up_closes_its_connection_and_leaves_the_provider_usable() {
     let server = Server::new(|_, at| {
         let mut steps = events(HALF);
-        steps.push(if at < 2 { Do::Hang } else { Do::Send(END.as_bytes().to_vec()) });
+        steps.push(if at < 2 { Step::Hang } else { Step::Send(END.as_bytes().to_vec()) });
         steps
     })
     .await;

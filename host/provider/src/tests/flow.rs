@@ -2,9 +2,9 @@
 
 use serde_json::Value as Json;
 
-use super::server::{Asked, Do, Server, events, head};
 use super::*;
 use crate::wire::Wire;
+use harness_testing::server::{Received, Server, Step, events, head};
 
 const ASKED: &str = "Read the file config.yaml and tell me what port it uses";
 const GAVE: &str = "port: 8080\n";
@@ -87,10 +87,10 @@ fn kind_of(kind: Kind, stream: bool) -> &'static str {
 }
 
 /// Runs the conversation; gives what the service was asked.
-async fn converse(kind: Kind, stream: bool) -> Vec<Asked> {
+async fn converse(kind: Kind, stream: bool) -> Vec<Received> {
     let server = Server::new(move |_, at| {
         let answer = answers(kind, stream)[at].clone();
-        vec![head("200 OK", kind_of(kind, stream), ""), Do::Split(answer.into_bytes())]
+        vec![head("200 OK", kind_of(kind, stream), ""), Step::Split(answer.into_bytes())]
     })
     .await;
     let provider = provider(&Settings { stream, tools: ToolForm::Structured, ..settings(kind, &server.url()) });
@@ -112,7 +112,7 @@ async fn converse(kind: Kind, stream: bool) -> Vec<Asked> {
     let reply = reply.unwrap();
     assert_eq!((reply.text.as_str(), told.as_str(), reply.finish), (SAID, SAID, Finish::Stop));
     assert_eq!(reply.calls, []);
-    server.seen()
+    server.received()
 }
 
 #[tokio::test]
@@ -276,7 +276,7 @@ fn messages_are_put_into_the_order_that_anthropic_wants() {
 async fn an_answer_in_one_piece_is_taken_where_a_stream_was_asked_for() {
     for kind in [Kind::OpenAi, Kind::Anthropic, Kind::Ollama] {
         let server = Server::new(move |_, _| {
-            vec![head("200 OK", kind_of(kind, false), ""), Do::Send(answers(kind, false)[1].clone().into_bytes())]
+            vec![head("200 OK", kind_of(kind, false), ""), Step::Send(answers(kind, false)[1].clone().into_bytes())]
         })
         .await;
         let (reply, told) = ask(&*structured(kind, &server.url()), &request(user("hi"))).await;
@@ -284,12 +284,12 @@ async fn an_answer_in_one_piece_is_taken_where_a_stream_was_asked_for() {
     }
 }
 
-/// Text is told while the service still speaks.
+/// Text is passed on while the reply is streamed.
 #[tokio::test]
 async fn text_is_told_as_it_comes() {
     let server = Server::new(|_, _| {
         let mut steps = events("data: {\"choices\":[{\"delta\":{\"content\":\"first\"}}]}\n\n");
-        steps.push(Do::Hang);
+        steps.push(Step::Hang);
         steps
     })
     .await;

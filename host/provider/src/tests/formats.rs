@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use super::*;
 use crate::wire::{Wire, Wrong};
 
-/// What a stream comes to, and the text that was told.
+/// What a stream comes to, and the text that was reported.
 fn read_by(wire: Wire, stream: &[u8], size: usize) -> (Result<Reply, Wrong>, String) {
     let mut told = String::new();
     let pieces = stream.chunks(size.max(1));
@@ -302,7 +302,7 @@ fn a_reply_that_stops_with_calls_waits_for_them_and_one_that_is_cut_stays_so() {
 
 #[test]
 fn calls_that_are_announced_and_not_there_are_a_reply_cut_short() {
-    let none = cut("it ended to wait for its calls, and has none");
+    let none = cut("its finish reason is tool calls, but it has none");
     assert_eq!(read(Wire::Chat, &events(&[chat_end("tool_calls")])), none);
     let end = json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" } });
     assert_eq!(read(Wire::Messages, &events(&[end])), none);
@@ -344,9 +344,9 @@ fn what_is_no_reply_says_so() {
     for wire in Wire::ALL {
         assert_eq!(read(wire, ""), cut("it ended without saying why"));
         assert_eq!(whole(wire, &json!([])).map_err(|wrong| matches!(wrong, Wrong::Malformed(_))), Err(true));
-        assert_eq!(read(wire, "\n<html>\n"), malformed("it is a page and no reply: is `base_url` right?"));
+        assert_eq!(read(wire, "\n<html>\n"), malformed("it is a web page and not a reply: is `base_url` right?"));
         let stream = if wire == Wire::Ollama { "x\n" } else { "data: x\n\n" };
-        let why = "it is not as the format has it: expected value at line 1 column 1";
+        let why = "it does not match the format: expected value at line 1 column 1";
         assert_eq!(read(wire, stream), malformed(why));
     }
     assert_eq!(whole(Wire::Chat, &json!({})), malformed("it has no `choices`"));
@@ -396,7 +396,7 @@ fn a_stream_and_a_reply_in_one_piece_are_told_apart_by_themselves() {
     assert_eq!(read(Wire::Chat, &format!("\n {body:#}")).unwrap().text, "x");
     for size in 1..4 {
         let (reply, _) = read_by(Wire::Chat, b"\n\n{} x", size);
-        assert_eq!(reply, malformed("it is not as the format has it: trailing characters at line 1 column 4"));
+        assert_eq!(reply, malformed("it does not match the format: trailing characters at line 1 column 4"));
     }
     let body = json!({ "content": [{ "type": "text", "text": "x" }], "stop_reason": "end_turn" });
     assert_eq!(read(Wire::Messages, &body.to_string()).unwrap().text, "x");
@@ -458,7 +458,7 @@ proptest! {
         prop_assert_eq!(got, wanted);
     }
 
-    /// Bytes of anybody: the same result however they are cut, and never a panic.
+    /// Bytes of anyone: the same result however they are cut, and never a panic.
     #[test]
     fn any_bytes_are_a_reply_or_an_error(
         wire in proptest::sample::select(Wire::ALL.to_vec()),

@@ -2,8 +2,8 @@
 
 use serde_json::Value as Json;
 
-use super::server::{Asked, Do, Server, events, json as answer};
 use super::*;
+use harness_testing::server::{Received, Server, Step, events, head, json as answer};
 
 /// A server in the way of Ollama: what it shows of a model, and what the model says in turn.
 async fn ollama(shown: Json, said: &'static [&'static str]) -> Server {
@@ -17,13 +17,13 @@ async fn ollama(shown: Json, said: &'static [&'static str]) -> Server {
         }
         let at = said_so_far.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let line = json!({ "model": "m-1", "message": { "content": said[at.min(said.len() - 1)] }, "done": true, "done_reason": "stop" });
-        vec![server::head("200 OK", "application/x-ndjson", ""), Do::Send(format!("{line}\n").into_bytes())]
+        vec![head("200 OK", "application/x-ndjson", ""), Step::Send(format!("{line}\n").into_bytes())]
     })
     .await
 }
 
-fn chats(server: &Server) -> Vec<Asked> {
-    server.seen().into_iter().filter(|asked| asked.path() == "/api/chat").collect()
+fn chats(server: &Server) -> Vec<Received> {
+    server.received().into_iter().filter(|asked| asked.path() == "/api/chat").collect()
 }
 
 const CALLS: &str = "I look.\n\n```json\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"config.yaml\"}}\n```\n";
@@ -73,10 +73,10 @@ async fn flow(server: &Server, tools: ToolForm) {
 async fn a_model_that_is_known_to_have_no_tools_gets_them_in_prose() {
     let server = ollama(json!({ "capabilities": ["completion"] }), &[CALLS, ANSWER]).await;
     flow(&server, ToolForm::Auto).await;
-    assert_eq!(server.seen().len() - chats(&server).len(), 1, "asked once");
+    assert_eq!(server.received().len() - chats(&server).len(), 1, "asked once");
 }
 
-/// The form is told before anything is sent, and is the one in which it then is.
+/// The form is known before anything is sent, and is then used.
 #[tokio::test]
 async fn the_form_of_a_request() {
     let server = ollama(json!({ "capabilities": ["completion"] }), &[CALLS, ANSWER]).await;
@@ -87,12 +87,12 @@ async fn the_form_of_a_request() {
     {
         assert_eq!(with(tools).form(&plain).await, form);
     }
-    assert_eq!(server.seen().len(), 0, "nobody asks");
+    assert_eq!(server.received().len(), 0, "nobody asks");
     let auto = with(ToolForm::Auto);
     assert_eq!(auto.abilities("m-1").await.tools, Some(true));
     assert_eq!(auto.form(&plain).await, Form::Prose);
     assert_eq!(auto.form(&Request { tools: Vec::new(), ..plain.clone() }).await, Form::Structured);
-    assert_eq!(server.seen().len(), 1, "asked once");
+    assert_eq!(server.received().len(), 1, "asked once");
     let capable = ollama(json!({ "capabilities": ["tools"] }), &[ANSWER]).await;
     assert_eq!(provider(&settings(Kind::Ollama, &capable.url())).form(&plain).await, Form::Structured);
     // One that says nothing is learnt about when it refuses.
@@ -118,7 +118,7 @@ async fn settings_say_more_than_the_service() {
     let capable = || ollama(json!({ "capabilities": ["tools"] }), &[CALLS, ANSWER]);
     let server = capable().await;
     flow(&server, ToolForm::Prose).await;
-    assert_eq!(chats(&server).len(), server.seen().len(), "nobody asks");
+    assert_eq!(chats(&server).len(), server.received().len(), "nobody asks");
 
     let server = capable().await;
     let auto = provider(&settings(Kind::Ollama, &server.url()));
@@ -174,15 +174,15 @@ async fn abilities_come_from_the_service_once_and_from_settings_first() {
         assert_eq!(asked.abilities("m-1").await, Abilities { tools: Some(true), context_tokens: Some(4096) });
     }
     asked.abilities("m-2").await;
-    assert_eq!(server.seen().len(), 2);
-    assert_eq!(server.seen()[0].json(), json!({ "model": "m-1" }));
+    assert_eq!(server.received().len(), 2);
+    assert_eq!(server.received()[0].json(), json!({ "model": "m-1" }));
     let set = provider(&Settings {
         context_tokens: Some(1000),
         tools: ToolForm::Prose,
         ..settings(Kind::Ollama, &server.url())
     });
     assert_eq!(set.abilities("m-1").await, Abilities { tools: Some(true), context_tokens: Some(1000) });
-    assert_eq!(server.seen().len(), 2);
+    assert_eq!(server.received().len(), 2);
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn llama_cpp_and_lists_of_models_are_asked_where_there_are_some() {
     .await;
     let router = provider(&settings(Kind::OpenAi, &format!("{}/api/v1", server.url())));
     assert_eq!(router.abilities("m-1").await, Abilities { tools: None, context_tokens: Some(5000) });
-    let paths: Vec<String> = server.seen().iter().map(|asked| asked.path().to_owned()).collect();
+    let paths: Vec<String> = server.received().iter().map(|asked| asked.path().to_owned()).collect();
     assert_eq!(paths, ["/api/props", "/api/v1/models"]);
 }
 
@@ -215,8 +215,8 @@ async fn a_service_that_does_not_tell_is_no_reason_to_fail() {
     for steps in [0, 1, 2] {
         let server = Server::new(move |_, _| match steps {
             0 => vec![],
-            1 => vec![server::head("200 OK", "x/y", ""), Do::Send(b"<html>".to_vec())],
-            _ => vec![server::head("200 OK", "application/json", ""), Do::Repeat(b" ".repeat(1 << 16))],
+            1 => vec![head("200 OK", "x/y", ""), Step::Send(b"<html>".to_vec())],
+            _ => vec![head("200 OK", "application/json", ""), Step::Repeat(b" ".repeat(1 << 16))],
         })
         .await;
         let asked = provider(&settings(Kind::Ollama, &server.url()));

@@ -11,7 +11,7 @@ use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::machine::{self, MachinePolicy};
 use harness_sys as sys;
 
-/// Names beside `.harness/` that somebody may take for those of a policy.
+/// Names beside `.harness/` that someone may take for those of a policy.
 const NOT_BESIDE: [&str; 6] =
     ["Harness.md", "HARNESS.md", "harness.yml", "harness.markdown", ".harness.md", ".harness.yaml"];
 
@@ -21,7 +21,7 @@ pub(super) fn is_beside(root: &Path) -> bool {
 }
 
 impl Load {
-    /// The machine's policy. One that is there and cannot be used stops everything.
+    /// The host policy. One that is there and cannot be used stops everything.
     pub(super) fn machine(&mut self, machine: &Machine) -> Option<MachinePolicy> {
         let (path, named) = match machine {
             Machine::Installed => (Path::new(machine::FILE), false),
@@ -34,7 +34,7 @@ impl Load {
             // A link that leads nowhere is there.
             Err(error) if error.kind() == ErrorKind::NotFound && !named && !path.is_symlink() => return None,
             Err(error) => {
-                let message = format!("cannot read the machine's policy `{shown}`: {error}");
+                let message = format!("cannot read the host policy `{shown}`: {error}");
                 self.registry.diagnostics.push(located(Diagnostic::error(message), &shown, &error));
                 self.guard_lost = true;
                 return None;

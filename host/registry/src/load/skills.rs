@@ -18,9 +18,9 @@ const SKILL_FILE: &str = "SKILL.md";
 const MAX_SKILLS: usize = 256;
 /// What may be beside a skill.
 const MOST: Most = Most { entries: 1_000, bytes: 16 << 20, levels: 16 };
-/// Bytes beside all skills of a project: they are looked at whenever it is loaded.
+/// Bytes beside all skills of a project: they are checked whenever it is loaded.
 const MAX_BYTES: u64 = 32 << 20;
-/// Files that are left out and told of, of one skill.
+/// Files of one skill that are left out and reported.
 const MAX_TOLD: usize = 5;
 
 impl Load {
@@ -40,7 +40,7 @@ impl Load {
         for stem in folders {
             let place = format!("{folder}/{stem}");
             let below = format!("{place}/{SKILL_FILE}");
-            // A link that leads out was told.
+            // A link that leads out was reported.
             if self.inside(here.root, &place, false).is_none() {
                 continue;
             }
@@ -61,7 +61,7 @@ impl Load {
         let (skill, diagnostics) = Skill::parse_at(&file, &source, &found.stem, &text);
         self.parsed(here.source, &file, diagnostics);
         let Some(mut skill) = skill else { return };
-        if is_folder && !self.beside(here, &found.place, &mut skill) {
+        if is_folder && !self.read_files(here, &found.place, &mut skill) {
             return;
         }
         let skills = &mut self.level(overrides).skills;
@@ -73,8 +73,8 @@ impl Load {
         skills.push(skill);
     }
 
-    /// The files beside a skill. False where they cannot be told, which was said.
-    fn beside(&mut self, here: Within<'_>, place: &str, skill: &mut Skill) -> bool {
+    /// The files beside a skill. False where they cannot be read, which was reported.
+    fn read_files(&mut self, here: Within<'_>, place: &str, skill: &mut Skill) -> bool {
         let Some(folder) = self.inside(here.root, place, false) else { return false };
         let shown = here.root.shown(place);
         let most = Most { bytes: MOST.bytes.min(MAX_BYTES.saturating_sub(self.skill_bytes)), ..MOST };

@@ -1,4 +1,4 @@
-//! What is in folders of artifacts and is none: told where it may have been meant to be one.
+//! What is in folders of artifacts and is none: reported where it may have been meant to be one.
 
 use super::{BUNDLE_FILE, Load, POLICY, Within};
 use crate::bounds::Amounts;
@@ -17,7 +17,7 @@ fn is_meant_for_a_bundle(folder: &str, name: &str) -> bool {
 impl Load {
     /// What is in a folder beside the names that are read. A guard in it guards nothing.
     pub(super) fn strays(&mut self, here: Within<'_>, folder: &str, known: &[&str]) {
-        // Where it cannot be listed, what it holds cannot be read either, which is told there.
+        // Where it cannot be listed, what it holds cannot be read either, which is reported there.
         let listed = sys::list_folder(&here.root.path(folder)).unwrap_or_default();
         if !self.take(here.source, Amounts::listed(listed.len()), None) {
             return;
@@ -49,7 +49,7 @@ impl Load {
         }
     }
 
-    /// A file that nobody reads. With a hint it is one that somebody seems to have meant.
+    /// A file that nobody reads. With a hint it is one that someone seems to have meant.
     pub(super) fn stray_file(&mut self, here: Within<'_>, below: &str, hint: Option<&str>) {
         let name = below.rsplit('/').next().unwrap_or(below);
         let shown = here.root.shown(below);
@@ -126,13 +126,13 @@ impl Load {
             && unread::telling_key(&name.to_lowercase(), &text).is_some()
     }
 
-    /// Whether a file is for people. That it is not read is told.
+    /// Whether a file is for people. That it is not read is reported.
     pub(super) fn readme(&mut self, here: Within<'_>, below: &str) -> bool {
         let name = below.rsplit('/').next().unwrap_or(below);
         if !unread::is_readme(name) {
             return false;
         }
-        self.stray_file(here, below, Some("a README is for people, and no artifact"));
+        self.stray_file(here, below, Some("a README is for people and not an artifact"));
         true
     }
 

@@ -6,9 +6,9 @@ use super::FILE;
 use super::entry::Entry;
 use harness_artifact::diagnostic::{Diagnostic, Position};
 
-/// Lines of a difference that are told.
+/// Lines of a difference that are reported.
 const MAX_LINES: usize = 40;
-/// Characters of a line that are told.
+/// Characters of a line that are reported.
 const MAX_WIDTH: usize = 160;
 
 /// An artifact that is not what the lock says.
@@ -28,7 +28,7 @@ pub enum Drift {
 }
 
 impl Drift {
-    /// Between two states of one artifact, where there is any. Nothing is decided on the texts: they only tell.
+    /// Between two states of one artifact, where there is any. Nothing is decided on the texts: they only inform.
     pub(super) fn between(old: &Entry, new: &Entry) -> Option<Self> {
         let parts = |one: &Entry| {
             let Entry { path, sha256, script, schema, files, description, .. } = one.clone();
@@ -46,15 +46,15 @@ impl Drift {
     }
 
     /// In one line.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let Entry { kind, name, path, .. } = self.entry();
         match self {
             Self::Added(_) => format!("the {kind} {name:?} is not in `{FILE}`"),
-            Self::Removed(_) => format!("the {kind} {name:?} of `{path}` is in `{FILE}` and not there any more"),
+            Self::Removed(_) => format!("the {kind} {name:?} of `{path}` is in `{FILE}` but was removed"),
             Self::Changed { old, new } => {
                 let what = changed(old, new);
                 let was = if old.path == new.path { String::new() } else { format!(", it was in `{}`", old.path) };
-                format!("the {kind} {name:?} is not what `{FILE}` says: {} changed{was}", what.join(", "))
+                format!("the {kind} {name:?} differs from `{FILE}`: {} changed{was}", what.join(", "))
             }
         }
     }
@@ -95,11 +95,11 @@ impl Drift {
     /// As an error of the project.
     pub fn diagnostic(&self) -> Diagnostic {
         let hint = match self {
-            Self::Added(_) => "look at it, and take it in with `harness lock`",
-            Self::Removed(_) => "put it back, or take it out with `harness lock`",
-            Self::Changed { .. } => "put it back, or look at it and take it as it is with `harness lock`",
+            Self::Added(_) => "review it, then accept it with `harness lock`",
+            Self::Removed(_) => "restore it, or remove it from the lock with `harness lock`",
+            Self::Changed { .. } => "restore it, or review and accept it with `harness lock`",
         };
-        let error = Diagnostic::error(self.told()).hint(hint);
+        let error = Diagnostic::error(self.describe()).hint(hint);
         let error = match self.difference() {
             Some(difference) => error.note(difference),
             None => error,
@@ -118,7 +118,7 @@ fn changed(old: &Entry, new: &Entry) -> Vec<&'static str> {
     let parts = [
         ("its file", old.path != new.path),
         ("its description", old.description != new.description),
-        ("its parameters or what it returns", old.schema != new.schema && old.shown.returns != new.shown.returns),
+        ("its parameters or `returns`", old.schema != new.schema && old.shown.returns != new.shown.returns),
         ("its parameters", old.schema != new.schema && old.shown.returns == new.shown.returns),
         ("its script", old.script != new.script),
         ("the files beside it", old.files != new.files),

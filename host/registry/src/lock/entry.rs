@@ -65,7 +65,7 @@ pub struct Entry {
     pub files: Option<String>,
     /// Of the description.
     pub description: String,
-    /// The two as texts, to tell a change by. What they are worth is said by the digests.
+    /// The two as texts, to show a change by. What they are worth is said by the digests.
     pub shown: Shown,
 }
 
@@ -170,7 +170,7 @@ fn entry(
     shown: Shown,
     schema: Option<String>,
 ) -> Entry {
-    // Two texts are told apart from one that holds both.
+    // Two texts are distinguished from one that holds both.
     let scripts: Vec<&str> = scripts.iter().map(|script| script.text.as_str()).collect();
     let script = (!scripts.is_empty()).then(|| digest(&serde_json::Value::from(scripts).to_string()));
     Entry {
@@ -199,7 +199,7 @@ fn written(registry: &Registry, source: &Position) -> String {
         Err(_) => (text, 1),
     };
     let (root, _) = yaml::parse(yaml, first_line);
-    let node = root.as_ref().and_then(|root| within(root, source));
+    let node = root.as_ref().and_then(|root| node_at(root, source));
     let value = node.and_then(|node| {
         let mut decoder = Decoder::new(&source.file, String::new());
         json::value(&mut decoder, &Field { path: String::new(), key: None, node })
@@ -208,7 +208,7 @@ fn written(registry: &Registry, source: &Position) -> String {
 }
 
 /// The mapping in one of the lists of a file that begins at a place, or has its name there.
-fn within<'n>(root: &'n Node, source: &Position) -> Option<&'n Node> {
+fn node_at<'n>(root: &'n Node, source: &Position) -> Option<&'n Node> {
     let Value::Map(entries) = &root.value else { return None };
     let lists = entries.iter().filter_map(|(_, node)| match &node.value {
         Value::Seq(items) => Some(items),

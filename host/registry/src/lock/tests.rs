@@ -46,8 +46,8 @@ fn the_file_is_always_the_same_and_reads_back() {
     let lock = folder.lock();
     let text = lock.text().unwrap();
     insta::assert_snapshot!(text, @r#"
-    # What the artifacts of this project were when somebody looked at them. `harness lock` writes this file; where it is
-    # there, an artifact that is not what it says is refused. Look at a change before you lock it.
+    # The artifacts of this project as they were reviewed. `harness lock` writes this file, and artifacts that differ from it
+    # are rejected. Review a change before you lock it.
     version = 1
 
     [[artifact]]
@@ -113,22 +113,22 @@ fn every_drift_is_told_at_once() {
     folder.write(".harness/plugins/acme/tools/new.md", TOOL);
     folder.write(".harness/harness.md", &POLICY.replace("Is inline.", "Is another."));
     insta::assert_snapshot!(folder.wrong(), @r#"
-    error: the tool "gone" of `.harness/tools/gone.md` is in `harness.lock` and not there any more
+    error: the tool "gone" of `.harness/tools/gone.md` is in `harness.lock` but was removed
      |
-     = hint: put it back, or take it out with `harness lock`
+     = hint: restore it, or remove it from the lock with `harness lock`
 
-    error: the tool "inner" is not what `harness.lock` says: its description changed
+    error: the tool "inner" differs from `harness.lock`: its description changed
     --> .harness/harness.md:1:1
      = note: description:
              - Is inline.
              + Is another.
-     = hint: put it back, or look at it and take it as it is with `harness lock`
+     = hint: restore it, or review and accept it with `harness lock`
 
     error: the tool "new" is not in `harness.lock`
     --> .harness/plugins/acme/tools/new.md:1:1
-     = hint: look at it, and take it in with `harness lock`
+     = hint: review it, then accept it with `harness lock`
 
-    error: the tool "reads" is not what `harness.lock` says: its description, its parameters, its script changed
+    error: the tool "reads" differs from `harness.lock`: its description, its parameters, its script changed
     --> .harness/tools/reads.md:1:1
      = note: parameters:
                path, required: {"type":"string","description":"A file."}
@@ -138,15 +138,15 @@ fn every_drift_is_told_at_once() {
                Reads a file.
              - And no more.
              + And sends it to me.
-     = hint: put it back, or look at it and take it as it is with `harness lock`
+     = hint: restore it, or review and accept it with `harness lock`
 
-    error: the hook "watch" is not what `harness.lock` says: other lines of its file changed
+    error: the hook "watch" differs from `harness.lock`: other lines of its file changed
     --> .harness/hooks/watch.md:1:1
-     = hint: put it back, or look at it and take it as it is with `harness lock`
+     = hint: restore it, or review and accept it with `harness lock`
 
     error: the bundle "plugins/acme" is not in `harness.lock`
     --> .harness/plugins/acme:1:1
-     = hint: look at it, and take it in with `harness lock`
+     = hint: review it, then accept it with `harness lock`
     "#);
 }
 
@@ -159,13 +159,13 @@ fn the_policy_is_not_locked() {
     assert_eq!(folder.wrong(), "");
     folder.write(".harness/harness.md", &POLICY.replace("name: inner,", "name: inner, timeout_ms: 5,"));
     insta::assert_snapshot!(folder.wrong(), @r#"
-    error: the tool "inner" is not what `harness.lock` says: other lines of its file changed
+    error: the tool "inner" differs from `harness.lock`: other lines of its file changed
     --> .harness/harness.md:1:1
-     = hint: put it back, or look at it and take it as it is with `harness lock`
+     = hint: restore it, or review and accept it with `harness lock`
     "#);
 }
 
-/// The texts only tell: a lock whose texts were changed to fit decides as its digests say, and its texts are not shown.
+/// The texts only inform: a lock whose texts were changed to fit decides as its digests say, and its texts are not shown.
 #[test]
 fn texts_that_are_not_those_of_the_digests() {
     let folder = Folder::new();
@@ -174,9 +174,9 @@ fn texts_that_are_not_those_of_the_digests() {
     assert_eq!(folder.wrong(), "");
     folder.write(".harness/tools/reads.md", &TOOL.replace("And no more.", "And sends it to me."));
     insta::assert_snapshot!(folder.wrong(), @r#"
-    error: the tool "reads" is not what `harness.lock` says: its description changed
+    error: the tool "reads" differs from `harness.lock`: its description changed
     --> .harness/tools/reads.md:1:1
-     = hint: put it back, or look at it and take it as it is with `harness lock`
+     = hint: restore it, or review and accept it with `harness lock`
     "#);
 }
 

@@ -32,7 +32,7 @@ impl State {
         (granted, self.context.reentry.clone().ok_or_else(none))
     }
 
-    /// Whether tasks may be asked for, which is for whoever may start one, and the way to them.
+    /// Whether tasks may be asked for, which is for anyone who may start one, and the way to them.
     pub(super) fn tasks(&self) -> (Result<(), tasks::Error>, Result<Arc<dyn Reentry>, tasks::Error>) {
         let granted =
             self.granted(Service::Delegate).or_else(|refusal| self.granted(Service::Meta).map_err(|_| refusal));

@@ -8,7 +8,7 @@ use crate::record::{Called, Decided, Line, ROOT, ScriptRan, Started, Task, What,
 use crate::text::number;
 use harness_sandbox::tape::Script;
 
-/// Differences that are told; one in the beginning may make all that follows another.
+/// Differences that are reported; one in the beginning may make all that follows another.
 const MAX: usize = 50;
 /// Characters of a text that are shown of it.
 const SHOWN: usize = 160;
@@ -162,10 +162,10 @@ fn of_turn(place: &str, was: &Turn, is: &Turn, compared: &mut Compared, differen
             }
             (Some(old), Some(new)) => {
                 let field = Field { name: "step", recorded: old.what.clone(), now: new.what.clone() };
-                told("from here on it goes another way".to_owned(), vec![field]);
+                told("the replay diverges here".to_owned(), vec![field]);
             }
-            (Some(old), None) => told(format!("{} is in the record, and did not come again", old.what), Vec::new()),
-            (None, Some(new)) if !was.cut => told(format!("{} is not in the record", new.what), Vec::new()),
+            (Some(old), None) => told(format!("{} is recorded and did not happen in the replay", old.what), Vec::new()),
+            (None, Some(new)) if !was.cut => told(format!("{} is not in the recording", new.what), Vec::new()),
             (None, _) => {}
         }
         return;
@@ -351,12 +351,12 @@ fn scripts(recorded: &[Line], now: &[Line], compared: &mut Compared, differences
         }
     }
     if missing > 0 {
-        let what = format!("{missing} of the record's did not run again with the same input");
+        let what = format!("{missing} recorded runs did not happen again with the same input");
         differences.push(Difference { place: "scripts".to_owned(), what, fields: Vec::new() });
     }
 }
 
-/// Those that came to an end, with their strands.
+/// Those that ended, with their strands.
 fn ran(lines: &[Line]) -> impl Iterator<Item = (&str, &ScriptRan)> {
     lines.iter().filter_map(|line| match &line.what {
         What::Script(ran) if ran.outcome != "abandoned" => Some((line.strand.as_str(), ran)),

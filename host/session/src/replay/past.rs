@@ -1,4 +1,4 @@
-//! What a record says of everything that is not decided anew: what host calls answered, what was seen of tasks, what
+//! What a record says of everything that is not decided again: what host calls answered, what was seen of tasks, what
 //! people said, and whose time was over.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,9 +16,9 @@ use harness_dispatch::confirm::{Answer, Confirmer, Question};
 use harness_dispatch::past::{Began, Past, Refused, Seen, Went};
 use harness_dispatch::{Added, Looked, Saw};
 use harness_sandbox::strand;
-use harness_sandbox::tape::{Given, Late, Place, Ran, Script, Tape};
+use harness_sandbox::tape::{Given, Late, LatePoint, Ran, Script, Tape};
 
-/// For how long tasks are waited for that go another way now, and may come to no end.
+/// For how long tasks are waited for that go another way now, and may does not end.
 const MAX_SETTLING: Duration = Duration::from_secs(600);
 
 /// A record, for a run that does the same again.
@@ -29,7 +29,7 @@ pub(super) struct Rewound {
     left: Mutex<Left>,
     /// How tasks began, by the names of their strands.
     began: HashMap<String, Began>,
-    /// Strands in which somebody stopped waiting for something.
+    /// Strands in which someone stopped waiting for something.
     cut: HashSet<String>,
     /// Tasks whose time was over, and what they had of it.
     late_tasks: HashMap<String, u64>,
@@ -52,7 +52,7 @@ struct Left {
     answers: HashMap<(String, String), VecDeque<Answer>>,
     /// By agent at work.
     turns: HashMap<String, VecDeque<Turned>>,
-    /// Tasks that are under way now, with their strands.
+    /// Tasks that are in progress now, with their strands.
     open: HashMap<String, String>,
     /// Strands of those that are over.
     over: HashSet<String>,
@@ -92,7 +92,7 @@ impl Left {
         (strand, turn, look)
     }
 
-    /// Whether a strand has come to its end, or is past a turn of the root in which it did something.
+    /// Whether a strand has ended, or is past a turn of the root in which it did something.
     fn is_over(&self, strand: &str, turn: u64) -> bool {
         if strand.is_empty() {
             return turn < self.turns_begun;
@@ -213,7 +213,7 @@ impl Rewound {
         let _ = tokio::time::timeout(MAX_SETTLING, waits).await;
     }
 
-    /// Whether somebody stopped waiting for something in the strand that this is in.
+    /// Whether someone stopped waiting for something in the strand that this is in.
     fn is_cut(&self) -> bool {
         self.cut.contains(&strand::name())
     }
@@ -319,7 +319,7 @@ impl Past for Rewound {
             self.changed.notify_waiters();
         }
         let Turned { late, refused } = left.turns.get_mut(by).and_then(VecDeque::pop_front).unwrap_or_default();
-        // Where one works after the other it is found out anew.
+        // Where one works after the other it is found out again.
         Went { late, refused: (!self.began.is_empty()).then_some(refused) }
     }
 }

@@ -135,7 +135,7 @@ impl Kept {
         let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
         let of_agent = exchanges.get_mut(&(strand::name(), request.agent.clone())).filter(|left| !left.is_empty());
         let Some(left) = of_agent else {
-            let why = "the record has no further reply for this agent".to_owned();
+            let why = "the recording has no further reply for this agent".to_owned();
             return Some(Err(ProviderError::Unusable(why)));
         };
         // Where nobody was asked just this, the next reply is as good as any.

@@ -142,7 +142,7 @@ fn what_is_open_ends_with_the_record() {
     assert!(timeline.ended);
 }
 
-/// Whoever writes a record by hand does not choose how deep a reader has to go.
+/// Anyone who writes a record by hand does not choose how deep a reader has to go.
 #[test]
 fn no_tree_is_deeper_than_it_may_be() {
     let name = |n: u64| if n == 0 { ROOT.to_owned() } else { format!("d{n}") };

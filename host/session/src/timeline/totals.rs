@@ -31,7 +31,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Counts a span and what is in it; `outer` where no call counts its fuel already, `decided` where it is told by the
+    /// Counts a span and what is in it; `outer` where no call counts its fuel already, `decided` where it is shown by the
     /// call that it is about.
     pub(super) fn add(&mut self, span: &Span, outer: bool, decided: bool) {
         match span.kind {
@@ -50,7 +50,7 @@ impl Totals {
             }
             Kind::Hook | Kind::Event | Kind::Task | Kind::Judge | Kind::Note => {}
         }
-        // What a hook refuses is told by the call or the event that it refuses.
+        // What a hook blocks is shown by the call or event that it blocks.
         if matches!(span.kind, Kind::Model | Kind::Tool | Kind::Task) || (span.kind == Kind::Event && !decided) {
             self.refused = self.refused.saturating_add(u64::from(span.status == Status::Refused));
             self.failed = self.failed.saturating_add(u64::from(span.status == Status::Failed));

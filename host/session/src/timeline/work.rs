@@ -132,7 +132,7 @@ pub(super) fn close(span: &mut Span, called: &Called, at: u64) {
     (span.status, span.word, span.why) = (Status::of(&called.outcome), called.outcome.clone(), called.why.clone());
 }
 
-/// What the tasks have used whose end a call has learned of: that is told where they are.
+/// What the tasks have used whose end a call has learned of: that is reported where they are.
 fn of_tasks(called: &Called) -> u64 {
     let hooks = called.pre.iter().chain(&called.post).flat_map(|decided| &decided.hooks).map(|hook| &hook.work);
     let judge = called.verify.iter().map(|judged| &judged.work);

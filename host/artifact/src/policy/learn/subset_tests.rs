@@ -83,7 +83,7 @@ fn request(dice: &mut Dice) -> Option<Request> {
     })
 }
 
-/// What the call had that looking does not tell, as `harness policy learn` keeps it.
+/// What the call had that observing does not show, as `harness policy learn` keeps it.
 fn kept(dice: &mut Dice, grant: &Grant) -> Kept {
     let above = |key: &LimitKey| {
         let (granted, default) = (grant.limit(*key).0, key.facts().default);

@@ -22,7 +22,7 @@ pub(in super::super) fn all(workspace: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// The same, of at most so many files and folders.
 fn among(workspace: &Path, most: u64) -> Result<Vec<PathBuf>, String> {
-    let failed = |error: Errno| format!("the workspace cannot be looked at: {}", std::io::Error::from(error));
+    let failed = |error: Errno| format!("the workspace cannot be read: {}", std::io::Error::from(error));
     let (mut found, mut left) = (Vec::new(), most);
     let mut folders = vec![workspace.to_owned()];
     while let Some(path) = folders.pop() {
@@ -111,6 +111,6 @@ mod tests {
             folder = rustix::fs::openat(&folder, &name, FOLDER, Mode::empty()).unwrap();
         }
         let too_long = std::io::Error::from(Errno::NAMETOOLONG);
-        assert_eq!(all(root.path()), Err(format!("the workspace cannot be looked at: {too_long}")));
+        assert_eq!(all(root.path()), Err(format!("the workspace cannot be read: {too_long}")));
     }
 }

@@ -1,13 +1,12 @@
-//! A server that says what a test wants, and remembers what it was asked.
+//! Responses of a server as the tests of `http` write them.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use harness_testing::server::{self, Step};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
-/// What a server says to a request.
+/// The response to a request.
 pub(super) enum Say {
     /// These bytes, and then the end.
     All(Vec<u8>),
@@ -17,77 +16,41 @@ pub(super) enum Say {
     Endless(Vec<u8>, Vec<u8>),
 }
 
-/// A server, and the requests that it got.
+impl Say {
+    fn steps(self) -> Vec<Step> {
+        match self {
+            Self::All(bytes) => vec![Step::Send(bytes)],
+            Self::Drip(bytes) => vec![Step::Send(bytes), Step::Drip],
+            Self::Endless(bytes, more) => vec![Step::Send(bytes), Step::Repeat(more)],
+        }
+    }
+}
+
+/// A server, with the requests that it got.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
-    seen: Arc<Mutex<Vec<String>>>,
+    server: server::Server,
 }
 
 impl Server {
     pub(super) async fn new(answer: impl Fn(&str) -> Say + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let seen = Arc::<Mutex<Vec<String>>>::default();
-        let log = seen.clone();
-        let answer = Arc::new(answer);
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (log, answer) = (log.clone(), answer.clone());
-                tokio::spawn(async move {
-                    let (stream, request) = request(stream).await;
-                    let say = answer(&request);
-                    log.lock().unwrap().push(request);
-                    speak(stream, say).await;
-                });
-            }
-        });
-        Self { address, seen }
+        let server = server::Server::new(move |request, _| answer(&request.text()).steps()).await;
+        Self { address: server.address(), server }
     }
 
     pub(super) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}{path}", self.server.url())
     }
 
     pub(super) fn seen(&self) -> Vec<String> {
-        self.seen.lock().unwrap().clone()
+        self.server.received().iter().map(server::Received::text).collect()
     }
 }
 
-/// Head and body, as far as `content-length` goes.
-async fn request(mut stream: TcpStream) -> (TcpStream, String) {
-    let mut text = String::new();
-    loop {
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-        if text.contains("\r\n\r\n") && body.len() >= length.unwrap_or(0) {
-            return (stream, text);
-        }
-        let mut buffer = [0; 4096];
-        let read = stream.read(&mut buffer).await.unwrap_or(0);
-        if read == 0 {
-            return (stream, text);
-        }
-        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
-    }
-}
-
-pub(super) async fn speak(mut stream: TcpStream, say: Say) {
-    match say {
-        Say::All(bytes) => {
-            let _ = stream.write_all(&bytes).await;
-            let _ = stream.shutdown().await;
-        }
-        Say::Drip(bytes) => {
-            let _ = stream.write_all(&bytes).await;
-            while stream.write_all(b"x").await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
-        Say::Endless(bytes, more) => {
-            let _ = stream.write_all(&bytes).await;
-            while stream.write_all(&more).await.is_ok() {}
-        }
-    }
+/// Sends bytes to a client, and closes the connection.
+pub(super) async fn speak(mut stream: TcpStream, bytes: &[u8]) {
+    let _ = stream.write_all(bytes).await;
+    let _ = stream.shutdown().await;
 }
 
 /// A gzip file of this many zero bytes.

@@ -4,10 +4,10 @@ use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::hooks::OnError;
 use harness_policy::compare::wider_secrets;
 
-use super::{News, Told, told};
+use super::{Finding, News, finding};
 
 pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
-    let mut add = |key: &str, told: Told| news.extend([((key.to_owned(), told), Vec::new())]);
+    let mut add = |key: &str, told: Finding| news.extend([((key.to_owned(), told), Vec::new())]);
     let mut tell = |key: &str, wider: bool, what: &str, why: &str| {
         if wider {
             add(key, Some((what.to_owned(), why.to_owned())));
@@ -18,29 +18,29 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
     for hook in hooks.chain([""]) {
         let softer = (old.hooks.for_hook(hook), new.hooks.for_hook(hook)) == (OnError::Block, OnError::Allow);
         let what = if hook.is_empty() {
-            "a hook that fails lets pass".to_owned()
+            "a failing hook allows".to_owned()
         } else {
-            format!("hook `{hook}` lets pass when it fails")
+            format!("hook `{hook}` allows if it fails")
         };
         tell("sandbox.hooks", softer, &what, "it blocks");
     }
     tell(
         "sandbox.hooks.strict",
         old.hooks.strict && !new.hooks.strict,
-        "a wrong return value of a hook passes",
+        "a wrong return value of a hook is a warning",
         "it is a failure",
     );
-    tell("sandbox.audit", old.audit && !new.audit, "calls are not recorded", "they are");
-    tell("sandbox.async_tools", new.async_tools && !old.async_tools, "tools go on by themselves", "they do not");
+    tell("sandbox.audit", old.audit && !new.audit, "calls are not logged", "they are");
+    tell("sandbox.async_tools", new.async_tools && !old.async_tools, "tools run in the background", "they do not");
     let recursive = |policy: &ProjectPolicy| policy.delegation.allow_recursive.unwrap_or(false);
-    tell("delegation.allow_recursive", recursive(new) && !recursive(old), "an agent calls itself", "it may not");
-    tell("meta", new.meta.enabled && !old.meta.enabled, "a run may add to itself", "it may not");
+    tell("delegation.allow_recursive", recursive(new) && !recursive(old), "an agent may call itself", "it may not");
+    tell("meta", new.meta.enabled && !old.meta.enabled, "a run may add tools and hooks", "it may not");
     let numbers = |policy: &ProjectPolicy| policy.meta.numbers();
     for ((name, before), (_, now)) in numbers(old).into_iter().zip(numbers(new)) {
         tell(&format!("meta.{name}"), new.meta.enabled && now > before, &now.to_string(), &format!("at most {before}"));
     }
     for one in wider_secrets(old.secrets.iter().map(|one| &one.value), new.secrets.iter().map(|one| &one.value)) {
-        add(&format!("sandbox.{}", one.key), told(one.example));
+        add(&format!("sandbox.{}", one.key), finding(one.example));
     }
     let before = harness_agent::allowances(old);
     for (key, now) in harness_agent::allowances(new) {
@@ -53,15 +53,15 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
     let code = |policy: &ProjectPolicy| policy.delegation.verify.as_ref().map(|script| script.text.clone());
     match (code(old), code(new)) {
         (Some(_), None) => {
-            let what = "a result that `verify` refuses".to_owned();
-            add("delegation.verify", Some((what, "each result is judged".to_owned())));
+            let what = "a result that `verify` rejects".to_owned();
+            add("delegation.verify", Some((what, "each result is verified".to_owned())));
         }
         (Some(before), Some(now)) if before != now => add("delegation.verify", None),
         _ => {}
     }
 }
 
-/// What is told of a bound that is higher than it was, or not there any more.
+/// The report of a bound that is higher than it was, or not there any more.
 pub(super) fn more(before: u64, now: Option<u64>) -> Option<(String, String)> {
     let told = match now {
         Some(now) if now <= before => return None,

@@ -29,7 +29,7 @@ impl CommandRule {
 }
 
 impl Word {
-    /// Adds the nodes that read this word and then go on to `next`. Gives back where it begins.
+    /// Adds the nodes that read this word and then continue to `next`. Gives back where it begins.
     fn add_to(&self, nodes: &mut Vec<Node>, next: usize) -> usize {
         let first = nodes.len();
         for (piece, here) in self.0.iter().zip(first..) {

@@ -1,5 +1,4 @@
-//! What an agent called in a turn and what that gave, for whoever judges its work; and what a turn did that may have no
-//! answer.
+//! The calls of a turn with their results: for verification, and for reports on turns without an answer.
 
 use std::collections::VecDeque;
 
@@ -7,28 +6,28 @@ use serde_json::Value as Json;
 
 use harness_dispatch::payload::{CallMade, CallResult, LogLine, ToolUse};
 
-/// What a turn did, whatever came of it.
+/// The activity of a turn, however it ended.
 #[derive(Debug, Clone, Default)]
-pub struct Deeds {
-    /// The calls that its model asked for, in order, as far as it came: the last may have been under way.
+pub struct Activity {
+    /// The calls that the model requested, in order. The last one may not have ended.
     pub calls: Vec<ToolUse>,
     /// Rounds with calls.
     pub rounds: u32,
-    /// What its scripts logged.
+    /// The log lines of its scripts.
     pub log: Vec<LogLine>,
 }
 
-/// Bytes of arguments and contents that are kept of a turn, whatever it calls.
+/// Bytes of arguments and contents that are kept of a turn.
 const MOST: usize = 256 << 10;
 
-/// The last calls of a turn with their results: as many as have room together, whole.
+/// The last calls of a turn with their results: as many complete ones as fit.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Made {
+pub(super) struct RecentCalls {
     calls: VecDeque<(CallMade, CallResult)>,
     bytes: usize,
 }
 
-impl Made {
+impl RecentCalls {
     pub(super) fn push(&mut self, id: &str, name: &str, args: Json, content: String, is_error: bool) {
         let (id, name) = (id.to_owned(), name.to_owned());
         let made = CallMade { id: id.clone(), name: name.clone(), args };
@@ -62,7 +61,7 @@ mod tests {
     #[test]
     fn the_newest_that_have_room() {
         let kept = |sizes: &[usize]| -> Vec<usize> {
-            let mut made = Made::default();
+            let mut made = RecentCalls::default();
             sizes.iter().for_each(|size| made.push("", "", "".into(), "x".repeat(*size), false));
             assert_eq!(made.calls().len(), made.results().len());
             made.results().iter().map(|result| result.content.len()).collect()
