@@ -1,4 +1,4 @@
-//! What somebody tries who wants calls to be missing from the audit log, or the log to stop calls.
+//! What someone tries who wants calls to be missing from the audit log, or the log to stop calls.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

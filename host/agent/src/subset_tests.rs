@@ -250,7 +250,7 @@ impl How {
     }
 }
 
-/// Who may do what in a run of agents. All of it is text of layers.
+/// EventSource may do what in a run of agents. All of it is text of layers.
 #[derive(Debug)]
 struct Rules {
     machine: String,

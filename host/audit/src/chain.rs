@@ -54,7 +54,7 @@ impl Link {
         if hash_of(said) != hash {
             return Err("its text is not what its hash was made of".to_owned());
         }
-        let Place { seq, prev } = serde_json::from_str(line).map_err(|_| "it is no JSON")?;
+        let Place { seq, prev } = serde_json::from_str(line).map_err(|_| "it is not JSON")?;
         let number = seq.as_ref().and_then(Json::as_u64).ok_or("it has no number")?;
         if prev.as_ref().and_then(Json::as_str) != Some(&self.hash) || number != self.number.saturating_add(1) {
             return Err(format!("it is line {number} and does not follow line {}", self.number));

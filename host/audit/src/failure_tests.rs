@@ -1,4 +1,4 @@
-//! Logs that cannot be written, or that somebody changes while they are in use.
+//! Logs that cannot be written, or that someone changes while they are in use.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -114,7 +114,7 @@ fn a_file_that_is_replaced_while_it_is_in_use() {
         assert_eq!(texts([ready(&log)]), [told], "{file}");
         assert_eq!(texts([ready(&log)]), [told], "{file}");
         verify(&audit).unwrap_err();
-        // The control: as it was before, it goes on.
+        // The control: as it was before, it continues.
         let _ = std::fs::remove_dir(audit.join(file));
         std::fs::rename(outer.path().join("moved"), audit.join(file)).unwrap();
         assert_eq!(std::fs::read(audit.join("000001.jsonl")).unwrap(), before, "{file}");
@@ -152,7 +152,7 @@ fn a_log_that_goes_back_is_found() {
     assert_eq!(texts([ready(&log_of(&audit, SIZE))]), ["written"]);
 }
 
-/// A lock that somebody holds who may only read: nobody waits for longer than they want to, the lock of one log holds up
+/// A lock that someone holds who may only read: nobody waits for longer than they want to, the lock of one log holds up
 /// no other, and what was accepted is written when it is free.
 #[test]
 fn a_lock_that_is_held() {

@@ -118,7 +118,7 @@ impl Files {
             return done;
         }
         flock(&open.head, FlockOperation::Unlock)?;
-        // Whoever uses the files that were open goes on with them if the new ones cannot be opened.
+        // Users of the files that were open keep them if the new ones cannot be opened.
         let last = (open.place, open.said.1.link.clone());
         let open = self.open.insert(Open::at(at.folder, Some(&last))?);
         lock(&open.head)?;

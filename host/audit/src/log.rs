@@ -17,7 +17,7 @@ use super::writer::{Inner, Owner};
 
 /// An audit log that can be appended to, by many threads and processes at the same time. Its clones are the same log.
 ///
-/// Files are opened when they are needed, and may be closed again while nothing is under way.
+/// Files are opened when they are needed, and may be closed again while nothing is in progress.
 #[derive(Debug, Clone)]
 pub struct Log {
     shared: Arc<Shared>,
@@ -207,7 +207,7 @@ impl Shared {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Closes the files, unless something is under way. Returns whether they are closed.
+    /// Closes the files, unless something is in progress. Returns whether they are closed.
     pub(super) fn close_if_idle(&self) -> bool {
         let Ok(mut files) = self.files.try_lock() else { return false };
         if Arc::strong_count(&self.pin) > 1 {

@@ -89,7 +89,7 @@ impl Snapshot {
         let head = if begun { text.parse().ok() } else { Some(Head::start()) };
         let head: Head = head.ok_or_else(|| at_head("it is not what was written".to_owned()))?;
         let mut last = Vec::new();
-        // Whoever appends begins one file after that of `head`.
+        // Anyone who appends begins one file after that of `head`.
         for (number, length) in [(head.file, head.length), (head.file.saturating_add(1), 0)] {
             let Some(file) = opened(folder, number)? else { break };
             last.push(Part::of(number, file, length).map_err(|error| unread(number, &error))?);
@@ -130,7 +130,7 @@ impl Snapshot {
 impl Part {
     fn of(number: u32, file: File, length: u64) -> std::io::Result<Self> {
         let all = file.metadata()?.size();
-        // More than a process leaves that was killed: that is for whoever reads it to find, without the lock.
+        // More than a process leaves that was killed: that is for anyone who reads it to find, without the lock.
         if all.saturating_sub(length) > MAX_GROUP_BYTES {
             return Ok(Self { number, file, length: all, rest: Vec::new() });
         }
@@ -164,7 +164,7 @@ impl Part {
     }
 }
 
-/// Takes the lock, which closing the file gives back.
+/// Takes the lock, which closing the file releases.
 fn locked(head: &OwnedFd) -> Result<(), Broken> {
     let until = Instant::now() + WAIT;
     loop {

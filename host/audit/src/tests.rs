@@ -289,7 +289,7 @@ proptest! {
     }
 }
 
-/// A pipe takes the words of whoever opens it, and a device may do more.
+/// A pipe takes the words of anyone who opens it, and a device may do more.
 #[test]
 fn what_is_no_file_is_not_opened() {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};

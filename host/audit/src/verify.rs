@@ -33,7 +33,7 @@ pub struct Broken {
     pub why: String,
 }
 
-/// Reads a whole log, as it was at one moment. Calls go on meanwhile.
+/// Reads a whole log, as it was at one moment. Calls continue meanwhile.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub fn verify(folder: &Path) -> Result<Summary, Broken> {
         link = link.follow(line).map_err(broken)?;
         seen |= head == link;
         if link.number > most {
-            return Err(broken(format!("`{HEAD}` ends the record at line {}, and there are more", head.number)));
+            return Err(broken(format!("`{HEAD}` ends the log at line {}, but there are more", head.number)));
         }
         file.clone_into(&mut place.0);
         place.1 = Some(number);
@@ -59,7 +59,7 @@ pub fn verify(folder: &Path) -> Result<Summary, Broken> {
     if !seen {
         let (file, line) = place;
         let half = if half_a_line { ", and half a one" } else { "" };
-        let why = format!("it ends at line {} of the record{half}, and there were {}", link.number, head.number);
+        let why = format!("it ends at line {} of the log{half}, but there were {}", link.number, head.number);
         return Err(Broken { file, line, why });
     }
     Ok(Summary { lines: link.number, files, hash: link.hash, half_a_line })

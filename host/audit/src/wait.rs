@@ -36,7 +36,7 @@ impl fmt::Debug for Wait {
 }
 
 impl Slot {
-    /// Puts the answer there and wakes whoever waits for it.
+    /// Puts the answer there and wakes anyone who waits for it.
     pub(super) fn complete(&self, result: Result<()>) {
         let mut answer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         answer.result = Some(result);

@@ -215,7 +215,7 @@ fn a_thousand_idle_logs() {
     let writer = AuditWriter::new();
     let logs: Vec<Log> = (0..1_000).map(|n| writer.log(&outer.path().join(n.to_string()))).collect();
     assert_eq!(descriptors_of(outer.path()), 0);
-    // A call that goes on keeps its files open, whatever happens.
+    // A call that continues keeps its files open, whatever happens.
     ready(&logs[0]).unwrap();
     let entry = logs[0].entry().unwrap();
     let moved: PathBuf = outer.path().join("moved");

@@ -26,8 +26,8 @@ pub(crate) mod report;
 /// Undeclared arguments that are reported.
 const MAX_TOLD: usize = 10;
 
-/// Makes the call. An error is that it was not made, which was told.
-pub(crate) fn run(command: &Call, place: &Place, printer: &Printer) -> Result<Exit, Exit> {
+/// Makes the call. An error is that it was not made, which was reported.
+pub(crate) fn run(command: &Call, place: &ProjectArgs, printer: &Printer) -> Result<Exit, Exit> {
     let options = Options { workspace: command.workspace.clone(), ..Options::default() };
     let project = project::open_for(place, options, *printer, |all| project::files_of(all, &command.tool))?;
     let asked = Asked::read(command, &project).map_err(|message| {

@@ -26,7 +26,7 @@ struct Finding {
     what: String,
 }
 
-pub(crate) fn run(command: &Doctor, place: &Place, printer: &Printer) -> Exit {
+pub(crate) fn run(command: &Doctor, place: &ProjectArgs, printer: &Printer) -> Exit {
     let mut findings = vec![
         Finding { name: "engine", good: true, what: format!("wasmtime {WASMTIME}") },
         Finding { name: "interpreter", good: true, what: INTERPRETER.get(..16).unwrap_or(INTERPRETER).to_owned() },

@@ -23,7 +23,7 @@ mod watch;
 use recorded::{Record, Recorded};
 use watch::Watch;
 
-/// Threads for what goes on while a person types.
+/// Threads for what continues while a person types.
 const THREADS: usize = 1;
 /// Bytes of stack that each of them has, as the main one does: agents may be sixteen deep there too.
 const STACK: usize = 8 << 20;

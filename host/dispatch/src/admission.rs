@@ -76,7 +76,7 @@ async fn ask(loaded: &Loaded, asked: &[Asked], recorder: Option<&Recorder>) -> V
             let reason = format!("the hooks on `artifact.load` took more than {MOST_FUEL} units of fuel in all");
             let refused = Refused { reason, ..one.refused.clone() };
             // It is refused already: that this cannot be recorded keeps nothing else from being.
-            let place = Place::outermost(view.clone(), Run::new());
+            let place = CallContext::outermost(view.clone(), Run::new());
             if let Some(recorder) = recorder {
                 let _ = recorder.refused(&place, &refused).await;
             }

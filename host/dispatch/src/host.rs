@@ -65,7 +65,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Where any artifact cannot be used, or the workspace is no folder.
+    /// Where any artifact cannot be used, or the workspace is not a folder.
     pub fn open(&self, root: &Path, options: Options) -> Result<Project, OpenError> {
         let host = Self { sandbox: self.sandbox.for_project(options.quota), audit: self.audit.clone() };
         let loaded = load(root, &options, &host, None)?;

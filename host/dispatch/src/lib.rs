@@ -148,7 +148,7 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// Where any artifact cannot be used, the workspace is no folder, or the host cannot be made.
+    /// Where any artifact cannot be used, the workspace is not a folder, or the host cannot be made.
     pub fn open(root: &Path, options: Options) -> Result<Self, OpenError> {
         Host::new(HostOptions::default())?.open(root, options)
     }
@@ -311,7 +311,7 @@ fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
     }
     let refused = admission::refused(&loaded, recorder.as_deref());
     // As the sandbox does then: a process that drops privileges next must have no other threads.
-    audit.rest();
+    host.audit.rest();
     if !refused.is_empty() {
         let registry = loaded.registry.without(refused);
         if registry.policy().is_none() {

@@ -63,7 +63,7 @@ impl Recorder {
     /// # Errors
     ///
     /// Why nothing can be recorded, and what to do.
-    pub async fn ready(&self, place: &Place) -> Result<(), String> {
+    pub async fn ready(&self, place: &CallContext) -> Result<(), String> {
         self.incomplete()?;
         let timeout = place.loaded.timeout;
         let left = place.left.map_or(timeout, |left| left.deadline.saturating_duration_since(Instant::now()));
@@ -123,7 +123,7 @@ impl Recorder {
         }
     }
 
-    async fn append(&self, place: &Place, entry: Entry) -> Result<(), String> {
+    async fn append(&self, place: &CallContext, entry: Entry) -> Result<(), String> {
         // What else was done on a log that misses an entry must not look complete.
         self.incomplete()?;
         // The time of the call may be over, and that is recorded too.
@@ -140,7 +140,7 @@ impl Recorder {
     /// As for [`ready`](Self::ready).
     pub async fn call(
         &self,
-        place: &Place,
+        place: &CallContext,
         mut entry: Entry,
         called: &Result<CallReport, CallError>,
     ) -> Result<(), String> {
@@ -166,7 +166,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub async fn ended(&self, place: &Place, mut entry: Entry, report: &CallReport) -> Result<(), String> {
+    pub async fn ended(&self, place: &CallContext, mut entry: Entry, report: &CallReport) -> Result<(), String> {
         let grant = self.grant(place, &report.grant, entry.key());
         describe(&mut entry, report, &grant);
         self.append(place, entry).await
@@ -175,7 +175,7 @@ impl Recorder {
     /// Records a call or an event that came to no end: its caller was ended, or did not wait.
     pub fn abandoned(&self, mut entry: Entry) {
         entry.put("outcome", "abandoned");
-        // Its caller is gone: whoever asks next is told, and so is who ends the run.
+        // Its caller is gone: anyone who asks next is told, and so is who ends the run.
         self.log.leave(entry);
     }
 
@@ -226,7 +226,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub async fn event(&self, place: &Place, mut entry: Entry, dispatch: &Dispatch) -> Result<(), String> {
+    pub async fn event(&self, place: &CallContext, mut entry: Entry, dispatch: &Dispatch) -> Result<(), String> {
         let outcome = if dispatch.decision.blocked().is_some() { "denied" } else { "completed" };
         entry.put("outcome", outcome);
         entry.put("usage", &usage_entry(&dispatch.usage()));
@@ -240,7 +240,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub async fn loaded(&self, place: &Place, artifact: &Refused, dispatch: &Dispatch) -> Result<(), String> {
+    pub async fn loaded(&self, place: &CallContext, artifact: &Refused, dispatch: &Dispatch) -> Result<(), String> {
         let entry = self.loading(place, artifact).await?;
         self.event(place, entry, dispatch).await
     }
@@ -250,14 +250,14 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub async fn refused(&self, place: &Place, artifact: &Refused) -> Result<(), String> {
+    pub async fn refused(&self, place: &CallContext, artifact: &Refused) -> Result<(), String> {
         let mut entry = self.loading(place, artifact).await?;
         entry.put("outcome", "denied");
         entry.put_text("why", &artifact.reason, MAX_TEXT);
         self.append(place, entry).await
     }
 
-    async fn loading(&self, place: &Place, artifact: &Refused) -> Result<Entry, String> {
+    async fn loading(&self, place: &CallContext, artifact: &Refused) -> Result<Entry, String> {
         self.ready(place).await?;
         let mut entry = self.fired(place, &Event::ArtifactLoad)?;
         entry.put_text("artifact", &format!("{} {}", artifact.kind, artifact.name), MAX_NAME);

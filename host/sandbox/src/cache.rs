@@ -138,7 +138,7 @@ pub(crate) struct Cache {
     ready: Mutex<Vec<Weak<Parts>>>,
 }
 
-/// A script that was loaded, while anybody has its image.
+/// A script that was loaded, while anyone has its image.
 struct Known {
     image: Weak<Parts>,
     /// What loading it took.

@@ -19,7 +19,7 @@ use super::scheduling::slices::{self, Sliced};
 use super::state::{Context, State};
 use super::stop::Stop;
 use super::strand;
-use super::tape::{Late, Place, Taping};
+use super::tape::{Late, LatePoint, Taping};
 use harness_capability::log::Log;
 use harness_policy::limits::Limits;
 
@@ -191,14 +191,14 @@ impl Past {
     /// The fuel that it has: no more than it had used when its time was over.
     fn fuel(&self, limits: &Limits) -> u64 {
         match self.late.map(|late| late.place) {
-            Some(Place::Computing(fuel)) => fuel.min(limits.fuel),
+            Some(LatePoint::Computing(fuel)) => fuel.min(limits.fuel),
             _ => limits.fuel,
         }
     }
 
     /// Whether its time was over while it waited for a host call.
     fn waits(&self) -> bool {
-        self.late.is_some_and(|late| matches!(late.place, Place::Waiting(_)))
+        self.late.is_some_and(|late| matches!(late.place, LatePoint::Waiting(_)))
     }
 }
 

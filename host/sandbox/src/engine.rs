@@ -385,7 +385,7 @@ impl Sandbox {
         &self.inner.guests
     }
 
-    /// Has no thread of its own until the next call, where none goes on.
+    /// Has no thread of its own until the next call, where none continues.
     pub fn rest(&self) {
         self.inner.ticker.rest();
         self.inner.guests.rest();

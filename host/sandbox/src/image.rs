@@ -186,7 +186,7 @@ fn load(loader: &mut Loader, source: &Source) -> Result<Result<(), Failure>> {
     Ok(answer)
 }
 
-/// What to tell of a load that did not come to its end: it was too much, the interpreter gave up, or the host did.
+/// What to report a load that did not end: it was too much, the interpreter gave up, or the host did.
 fn ended(loader: &mut Loader, error: Error, source: &Source, budget: Budget) -> LoadError {
     let trap = error.downcast_ref::<Trap>();
     let late = loader.store.data().late;

@@ -37,7 +37,7 @@ pub(crate) const SEED: u128 = 0x6861_726e_6573_7320_6861_726e_6573_7321;
 const MAX_LAST_WORDS: usize = 8 << 10;
 /// The most fuel for an interpreter that was stopped, to report its place. It is given beyond what the load may use.
 const LAST_WORDS_FUEL: u64 = 1_000_000;
-/// Memory is looked at in chunks of this many bytes; those that are all zero are left out.
+/// Memory is checked in chunks of this many bytes; those that are all zero are left out.
 pub(crate) const CHUNK: usize = 4 << 10;
 
 /// The interpreter's core module on a memory, outside of any component.
@@ -77,7 +77,7 @@ pub(crate) struct Limits {
     pub memory_refused: bool,
     /// Whether its time was over.
     pub late: bool,
-    /// What it does at a tick: waits until it may go on.
+    /// What it does at a tick: waits until it may continue.
     pause: Box<dyn FnMut() + Send>,
 }
 

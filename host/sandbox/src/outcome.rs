@@ -34,7 +34,7 @@ pub enum Outcome<T> {
     },
     /// The call was ended for using too much.
     Limited(Limit),
-    /// The call was not made, for what else goes on in the host. The same call may do better later.
+    /// The host had no room for the call, or for more memory in the middle of it. The same call may do better later.
     Busy(Busy),
     /// The host could not do its part. Never the script's doing.
     Fault(String),

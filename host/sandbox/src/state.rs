@@ -37,7 +37,7 @@ const MAX_PARTS: usize = 16;
 /// Elements of a table. The interpreter's own has some ten thousand.
 const MAX_TABLE: usize = 100_000;
 
-/// Tells the runs of a process apart.
+/// Reports the runs of a process apart.
 #[derive(Debug)]
 pub struct RunId(u64);
 

@@ -239,7 +239,7 @@ impl Taping {
         self.given.as_ref().and_then(|given| given.busy)
     }
 
-    /// Tells how it ended.
+    /// Reports how it ended.
     pub(super) fn end<R: Serialize>(mut self: Box<Self>, outcome: &Outcome<R>, usage: Usage, waits: bool) {
         let result = match outcome {
             Outcome::Completed(value) => digest(&serde_json::to_string(value).unwrap_or_default()),

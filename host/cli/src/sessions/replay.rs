@@ -13,7 +13,7 @@ use super::super::printer::Printer;
 use super::super::project;
 use super::{Replay, find};
 
-pub(super) fn run(command: &Replay, place: &Place, printer: Printer) -> Exit {
+pub(super) fn run(command: &Replay, place: &ProjectArgs, printer: Printer) -> Exit {
     let (name, recording) = match find(&command.session, place, printer) {
         Ok(found) => found,
         Err(exit) => return exit,

@@ -1,10 +1,10 @@
 //! The instances of a host: who may have one, who waits, and who is refused as busy.
 //!
 //! A call that no script has made waits in the queue of its project, within its deadline. Of the projects whose calls
-//! wait, the one that has the fewest instances for its weight is next. A call that a script has made comes before those:
-//! it has an instance above it that is freed no sooner. One instance for each level of nesting is held back, which only a
-//! call of that level can take. So the deepest calls can always go on, and calls that wait for calls within them never
-//! wait for each other.
+//! wait, the one that has the fewest instances for its weight is next. A call that a script has made comes before
+//! those: it has an instance above it that is freed no sooner. One instance for each level of nesting is held back,
+//! which only a call of that level can take. So the deepest calls can always continue, and calls that wait for calls
+//! within them never wait for each other.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::quota::Standing;
 use crate::engine::NESTING;
 
-/// Why a call was refused for what else goes on. Not made at all; the same call may do better later.
+/// Why the host had no room for a call. The same call may do better later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Busy {
     /// What there was too little of.
@@ -476,7 +476,7 @@ mod tests {
         is_as_new(&admission);
     }
 
-    /// As many chains as there are instances, each of which needs another instance at each level: all come to their end.
+    /// As many chains as there are instances, each of which needs another instance at each level: all end.
     #[tokio::test]
     async fn chains_do_not_wait_for_each_other() {
         async fn chain(admission: Arc<Admission>, share: Arc<Share>, depth: u32) {

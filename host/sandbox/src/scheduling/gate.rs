@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use super::fair::{Party, Tree};
 
 /// A slot that was granted and not taken for this long goes to the next: whoever it was for is not polled, and may be
-/// waiting for somebody who needs it.
+/// waiting for someone who needs it.
 const LAPSES: Duration = Duration::from_millis(5);
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Gate {
     state: Mutex<State>,
-    /// Whether anybody waits, for who only wants to know.
+    /// Whether anyone waits, for who only wants to know.
     contended: AtomicBool,
     calls: AtomicU64,
 }
@@ -64,7 +64,7 @@ impl Gate {
         Turn { gate: self.clone(), party, weight, has: Has::Nothing }
     }
 
-    /// Whether anybody waits.
+    /// Whether anyone waits.
     pub(crate) fn is_contended(&self) -> bool {
         self.contended.load(Ordering::Relaxed)
     }
@@ -131,7 +131,7 @@ impl Turn {
         }
         state.tree.wait(self.party);
         state.wakers.insert(self.party, context.waker().clone());
-        // A slot may be free while somebody waits: one that was passed on and came back.
+        // A slot may be free while someone waits: one that was passed on and came back.
         let woken = if state.free > 0 {
             state.free -= 1;
             state.pass_on()
@@ -166,7 +166,7 @@ impl Turn {
         self.gate.done(state, woken);
     }
 
-    /// Lets others compute where somebody waits.
+    /// Lets others compute where someone waits.
     pub(crate) fn pause(&mut self, used: Duration) -> bool {
         let contended = self.gate.is_contended();
         if contended {

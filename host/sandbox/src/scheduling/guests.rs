@@ -1,7 +1,7 @@
 //! The threads of guests that compute for long.
 //!
-//! A call begins where its caller polls it: most are over before anybody could notice. One that computes until the
-//! engine's clock ticks, or that has to wait for a slot, goes on here. So the caller's own threads stay free for what
+//! A call begins where its caller polls it: most are over before anyone could notice. One that computes until the
+//! engine's clock ticks, or that has to wait for a slot, continues here. So the caller's own threads stay free for what
 //! else they do, however many guests compute.
 
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::strand;
 #[derive(Debug, Default)]
 pub(crate) struct Guests {
     runtime: Mutex<Option<Runtime>>,
-    /// Calls that go on there.
+    /// Calls that continue there.
     calls: AtomicUsize,
 }
 
@@ -64,7 +64,7 @@ impl Guests {
         Ok(handle)
     }
 
-    /// Ends the threads where no call goes on there.
+    /// Ends the threads where no call continues there.
     pub(crate) fn rest(&self) {
         let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
         if self.calls.load(Ordering::SeqCst) == 0
@@ -97,7 +97,7 @@ enum At<T> {
     Over,
 }
 
-/// Owned by the task that goes on with it and by who waits for that, and gone when either is done with it.
+/// Owned by the task that continues it and by who waits for that, and gone when either is done with it.
 type Moved<T> = Arc<Mutex<Option<Box<Sliced<T>>>>>;
 
 impl<T: Send + 'static> Work<T> {
@@ -105,7 +105,7 @@ impl<T: Send + 'static> Work<T> {
         Self { at: At::Here(Box::new(Sliced::new(Box::pin(work), turn))), guests: guests.clone() }
     }
 
-    /// Lets it go on there, where there are such threads.
+    /// Lets it continue there, where there are such threads.
     fn moved(&mut self) -> Result<(), Box<Sliced<T>>> {
         let At::Here(work) = std::mem::replace(&mut self.at, At::Over) else { return Ok(()) };
         let Ok(handle) = self.guests.begin() else { return Err(work) };
@@ -113,7 +113,7 @@ impl<T: Send + 'static> Work<T> {
         let (tell, end) = oneshot::channel();
         let there = There { work: work.clone(), tell: Some(tell) };
         let task = match strand::current() {
-            Some(strand) => handle.spawn(strand::within(strand, there)).abort_handle(),
+            Some(strand) => handle.spawn(strand::in_strand(strand, there)).abort_handle(),
             None => handle.spawn(there).abort_handle(),
         };
         self.at = At::There { work, end, task };
@@ -159,7 +159,7 @@ impl<T> Drop for Work<T> {
     }
 }
 
-/// The task that goes on with it.
+/// The task that resumes it.
 struct There<T> {
     work: Moved<T>,
     tell: Option<oneshot::Sender<T>>,
@@ -173,7 +173,7 @@ impl<T> Future for There<T> {
         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(work) = &mut *held else { return Poll::Ready(()) };
         let Poll::Ready(done) = Pin::new(&mut **work).poll(context) else { return Poll::Pending };
-        // Gone before anybody hears of it.
+        // Gone before anyone hears of it.
         *held = None;
         drop(held);
         if let Some(tell) = self.tell.take() {

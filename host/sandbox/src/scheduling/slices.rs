@@ -39,7 +39,7 @@ impl<T> Sliced<T> {
         Self { work, turn, long: false }
     }
 
-    /// Whether it should go on where it is in nobody's way.
+    /// Whether it should continue where it is in nobody's way.
     pub(crate) fn is_long(&self) -> bool {
         self.long
     }

@@ -165,7 +165,7 @@ fn of_turn(place: &str, was: &Turn, is: &Turn, compared: &mut Compared, differen
                 told("the replay diverges here".to_owned(), vec![field]);
             }
             (Some(old), None) => told(format!("{} is recorded and did not happen in the replay", old.what), Vec::new()),
-            (None, Some(new)) if !was.cut => told(format!("{} is not in the recording", new.what), Vec::new()),
+            (None, Some(new)) if !was.cut => told(format!("{} is not in the recordinging", new.what), Vec::new()),
             (None, _) => {}
         }
         return;

@@ -229,9 +229,10 @@ impl Tape for Rewound {
         });
         // One that the record knows nothing of gets no answer at all: it is new, or nobody waited until it ran.
         let Some(ran) = ran else { return Some(Given { abandoned: self.is_cut(), ..Given::default() }) };
-        let late = milliseconds(&ran.result)
-            .filter(|_| ran.outcome == "limited")
-            .map(|allowed| Late { allowed, place: ran.waited.map_or(Place::Computing(ran.fuel), Place::Waiting) });
+        let late = milliseconds(&ran.result).filter(|_| ran.outcome == "limited").map(|allowed| Late {
+            allowed,
+            place: ran.waited.map_or(LatePoint::Computing(ran.fuel), LatePoint::Waiting),
+        });
         Some(Given { answers: ran.answers.into(), late, abandoned: ran.outcome == "abandoned", busy: ran.busy })
     }
 
