@@ -425,6 +425,7 @@ fn a_lock_of_the_log_is_named() {
     --- stdout
     --- stderr
     error: the audit log cannot be read: .harness/audit/head: another process has held its lock for 5 s
+
     hint: `fuser .harness/audit/head` finds that process
     ");
     assert_eq!(std::fs::read_to_string(project.path("done")).unwrap(), "x");
