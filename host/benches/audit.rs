@@ -1,8 +1,9 @@
 //! What the audit log adds to a call, and whether reading it holds calls up.
 //!
 //! Times are printed beside F, the floor, as in `calls.rs`. A thread makes calls at a fixed rate, in turn alone, beside a
-//! process that only computes, and beside `harness audit verify` of a large log of the same project. The second shows
-//! what a busy core costs by itself; the third must not cost more. Prints a table, and writes `target/bench/audit.json`.
+//! process that only computes, and beside a process that verifies the large log of the same project, as `harness audit
+//! verify` does. The second shows what a busy core costs by itself; the third must not cost more. Prints a table, and
+//! writes `target/bench/audit.json`.
 //!
 //! ```text
 //! cargo bench --bench audit                 a log of 64 MiB
@@ -18,7 +19,7 @@
 
 mod floor;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -32,18 +33,31 @@ use tokio::runtime::Runtime;
 use floor::floor;
 
 const TOOL: &str = "---\nscript: |\n  def run(args):\n    return {\"stdout\": string.truncate(args[\"command\"], 4000)}\n---\nA tool.\n";
+/// Where this program, started again, finds the log that it is to verify.
+const VERIFY: &str = "HARNESS_BENCH_VERIFY";
 /// The log that is verified, in MiB, unless an argument says otherwise.
 const SIZE: u64 = 64;
+/// For how long at least a log is verified, again if it is small.
+const SHORTEST: Duration = Duration::from_secs(1);
 /// Between two calls.
 const PACE: Duration = Duration::from_micros(500);
 /// How often each kind of company has its turn.
 const ROUNDS: usize = 3;
 
 fn main() {
+    if let Ok(folder) = std::env::var(VERIFY) {
+        let begun = Instant::now();
+        while begun.elapsed() < SHORTEST {
+            harness_audit::verify(Path::new(&folder)).unwrap();
+        }
+        return;
+    }
     let size = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(SIZE);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (_a, plain) = project(false);
     let (folder, recorded) = project(true);
+    // First: what others free would be taken again.
+    let idle = idle();
     let floor = floor();
     let entries = tempfile::tempdir().unwrap();
     let log = AuditWriter::new().log(&entries.path().join("audit"));
@@ -69,7 +83,6 @@ fn main() {
         println!("{}", row.row(f));
     }
     let concurrent: Vec<Value> = [1, 2, 8].into_iter().map(concurrent).collect();
-    let idle = idle();
     let reading = reading(&runtime, folder.path(), &recorded, size, f);
     let result = json!({
         "rows": rows.iter().map(|row| row.json(f)).collect::<Vec<_>>(),
@@ -151,14 +164,15 @@ enum Company {
 fn reading(runtime: &Runtime, folder: &Path, project: &Project, size: u64, f: f64) -> Value {
     let audit = folder.join(harness_audit::FOLDER);
     fill(&audit, size);
-    let binary = built();
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
-    let mut verified = Vec::new();
-    let mut last = Duration::from_secs(1);
+    let begun = Instant::now();
+    harness_audit::verify(&audit).unwrap();
+    let verified = begun.elapsed().as_secs_f64();
+    let mut last = SHORTEST;
     for _ in 0..ROUNDS {
         let companies = [Company::Verifying, Company::Nothing, Company::Computing];
         for (company, times) in companies.into_iter().zip(&mut times) {
-            let mut child = start(company, &binary, folder);
+            let mut child = start(company, &audit);
             let begun = Instant::now();
             let mut due = begun;
             let goes_on = |child: &mut Option<Child>| match (company, child) {
@@ -176,7 +190,6 @@ fn reading(runtime: &Runtime, folder: &Path, project: &Project, size: u64, f: f6
                 (Company::Verifying, Some(mut child)) => {
                     assert!(child.wait().unwrap().success());
                     last = begun.elapsed();
-                    verified.push(last.as_secs_f64());
                 }
                 (_, Some(mut child)) => {
                     child.kill().unwrap();
@@ -192,7 +205,7 @@ fn reading(runtime: &Runtime, folder: &Path, project: &Project, size: u64, f: f6
         Samples::of("the same beside a process that computes", computing),
         Samples::of("the same beside `audit verify`", verifying),
     ];
-    println!("\na log of {size} MiB, verified in {:.1} s", verified.iter().copied().fold(f64::INFINITY, f64::min));
+    println!("\na log of {size} MiB, verified in {verified:.1} s");
     for row in &rows {
         println!("{}", row.row(f));
     }
@@ -220,13 +233,7 @@ fn fill(audit: &Path, mib: u64) {
     }
 }
 
-fn built() -> PathBuf {
-    let built = Command::new(env!("CARGO")).args(["build", "--release", "--quiet", "--package", "harness"]).status();
-    assert!(built.unwrap().success());
-    harness_bench::target().unwrap().join("release/harness")
-}
-
-fn start(company: Company, binary: &Path, folder: &Path) -> Option<Child> {
+fn start(company: Company, audit: &Path) -> Option<Child> {
     let mut command = match company {
         Company::Nothing => return None,
         Company::Computing => {
@@ -235,8 +242,8 @@ fn start(company: Company, binary: &Path, folder: &Path) -> Option<Child> {
             command
         }
         Company::Verifying => {
-            let mut command = Command::new(binary);
-            command.arg("-C").arg(folder).args(["audit", "verify"]);
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.env(VERIFY, audit);
             command
         }
     };

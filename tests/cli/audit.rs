@@ -414,8 +414,20 @@ fn a_lock_of_the_log_is_named() {
     project.run(&["call", "it"]).gives("1");
     let lock = std::fs::File::open(project.path(".harness/audit/head")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    assert_snapshot!(project.run(&["call", "it"]).to_string(), @"");
-    assert_snapshot!(project.run(&["audit", "verify"]).to_string(), @"");
+    assert_snapshot!(project.run(&["call", "it"]).to_string(), @"
+    exit 5
+    --- stdout
+    --- stderr
+    error: nothing could be recorded in `.harness/audit` for 300 ms: another process holds the lock of `.harness/audit/head`; end that process (`fuser .harness/audit/head` finds it)
+    ");
+    assert_snapshot!(project.run(&["audit", "verify"]).to_string(), @"
+    exit 5
+    --- stdout
+    --- stderr
+    error: the audit log cannot be read: .harness/audit/head: another process has held its lock for 5 s
+
+    hint: `fuser .harness/audit/head` finds that process
+    ");
     assert_eq!(std::fs::read_to_string(project.path("done")).unwrap(), "x");
     drop(lock);
     project.run(&["call", "it"]).gives("1");

@@ -142,7 +142,7 @@ impl Part {
     /// Reads the lines; returns what is wrong with half a line at the end.
     fn read(self, line: &mut impl FnMut(&str, u64, &str) -> Result<(), Broken>) -> Result<Option<Broken>, Broken> {
         let file = name(self.number);
-        let broken = |line, why: String| Broken { file: file.clone(), line: Some(line), why };
+        let broken = |line, why: String| Broken { file: file.clone(), line: Some(line), why, held: false };
         let mut reader = BufReader::with_capacity(64 << 10, self.file.take(self.length).chain(&*self.rest));
         let mut bytes = Vec::new();
         for at in 1.. {
@@ -171,7 +171,8 @@ fn locked(head: &OwnedFd) -> Result<(), Broken> {
         match flock(head, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(PAUSE),
             Err(Errno::WOULDBLOCK) => {
-                return Err(at_head(format!("another process has held its lock for {} s", WAIT.as_secs())));
+                let why = format!("another process has held its lock for {} s", WAIT.as_secs());
+                return Err(Broken { held: true, ..at_head(why) });
             }
             // What is at its name is seen when it is read.
             _ => return Ok(()),
@@ -180,7 +181,7 @@ fn locked(head: &OwnedFd) -> Result<(), Broken> {
 }
 
 fn at_head(why: String) -> Broken {
-    Broken { file: HEAD.to_owned(), line: None, why }
+    Broken { file: HEAD.to_owned(), line: None, why, held: false }
 }
 
 fn opened(folder: &Path, number: u32) -> Result<Option<File>, Broken> {
@@ -192,5 +193,5 @@ fn opened(folder: &Path, number: u32) -> Result<Option<File>, Broken> {
 }
 
 fn unread(number: u32, error: &std::io::Error) -> Broken {
-    Broken { file: name(number), line: None, why: error.to_string() }
+    Broken { file: name(number), line: None, why: error.to_string(), held: false }
 }

@@ -31,6 +31,8 @@ pub struct Broken {
     pub line: Option<u64>,
     /// What is wrong.
     pub why: String,
+    /// Whether the log could not be read because another process has locked it: nothing is known of it then.
+    pub held: bool,
 }
 
 /// Reads a whole log, as it was at one moment. Calls continue meanwhile.
@@ -46,7 +48,7 @@ pub fn verify(folder: &Path) -> Result<Summary, Broken> {
     let (mut link, mut place) = (Link::start(), (name(1), None));
     let mut seen = head == link;
     let End { files, half_a_line } = snapshot.each(folder, |file, number, line| {
-        let broken = |why| Broken { file: file.to_owned(), line: Some(number), why };
+        let broken = |why| Broken { file: file.to_owned(), line: Some(number), why, held: false };
         link = link.follow(line).map_err(broken)?;
         seen |= head == link;
         if link.number > most {
@@ -60,7 +62,7 @@ pub fn verify(folder: &Path) -> Result<Summary, Broken> {
         let (file, line) = place;
         let half = if half_a_line { ", and half a one" } else { "" };
         let why = format!("it ends at line {} of the log{half}, but there were {}", link.number, head.number);
-        return Err(Broken { file, line, why });
+        return Err(Broken { file, line, why, held: false });
     }
     Ok(Summary { lines: link.number, files, hash: link.hash, half_a_line })
 }

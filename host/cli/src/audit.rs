@@ -48,7 +48,7 @@ fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Result<E
                     "half_a_line": summary.half_a_line,
                 })
             }
-            Err(Broken { file, line, why }) => broken_as_json(Some(file), *line, why),
+            Err(Broken { file, line, why, .. }) => broken_as_json(Some(file), *line, why),
         });
     }
     match found {
@@ -68,13 +68,20 @@ fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Result<E
             if !as_json {
                 report(&broken, printer);
             }
-            Ok(Exit::Failed)
+            Ok(exit_of(&broken))
         }
     }
 }
 
 fn report(broken: &Broken, printer: Printer) {
-    printer.error(&format!("the audit log is damaged: {}/{broken}", harness_audit::FOLDER), &[], None);
+    let what = if broken.held { "the audit log cannot be read" } else { "the audit log is damaged" };
+    let hint = broken.held.then(|| format!("`fuser {}/{}` finds that process", harness_audit::FOLDER, broken.file));
+    printer.error(&format!("{what}: {}/{broken}", harness_audit::FOLDER), &[], hint.as_deref());
+}
+
+/// That a log cannot be read now says nothing of what is in it.
+fn exit_of(broken: &Broken) -> Exit {
+    if broken.held { Exit::Fault } else { Exit::Failed }
 }
 
 fn show(folder: &std::path::Path, command: &Show, printer: Printer) -> Result<Exit, Exit> {
@@ -82,7 +89,7 @@ fn show(folder: &std::path::Path, command: &Show, printer: Printer) -> Result<Ex
         Ok(lines) => lines,
         Err(broken) => {
             report(&broken, printer);
-            return Ok(Exit::Failed);
+            return Ok(exit_of(&broken));
         }
     };
     if lines.is_empty() {

@@ -16,7 +16,7 @@ use super::loaded::{Callable, Loaded};
 use super::loading::LoadDeadline;
 use super::matching::{Asking, Holds, Payload};
 use super::payload::{self, AgentAt};
-use super::recorder::Unfinished;
+use super::recorder::{Recorder, Unfinished};
 use super::reentry::{self, Inner, Nested};
 use super::run::{Added, AddedTool, Run};
 use super::tasks::{Begun, Tasks};
@@ -334,11 +334,7 @@ impl CallContext {
         let dispatch = self.through(chain, event, payload).await;
         let decided = |hook: &HookRun| matches!(hook.verdict, Verdict::Modify | Verdict::Block | Verdict::Error);
         let recorder = self.loaded.recorder.as_ref().filter(|_| dispatch.hooks.iter().any(decided));
-        let recorded = match recorder.map(|recorder| (recorder, recorder.fired(self, event))) {
-            Some((recorder, Ok(entry))) => recorder.event(self, entry, &dispatch).await,
-            Some((_, Err(why))) => Err(why),
-            None => Ok(()),
-        };
+        let recorded = Recorder::decided(recorder.map(|it| &**it), self, event, &dispatch).await;
         Some(match recorded {
             Ok(()) => dispatch,
             Err(why) => unrecorded(event, dispatch.payload, why),

@@ -235,6 +235,18 @@ impl Recorder {
         self.append(place, entry).await
     }
 
+    /// Records an event whose hooks have decided, if there is an audit log.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ready`](Self::ready).
+    pub async fn decided(log: Option<&Self>, place: &Place, event: &Event, dispatch: &Dispatch) -> Result<(), String> {
+        match log {
+            Some(log) => log.event(place, log.fired(place, event)?, dispatch).await,
+            None => Ok(()),
+        }
+    }
+
     /// Records what hooks decided of an artifact that is to be loaded.
     ///
     /// # Errors
