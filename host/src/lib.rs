@@ -49,6 +49,27 @@
 //! # }
 //! ```
 //!
+//! # Serve many projects
+//!
+//! A [`Host`] owns what exists once in a process, and opens projects that share it. Each has a [`Quota`] of it. A call for
+//! which there is no room within its deadline ends as [`Outcome::Busy`].
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use harness::{Host, HostOptions, Options, Quota, Run};
+//! use serde_json::json;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::new(HostOptions::default().instances(256))?;
+//! let quota = Quota::default().weight(200).concurrent_calls(8).queued_calls(100);
+//! let project = host.open(Path::new("tenants/one"), Options { quota, ..Options::default() })?;
+//! let report = project.call("word_count", json!({"path": "a.md"}), &Run::new()).await?;
+//! println!("{}", report.outcome.name());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Take changed files in force
 //!
 //! [`Project::reload`] reads the folder again. If anything in it cannot be used, it returns the error and the project
@@ -82,7 +103,7 @@ pub use harness_artifact::event::Event;
 pub use harness_artifact::policy::layer;
 pub use harness_dispatch::confirm::{Answer, Confirmer, Question};
 pub use harness_dispatch::{
-    Block, Call, CallError, CallReport, Decision, Dispatch, HookRun, NativeTool, OpenError, Options, Project, Run,
+    Block, Call, CallError, CallReport, Decision, Dispatch, HookRun, Host, HostOptions, NativeTool, OpenError, Options, Project, Run,
     ToolOutput, Verdict,
 };
 pub use harness_policy::layer::Layer;
@@ -90,6 +111,10 @@ pub use harness_registry::{Machine, Registry};
 
 // How a call ended.
 pub use harness_sandbox::outcome::{Failure, FailureKind, Frame, Limit, LimitKind, Outcome, Usage};
+
+// What a project may have of its host.
+pub use harness_sandbox::scheduling::admission::{Busy, BusyLimit};
+pub use harness_sandbox::scheduling::quota::{Quota, Share};
 
 // An agent and its models.
 pub use harness_agent::{

@@ -56,6 +56,8 @@ impl Stage {
     }
 
     pub(crate) fn world(&self, servers: &Servers) -> World {
+        // What the last one began is in its audit log before that is gone.
+        let _ = self.project.audited();
         World::at(self.folder.path(), servers)
     }
 }

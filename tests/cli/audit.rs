@@ -181,7 +181,7 @@ fn a_person_reads_it_and_checks_it() {
     assert_eq!((ran.code, &ran.json()["whole"], &ran.json()["line"]), (1, &json!(false), &json!(1)));
     // The last line cut off.
     std::fs::write(&file, text.lines().take(1).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
-    project.run(&["audit", "verify"]).says(1, "it ends at line 1 of the record, and there were 2");
+    project.run(&["audit", "verify"]).says(1, "it ends at line 1 of the log, but there were 2");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn half_a_line_is_told() {
     // The same of a line that was there is damage.
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.split_at(text.len() - 10).0).unwrap();
-    project.run(&["audit", "verify"]).says(1, "it ends at line 1 of the record, and half a one, and there were 2");
+    project.run(&["audit", "verify"]).says(1, "it ends at line 1 of the log, and half a one, but there were 2");
 }
 
 /// A project may come with anything in the folder: no command waits for it.
@@ -402,7 +402,7 @@ fn an_entry_that_cannot_be_written_ends_the_command() {
         assert_eq!(ran.code, 5, "{command:?}: {ran}");
         assert!(ran.err.contains("the audit log is incomplete: what ran is not in it: "), "{command:?}: {ran}");
         assert!(!ran.out.contains("Done."), "{command:?}: {ran}");
-        project.run(&["audit", "verify"]).says(1, "it ends at line 0 of the record, and there were 1");
+        project.run(&["audit", "verify"]).says(1, "it ends at line 0 of the log, but there were 1");
     }
 }
 

@@ -139,7 +139,7 @@ fn tasks_and_confirmations_are_on_the_timeline() {
     assert_snapshot!(ids(&shown(&project.run(&["sessions", "show"]).out)), @r#"
     SESSION  WHEN  run
     harness T, model script (script)
-    1 turn in _: 5 replies (820 + 10 tokens), 6 calls, 2 refused, 1 turn of a sub-agent, 1 hook ran, fuel N
+    1 turn in _: 5 replies (823 + 10 tokens), 6 calls, 2 refused, 1 turn of a sub-agent, 1 hook ran, fuel N
 
     turn 1, _, answered
     > Go.
@@ -153,14 +153,14 @@ fn tasks_and_confirmations_are_on_the_timeline() {
                            ( {"agent":"worker","task":"Look."}
                            = {"task_id":"task_ID","status":"running"}
     _ _   task delegate completed
-    _ _     agent worker answered (262 + 1 tokens)
+    _ _     agent worker answered (263 + 1 tokens)
                                > Look.
     _ _       model script calls drop (115 + 0 tokens)
     _ _       tool drop denied: each call of `drop` needs confirmation (`confirm: true` in `.harness/tools/drop.md:2:10`), and no confirmer is available
                                  ( {}
                                  = tool denied: each call of `drop` needs confirmation (`confirm: true` in `.harness/tools/drop.md:2:10`), and no confirmer is available
     _                   drop: needs confirmation, and no confirmer is available
-    _ _       model script answers (147 + 1 tokens)
+    _ _       model script answers (148 + 1 tokens)
                                  " Not.
     _ _ tool drop denied: each call of `drop` needs confirmation (`confirm: true` in `.harness/tools/drop.md:2:10`), and no confirmer is available
                            ( {}
@@ -169,11 +169,11 @@ fn tasks_and_confirmations_are_on_the_timeline() {
     _ _ tool go completed (fuel N, 1 host call)
                            ( {}
                            = null
-    _ _ model script calls task_await (181 + 0 tokens)
+    _ _ model script calls task_await (182 + 0 tokens)
     _ _ tool task_await completed
                            ( {}
                            = [{"task_id":"task_ID","tool":"slow","status":"completed","result":{"i":"slow"}},{"task_id":"task_ID","tool":"delegate","status":"completed",…
-    _ _ model script answers (263 + 1 tokens)
+    _ _ model script answers (264 + 1 tokens)
                            " Done.
     Done.
     "#);

@@ -151,7 +151,7 @@ fn an_end_from_before_is_found() {
     ready(&log_of(&audit, 6_000_000)).unwrap();
     append(&log_of(&audit, 6_000_000), 66).unwrap();
     std::fs::write(audit.join("head"), &head).unwrap();
-    assert_eq!(verify(&audit).unwrap_err().why, "`head` ends the record at line 2, and there are more");
+    assert_eq!(verify(&audit).unwrap_err().why, "`head` ends the log at line 2, but there are more");
     let error = append(&log_of(&audit, 6_000_000), 67).unwrap_err();
     assert_eq!(error.to_string(), "`000001.jsonl` is not as long as it was");
     // Who has seen a later end says so.
@@ -167,7 +167,7 @@ fn a_head_that_was_emptied_is_found() {
     assert_eq!(verify(&audit).map(|summary| summary.lines), Ok(1));
     let (_folder, audit) = record(2);
     std::fs::write(audit.join("head"), "").unwrap();
-    assert_eq!(verify(&audit).unwrap_err().why, "`head` ends the record at line 0, and there are more");
+    assert_eq!(verify(&audit).unwrap_err().why, "`head` ends the log at line 0, but there are more");
     let error = ready(&log_of(&audit, 6_000)).unwrap_err();
     assert_eq!(error.to_string(), "`000001.jsonl` is not as long as it was");
 }

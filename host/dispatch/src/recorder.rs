@@ -240,7 +240,12 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub async fn decided(log: Option<&Self>, place: &Place, event: &Event, dispatch: &Dispatch) -> Result<(), String> {
+    pub async fn decided(
+        log: Option<&Self>,
+        place: &CallContext,
+        event: &Event,
+        dispatch: &Dispatch,
+    ) -> Result<(), String> {
         match log {
             Some(log) => log.event(place, log.fired(place, event)?, dispatch).await,
             None => Ok(()),
