@@ -103,8 +103,8 @@ pub use harness_artifact::event::Event;
 pub use harness_artifact::policy::layer;
 pub use harness_dispatch::confirm::{Answer, Confirmer, Question};
 pub use harness_dispatch::{
-    Block, Call, CallError, CallReport, Decision, Dispatch, HookRun, Host, HostOptions, NativeTool, OpenError, Options, Project, Run,
-    ToolOutput, Verdict,
+    Block, Call, CallError, CallReport, Decision, Dispatch, HookRun, Host, HostOptions, NativeTool, OpenError, Options,
+    Project, Run, ToolOutput, Verdict,
 };
 pub use harness_policy::layer::Layer;
 pub use harness_registry::{Machine, Registry};

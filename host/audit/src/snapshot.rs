@@ -8,13 +8,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, lstat, open};
 use rustix::io::Errno;
 
 use super::chain::Head;
 use super::files::{HEAD, name};
 use super::verify::Broken;
 use harness_sys as sys;
+use harness_sys::own;
 
 /// Bytes of a line that is read: several times as many as any that is written has.
 const MAX_LINE_BYTES: u64 = 4 << 20;
@@ -61,11 +62,13 @@ impl Snapshot {
     /// Looks where the log in a folder ends. Holds the lock for that, for as long as it takes to read `head` and to open
     /// two files.
     pub(super) fn of(folder: &Path) -> Result<Self, Broken> {
-        // A FIFO in its place would keep the open waiting.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let path = folder.join(HEAD);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let mut attempts = 0..ATTEMPTS;
         loop {
-            let head = open(folder.join(HEAD), flags, Mode::empty());
+            // Checked first: opening a device may do something, and a FIFO by then would keep the open waiting.
+            let odd = lstat(&path).is_ok_and(|facts| !own::is_regular(&facts));
+            let head = if odd { Err(Errno::INVAL) } else { open(&path, flags, Mode::empty()) };
             if let Ok(head) = &head {
                 locked(head)?;
             }

@@ -63,7 +63,7 @@ mod tests {
                 Some((code, cells.next()?.trim_matches('`')))
             })
             .collect();
-        let codes = [Exit::Completed, Exit::Failed, Exit::Usage, Exit::Denied, Exit::Limited, Exit::Fault]
+        let codes = [Exit::Completed, Exit::Failed, Exit::Usage, Exit::Denied, Exit::Limited, Exit::Fault, Exit::Busy]
             .map(|exit| (exit.code(), format!("{exit:?}").to_lowercase()));
         assert_eq!(told, codes.each_ref().map(|(code, name)| (*code, name.as_str())));
     }
