@@ -48,7 +48,9 @@ pub struct Recorder {
 impl Recorder {
     /// For the project in a folder, after one that it had before, which has the same log. Nothing is written yet.
     pub fn new(root: &Path, policy: &str, before: Option<&Self>, writer: &AuditWriter) -> Self {
-        let before = before.map(|before| before.log.clone());
+        // A log that is incomplete stays so, unless it was moved away, as its error asks for.
+        let kept = |before: &&Self| before.incomplete().is_ok() || sys::real_path(before.log.folder()).is_ok();
+        let before = before.filter(kept).map(|before| before.log.clone());
         Self {
             policy: policy.to_owned(),
             user: sys::user(),

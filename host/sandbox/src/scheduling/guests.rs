@@ -140,7 +140,7 @@ impl<T: Send + 'static> Future for Work<T> {
             At::There { end, .. } => match Pin::new(end).poll(context) {
                 Poll::Ready(Ok(done)) => Poll::Ready(done),
                 // What panicked there panics here.
-                Poll::Ready(Err(_)) => panic!("a call ended without a result"),
+                Poll::Ready(Err(_)) => std::panic::resume_unwind(Box::new("a call ended without a result")),
                 Poll::Pending => Poll::Pending,
             },
             At::Here(_) | At::Over => Poll::Pending,
