@@ -225,9 +225,11 @@ impl Shared {
         }
     }
 
-    /// The result of an append, kept if it is an error that stays.
+    /// The result of an append, kept if it is an error that stays. A log whose folder is gone takes its entry with it: its
+    /// caller gets the error, and what begins afterwards begins a new log.
     fn noted(&self, done: Result<()>) -> Result<()> {
-        if let Some(error) = done.as_ref().err().filter(|error| error.kind() != ErrorKind::WouldBlock) {
+        let passes = |error: &&Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotFound);
+        if let Some(error) = done.as_ref().err().filter(|error| !passes(error)) {
             self.lost.get_or_init(|| error.to_string());
         }
         done
