@@ -198,7 +198,7 @@ fn the_end_of_memory_takes_little_fuel() {
         "return len([str(i) * 50 for i in range({n})])",
         "x = {}\n    for i in range({n}):\n        x[str(i)] = [i, [i]]\n        y = 'g' * 200\n    return len(x)",
     ] {
-        for memory_mb in [16] {
+        for memory_mb in [16, 20] {
             let used = |memory_mb: u32| {
                 let script = format!("def run(args):\n    {}\n", body.replace("{n}", "(1 << 30)"));
                 let limits = format!("sandbox: {{ limits: {{ memory_mb: {memory_mb}, fuel: 100000000000 }} }}\n");
