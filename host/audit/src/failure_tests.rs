@@ -215,3 +215,28 @@ fn the_end_of_a_writer() {
         assert_eq!(lines, if freed { 201 } else { 1 });
     }
 }
+
+/// A folder that is gone takes the entry of a call in progress with it, and what begins then begins a new log. Nothing
+/// else is forgotten: a folder that cannot be opened stays in the way.
+#[test]
+fn a_folder_that_is_gone_takes_its_entries_with_it() {
+    for gone in [true, false] {
+        let outer = tempfile::tempdir().unwrap();
+        let home = outer.path().join("home");
+        std::fs::create_dir(&home).unwrap();
+        let log = log_of(&home.join("audit"), SIZE);
+        append(&log, 0).unwrap();
+        std::fs::remove_dir_all(&home).unwrap();
+        if !gone {
+            std::fs::create_dir(&home).unwrap();
+            std::fs::write(home.join("audit"), "a file").unwrap();
+        }
+        assert!(append(&log, 1).is_err());
+        assert_eq!(log.lost().is_none(), gone);
+        let _ = std::fs::remove_dir_all(&home);
+        std::fs::create_dir(&home).unwrap();
+        ready(&log).unwrap();
+        append(&log, 2).unwrap();
+        assert_eq!(verify(&home.join("audit")).unwrap().lines, 1);
+    }
+}

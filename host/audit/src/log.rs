@@ -228,7 +228,11 @@ impl Shared {
     /// The result of an append, kept if it is an error that stays. A log whose folder is gone takes its entry with it: its
     /// caller gets the error, and what begins afterwards begins a new log.
     fn noted(&self, done: Result<()>) -> Result<()> {
-        let passes = |error: &&Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotFound);
+        let passes = |error: &&Error| match error.kind() {
+            ErrorKind::WouldBlock => true,
+            ErrorKind::NotFound => harness_sys::is_gone(&self.folder),
+            _ => false,
+        };
         if let Some(error) = done.as_ref().err().filter(|error| !passes(error)) {
             self.lost.get_or_init(|| error.to_string());
         }

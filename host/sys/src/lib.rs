@@ -96,6 +96,11 @@ pub fn read_beginning(path: &std::path::Path, most: usize) -> std::io::Result<St
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Whether a path leads to nothing, not even to a link. What cannot be looked at may be there.
+pub fn is_gone(path: &std::path::Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
 /// Whether there is a file of this name, or anything else that is not a folder: a link that leads nowhere too.
 pub fn is_there(path: &std::path::Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_dir())
