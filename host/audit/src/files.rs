@@ -107,6 +107,11 @@ impl Files {
         self.open.as_mut().is_some_and(|open| open.seem_whole() && (open.seem_there() || open.are_those_of(at.folder)))
     }
 
+    /// Whether the folder that is open was deleted. One that was moved away was not.
+    pub(super) fn are_deleted(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| fstat(&open.folder).is_ok_and(|stat| stat.st_nlink == 0))
+    }
+
     /// Whether a line could be appended now, but for room on the disk. The error is `WouldBlock` if the lock is held.
     pub(super) fn check(&mut self, at: Location<'_>) -> Result<()> {
         let open = self.opened(at)?;

@@ -221,19 +221,22 @@ impl Shared {
     fn perform(&self, files: &mut Files, work: &Work) -> Result<()> {
         match work {
             Work::Check => files.check(self.location()),
-            Work::Append(entry) => self.noted(files.append_one(self.location(), entry)),
+            Work::Append(entry) => {
+                let done = files.append_one(self.location(), entry);
+                self.noted(done, files.are_deleted())
+            }
         }
     }
 
-    /// The result of an append, kept if it is an error that stays. A log whose folder is gone takes its entry with it: its
-    /// caller gets the error, and what begins afterwards begins a new log.
-    fn noted(&self, done: Result<()>) -> Result<()> {
-        let passes = |error: &&Error| match error.kind() {
-            ErrorKind::WouldBlock => true,
-            ErrorKind::NotFound => harness_sys::is_gone(&self.folder),
-            _ => false,
+    /// The result of an append, kept if it is an error that stays. A folder that was deleted takes its entries with it:
+    /// their callers get the error, and what begins afterwards begins a new log.
+    fn noted(&self, done: Result<()>, deleted: bool) -> Result<()> {
+        let stays = |error: &&Error| match error.kind() {
+            ErrorKind::WouldBlock => false,
+            ErrorKind::NotFound => !deleted && !harness_sys::is_gone(&self.folder),
+            _ => true,
         };
-        if let Some(error) = done.as_ref().err().filter(|error| !passes(error)) {
+        if let Some(error) = done.as_ref().err().filter(stays) {
             self.lost.get_or_init(|| error.to_string());
         }
         done
@@ -251,7 +254,7 @@ impl Shared {
         drop(queue);
         for Request { work, slot } in all {
             let failed = Err(same(error));
-            slot.complete(if work.entry().is_some() { self.noted(failed) } else { failed });
+            slot.complete(if work.entry().is_some() { self.noted(failed, false) } else { failed });
         }
     }
 
@@ -275,6 +278,7 @@ impl Shared {
             Err(error) if held(&error) => Err(error),
             checked => files.append(self.location(), &entries).map(|done| (checked, done)),
         };
+        let deleted = files.are_deleted();
         drop(files);
         if opens {
             inner.opened(self);
@@ -295,7 +299,7 @@ impl Shared {
         for Request { work, slot } in group {
             slot.complete(match work {
                 Work::Check => checked.as_ref().map_err(same).copied(),
-                Work::Append(_) => self.noted(done.next().unwrap_or(Ok(()))),
+                Work::Append(_) => self.noted(done.next().unwrap_or(Ok(())), deleted),
             });
         }
         if more { Turn::More } else { Turn::Idle }
