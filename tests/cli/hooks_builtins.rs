@@ -83,6 +83,13 @@ fn hooks_block_and_change_what_is_called_and_what_it_gave() {
         let ran = project(event, "fs.read", body).run(&["call", "it"]);
         assert!(ran.code == code && ran.out == out && ran.err.contains(err), "{event} {body}: {ran}");
     }
+    // What a hook gives is within the cap of the function: the limit of a file, and 8 KiB for a path.
+    let cap = "sandbox: { limits: { file_bytes: 10 } }\n";
+    for (length, code, err) in [(8000, 0, ""), (8203, 3, "is not one of `fs.read`")] {
+        let body = format!("return modify({{'result': 'x' * {length}}})");
+        let ran = project("builtin.post", "fs.read", &body).policy(cap).run(&["call", "it"]);
+        assert!(ran.code == code && ran.err.contains(err), "{length}: {ran}");
+    }
     // A guard of another function hears nothing of this one.
     let ran = project("builtin.pre", "fs.write", "return block('no')").run(&["call", "it"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "text\n"), "{ran}");

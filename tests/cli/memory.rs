@@ -208,7 +208,8 @@ const GROWS: [&str; 6] = [
 /// The fuel of one of them, and how it ended.
 fn grown(body: &str, n: u32, memory_mb: u32) -> (u64, String) {
     let script = format!("def run(args):\n    {}\n", body.replace("{n}", &n.to_string()));
-    let limits = format!("sandbox: {{ limits: {{ memory_mb: {memory_mb}, fuel: 20000000000, timeout_ms: 600000 }} }}\n");
+    let limits =
+        format!("sandbox: {{ limits: {{ memory_mb: {memory_mb}, fuel: 20000000000, timeout_ms: 600000 }} }}\n");
     let report = Project::with_script(&script).policy(&limits).run(&["call", "it", "--json"]).json();
     let ended = report["error"]["kind"].as_str().or(report["outcome"].as_str()).unwrap_or_default().to_owned();
     (report["usage"]["fuel"].as_u64().unwrap(), ended)

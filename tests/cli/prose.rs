@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::agent_turns::{agent, spied, told};
+use crate::artifacts::artifact;
 use crate::project::Project;
 
 const GRANTED: &str = "sandbox: { sources: { plugins/acme: { services: [prompt] } } }\n";
@@ -69,6 +70,15 @@ fn the_prose_of_bundles_and_tools_is_in_the_prompt() {
     assert_eq!(texts[0], "You research.\n");
     let all = json!(texts).to_string();
     assert!(all.contains("Use metric units.") && !all.contains("Hook prose.") && !all.contains("You help."), "{all}");
+    // An agent of a third party has that party's alone, whatever all of them are granted.
+    let both = "sandbox: { sources: { plugins/acme: { services: [prompt] }, plugins/beta: { services: [prompt] } } }\n";
+    let third = written(&format!("{HIDDEN}{both}"), replies)
+        .file(".harness/plugins/acme/agents/acme_agent.md", AGENT)
+        .file(".harness/plugins/beta/bundle.md", "---\n---\nPrefer beta.\n");
+    let of = |args: &[&str]| third.run(&[&["context", "--json"], args].concat()).json()["sections"].to_string();
+    let (main, acme) = (of(&[]), of(&["--agent", "acme_agent"]));
+    let has = |text: &str| ["Use metric units.", "Prefer acme.", "Prefer beta."].map(|one| text.contains(one));
+    assert_eq!((has(&main), has(&acme)), ([true; 3], [false, true, false]), "{acme}");
     // A policy may leave it out.
     let none = system(written("context: { max_prose_bytes: 0 }\n", replies), &["run", "Go."]);
     assert_eq!(none, "");
@@ -201,6 +211,20 @@ fn reading_a_skill_is_governed() {
     let guarded = skilled("", replies).with_handle("guard", "tool.pre", "", &format!("return {guard}"));
     let post = guarded.run(&["run", "--explain", "Go."]);
     assert!(post.err.contains("read_skill denied: tool blocked: blocked by hook \"guard\": not that one"), "{post}");
+    // Scripts of third parties read one with the service `prompt`, and with no other.
+    for (services, result) in [
+        ("[meta, prompt]", r#"{"skill":"notes","source":"skills/notes","text":"Keep notes short.","files":[]}"#),
+        ("[meta, delegate]", "error: `prompt` is not granted"),
+    ] {
+        let grant = format!(
+            "meta: {{ enabled: true }}\nsandbox: {{ sources: {{ plugins/acme: {{ services: {services} }} }} }}\n"
+        );
+        let script = "def run(args):\n    return meta.call_tool('read_skill', {'name': 'notes'})\n";
+        skilled(&grant, replies)
+            .file(".harness/plugins/acme/tools/reads.md", &artifact("", script))
+            .run(&["call", "reads"])
+            .gives(result);
+    }
     // No tool of the project can take its name.
     skilled("", replies)
         .tool("read_skill", "", "def run(args):\n    return 1\n")
