@@ -12,6 +12,8 @@
 mod commands;
 #[path = "examples/edits.rs"]
 mod edits;
+#[path = "examples/embedding.rs"]
+mod embedding;
 #[path = "examples/fetch.rs"]
 mod fetch;
 #[path = "examples/files.rs"]

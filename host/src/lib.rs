@@ -3,6 +3,9 @@
 //! This crate is the facade for programs that embed Harness. The crates below it (`harness-dispatch`, `harness-sandbox`
 //! and so on) are its parts: their items are not public API and change without notice.
 //!
+//! Three programs in `host/examples` show the parts together: `call_tool`, `agent` with a model and a confirmer of its
+//! own, and `hundred_projects` in one process. `cargo run --release --example NAME` runs one.
+//!
 //! # Call a tool
 //!
 //! A [`Project`] is opened once and shared by all threads. Calls belong to a [`Run`], which holds what they share and may
@@ -120,7 +123,10 @@ pub use harness_sandbox::scheduling::quota::{Quota, Share};
 pub use harness_agent::{
     AgentEvent, Configured, EventSource, Listener, Model, Models, Session, Silent, Turn, TurnError,
 };
-pub use harness_provider::{Delta, Message, Provider, ProviderError, Reply, Request, ToolCall, ToolSchema};
+pub use harness_provider::{
+    Abilities, Delta, Finish, Form, Message, Provider, ProviderError, Reply, Request, ToolCall, ToolSchema,
+    Usage as TokenUsage,
+};
 
 // For the process of an embedder.
 pub use harness_dispatch::confinement;

@@ -94,17 +94,22 @@ fn tasks_are_run_again_whoever_is_faster() {
 fn what_is_begun_is_counted_once() {
     let begins = "{ name: delegate_async, args: { agent: worker, task: Look. } }";
     let replies = format!(
-        "- tool_calls: [{begins}, {begins}, {{ name: delegate_await }}]\n- text: Done.\n- {{ agent: worker, tool_calls: [{{ name: go }}] }}\n- {{ agent: worker, text: Looked. }}\n"
+        "- tool_calls: [{begins}, {begins}]\n- tool_calls: [{{ name: go }}, {{ name: delegate_await }}]\n- text: Done.\n\
+         - {{ agent: worker, tool_calls: [{{ name: slow }}] }}\n- {{ agent: worker, text: Looked. }}\n"
     );
+    // The first is at work until the second was refused.
+    let slow = SLOW.replace("return {'i': 'slow'}", "fail('no')");
     let project = agent("delegation: { max_concurrent: 1 }\n", &replies)
-        .tool("go", "", "def run(args):\n    fail('no')\n")
+        .tool("slow", "", &slow)
+        .tool("go", "", GO)
         .file(".harness/agents/worker.md", WORKER)
         .with_handle("guard", "tool.pre", "when: payload['name'] == 'delegate'\n", "return allow()");
     project.run(&["run", "Go."]).says(0, "");
     let shown = project.run(&["sessions", "show", "--json"]).json();
     let totals = &shown["totals"];
-    // Both beginnings, the waiting, and what the agent calls; the second beginning failed, and so did that.
-    assert_eq!((&totals["calls"], &totals["failed"], &totals["hooks"]), (&json!(4), &json!(2), &json!(2)), "{shown:#}");
+    // Both beginnings, what lets the first end, the waiting, and what the agent calls; the second beginning failed, and
+    // so did that.
+    assert_eq!((&totals["calls"], &totals["failed"], &totals["hooks"]), (&json!(5), &json!(2), &json!(2)), "{shown:#}");
 }
 
 /// A task is told in the call that began it, from its beginning to its end, with the agent that works in it.
