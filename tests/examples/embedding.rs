@@ -7,9 +7,8 @@ use std::process::Command;
 fn prints(name: &str) -> String {
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().and_then(Path::parent).unwrap().join("examples").join(name);
-    let output = Command::new(&program)
-        .output()
-        .unwrap_or_else(|error| panic!("{}: {error}; `cargo build --release --examples` builds it", program.display()));
+    assert!(program.is_file(), "{} is missing: `cargo build --release --examples` builds it", program.display());
+    let output = Command::new(&program).output().unwrap();
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
