@@ -8,12 +8,11 @@
 
 use std::error::Error;
 use std::fs;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use harness::{
-    Abilities, Answer, Confirmer, Delta, Finish, Message, Model, Models, Options, Project, Provider, ProviderError,
-    Question, Reply, Request, Run, Session, Silent, ToolCall,
+    Abilities, Answer, Confirmer, Delta, Finish, Message, Model, Models, Options, Pending, Project, Provider,
+    ProviderError, Question, Reply, Request, Run, Session, Silent, ToolCall,
 };
 use serde_json::{Value as Json, json};
 
@@ -37,8 +36,6 @@ Writes a note.
 /// A model that calls `add_note` once, and then says what came of it. A real one sends the request to a service.
 #[derive(Debug)]
 struct Writer;
-
-type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl Provider for Writer {
     fn complete<'a>(

@@ -124,7 +124,7 @@ pub use harness_agent::{
     AgentEvent, Configured, EventSource, Listener, Model, Models, Session, Silent, Turn, TurnError,
 };
 pub use harness_provider::{
-    Abilities, Delta, Finish, Form, Message, Provider, ProviderError, Reply, Request, ToolCall, ToolSchema,
+    Abilities, Delta, Finish, Form, Message, Pending, Provider, ProviderError, Reply, Request, ToolCall, ToolSchema,
     Usage as TokenUsage,
 };
 

@@ -88,7 +88,8 @@ fn hooks_block_and_change_what_is_called_and_what_it_gave() {
     for (length, code, err) in [(8000, 0, ""), (8203, 3, "is not one of `fs.read`")] {
         let body = format!("return modify({{'result': 'x' * {length}}})");
         let ran = project("builtin.post", "fs.read", &body).policy(cap).run(&["call", "it"]);
-        assert!(ran.code == code && ran.err.contains(err), "{length}: {ran}");
+        let out = if code == 0 { "x".repeat(length) + "\n" } else { String::new() };
+        assert!(ran.code == code && ran.out == out && ran.err.contains(err), "{length}: {ran}");
     }
     // A guard of another function hears nothing of this one.
     let ran = project("builtin.pre", "fs.write", "return block('no')").run(&["call", "it"]);
