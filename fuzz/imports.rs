@@ -203,6 +203,7 @@ impl Rig {
                 grant: self.grant.clone(),
                 workspace: Arc::new(Workspace::open(&self.folder.path().join("work")).unwrap()),
                 session: Arc::new(Session::default()),
+                turn: Arc::default(),
                 secrets: self.secrets.clone(),
                 reentry: Some(Arc::new(Echo)),
             };

@@ -97,6 +97,8 @@
 
 #[path = "cli/agent_budgets.rs"]
 mod agent_budgets;
+#[path = "cli/agent_concurrency.rs"]
+mod agent_concurrency;
 #[path = "cli/agent_delegation.rs"]
 mod agent_delegation;
 #[path = "cli/agent_endings.rs"]
@@ -139,6 +141,8 @@ mod context;
 mod conversation;
 #[path = "cli/conversation_calls.rs"]
 mod conversation_calls;
+#[path = "cli/ctx.rs"]
+mod ctx;
 #[path = "cli/grants.rs"]
 mod grants;
 #[path = "cli/hooks.rs"]

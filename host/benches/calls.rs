@@ -116,6 +116,7 @@ impl Bench {
             grant: Arc::new(grant),
             workspace: Arc::new(Workspace::open(folder).unwrap()),
             session: Arc::new(Session::default()),
+            turn: Arc::default(),
             secrets: Arc::default(),
             depth: 0,
             reentry: None,

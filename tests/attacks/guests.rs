@@ -176,6 +176,7 @@ fn call(runtime: &Runtime, world: &World, component: &[u8], role: &str, policy: 
         grant: Arc::new(grant),
         workspace: Arc::new(Workspace::open(&world.work()).unwrap()),
         session: Arc::new(Session::default()),
+        turn: Arc::default(),
         depth: 0,
         reentry: None,
         secrets: Arc::default(),

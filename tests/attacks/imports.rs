@@ -50,6 +50,8 @@ pub(crate) fn proper(import: Import) -> Vec<Given> {
         | Import::LimitsRegexBytes
         | Import::CacheClear
         | Import::MetricsSnapshot
+        | Import::TurnClear
+        | Import::TurnSnapshot
         | Import::ClockNow => Vec::new(),
         Import::LastWordsWrite => vec![Text("words")],
         Import::LogWrite => vec![Number(1), Text("line")],
@@ -77,8 +79,13 @@ pub(crate) fn proper(import: Import) -> Vec<Given> {
             Text("input"),
             Number(2_000),
         ],
-        Import::CacheGet | Import::CacheHas | Import::CacheDelete => vec![Text("key")],
-        Import::CacheSet => vec![Text("key"), Text("[1, 2, 3]")],
+        Import::CacheGet
+        | Import::CacheHas
+        | Import::CacheDelete
+        | Import::TurnGet
+        | Import::TurnHas
+        | Import::TurnDelete => vec![Text("key")],
+        Import::CacheSet | Import::TurnSet => vec![Text("key"), Text("[1, 2, 3]")],
         Import::MetricsIncr | Import::MetricsSet => vec![Text("name"), Float(1.5)],
         Import::MetricsGet => vec![Text("name")],
         Import::MetricsReset => vec![Number(1), Text("name")],
@@ -122,7 +129,8 @@ pub(crate) fn large(import: Import) -> Option<Vec<Given>> {
         Import::ExecRun => {
             vec![Text("cat"), Texts(&["large.txt"]), Text("."), Texts(&[]), Number(0), Text(""), Number(2_000)]
         }
-        Import::CacheGet => vec![Text("large")],
+        Import::CacheGet | Import::TurnGet => vec![Text("large")],
+        Import::TurnSnapshot => Vec::new(),
         Import::RandomBytes => vec![Number(u32::MAX)],
         Import::EventsEmit => vec![Text("custom.it"), Wide(1 << 20)],
         Import::MetaCallTool => vec![Text("other"), Text("{\"bytes\": 3000000}")],
@@ -135,6 +143,8 @@ pub(crate) fn before(import: Import, large: bool) -> Option<(Import, Vec<Given>)
     Some(match import {
         Import::CacheGet if large => (Import::CacheSet, vec![Text("large"), Wide(1 << 20)]),
         Import::CacheGet | Import::CacheHas | Import::CacheDelete => (Import::CacheSet, proper(Import::CacheSet)),
+        Import::TurnGet | Import::TurnSnapshot if large => (Import::TurnSet, vec![Text("large"), Wide(1 << 20)]),
+        Import::TurnGet | Import::TurnHas | Import::TurnDelete => (Import::TurnSet, proper(Import::TurnSet)),
         Import::MetricsSnapshot | Import::MetricsGet => (Import::MetricsSet, proper(Import::MetricsSet)),
         Import::TasksPoll | Import::TasksWait => (Import::AgentsDelegateAsync, proper(Import::AgentsDelegateAsync)),
         _ => return None,

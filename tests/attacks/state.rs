@@ -128,6 +128,7 @@ impl Guest {
             grant: Arc::new(grant("")),
             workspace: Arc::new(Workspace::open(&world.work()).unwrap()),
             session: Arc::new(Session::default()),
+            turn: Arc::default(),
             depth: 0,
             reentry: None,
             secrets: Arc::default(),

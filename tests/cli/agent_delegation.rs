@@ -246,24 +246,51 @@ fn how_deep_and_who() {
         format!("{}- text: ok\n{}- {{ {child}text: stopped }}\n", asks("", "researcher"), asks(child, "researcher"));
     assert!(first("", &again).contains("\"response\":\"stopped\""));
     let deep = format!(
-        "{}- text: ok\n{}{}- {{ {child}expect: 'there is no tool', text: deepest }}\n- {{ {child}expect: deepest, text: upper }}\n",
+        "{}- text: ok\n{}{}- {{ {child}expect: 'delegation depth limit reached (2/2); `delegation.max_depth` in `harness.md` raises it', text: deepest }}\n- {{ {child}expect: deepest, text: upper }}\n",
         asks("", "researcher"),
         asks(child, "researcher"),
         asks(child, "researcher"),
     );
     let policy = "delegation: { allow_recursive: true, max_depth: 2 }\n";
     assert!(first(policy, &deep).contains("\"response\":\"upper\""));
-    // With none allowed, nobody is offered.
-    let project =
-        agent("delegation: { max_depth: 0 }\n", "- text: alone\n").file(".harness/agents/researcher.md", RESEARCHER);
+    // With none allowed, nobody is offered; who is called anyway does not start, and the limit is named.
+    let none = "delegation: { max_depth: 0 }\n";
+    let called = format!("{}- text: alone\n", asks("", "researcher"));
+    let project = agent(none, &called).file(".harness/agents/researcher.md", RESEARCHER);
     let ran = spied(project, &["completion.pre"]).run(&["run", "Go"]);
     assert_eq!(told(&ran, "completion.pre")[0]["tools"], json!([]));
+    let limit = "tool error: delegation depth limit reached (0/0); `delegation.max_depth` in `harness.md` raises it";
+    assert_eq!(results(&ran), [limit]);
     // Missing arguments are refused before anything is asked.
     let missing = "- tool_calls: [{ name: delegate, args: { agent: researcher } }]\n- text: no\n";
     assert_eq!(
         first("", missing),
         "error: the arguments of `delegate` do not fit its parameters: the argument `task` (string) is missing"
     );
+}
+
+/// What a hook logs on the events of a delegation is said once, also where it blocks it, and with what tools log beside.
+#[test]
+fn what_hooks_log_of_a_delegation_is_said_once() {
+    let said = |event: &str, decision: &str| {
+        let project = delegating("", FOUND).with_handle("says", event, "", &format!("log.info('heard')\n{decision}"));
+        let ran = project.run(&["run", "What is it?"]);
+        ran.err.lines().filter(|line| *line == "[info] says: heard").count()
+    };
+    for event in ["delegation.pre", "delegation.post", "delegation.post_verify"] {
+        assert_eq!(said(event, "return allow()"), usize::from(event != "delegation.post_verify"), "{event}");
+    }
+    assert_eq!(said("delegation.pre", "return block('no')"), 1);
+    assert_eq!(said("delegation.post", "return block('no')"), 1);
+    // A tool that delegates, and calls another that logs.
+    let replies = "- tool_calls: [{ name: both }]\n- text: Done.\n- { agent: researcher, text: Found. }\n";
+    let project = agent("meta: { enabled: true }\n", replies)
+        .file(".harness/agents/researcher.md", RESEARCHER)
+        .tool("both", "", "def run(args):\n    delegate('researcher', 'Go.')\n    return meta.call_tool('logs', {})\n")
+        .tool("logs", "", "def run(args):\n    log.info('beside')\n")
+        .with_handle("says", "delegation.pre", "", "log.info('heard')\nreturn allow()");
+    let ran = project.run(&["run", "Go"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, "[info] says: heard\n[info] beside\n"), "{ran}");
 }
 
 /// Rounds are counted for each agent, by its depth.

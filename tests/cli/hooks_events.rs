@@ -205,7 +205,7 @@ fn what_an_event_is_about_stays() {
 /// The arguments twice, as JSON text and decoded: a change of either is a change of both.
 #[test]
 fn arguments_and_args_stay_equal() {
-    let counts = "warning: hook `it`: `arguments` and `args` were changed to different things: `args` counts\n";
+    let counts = "warning: hook `it`: `arguments` and `args` say different things: `args` counts\n";
     let cases = [
         ("{'args': {'b': [1]}}", Ok((json!({"b": [1]}), ""))),
         ("{'arguments': '{\"b\": 2}'}", Ok((json!({"b": 2}), ""))),
@@ -266,6 +266,43 @@ fn fire_takes_its_payload_as_call_takes_arguments() {
         let ran = project.run(&["fire", "custom.x", "--payload", given]);
         ran.says(2, said);
         assert_eq!(ran.out, "");
+    }
+}
+
+/// What a payload says twice may be given once.
+#[test]
+fn fire_completes_what_a_payload_says_twice() {
+    let fires = |event: &str, payload: &str| {
+        let project = Project::new().with_handle("it", event, "", "return block(json.encode(payload))");
+        project.run(&["fire", event, "--payload", payload])
+    };
+    for (event, given, wanted) in [
+        ("tool.pre", r#"{"arguments":"{\"a\": 1}"}"#, r#"{"arguments":"{\"a\":1}","args":{"a":1}}"#),
+        ("tool.pre", r#"{"name":"t","args":{"a":1}}"#, r#"{"name":"t","args":{"a":1},"arguments":"{\"a\":1}"}"#),
+        ("tool.pre", r#"{"name":"t"}"#, r#"{"name":"t"}"#),
+        ("meta.call_tool", r#"{"args":{}}"#, r#"{"args":{},"arguments":"{}"}"#),
+        ("tool.post", r#"{"result":[1]}"#, r#"{"result":[1],"content":"[1]"}"#),
+        ("tool.post", r#"{"content":"[1]"}"#, r#"{"content":"[1]","result":[1]}"#),
+        (
+            "tool.post",
+            r#"{"content":"why","is_error":true}"#,
+            r#"{"content":"why","is_error":true,"result":{"error":"why"}}"#,
+        ),
+        ("agent.stop", r#"{"response":"x"}"#, r#"{"response":"x","text":"x"}"#),
+        ("custom.x", r#"{"args":{"a":1}}"#, r#"{"args":{"a":1}}"#),
+    ] {
+        assert_eq!(reason(&fires(event, given)), wanted, "{event} {given}");
+    }
+    // Of two that differ one counts, as after a `modify`.
+    let ran = fires("tool.pre", r#"{"arguments":"{\"a\":1}","args":{"a":2}}"#);
+    assert_eq!(reason(&ran), r#"{"arguments":"{\"a\":2}","args":{"a":2}}"#);
+    ran.says(3, "warning: the payload: `arguments` and `args` say different things: `args` counts\n");
+    for (event, given, why) in [
+        ("tool.pre", r#"{"arguments":"{"}"#, "error: the payload: `arguments` is not JSON\n"),
+        ("tool.pre", r#"{"arguments":1}"#, "error: the payload: `arguments` must be JSON text, not a number\n"),
+        ("tool.post", r#"{"content":1}"#, "error: the payload: `content` must be a string\n"),
+    ] {
+        fires(event, given).says(2, why);
     }
 }
 

@@ -75,6 +75,7 @@ impl Kit {
             grant: Arc::new(grant(policy)),
             workspace: self.workspace.clone(),
             session: self.session.clone(),
+            turn: Arc::default(),
             secrets: Arc::default(),
             depth: 0,
             reentry: None,

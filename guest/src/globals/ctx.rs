@@ -1,22 +1,17 @@
-//! `ctx.set`, `get`, `has`, `delete`: values of one run, kept in its cache beside the keys of `cache.*`.
+//! `ctx.set`, `get`, `has`, `delete`, `clear`, `snapshot`: values that the tools and hooks of one turn share.
 
 use starlark::environment::GlobalsBuilder;
 use starlark::starlark_module;
-use starlark::values::none::NoneOr;
+use starlark::values::none::{NoneOr, NoneType};
 use starlark::values::{Heap, Value};
 
-use super::import;
-use crate::bindings::harness::sandbox::cache;
+use super::{ImportError, import};
+use crate::bindings::harness::sandbox::turn;
 use crate::phase::{self, Needs};
 use crate::value;
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
     builder.namespace("ctx", functions);
-}
-
-/// Keeps the keys apart from those of `cache.*`.
-fn own(key: &str) -> String {
-    format!("ctx:{key}")
 }
 
 #[starlark_module]
@@ -25,7 +20,7 @@ fn functions(builder: &mut GlobalsBuilder) {
     fn set<'v>(key: &str, value: Value<'v>) -> anyhow::Result<Value<'v>> {
         phase::check("ctx.set", Needs::Any)?;
         let text = value::to_json(value)?.to_string();
-        import("ctx.set", cache::set(&own(key), &text))?;
+        import("ctx.set", turn::set(key, &text))?;
         Ok(value)
     }
 
@@ -35,7 +30,7 @@ fn functions(builder: &mut GlobalsBuilder) {
         heap: Heap<'v>,
     ) -> anyhow::Result<Value<'v>> {
         phase::check("ctx.get", Needs::Any)?;
-        match import("ctx.get", cache::get(&own(key)))? {
+        match import("ctx.get", turn::get(key))? {
             Some(text) => value::from_json(&serde_json::from_str(&text)?, heap),
             None => Ok(default.into_option().unwrap_or_else(Value::new_none)),
         }
@@ -43,12 +38,35 @@ fn functions(builder: &mut GlobalsBuilder) {
 
     fn has(key: &str) -> anyhow::Result<bool> {
         phase::check("ctx.has", Needs::Any)?;
-        import("ctx.has", cache::has(&own(key)))
+        import("ctx.has", turn::has(key))
     }
 
     fn delete(key: &str) -> anyhow::Result<bool> {
         phase::check("ctx.delete", Needs::Any)?;
-        import("ctx.delete", cache::delete(&own(key)))
+        import("ctx.delete", turn::delete(key))
+    }
+
+    fn clear() -> anyhow::Result<NoneType> {
+        phase::check("ctx.clear", Needs::Any)?;
+        import("ctx.clear", turn::clear())?;
+        Ok(NoneType)
+    }
+
+    fn snapshot<'v>(heap: Heap<'v>) -> anyhow::Result<Value<'v>> {
+        phase::check("ctx.snapshot", Needs::Any)?;
+        let all = import("ctx.snapshot", turn::snapshot())?;
+        value::from_json(&serde_json::from_str(&all)?, heap)
+    }
+}
+
+impl ImportError for turn::Error {
+    fn tell(self) -> (String, bool) {
+        match self {
+            Self::AccessDenied(denial) => (denial.reason, true),
+            Self::Full(cap) => (format!("the values of this turn are full, at {cap} bytes"), false),
+            Self::TooLarge(cap) => (format!("the key or value is larger than {cap} bytes"), false),
+            Self::ReadOnly => ("the host sets this key: use another".to_owned(), false),
+        }
     }
 }
 
@@ -66,6 +84,8 @@ mod tests {
             ("ctx.get('a')", &*format!("`ctx.get` {why}")),
             ("ctx.has('a')", &*format!("`ctx.has` {why}")),
             ("ctx.delete('a')", &*format!("`ctx.delete` {why}")),
+            ("ctx.clear()", &*format!("`ctx.clear` {why}")),
+            ("ctx.snapshot()", &*format!("`ctx.snapshot` {why}")),
         ]);
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct Conversation {
     gone: usize,
     /// Calls in those.
     gone_calls: usize,
+    /// Turns that have begun.
+    turns: u64,
 }
 
 impl From<Vec<Message>> for Conversation {
@@ -44,6 +46,12 @@ impl Conversation {
     /// The one that was said last.
     pub(super) fn last_mut(&mut self) -> Option<&mut Message> {
         self.messages.last_mut()
+    }
+
+    /// The number of the turn that is about to begin, counted from 1.
+    pub(super) fn count_turn(&mut self) -> u64 {
+        self.turns = self.turns.saturating_add(1);
+        self.turns
     }
 
     /// A turn begins. What a turn that failed has left open is closed; and of the turns before those are dropped that

@@ -130,7 +130,9 @@ impl Runtime {
         let settings = &self.crew.settings;
         if self.depth() >= settings.max_depth {
             let (depth, most) = (self.depth(), settings.max_depth);
-            return Err(Ended::Failed(format!("delegation depth limit reached ({depth}/{most})")));
+            return Err(Ended::Failed(format!(
+                "delegation depth limit reached ({depth}/{most}); `delegation.max_depth` in `harness.md` raises it"
+            )));
         }
         if !settings.allow_recursive && self.lineage.iter().any(|above| above == name) {
             let why = format!(
@@ -378,7 +380,8 @@ impl Delegation<'_> {
         cap_by(&mut limits, self.left);
         let session = self.place.run.session().clone();
         let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets.clone());
-        let context = Context { grant, workspace, session, secrets, depth: self.place.depth, reentry: None };
+        let (turn, depth) = (self.place.turn.clone(), self.place.depth);
+        let context = Context { grant, workspace, session, turn, secrets, depth, reentry: None };
         let report = loaded.sandbox().run(&image, context, limits, &result.to_string()).await;
         self.spend(report.usage);
         let verdict = match report.outcome {

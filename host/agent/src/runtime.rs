@@ -98,7 +98,7 @@ impl Runtime {
         let own = policy.context.system_prompt.as_deref().unwrap_or_default();
         let prompt = if policy.body.is_empty() { own } else { &policy.body }.to_owned();
         let skills = skills::of(&loaded, None);
-        let built_ins = built_ins(&crew.settings, &loaded, &skills, 0);
+        let built_ins = built_ins(&crew.settings, &loaded, &skills);
         let ledger = Mutex::new(Ledger::new(crew.settings.tree_budget.clone(), None));
         let failures = Failures::new(crew.settings.tool_failures);
         Self {
@@ -136,7 +136,7 @@ impl Runtime {
             crew: self.crew.clone(),
             id,
             parent: Some(self.id.clone()),
-            built_ins: built_ins(&self.crew.settings, &loaded, &skills, lineage.len()),
+            built_ins: built_ins(&self.crew.settings, &loaded, &skills),
             skills,
             lineage,
             loaded,
@@ -251,7 +251,11 @@ impl Runtime {
     pub(super) fn tools(&self, place: &CallContext) -> Vec<ToolSchema> {
         let added = place.added_tools().map(|added| &added.tool);
         let delegates = self.caller.as_ref().is_none_or(|grant| grant.decide_service(Service::Delegate).is_ok());
+        // At the deepest level `delegate` can be called, which answers by which limit it does nothing.
+        let deepest = self.depth() >= self.crew.settings.max_depth;
+        let delegation = [DELEGATE, DELEGATE_ASYNC, DELEGATE_STATUS, DELEGATE_AWAIT];
         let own = self.built_ins.iter().filter(|tool| delegates || tool.name == DONE);
+        let own = own.filter(|tool| !deepest || !delegation.contains(&&*tool.name));
         let all = self.loaded.registry().tools().iter().chain(added).chain(own);
         all.filter(|tool| self.loaded.policy().tools.decide(&tool.name).is_ok()).map(|tool| offered(tool)).collect()
     }
@@ -275,8 +279,8 @@ fn listed(agent: &Agent) -> String {
     }
 }
 
-/// The host's own tools of an agent at a depth.
-fn built_ins(settings: &Settings, loaded: &Loaded, skills: &[Arc<Skill>], depth: usize) -> Vec<Arc<Tool>> {
+/// The host's own tools of an agent.
+fn built_ins(settings: &Settings, loaded: &Loaded, skills: &[Arc<Skill>]) -> Vec<Arc<Tool>> {
     let mut tools = Vec::new();
     if !skills.is_empty() {
         let description = "Reads a skill, or a file beside it. A long text comes in parts: continue at `next_offset`.";
@@ -288,7 +292,7 @@ fn built_ins(settings: &Settings, loaded: &Loaded, skills: &[Arc<Skill>], depth:
         tools.push(Arc::new(tool(READ_SKILL, description.to_owned(), &parameters)));
     }
     let agents = loaded.registry().agents();
-    if !agents.is_empty() && depth < settings.max_depth as usize {
+    if !agents.is_empty() {
         let listed: Vec<String> = agents.iter().map(|agent| listed(agent)).collect();
         let description = format!(
             "Delegates a task to a sub-agent and returns its result. The sub-agent does not see this conversation: the task must contain everything that it needs.\n\nAgents:\n{}",

@@ -22,6 +22,8 @@ const VERIFY_RETRIES: u64 = 2;
 const TOOL_FAILURES: u64 = 5;
 /// Most time of one delegation. Long: models are slow, and each call has its own deadline.
 const DELEGATION_TIMEOUT: Duration = Duration::from_secs(600);
+/// How many tool calls of one reply run at a time.
+const CONCURRENCY: u64 = 1;
 /// Messages of a conversation that a model gets.
 const MAX_HISTORY: u64 = 50;
 /// Tokens of a request.
@@ -47,6 +49,10 @@ pub(super) struct Settings {
     pub(super) on_max: OnMaxIterations,
     /// Whether an agent whose tools keep failing answers without them.
     pub(super) in_words: bool,
+    /// How many tool calls of one reply run at a time.
+    pub(super) concurrency: u64,
+    /// How many sub-agents work at a time that are not waited for one by one.
+    pub(super) max_concurrent: u64,
     pub(super) max_history: usize,
     pub(super) max_tokens: u64,
     pub(super) max_prose: usize,
@@ -90,6 +96,8 @@ impl Settings {
             exit: policy.exit.mode,
             on_max: policy.exit.on_max_iterations,
             in_words: policy.exit.in_words.unwrap_or(true),
+            max_concurrent: delegation.max_concurrent.unwrap_or(MAX_AGENTS),
+            concurrency: policy.tools.concurrency().unwrap_or(CONCURRENCY),
             max_history: usize::try_from(policy.context.max_history.unwrap_or(MAX_HISTORY)).unwrap_or(usize::MAX),
             max_tokens: policy.context.max_tokens.unwrap_or(MAX_TOKENS),
             max_prose: usize::try_from(policy.context.max_prose_bytes.unwrap_or(MAX_PROSE)).unwrap_or(usize::MAX),
@@ -116,10 +124,11 @@ pub fn allowances(policy: &ProjectPolicy) -> Vec<(String, Option<u64>)> {
     let time = u64::try_from(settings.delegation_timeout.as_millis()).unwrap_or(u64::MAX);
     let mut found = vec![
         ("delegation.max_depth".to_owned(), Some(settings.max_depth.into())),
-        ("delegation.max_concurrent".to_owned(), Some(policy.delegation.max_concurrent.unwrap_or(MAX_AGENTS))),
+        ("delegation.max_concurrent".to_owned(), Some(settings.max_concurrent)),
         ("delegation.timeout_ms".to_owned(), Some(time)),
         ("delegation.max_verify_retries".to_owned(), Some(settings.verify_retries.into())),
     ];
+    found.push(("tools_policy.concurrency".to_owned(), Some(settings.concurrency)));
     let failures = Some(settings.tool_failures).filter(|most| *most > 0);
     found.push(("delegation.max_tool_failures".to_owned(), failures));
     let rounds = |depth| (format!("delegation.iterations_per_depth[{depth}]"), Some(settings.rounds(depth)));

@@ -55,6 +55,8 @@ pub struct Given {
     pub env: Vec<(String, String)>,
     /// What the cache holds.
     pub cache: Vec<(String, Json)>,
+    /// What the turn holds.
+    pub turn: Vec<(String, Json)>,
     /// What the metrics are.
     pub metrics: Vec<(String, f64)>,
     /// Whether the other hooks of the project run as well.
@@ -150,6 +152,8 @@ aspects! {
     Metrics = "metrics";
     /// The cache afterwards, by key.
     Cache = "cache";
+    /// The values of the turn afterwards, by key.
+    Ctx = "ctx";
 }
 
 impl Aspect {
@@ -158,7 +162,7 @@ impl Aspect {
         match self {
             Self::Outcome | Self::Result | Self::Content | Self::IsError | Self::Error => subject == Subject::Tool,
             Self::Decision | Self::Payload => subject == Subject::Hook,
-            Self::Reason | Self::Log | Self::Hooks | Self::Files | Self::Metrics | Self::Cache => true,
+            Self::Reason | Self::Log | Self::Hooks | Self::Files | Self::Metrics | Self::Cache | Self::Ctx => true,
         }
     }
 }
@@ -179,7 +183,7 @@ mod tests {
     #[test]
     fn a_whole_case() {
         let (cases, wrong) = of_tool(
-            "  - name: counts\n    args: { path: a.txt, n: 3 }\n    given:\n      files: { a.txt: one }\n      http: [ { url: \"https://x.org\", status: 404, headers: { a: b }, body: no } ]\n      commands: [ { cmd: git, args: [status], stdout: ok, exit_code: 3 }, { cmd: ls, timed_out: true } ]\n      now: 2026-01-02T03:04:05Z\n      random: 7\n      env: { CI: 'true' }\n      cache: { k: [1] }\n      metrics: { calls: 2 }\n      hooks: true\n    expect: { result: { words: 1 }, outcome: completed }\n    contains: { log: [counted] }\n",
+            "  - name: counts\n    args: { path: a.txt, n: 3 }\n    given:\n      files: { a.txt: one }\n      http: [ { url: \"https://x.org\", status: 404, headers: { a: b }, body: no } ]\n      commands: [ { cmd: git, args: [status], stdout: ok, exit_code: 3 }, { cmd: ls, timed_out: true } ]\n      now: 2026-01-02T03:04:05Z\n      random: 7\n      env: { CI: 'true' }\n      cache: { k: [1] }\n      ctx: { step: 2 }\n      metrics: { calls: 2 }\n      hooks: true\n    expect: { result: { words: 1 }, outcome: completed }\n    contains: { log: [counted] }\n",
         );
         assert_eq!(wrong, [""; 0]);
         let case = &cases[0];
@@ -188,6 +192,7 @@ mod tests {
         assert_eq!(given.files, [("a.txt".to_owned(), "one".to_owned())]);
         assert_eq!((given.http[0].method.as_str(), given.http[0].status), ("GET", 404));
         assert_eq!((given.commands[0].exit_code, given.commands[1].exit_code), (3, -1));
+        assert_eq!(given.turn, [("step".to_owned(), json!(2))]);
         assert_eq!((given.now, given.random, given.hooks), ((1_767_323_045, 0), 7, true));
         let expect: Vec<_> = case.expect.iter().map(|e| (e.aspect, e.whole, e.value.clone())).collect();
         assert_eq!(

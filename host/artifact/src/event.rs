@@ -231,6 +231,11 @@ impl Event {
         matches!(self, Self::BuiltinPre | Self::BuiltinPost)
     }
 
+    /// Whether it is about the work of a sub-agent.
+    pub fn is_delegation(&self) -> bool {
+        matches!(self, Self::DelegationPre | Self::DelegationPost | Self::DelegationPostVerify)
+    }
+
     /// What is to be said of a change of a key that is not taken back.
     pub fn not_taken(&self, key: &str) -> Option<String> {
         if self.fixed_keys().contains(&key) {

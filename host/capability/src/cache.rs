@@ -33,9 +33,17 @@ pub enum Error {
 }
 
 /// The cache of one run. Shared by all its calls, and by nothing else.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Cache {
     values: Mutex<Values>,
+    most_keys: usize,
+    most_bytes: u64,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self::bounded(MAX_KEYS, MAX_TOTAL)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +53,11 @@ struct Values {
 }
 
 impl Cache {
+    /// An empty one that keeps at most so many keys, and so many bytes of keys and values.
+    pub(crate) fn bounded(most_keys: usize, most_bytes: u64) -> Self {
+        Self { values: Mutex::default(), most_keys, most_bytes }
+    }
+
     /// A value, as JSON.
     pub fn get(&self, key: &str) -> Option<String> {
         self.lock().by_key.get(key).cloned()
@@ -70,8 +83,8 @@ impl Cache {
         let mut values = self.lock();
         let old = values.by_key.get(&key).map(|old| (key.len() + old.len()) as u64);
         let bytes = values.bytes - old.unwrap_or(0) + (key.len() + value.len()) as u64;
-        if bytes > MAX_TOTAL || (old.is_none() && values.by_key.len() >= MAX_KEYS) {
-            return Err(Error::Full(MAX_TOTAL));
+        if bytes > self.most_bytes || (old.is_none() && values.by_key.len() >= self.most_keys) {
+            return Err(Error::Full(self.most_bytes));
         }
         values.bytes = bytes;
         values.by_key.insert(key, value);

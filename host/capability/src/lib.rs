@@ -28,3 +28,4 @@ pub mod random;
 pub mod reentry;
 pub mod secrets;
 pub mod tasks;
+pub mod turn;

@@ -1,7 +1,7 @@
 //! `harness fire EVENT`: one event through its hooks, from the command line.
 
 use harness_artifact::event::Event;
-use harness_dispatch::{Decision, Dispatch, HookRun, Options, Run};
+use harness_dispatch::{Decision, Dispatch, HookRun, Options, Run, payload};
 use serde_json::{Value as Json, json};
 
 use super::args::{Fire, ProjectArgs};
@@ -23,13 +23,25 @@ pub(crate) fn run(command: &Fire, place: &ProjectArgs, printer: &Printer) -> Res
         printer.error(&message, &[], Some("give the payload as JSON, `@FILE` or `-`"));
         Exit::Usage
     })?;
+    let mut payload = payload.unwrap_or_default();
+    match payload::complete(&event, &mut payload) {
+        Ok(warnings) => warnings.iter().for_each(|warning| printer.warning(&format!("the payload: {warning}"))),
+        Err(why) => {
+            printer.error(
+                &format!("the payload: {why}"),
+                &[],
+                Some("see the payload of this event in `docs/hooks.md`"),
+            );
+            return Err(Exit::Usage);
+        }
+    }
     let options = Options { workspace: command.workspace.clone(), ..Options::default() };
     let project = project::open_for(place, options, *printer, |all| {
         all.chain(&event).iter().map(|hook| &*hook.source.file).collect()
     })?;
     let plan = project::plan(&project, place, command.workspace.as_deref());
     project::confine(&plan, &command.confine, *printer)?;
-    let dispatch = project::block_on(project.fire(&event, payload.unwrap_or_default(), &Run::new()), *printer)?;
+    let dispatch = project::block_on(project.fire(&event, payload, &Run::new()), *printer)?;
     report::dispatch(&dispatch, *printer);
     if command.explain {
         explain::dispatch(&dispatch, "", *printer);

@@ -30,6 +30,7 @@ use harness_capability::coverage::Coverage;
 use harness_capability::fs::Workspace;
 use harness_capability::log::Log;
 use harness_capability::reentry::{Allowance, Reentry};
+use harness_capability::turn::Turn;
 use harness_policy::{grant::Grant, layer::Service, limits::Limits, refusal::Refusal};
 use harness_sandbox::engine::Image;
 use harness_sandbox::imports::Role;
@@ -196,6 +197,8 @@ pub struct CallContext {
     pub caller: Option<Arc<str>>,
     /// The agent that this is for; the root where there is none.
     pub agent: Arc<AgentAt>,
+    /// What the scripts of its turn share.
+    pub turn: Arc<Turn>,
     /// The tools of the agent that calls are made for, where agents run.
     pub built_ins: Option<Arc<dyn BuiltIns>>,
     /// What was started here and runs in the background.
@@ -225,7 +228,7 @@ impl CallContext {
     /// A place that nothing waits for.
     pub fn outermost(loaded: Arc<Loaded>, run: Arc<Run>) -> Self {
         let (added, workspace, built_ins) = (run.added(), loaded.workspace.clone(), run.built_ins());
-        let (tasks, view) = (run.tasks().clone(), run.view().clone());
+        let (tasks, view, turn) = (run.tasks().clone(), run.view().clone(), run.turn().clone());
         Self {
             loaded,
             run,
@@ -240,6 +243,7 @@ impl CallContext {
             only: None,
             caller: None,
             agent: Arc::default(),
+            turn,
             built_ins,
             tasks,
             begun: None,
@@ -432,6 +436,7 @@ impl CallContext {
             grant: grant.clone(),
             workspace: self.workspace.clone(),
             session: self.run.session().clone(),
+            turn: self.turn.clone(),
             secrets: self.loaded.secrets.clone(),
             depth: self.depth,
             // What watches built-ins starts nothing that could call others.

@@ -318,6 +318,22 @@ pub fn modify(event: &Event, payload: &mut Json, new: Json) -> Result<Vec<String
     }
 }
 
+/// Adds to a payload that a person wrote what it must say twice and says once. Returns warnings.
+///
+/// # Errors
+///
+/// Where what it says cannot be said in the other form.
+pub fn complete(event: &Event, payload: &mut Json) -> Result<Vec<String>, String> {
+    let mut warnings = Vec::new();
+    let Json::Object(given) = payload else { return Ok(warnings) };
+    let mut without = given.clone();
+    for key in ["arguments", "args", "content", "result", "text", "response"] {
+        without.remove(key);
+    }
+    keep_equal(event, &without, given, &mut warnings)?;
+    Ok(warnings)
+}
+
 fn merge(event: &Event, object: &mut Map<String, Json>, new: Map<String, Json>) -> Result<Vec<String>, String> {
     let mut warnings = Vec::new();
     let old = object.clone();
@@ -330,14 +346,27 @@ fn merge(event: &Event, object: &mut Map<String, Json>, new: Map<String, Json>) 
             object.insert(key, value);
         }
     }
-    match event {
-        Event::ToolPre => arguments(&old, object, &mut warnings)?,
-        Event::Meta(name) if name == "call_tool" => arguments(&old, object, &mut warnings)?,
-        Event::ToolPost => content(&old, object, &mut warnings)?,
-        Event::AgentStop => response(&old, object, &mut warnings),
-        _ => {}
-    }
+    keep_equal(event, &old, object, &mut warnings)?;
     Ok(warnings)
+}
+
+/// Keeps equal what a payload says twice.
+fn keep_equal(
+    event: &Event,
+    old: &Map<String, Json>,
+    new: &mut Map<String, Json>,
+    warnings: &mut Vec<String>,
+) -> Result<(), String> {
+    match event {
+        Event::ToolPre => arguments(old, new, warnings),
+        Event::Meta(name) if name == "call_tool" => arguments(old, new, warnings),
+        Event::ToolPost => content(old, new, warnings),
+        Event::AgentStop => {
+            response(old, new, warnings);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Keeps `arguments`, a JSON text, and `args` equal. The one that was changed counts; of both, `args`.
@@ -356,7 +385,7 @@ fn arguments(old: &Map<String, Json>, new: &mut Map<String, Json>, warnings: &mu
         let same = matches!((new.get("arguments"), new.get("args")), (Some(Json::String(text)), Some(args))
             if serde_json::from_str::<Json>(text).is_ok_and(|text| text == *args));
         if !same {
-            warnings.push("`arguments` and `args` were changed to different things: `args` counts".to_owned());
+            warnings.push("`arguments` and `args` say different things: `args` counts".to_owned());
         }
     }
     if let Some(args) = new.get("args").cloned() {
@@ -387,7 +416,7 @@ fn content(old: &Map<String, Json>, new: &mut Map<String, Json>, warnings: &mut 
         });
         if !same {
             if result {
-                warnings.push("`content` and `result` were changed to different things: `content` counts".to_owned());
+                warnings.push("`content` and `result` say different things: `content` counts".to_owned());
             }
             let decoded = if failed {
                 json!({ "error": content })
@@ -410,7 +439,7 @@ fn response(old: &Map<String, Json>, new: &mut Map<String, Json>, warnings: &mut
     let (text, response) = (changed("text"), changed("response"));
     let (from, to) = if text { ("text", "response") } else { ("response", "text") };
     if text && response && new.get("text") != new.get("response") {
-        warnings.push("`text` and `response` were changed to different things: `text` counts".to_owned());
+        warnings.push("`text` and `response` say different things: `text` counts".to_owned());
     }
     if (text || response)
         && let Some(value) = new.get(from).cloned()

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use super::builtin::{Answered, BuiltInCall, BuiltIns, DONE, READ_SKILL};
+use super::builtin::{Answered, BuiltInCall, BuiltIns, DELEGATE, DONE, READ_SKILL};
 use super::chain::{CallContext, Dispatch, Verdict, cap_by};
 use super::confirm::{self, Answer};
 use super::content::ToolOutput;
@@ -228,6 +228,16 @@ pub async fn start(place: &CallContext, call: Call, caller: Option<&Arc<Grant>>)
     made(place, call, caller, How::AsTask).await
 }
 
+/// Whether a call of this name can run beside others of its caller, which waits for all of them at once: it is no call of
+/// a built-in tool but `delegate`, and does not run in the background anyway.
+pub fn may_run_beside(place: &CallContext, name: &str) -> bool {
+    let waited = |tool: &Tool| !place.goes_on(tool);
+    match place.added_tool(name) {
+        Some(added) => waited(&added.tool),
+        None => name == DELEGATE || place.loaded.registry.tool(name).is_ok_and(|tool| waited(tool)),
+    }
+}
+
 /// A call that is not made, which is recorded as any other.
 pub async fn refuse(place: &CallContext, call: Call, why: CallError) -> Result<CallReport, CallError> {
     recorded(place, call, |_| std::future::ready(Err(why))).await
@@ -265,7 +275,7 @@ async fn steps(
 ) -> Result<CallReport, CallError> {
     match begin(place, call, caller).await? {
         Begun::Over(report) => Ok(*report),
-        Begun::Ready(ready) if how == How::AsTask || ready.goes_on(place) => Ok(ready.start(place)),
+        Begun::Ready(ready) if how == How::AsTask || place.goes_on(&ready.callee.tool) => Ok(ready.start(place)),
         Begun::Ready(ready) => Ok(ready.finish(place).await),
     }
 }
@@ -352,11 +362,6 @@ impl Ready {
         report.fit(&callee.tool);
         report.cut(limits.output_bytes);
         report
-    }
-
-    /// Whether it runs in the background: the tool says so, the policy lets it, and the caller can ask for it later.
-    fn goes_on(&self, place: &CallContext) -> bool {
-        *self.callee.tool.asynchronous && place.loaded.policy.async_tools && place.asks_later
     }
 
     /// Lets the last three steps continue by themselves. Gives back what is known by now.
@@ -577,6 +582,12 @@ async fn execute(place: &CallContext, callee: &Callee, arguments: &Json, report:
 }
 
 impl CallContext {
+    /// Whether calls of a tool run in the background: the tool says so, the policy lets it, and the caller can ask for
+    /// them later.
+    fn goes_on(&self, tool: &Tool) -> bool {
+        *tool.asynchronous && self.loaded.policy.async_tools && self.asks_later
+    }
+
     /// Asks the hooks on `tool.pre`, where there are any.
     pub(super) async fn before(&self, id: &str, name: &str, arguments: &Json) -> Option<Dispatch> {
         let pre = || {

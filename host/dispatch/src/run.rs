@@ -10,6 +10,7 @@ use super::view::View;
 use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
 use harness_artifact::tool::Tool;
+use harness_capability::turn::Turn;
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
 use harness_sandbox::engine::Image;
@@ -24,6 +25,8 @@ pub struct Run {
     /// What narrows every call of this run.
     layers: Vec<Layer>,
     added: RwLock<Arc<Added>>,
+    /// What its scripts share outside of any turn of an agent.
+    turn: Arc<Turn>,
     /// What is seen of that in none of its tasks.
     view: Arc<View>,
     /// The tools of the agent that its calls are for, where agents run.
@@ -86,6 +89,11 @@ impl Run {
     /// What its calls share on the host's side.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
+    }
+
+    /// What its scripts share outside of any turn of an agent.
+    pub fn turn(&self) -> &Arc<Turn> {
+        &self.turn
     }
 
     pub(crate) fn layers(&self) -> &[Layer] {

@@ -34,6 +34,7 @@ pub(super) async fn run(
         grant: grant.clone(),
         workspace: place.workspace.clone(),
         session: place.run.session().clone(),
+        turn: place.turn.clone(),
         secrets: place.loaded.secrets.clone(),
         depth: place.depth,
         reentry: Some(inner.clone()),

@@ -255,6 +255,17 @@ impl Tasks {
         self.ended.notify_waiters();
     }
 
+    /// Ends those of them that are in progress, and forgets them.
+    pub fn give_up(&self, ids: &[String]) {
+        self.state().tasks.retain(|task| {
+            let stays = !ids.contains(&task.id);
+            if !stays {
+                task.work.abort();
+            }
+            stays
+        });
+    }
+
     /// Waits until nothing of the run is in progress any more, after all was cancelled; not for long.
     pub async fn gone(&self) {
         let gone = async {

@@ -32,6 +32,7 @@ use harness_capability::fs::Workspace;
 use harness_capability::http::{self, Client};
 use harness_capability::log::Log;
 use harness_capability::random::Random;
+use harness_capability::turn::{self, Turn};
 use harness_sandbox::outcome::Outcome;
 use harness_sandbox::state::Session;
 use harness_sys::Scratch;
@@ -187,7 +188,8 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
         None => subject.loaded.clone(),
     };
     let outermost = CallContext::outermost(loaded, run.clone());
-    let place = CallContext { only, workspace: Arc::new(workspace), ..outermost };
+    let place =
+        CallContext { only, workspace: Arc::new(workspace), turn: Arc::new(turn(&case.given.turn)?), ..outermost };
     let mut seen = Seen::default();
     let mut found = match &subject.artifact {
         Artifact::Tool(tool) => {
@@ -212,6 +214,7 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
     let cache = run.session().cache.entries().into_iter();
     let cache = cache.map(|(key, value)| (key, serde_json::from_str(&value).unwrap_or_default()));
     found.insert(Aspect::Cache.word(), Json::Object(cache.collect()));
+    found.insert(Aspect::Ctx.word(), serde_json::from_str(&place.turn.snapshot()).unwrap_or_default());
 
     let difference = |expected: &Expectation| {
         let found = found.get(expected.aspect.word()).cloned().unwrap_or_default();
@@ -272,6 +275,17 @@ fn session(given: &Given) -> Result<Session, String> {
         session.metrics.set(name.clone(), *value).map_err(|_| format!("the metrics do not take `{name}`"))?;
     }
     Ok(session)
+}
+
+/// The values of the turn that a case is in: turn 1, unless they say which.
+fn turn(given: &[(String, Json)]) -> Result<Turn, String> {
+    let number = given.iter().find(|(key, _)| key == turn::NUMBER).map(|(_, number)| number.as_u64());
+    let number = number.unwrap_or(Some(1)).ok_or("`given.ctx.turn` is not the number of a turn")?;
+    let turn = Turn::new(number);
+    for (key, value) in given.iter().filter(|(key, _)| key != turn::NUMBER) {
+        turn.set(key.clone(), value.to_string()).map_err(|_| format!("`ctx` does not take `{key}`"))?;
+    }
+    Ok(turn)
 }
 
 /// A payload with what its author need not write: identifiers, and the other of two keys that say the same.

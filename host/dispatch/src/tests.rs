@@ -441,6 +441,7 @@ fn a_filter_agrees_with_the_interpreter() {
                 grant: Arc::new(grant),
                 workspace: loaded.workspace().clone(),
                 session: Arc::default(),
+                turn: Arc::default(),
                 secrets: Arc::default(),
                 depth: 0,
                 reentry: None,

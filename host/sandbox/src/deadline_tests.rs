@@ -33,6 +33,7 @@ async fn a_slow_disk() {
             workspace
         }),
         session: Arc::new(Session::default()),
+        turn: Arc::default(),
         secrets: Arc::default(),
         depth: 0,
         reentry: None,

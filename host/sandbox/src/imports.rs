@@ -27,7 +27,7 @@ use super::wasi;
 use harness_capability::coverage::Coverage;
 use harness_capability::fs::Workspace;
 use harness_capability::reentry::{Allowance, Patience, Reentry};
-use harness_capability::{cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random};
+use harness_capability::{cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random, turn};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Service;
 use harness_policy::limits::LimitKey;
@@ -196,6 +196,32 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
             s.cache_granted()?;
             s.context.session.cache.clear();
             Ok(())
+        }),
+
+        Import::TurnGet => sync(it, import, |s, (key,): (String,)| -> Result<Option<String>, turn::Error> {
+            s.turn_granted()?;
+            Ok(s.context.turn.get(&key))
+        }),
+        Import::TurnSet => sync(it, import, |s, (key, value): (String, String)| {
+            s.turn_granted()?;
+            s.context.turn.set(key, value)
+        }),
+        Import::TurnHas => sync(it, import, |s, (key,): (String,)| -> Result<bool, turn::Error> {
+            s.turn_granted()?;
+            Ok(s.context.turn.has(&key))
+        }),
+        Import::TurnDelete => sync(it, import, |s, (key,): (String,)| {
+            s.turn_granted()?;
+            s.context.turn.delete(&key)
+        }),
+        Import::TurnClear => sync(it, import, |s, (): ()| -> Result<(), turn::Error> {
+            s.turn_granted()?;
+            s.context.turn.clear();
+            Ok(())
+        }),
+        Import::TurnSnapshot => sync(it, import, |s, (): ()| -> Result<String, turn::Error> {
+            s.turn_granted()?;
+            Ok(s.context.turn.snapshot())
         }),
 
         Import::MetricsIncr => sync(it, import, |s, (name, delta): (String, f64)| {

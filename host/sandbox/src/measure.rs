@@ -7,7 +7,7 @@ use super::outcome::LimitKind;
 use super::texts::Texts;
 use harness_capability::denial::Denial;
 use harness_capability::{
-    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random, secrets, tasks,
+    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random, secrets, tasks, turn,
 };
 
 /// Bytes that the price counts: those of strings and lists. Numbers and flags are in the price of the call.
@@ -196,7 +196,7 @@ macro_rules! may_deny {
         })*
     };
 }
-may_deny!(agents, cache, events, exec, fs, meta, metrics, tasks);
+may_deny!(agents, cache, events, exec, fs, meta, metrics, tasks, turn);
 
 impl MayDeny for http::Error {
     fn refused(denial: Denial) -> Self {

@@ -52,6 +52,8 @@ const PATH: u64 = 8 << 10;
 const NAMES: u64 = 40 << 20;
 /// A request or an answer of `http`, and the parts around its body.
 const EXCHANGE: u64 = 12 << 20;
+/// All values of a turn, and what JSON makes of control characters in their keys.
+const SNAPSHOT: u64 = 14 << 20;
 /// A call of a pure built-in for its hooks, and the function's name.
 const HEARD: u64 = (12 << 20) + (1 << 10);
 
@@ -227,6 +229,12 @@ imports! {
     LimitsRegexBytes    = "limits" "regex-bytes"            Scripts,     Stays,  Unchanged, Again,        2_000 + 0, Bytes(0) => Bytes(0), Never;
     ObserveBefore       = "observe" "before"                Tools,       Stays,  Unchanged, Again,      100_000 + 4, Bytes(HEARD) => Bytes(HEARD), Never;
     ObserveAfter        = "observe" "after"                 Tools,       Stays,  Unchanged, Again,      100_000 + 4, Bytes(HEARD) => Bytes(HEARD), Never;
+    TurnGet             = "turn" "get"                      Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(1 << 20), As("ctx.get", &["key"]);
+    TurnSet             = "turn" "set"                      Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes((1 << 20) + (1 << 10)) => Bytes(0), As("ctx.set", &["key", "value"]);
+    TurnHas             = "turn" "has"                      Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0), As("ctx.has", &["key"]);
+    TurnDelete          = "turn" "delete"                   Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0), As("ctx.delete", &["key"]);
+    TurnClear           = "turn" "clear"                    Scripts,     Stays,  Unchanged, Kept,        20_000 + 4, Bytes(0) => Bytes(0), As("ctx.clear", &[]);
+    TurnSnapshot        = "turn" "snapshot"                 Scripts,     Stays,  Unchanged, Kept,        50_000 + 4, Bytes(0) => Bytes(SNAPSHOT), As("ctx.snapshot", &[]);
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ async fn without_a_reset_the_canary_is_seen() {
         grant: Arc::new(Grant::new(Vec::new())),
         workspace: Arc::new(Workspace::open(folder.path()).unwrap()),
         session: Arc::new(Session::default()),
+        turn: Arc::default(),
         depth: 0,
         reentry: None,
         secrets: Arc::default(),

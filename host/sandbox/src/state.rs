@@ -24,6 +24,7 @@ use harness_capability::metrics::Metrics;
 use harness_capability::random::Random;
 use harness_capability::reentry::Reentry;
 use harness_capability::secrets::{Handles, Vault};
+use harness_capability::turn::Turn;
 use harness_policy::grant::Grant;
 use harness_policy::limits::Limits;
 use harness_policy::refusal::Refusal;
@@ -89,6 +90,8 @@ pub struct Context {
     pub workspace: Arc<Workspace>,
     /// What it shares with other calls of its run.
     pub session: Arc<Session>,
+    /// What it shares with other calls of its turn.
+    pub turn: Arc<Turn>,
     /// The secrets of the project: what may be used by name, and is looked for in all that goes in and out.
     pub secrets: Arc<Vault>,
     /// The way back into dispatch. Without it, a script fires nothing and calls no tool.

@@ -2,7 +2,7 @@
 
 use harness_capability::denial::Denial;
 use harness_capability::{
-    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random, secrets, tasks,
+    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random, secrets, tasks, turn,
 };
 
 /// Calls a function on each text that a script has a say in, or gets to see.
@@ -123,4 +123,5 @@ errors! {
     meta: [Invalid] [Self::TooMany(_), Self::TooDeep(_)];
     metrics: [] [Self::TooMany];
     tasks: [Invalid] [];
+    turn: [] [Self::Full(_), Self::TooLarge(_), Self::ReadOnly];
 }

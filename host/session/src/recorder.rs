@@ -11,9 +11,11 @@ use super::record::{
 };
 use super::writer::Writer;
 use harness_agent::{AgentEvent, EventSource, Listener};
+use harness_capability::log::Log;
 use harness_capability::secrets::Vault;
-use harness_dispatch::Run;
+use harness_dispatch::{CallReport, Run};
 use harness_provider::{Message, Reply};
+use harness_sandbox::outcome::Usage;
 use harness_sandbox::state::Session;
 use harness_sandbox::strand;
 use harness_sandbox::tape::{Answered, Given, Ran, Script, Tape};
@@ -188,7 +190,9 @@ impl Recorder {
             }
             AgentEvent::Calls { call, .. } => What::Calling(Calling { call: call.id.clone(), tool: call.name.clone() }),
             AgentEvent::Called { call, report, content, took, .. } => {
-                What::Called(Box::new(convert::called(&call.id, &call.name, *report, content, *took)))
+                let begun = report.ok().filter(|report| report.ends.is_some()).map(without_its_task);
+                let report = begun.as_ref().map_or(*report, Ok);
+                What::Called(Box::new(convert::called(&call.id, &call.name, report, content, *took)))
             }
             AgentEvent::Event { dispatch, .. } if dispatch.hooks.is_empty() => return,
             AgentEvent::Event { dispatch, .. } => What::Event(convert::decided(dispatch)),
@@ -287,6 +291,20 @@ impl Recorder {
             busy,
         };
         self.put(state, "", What::Script(line));
+    }
+}
+
+/// What the line of a call says that ran as a task, beside others: what the task did is in the line of its end.
+fn without_its_task(report: &CallReport) -> CallReport {
+    CallReport {
+        usage: Usage::default(),
+        log: Log::default(),
+        calls: Vec::new(),
+        verify: None,
+        post: None,
+        nested: Vec::new(),
+        ends: None,
+        ..report.clone()
     }
 }
 

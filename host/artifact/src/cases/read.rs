@@ -63,6 +63,8 @@ keys! {
     optional random: Between<0, { u64::MAX }>;
     /// The values in the cache, by key.
     optional cache: Named<Data>;
+    /// The values of the turn, by key.
+    optional ctx: Named<Data>;
     /// The metrics, by name.
     optional metrics: Named<Metric>;
     /// Whether the other hooks of the project run as well.
@@ -242,6 +244,7 @@ impl Read for Given {
     fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
         let keys: GivenKeys<'_> = decoder.keys(field)?;
         let cache = keys.cache.read(decoder).unwrap_or_default().pairs();
+        let turn = keys.ctx.read(decoder).unwrap_or_default().pairs();
         let metrics = keys.metrics.read(decoder).unwrap_or_default().pairs();
         Some(Self {
             files: keys.files.read(decoder).unwrap_or_default().pairs(),
@@ -251,6 +254,7 @@ impl Read for Given {
             random: keys.random.read(decoder).map(|seed| seed.0).unwrap_or_default(),
             env: keys.env.read(decoder).unwrap_or_default().pairs(),
             cache: cache.into_iter().map(|(key, value)| (key, value.0)).collect(),
+            turn: turn.into_iter().map(|(key, value)| (key, value.0)).collect(),
             metrics: metrics.into_iter().map(|(name, value)| (name, value.0)).collect(),
             hooks: keys.hooks.read(decoder),
             granted: keys.granted.field().and_then(|field| granted(decoder, field)),

@@ -6,7 +6,7 @@ use crate::decode::{Decoder, Field};
 use crate::diagnostic::Position;
 use crate::keys::{self, Unknown, keys};
 use crate::located::Located;
-use crate::shape::{self, Read, Schema, Shape};
+use crate::shape::{self, Between, Read, Schema, Shape};
 use harness_policy::language::{Found, Machine, Node, Parts, Search, Test};
 use harness_policy::refusal::Refusal;
 use harness_policy::text::quoted;
@@ -21,6 +21,8 @@ pub struct ToolsPolicy {
     allow: Vec<Located<NamePattern>>,
     deny: Vec<Located<NamePattern>>,
     confirm: Vec<Located<NamePattern>>,
+    /// How many tool calls of one reply run at a time.
+    concurrency: Option<u64>,
     /// What hints say of where `allow` is or should be: the file, and line and column where it is there.
     place: String,
     /// The machine's say, asked first.
@@ -62,6 +64,11 @@ impl ToolsPolicy {
     pub fn confirms(&self, name: &str) -> Option<&Located<NamePattern>> {
         let outer = self.outer.as_ref().and_then(|outer| outer.confirms(name));
         outer.or_else(|| self.confirm.iter().find(|pattern| pattern.matches(name)))
+    }
+
+    /// How many tool calls of one reply run at a time, where it says so: the least of what it and what it is within say.
+    pub fn concurrency(&self) -> Option<u64> {
+        self.levels().filter_map(|level| level.concurrency).min()
     }
 
     /// The same within another one: what both allow.
@@ -156,6 +163,8 @@ keys! {
     given deny: Vec<Located<NamePattern>>;
     /// Patterns of names of tools whose calls a person confirms, for every caller.
     given confirm: Vec<Located<NamePattern>>;
+    /// How many tool calls of one reply of a model run at a time. Default: 1.
+    given concurrency: Between<1, 16>;
 }
 
 impl Shape for ToolsPolicy {
@@ -177,7 +186,9 @@ impl Read for ToolsPolicy {
         }
         let place = decoder.position(keys.allow.field().unwrap_or(field).span()).to_string();
         let deny = keys.deny.read(decoder).unwrap_or_default();
-        Some(Self { mode, allow, deny, confirm: keys.confirm.read(decoder).unwrap_or_default(), place, outer: None })
+        let confirm = keys.confirm.read(decoder).unwrap_or_default();
+        let concurrency = keys.concurrency.read(decoder).map(|n| n.0);
+        Some(Self { mode, allow, deny, confirm, concurrency, place, outer: None })
     }
 }
 
@@ -346,6 +357,7 @@ mod tests {
             allow: vec![at(pattern("read_*")), at(pattern("run"))],
             deny: vec![at(pattern("*_secret"))],
             confirm: vec![at(pattern("read_*"))],
+            concurrency: None,
             place: format!("{file}:5:3"),
             outer: None,
         };

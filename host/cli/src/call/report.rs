@@ -20,10 +20,7 @@ pub(crate) fn call_apart_from_agents(report: &CallReport, printer: Printer) {
 fn steps(report: &CallReport, agents: bool, printer: Printer) {
     report.pre.iter().for_each(|one| dispatch(one, printer));
     log(None, &report.log, printer);
-    let told = report.nested.iter().any(|one| matches!(one, Nested::Agent { .. }));
-    if agents || !told {
-        nested(&report.nested, agents, printer);
-    }
+    nested(&report.nested, agents, printer);
     report.post.iter().for_each(|one| dispatch(one, printer));
 }
 
@@ -41,6 +38,9 @@ pub(crate) fn dispatch(dispatch: &Dispatch, printer: Printer) {
 fn nested(nested: &[Nested], agents: bool, printer: Printer) {
     for one in nested {
         match one {
+            // An agent at work reports both itself.
+            Nested::Event(event) if !agents && event.event.is_delegation() => {}
+            Nested::Agent { .. } if !agents => {}
             Nested::Event(event) => dispatch(event, printer),
             Nested::Call(report) => steps(report, agents, printer),
             Nested::Agent { nested, .. } => self::nested(nested, agents, printer),

@@ -206,7 +206,7 @@ fn text_and_response_stay_equal() {
     }
     let (payload, warnings) = changed(&Event::AgentStop, stop(), json!({"text": "b", "response": "c"}));
     assert_eq!(payload, both("b"));
-    assert_eq!(warnings, ["`text` and `response` were changed to different things: `text` counts"]);
+    assert_eq!(warnings, ["`text` and `response` say different things: `text` counts"]);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn arguments_and_args_stay_equal() {
     assert_eq!(changed(&Event::ToolPre, pre(), whole).0, both(json!({"c": 3})));
     let (payload, warnings) = changed(&Event::ToolPre, pre(), json!({"args": {"b": 1}, "arguments": "{\"b\":2}"}));
     assert_eq!(payload, both(json!({"b": 1})));
-    assert_eq!(warnings, ["`arguments` and `args` were changed to different things: `args` counts"]);
+    assert_eq!(warnings, ["`arguments` and `args` say different things: `args` counts"]);
     assert_eq!(refused(&Event::ToolPre, pre(), json!({"arguments": "{"})), "`arguments` is not JSON");
     assert_eq!(refused(&Event::ToolPre, pre(), json!({"arguments": 1})), "`arguments` must be JSON text, not a number");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::State;
 use harness_capability::reentry::Reentry;
-use harness_capability::{agents, cache, meta, metrics, observe, tasks};
+use harness_capability::{agents, cache, meta, metrics, observe, tasks, turn};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Service;
 use harness_policy::refusal::Refusal;
@@ -49,6 +49,11 @@ impl State {
 
     pub(super) fn cache_granted(&self) -> Result<(), cache::Error> {
         self.granted(Service::Cache).map_err(|refusal| cache::Error::AccessDenied(refusal.into()))
+    }
+
+    /// Whoever may use the cache may use the values of a turn.
+    pub(super) fn turn_granted(&self) -> Result<(), turn::Error> {
+        self.granted(Service::Cache).map_err(|refusal| turn::Error::AccessDenied(refusal.into()))
     }
 
     pub(super) fn metrics_granted(&self) -> Result<(), metrics::Error> {
