@@ -152,8 +152,18 @@ fn a_modify_has_the_shape_of_its_event() {
     let cases = [
         ("turn.start", json!("a"), "'b'", Ok(json!("b"))),
         ("turn.start", json!("a"), "{'b': 1}", Err("`modify` of `turn.start` takes a string, not a dict")),
-        ("tool.pre", json!({"name": "x", "args": {}}), "'x'", Err("`modify` of `tool.pre` takes a dict, not a string")),
-        ("tool.pre", json!({"name": "x", "args": {}}), "None", Err("`modify` of `tool.pre` takes a dict, not None")),
+        (
+            "tool.pre",
+            json!({"name": "x", "args": {}, "arguments": "{}"}),
+            "'x'",
+            Err("`modify` of `tool.pre` takes a dict, not a string"),
+        ),
+        (
+            "tool.pre",
+            json!({"name": "x", "args": {}, "arguments": "{}"}),
+            "None",
+            Err("`modify` of `tool.pre` takes a dict, not None"),
+        ),
         ("completion.pre", json!({"model": "m"}), "[1]", Err("`modify` of `completion.pre` takes a dict, not a list")),
         ("custom.x", json!([1]), "{'a': 1}", Ok(json!({"a": 1}))),
         ("custom.x", json!({"a": 1, "b": 2}), "{'a': None}", Ok(json!({"a": null, "b": 2}))),

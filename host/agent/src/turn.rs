@@ -1,6 +1,8 @@
 //! One turn of an agent, round by round: ask the model, make its calls in order, give their results back, until it has
 //! nothing more to call and the hooks let it stop.
 
+mod calls;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,30 +11,27 @@ use serde_json::Value as Json;
 use super::activity::{Activity, RecentCalls};
 use super::conversation::Conversation;
 use super::error::TurnError;
-use super::exchange::{answer, arguments, change, completion_post, completion_pre, has_arguments, tokens};
+use super::exchange::{answer, change, completion_post, completion_pre, tokens};
 use super::ledger::{Entry, Purse};
 use super::listener::AgentEvent;
 use super::logged;
 use super::models::Model;
 use super::prose::Beginning;
-use super::replies::{only_words, refused};
+use super::replies::only_words;
 use super::runtime::Runtime;
 use super::sentences::{CALL_DONE, CONTINUE, IN_WORDS, NOT_YET, NOT_YET_SAYS_A_PLUGIN};
 use super::window;
 use harness_artifact::event::Event;
 use harness_artifact::policy::exit::OnMaxIterations;
-use harness_capability::reentry::{Allowance, Patience};
+use harness_capability::reentry::Allowance;
 use harness_capability::turn::Turn as TurnState;
-use harness_dispatch::builtin::{DELEGATE, DONE};
+use harness_dispatch::Nested;
 use harness_dispatch::chain::{Block, CallContext};
 use harness_dispatch::decision::NO_REASON;
 use harness_dispatch::payload::{AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
-use harness_dispatch::tasks::{Tasks, Wanted};
 use harness_dispatch::trail::Trail;
-use harness_dispatch::{Call, CallError, CallReport, Nested, pipeline};
-use harness_policy::limits::{LimitKey, Limits};
 use harness_provider::message::without_orphans;
-use harness_provider::{Delta, Finish, Message, Reply, Request, ToolCall, Usage};
+use harness_provider::{Delta, Finish, Message, Reply, Request, Usage};
 use harness_sandbox::strand;
 
 /// How often in a row a reply that is cut at its length is continued.
@@ -122,18 +121,6 @@ impl Drop for Unfinished {
         if !self.ended {
             self.runtime.notify(&AgentEvent::GivenUp { agent: self.runtime.name() });
         }
-    }
-}
-
-/// Calls that run at the same time. They end with the turn that waits for them, and nobody else hears of them.
-struct Beside {
-    tasks: Arc<Tasks>,
-    ids: Vec<String>,
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        self.tasks.give_up(&self.ids);
     }
 }
 
@@ -542,100 +529,6 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Makes the calls of a reply, in order, and as many at a time as the policy allows. Their results have that order too.
-    ///
-    /// # Errors
-    ///
-    /// Where a budget has no call left.
-    async fn make(&mut self, history: &mut Conversation, reply: Reply) -> Result<(), TurnError> {
-        let calls = reply.calls.clone();
-        let cut = (reply.finish == Finish::Length).then(|| calls.last().filter(|call| !has_arguments(call)).cloned());
-        let cut = cut.flatten();
-        // All results follow; of a turn that is given up here, the next one leaves out what is not whole.
-        history.push(Message::Assistant { text: reply.text, calls: reply.calls });
-        self.tell_said(history);
-        for calls in self.at_a_time(&calls) {
-            let (mut made, mut refused) = (Vec::new(), None);
-            let mut beside = Beside { tasks: self.place.tasks.clone(), ids: Vec::new() };
-            for call in calls {
-                if let Err(over) = self.purse.take(Entry::Call) {
-                    refused = Some(over);
-                    break;
-                }
-                self.notify(&AgentEvent::Calls { agent: self.runtime.name(), call });
-                let started = Instant::now();
-                let called = match cut.as_ref() == Some(call) {
-                    true => Err(CallError::Cut(call.name.clone())),
-                    false => self.call(call, calls.len()).await,
-                };
-                if calls.len() > 1 {
-                    beside.ids.extend(called.iter().filter_map(|begun| begun.task.clone()));
-                }
-                made.push((call, started, called));
-            }
-            for (call, started, called) in made {
-                let called = match called {
-                    Ok(begun) if calls.len() > 1 => self.ended(begun).await,
-                    called => called,
-                };
-                self.take_result(history, call, started, called);
-            }
-            if let Some(over) = refused {
-                return Err(over);
-            }
-        }
-        Ok(())
-    }
-
-    /// The calls of a reply, in groups: those of one run at the same time.
-    fn at_a_time<'c>(&self, calls: &'c [ToolCall]) -> Vec<&'c [ToolCall]> {
-        let (settings, own) = (&self.runtime.crew.settings, self.runtime.loaded.policy().tools.concurrency());
-        let most = usize::try_from(own.map_or(settings.concurrency, |own| own.min(settings.concurrency)));
-        let agents = usize::try_from(settings.max_concurrent).unwrap_or(usize::MAX);
-        let beside = |call: &ToolCall| pipeline::may_run_beside(self.place, &call.name);
-        together(calls, (most.unwrap_or(usize::MAX), agents), beside)
-    }
-
-    /// The end of a call that was begun beside others.
-    async fn ended(&mut self, begun: CallReport) -> Result<CallReport, CallError> {
-        let Some(task) = begun.task.clone() else { return Ok(begun) };
-        let found = self.place.look(Wanted::These(&[task]), Patience::Until(None)).await.map_err(CallError::Host)?;
-        let ended = found.reports.into_iter().next();
-        let ended = ended.ok_or_else(|| CallError::Host("the end of the call is not known".to_owned()))?;
-        Ok(CallReport { pre: begun.pre, confirmed: begun.confirmed, ..ended })
-    }
-
-    /// Gives the model what came of a call.
-    fn take_result(
-        &mut self,
-        history: &mut Conversation,
-        call: &ToolCall,
-        started: Instant,
-        called: Result<CallReport, CallError>,
-    ) {
-        let limits = &self.runtime.loaded.policy().project.limits;
-        let most = limits.get(LimitKey::Output).unwrap_or(Limits::default().output_bytes);
-        let content = match &called {
-            Ok(report) => report.content.clone(),
-            Err(error) => refused(error, most),
-        };
-        let (agent, took) = (self.runtime.name(), started.elapsed());
-        self.notify(&AgentEvent::Called { agent, call, report: called.as_ref(), content: &content, took });
-        let is_error = called.as_ref().map_or(true, |report| report.is_error);
-        self.runtime.failures.enter(&call.name, is_error);
-        self.recent.push(&call.id, &call.name, arguments(call), content.clone(), is_error);
-        if let Ok(report) = called {
-            self.done |= call.name == DONE && !report.is_error;
-            self.spend(report.total().fuel);
-            self.nested.push(Nested::Call(Box::new(report)));
-        } else if let Err(CallError::Arguments { pre: Some(pre), .. }) = called {
-            self.spend(pre.usage().fuel);
-            self.nested.push(Nested::Event(*pre));
-        }
-        history.push(Message::Tool { call_id: call.id.clone(), name: call.name.clone(), content });
-        self.tell_said(history);
-    }
-
     /// What continued by itself and has ended, and nobody asked for.
     async fn take_news(&mut self) {
         for report in self.place.news().await {
@@ -644,51 +537,10 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Makes a call, or begins it where it is one of several.
-    async fn call(&mut self, call: &ToolCall, of: usize) -> Result<CallReport, CallError> {
-        let arguments = arguments(call);
-        self.calls.push(ToolUse { name: call.name.clone(), args: arguments.clone() });
-        let requested = Call { id: Some(call.id.clone()), name: call.name.clone(), arguments };
-        // What a script has left is shared by those that run at the same time.
-        let shares = u64::try_from(of).unwrap_or(u64::MAX).max(1);
-        let left = self.left.map(|left| Allowance { fuel: left.fuel / shares, ..left });
-        let here = self.place.now(left).await;
-        // Without `done` no turn could end that has to.
-        let ends = call.name == DONE && self.runtime.crew.settings.exit.wants_done();
-        let caller = self.runtime.caller.as_ref();
-        match self.runtime.failures.refuse(&call.name).filter(|_| !ends) {
-            Some(why) => pipeline::refuse(&here, requested, why).await,
-            None if of > 1 => pipeline::start(&here, requested, caller).await,
-            None => pipeline::call(&here, requested, caller).await,
-        }
-    }
-
     /// What the turn's scripts logged, in order.
     fn log(&self) -> Vec<LogLine> {
         logged::lines(self.nested.as_slice())
     }
-}
-
-/// Calls in groups of those that run at the same time: at most so many, and at most so many of agents. One that cannot
-/// run beside others is a group of its own.
-fn together(
-    mut calls: &[ToolCall],
-    (most, most_agents): (usize, usize),
-    beside: impl Fn(&ToolCall) -> bool,
-) -> Vec<&[ToolCall]> {
-    let mut groups = Vec::new();
-    while !calls.is_empty() {
-        let mut agents = 0;
-        let mut fits = |call: &&ToolCall| {
-            agents += usize::from(call.name == DELEGATE);
-            agents <= most_agents && beside(call)
-        };
-        let count = if most > 1 { calls.iter().take(most).take_while(&mut fits).count() } else { 1 };
-        let (group, rest) = calls.split_at(count.max(1));
-        groups.push(group);
-        calls = rest;
-    }
-    groups
 }
 
 fn modified(event: Event, why: &str) -> TurnError {
