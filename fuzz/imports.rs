@@ -17,9 +17,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness_artifact::policy::ProjectPolicy;
+use harness_capability::env::Variables;
 use harness_capability::fs::Workspace;
 use harness_capability::reentry::{Allowance, Answering, Patience, Reentry};
 use harness_capability::secrets::Vault;
+use harness_capability::system::System;
 use harness_capability::{agents, events, meta, tasks};
 use harness_policy::grant::Grant;
 use harness_sandbox::engine::{Image, Sandbox, Settings};
@@ -179,7 +181,7 @@ impl Rig {
         let policy = policy.unwrap_or_else(|| panic!("{wrong:?}"));
         let secrets = policy.secrets.iter().map(|secret| &secret.value);
         Self {
-            secrets: Arc::new(Vault::open(secrets, [], &folder.path().join("work"))),
+            secrets: Arc::new(Vault::open(secrets, [], &folder.path().join("work"), &Variables::Host)),
             grant: Arc::new(policy.grant_for("tools/it", None)),
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
             sandbox,
@@ -203,6 +205,8 @@ impl Rig {
                 grant: self.grant.clone(),
                 workspace: Arc::new(Workspace::open(&self.folder.path().join("work")).unwrap()),
                 session: Arc::new(Session::default()),
+                system: Arc::new(System::default().with_environment()),
+                http: Arc::default(),
                 turn: Arc::default(),
                 secrets: self.secrets.clone(),
                 reentry: Some(Arc::new(Echo)),

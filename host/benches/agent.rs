@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use harness_agent::{Configured, Listener, Session, Silent};
 use harness_bench::Samples;
+use harness_capability::env::Variables;
 use harness_dispatch::{Options, Project, Run};
 use harness_session as session;
 use serde_json::json;
@@ -56,7 +57,7 @@ fn main() {
         ("round: ten tools, six hooks, session's record", Recorded::AsSession, true),
     ] {
         let (folder, project) = project(recorded == Recorded::InAudit, hooks);
-        let models = Arc::new(Configured::new(folder.path(), &project.loaded().policy().models));
+        let models = Arc::new(Configured::new(folder.path(), &project.loaded().policy().models, &Variables::default()));
         let times = (0..TURNS + TURNS / 10).map(|_| {
             runtime.block_on(async {
                 let models = models.clone();

@@ -117,6 +117,8 @@ impl Bench {
             workspace: Arc::new(Workspace::open(folder).unwrap()),
             session: Arc::new(Session::default()),
             turn: Arc::default(),
+            system: Arc::default(),
+            http: Arc::default(),
             secrets: Arc::default(),
             depth: 0,
             reentry: None,

@@ -87,12 +87,14 @@
 //! use std::path::Path;
 //! use std::sync::Arc;
 //!
-//! use harness::{Configured, Options, Project, Run, Session, Silent};
+//! use harness::{Configured, Options, Project, Run, Session, Silent, System, Variables};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let root = Path::new(".");
-//! let project = Project::open(root, Options::default())?;
-//! let models = Configured::new(root, &project.loaded().policy().models);
+//! // Nothing of the process's environment is there that is not given: here the keys of models are.
+//! let options = Options { system: System::default().with_environment(), ..Options::default() };
+//! let project = Project::open(root, options)?;
+//! let models = Configured::new(root, &project.loaded().policy().models, &Variables::Host);
 //! let run = Run::new();
 //! let mut session = Session::start(&project, &run, Arc::new(models), Arc::new(Silent)).await?;
 //! let turn = session.turn("What is in docs?").await?;
@@ -104,6 +106,8 @@
 // A project, its calls and its events.
 pub use harness_artifact::event::Event;
 pub use harness_artifact::policy::layer;
+pub use harness_capability::env::Variables;
+pub use harness_capability::system::System;
 pub use harness_dispatch::confirm::{Answer, Confirmer, Question};
 pub use harness_dispatch::{
     Block, Call, CallError, CallReport, Decision, Dispatch, HookRun, Host, HostOptions, NativeTool, OpenError, Options,

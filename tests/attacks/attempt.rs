@@ -10,12 +10,13 @@ use std::time::Duration;
 use harness_agent::{Configured, attach};
 use harness_artifact::event::Event;
 use harness_artifact::policy::layer;
+use harness_capability::env::Variables;
 use harness_capability::http::Client;
 use harness_dispatch::{CallError, Decision, OpenError, Project, Run};
 use harness_registry::lock::{self, Lock};
 use harness_registry::{Machine, Registry};
 use harness_sandbox::outcome::Outcome;
-use harness_sandbox::state::Session;
+use harness_sandbox::state::{Instead, Session};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
 
@@ -79,7 +80,7 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
     }
     let run = run(world, setting, each);
     if !loaded.registry().agents().is_empty() {
-        attach(project, &run, Arc::new(Configured::new(&world.work(), &loaded.policy().models)));
+        attach(project, &run, Arc::new(Configured::new(&world.work(), &loaded.policy().models, &Variables::Host)));
     }
     let args = setting.args.as_ref().map_or("{}".to_owned(), |args| world.filled(args, each));
     let args: Json = serde_json::from_str(&args).unwrap_or_else(|error| panic!("{args}: {error}"));
@@ -215,7 +216,8 @@ fn run(world: &World, setting: &Setting, each: &str) -> Arc<Run> {
         let answers = names.get(name).map(Vec::as_slice).unwrap_or_default();
         answers.get(*count - 1).or(answers.last()).cloned().unwrap_or_default()
     });
-    Run::with_session(Session { http, ..Session::default() })
+    let instead = Instead { http: Some(http), ..Instead::default() };
+    Run::with_session(Session { instead, ..Session::default() })
 }
 
 /// A script from the short forms: an expression, or the lines of `run`.

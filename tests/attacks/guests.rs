@@ -177,6 +177,8 @@ fn call(runtime: &Runtime, world: &World, component: &[u8], role: &str, policy: 
         workspace: Arc::new(Workspace::open(&world.work()).unwrap()),
         session: Arc::new(Session::default()),
         turn: Arc::default(),
+        system: Arc::default(),
+        http: Arc::default(),
         depth: 0,
         reentry: None,
         secrets: Arc::default(),

@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use harness_capability::env::Variables;
 use harness_dispatch::confinement::needs;
 use harness_dispatch::{Options, Project, Run};
 use harness_registry::{Machine, Registry};
@@ -219,7 +220,7 @@ pub(crate) fn inside() -> bool {
     let other = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let inside = Inside { outside: root.join("../outside").canonicalize().unwrap(), other };
     if words[0] == "held" {
-        Plan::of(&needs(project.loaded().registry(), &root, None, None)).apply().unwrap();
+        Plan::of(&needs(project.loaded().registry(), &root, None, None, &Variables::Host)).apply().unwrap();
     }
     if words[1] == "call" {
         println!("{}", call(&project));
@@ -236,7 +237,7 @@ pub(crate) fn confine() {
     let policy = "---\nsandbox: { exec: { allow: [sh], network: true } }\n---\n";
     std::fs::write(folder.path().join(".harness/harness.md"), policy).unwrap();
     let registry = Registry::load_within(folder.path(), &Machine::None);
-    let plan = Plan::of(&needs(&registry, folder.path(), None, None));
+    let plan = Plan::of(&needs(&registry, folder.path(), None, None, &Variables::Host));
     // The worlds of the cases are elsewhere.
     let plan = plan.with_all_files();
     plan.apply().unwrap();

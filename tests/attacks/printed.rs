@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use harness_agent::{Configured, Session, Silent};
+use harness_capability::env::Variables;
 use harness_dispatch::Run;
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
@@ -87,7 +88,7 @@ fn framed(runtime: &Runtime, servers: &Servers, result: &str) -> Result<String, 
         project(&world, policy, &format!("def run(args):\n    return {}\n", json!(result)))
     };
     let run = Run::new();
-    let models = Arc::new(Configured::new(&world.work(), &project.loaded().policy().models));
+    let models = Arc::new(Configured::new(&world.work(), &project.loaded().policy().models, &Variables::Host));
     let turn = runtime.block_on(async {
         let mut session = Session::start(&project, &run, models, Arc::new(Silent)).await.unwrap();
         session.turn("What is it?").await

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_agent::{Configured, attach};
+use harness_capability::env::Variables;
 use harness_capability::fs::Workspace;
 use harness_dispatch::{Host, HostOptions, Options, Project, Run};
 use harness_policy::limits::Limits;
@@ -129,6 +130,8 @@ impl Guest {
             workspace: Arc::new(Workspace::open(&world.work()).unwrap()),
             session: Arc::new(Session::default()),
             turn: Arc::default(),
+            system: Arc::default(),
+            http: Arc::default(),
             depth: 0,
             reentry: None,
             secrets: Arc::default(),
@@ -205,7 +208,11 @@ fn with_agents(runtime: &Runtime, servers: &Servers) -> Result<Arc<Run>, String>
     let policy = "model: { provider: script, script: r.yaml }\nsandbox: { audit: false }";
     let project = project(&world, policy, "def run(args):\n    return delegate('worker', 'Work.')['response']\n");
     let run = Run::new();
-    attach(&project, &run, Arc::new(Configured::new(&world.work(), &project.loaded().policy().models)));
+    attach(
+        &project,
+        &run,
+        Arc::new(Configured::new(&world.work(), &project.loaded().policy().models, &Variables::Host)),
+    );
     let told = result(runtime, &project, "it", json!({}), &run);
     if told == "done" { Ok(run) } else { Err(told) }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use harness_capability::system::System;
 use harness_dispatch::{Options, Project};
 use harness_registry::Machine;
 use tempfile::TempDir;
@@ -50,7 +51,11 @@ impl Stage {
         // With an agent, for which there is room beside the one call: else the pools would be created again on the way.
         write(&work.join(".harness/harness.md"), "---\ndelegation: { max_concurrent: 1 }\n---\n");
         write(&work.join(".harness/agents/first.md"), "---\ndescription: The first.\n---\n# First\n");
-        let options = Options { machine: Machine::File(machine), ..Options::default() };
+        let options = Options {
+            machine: Machine::File(machine),
+            system: System::default().with_environment(),
+            ..Options::default()
+        };
         let project = Project::open(&work, options).unwrap();
         Self { folder, project }
     }

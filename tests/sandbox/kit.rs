@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use harness_artifact::policy::ProjectPolicy;
 use harness_capability::fs::Workspace;
+use harness_capability::system::System;
 use harness_policy::grant::Grant;
 use harness_policy::limits::Limits;
 use harness_sandbox::engine::{Image, Sandbox, ScriptError, Settings};
@@ -76,6 +77,8 @@ impl Kit {
             workspace: self.workspace.clone(),
             session: self.session.clone(),
             turn: Arc::default(),
+            system: Arc::new(System::default().with_environment()),
+            http: Arc::default(),
             secrets: Arc::default(),
             depth: 0,
             reentry: None,

@@ -10,9 +10,10 @@ use harness_artifact::located::Located;
 use harness_artifact::model::{self, ModelConfig};
 use harness_artifact::replies::{self, ScriptedReply};
 use harness_artifact::suggest::closest;
+use harness_capability::env::Variables;
 use harness_policy::text::quoted;
 use harness_provider::Provider;
-use harness_provider::connect::connect;
+use harness_provider::connect::connect_with;
 use harness_provider::script::Scripted;
 use harness_provider::settings::Settings;
 use harness_sys as sys;
@@ -24,14 +25,17 @@ pub struct Configured {
     /// The file that names them, for messages.
     policy: String,
     models: model::Models,
+    /// Where their keys are.
+    variables: Variables,
     connected: Mutex<HashMap<String, Arc<dyn Provider>>>,
 }
 
 impl Configured {
-    /// Those of the project in a folder, whose policy names them.
-    pub fn new(root: &Path, models: &model::Models) -> Self {
+    /// Those of the project in a folder, whose policy names them. Their keys are in these variables.
+    pub fn new(root: &Path, models: &model::Models, variables: &Variables) -> Self {
         let policy = ".harness/harness.md".to_owned();
-        Self { root: root.to_owned(), policy, models: models.clone(), connected: Mutex::default() }
+        let (models, variables) = (models.clone(), variables.clone());
+        Self { root: root.to_owned(), policy, models, variables, connected: Mutex::default() }
     }
 
     /// The same of a policy that is another file; where there is none, messages name the one to write.
@@ -59,7 +63,12 @@ impl Configured {
         }
         let provider: Arc<dyn Provider> = match &config.script {
             Some(file) => Arc::new(scripted(&self.root, file)?),
-            None => Arc::from(connect(&Settings::from(config)).map_err(|error| error.to_string())?),
+            None => {
+                let variables = self.variables.clone();
+                let key = Arc::new(move |name: &str| variables.value(name));
+                let provider = connect_with(&Settings::from(config), key);
+                Arc::from(provider.map_err(|error| error.to_string())?)
+            }
         };
         connected.insert(key, provider.clone());
         Ok(provider)

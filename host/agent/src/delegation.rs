@@ -381,7 +381,8 @@ impl Delegation<'_> {
         let session = self.place.run.session().clone();
         let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets.clone());
         let (turn, depth) = (self.place.turn.clone(), self.place.depth);
-        let context = Context { grant, workspace, session, turn, secrets, depth, reentry: None };
+        let (system, http) = loaded.outside();
+        let context = Context { grant, workspace, session, turn, system, http, secrets, depth, reentry: None };
         let report = loaded.sandbox().run(&image, context, limits, &result.to_string()).await;
         self.spend(report.usage);
         let verdict = match report.outcome {

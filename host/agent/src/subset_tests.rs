@@ -11,6 +11,7 @@ use super::runtime::Runtime;
 use super::{AgentEvent, Configured, Listener, Session, Silent, root};
 use harness_artifact::agent::Use;
 use harness_artifact::policy::layer;
+use harness_capability::env::Variables;
 use harness_dispatch::{Options, Project, Run};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Service;
@@ -183,7 +184,7 @@ proptest! {
         let folder = project(&own, &rules);
         let options = Options { machine: Machine::None, audit: false, ..Options::default() };
         let opened = Project::open(folder.path(), options).unwrap();
-        let models = Arc::new(Configured::new(folder.path(), &opened.loaded().policy().models));
+        let models = Arc::new(Configured::new(folder.path(), &opened.loaded().policy().models, &Variables::default()));
         let top = root(&opened, &Run::new(), models, Arc::new(Silent));
         let model = top.model().unwrap();
         let all = Grant::new(vec![opened.loaded().policy().project.clone()]);
@@ -408,7 +409,7 @@ proptest! {
         let machine = Machine::File(folder.path().join("machine.yaml"));
         let options = Options { machine, ..Options::default() };
         let opened = Arc::new(Project::open(folder.path(), options).unwrap());
-        let models = Arc::new(Configured::new(folder.path(), &opened.loaded().policy().models));
+        let models = Arc::new(Configured::new(folder.path(), &opened.loaded().policy().models, &Variables::default()));
         let caller = layer::parse("caller", &caller).0.unwrap();
         let (run, seen) = (Run::narrowed(vec![caller.clone()]), Arc::new(Seen::default()));
         // Unoptimized, agents within agents take more stack than a thread has.

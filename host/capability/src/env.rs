@@ -1,6 +1,7 @@
 //! `env`: variables of the host's environment that the policy names.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
@@ -19,16 +20,36 @@ pub enum Error {
 }
 
 /// Where variables come from.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub enum Variables {
-    /// The environment of the host.
-    #[default]
+    /// The environment of the process.
     Host,
-    /// These, for a test or a replay.
-    Given(BTreeMap<String, String>),
+    /// These.
+    Given(Arc<BTreeMap<String, String>>),
+}
+
+impl Default for Variables {
+    /// None.
+    fn default() -> Self {
+        Self::Given(Arc::default())
+    }
+}
+
+impl FromIterator<(String, String)> for Variables {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(variables: T) -> Self {
+        Self::Given(Arc::new(variables.into_iter().collect()))
+    }
 }
 
 impl Variables {
+    /// The value of a variable that is set to text, for the host itself: no grant is asked.
+    pub fn value(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Host => sys::variable(name),
+            Self::Given(variables) => variables.get(name).cloned(),
+        }
+    }
+
     /// The value of a variable, if the grant names it and it is set to text.
     ///
     /// # Errors
@@ -36,9 +57,6 @@ impl Variables {
     /// Where the grant does not name it, whether or not it is set.
     pub fn get(&self, grant: &Grant, name: &str) -> Result<Option<String>, Error> {
         grant.decide_env(name).map_err(|refusal| Error::AccessDenied(refusal.into()))?;
-        Ok(match self {
-            Self::Host => sys::variable(name),
-            Self::Given(variables) => variables.get(name).cloned(),
-        })
+        Ok(self.value(name))
     }
 }

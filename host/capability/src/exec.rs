@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::denial::Denial;
+use super::env::Variables;
 use super::fs;
 use super::secrets::{CommandLoan, Handles, Vault};
 use capture::{Capture, Flood};
@@ -101,6 +102,16 @@ pub struct Output {
     pub truncated: bool,
 }
 
+impl Command {
+    /// The time that it asks for.
+    pub fn time(&self) -> Duration {
+        match self.timeout_ms {
+            0 => DEFAULT_TIMEOUT,
+            millis => Duration::from_millis(u64::from(millis)),
+        }
+    }
+}
+
 /// Where a command runs.
 #[derive(Debug, Clone, Copy)]
 pub struct ExecContext<'a> {
@@ -110,6 +121,8 @@ pub struct ExecContext<'a> {
     pub workspace: &'a Path,
     /// What stands for secrets in the call that runs it.
     pub handles: &'a Handles,
+    /// Where the variables are that the grant may name.
+    pub variables: &'a Variables,
 }
 
 /// Who runs commands.
@@ -175,11 +188,7 @@ pub async fn run(
     lend(place.handles, &mut command)?.fill()?;
     let (path, env) = environment(grant, place, &command.env);
     let program = look_up(&command.program, &path).ok_or_else(|| Error::NotFound(command.program.clone()))?;
-    let limit = match command.timeout_ms {
-        0 => DEFAULT_TIMEOUT,
-        millis => Duration::from_millis(u64::from(millis)),
-    };
-    let limit = limit.min(deadline_left);
+    let limit = command.time().min(deadline_left);
     let is_git = git::is_git(&program);
     let mut prepared = Prepared { grant, place, program, name: command.program, args: command.args, env };
     let started = Instant::now();
@@ -251,15 +260,18 @@ impl Prepared<'_> {
         let Self { grant, place, program, name, args, env } = self;
         let dir = place.dir.try_clone().map_err(|_| "the folder cannot be opened".to_owned())?;
         let (grant, workspace, handles) = ((*grant).clone(), place.workspace.to_owned(), place.handles.clone());
+        let variables = place.variables.clone();
         let (program, name, args, mut env) = (program.clone(), name.clone(), args.clone(), env.clone());
         let starting = tokio::task::spawn_blocking(move || {
-            let place = ExecContext { dir: &dir, workspace: &workspace, handles: &handles };
+            let place = ExecContext { dir: &dir, workspace: &workspace, handles: &handles, variables: &variables };
+            let home = place.variables.value("HOME").map(PathBuf::from);
             let secrets = place.handles.vault().files();
             let wanted = For {
                 grant: &grant,
                 dir: place.dir,
                 workspace: place.workspace,
                 secrets,
+                home: home.as_deref(),
                 program: &program,
                 name: &name,
                 time,
@@ -332,7 +344,7 @@ fn environment(
     let vault = place.handles.vault();
     let granted = grant.exec_env().into_iter().filter(|name| !vault.holds_variable(name));
     let mut env: BTreeMap<String, String> =
-        granted.filter_map(|name| sys::variable(&name).map(|value| (name, value))).collect();
+        granted.filter_map(|name| place.variables.value(&name).map(|value| (name, value))).collect();
     let path = SearchPath::new(env.get("PATH").map(String::as_str), place.workspace);
     env.insert("PATH".to_owned(), path.value());
     env.extend(given.iter().cloned());

@@ -12,15 +12,18 @@ mod overrides;
 mod redirect;
 
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+pub(crate) use lookup::Names;
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::denial::Denial;
+use super::resources::Resources;
 use super::secrets::Handles;
+use super::system::System;
 use harness_policy::grant::Grant;
 use harness_policy::network::NoTarget;
 use harness_policy::refusal::Refusal;
@@ -93,15 +96,23 @@ pub struct Response {
     pub body: String,
 }
 
-/// Sends requests. One for the process: making the connector reads the trusted roots, which is slow, and holds nothing
-/// of a call.
+/// Makes connections for all projects of a host: making one reads the trusted roots, which is slow, and it holds nothing
+/// of a call. Cheap until the first request is sent.
+#[derive(Debug, Default)]
+pub struct Connector {
+    inner: OnceLock<Result<reqwest::Client, String>>,
+    lookups: lookup::Lookups,
+}
+
+/// Sends the requests of one project.
 #[derive(Debug, Default)]
 pub struct Client {
-    inner: OnceLock<Result<reqwest::Client, String>>,
+    connector: Arc<Connector>,
     /// Where requests are answered from, instead of by the network.
     canned: Option<Vec<Canned>>,
-    names: lookup::Names,
-    lookups: OnceLock<lookup::Share>,
+    names: Names,
+    lookups: lookup::Share,
+    resources: Arc<Resources>,
 }
 
 /// An answer for a test or a replay: what a server would say to this method and URL.
@@ -116,20 +127,21 @@ pub struct Canned {
 }
 
 impl Client {
-    /// A client. Cheap: the connector is made when the first request is sent.
-    pub const fn new() -> Self {
-        Self { inner: OnceLock::new(), canned: None, names: lookup::Names::System, lookups: OnceLock::new() }
+    /// The client of a project, on the connector of its host.
+    pub fn of(connector: &Arc<Connector>, system: &System, resources: &Arc<Resources>) -> Self {
+        let (connector, names, resources) = (connector.clone(), system.names.clone(), resources.clone());
+        Self { connector, names, resources, ..Self::default() }
     }
 
     /// A client that never touches the network: what the grant allows is answered from these.
     pub fn answering(canned: Vec<Canned>) -> Self {
-        Self { canned: Some(canned), ..Self::new() }
+        Self { canned: Some(canned), ..Self::default() }
     }
 
-    /// A client that looks up names with this function, for an embedder with a resolver of its own. Each address that
-    /// it gives is decided like those of the system: it cannot lead a script to more than the grant allows.
+    /// A client that looks up names with this function. Each address that it returns is decided like those of the
+    /// system: it cannot lead a script to more than the grant allows.
     pub fn resolving(names: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
-        Self { names: lookup::Names::Given(Box::new(names)), ..Self::new() }
+        Self { names: Names::Given(Arc::new(names)), ..Self::default() }
     }
 
     /// Sends a request and reads the whole answer, following redirects. Everything is decided by `grant`; handles of
@@ -149,6 +161,9 @@ impl Client {
         }
         let loan = handles.lend_to_request(&request.url, &request.headers, request.body.as_deref())?;
         let mut request = outgoing::checked(request)?;
+        let mut bodies = self.resources.bodies();
+        let sent = request.body().and_then(reqwest::Body::as_bytes).map_or(0, <[u8]>::len);
+        bodies.take(sent).map_err(Error::Connection)?;
         let mut followed = 0;
         loop {
             let (target, others) = outgoing::targets(&request)?;
@@ -166,18 +181,19 @@ impl Client {
             if followed == 0 {
                 loan.fill(request.headers_mut())?;
             }
-            let vetted = lookup::vetted((&self.names, self.share()), grant, &target, request.url()).await?;
+            let places = (&self.connector.lookups, &self.lookups);
+            let vetted = lookup::vetted((&self.names, places), grant, &target, request.url()).await?;
             for address in vetted.addresses() {
                 others.iter().try_for_each(|other| grant.decide_address(other, address))?;
             }
             // Cheap: the body is shared, not copied.
             let copy =
                 request.try_clone().ok_or_else(|| Error::InvalidRequest("the body cannot be sent".to_owned()))?;
-            let inner = self.inner().await?;
+            let inner = self.connector.inner().await?;
             let answer = vetted.scope(inner.execute(copy)).await.map_err(answer::failure)?;
             answer::head(answer.headers())?;
             if !redirect::turn(&mut request, answer.status(), answer.headers())? {
-                return answer::read(answer, request.url(), most).await;
+                return answer::read(answer, request.url(), most, &mut bodies).await;
             }
             if followed == MAX_REDIRECTS {
                 return Err(Error::TooManyRedirects);
@@ -186,11 +202,9 @@ impl Client {
             handles.none_revealed("the address that a redirect names", request.url().as_str())?;
         }
     }
+}
 
-    fn share(&self) -> lookup::Share {
-        self.lookups.get_or_init(lookup::Share::default).clone()
-    }
-
+impl Connector {
     /// Made on another thread: neither the deadline nor other calls wait for the roots to be read.
     async fn inner(&self) -> Result<&reqwest::Client, Error> {
         if self.inner.get().is_none() {

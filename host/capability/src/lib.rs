@@ -26,6 +26,8 @@ pub mod metrics;
 pub mod observe;
 pub mod random;
 pub mod reentry;
+pub mod resources;
 pub mod secrets;
+pub mod system;
 pub mod tasks;
 pub mod turn;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use harness_artifact::escape;
 use harness_artifact::policy::ProjectPolicy;
+use harness_capability::env::Variables;
 use harness_capability::secrets::Vault;
 use harness_dispatch::confinement;
 use harness_policy::command::ExecRules;
@@ -90,7 +91,7 @@ fn commands(exec: Option<&ExecRules>, wall: bool) -> Finding {
 /// Whether the secrets of the policy have values. Nothing where it names none.
 fn secrets(policy: &ProjectPolicy, root: &Path) -> Vec<Finding> {
     let name = "secrets";
-    let vault = Vault::open(policy.secrets.iter().map(|secret| &secret.value), [], root);
+    let vault = Vault::open(policy.secrets.iter().map(|secret| &secret.value), [], root, &Variables::Host);
     let missing: Vec<_> = vault.missing().map(|(secret, why)| format!("{secret} has no value: {why}")).collect();
     if missing.is_empty() {
         let what = format!("{} with a value", policy.secrets.len());
@@ -151,7 +152,7 @@ fn host(registry: &Registry, root: &Path) -> Finding {
     if let Err(why) = &Offers::get().filters {
         return Finding { name: "host", good: false, what: format!("keeps its system calls: {why}") };
     }
-    let plan = confine::Plan::of(&confinement::needs(registry, root, None, None));
+    let plan = confine::Plan::of(&confinement::needs(registry, root, None, None, &Variables::Host));
     Finding { name: "host", good: plan.whole().is_ok(), what: format!("drops before it runs scripts: {plan}") }
 }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use harness_artifact::diagnostic::{Diagnostic, Severity};
 use harness_artifact::event::Event;
 use harness_artifact::lint;
+use harness_capability::env::Variables;
+use harness_capability::system::System;
 use harness_dispatch::confinement;
 use harness_dispatch::{self as dispatch, CallError, OpenError, Options, Project};
 use harness_policy::limits::LimitKey;
@@ -97,7 +99,8 @@ pub(crate) fn files_of<'r>(registry: &'r Registry, tool: &str) -> Vec<&'r str> {
 }
 
 fn opened(place: &ProjectArgs, options: Options, printer: Printer) -> Result<Project, Exit> {
-    let options = Options { machine: machine(place), ..options };
+    // Whoever runs a command gives it its environment.
+    let options = Options { machine: machine(place), system: System::default().with_environment(), ..options };
     Project::open(&root(place), options).map_err(|error| unopened(&error, printer))
 }
 
@@ -121,7 +124,7 @@ pub(crate) fn unopened(error: &OpenError, printer: Printer) -> Exit {
 
 /// What a process keeps that calls tools of a project.
 pub(crate) fn plan(project: &Project, place: &ProjectArgs, workspace: Option<&Path>) -> confine::Plan {
-    confine::Plan::of(&confinement::needs(project.loaded().registry(), &root(place), workspace, None))
+    confine::Plan::of(&confinement::needs(project.loaded().registry(), &root(place), workspace, None, &Variables::Host))
 }
 
 /// Gives up what this process needs no more, as it was asked to. To be called when everything is read that the arguments

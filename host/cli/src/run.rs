@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness_agent::{Activity, Configured, Models, Session, Turn, TurnError};
+use harness_capability::env::Variables;
 use harness_dispatch::{Options, Project};
 use harness_provider::Usage;
 use serde_json::{Value as Json, json};
@@ -148,7 +149,7 @@ fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
 /// The models that a project names.
 pub(crate) fn models(project: &Project, place: &ProjectArgs) -> Arc<dyn Models> {
     let loaded = project.loaded();
-    let models = Configured::new(&project::root(place), &loaded.policy().models);
+    let models = Configured::new(&project::root(place), &loaded.policy().models, &Variables::Host);
     Arc::new(models.of_policy(loaded.registry().policy_file()))
 }
 

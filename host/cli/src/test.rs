@@ -9,6 +9,7 @@ use harness_artifact::diagnostic::Position;
 use harness_artifact::escape;
 use harness_artifact::suggest;
 use harness_capability::coverage::Coverage;
+use harness_capability::system::System;
 use harness_dispatch::confinement;
 use harness_dispatch::testing::{self, CaseReport, Subject};
 use harness_dispatch::{Loaded, Options, Project};
@@ -60,7 +61,8 @@ pub(crate) fn run(command: &Test, place: &ProjectArgs, printer: &Printer) -> Exi
         printer.error("`--junit -` and `--json` both write to standard output", &[], Some(hint));
         return Exit::Usage;
     }
-    let options = Options { coverage: true, audit: false, machine: project::machine(place), ..Options::default() };
+    let (machine, system) = (project::machine(place), System::default().with_environment());
+    let options = Options { coverage: true, audit: false, machine, system, ..Options::default() };
     let folder = project::root(place);
     let project = match Project::open(&folder, options.clone()) {
         Ok(project) => project,

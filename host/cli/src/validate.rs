@@ -9,6 +9,7 @@ use harness_artifact::agent::Use;
 use harness_artifact::diagnostic::{Diagnostic, Severity};
 use harness_artifact::hook::Hook;
 use harness_artifact::{escape, lint};
+use harness_capability::env::Variables;
 use harness_capability::secrets::Vault;
 use harness_dispatch::confinement;
 use harness_dispatch::{self as dispatch, Unloadable};
@@ -209,7 +210,7 @@ fn replies(registry: &Registry, root: &Path) -> Vec<RepliesFile> {
 /// Secrets without a value on this machine: no fault of the artifacts, but who uses one is refused.
 fn secrets(registry: &Registry, root: &Path) -> Vec<Diagnostic> {
     let Some(policy) = registry.policy() else { return Vec::new() };
-    let vault = Vault::open(policy.secrets.iter().map(|secret| &secret.value), [], root);
+    let vault = Vault::open(policy.secrets.iter().map(|secret| &secret.value), [], root, &Variables::Host);
     let missing = vault.missing().filter_map(|(name, why)| {
         let secret = policy.secrets.iter().find(|secret| secret.name == name)?;
         let warning = Diagnostic::warning(format!("the secret `{name}` has no value: {why}"));

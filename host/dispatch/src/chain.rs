@@ -437,6 +437,8 @@ impl CallContext {
             workspace: self.workspace.clone(),
             session: self.run.session().clone(),
             turn: self.turn.clone(),
+            system: self.loaded.system.clone(),
+            http: self.loaded.http.clone(),
             secrets: self.loaded.secrets.clone(),
             depth: self.depth,
             // What watches built-ins starts nothing that could call others.

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use harness_artifact::model::Provider;
+use harness_capability::env::Variables;
 use harness_policy::layer::Layer;
 use harness_registry::Registry;
-use harness_sys as sys;
 use harness_wall::confine::{CommandNeeds, Needs};
 
 /// The folders that a project's artifacts are read from.
@@ -14,13 +14,19 @@ pub fn folders(registry: &Registry, root: &Path) -> Vec<PathBuf> {
 }
 
 /// What calls in a project need: its folder, `workspace` if its tools work elsewhere, and what its policy grants.
-/// `instead` replaces the policy of the project for one of its tools.
-pub fn needs(registry: &Registry, root: &Path, workspace: Option<&Path>, instead: Option<&Layer>) -> Needs {
+/// `instead` replaces the policy of the project for one of its tools; `~` in a rule is the `HOME` of these variables.
+pub fn needs(
+    registry: &Registry,
+    root: &Path,
+    workspace: Option<&Path>,
+    instead: Option<&Layer>,
+    variables: &Variables,
+) -> Needs {
     let policy = registry.policy();
     let layers = || policy.map(|policy| &policy.project).into_iter().chain(instead);
     let exec = || layers().filter_map(|layer| layer.exec.as_ref());
     let commands = exec().any(|exec| !exec.allow.is_empty()).then(|| {
-        let home = sys::variable("HOME").map(PathBuf::from);
+        let home = variables.value("HOME").map(PathBuf::from);
         CommandNeeds {
             unconfined: exec().any(|exec| exec.unconfined),
             network: exec().any(|exec| exec.network),
@@ -50,7 +56,7 @@ mod tests {
         let of = |policy: &str| {
             std::fs::create_dir_all(root.join(".harness")).unwrap();
             std::fs::write(root.join(".harness/harness.md"), format!("---\n{policy}\n---\n")).unwrap();
-            needs(&Registry::load_within(root, &Machine::None), root, None, None)
+            needs(&Registry::load_within(root, &Machine::None), root, None, None, &Variables::Host)
         };
         let harness = root.join(".harness");
         // The registry has the real path of the folder as a root of its own.

@@ -5,6 +5,8 @@ use std::sync::{Arc, RwLock};
 
 use super::{OpenError, Options, Project, load};
 use harness_audit::AuditWriter;
+use harness_capability::http::{Client, Connector};
+use harness_capability::system::System;
 use harness_sandbox::engine::{Sandbox, Settings};
 
 /// How large a host is.
@@ -38,8 +40,9 @@ impl HostOptions {
     }
 }
 
-/// One engine, its instances, its threads, its images and the writer of audit logs, shared by many projects. Each project has a [quota] of it, and
-/// shares nothing else with the others. Cheap to clone; it lives as long as any of its projects.
+/// One engine, its instances, its threads, its images, the connector of HTTP and the writer of audit logs, shared by many
+/// projects. Each project has a [quota] of it, and shares nothing else with the others. Cheap to clone; it lives as long as
+/// any of its projects.
 ///
 /// [quota]: harness_sandbox::scheduling::quota::Quota
 #[derive(Debug, Clone)]
@@ -47,6 +50,8 @@ pub struct Host {
     pub(crate) sandbox: Sandbox,
     /// Writes the audit logs of all projects.
     pub(crate) audit: AuditWriter,
+    /// Makes the connections of all projects.
+    connector: Arc<Connector>,
 }
 
 impl Host {
@@ -57,7 +62,8 @@ impl Host {
     /// Where the machine lacks what the engine needs.
     pub fn new(options: HostOptions) -> Result<Self, OpenError> {
         let settings = Settings { instances: options.instances, image_bytes: options.image_bytes };
-        Ok(Self { sandbox: Sandbox::new(settings).map_err(OpenError::Sandbox)?, audit: AuditWriter::new() })
+        let sandbox = Sandbox::new(settings).map_err(OpenError::Sandbox)?;
+        Ok(Self { sandbox, audit: AuditWriter::new(), connector: Arc::default() })
     }
 
     /// Opens the project in a folder: the one that holds `.harness/`. The same folder may be open more than once; each
@@ -67,9 +73,15 @@ impl Host {
     ///
     /// Where any artifact cannot be used, or the workspace is not a folder.
     pub fn open(&self, root: &Path, options: Options) -> Result<Project, OpenError> {
-        let host = Self { sandbox: self.sandbox.for_project(options.quota), audit: self.audit.clone() };
+        let sandbox = self.sandbox.for_project(options.quota);
+        let host = Self { sandbox, ..self.clone() };
         let loaded = load(root, &options, &host, None)?;
         Ok(Project { root: root.to_owned(), options, host, current: RwLock::new(Arc::new(loaded)) })
+    }
+
+    /// Who sends the requests of a project.
+    pub(crate) fn client(&self, system: &System) -> Arc<Client> {
+        Arc::new(Client::of(&self.connector, system, self.sandbox.share().resources()))
     }
 
     /// Images of scripts that are kept ready, and their bytes.

@@ -58,12 +58,14 @@ pub use tasks::MAX_AGENTS;
 pub use verify::Judgement;
 
 use self::chain::CallContext;
+use self::loaded::Parts;
 use self::recorder::Recorder;
 use harness_artifact::event::Event;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
 use harness_capability::fs::Workspace;
 use harness_capability::secrets::Vault;
+use harness_capability::system::System;
 use harness_policy::layer::Layer;
 use harness_policy::path::{Access, PathPattern, WorkspacePath, protected};
 use harness_policy::watch::Watch;
@@ -82,6 +84,8 @@ pub struct Options {
     pub workspace: Option<PathBuf>,
     /// What the project may have of its host, beside other projects.
     pub quota: Quota,
+    /// The machine as the project sees it: its clock, random numbers and variables. By default there is no variable.
+    pub system: System,
     /// Implementations for tools that are declared without a script, by the name of the tool.
     pub natives: Vec<(String, Arc<dyn NativeTool>)>,
     /// Whether scripts show which of their lines they reach. They are slower then.
@@ -98,11 +102,12 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// The project's own folder, no quota, the machine's installed policy, and a record.
+    /// The project's own folder, no quota, no variable, the machine's installed policy, and a record.
     fn default() -> Self {
         Self {
             workspace: None,
             quota: Quota::default(),
+            system: System::default(),
             natives: Vec::new(),
             coverage: false,
             machine: Machine::Installed,
@@ -262,7 +267,8 @@ fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
     if let (Some(home), Some(fs)) = (below.filter(|path| !path.is_root()), &mut policy.project.fs) {
         fs.home = Some(home);
     }
-    let secrets = Vault::open(policy.secrets.iter().map(|secret| &secret.value), policy.models.key_variables(), root);
+    let named = policy.secrets.iter().map(|secret| &secret.value);
+    let secrets = Vault::open(named, policy.models.key_variables(), root, &options.system.variables);
     // Whatever else the policy opens: a file that holds a secret is for the host alone.
     for file in secrets.files() {
         let below = file.to_str().and_then(|file| WorkspacePath::parse(file, workspace.absolute()).ok());
@@ -299,29 +305,34 @@ fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
         }
         policy.instead = Some((tool.source_name.clone(), layer));
     }
-    let (natives, coverage) = (options.natives.clone(), options.coverage);
     let policy_file = &*policy.project.origin.file;
     let written = before.and_then(|before| before.recorder.as_ref());
     let recorder = (options.audit && policy.audit)
         .then(|| Arc::new(Recorder::new(root, policy_file, written.map(|it| &**it), &host.audit)));
-    let mut loaded = Loaded::new(registry, policy, Arc::new(workspace), host.sandbox.clone(), natives, coverage);
-    loaded.secrets = Arc::new(secrets);
-    if let Some(before) = before {
-        loaded = loaded.with_images_of(before);
-    }
+    let loaded = Loaded::new(Parts {
+        secrets: Arc::new(secrets),
+        system: Arc::new(options.system.clone()),
+        http: host.client(&options.system),
+        natives: options.natives.clone(),
+        coverage: options.coverage,
+        ..Parts::alone(registry, policy, Arc::new(workspace), host.sandbox.clone())
+    });
+    let loaded = match before {
+        Some(before) => loaded.with_images_of(before),
+        None => loaded,
+    };
     let refused = admission::refused(&loaded, recorder.as_deref());
     // As the sandbox does then: a process that drops privileges next must have no other threads.
     host.audit.rest();
-    if !refused.is_empty() {
-        let registry = loaded.registry.without(refused);
-        if registry.policy().is_none() {
-            return Err(OpenError::Artifacts(Box::new(registry)));
-        }
-        loaded = loaded.with_registry(registry);
+    let parts = Parts { recorder, watch: options.watch.clone(), ..loaded.parts() };
+    if refused.is_empty() {
+        return Ok(Loaded::new(parts));
     }
-    loaded.recorder = recorder;
-    loaded.watch = options.watch.clone();
-    Ok(loaded)
+    let registry = loaded.registry.without(refused);
+    if registry.policy().is_none() {
+        return Err(OpenError::Artifacts(Box::new(registry)));
+    }
+    Ok(Loaded::new(Parts { registry, ..parts }))
 }
 
 /// The artifacts of a registry that its hooks on `artifact.load` let in; all of them where there is none, or where the
@@ -349,7 +360,7 @@ pub fn for_checking(root: &Path, registry: &Registry) -> Result<Loaded, OpenErro
     let policy = registry.policy().cloned().unwrap_or_else(|| ProjectPolicy::absent(".harness/harness.md"));
     let sandbox = Sandbox::new(Settings { instances: 1, ..Settings::default() }).map_err(OpenError::Sandbox)?;
     let workspace = Workspace::open(root).map_err(|source| OpenError::Workspace { path: root.to_owned(), source })?;
-    Ok(Loaded::new(registry.clone(), policy, Arc::new(workspace), sandbox, Vec::new(), false))
+    Ok(Loaded::new(Parts::alone(registry.clone(), policy, Arc::new(workspace), sandbox)))
 }
 
 #[cfg(test)]

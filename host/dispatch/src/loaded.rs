@@ -16,8 +16,10 @@ use harness_artifact::script::Script;
 use harness_artifact::third_party;
 use harness_artifact::tool::Tool;
 use harness_capability::fs::Workspace;
+use harness_capability::http::Client;
 use harness_capability::reentry::Allowance;
 use harness_capability::secrets::Vault;
+use harness_capability::system::System;
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
 use harness_policy::limits::Limits;
@@ -35,6 +37,10 @@ pub struct Loaded {
     pub(crate) policy: ProjectPolicy,
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) sandbox: Sandbox,
+    /// The machine as the project sees it.
+    pub(crate) system: Arc<System>,
+    /// Sends the project's requests.
+    pub(crate) http: Arc<Client>,
     pub(crate) natives: Vec<(String, Arc<dyn NativeTool>)>,
     /// Whether scripts show which of their lines they reach.
     pub coverage: bool,
@@ -143,88 +149,127 @@ fn raises(limit: Limit, grant: &Grant) -> Option<String> {
     limit.kind.limit().filter(|_| limit.allowed < most).map(|key| grant.raises(key))
 }
 
-impl Loaded {
-    pub(crate) fn new(
+/// What a project's artifacts are, and what they work with.
+#[derive(Debug, Clone)]
+pub(crate) struct Parts {
+    pub(crate) registry: Registry,
+    pub(crate) policy: ProjectPolicy,
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) system: Arc<System>,
+    pub(crate) http: Arc<Client>,
+    pub(crate) secrets: Arc<Vault>,
+    pub(crate) natives: Vec<(String, Arc<dyn NativeTool>)>,
+    pub(crate) coverage: bool,
+    pub(crate) recorder: Option<Arc<Recorder>>,
+    pub(crate) watch: Option<Arc<Watch>>,
+    /// The agents of plugins that it is for, by their sources.
+    pub(crate) borrowers: Vec<String>,
+    pub(crate) images: Arc<Images>,
+}
+
+impl Parts {
+    /// Artifacts by themselves, for looking at them: nothing is recorded, and there is neither a secret nor a variable.
+    pub(crate) fn alone(
         registry: Registry,
         policy: ProjectPolicy,
         workspace: Arc<Workspace>,
         sandbox: Sandbox,
-        natives: Vec<(String, Arc<dyn NativeTool>)>,
-        coverage: bool,
     ) -> Self {
-        let timeout = Grant::new(vec![policy.project.clone()]).limits().timeout;
         Self {
             registry,
             policy,
             workspace,
             sandbox,
-            natives,
-            coverage,
+            system: Arc::default(),
+            http: Arc::default(),
             secrets: Arc::default(),
+            natives: Vec::new(),
+            coverage: false,
             recorder: None,
             watch: None,
-            timeout,
             borrowers: Vec::new(),
             images: Arc::default(),
-            tools: Known::default(),
-            hooks: Known::default(),
+        }
+    }
+}
+
+impl Loaded {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { registry, policy, workspace, sandbox, system, http, secrets, .. } = parts;
+        let Parts { natives, coverage, recorder, watch, borrowers, images, .. } = parts;
+        let timeout = Grant::new(vec![policy.project.clone()]).limits().timeout;
+        let (tools, hooks) = (Known::default(), Known::default());
+        Self {
+            registry,
+            policy,
+            workspace,
+            sandbox,
+            system,
+            http,
+            natives,
+            coverage,
+            secrets,
+            recorder,
+            watch,
+            timeout,
+            borrowers,
+            images,
+            tools,
+            hooks,
+        }
+    }
+
+    /// What it was made of, for one that differs in some of it.
+    pub(crate) fn parts(&self) -> Parts {
+        Parts {
+            registry: self.registry.clone(),
+            policy: self.policy.clone(),
+            workspace: self.workspace.clone(),
+            sandbox: self.sandbox.clone(),
+            system: self.system.clone(),
+            http: self.http.clone(),
+            secrets: self.secrets.clone(),
+            natives: self.natives.clone(),
+            coverage: self.coverage,
+            recorder: self.recorder.clone(),
+            watch: self.watch.clone(),
+            borrowers: self.borrowers.clone(),
+            images: self.images.clone(),
         }
     }
 
     /// The same with the images of another one whose scripts are the same.
-    pub fn with_images_of(mut self, other: &Self) -> Self {
-        self.images = Arc::new(other.images.of(self.scripts().map(|script| script.source)));
-        self
+    pub(crate) fn with_images_of(self, other: &Self) -> Self {
+        let images = Arc::new(other.images.of(self.scripts().map(|script| script.source)));
+        Self::new(Parts { images, ..self.parts() })
     }
 
-    /// The same project with other artifacts. What is recorded of it is up to who makes it.
-    pub(super) fn with_registry(&self, registry: Registry) -> Self {
-        let (policy, sandbox, natives) = (self.policy.clone(), self.sandbox.clone(), self.natives.clone());
-        let mut loaded = Self::new(registry, policy, self.workspace.clone(), sandbox, natives, self.coverage);
-        loaded.images = self.images.clone();
-        loaded.secrets = self.secrets.clone();
-        loaded
-    }
-
-    /// The same project with something else granted to one source, for a case.
+    /// The same project with something else granted to one source, for a case. Nothing is recorded of it.
     pub(super) fn granting(&self, source: &str, layer: &Layer) -> Self {
-        let mut loaded = self.with_hooks(|_| true);
-        loaded.policy = self.policy.granting(source, layer);
-        loaded.borrowers.clone_from(&self.borrowers);
-        loaded
+        let policy = self.policy.granting(source, layer);
+        Self::new(Parts { policy, recorder: None, watch: None, ..self.parts() })
     }
 
-    /// The same project with some of its hooks.
+    /// The same project with some of its hooks. Nothing is recorded of it.
     pub(super) fn with_hooks(&self, keep: impl Fn(&Hook) -> bool) -> Self {
-        self.with_registry(self.registry.with_hooks(keep))
+        let registry = self.registry.with_hooks(keep);
+        Self::new(Parts { registry, recorder: None, watch: None, ..self.parts() })
     }
 
     /// The same project as an agent has it: see [`Registry::of_agent`]. Where another agent has set it to work, without
     /// that one's own tools; all its hooks stay.
     pub fn of_agent(&self, agent: &Agent, by: Option<&Agent>) -> Self {
-        let registry = by.map(|by| self.registry.without_tools_of(by));
-        let mut policy = self.policy.clone();
+        let Parts { registry, mut policy, mut borrowers, .. } = self.parts();
         if let Some(own) = &agent.tools_policy {
             policy.tools = own.clone().narrowed_by(policy.tools);
         }
         let lent = |tool: &Tool| policy.lends(&agent.source_name, tool);
-        let registry = registry.as_ref().unwrap_or(&self.registry).of_agent(agent, lent);
-        let mut loaded = Self::new(
-            registry,
-            policy,
-            self.workspace.clone(),
-            self.sandbox.clone(),
-            self.natives.clone(),
-            self.coverage,
-        );
-        loaded.images = self.images.clone();
-        loaded.recorder.clone_from(&self.recorder);
-        loaded.secrets = self.secrets.clone();
-        loaded.borrowers.clone_from(&self.borrowers);
+        let registry = by.map_or(registry, |by| self.registry.without_tools_of(by)).of_agent(agent, lent);
         if third_party::author(&agent.source_name).is_some() {
-            loaded.borrowers.push(agent.source_name.clone());
+            borrowers.push(agent.source_name.clone());
         }
-        loaded
+        Self::new(Parts { registry, policy, borrowers, ..self.parts() })
     }
 
     /// Whether whoever it is for may call a tool that the run has added.
@@ -245,6 +290,11 @@ impl Loaded {
     /// The secrets of the policy.
     pub fn secrets(&self) -> &Vault {
         &self.secrets
+    }
+
+    /// The machine as the project sees it, and who sends its requests.
+    pub fn outside(&self) -> (Arc<System>, Arc<Client>) {
+        (self.system.clone(), self.http.clone())
     }
 
     /// The sandbox that scripts run in.

@@ -10,6 +10,7 @@ use super::view::View;
 use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
 use harness_artifact::tool::Tool;
+use harness_capability::random::Random;
 use harness_capability::turn::Turn;
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
@@ -147,7 +148,7 @@ impl Run {
 
     /// The identifier of a task: not to be guessed, unless the run's random numbers are.
     pub fn task_id(&self) -> String {
-        let bytes = self.session.random.bytes(16);
+        let bytes = self.session.instead.random.as_ref().unwrap_or(&Random::System).bytes(16);
         format!("task_{}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
     }
 

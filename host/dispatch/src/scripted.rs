@@ -35,6 +35,8 @@ pub(super) async fn run(
         workspace: place.workspace.clone(),
         session: place.run.session().clone(),
         turn: place.turn.clone(),
+        system: place.loaded.system.clone(),
+        http: place.loaded.http.clone(),
         secrets: place.loaded.secrets.clone(),
         depth: place.depth,
         reentry: Some(inner.clone()),

@@ -26,7 +26,6 @@ use harness_artifact::hook::Hook;
 use harness_artifact::tool::Tool;
 use harness_capability::clock::{Clock, Moment};
 use harness_capability::coverage::Coverage;
-use harness_capability::env::Variables;
 use harness_capability::exec::{self, Runner};
 use harness_capability::fs::Workspace;
 use harness_capability::http::{self, Client};
@@ -34,7 +33,7 @@ use harness_capability::log::Log;
 use harness_capability::random::Random;
 use harness_capability::turn::{self, Turn};
 use harness_sandbox::outcome::Outcome;
-use harness_sandbox::state::Session;
+use harness_sandbox::state::{Instead, Session};
 use harness_sys::Scratch;
 
 /// An artifact that can have cases.
@@ -259,14 +258,14 @@ fn session(given: &Given) -> Result<Session, String> {
         },
     });
     let (seconds, nanoseconds) = given.now;
-    let session = Session {
-        clock: Arc::new(Clock::Fixed(Moment { seconds, nanoseconds })),
-        random: Random::Seeded(AtomicU64::new(given.random)),
-        http: Client::answering(http.collect()),
+    let instead = Instead {
+        clock: Some(Arc::new(Clock::Fixed(Moment { seconds, nanoseconds }))),
+        random: Some(Random::Seeded(AtomicU64::new(given.random))),
+        http: Some(Client::answering(http.collect())),
         exec: Runner::Canned(commands.collect()),
-        env: Variables::Given(given.env.iter().cloned().collect()),
-        ..Session::default()
+        variables: Some(given.env.iter().cloned().collect()),
     };
+    let session = Session { instead, ..Session::default() };
     for (key, value) in &given.cache {
         let set = session.cache.set(key.clone(), value.to_string());
         set.map_err(|_| format!("the cache does not take `{key}`"))?;

@@ -1,4 +1,5 @@
 mod loads;
+mod projects;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -442,6 +443,8 @@ fn a_filter_agrees_with_the_interpreter() {
                 workspace: loaded.workspace().clone(),
                 session: Arc::default(),
                 turn: Arc::default(),
+                system: Arc::default(),
+                http: Arc::default(),
                 secrets: Arc::default(),
                 depth: 0,
                 reentry: None,

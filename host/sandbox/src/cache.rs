@@ -15,6 +15,7 @@ use super::image::Changes;
 use super::imports::Role;
 use super::loader::{Budget, Kept};
 use super::outcome::{Entry, Source};
+use super::scheduling::quota::Share;
 use super::state::State;
 use harness_sys::digest::digest;
 
@@ -135,7 +136,19 @@ pub(crate) struct Cache {
     /// Bytes of those that are kept ready.
     most: u64,
     known: Mutex<HashMap<String, Known>>,
-    ready: Mutex<Vec<Weak<Parts>>>,
+    ready: Mutex<Vec<Ready>>,
+}
+
+/// An image that is kept ready, and for whom: the project that called it first.
+struct Ready {
+    parts: Weak<Parts>,
+    project: u64,
+}
+
+impl Ready {
+    fn held(&self) -> Option<Arc<Parts>> {
+        self.parts.upgrade().filter(|parts| parts.is_ready())
+    }
 }
 
 /// A script that was loaded, while anyone has its image.
@@ -180,46 +193,55 @@ impl Cache {
         known.insert(key, Known { image: Arc::downgrade(&image.parts), fuel, memory: budget.memory });
     }
 
-    /// Keeps an image ready, and gives up others for it. Gives back what is kept.
-    pub(crate) fn ready(&self, image: &Image, observed: bool, made: InstancePre<State>) -> Arc<InstancePre<State>> {
+    /// Keeps an image ready for a project, and gives up others for it: the project's own where it has too many bytes of
+    /// them, then anyone's where the host has. Returns what is kept.
+    pub(crate) fn ready(
+        &self,
+        image: &Image,
+        observed: bool,
+        made: InstancePre<State>,
+        share: &Share,
+    ) -> Arc<InstancePre<State>> {
         let mut all = lock(&self.ready);
         let was_ready = image.parts.is_ready();
         let kept = lock(image.parts.slot(observed)).get_or_insert_with(|| Arc::new(made)).clone();
         if !was_ready {
-            all.retain(|other| other.upgrade().is_some_and(|other| other.is_ready()));
-            all.push(Arc::downgrade(&image.parts));
-            self.give_up(&mut all, image);
+            all.retain(|other| other.held().is_some());
+            all.push(Ready { parts: Arc::downgrade(&image.parts), project: share.id() });
+            let own = all.iter().filter(|other| other.project == share.id());
+            give_up(own, share.quota().image_bytes, image);
+            give_up(all.iter(), self.most, image);
+            all.retain(|other| other.held().is_some());
         }
         kept
-    }
-
-    /// Gives up those that were used least recently, until the others are as much as may be.
-    fn give_up(&self, all: &mut Vec<Weak<Parts>>, but: &Image) {
-        let mut kept: Vec<Arc<Parts>> = all.iter().filter_map(Weak::upgrade).collect();
-        let mut bytes: u64 = kept.iter().map(|parts| parts.changes.length()).sum();
-        if bytes <= self.most {
-            return;
-        }
-        kept.sort_by_key(|parts| parts.used.load(Ordering::Relaxed));
-        // To a little less, so that not every new one has all of them sorted.
-        let goal = self.most / 8 * 7;
-        for parts in &kept {
-            if bytes <= goal {
-                break;
-            }
-            if !Arc::ptr_eq(parts, &but.parts) {
-                *lock(&parts.ready) = None;
-                *lock(&parts.observed) = None;
-                bytes = bytes.saturating_sub(parts.changes.length());
-            }
-        }
-        all.retain(|parts| parts.upgrade().is_some_and(|parts| parts.is_ready()));
     }
 
     /// How many are kept ready, and their bytes.
     pub(crate) fn held(&self) -> (usize, u64) {
         let all = lock(&self.ready);
-        let kept = all.iter().filter_map(Weak::upgrade).filter(|parts| parts.is_ready());
+        let kept = all.iter().filter_map(Ready::held);
         kept.fold((0, 0), |(count, bytes), parts| (count + 1, bytes + parts.changes.length()))
+    }
+}
+
+/// Gives up those that were used least recently, until the others are as many bytes as may be.
+fn give_up<'a>(all: impl Iterator<Item = &'a Ready>, most: u64, but: &Image) {
+    let mut kept: Vec<Arc<Parts>> = all.filter_map(Ready::held).collect();
+    let mut bytes: u64 = kept.iter().map(|parts| parts.changes.length()).sum();
+    if bytes <= most {
+        return;
+    }
+    kept.sort_by_key(|parts| parts.used.load(Ordering::Relaxed));
+    // To a little less, so that not every new one has all of them sorted.
+    let goal = most / 8 * 7;
+    for parts in &kept {
+        if bytes <= goal {
+            break;
+        }
+        if !Arc::ptr_eq(parts, &but.parts) {
+            *lock(&parts.ready) = None;
+            *lock(&parts.observed) = None;
+            bytes = bytes.saturating_sub(parts.changes.length());
+        }
     }
 }

@@ -34,6 +34,8 @@ async fn a_slow_disk() {
         }),
         session: Arc::new(Session::default()),
         turn: Arc::default(),
+        system: Arc::default(),
+        http: Arc::default(),
         secrets: Arc::default(),
         depth: 0,
         reentry: None,

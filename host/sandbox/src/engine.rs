@@ -338,7 +338,7 @@ impl Sandbox {
             }
         };
         // Two calls may do this at once, which does no harm: one of the two is kept.
-        Ok(self.inner.images.ready(image, observed, ready))
+        Ok(self.inner.images.ready(image, observed, ready, &self.share))
     }
 
     /// How large its pools were made.

@@ -155,24 +155,29 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
 
         Import::HttpSend => waiting(it, import, |state, (request,): (http::Request,)| {
             let (context, handles) = (state.context.clone(), state.handles.clone());
-            async move { context.session.http.send(&context.grant, &handles, request).await }
+            async move { context.http().send(&context.grant, &handles, request).await }
         }),
         Import::ExecRun => waiting(it, import, |state, (command,): (exec::Command,)| {
             let (context, handles) = (state.context.clone(), state.handles.clone());
             let left = state.deadline.saturating_duration_since(Instant::now());
-            if let Some(tier) = context.session.exec.tier(&context.grant, &command) {
+            if let Some(tier) = context.exec().tier(&context.grant, &command) {
                 state.usage.tier = state.usage.tier.max(tier);
             }
+            let resources = state.standing.share.resources().clone();
             async move {
                 // Before the folder is checked: without a command there is nothing to learn from it.
                 context.grant.decide_command(&command.program, &command.args)?;
+                let began = Instant::now();
+                let _place = resources.command(command.time().min(left)).await.map_err(exec::Error::Start)?;
+                let left = left.saturating_sub(began.elapsed());
                 // On another thread, as everything that asks a disk.
                 let (there, path) = (context.clone(), command.dir.clone());
                 let opening = tokio::task::spawn_blocking(move || there.workspace.open_dir(&there.grant, &path));
                 let dir = opening.await.map_err(|error| exec::Error::Start(error.to_string()))??;
                 let workspace = context.workspace.absolute().as_ref();
-                let place = exec::ExecContext { dir: &dir, workspace, handles: &handles };
-                context.session.exec.run(&context.grant, place, left, command).await
+                let variables = context.variables();
+                let place = exec::ExecContext { dir: &dir, workspace, handles: &handles, variables };
+                context.exec().run(&context.grant, place, left, command).await
             }
         }),
 
@@ -248,11 +253,11 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
 
         Import::ClockNow => sync(it, import, |s, (): ()| -> Result<clock::Moment, clock::Error> {
             s.granted(Service::Clock).map_err(|refusal| clock::Error::AccessDenied(refusal.into()))?;
-            Ok(s.context.session.clock.now())
+            Ok(s.context.clock().now())
         }),
         Import::ClockSleep => waiting(it, import, |s, (milliseconds,): (u32,)| {
             let granted = s.granted(Service::Clock).map_err(|refusal| clock::Error::AccessDenied(refusal.into()));
-            let clock = s.context.session.clock.clone();
+            let clock = s.context.clock().clone();
             async move {
                 granted?;
                 clock.sleep(milliseconds).await;
@@ -261,7 +266,7 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
         }),
         Import::RandomBytes => sync(it, import, |s, (count,): (u32,)| -> Result<Vec<u8>, random::Error> {
             s.granted(Service::Random).map_err(|refusal| random::Error::AccessDenied(refusal.into()))?;
-            Ok(s.context.session.random.bytes(count))
+            Ok(s.context.random().bytes(count))
         }),
         Import::EventsEmit => nested(it, import, |s, (event, payload): (String, String), left| {
             let granted = s.granted(Service::Events).map_err(|refusal| events::Error::AccessDenied(refusal.into()));
@@ -316,7 +321,7 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
         Import::EnvGet => sync(it, import, |s, (name,): (String,)| {
             let holds_none = s.context.secrets.decide_variable(&name);
             holds_none.map_err(|refusal| env::Error::AccessDenied(refusal.into()))?;
-            s.context.session.env.get(s.grant(), &name)
+            s.context.variables().get(s.grant(), &name)
         }),
         Import::ObserveBefore => nested(it, import, |s, (function, arguments): (String, String), left| {
             (Ok(()), s.observer(), move |r: Arc<dyn Reentry>| async move {
@@ -461,6 +466,7 @@ where
                 bytes: limits.io_bytes.saturating_sub(usage.io_bytes()),
                 over: None,
             };
+            let resources = store.data().standing.share.resources().clone();
             let known = match params {
                 Ok(params) => at_once(context, &params).ok_or(params),
                 Err(refused) => Ok(refused),
@@ -469,7 +475,10 @@ where
             let (answer, left) = match known {
                 Ok(answer) => (answer, room),
                 Err((params, context)) => {
+                    let place = resources.open_files().await;
                     let work = move || {
+                        // Held for as long as it really takes: dropping the call does not end it.
+                        let _place = place;
                         let mut left = room;
                         (function(&context, params, &mut left), left)
                     };

@@ -30,6 +30,8 @@ async fn without_a_reset_the_canary_is_seen() {
         workspace: Arc::new(Workspace::open(folder.path()).unwrap()),
         session: Arc::new(Session::default()),
         turn: Arc::default(),
+        system: Arc::default(),
+        http: Arc::default(),
         depth: 0,
         reentry: None,
         secrets: Arc::default(),

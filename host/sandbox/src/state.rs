@@ -24,6 +24,7 @@ use harness_capability::metrics::Metrics;
 use harness_capability::random::Random;
 use harness_capability::reentry::Reentry;
 use harness_capability::secrets::{Handles, Vault};
+use harness_capability::system::System;
 use harness_capability::turn::Turn;
 use harness_policy::grant::Grant;
 use harness_policy::limits::Limits;
@@ -59,18 +60,25 @@ pub struct Session {
     pub cache: Cache,
     /// Counters and gauges.
     pub metrics: Metrics,
+    /// What it has instead of the project's own, for a test or a replay.
+    pub instead: Instead,
+    /// Who keeps what host calls answer, or gives it.
+    pub tape: Option<Arc<dyn Tape>>,
+}
+
+/// What a run has instead of what its project has.
+#[derive(Debug, Default)]
+pub struct Instead {
     /// Where time comes from.
-    pub clock: Arc<Clock>,
+    pub clock: Option<Arc<Clock>>,
     /// Where random numbers come from.
-    pub random: Random,
-    /// The connection to HTTP.
-    pub http: Client,
+    pub random: Option<Random>,
+    /// Who sends requests.
+    pub http: Option<Client>,
     /// Who runs commands.
     pub exec: Runner,
     /// Where variables come from.
-    pub env: Variables,
-    /// Who keeps what host calls answer, or gives it.
-    pub tape: Option<Arc<dyn Tape>>,
+    pub variables: Option<Variables>,
 }
 
 impl Session {
@@ -92,10 +100,41 @@ pub struct Context {
     pub session: Arc<Session>,
     /// What it shares with other calls of its turn.
     pub turn: Arc<Turn>,
+    /// The machine as its project sees it.
+    pub system: Arc<System>,
+    /// Sends the requests of its project.
+    pub http: Arc<Client>,
     /// The secrets of the project: what may be used by name, and is looked for in all that goes in and out.
     pub secrets: Arc<Vault>,
     /// The way back into dispatch. Without it, a script fires nothing and calls no tool.
     pub reentry: Option<Arc<dyn Reentry>>,
+}
+
+impl Context {
+    /// Where time comes from.
+    pub fn clock(&self) -> &Arc<Clock> {
+        self.session.instead.clock.as_ref().unwrap_or(&self.system.clock)
+    }
+
+    /// Where random numbers come from.
+    pub fn random(&self) -> &Random {
+        self.session.instead.random.as_ref().unwrap_or(&self.system.random)
+    }
+
+    /// Who sends requests.
+    pub fn http(&self) -> &Client {
+        self.session.instead.http.as_ref().unwrap_or(&self.http)
+    }
+
+    /// Who runs commands.
+    pub fn exec(&self) -> &Runner {
+        &self.session.instead.exec
+    }
+
+    /// Where variables come from.
+    pub fn variables(&self) -> &Variables {
+        self.session.instead.variables.as_ref().unwrap_or(&self.system.variables)
+    }
 }
 
 /// The data of a store.

@@ -77,11 +77,13 @@ pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Re
     let rewound = Arc::new(Rewound::new(recording, recorder.clone()));
     let run = Run::with_session(state::Session {
         // What the record answers is never asked of these; they have nothing to answer with, if it were.
-        http: Client::answering(Vec::new()),
-        exec: Runner::Canned(Vec::new()),
-        env: Variables::Given(std::collections::BTreeMap::new()),
-        clock: Arc::new(Clock::Fixed(Moment { seconds: 0, nanoseconds: 0 })),
-        random: Random::Seeded(AtomicU64::new(0)),
+        instead: state::Instead {
+            http: Some(Client::answering(Vec::new())),
+            exec: Runner::Canned(Vec::new()),
+            variables: Some(Variables::default()),
+            clock: Some(Arc::new(Clock::Fixed(Moment { seconds: 0, nanoseconds: 0 }))),
+            random: Some(Random::Seeded(AtomicU64::new(0))),
+        },
         tape: Some(rewound.clone()),
         ..state::Session::default()
     });

@@ -351,6 +351,8 @@ pub struct For<'a> {
     pub workspace: &'a Path,
     /// Files that hold secrets of the call: closed to the command.
     pub secrets: &'a [PathBuf],
+    /// The home folder: what `~` in a rule means.
+    pub home: Option<&'a Path>,
     /// As it was found.
     pub program: &'a Path,
     /// As the script named it.
@@ -396,8 +398,8 @@ impl Wall {
             governed.iter().filter(|_| stands.namespaces.is_some()).map(|folder| ClosedNames::hold(&inside(folder)));
         let names = names.collect::<Result<Vec<_>, _>>()?;
         let mut places = reach::places(grant, wanted.workspace)?;
-        let home = sys::variable("HOME").map(PathBuf::from);
-        let beside = Beside::new(grant, home.as_deref(), system, wanted.secrets)?;
+        let home = wanted.home;
+        let beside = Beside::new(grant, home, system, wanted.secrets)?;
         let folders = beside.folders.as_slice();
         if folders.iter().any(|folder| wanted.workspace.starts_with(folder)) {
             return Err("the workspace is inside of a folder that `exec.folders` opens".to_owned());
@@ -413,7 +415,7 @@ impl Wall {
                     closed: &beside.closed,
                     places: &places,
                     workspace: wanted.workspace,
-                    home: home.as_deref(),
+                    home,
                 })?;
                 let rules = [landlock::of_system(system, folders), landlock::of_view(&places)].concat();
                 let later = landlock::Later::of_view(&view.private, offers.landlock.unwrap_or_default())?;

@@ -1,6 +1,7 @@
 //! What a command is held to as a whole: its memory, its processes, its end, and the repository that it is in. Each
 //! beside the same command with more.
 
+use crate::env::Variables;
 use std::sync::Arc;
 
 use super::tests::{LONG, Workspace, command, granted, mark, marked, ran, sh, with_files};
@@ -54,7 +55,7 @@ async fn what_is_secret_beside_the_workspace_stays_closed() {
         exec: Vec::new(),
         origin: Origin::new(".harness/harness.md", Scope::Project),
     };
-    let handles = Handles::new(Arc::new(Vault::open([&secret], [], &folder)));
+    let handles = Handles::new(Arc::new(Vault::open([&secret], [], &folder, &Variables::Host)));
     let root = tempfile::tempdir().unwrap();
     let dir = Dir::open_ambient_dir(root.path(), cap_std::ambient_authority()).unwrap();
     let script = format!("cd {} && cat {} bin/linked", folder.display(), files.map(|(path, _)| path).join(" "));
@@ -62,7 +63,7 @@ async fn what_is_secret_beside_the_workspace_stays_closed() {
         let allow = vec![CommandRule::parse("sh").unwrap()];
         let folders = vec![FolderRule::parse(folder.to_str().unwrap()).unwrap()];
         let grant = granted(ExecRules { allow, env: Vec::new(), folders, network: false, unconfined });
-        let place = ExecContext { dir: &dir, workspace: root.path(), handles: &handles };
+        let place = ExecContext { dir: &dir, workspace: root.path(), handles: &handles, variables: &Variables::Host };
         let script = sh(&script);
         async move { run(&grant, place, LONG, script).await.unwrap().stdout }
     };

@@ -1,5 +1,6 @@
 //! Whole runs of small programs that every system has.
 
+use crate::env::Variables;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -75,7 +76,12 @@ impl Workspace {
     }
 
     pub(super) async fn run_in(&self, grant: &Grant, left: Duration, command: Command) -> Result<Output, Error> {
-        let place = ExecContext { dir: &self.dir, workspace: self.root.path(), handles: &Handles::default() };
+        let place = ExecContext {
+            dir: &self.dir,
+            workspace: self.root.path(),
+            handles: &Handles::default(),
+            variables: &Variables::Host,
+        };
         run(grant, place, left, command).await
     }
 }
@@ -280,7 +286,12 @@ async fn it_starts_in_the_open_folder_and_finds_nothing_in_the_workspace() {
     std::fs::copy("/bin/echo", moved.join("mytool")).unwrap();
 
     let grant = grant(&["sh", "mytool"], &[]);
-    let place = ExecContext { dir: &dir, workspace: workspace.root.path(), handles: &Handles::default() };
+    let place = ExecContext {
+        dir: &dir,
+        workspace: workspace.root.path(),
+        handles: &Handles::default(),
+        variables: &Variables::Host,
+    };
     let output = run(&grant, place, LONG, sh("pwd -P")).await.unwrap();
     assert_eq!(output.stdout.trim_end(), moved.canonicalize().unwrap().display().to_string());
     assert_eq!(run(&grant, place, LONG, command("mytool", &[])).await, Err(Error::NotFound("mytool".to_owned())));

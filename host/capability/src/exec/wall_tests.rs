@@ -1,5 +1,6 @@
 //! What the wall around a child stops, each beside the same child without it.
 
+use crate::env::Variables;
 use std::io::Read as _;
 use std::net::{TcpListener, UdpSocket};
 
@@ -195,9 +196,17 @@ async fn its_folders_are_those_that_were_looked_at() {
         let dir = Dir::open_ambient_dir(root.join("inner"), cap_std::ambient_authority()).unwrap();
         let (grant, program, handles) = (confined(), Path::new("/bin/sh"), Handles::default());
         let secrets = handles.vault().files();
-        let wall =
-            Wall::new(&For { grant: &grant, dir: &dir, workspace: &root, secrets, program, name: "sh", time: LONG })
-                .unwrap();
+        let wall = Wall::new(&For {
+            grant: &grant,
+            dir: &dir,
+            workspace: &root,
+            secrets,
+            home: None,
+            program,
+            name: "sh",
+            time: LONG,
+        })
+        .unwrap();
         std::fs::rename(root.join(swapped), around.root.path().join("moved")).unwrap();
         std::fs::create_dir_all(root.join("inner")).unwrap();
         let env = BTreeMap::new();
@@ -224,8 +233,17 @@ async fn its_view_is_made_through_no_link() {
     let (grant, program, handles) = (confined(), Path::new("/bin/sh"), Handles::default());
     let secrets = handles.vault().files();
     let wall = || {
-        Wall::new(&For { grant: &grant, dir: &dir, workspace: &root, secrets, program, name: "sh", time: LONG })
-            .unwrap()
+        Wall::new(&For {
+            grant: &grant,
+            dir: &dir,
+            workspace: &root,
+            secrets,
+            home: None,
+            program,
+            name: "sh",
+            time: LONG,
+        })
+        .unwrap()
     };
     let (first, second) = (wall(), wall());
     let env = BTreeMap::new();
@@ -572,7 +590,7 @@ async fn a_workspace_among_the_systems_folders_is_held_too() {
     let said = |grant: Grant| {
         let (dir, path) = (&dir, &path);
         async move {
-            let place = ExecContext { dir, workspace: path, handles: &Handles::default() };
+            let place = ExecContext { dir, workspace: path, handles: &Handles::default(), variables: &Variables::Host };
             run(&grant, place, LONG, sh("cat a ../closed/b ../agents/c")).await.map(|output| output.stdout)
         }
     };

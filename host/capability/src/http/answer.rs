@@ -6,6 +6,7 @@ use std::io;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
 use url::Url;
 
+use super::super::resources::Bodies;
 use super::body::{self, Coding, Wrong};
 use super::{Error, Response};
 
@@ -31,14 +32,21 @@ fn too_many_headers() -> Error {
     ))
 }
 
-/// Reads the whole answer, at most `most` bytes of body, as it comes and after decompression.
-pub(super) async fn read(mut answer: reqwest::Response, url: &Url, most: usize) -> Result<Response, Error> {
+/// Reads the whole answer, at most `most` bytes of body, as it comes and after decompression. They count for the project
+/// while `bodies` is there.
+pub(super) async fn read(
+    mut answer: reqwest::Response,
+    url: &Url,
+    most: usize,
+    bodies: &mut Bodies,
+) -> Result<Response, Error> {
     let status = answer.status().as_u16();
     let headers = std::mem::take(answer.headers_mut());
     let coding = headers.get(CONTENT_ENCODING).and_then(Coding::of);
     let too_large = || Error::TooLarge(most as u64);
-    let bytes = body::whole(answer.into(), coding, most).await.map_err(|wrong| match wrong {
+    let bytes = body::whole(answer.into(), coding, most, bodies).await.map_err(|wrong| match wrong {
         Wrong::TooLarge => too_large(),
+        Wrong::Busy(why) => Error::Connection(why),
         Wrong::Broken => Error::Connection("the body broke off or cannot be decompressed".to_owned()),
     })?;
     let body = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());

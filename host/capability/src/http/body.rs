@@ -14,6 +14,8 @@ use reqwest::header::HeaderValue;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, ReadBuf};
 use tokio::task::coop;
 
+use super::super::resources::Bodies;
+
 /// The encodings that servers may use.
 pub(super) const ACCEPTED: &str = "gzip,br";
 
@@ -39,10 +41,12 @@ impl Coding {
 }
 
 /// Why there is no body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wrong {
     /// It has more bytes than it may have, before or after decompression.
     TooLarge,
+    /// The project has no room for it now. Carries which limit that is.
+    Busy(String),
     /// It breaks off, or is not compressed as it was said to be.
     Broken,
 }
@@ -54,28 +58,33 @@ impl From<io::Error> for Wrong {
 }
 
 /// The whole body.
-pub(super) async fn whole(body: reqwest::Body, coding: Option<Coding>, most: usize) -> Result<Vec<u8>, Wrong> {
+pub(super) async fn whole(
+    body: reqwest::Body,
+    coding: Option<Coding>,
+    most: usize,
+    bodies: &mut Bodies,
+) -> Result<Vec<u8>, Wrong> {
     let mut wire = Wire { body, chunk: Bytes::new(), left: most, rested: true };
     // What answers HEAD says how a body would be compressed, and has none.
     if wire.fill_buf().await?.is_empty() {
         return Ok(Vec::new());
     }
     let bytes = match coding {
-        None => all(&mut wire, most).await?,
+        None => all(&mut wire, most, bodies).await?,
         Some(Coding::Gzip) => {
             let mut decoder = GzipDecoder::new(&mut wire);
             // A gzip file is one or more of them, one after the other (RFC 1952).
             decoder.multiple_members(true);
-            all(decoder, most).await?
+            all(decoder, most, bodies).await?
         }
-        Some(Coding::Brotli) => all(BrotliDecoder::new(&mut wire), most).await?,
+        Some(Coding::Brotli) => all(BrotliDecoder::new(&mut wire), most, bodies).await?,
     };
     // What comes after the end of what was compressed is part of nothing.
     if wire.fill_buf().await?.is_empty() { Ok(bytes) } else { Err(Wrong::Broken) }
 }
 
 /// Everything there is to read, if that is not too much.
-async fn all(mut from: impl AsyncRead + Unpin, most: usize) -> Result<Vec<u8>, Wrong> {
+async fn all(mut from: impl AsyncRead + Unpin, most: usize, bodies: &mut Bodies) -> Result<Vec<u8>, Wrong> {
     let mut bytes = Vec::new();
     let mut piece = vec![0; PIECE];
     loop {
@@ -86,6 +95,7 @@ async fn all(mut from: impl AsyncRead + Unpin, most: usize) -> Result<Vec<u8>, W
         if count > most.saturating_sub(bytes.len()) {
             return Err(Wrong::TooLarge);
         }
+        bodies.take(count).map_err(Wrong::Busy)?;
         bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
         coop::consume_budget().await;
     }

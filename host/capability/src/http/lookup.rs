@@ -19,13 +19,23 @@ use harness_policy::network::Target;
 /// More addresses than any name needs.
 const MAX_ADDRESSES: usize = 32;
 
-/// Lookups at one time. The system's own takes a thread of the runtime for each, and a name's owner decides how long it
-/// takes; the runtime has 512 such threads, which commands and files need too.
-static LOOKUPS: Semaphore = Semaphore::const_new(64);
+/// Lookups of a host at one time. The system's own takes a thread of the runtime for each, and a name's owner decides how
+/// long it takes; the runtime has 512 such threads, which commands and files need too.
+const OF_A_HOST: usize = 64;
 
 /// Those of one client: a lookup that nobody waits for any more continues, and who leaves many of them behind must not
 /// take the place of others.
 const OF_A_CLIENT: usize = 8;
+
+/// The lookups of a host.
+#[derive(Debug, Clone)]
+pub(super) struct Lookups(Arc<Semaphore>);
+
+impl Default for Lookups {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(OF_A_HOST)))
+    }
+}
 
 /// The lookups of one client.
 #[derive(Debug, Clone)]
@@ -39,9 +49,13 @@ impl Default for Share {
 
 impl Share {
     /// Does something that is not broken off when this is dropped, when there is room for it. None where it panics.
-    async fn take<T: Send + 'static>(self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    async fn take<T: Send + 'static>(
+        self,
+        of_host: Lookups,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
         let own = self.0.acquire_owned().await.ok()?;
-        let of_all = LOOKUPS.acquire().await.ok()?;
+        let of_all = of_host.0.acquire_owned().await.ok()?;
         // A task of its own, which holds the places for as long as it really takes.
         let task = tokio::spawn(async move {
             let done = work.await;
@@ -61,13 +75,13 @@ tokio::task_local! {
 type LookUp = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 
 /// Who knows names.
-#[derive(Default)]
-pub(super) enum Names {
+#[derive(Clone, Default)]
+pub(crate) enum Names {
     /// The system.
     #[default]
     System,
     /// This function.
-    Given(Box<LookUp>),
+    Given(Arc<LookUp>),
 }
 
 impl fmt::Debug for Names {
@@ -79,12 +93,15 @@ impl fmt::Debug for Names {
     }
 }
 
+/// Who has room for a lookup: the host, and in it the client.
+pub(super) type Places<'a> = (&'a Lookups, &'a Share);
+
 impl Names {
     /// The addresses of a name; none where there is no answer.
-    async fn look_up(&self, share: Share, name: String, port: u16) -> Vec<SocketAddr> {
+    async fn look_up(&self, (host, share): Places<'_>, name: String, port: u16) -> Vec<SocketAddr> {
         match self {
             Self::System => {
-                let found = share.take(tokio::net::lookup_host((name, port))).await;
+                let found = share.clone().take(host.clone(), tokio::net::lookup_host((name, port))).await;
                 found.and_then(Result::ok).map_or_else(Vec::new, |found| found.take(MAX_ADDRESSES).collect())
             }
             Self::Given(names) => {
@@ -117,7 +134,7 @@ impl Vetted {
 /// Looks up the name of a target and decides each address. One address that is refused refuses the name: what is
 /// allowed should not depend on the order of the answers.
 pub(super) async fn vetted(
-    (names, share): (&Names, Share),
+    (names, places): (&Names, Places<'_>),
     grant: &Grant,
     target: &Target,
     url: &Url,
@@ -134,7 +151,7 @@ pub(super) async fn vetted(
     }
     let name = url.host_str().unwrap_or_default().to_owned();
     let unknown = || Error::Connection(format!("the name `{}` was not found", target.host()));
-    let addresses = names.look_up(share, name.clone(), target.port()).await;
+    let addresses = names.look_up(places, name.clone(), target.port()).await;
     if addresses.is_empty() {
         return Err(unknown());
     }
@@ -172,9 +189,11 @@ mod tests {
     /// Lookups that their callers have given up keep their places. They are the client's own, and others have theirs.
     #[tokio::test(start_paused = true)]
     async fn who_leaves_lookups_behind_waits_and_nobody_else_does() {
-        let (greedy, other) = (Share::default(), Share::default());
+        let (host, greedy, other) = (Lookups::default(), Share::default(), Share::default());
         let waited = async |share: &Share, work: Duration| {
-            tokio::time::timeout(Duration::from_millis(1), share.clone().take(tokio::time::sleep(work))).await.is_err()
+            tokio::time::timeout(Duration::from_millis(1), share.clone().take(host.clone(), tokio::time::sleep(work)))
+                .await
+                .is_err()
         };
         for _ in 0..OF_A_CLIENT {
             assert!(waited(&greedy, Duration::from_secs(30)).await);
@@ -187,8 +206,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_has_so_many_addresses() {
-        let names = Names::Given(Box::new(|_| vec![IpAddr::from([192, 0, 2, 1]); MAX_ADDRESSES + 1]));
-        let found = names.look_up(Share::default(), "a.test".to_owned(), 80).await;
+        let names = Names::Given(Arc::new(|_| vec![IpAddr::from([192, 0, 2, 1]); MAX_ADDRESSES + 1]));
+        let found = names.look_up((&Lookups::default(), &Share::default()), "a.test".to_owned(), 80).await;
         assert_eq!(found, vec![SocketAddr::from(([192, 0, 2, 1], 80)); MAX_ADDRESSES]);
     }
 

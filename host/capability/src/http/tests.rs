@@ -3,6 +3,7 @@
 mod answers;
 mod server;
 
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use tokio::net::TcpListener;
@@ -22,7 +23,7 @@ impl Plain {
     }
 }
 
-static CLIENT: Plain = Plain(Client::new());
+static CLIENT: LazyLock<Plain> = LazyLock::new(|| Plain(Client::default()));
 
 fn ok(body: &str) -> Say {
     Say::All(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes())
@@ -177,7 +178,9 @@ async fn an_address_that_is_no_name_is_vetted_too() {
         let url = url::Url::parse(url).unwrap();
         let target = Target::of(&url).unwrap();
         let vetted = async |grant: Grant| {
-            lookup::vetted((&names, lookup::Share::default()), &grant, &target, &url).await.is_ok()
+            lookup::vetted((&names, (&lookup::Lookups::default(), &lookup::Share::default())), &grant, &target, &url)
+                .await
+                .is_ok()
         };
         assert!(
             vetted(grant(&[HostRule::parse(&url[url::Position::BeforeHost..url::Position::AfterPort]).unwrap()])).await

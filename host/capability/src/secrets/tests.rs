@@ -1,3 +1,4 @@
+use crate::env::Variables;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -247,7 +248,7 @@ fn values_are_read_from_variables_and_files() {
     std::fs::write(root.path().join("token"), "from-a-file\n").unwrap();
     std::fs::write(root.path().join("large"), "x".repeat(MAX_VALUE + 3)).unwrap();
     std::fs::create_dir(root.path().join("folder")).unwrap();
-    let read = |holder: Holder| format!("{:?}", vault::read(&holder, root.path()));
+    let read = |holder: Holder| format!("{:?}", vault::read(&holder, root.path(), &Variables::Host));
     let file = |path: &str| read(Holder::File(path.to_owned()));
     assert_eq!(file("token"), "a value");
     assert_eq!(file(root.path().join("token").to_str().unwrap()), "a value");
@@ -271,7 +272,7 @@ proptest! {
 #[test]
 fn the_key_of_a_model_is_for_nobody() {
     let (path, folder) = (std::env::var("PATH").unwrap(), tempfile::tempdir().unwrap());
-    let vault = Vault::open([], ["PATH", "HARNESS_TEST_NOT_THERE"], folder.path());
+    let vault = Vault::open([], ["PATH", "HARNESS_TEST_NOT_THERE"], folder.path(), &Variables::Host);
     let reason = "the variable `PATH` holds the key of a model, which no script sees";
     assert_eq!(vault.decide_variable("PATH"), Err(Refusal::always(reason)));
     assert!(vault.holds_variable("PATH") && !vault.holds_variable("HOME"));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
+use super::super::env::Variables;
 use super::scanner::{self, Scanner};
 use harness_policy::refusal::Refusal;
 use harness_policy::secret::{Holder, Secret};
@@ -92,13 +93,13 @@ impl Given {
 }
 
 /// The value of a secret of a project in a folder.
-pub(super) fn read(holder: &Holder, root: &Path) -> Given {
+pub(super) fn read(holder: &Holder, root: &Path, variables: &Variables) -> Given {
     match holder {
-        Holder::Variable(name) => match sys::variable(name) {
+        Holder::Variable(name) => match variables.value(name) {
             Some(text) => Given::text(&text).named(|| format!("the variable `{name}`")),
             None => Given(Err(format!("the variable `{name}` is not set"))),
         },
-        Holder::File(path) => match sys::read_secret(&place(path, root), MAX_VALUE) {
+        Holder::File(path) => match sys::read_secret(&place(path, root, variables), MAX_VALUE) {
             Ok(text) => Given::text(&text).named(|| format!("the file `{path}`")),
             Err(error) => Given(Err(format!("the file `{path}` cannot be read: {error}"))),
         },
@@ -106,42 +107,47 @@ pub(super) fn read(holder: &Holder, root: &Path) -> Given {
 }
 
 /// Where a file of a secret is.
-fn place(path: &str, root: &Path) -> PathBuf {
-    match (path.strip_prefix("~/"), sys::variable("HOME")) {
+fn place(path: &str, root: &Path, variables: &Variables) -> PathBuf {
+    match (path.strip_prefix("~/"), variables.value("HOME")) {
         (Some(below), Some(home)) => Path::new(&home).join(below),
         _ => root.join(path),
     }
 }
 
 /// Where the file of a secret is that is in one: as it really is, where it is there, and as it is written.
-fn files(holder: &Holder, root: &Path) -> Vec<PathBuf> {
+fn files(holder: &Holder, root: &Path, variables: &Variables) -> Vec<PathBuf> {
     match holder {
         Holder::Variable(_) => Vec::new(),
         Holder::File(path) => {
-            let place = place(path, root);
+            let place = place(path, root, variables);
             sys::real_path(&place).into_iter().chain([place]).collect()
         }
     }
 }
 
 impl Vault {
-    /// Reads the values of secrets, those of files from the folder that holds `.harness/`, and the keys of models from
-    /// their variables. A secret that cannot be read is an error of who uses it; a key that is too short to be looked for
+    /// Reads the values of secrets, those of files from the folder that holds `.harness/`, and the keys of models, from
+    /// these variables. A secret that cannot be read is an error of who uses it; a key that is too short to be looked for
     /// is not.
     pub fn open<'a>(
         secrets: impl IntoIterator<Item = &'a Secret>,
         keys: impl IntoIterator<Item = &'a str>,
         root: &Path,
+        variables: &Variables,
     ) -> Self {
-        let read = |secret: &Secret| Known { value: read(&secret.holder, root), what: What::Secret(secret.clone()) };
+        let read = |secret: &Secret| Known {
+            value: read(&secret.holder, root, variables),
+            what: What::Secret(secret.clone()),
+        };
         let mut known: Vec<Known> = secrets.into_iter().map(read).collect();
         for variable in keys {
             if !known.iter().any(|one| one.is_in(variable)) {
-                let value = Given::text(sys::variable(variable).unwrap_or_default().trim());
+                let value = Given::text(variables.value(variable).unwrap_or_default().trim());
                 known.push(Known { what: What::Key(variable.to_owned()), value });
             }
         }
-        let files = known.iter().filter_map(Known::secret).flat_map(|secret| files(&secret.holder, root)).collect();
+        let files =
+            known.iter().filter_map(Known::secret).flat_map(|secret| files(&secret.holder, root, variables)).collect();
         Self { files, ..Self::knowing(known) }
     }
 

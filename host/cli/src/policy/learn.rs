@@ -8,6 +8,7 @@ use clap::Parser;
 use harness_artifact::escape;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::learn::{Draft, Kept};
+use harness_capability::env::Variables;
 use harness_dispatch::confinement;
 use harness_dispatch::{CallReport, Loaded, Nested, Options, Project, Run};
 use harness_policy::layer::Layer;
@@ -52,7 +53,8 @@ pub(super) fn run(command: &Learn, place: &ProjectArgs, printer: Printer) -> Res
     let call = Repeatable::new(&asked, &project, printer)?;
     let loaded = project.loaded();
     let root = project::root(place);
-    let needs = confinement::needs(loaded.registry(), &root, asked.workspace.as_deref(), instead.as_ref());
+    let needs =
+        confinement::needs(loaded.registry(), &root, asked.workspace.as_deref(), instead.as_ref(), &Variables::Host);
     let plan = Plan::of(&needs);
     project::confine(&plan, &asked.confine, printer)?;
     let workspace = asked.workspace.clone().unwrap_or_else(|| project::root(place));

@@ -1,10 +1,10 @@
 //! The instances of a host: who may have one, who waits, and who is refused as busy.
 //!
-//! A call that no script has made waits in the queue of its project, within its deadline. Of the projects whose calls
-//! wait, the one that has the fewest instances for its weight is next. A call that a script has made comes before
-//! those: it has an instance above it that is freed no sooner. One instance for each level of nesting is held back,
-//! which only a call of that level can take. So the deepest calls can always continue, and calls that wait for calls
-//! within them never wait for each other.
+//! A call waits in the queue of its project, within its deadline. Of the projects whose calls wait, the one that has the
+//! fewest instances for its weight is next, those of calls that scripts have made counted. In a project, a call that a
+//! script has made comes before the others: it has an instance above it that is freed no sooner. One instance for each
+//! level of nesting is held back, which only a call of that level can take. So the deepest calls can always continue, and
+//! calls that wait for calls within them never wait for each other.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -99,7 +99,6 @@ struct State {
     /// Whether the one that is held back for calls at each depth, from 1, is free.
     held_back: Vec<bool>,
     arrivals: u64,
-    nested: VecDeque<Waiting>,
     projects: HashMap<u64, Project>,
     /// How long calls have taken lately.
     lately: Duration,
@@ -107,8 +106,14 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Project {
+    /// Calls that no script has made, and run.
     running: u32,
+    /// Calls that scripts have made, and run.
+    nested: u32,
+    /// Calls that no script has made, and wait.
     queue: VecDeque<Waiting>,
+    /// Calls that scripts have made, and wait.
+    nested_queue: VecDeque<Waiting>,
     weight: u32,
     concurrent: u32,
 }
@@ -124,14 +129,15 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Room {
     admission: Arc<Admission>,
+    project: u64,
     kind: Kind,
     since: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Of a call that no script has made, in this project.
-    Outermost(u64),
+    /// Of a call that no script has made.
+    Outermost,
     Nested,
     HeldBack(u32),
 }
@@ -143,7 +149,6 @@ impl Admission {
             free: instances,
             held_back: vec![true; NESTING as usize],
             arrivals: 0,
-            nested: VecDeque::new(),
             projects: HashMap::new(),
             lately: Duration::from_millis(1),
         };
@@ -175,22 +180,23 @@ impl Admission {
         let (depth, quota) = (standing.depth, standing.share.quota());
         let arrival = state.arrivals;
         state.arrivals += 1;
-        if depth > 0 {
-            if let Some(kind) = state.room_within(depth) {
-                return Asked::Admitted(self.room(kind));
-            }
-            let (admit, admitted) = oneshot::channel();
-            state.nested.push_back(Waiting { arrival, depth, admit });
-            return Asked::Waits(admitted, arrival);
-        }
         let free = state.free > 0;
         let id = standing.share.id();
         let project = state.projects.entry(id).or_default();
         (project.weight, project.concurrent) = (quota.weight, quota.concurrent_calls.max(1));
+        if depth > 0 {
+            if let Some(kind) = state.room_within(id, depth) {
+                return Asked::Admitted(self.room(id, kind));
+            }
+            let (admit, admitted) = oneshot::channel();
+            let waiting = Waiting { arrival, depth, admit };
+            state.projects.entry(id).or_default().nested_queue.push_back(waiting);
+            return Asked::Waits(admitted, arrival);
+        }
         if free && project.queue.is_empty() && project.running < project.concurrent {
             project.running += 1;
             state.free -= 1;
-            return Asked::Admitted(self.room(Kind::Outermost(id)));
+            return Asked::Admitted(self.room(id, Kind::Outermost));
         }
         if project.queue.len() >= quota.queued_calls as usize {
             let queued = u64::from(quota.queued_calls);
@@ -225,8 +231,8 @@ impl Admission {
         Busy { limit: BusyLimit::MemoryBytes, allowed, waited_ms: None, retry_ms }
     }
 
-    fn room(self: &Arc<Self>, kind: Kind) -> Room {
-        Room { admission: self.clone(), kind, since: Instant::now() }
+    fn room(self: &Arc<Self>, project: u64, kind: Kind) -> Room {
+        Room { admission: self.clone(), project, kind, since: Instant::now() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -236,8 +242,8 @@ impl Admission {
     /// Gives free instances to those who wait.
     fn admit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let mut admitted = Vec::new();
-        while let Some((kind, waiting)) = state.next() {
-            admitted.push((self.room(kind), waiting));
+        while let Some((project, kind, waiting)) = state.next() {
+            admitted.push((self.room(project, kind), waiting));
         }
         drop(state);
         for (room, waiting) in admitted {
@@ -255,43 +261,60 @@ enum Asked {
 }
 
 impl State {
-    /// An instance for a call at this depth.
-    fn room_within(&mut self, depth: u32) -> Option<Kind> {
-        if self.free > 0 {
+    /// An instance for a call of a project at this depth, which a script has made.
+    fn room_within(&mut self, id: u64, depth: u32) -> Option<Kind> {
+        let kind = if self.free > 0 {
             self.free -= 1;
-            return Some(Kind::Nested);
-        }
-        let held_back = self.held_back.get_mut(depth as usize - 1)?;
-        std::mem::take(held_back).then_some(Kind::HeldBack(depth))
+            Kind::Nested
+        } else {
+            let held_back = self.held_back.get_mut(depth as usize - 1)?;
+            if !std::mem::take(held_back) {
+                return None;
+            }
+            Kind::HeldBack(depth)
+        };
+        self.projects.entry(id).or_default().nested += 1;
+        Some(kind)
     }
 
     /// Who is next, and what they get.
-    fn next(&mut self) -> Option<(Kind, Waiting)> {
-        let mut found = None;
-        for at in 0..self.nested.len() {
-            let depth = self.nested.get(at)?.depth;
-            if let Some(kind) = self.room_within(depth) {
-                found = Some((kind, at));
-                break;
-            }
-        }
-        if let Some((kind, at)) = found {
-            return Some((kind, self.nested.remove(at)?));
-        }
+    fn next(&mut self) -> Option<(u64, Kind, Waiting)> {
         if self.free == 0 {
-            return None;
+            return self.next_held_back();
         }
-        let may = |project: &&Project| !project.queue.is_empty() && project.running < project.concurrent;
-        let load = |project: &Project| u64::from(project.running) * 1_000_000 / u64::from(project.weight.max(1));
-        let waiting = self.projects.iter().filter(|(_, project)| may(project));
-        let (_, _, id) = waiting
-            .map(|(id, project)| (load(project), project.queue.front().map(|first| first.arrival), *id))
-            .min()?;
+        let id = self.first(|project| {
+            let outermost = project.queue.front().filter(|_| project.running < project.concurrent);
+            project.nested_queue.front().or(outermost)
+        })?;
         let project = self.projects.get_mut(&id)?;
+        if let Some(waiting) = project.nested_queue.pop_front() {
+            return Some((id, self.room_within(id, waiting.depth)?, waiting));
+        }
         let waiting = project.queue.pop_front()?;
         project.running += 1;
         self.free -= 1;
-        Some((Kind::Outermost(id), waiting))
+        Some((id, Kind::Outermost, waiting))
+    }
+
+    /// Who gets an instance that is held back.
+    fn next_held_back(&mut self) -> Option<(u64, Kind, Waiting)> {
+        let held_back = self.held_back.clone();
+        let fits = |waiting: &&Waiting| held_back.get(waiting.depth as usize - 1).is_some_and(|free| *free);
+        let id = self.first(|project| project.nested_queue.iter().find(fits))?;
+        let queue = &mut self.projects.get_mut(&id)?.nested_queue;
+        let at = queue.iter().position(|waiting| fits(&waiting))?;
+        let waiting = queue.remove(at)?;
+        Some((id, self.room_within(id, waiting.depth)?, waiting))
+    }
+
+    /// Of the projects of which a call is a candidate, the one that has the fewest instances for its weight.
+    fn first(&self, candidate: impl Fn(&Project) -> Option<&Waiting>) -> Option<u64> {
+        let load = |project: &Project| {
+            u64::from(project.running + project.nested) * 1_000_000 / u64::from(project.weight.max(1))
+        };
+        let all = self.projects.iter();
+        let all = all.filter_map(|(id, project)| Some((load(project), candidate(project)?.arrival, *id)));
+        all.min().map(|(_, _, id)| id)
     }
 
     /// Milliseconds until so many calls have ended, of which so many run at one time.
@@ -303,22 +326,29 @@ impl State {
 
     /// Forgets a project of which nothing runs or waits.
     fn forget(&mut self, id: u64) {
-        if self.projects.get(&id).is_some_and(|project| project.running == 0 && project.queue.is_empty()) {
+        if self.projects.get(&id).is_some_and(Project::is_idle) {
             self.projects.remove(&id);
         }
+    }
+}
+
+impl Project {
+    fn is_idle(&self) -> bool {
+        self.running == 0 && self.nested == 0 && self.queue.is_empty() && self.nested_queue.is_empty()
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
         let mut state = self.admission.state();
+        if let Some(project) = state.projects.get_mut(&self.project) {
+            let of = if self.kind == Kind::Outermost { &mut project.running } else { &mut project.nested };
+            *of = of.saturating_sub(1);
+        }
+        state.forget(self.project);
         match self.kind {
-            Kind::Outermost(id) => {
+            Kind::Outermost => {
                 state.free += 1;
-                if let Some(project) = state.projects.get_mut(&id) {
-                    project.running = project.running.saturating_sub(1);
-                }
-                state.forget(id);
                 // A moving average: of the last eight or so.
                 state.lately = state.lately.saturating_mul(7).saturating_add(self.since.elapsed()) / 8;
             }
@@ -345,10 +375,9 @@ impl Drop for Waits<'_> {
     fn drop(&mut self) {
         let mut state = self.admission.state();
         let others = |waiting: &Waiting| waiting.arrival != self.arrival;
-        if self.depth > 0 {
-            state.nested.retain(others);
-        } else if let Some(project) = state.projects.get_mut(&self.project) {
-            project.queue.retain(others);
+        if let Some(project) = state.projects.get_mut(&self.project) {
+            let queue = if self.depth > 0 { &mut project.nested_queue } else { &mut project.queue };
+            queue.retain(others);
             state.forget(self.project);
         }
     }
@@ -378,7 +407,7 @@ mod tests {
         let state = admission.state();
         assert_eq!(state.free, admission.instances);
         assert!(state.held_back.iter().all(|free| *free));
-        assert!(state.nested.is_empty() && state.projects.is_empty(), "{state:?}");
+        assert!(state.projects.is_empty(), "{state:?}");
     }
 
     #[tokio::test]
@@ -473,6 +502,35 @@ mod tests {
             assert!(polled(waits.as_mut()).is_pending());
             drop(runs);
         }
+        is_as_new(&admission);
+    }
+
+    /// Calls that scripts make count for their project: they do not come before those of others that have less.
+    #[tokio::test]
+    async fn nested_calls_count_for_their_project() {
+        let admission = Admission::new(3);
+        let (greedy, other) = (Share::new(Quota::default()), Share::new(Quota::default()));
+        let (nested, greedy, other) = (at(&greedy, 1), at(&greedy, 0), at(&other, 0));
+        let outermost = admission.enter(&greedy, soon()).await.unwrap();
+        let first = admission.enter(&nested, soon()).await.unwrap();
+        let second = admission.enter(&nested, soon()).await.unwrap();
+        // The one that is held back for this depth.
+        let third = admission.enter(&nested, soon()).await.unwrap();
+        let mut fourth = pin!(admission.enter(&nested, soon()));
+        let mut waits = pin!(admission.enter(&greedy, soon()));
+        let mut others = pin!(admission.enter(&other, soon()));
+        assert!(polled(fourth.as_mut()).is_pending() && polled(waits.as_mut()).is_pending());
+        assert!(polled(others.as_mut()).is_pending());
+        drop(first);
+        let Poll::Ready(Ok(others)) = polled(others.as_mut()) else { panic!("it has none, and the other has four") };
+        assert!(polled(fourth.as_mut()).is_pending());
+        // In its project it comes first.
+        drop(second);
+        let Poll::Ready(Ok(fourth)) = polled(fourth.as_mut()) else { panic!("it comes before the outermost ones") };
+        assert!(polled(waits.as_mut()).is_pending());
+        drop((outermost, others));
+        let Poll::Ready(Ok(waits)) = polled(waits.as_mut()) else { panic!("nobody else waits") };
+        drop((third, fourth, waits));
         is_as_new(&admission);
     }
 

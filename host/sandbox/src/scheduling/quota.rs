@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fair;
+use harness_capability::resources::{Amounts, Resources};
 
 /// What one project may have at most. The default is a host that it has to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,11 +19,29 @@ pub struct Quota {
     pub queued_calls: u32,
     /// Bytes of linear memory that its instances may have together.
     pub memory_bytes: u64,
+    /// Bytes of images of its scripts that are kept ready for the next call.
+    pub image_bytes: u64,
+    /// Commands that run at one time. More wait, within their time.
+    pub commands: u32,
+    /// Calls of `fs.*` that have files open at one time; each has a few. More wait.
+    pub open_files: u32,
+    /// Bytes of the bodies of HTTP requests and answers that are under way. A request that would exceed them fails.
+    pub http_bytes: u64,
 }
 
 impl Default for Quota {
     fn default() -> Self {
-        Self { weight: fair::WEIGHT, concurrent_calls: u32::MAX, queued_calls: 1_000, memory_bytes: u64::MAX }
+        let Amounts { commands, open_files, http_bytes } = Amounts::default();
+        Self {
+            weight: fair::WEIGHT,
+            concurrent_calls: u32::MAX,
+            queued_calls: 1_000,
+            memory_bytes: u64::MAX,
+            image_bytes: u64::MAX,
+            commands,
+            open_files,
+            http_bytes,
+        }
     }
 }
 
@@ -46,6 +65,26 @@ impl Quota {
     pub fn memory_bytes(self, bytes: u64) -> Self {
         Self { memory_bytes: bytes, ..self }
     }
+
+    /// The same with other bytes of images that are kept ready.
+    pub fn image_bytes(self, bytes: u64) -> Self {
+        Self { image_bytes: bytes, ..self }
+    }
+
+    /// The same with another number of commands at one time.
+    pub fn commands(self, commands: u32) -> Self {
+        Self { commands, ..self }
+    }
+
+    /// The same with another number of calls that have files open at one time.
+    pub fn open_files(self, calls: u32) -> Self {
+        Self { open_files: calls, ..self }
+    }
+
+    /// The same with other bytes of HTTP bodies under way.
+    pub fn http_bytes(self, bytes: u64) -> Self {
+        Self { http_bytes: bytes, ..self }
+    }
 }
 
 /// A project among those of a host.
@@ -54,18 +93,26 @@ pub struct Share {
     quota: Quota,
     id: u64,
     memory: AtomicU64,
+    resources: Arc<Resources>,
 }
 
 impl Share {
     /// The share of a project that is opened.
     pub fn new(quota: Quota) -> Arc<Self> {
         static SHARES: AtomicU64 = AtomicU64::new(1);
-        Arc::new(Self { quota, id: SHARES.fetch_add(1, Ordering::Relaxed), memory: AtomicU64::new(0) })
+        let Quota { commands, open_files, http_bytes, .. } = quota;
+        let resources = Arc::new(Resources::new(Amounts { commands, open_files, http_bytes }));
+        Arc::new(Self { quota, id: SHARES.fetch_add(1, Ordering::Relaxed), memory: AtomicU64::new(0), resources })
     }
 
     /// What it may have.
     pub fn quota(&self) -> Quota {
         self.quota
+    }
+
+    /// What else its calls use.
+    pub fn resources(&self) -> &Arc<Resources> {
+        &self.resources
     }
 
     /// Bytes of linear memory that its instances have now.

@@ -9,6 +9,7 @@ use crate::read::{Recording, calls_of};
 use crate::record::{self, Asked, What};
 use harness_agent::{Configured, Model, Models};
 use harness_artifact::model::{self, ModelConfig};
+use harness_capability::env::Variables;
 use harness_provider::{Abilities, Delta, Finish, Pending, Provider, ProviderError, Reply, Request, Usage};
 use harness_sandbox::strand;
 
@@ -99,7 +100,7 @@ impl Models for Replies {
         match &self.models.main {
             Some(config) => self.model(None, config),
             // It says why there is none.
-            None => Configured::new(&self.root, &self.models).main(),
+            None => Configured::new(&self.root, &self.models, &Variables::default()).main(),
         }
     }
 
