@@ -39,7 +39,7 @@ const NEIGHBOURS: &[(&str, usize, usize, &str)] = &[
     ("ten projects, 100 endless loops each", 10, 100, "for i in range(1000000000):\n        pass"),
     ("allocation to the limit", 1, 100, "all = []\n    for i in range(1000000):\n        all.append('x' * 100000)"),
     ("100,000 host calls", 1, 100, "for i in range(100000):\n        cache.set('k', i)"),
-    ("pattern bombs", 1, 100, "for i in range(100000):\n        regex.match('(a|aa)+$', 'a' * 5000 + 'b')"),
+    ("pattern bombs", 1, 100, "for i in range(100000):\n        re.match('(a|aa)+$', 'a' * 5000 + 'b')"),
     ("log floods", 1, 100, "for i in range(100000):\n        log.info('x' * 1000)"),
     ("sleep storms", 1, 500, "for i in range(100000):\n        sleep(1)"),
     (
