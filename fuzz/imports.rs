@@ -207,6 +207,7 @@ impl Rig {
                 session: Arc::new(Session::default()),
                 system: Arc::new(System::default().with_environment()),
                 http: Arc::default(),
+                listener: None,
                 turn: Arc::default(),
                 secrets: self.secrets.clone(),
                 reentry: Some(Arc::new(Echo)),

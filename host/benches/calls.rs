@@ -119,6 +119,7 @@ impl Bench {
             turn: Arc::default(),
             system: Arc::default(),
             http: Arc::default(),
+            listener: None,
             secrets: Arc::default(),
             depth: 0,
             reentry: None,

@@ -179,6 +179,7 @@ fn call(runtime: &Runtime, world: &World, component: &[u8], role: &str, policy: 
         turn: Arc::default(),
         system: Arc::default(),
         http: Arc::default(),
+        listener: None,
         depth: 0,
         reentry: None,
         secrets: Arc::default(),

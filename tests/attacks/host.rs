@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt as _, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use harness_capability::env::Variables;
-use harness_dispatch::confinement::needs;
-use harness_dispatch::{Options, Project, Run};
+use harness_dispatch::confinement::{Granted, needs, needs_below};
+use harness_dispatch::{Host, HostOptions, OpenError, Options, Project, Run};
 use harness_registry::{Machine, Registry};
 use harness_sandbox::outcome::Outcome;
 use harness_sys as sys;
@@ -90,7 +90,23 @@ pub(crate) const CASES: &[Coded] = &[
         run: |_, servers| held(servers, NOTHING, "walls", &[]),
         control: |_, servers| free(servers, NOTHING, "walls"),
     },
+    Coded {
+        id: "host-011",
+        tried: "opens projects outside of the folders of a confined host: by name, by `..`, by a link, by its workspace",
+        run: |_, servers| roots(servers, "held outside", ROOTS_HOLD),
+        control: |_, servers| roots(servers, "free outside", ROOTS_FREE),
+    },
+    Coded {
+        id: "host-012",
+        tried: "needs a new right of a confined host for a project that is added below its folder",
+        run: |_, servers| roots(servers, "held below", r#"["made","made again"]"#),
+        control: |_, servers| roots(servers, "free below", r#"["made","made again"]"#),
+    },
 ];
+
+/// What each of the four is answered.
+const ROOTS_HOLD: &str = r#"["outside","outside","outside","outside"]"#;
+const ROOTS_FREE: &str = r#"["opened","opened","opened","opened"]"#;
 
 const OWN_FILES: &[&str] = &["reads the workspace", "writes the workspace"];
 const NOTHING: &str = "sandbox: {}";
@@ -219,6 +235,10 @@ pub(crate) fn inside() -> bool {
     let project = Project::open(&root, Options { machine: Machine::None, ..Options::default() }).unwrap();
     let other = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let inside = Inside { outside: root.join("../outside").canonicalize().unwrap(), other };
+    if matches!(words[1], "outside" | "below") {
+        println!("{}", below(&root, words[0] == "held", words[1]));
+        return true;
+    }
     if words[0] == "held" {
         Plan::of(&needs(project.loaded().registry(), &root, None, None, &Variables::Host)).apply().unwrap();
     }
@@ -264,6 +284,54 @@ fn everywhere(inside: Inside, tries: &'static [Try]) {
     });
 }
 
+/// What a host with one folder for its projects makes of others. It gives up what it does not need for that one.
+fn below(root: &Path, held: bool, which: &str) -> Json {
+    let host = Host::new(HostOptions::default()).unwrap();
+    let home = root.join("projects");
+    let host = if held { host.within(std::slice::from_ref(&home)).unwrap() } else { host };
+    if held {
+        Plan::of(&needs_below(std::slice::from_ref(&home), Granted::default())).apply().unwrap();
+    }
+    let options = || Options { machine: Machine::None, audit: false, ..Options::default() };
+    if which == "outside" {
+        let other = root.join("../outside/project");
+        let tries = [
+            host.open(&other, options()),
+            host.open(&home.join("../../outside/project"), options()),
+            host.open(&home.join("link"), options()),
+            host.open(&home.join("own"), Options { workspace: Some(other), ..options() }),
+        ];
+        let told = |opened: Result<Project, OpenError>| match opened {
+            Ok(_) => "opened".to_owned(),
+            Err(OpenError::Outside { .. } | OpenError::Workspace { .. }) => "outside".to_owned(),
+            Err(other) => other.to_string(),
+        };
+        return json!(tries.map(told));
+    }
+    let added = ["added", "added/again"].map(|name| {
+        let folder = home.join(name);
+        std::fs::create_dir_all(folder.join(".harness/tools")).unwrap();
+        let script = "def run(args):\n      fs.write('made', 'made')\n      return fs.read('made')";
+        let tool = format!("---\nscript: |\n  {script}\n---\n");
+        std::fs::write(folder.join(".harness/tools/it.md"), tool).unwrap();
+        serde_json::from_str::<Json>(&call(&host.open(&folder, options()).unwrap())).unwrap()
+    });
+    let [first, second] = added;
+    json!([first, format!("{} again", second.as_str().unwrap())])
+}
+
+/// A host with a folder for its projects says this.
+fn roots(servers: &Servers, words: &str, wanted: &str) -> Result<String, String> {
+    let found = told_by(servers, NOTHING, "1", words, |world| {
+        let project = world.work().join("../outside/project");
+        for folder in [project.join(".harness"), world.work().join("projects/own/.harness")] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        std::os::unix::fs::symlink(project, world.work().join("projects/link")).unwrap();
+    })?;
+    if found.trim() == wanted { Ok("refused".to_owned()) } else { Err(format!("{found} and not {wanted}")) }
+}
+
 fn call(project: &Project) -> String {
     let called = crate::process::runtime().block_on(project.call("it", json!({}), &Run::new())).unwrap();
     match called.outcome {
@@ -274,7 +342,19 @@ fn call(project: &Project) -> String {
 
 /// What such a process prints, in a workspace with this policy and this tool.
 fn told(servers: &Servers, policy: &str, script: &str, words: &str) -> Result<String, String> {
+    told_by(servers, policy, script, words, |_| {})
+}
+
+/// The same where this is done before.
+fn told_by(
+    servers: &Servers,
+    policy: &str,
+    script: &str,
+    words: &str,
+    before: impl FnOnce(&World),
+) -> Result<String, String> {
     let mut world = World::new(servers);
+    before(&world);
     let put = |path: &str, text: String| {
         let path = world.work().join(".harness").join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -132,6 +132,7 @@ impl Guest {
             turn: Arc::default(),
             system: Arc::default(),
             http: Arc::default(),
+            listener: None,
             depth: 0,
             reentry: None,
             secrets: Arc::default(),

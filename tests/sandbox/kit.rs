@@ -79,6 +79,7 @@ impl Kit {
             turn: Arc::default(),
             system: Arc::new(System::default().with_environment()),
             http: Arc::default(),
+            listener: None,
             secrets: Arc::default(),
             depth: 0,
             reentry: None,

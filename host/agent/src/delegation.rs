@@ -382,7 +382,9 @@ impl Delegation<'_> {
         let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets.clone());
         let (turn, depth) = (self.place.turn.clone(), self.place.depth);
         let (system, http) = loaded.outside();
-        let context = Context { grant, workspace, session, turn, system, http, secrets, depth, reentry: None };
+        let listener = self.place.run.log_listener(|| "verify".to_owned());
+        let context =
+            Context { grant, workspace, session, turn, system, http, secrets, depth, listener, reentry: None };
         let report = loaded.sandbox().run(&image, context, limits, &result.to_string()).await;
         self.spend(report.usage);
         let verdict = match report.outcome {

@@ -1,5 +1,7 @@
 //! `log`: lines for the operator.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lift};
 
@@ -32,6 +34,12 @@ impl Level {
             Self::Error => "error",
         }
     }
+}
+
+/// Hears the lines of a script as it writes them.
+pub trait LogListener: fmt::Debug + Send + Sync {
+    /// A line that is kept. Secrets in it are replaced already.
+    fn line(&self, level: Level, message: &str);
 }
 
 /// One line of a script.

@@ -111,7 +111,7 @@ pub(crate) fn unopened(error: &OpenError, printer: Printer) -> Exit {
             report(registry, printer);
             Exit::Usage
         }
-        OpenError::Workspace { .. } => {
+        OpenError::Workspace { .. } | OpenError::Outside { .. } => {
             printer.error(&error.to_string(), &[], Some("name a folder with `--workspace`"));
             Exit::Usage
         }

@@ -16,6 +16,7 @@ use super::loaded::{Callable, Loaded};
 use super::loading::LoadDeadline;
 use super::matching::{Asking, Holds, Payload};
 use super::payload::{self, AgentAt};
+use super::progress::Progress;
 use super::recorder::{Recorder, Unfinished};
 use super::reentry::{self, Inner, Nested};
 use super::run::{Added, AddedTool, Run};
@@ -370,7 +371,9 @@ impl CallContext {
             room.take(&mut run);
             hooks.push(run);
         }
-        Dispatch { event: event.clone(), hooks, decision, payload: payload.now }
+        let dispatch = Dispatch { event: event.clone(), hooks, decision, payload: payload.now };
+        self.run.progress(&Progress::Fired(&dispatch));
+        dispatch
     }
 
     /// The hooks of an event, in order: the project's, and those added to the run after all of their priority.
@@ -441,6 +444,7 @@ impl CallContext {
             http: self.loaded.http.clone(),
             secrets: self.loaded.secrets.clone(),
             depth: self.depth,
+            listener: self.run.log_listener(|| format!("hook {}", hook.name)),
             // What watches built-ins starts nothing that could call others.
             reentry: (!event.is_builtin()).then(|| inner.clone() as Arc<dyn Reentry>),
         };

@@ -13,6 +13,21 @@ pub fn folders(registry: &Registry, root: &Path) -> Vec<PathBuf> {
     registry.roots().iter().cloned().chain([root.to_owned(), root.join(".harness")]).collect()
 }
 
+/// What the projects of a host may need, those that are opened later too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Granted {
+    /// What commands need, where a policy may grant any.
+    pub commands: Option<CommandNeeds>,
+    /// Whether hosts or models may be asked.
+    pub hosts: bool,
+}
+
+/// What calls need in all projects below these folders, artifacts and workspaces included. A project that is added below
+/// one of them needs no new right; what its policy grants beyond `granted` fails when it is used.
+pub fn needs_below(roots: &[PathBuf], granted: Granted) -> Needs {
+    Needs { read: roots.to_vec(), write: roots.to_vec(), commands: granted.commands, hosts: granted.hosts }
+}
+
 /// What calls in a project need: its folder, `workspace` if its tools work elsewhere, and what its policy grants.
 /// `instead` replaces the policy of the project for one of its tools; `~` in a rule is the `HOME` of these variables.
 pub fn needs(

@@ -1,6 +1,6 @@
 //! What there is one of in a process, for as many projects as it serves.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use super::{OpenError, Options, Project, load};
@@ -8,6 +8,7 @@ use harness_audit::AuditWriter;
 use harness_capability::http::{Client, Connector};
 use harness_capability::system::System;
 use harness_sandbox::engine::{Sandbox, Settings};
+use harness_sys as sys;
 
 /// How large a host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct Host {
     pub(crate) audit: AuditWriter,
     /// Makes the connections of all projects.
     connector: Arc<Connector>,
+    /// The folders below which its projects are, where it has such.
+    roots: Option<Arc<[PathBuf]>>,
 }
 
 impl Host {
@@ -63,7 +66,20 @@ impl Host {
     pub fn new(options: HostOptions) -> Result<Self, OpenError> {
         let settings = Settings { instances: options.instances, image_bytes: options.image_bytes };
         let sandbox = Sandbox::new(settings).map_err(OpenError::Sandbox)?;
-        Ok(Self { sandbox, audit: AuditWriter::new(), connector: Arc::default() })
+        Ok(Self { sandbox, audit: AuditWriter::new(), connector: Arc::default(), roots: None })
+    }
+
+    /// The same for projects below these folders only. A process that is confined to them
+    /// ([`needs_below`](super::confinement::needs_below)) opens further ones there without a new right.
+    ///
+    /// # Errors
+    ///
+    /// Where one of them is no folder.
+    pub fn within(self, roots: &[PathBuf]) -> Result<Self, OpenError> {
+        let real =
+            |root: &PathBuf| sys::real_path(root).map_err(|source| OpenError::Workspace { path: root.clone(), source });
+        let roots = roots.iter().map(real).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { roots: Some(roots.into()), ..self })
     }
 
     /// Opens the project in a folder: the one that holds `.harness/`. The same folder may be open more than once; each
@@ -71,12 +87,26 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Where any artifact cannot be used, or the workspace is not a folder.
+    /// Where any artifact cannot be used, the workspace is not a folder, or one of both is not below the host's folders.
     pub fn open(&self, root: &Path, options: Options) -> Result<Project, OpenError> {
+        for folder in std::iter::once(root).chain(options.workspace.as_deref()) {
+            self.is_within(folder)?;
+        }
         let sandbox = self.sandbox.for_project(options.quota);
         let host = Self { sandbox, ..self.clone() };
         let loaded = load(root, &options, &host, None)?;
         Ok(Project { root: root.to_owned(), options, host, current: RwLock::new(Arc::new(loaded)) })
+    }
+
+    /// Whether a folder is below those of the host, wherever links lead.
+    fn is_within(&self, folder: &Path) -> Result<(), OpenError> {
+        let Some(roots) = &self.roots else { return Ok(()) };
+        let real = sys::real_path(folder);
+        let real = real.map_err(|source| OpenError::Workspace { path: folder.to_owned(), source })?;
+        if roots.iter().any(|root| real.starts_with(root)) {
+            return Ok(());
+        }
+        Err(OpenError::Outside { path: folder.to_owned(), roots: roots.to_vec() })
     }
 
     /// Who sends the requests of a project.

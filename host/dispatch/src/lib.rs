@@ -26,6 +26,7 @@ pub mod native;
 pub mod past;
 pub mod payload;
 pub mod pipeline;
+pub mod progress;
 mod raw;
 mod recorder;
 pub mod reentry;
@@ -143,9 +144,21 @@ pub enum OpenError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The project or its workspace is not below the folders of its host.
+    #[error("`{}` is not below the folders of this host: {}", path.display(), listed(roots))]
+    Outside {
+        /// What was named.
+        path: PathBuf,
+        /// Those folders.
+        roots: Vec<PathBuf>,
+    },
     /// The machine.
     #[error("cannot start the sandbox: {0:#}")]
     Sandbox(wasmtime::Error),
+}
+
+fn listed(folders: &[PathBuf]) -> String {
+    folders.iter().map(|folder| format!("`{}`", folder.display())).collect::<Vec<_>>().join(", ")
 }
 
 impl Project {

@@ -24,6 +24,7 @@ use super::loading::LoadDeadline;
 use super::native::{NativeTool, native_outcome};
 use super::past::{Began, Happened};
 use super::payload::{ToolPost, ToolPre};
+use super::progress::Progress;
 use super::raw;
 use super::recorder::Unfinished;
 use super::reentry::{self, Nested};
@@ -256,6 +257,25 @@ where
         vault.redact(text);
     }
     vault.redact_json(&mut call.arguments);
+    let (run, tool, depth) = (&place.run, call.name.clone(), place.depth);
+    run.progress(&Progress::Began { tool: &tool, depth });
+    let called = unless_unrecorded(place, call, work).await;
+    run.progress(&match &called {
+        Ok(report) => Progress::Ended { depth, report },
+        Err(error) => Progress::Refused { tool: &tool, depth, error },
+    });
+    called
+}
+
+/// Makes a call and records it, where calls are recorded.
+async fn unless_unrecorded<F>(
+    place: &CallContext,
+    call: Call,
+    work: impl FnOnce(Call) -> F,
+) -> Result<CallReport, CallError>
+where
+    F: Future<Output = Result<CallReport, CallError>>,
+{
     let Some(recorder) = &place.loaded.recorder else { return work(call).await };
     recorder.ready(place).await.map_err(CallError::Host)?;
     let known = recorder.called(place, &call.name, &call.arguments).map_err(CallError::Host)?;
@@ -439,6 +459,7 @@ async fn on_its_own(place: CallContext, ready: Box<Ready>, id: String, known: Op
         report.end(Outcome::Fault(why));
     }
     going.ended = true;
+    place.run.progress(&Progress::Ended { depth: place.depth, report: &report });
     place.tell(&Happened::Ended { task: &id, report: &report, late });
     report
 }

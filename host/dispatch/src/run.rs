@@ -5,11 +5,13 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use super::builtin::BuiltIns;
 use super::confirm::Confirmer;
 use super::past::Past;
+use super::progress::{OnProgress, Progress, ScriptLog};
 use super::tasks::Tasks;
 use super::view::View;
 use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
 use harness_artifact::tool::Tool;
+use harness_capability::log::LogListener;
 use harness_capability::random::Random;
 use harness_capability::turn::Turn;
 use harness_policy::grant::Grant;
@@ -38,6 +40,8 @@ pub struct Run {
     tasks: Arc<Tasks>,
     /// What happens in none of them.
     strand: Arc<Strand>,
+    /// Who hears what happens in its calls as it happens.
+    progress: OnceLock<Arc<dyn OnProgress>>,
     /// The run of the past that this one runs again, where it does.
     past: OnceLock<Arc<dyn Past>>,
 }
@@ -139,6 +143,23 @@ impl Run {
 
     pub(crate) fn confirmer(&self) -> Option<&dyn Confirmer> {
         self.confirmer.get().map(|confirmer| &**confirmer)
+    }
+
+    /// Says who hears what happens in its calls, as it happens; the first time counts.
+    pub fn set_progress(&self, progress: Arc<dyn OnProgress>) {
+        let _ = self.progress.set(progress);
+    }
+
+    pub(crate) fn progress(&self, what: &Progress<'_>) {
+        if let Some(progress) = self.progress.get() {
+            progress.on_progress(what);
+        }
+    }
+
+    /// Who hears the log of a script, such as `tool deploy`.
+    pub fn log_listener(&self, script: impl FnOnce() -> String) -> Option<Arc<dyn LogListener>> {
+        let progress = self.progress.get()?.clone();
+        Some(Arc::new(ScriptLog { progress, script: script() }))
     }
 
     /// The tasks of the run.

@@ -29,6 +29,7 @@ pub(super) async fn run(
 ) -> (Report<String>, Vec<Nested>) {
     let place = &place.working(tool);
     let script = format!("{what} {}", tool.name);
+    let listener = place.run.log_listener(|| script.clone());
     let inner = Arc::new(Inner::new(place, script, &tool.source_name, grant.clone(), Role::Tool));
     let context = Context {
         grant: grant.clone(),
@@ -39,6 +40,7 @@ pub(super) async fn run(
         http: place.loaded.http.clone(),
         secrets: place.loaded.secrets.clone(),
         depth: place.depth,
+        listener,
         reentry: Some(inner.clone()),
     };
     let ran = place.loaded.sandbox.run(image, context, limits, input).await;

@@ -1,4 +1,5 @@
 mod loads;
+mod progress;
 mod projects;
 
 use std::pin::Pin;
@@ -445,6 +446,7 @@ fn a_filter_agrees_with_the_interpreter() {
                 turn: Arc::default(),
                 system: Arc::default(),
                 http: Arc::default(),
+                listener: None,
                 secrets: Arc::default(),
                 depth: 0,
                 reentry: None,

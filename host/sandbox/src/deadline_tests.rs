@@ -36,6 +36,7 @@ async fn a_slow_disk() {
         turn: Arc::default(),
         system: Arc::default(),
         http: Arc::default(),
+        listener: None,
         secrets: Arc::default(),
         depth: 0,
         reentry: None,

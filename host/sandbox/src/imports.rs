@@ -129,7 +129,12 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
         }),
         Import::LimitsRegexBytes => sync(it, import, |state, (): ()| state.limits.regex_bytes),
         Import::LogWrite => sync(it, import, |state, (level, message): (log::Level, String)| {
-            state.kept += state.log.write(level, message, state.limits.log_lines);
+            let kept = state.log.write(level, message, state.limits.log_lines);
+            state.kept += kept;
+            if let (Some(listener), Some(line)) = (&state.context.listener, state.log.lines.last().filter(|_| kept > 0))
+            {
+                listener.line(line.level, &line.message);
+            }
         }),
 
         Import::FsRead => cached(it, import, Workspace::read_cached, Workspace::read),

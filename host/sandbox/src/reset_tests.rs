@@ -32,6 +32,7 @@ async fn without_a_reset_the_canary_is_seen() {
         turn: Arc::default(),
         system: Arc::default(),
         http: Arc::default(),
+        listener: None,
         depth: 0,
         reentry: None,
         secrets: Arc::default(),

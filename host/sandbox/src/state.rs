@@ -19,7 +19,7 @@ use harness_capability::env::Variables;
 use harness_capability::exec::Runner;
 use harness_capability::fs::Workspace;
 use harness_capability::http::Client;
-use harness_capability::log::Log;
+use harness_capability::log::{Log, LogListener};
 use harness_capability::metrics::Metrics;
 use harness_capability::random::Random;
 use harness_capability::reentry::Reentry;
@@ -106,6 +106,8 @@ pub struct Context {
     pub http: Arc<Client>,
     /// The secrets of the project: what may be used by name, and is looked for in all that goes in and out.
     pub secrets: Arc<Vault>,
+    /// Who hears its log as it is written.
+    pub listener: Option<Arc<dyn LogListener>>,
     /// The way back into dispatch. Without it, a script fires nothing and calls no tool.
     pub reentry: Option<Arc<dyn Reentry>>,
 }

@@ -19,6 +19,11 @@ fn rules(network: bool, unconfined: bool) -> ExecRules {
     ExecRules { allow, env: Vec::new(), folders: Vec::new(), network, unconfined }
 }
 
+/// What is wanted of a wall around `sh`, without secrets.
+fn wanted<'a>(grant: &'a Grant, dir: &'a Dir, workspace: &'a Path, program: &'a Path) -> For<'a> {
+    For { grant, dir, workspace, secrets: &[], home: None, program, name: "sh", time: LONG }
+}
+
 fn confined() -> Grant {
     granted(rules(false, false))
 }
@@ -194,19 +199,8 @@ async fn its_folders_are_those_that_were_looked_at() {
         let root = around.root.path().canonicalize().unwrap().join("work");
         std::fs::create_dir_all(root.join("inner")).unwrap();
         let dir = Dir::open_ambient_dir(root.join("inner"), cap_std::ambient_authority()).unwrap();
-        let (grant, program, handles) = (confined(), Path::new("/bin/sh"), Handles::default());
-        let secrets = handles.vault().files();
-        let wall = Wall::new(&For {
-            grant: &grant,
-            dir: &dir,
-            workspace: &root,
-            secrets,
-            home: None,
-            program,
-            name: "sh",
-            time: LONG,
-        })
-        .unwrap();
+        let (grant, program) = (confined(), Path::new("/bin/sh"));
+        let wall = Wall::new(&wanted(&grant, &dir, &root, program)).unwrap();
         std::fs::rename(root.join(swapped), around.root.path().join("moved")).unwrap();
         std::fs::create_dir_all(root.join("inner")).unwrap();
         let env = BTreeMap::new();
@@ -230,21 +224,8 @@ async fn its_view_is_made_through_no_link() {
         std::fs::write(folder.join(".env"), "").unwrap();
     }
     let dir = Dir::open_ambient_dir(&root, cap_std::ambient_authority()).unwrap();
-    let (grant, program, handles) = (confined(), Path::new("/bin/sh"), Handles::default());
-    let secrets = handles.vault().files();
-    let wall = || {
-        Wall::new(&For {
-            grant: &grant,
-            dir: &dir,
-            workspace: &root,
-            secrets,
-            home: None,
-            program,
-            name: "sh",
-            time: LONG,
-        })
-        .unwrap()
-    };
+    let (grant, program) = (confined(), Path::new("/bin/sh"));
+    let wall = || Wall::new(&wanted(&grant, &dir, &root, program)).unwrap();
     let (first, second) = (wall(), wall());
     let env = BTreeMap::new();
     let start =

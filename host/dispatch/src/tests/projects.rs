@@ -22,7 +22,7 @@ fn project(root: &TempDir, host: &Host, options: Options) -> Project {
 #[tokio::test]
 async fn what_is_not_given_is_not_there() {
     let policy = "---\nsandbox:\n  env: [PATH, GIVEN]\n  exec: { allow: [env], env: [HOME, GIVEN], unconfined: true }\n  secrets: { TOKEN: { env: TOKEN, exec: [env] } }\n---\n";
-    let looks = "def run(args):\n    shown = exec.run('env')['stdout'].splitlines()\n    return [env('PATH') != None, env('GIVEN'), sorted([one for one in shown if not one.startswith('PATH=')])]\n";
+    let looks = "def run(args):\n    shown = exec.run('env')['stdout'].splitlines()\n    return [env('PATH') != '', env('GIVEN'), sorted([one for one in shown if not one.startswith('PATH=')])]\n";
     let root = folder(&[("tools/it.md", &artifact("", looks)), ("harness.md", policy)]);
     let host = host();
     let options = |system| Options { system, ..Options::default() };
@@ -30,10 +30,10 @@ async fn what_is_not_given_is_not_there() {
     let bare = project(&root, &host, Options::default());
     let given = project(&root, &host, options(System::default().with_variables(given)));
     let process = project(&root, &host, options(System::default().with_environment()));
-    assert_eq!(content(&bare, "it", &Run::new()).await, "[false,null,[]]");
+    assert_eq!(content(&bare, "it", &Run::new()).await, r#"[false,"",[]]"#);
     assert_eq!(content(&given, "it", &Run::new()).await, r#"[false,"a value",["GIVEN=a value"]]"#);
     let home = std::env::var("HOME").unwrap();
-    assert_eq!(content(&process, "it", &Run::new()).await, format!(r#"[true,null,["HOME={home}"]]"#));
+    assert_eq!(content(&process, "it", &Run::new()).await, format!(r#"[true,"",["HOME={home}"]]"#));
     // A secret is read from the same variables.
     let missing = |project: &Project| project.loaded().secrets().missing().count();
     assert_eq!((missing(&bare), missing(&given)), (1, 1));

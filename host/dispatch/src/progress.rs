@@ -1,0 +1,67 @@
+//! What happens in the calls of a run, as it happens, for whoever makes them: an agent's listener has the same of an agent.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::chain::Dispatch;
+use super::pipeline::{CallError, CallReport};
+use harness_capability::log::{Level, LogListener};
+
+/// Something that happened. Secrets in it are replaced already.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Progress<'a> {
+    /// A call is about to be made, or refused: by whoever asks the project, an agent or a script.
+    Began {
+        /// The tool, as its caller names it.
+        tool: &'a str,
+        /// Scripts that wait for it: 0 of one that no script has made.
+        depth: u32,
+    },
+    /// A script wrote a line to its log.
+    Log {
+        /// The script, such as `tool deploy` or `hook guard`.
+        script: &'a str,
+        /// How much the line matters.
+        level: Level,
+        /// The line.
+        message: &'a str,
+    },
+    /// Hooks were asked of an event.
+    Fired(&'a Dispatch),
+    /// A call ended. One that continues in the background ends once when it begins, with its task, and once more.
+    Ended {
+        /// As above.
+        depth: u32,
+        /// All that is known of it.
+        report: &'a CallReport,
+    },
+    /// A call was not made.
+    Refused {
+        /// As above.
+        tool: &'a str,
+        /// As above.
+        depth: u32,
+        /// Why.
+        error: &'a CallError,
+    },
+}
+
+/// Hears what happens in the calls of a run. It is called in the middle of them: who has much to do hands it on.
+pub trait OnProgress: fmt::Debug + Send + Sync {
+    /// This happened.
+    fn on_progress(&self, what: &Progress<'_>);
+}
+
+/// Hands on the log of one script.
+#[derive(Debug)]
+pub(crate) struct ScriptLog {
+    pub(crate) progress: Arc<dyn OnProgress>,
+    pub(crate) script: String,
+}
+
+impl LogListener for ScriptLog {
+    fn line(&self, level: Level, message: &str) {
+        self.progress.on_progress(&Progress::Log { script: &self.script, level, message });
+    }
+}
