@@ -372,7 +372,9 @@ impl CallContext {
             hooks.push(run);
         }
         let dispatch = Dispatch { event: event.clone(), hooks, decision, payload: payload.now };
-        self.run.progress(&Progress::Fired(&dispatch));
+        if !dispatch.hooks.is_empty() {
+            self.run.progress(&Progress::Fired(&dispatch));
+        }
         dispatch
     }
 
