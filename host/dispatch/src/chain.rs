@@ -22,6 +22,7 @@ use super::reentry::{self, Inner, Nested};
 use super::run::{Added, AddedTool, Run};
 use super::tasks::{Begun, Tasks};
 use super::trail::Room;
+pub use super::verdict::Verdict;
 use super::view::View;
 use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
@@ -78,42 +79,6 @@ pub struct HookRun {
     pub nested: Vec<Nested>,
     /// Whose words its reason is in.
     pub voice: Voice,
-}
-
-/// What one hook decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Its `when` did not match.
-    Skip,
-    /// Pass.
-    Allow,
-    /// Pass, with another payload.
-    Modify,
-    /// Stop.
-    Block,
-    /// It failed; whether that blocks is the event's and the policy's to say.
-    Error,
-    /// A hook before it blocked.
-    NotReached,
-}
-
-impl Verdict {
-    /// The word for it in JSON and in cases.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Skip => "skip",
-            Self::Allow => "allow",
-            Self::Modify => "modify",
-            Self::Block => "block",
-            Self::Error => "error",
-            Self::NotReached => "not reached",
-        }
-    }
-
-    /// Whether `handle` was called.
-    pub fn ran(self) -> bool {
-        !matches!(self, Self::Skip | Self::NotReached)
-    }
 }
 
 impl Dispatch {

@@ -36,6 +36,7 @@ mod scripted;
 pub mod tasks;
 pub mod testing;
 pub mod trail;
+mod verdict;
 pub mod verify;
 mod view;
 
