@@ -4,17 +4,21 @@
 //! role may not do is not linked for it: such an import is there, because one component serves all roles, but calling
 //! it ends the instance.
 
+mod dispatched;
+mod files;
 mod grants;
+mod interpreter;
+mod kept;
+mod machine;
 mod observed;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use wasmtime::component::{Component, ComponentNamedList, Lift, Linker, LinkerInstance, Lower};
-use wasmtime::{Engine, Module, Result, StoreContextMut};
+use wasmtime::{Engine, Module, Result, StoreContextMut, format_err};
 
 use self::observed::Heard;
-use super::loader::{MEMORY, keep_last_words};
+use super::loader::MEMORY;
 use super::measure::{Answer, Measure, Subject};
 use super::meter::{Meter, pay};
 use super::outcome::LimitKind;
@@ -23,15 +27,10 @@ use super::state::{Context, State};
 use super::stop::Stop;
 use super::tape::Spent;
 use super::texts::Texts;
-use super::wasi;
-use harness_capability::coverage::Coverage;
-use harness_capability::fs::Workspace;
-use harness_capability::reentry::{Allowance, Patience, Reentry};
-use harness_capability::{cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random, turn};
+use harness_capability::fs::{self, Workspace};
+use harness_capability::reentry::{Allowance, Reentry};
 use harness_policy::grant::Grant;
-use harness_policy::layer::Service;
 use harness_policy::limits::LimitKey;
-use harness_policy::refusal::Refusal;
 
 /// What an instance is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,225 +120,65 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
     let (interface, _) = import.path();
     let observed = observed && import.facts().seen != Seen::Never;
     let it = &mut Target { instance: linker.instance(&interface_name(interface))?, observed };
+    // Each import is named here, so that a new one does not compile until it has a place.
     match import {
-        Import::MonotonicNow => sync(it, import, |state, (): ()| wasi::now(state)),
-        Import::InsecureSeed => sync(it, import, |state, (): ()| wasi::seed(state)),
-        Import::LastWordsWrite => sync(it, import, |state, (bytes,): (Vec<u8>,)| {
-            keep_last_words(&mut state.last_words, &bytes);
-        }),
-        Import::LimitsRegexBytes => sync(it, import, |state, (): ()| state.limits.regex_bytes),
-        Import::LogWrite => sync(it, import, |state, (level, message): (log::Level, String)| {
-            let kept = state.log.write(level, message, state.limits.log_lines);
-            state.kept += kept;
-            if let (Some(listener), Some(line)) = (&state.context.listener, state.log.lines.last().filter(|_| kept > 0))
-            {
-                listener.line(line.level, &line.message);
-            }
-        }),
-
-        Import::FsRead => cached(it, import, Workspace::read_cached, Workspace::read),
-        Import::FsWrite => on_disk(it, import, |c, (path, text): (String, String), _| {
-            keeps_secrets(c, &path, &text)?;
-            c.workspace.write(&c.grant, &path, &text)
-        }),
-        Import::FsAppend => {
-            on_disk(it, import, |c, (path, text): (String, String), _| c.workspace.append(&c.grant, &path, &text))
-        }
-        Import::FsExists => cached(it, import, Workspace::exists_cached, Workspace::exists),
-        Import::FsStat => cached(it, import, Workspace::stat_cached, Workspace::stat),
-        Import::FsList => on_disk(it, import, |c, (path,): (String,), _| c.workspace.list(&c.grant, &path)),
-        Import::FsGlob => on_disk(it, import, |c, (pattern,): (String,), _| c.workspace.glob(&c.grant, &pattern)),
-        Import::FsRemove => on_disk(it, import, |c, (path,): (String,), _| c.workspace.remove(&c.grant, &path)),
-        Import::FsMkdir => on_disk(it, import, |c, (path,): (String,), _| c.workspace.mkdir(&c.grant, &path)),
-        Import::FsCopy => on_disk(it, import, |c, (from, to): (String, String), room| {
-            c.workspace.copy_within(&c.grant, &from, &to, room)
-        }),
-        Import::FsMove => {
-            on_disk(it, import, |c, (from, to): (String, String), _| c.workspace.rename(&c.grant, &from, &to))
-        }
-
-        Import::HttpSend => waiting(it, import, |state, (request,): (http::Request,)| {
-            let (context, handles) = (state.context.clone(), state.handles.clone());
-            async move { context.http().send(&context.grant, &handles, request).await }
-        }),
-        Import::ExecRun => waiting(it, import, |state, (command,): (exec::Command,)| {
-            let (context, handles) = (state.context.clone(), state.handles.clone());
-            let left = state.deadline.saturating_duration_since(Instant::now());
-            if let Some(tier) = context.exec().tier(&context.grant, &command) {
-                state.usage.tier = state.usage.tier.max(tier);
-            }
-            let resources = state.standing.share.resources().clone();
-            async move {
-                // Before the folder is checked: without a command there is nothing to learn from it.
-                context.grant.decide_command(&command.program, &command.args)?;
-                let began = Instant::now();
-                let _place = resources.command(command.time().min(left)).await.map_err(exec::Error::Start)?;
-                let left = left.saturating_sub(began.elapsed());
-                // On another thread, as everything that asks a disk.
-                let (there, path) = (context.clone(), command.dir.clone());
-                let opening = tokio::task::spawn_blocking(move || there.workspace.open_dir(&there.grant, &path));
-                let dir = opening.await.map_err(|error| exec::Error::Start(error.to_string()))??;
-                let workspace = context.workspace.absolute().as_ref();
-                let variables = context.variables();
-                let place = exec::ExecContext { dir: &dir, workspace, handles: &handles, variables };
-                context.exec().run(&context.grant, place, left, command).await
-            }
-        }),
-
-        Import::CacheGet => sync(it, import, |s, (key,): (String,)| -> Result<Option<String>, cache::Error> {
-            s.cache_granted()?;
-            Ok(s.context.session.cache.get(&key))
-        }),
-        Import::CacheSet => sync(it, import, |s, (key, value): (String, String)| {
-            s.cache_granted()?;
-            s.context.session.cache.set(key, value)
-        }),
-        Import::CacheHas => sync(it, import, |s, (key,): (String,)| -> Result<bool, cache::Error> {
-            s.cache_granted()?;
-            Ok(s.context.session.cache.has(&key))
-        }),
-        Import::CacheDelete => sync(it, import, |s, (key,): (String,)| -> Result<bool, cache::Error> {
-            s.cache_granted()?;
-            Ok(s.context.session.cache.delete(&key))
-        }),
-        Import::CacheClear => sync(it, import, |s, (): ()| -> Result<(), cache::Error> {
-            s.cache_granted()?;
-            s.context.session.cache.clear();
-            Ok(())
-        }),
-
-        Import::TurnGet => sync(it, import, |s, (key,): (String,)| -> Result<Option<String>, turn::Error> {
-            s.turn_granted()?;
-            Ok(s.context.turn.get(&key))
-        }),
-        Import::TurnSet => sync(it, import, |s, (key, value): (String, String)| {
-            s.turn_granted()?;
-            s.context.turn.set(key, value)
-        }),
-        Import::TurnHas => sync(it, import, |s, (key,): (String,)| -> Result<bool, turn::Error> {
-            s.turn_granted()?;
-            Ok(s.context.turn.has(&key))
-        }),
-        Import::TurnDelete => sync(it, import, |s, (key,): (String,)| {
-            s.turn_granted()?;
-            s.context.turn.delete(&key)
-        }),
-        Import::TurnClear => sync(it, import, |s, (): ()| -> Result<(), turn::Error> {
-            s.turn_granted()?;
-            s.context.turn.clear();
-            Ok(())
-        }),
-        Import::TurnSnapshot => sync(it, import, |s, (): ()| -> Result<String, turn::Error> {
-            s.turn_granted()?;
-            Ok(s.context.turn.snapshot())
-        }),
-
-        Import::MetricsIncr => sync(it, import, |s, (name, delta): (String, f64)| {
-            s.metrics_granted()?;
-            s.context.session.metrics.incr(name, delta)
-        }),
-        Import::MetricsSet => sync(it, import, |s, (name, value): (String, f64)| {
-            s.metrics_granted()?;
-            s.context.session.metrics.set(name, value)
-        }),
-        Import::MetricsGet => sync(it, import, |s, (name,): (String,)| -> Result<f64, metrics::Error> {
-            s.metrics_granted()?;
-            Ok(s.context.session.metrics.get(&name))
-        }),
-        Import::MetricsReset => sync(it, import, |s, (name,): (Option<String>,)| -> Result<(), metrics::Error> {
-            s.metrics_granted()?;
-            s.context.session.metrics.reset(name.as_deref());
-            Ok(())
-        }),
-        Import::MetricsSnapshot => sync(it, import, |s, (): ()| -> Result<Vec<(String, f64)>, metrics::Error> {
-            s.metrics_granted()?;
-            Ok(s.context.session.metrics.snapshot())
-        }),
-
-        Import::ClockNow => sync(it, import, |s, (): ()| -> Result<clock::Moment, clock::Error> {
-            s.granted(Service::Clock).map_err(|refusal| clock::Error::AccessDenied(refusal.into()))?;
-            Ok(s.context.clock().now())
-        }),
-        Import::ClockSleep => waiting(it, import, |s, (milliseconds,): (u32,)| {
-            let granted = s.granted(Service::Clock).map_err(|refusal| clock::Error::AccessDenied(refusal.into()));
-            let clock = s.context.clock().clone();
-            async move {
-                granted?;
-                clock.sleep(milliseconds).await;
-                Ok::<(), clock::Error>(())
-            }
-        }),
-        Import::RandomBytes => sync(it, import, |s, (count,): (u32,)| -> Result<Vec<u8>, random::Error> {
-            s.granted(Service::Random).map_err(|refusal| random::Error::AccessDenied(refusal.into()))?;
-            Ok(s.context.random().bytes(count))
-        }),
-        Import::EventsEmit => nested(it, import, |s, (event, payload): (String, String), left| {
-            let granted = s.granted(Service::Events).map_err(|refusal| events::Error::AccessDenied(refusal.into()));
-            let denied = || events::Error::Invalid("nothing in this run takes events".to_owned());
-            (granted, s.context.reentry.clone().ok_or_else(denied), move |r: Arc<dyn Reentry>| async move {
-                r.emit(event, payload, left).await
-            })
-        }),
-        Import::MetaRegisterTool => nested(it, import, |s, (tool,): (meta::NewTool,), left| {
-            let (granted, reentry) = s.meta();
-            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.register_tool(tool, left).await })
-        }),
-        Import::MetaRegisterHook => nested(it, import, |s, (hook,): (meta::NewHook,), left| {
-            let (granted, reentry) = s.meta();
-            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.register_hook(hook, left).await })
-        }),
-        Import::MetaCallTool => nested(it, import, |s, (name, arguments): (String, String), left| {
-            let (granted, reentry) = s.meta();
-            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.call_tool(name, arguments, left).await })
-        }),
-        Import::MetaListTools => nested(it, import, |s, (pattern,): (Option<String>,), left| {
-            let (granted, reentry) = s.meta();
-            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.list_tools(pattern, left).await })
-        }),
-        Import::AgentsDelegate => nested(it, import, |s, (agent, task): (String, String), left| {
-            let (granted, reentry) = s.agents();
-            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.delegate(agent, task, left).await })
-        }),
-        Import::AgentsDelegateAsync => nested(it, import, |s, (agent, task): (String, String), left| {
-            let (granted, reentry) = s.agents();
-            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.delegate_async(agent, task, left).await })
-        }),
-        Import::TasksPoll => nested(it, import, |s, (id,): (String,), _| {
-            let (granted, reentry) = s.tasks();
-            (granted, reentry, move |r: Arc<dyn Reentry>| async move {
-                let (all, used) = r.tasks(vec![id], Patience::None).await;
-                // A list of one, without its brackets.
-                let one = all.map(|all| all.get(1..all.len().saturating_sub(1)).unwrap_or_default().to_owned());
-                (one, used)
-            })
-        }),
-        Import::TasksWait => nested(it, import, |s, (ids, timeout): (Vec<String>, Option<u32>), left| {
-            let (granted, reentry) = s.tasks();
-            let end = timeout.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms.into())));
-            // Its own deadline ends the script, not the wait: what it does at that moment is not a matter of luck.
-            let until = end.filter(|end| *end < left.deadline);
-            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.tasks(ids, Patience::Until(until)).await })
-        }),
-        Import::CoverageRecord => sync(it, import, |s, (statements, reached): (Vec<u32>, Vec<u32>)| {
-            s.coverage = Some(Coverage::of(statements, reached));
-        }),
-        Import::EnvGet => sync(it, import, |s, (name,): (String,)| {
-            let holds_none = s.context.secrets.decide_variable(&name);
-            holds_none.map_err(|refusal| env::Error::AccessDenied(refusal.into()))?;
-            s.context.variables().get(s.grant(), &name)
-        }),
-        Import::ObserveBefore => nested(it, import, |s, (function, arguments): (String, String), left| {
-            (Ok(()), s.observer(), move |r: Arc<dyn Reentry>| async move {
-                observe::before(&*r, &function, &arguments, left).await
-            })
-        }),
-        Import::ObserveAfter => nested(it, import, |s, (function, ended): (String, String), left| {
-            (Ok(()), s.observer(), move |r: Arc<dyn Reentry>| async move {
-                observe::after(&*r, &function, &ended, left).await
-            })
-        }),
-        Import::SecretsHandle => sync(it, import, |s, (name,): (String,)| s.handles.handle(&s.context.grant, &name)),
+        Import::MonotonicNow
+        | Import::InsecureSeed
+        | Import::LastWordsWrite
+        | Import::LimitsRegexBytes
+        | Import::CoverageRecord
+        | Import::LogWrite => interpreter::define(it, import),
+        Import::FsRead
+        | Import::FsWrite
+        | Import::FsAppend
+        | Import::FsExists
+        | Import::FsStat
+        | Import::FsList
+        | Import::FsGlob
+        | Import::FsRemove
+        | Import::FsMkdir
+        | Import::FsCopy
+        | Import::FsMove => files::define(it, import),
+        Import::HttpSend
+        | Import::ExecRun
+        | Import::ClockNow
+        | Import::ClockSleep
+        | Import::RandomBytes
+        | Import::EnvGet
+        | Import::SecretsHandle => machine::define(it, import),
+        Import::CacheGet
+        | Import::CacheSet
+        | Import::CacheHas
+        | Import::CacheDelete
+        | Import::CacheClear
+        | Import::TurnGet
+        | Import::TurnSet
+        | Import::TurnHas
+        | Import::TurnDelete
+        | Import::TurnClear
+        | Import::TurnSnapshot
+        | Import::MetricsIncr
+        | Import::MetricsSet
+        | Import::MetricsGet
+        | Import::MetricsReset
+        | Import::MetricsSnapshot => kept::define(it, import),
+        Import::EventsEmit
+        | Import::MetaRegisterTool
+        | Import::MetaRegisterHook
+        | Import::MetaCallTool
+        | Import::MetaListTools
+        | Import::AgentsDelegate
+        | Import::AgentsDelegateAsync
+        | Import::TasksPoll
+        | Import::TasksWait
+        | Import::ObserveBefore
+        | Import::ObserveAfter => dispatched::define(it, import),
     }
+}
+
+/// An import that was sent to another file than its own: the engine cannot be made then.
+fn misplaced(import: Import) -> Result<()> {
+    Err(format_err!("{import:?} is not linked where `define` sends it"))
 }
 
 /// Links a function that answers at once.
@@ -507,19 +346,6 @@ where
             Ok(observed::after(&mut store, import, heard, answer).await?.returned())
         })
     })
-}
-
-/// Whether a file still holds what a script, which read it, has only seen a note of: written back, it would be lost.
-fn keeps_secrets(context: &Context, path: &str, text: &str) -> Result<(), fs::Error> {
-    let vault = &context.secrets;
-    let Some(name) = vault.noted(text) else { return Ok(()) };
-    match context.workspace.read(&context.grant, path) {
-        Ok(old) if vault.find(&old).is_some() => {
-            let reason = format!("the file holds the secret `{name}`, and the new text a note in its place");
-            Err(fs::Error::AccessDenied(Refusal::always(reason).into()))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Links a function that leads back into dispatch: what is done there is paid for by this call, from the fuel and the
