@@ -1,5 +1,6 @@
 //! What there is one of in a process, for as many projects as it serves.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
@@ -89,22 +90,23 @@ impl Host {
     ///
     /// Where any artifact cannot be used, the workspace is not a folder, or one of both is not below the host's folders.
     pub fn open(&self, root: &Path, options: Options) -> Result<Project, OpenError> {
-        for folder in std::iter::once(root).chain(options.workspace.as_deref()) {
-            self.is_within(folder)?;
-        }
+        let root = &*self.within_roots(root)?;
+        let workspace = options.workspace.as_deref().map(|folder| self.within_roots(folder)).transpose()?;
+        let workspace = workspace.map(Cow::into_owned);
+        let options = Options { workspace, ..options };
         let sandbox = self.sandbox.for_project(options.quota);
         let host = Self { sandbox, ..self.clone() };
         let loaded = load(root, &options, &host, None)?;
         Ok(Project { root: root.to_owned(), options, host, current: RwLock::new(Arc::new(loaded)) })
     }
 
-    /// Whether a folder is below those of the host, wherever links lead.
-    fn is_within(&self, folder: &Path) -> Result<(), OpenError> {
-        let Some(roots) = &self.roots else { return Ok(()) };
+    /// A folder that is below those of the host; where it has such, without links: what is checked is what is opened.
+    fn within_roots<'f>(&self, folder: &'f Path) -> Result<Cow<'f, Path>, OpenError> {
+        let Some(roots) = &self.roots else { return Ok(folder.into()) };
         let real = sys::real_path(folder);
         let real = real.map_err(|source| OpenError::Workspace { path: folder.to_owned(), source })?;
         if roots.iter().any(|root| real.starts_with(root)) {
-            return Ok(());
+            return Ok(real.into());
         }
         Err(OpenError::Outside { path: folder.to_owned(), roots: roots.to_vec() })
     }
