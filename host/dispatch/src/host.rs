@@ -1,9 +1,10 @@
 //! What there is one of in a process, for as many projects as it serves.
 
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
-use super::{OpenError, Options, Project, load};
+use super::watch::Watcher;
+use super::{Inner, OpenError, Options, Project};
 use harness_audit::AuditWriter;
 use harness_sandbox::engine::{Sandbox, Settings};
 
@@ -47,6 +48,8 @@ pub struct Host {
     pub(crate) sandbox: Sandbox,
     /// Writes the audit logs of all projects.
     pub(crate) audit: AuditWriter,
+    /// Watches the files of projects.
+    pub(crate) watcher: Watcher,
 }
 
 impl Host {
@@ -57,7 +60,11 @@ impl Host {
     /// Where the machine lacks what the engine needs.
     pub fn new(options: HostOptions) -> Result<Self, OpenError> {
         let settings = Settings { instances: options.instances, image_bytes: options.image_bytes };
-        Ok(Self { sandbox: Sandbox::new(settings).map_err(OpenError::Sandbox)?, audit: AuditWriter::new() })
+        Ok(Self {
+            sandbox: Sandbox::new(settings).map_err(OpenError::Sandbox)?,
+            audit: AuditWriter::new(),
+            watcher: Watcher::default(),
+        })
     }
 
     /// Opens the project in a folder: the one that holds `.harness/`. The same folder may be open more than once; each
@@ -67,9 +74,12 @@ impl Host {
     ///
     /// Where any artifact cannot be used, or the workspace is not a folder.
     pub fn open(&self, root: &Path, options: Options) -> Result<Project, OpenError> {
-        let host = Self { sandbox: self.sandbox.for_project(options.quota), audit: self.audit.clone() };
-        let loaded = load(root, &options, &host, None)?;
-        Ok(Project { root: root.to_owned(), options, host, current: RwLock::new(Arc::new(loaded)) })
+        let host = Self {
+            sandbox: self.sandbox.for_project(options.quota),
+            audit: self.audit.clone(),
+            watcher: self.watcher.clone(),
+        };
+        Ok(Project { inner: Arc::new(Inner::new(root, options, host)?) })
     }
 
     /// Images of scripts that are kept ready, and their bytes.
