@@ -1,9 +1,10 @@
-//! Many projects in one host: what opening one takes, what one holds while nothing is called, and what its first call
-//! and the others take.
+//! Many projects in one host: what opening one takes, what one holds while nothing is called, what its first call and the
+//! others take, and when a changed file is in force.
 //!
 //! ```text
 //! cargo bench --bench projects             1,000 projects, and 10,000 times open and closed
 //! cargo bench --bench projects -- 100000   so many times
+//! cargo bench --bench projects -- watched  only how long a changed file takes
 //! ```
 //!
 //! Prints a table, and writes `target/bench/projects.json`.
@@ -26,8 +27,13 @@ use tempfile::TempDir;
 
 const PROJECTS: usize = 1000;
 const TOOLS: usize = 10;
+/// Changes of a file that is watched.
+const CHANGES: usize = 200;
 
 fn main() {
+    if std::env::args().any(|argument| argument == "watched") {
+        return print(1, &[watched(&Host::new(HostOptions::default()).unwrap())]);
+    }
     let times = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(10_000_usize);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let host = Host::new(HostOptions::default()).unwrap();
@@ -66,11 +72,9 @@ fn main() {
         Samples::of("first call of a project", first),
         Samples::of("warm call beside 999 others", warm),
         Samples::of("warm call of the only project", alone),
+        watched(&host),
     ];
-    println!("{:<48} {:>10} {:>10}", PROJECTS, "p50 µs", "p99 µs");
-    for row in &rows {
-        println!("{:<48} {:>10.1} {:>10.1}", row.name, row.median(), row.percentile(0.99));
-    }
+    print(PROJECTS, &rows);
     let (images, bytes) = host.images();
     println!("idle project: {} KiB; images ready: {images}, {} MiB", each >> 10, bytes >> 20);
     drop(projects);
@@ -93,6 +97,37 @@ fn main() {
         let all = json!({"rows": rows, "idle_bytes": each, "memory_kib": [memory, memory_after], "descriptors": [open_files, open_files_after]});
         std::fs::write(folder.join("projects.json"), serde_json::to_string_pretty(&all).unwrap()).unwrap();
     }
+}
+
+fn print(projects: usize, rows: &[Samples]) {
+    println!("{projects:<48} {:>10} {:>10}", "p50 µs", "p99 µs");
+    for row in rows {
+        println!("{:<48} {:>10.1} {:>10.1}", row.name, row.median(), row.percentile(0.99));
+    }
+}
+
+/// From the end of the last write of a tool's file until the listener hears that it is in force.
+fn watched(host: &Host) -> Samples {
+    let folder = folder(0);
+    let project = open(host, folder.path());
+    let (tell, told) = std::sync::mpsc::channel();
+    let _watch = project.watch(move |result| tell.send((Instant::now(), result.is_ok())).unwrap()).unwrap();
+    let file = folder.path().join(".harness/tools/tool_3.md");
+    let change = |n: usize| {
+        std::fs::write(&file, format!("---\nscript: |\n  def run(args):\n      return {n}\n---\nA tool.\n")).unwrap();
+        let written = Instant::now();
+        loop {
+            let (at, is_ok) = told.recv().unwrap();
+            assert!(is_ok);
+            // Where the write was seen in two steps, the second one counts.
+            let loaded = project.loaded();
+            let script = loaded.registry().tool("tool_3").unwrap().script.as_ref().unwrap();
+            if script.text.contains(&format!("return {n}\n")) {
+                return at.saturating_duration_since(written);
+            }
+        }
+    };
+    Samples::of("watched reload of a project of ten tools", (0..CHANGES).map(change).collect())
 }
 
 fn descriptors() -> usize {

@@ -78,6 +78,31 @@
 //! [`Project::reload`] reads the folder again. If anything in it cannot be used, it returns the error and the project
 //! keeps what it had; calls that are running keep what they began with in any case.
 //!
+//! [`Project::watch`] does that after each change of a file, until its [`FileWatch`] is dropped. The listener hears how each
+//! reload ended.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use harness::{OpenError, Options, Project, WatchError};
+//!
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let project = Project::open(Path::new("."), Options::default())?;
+//! let watch = project.watch(|reloaded| match reloaded {
+//!     Ok(()) => println!("the new version is in force"),
+//!     Err(WatchError::Load(OpenError::Artifacts(registry))) => {
+//!         for diagnostic in registry.diagnostics().iter() {
+//!             eprintln!("{}", registry.render(diagnostic, false));
+//!         }
+//!     }
+//!     Err(error) => eprintln!("{error}"),
+//! })?;
+//! // Calls go by the version that is in force when they begin.
+//! drop(watch);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Run an agent
 //!
 //! A [`Session`] is a conversation with the project's agent. [`Configured`] connects the models that `harness.md` names;
@@ -111,8 +136,8 @@ pub use harness_capability::system::System;
 pub use harness_dispatch::confirm::{Answer, Confirmer, Question};
 pub use harness_dispatch::progress::{OnProgress, Progress};
 pub use harness_dispatch::{
-    Block, Call, CallError, CallReport, Decision, Dispatch, HookRun, Host, HostOptions, NativeTool, OpenError, Options,
-    Project, Run, ToolOutput, Verdict,
+    Block, Call, CallError, CallReport, Decision, Dispatch, FileWatch, HookRun, Host, HostOptions, NativeTool,
+    OpenError, Options, Project, Run, ToolOutput, Verdict, WatchError,
 };
 pub use harness_policy::layer::Layer;
 pub use harness_registry::{Machine, Registry};

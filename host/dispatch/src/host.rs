@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
-use super::{OpenError, Options, Project, load};
+use super::watch::Watcher;
+use super::{Inner, OpenError, Options, Project};
 use harness_audit::AuditWriter;
 use harness_capability::http::{Client, Connector};
 use harness_capability::system::System;
@@ -56,6 +57,8 @@ pub struct Host {
     connector: Arc<Connector>,
     /// The folders below which its projects are, where it has such.
     roots: Option<Arc<[PathBuf]>>,
+    /// Watches the files of projects.
+    pub(crate) watcher: Watcher,
 }
 
 impl Host {
@@ -67,7 +70,8 @@ impl Host {
     pub fn new(options: HostOptions) -> Result<Self, OpenError> {
         let settings = Settings { instances: options.instances, image_bytes: options.image_bytes };
         let sandbox = Sandbox::new(settings).map_err(OpenError::Sandbox)?;
-        Ok(Self { sandbox, audit: AuditWriter::new(), connector: Arc::default(), roots: None })
+        let (audit, watcher) = (AuditWriter::new(), Watcher::default());
+        Ok(Self { sandbox, audit, watcher, connector: Arc::default(), roots: None })
     }
 
     /// The same for projects below these folders only. A process that is confined to them
@@ -96,12 +100,11 @@ impl Host {
         let options = Options { workspace, ..options };
         let sandbox = self.sandbox.for_project(options.quota);
         let host = Self { sandbox, ..self.clone() };
-        let loaded = load(root, &options, &host, None)?;
-        Ok(Project { root: root.to_owned(), options, host, current: RwLock::new(Arc::new(loaded)) })
+        Ok(Project { inner: Arc::new(Inner::new(root, options, host)?) })
     }
 
     /// A folder that is below those of the host; where it has such, without links: what is checked is what is opened.
-    fn within_roots<'f>(&self, folder: &'f Path) -> Result<Cow<'f, Path>, OpenError> {
+    pub(crate) fn within_roots<'f>(&self, folder: &'f Path) -> Result<Cow<'f, Path>, OpenError> {
         let Some(roots) = &self.roots else { return Ok(folder.into()) };
         let real = sys::real_path(folder);
         let real = real.map_err(|source| OpenError::Workspace { path: folder.to_owned(), source })?;

@@ -5,6 +5,7 @@
 //! [`chain`].
 //!
 //! [`Project::reload`] takes a changed folder in force, or leaves the old state in force and shows what is wrong.
+//! [`Project::watch`] does that whenever a file has changed.
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
 
@@ -39,9 +40,10 @@ pub mod trail;
 mod verdict;
 pub mod verify;
 mod view;
+mod watch;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value as Json;
 
@@ -58,6 +60,7 @@ pub use run::Added;
 pub use run::Run;
 pub use tasks::MAX_AGENTS;
 pub use verify::Judgement;
+pub use watch::{FileWatch, WatchError};
 
 use self::chain::CallContext;
 use self::loaded::Parts;
@@ -123,11 +126,19 @@ impl Default for Options {
 /// A project whose tools can be called and whose hooks can be asked. Shared by as many threads and callers as there are.
 #[derive(Debug)]
 pub struct Project {
+    inner: Arc<Inner>,
+}
+
+/// A project, for its callers and for what [watches](Project::watch) it.
+#[derive(Debug)]
+struct Inner {
     root: PathBuf,
     options: Options,
     /// Its host, with this project's share of that.
     host: Host,
     current: RwLock<Arc<Loaded>>,
+    /// Held while it is reloaded: what was read later is in force later.
+    reloading: Mutex<()>,
 }
 
 /// Why a project cannot be opened.
@@ -174,7 +185,7 @@ impl Project {
 
     /// The project's share of its host.
     pub fn share(&self) -> &Share {
-        self.host.sandbox.share()
+        self.inner.host.sandbox.share()
     }
 
     /// Reads the folder again and takes it in force for all calls and events that begin from then on.
@@ -183,14 +194,12 @@ impl Project {
     ///
     /// As for [`open`](Self::open); what was in force before stays in force.
     pub fn reload(&self) -> Result<(), OpenError> {
-        let loaded = load(&self.root, &self.options, &self.host, Some(&self.loaded()))?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
-        Ok(())
+        self.inner.reload_unless(|| false).map(|_| ())
     }
 
     /// What is in force now.
     pub fn loaded(&self) -> Arc<Loaded> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.loaded()
     }
 
     /// A tool that the policy allows to be called.
@@ -247,6 +256,31 @@ impl Project {
     /// Dispatches an event to its hooks.
     pub async fn fire(&self, event: &Event, payload: Json, run: &Arc<Run>) -> Dispatch {
         CallContext::outermost(self.loaded(), run.clone()).fire(event, payload).await
+    }
+}
+
+impl Inner {
+    fn new(root: &Path, options: Options, host: Host) -> Result<Self, OpenError> {
+        let loaded = load(root, &options, &host, None)?;
+        let current = RwLock::new(Arc::new(loaded));
+        Ok(Self { root: root.to_owned(), options, host, current, reloading: Mutex::default() })
+    }
+
+    fn loaded(&self) -> Arc<Loaded> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Loads the folder again. What is loaded takes force unless that is not wanted any more; then there is nothing.
+    fn reload_unless(&self, is_unwanted: impl Fn() -> bool) -> Result<Option<()>, OpenError> {
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        // A link that was put on the way since leads elsewhere.
+        self.host.within_roots(&self.root)?;
+        let loaded = load(&self.root, &self.options, &self.host, Some(&self.loaded()))?;
+        if is_unwanted() {
+            return Ok(None);
+        }
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+        Ok(Some(()))
     }
 }
 
@@ -336,8 +370,11 @@ fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
         None => loaded,
     };
     let refused = admission::refused(&loaded, recorder.as_deref());
-    // As the sandbox does then: a process that drops privileges next must have no other threads.
-    host.audit.rest();
+    // As the sandbox does then: a process that drops privileges next must have no other threads. One that reloads may have
+    // calls in progress, whose entries are not to be waited for.
+    if before.is_none() {
+        host.audit.rest();
+    }
     let parts = Parts { recorder, watch: options.watch.clone(), ..loaded.parts() };
     if refused.is_empty() {
         return Ok(Loaded::new(parts));

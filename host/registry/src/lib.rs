@@ -8,6 +8,7 @@
 //! - `bounds`: what loading may take, of each source and in all
 //! - `load`: the walk, and what is read on it
 //! - `lock`: what they were when someone looked at them
+//! - `watched`: what is to be watched for changes
 //! - `merge`: names that are defined twice, `overrides/`, the order
 //! - `resolve`: what artifacts and the policy name, found or not
 //! - `root`: folders with artifacts, and what is in them by its name
@@ -22,6 +23,7 @@ mod merge;
 mod resolve;
 mod root;
 mod unread;
+pub mod watched;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -57,6 +59,7 @@ pub struct Registry {
     replaced: Vec<Replaced>,
     refused: Vec<Refused>,
     roots: Vec<PathBuf>,
+    named_roots: Vec<PathBuf>,
     policy: Option<ProjectPolicy>,
     policy_file: String,
     machine: Option<PathBuf>,
@@ -332,6 +335,11 @@ impl Registry {
     /// The further folders with artifacts, where they really are.
     pub fn roots(&self) -> &[PathBuf] {
         &self.roots
+    }
+
+    /// The same as the policy names them, those that cannot be read too.
+    pub fn named_roots(&self) -> &[PathBuf] {
+        &self.named_roots
     }
 
     /// The file of the host policy, where there is one.

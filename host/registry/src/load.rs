@@ -20,6 +20,7 @@ mod strays;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+pub(super) use self::policy::NOT_BESIDE;
 use self::skills::SKILLS;
 use super::bounds::{Amounts, Bounds};
 use super::merge::{self, Level};
@@ -34,7 +35,7 @@ use harness_artifact::tool::{Tool, name_problem};
 use harness_sys as sys;
 
 /// The folder of a project's artifacts.
-const FOLDER: &str = ".harness";
+pub(super) const FOLDER: &str = ".harness";
 /// The file of its policy, in that folder.
 const POLICY: &str = "harness.md";
 /// The same as messages name it, and as one is to be written.
@@ -42,11 +43,11 @@ const POLICY_FILE: &str = ".harness/harness.md";
 /// The file with the lists of a bundle that is a folder.
 const BUNDLE_FILE: &str = "bundle.md";
 /// Folders of single artifacts.
-const SINGLES: [&str; 3] = ["tools", "hooks", "agents"];
+pub(super) const SINGLES: [&str; 3] = ["tools", "hooks", "agents"];
 /// Folders of bundles.
-const BUNDLES: [&str; 3] = ["plugins", "builtins", "overrides"];
+pub(super) const BUNDLES: [&str; 3] = ["plugins", "builtins", "overrides"];
 /// Folders that are read in another way, or that hold no artifacts.
-const OTHERS: [&str; 3] = [SKILLS, "audit", "sessions"];
+pub(super) const OTHERS: [&str; 3] = [SKILLS, "audit", "sessions"];
 
 /// See [`Registry::load`].
 pub(super) fn project(root: &Path, machine: &Machine) -> Registry {
@@ -108,6 +109,7 @@ impl Load {
     /// Folders that `artifact_sources` names. What is in them is the operator's own, as what is in `.harness/` is.
     fn further_roots(&mut self, root: &Path, home: Option<Root>) {
         let roots = self.registry.policy.as_ref().map(|policy| policy.roots.clone()).unwrap_or_default();
+        self.registry.named_roots = roots.iter().map(|further| root.join(&further.value)).collect();
         let mut read: Vec<(String, PathBuf)> = home.map(|home| (home.shown(""), home.real)).into_iter().collect();
         for further in roots {
             let real = match sys::real_path(&root.join(&further.value)) {

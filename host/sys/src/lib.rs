@@ -3,6 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the door that the lint points to")]
 
+pub mod changes;
 pub mod digest;
 pub mod memory;
 pub mod output;

@@ -4,12 +4,14 @@
 //! Every folder and file is opened from the handle of the folder that it is in, and no link is followed, so that
 //! nothing outside is read, whatever anyone moves meanwhile.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read as _, Result};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open, openat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat, statat};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
@@ -53,6 +55,70 @@ pub struct Taken {
     pub entries: usize,
     /// Bytes that were read.
     pub bytes: u64,
+}
+
+/// What something is by itself: a link is a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A link, wherever it leads.
+    Link,
+    /// A device, a FIFO, a socket.
+    Other,
+}
+
+impl Kind {
+    /// Of what is at a path. Nothing is opened.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn at(path: &Path) -> Result<Self> {
+        Ok(Self::of(FileType::from_raw_mode(rustix::fs::lstat(path)?.st_mode)))
+    }
+
+    fn of(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Folder,
+            FileType::Symlink => Self::Link,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The names in a folder with what each is, in no order. A folder that is a link is not listed.
+///
+/// # Errors
+///
+/// What the system says, and that there are more than `most`.
+pub fn list(folder: &Path, most: usize) -> Result<Vec<(OsString, Kind)>> {
+    let dir = open(folder, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if names.len() >= most {
+            return Err(over(&format!("more than {most} files and folders")));
+        }
+        let kind = match entry.file_type() {
+            // Not every file system has it in its folders.
+            FileType::Unknown => match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(facts) => FileType::from_raw_mode(facts.st_mode),
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(error.into()),
+            },
+            kind => kind,
+        };
+        names.push((OsStr::from_bytes(name.to_bytes()).to_owned(), Kind::of(kind)));
+    }
+    Ok(names)
 }
 
 /// Reads a folder. `leaves_out` says of a name why it is not looked at, `Some("")` where that is not worth a word. What it
@@ -231,6 +297,23 @@ mod tests {
         // Nor is the folder itself a link.
         symlink(folder.path(), outside.path().join("tree")).unwrap();
         assert!(read(&outside.path().join("tree"), MOST, |_| None, &mut Taken::default()).is_err());
+    }
+
+    #[test]
+    fn what_is_in_a_folder_is_listed_as_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::fs::create_dir(at("a")).unwrap();
+        std::fs::write(at("b"), "").unwrap();
+        symlink(at("a"), at("c")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, at("d"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let mut listed = list(folder.path(), 4).unwrap();
+        listed.sort_by(|one, other| one.0.cmp(&other.0));
+        let listed: Vec<(&str, Kind)> = listed.iter().map(|(name, kind)| (name.to_str().unwrap(), *kind)).collect();
+        assert_eq!(listed, [("a", Kind::Folder), ("b", Kind::File), ("c", Kind::Link), ("d", Kind::Other)]);
+        assert!(listed.iter().all(|(name, kind)| Kind::at(&at(name)).unwrap() == *kind));
+        assert_eq!(list(folder.path(), 3).unwrap_err().to_string(), "more than 3 files and folders");
+        assert!(list(&at("c"), 4).is_err());
     }
 
     #[test]

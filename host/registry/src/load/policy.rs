@@ -12,7 +12,7 @@ use harness_artifact::policy::machine::{self, MachinePolicy};
 use harness_sys as sys;
 
 /// Names beside `.harness/` that someone may take for those of a policy.
-const NOT_BESIDE: [&str; 6] =
+pub(crate) const NOT_BESIDE: [&str; 6] =
     ["Harness.md", "HARNESS.md", "harness.yml", "harness.markdown", ".harness.md", ".harness.yaml"];
 
 /// Whether a policy is beside the folder of the artifacts.
