@@ -31,6 +31,7 @@ mod recorder;
 pub mod reentry;
 mod repository;
 mod run;
+pub mod schedule;
 mod scripted;
 pub mod tasks;
 pub mod testing;
