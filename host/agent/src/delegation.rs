@@ -32,7 +32,6 @@ use harness_dispatch::{Nested, Unloadable, Wanted};
 use harness_policy::refusal::Refusal;
 use harness_sandbox::outcome::{Failure, FailureKind, Outcome, Usage};
 use harness_sandbox::state::Context;
-use harness_sandbox::strand;
 
 /// Instead of a reason whose words may not be in a prompt.
 const NOT_ACCEPTED_SAYS_A_PLUGIN: &str = "a hook of a plugin has not accepted it; its reason is not shown here";
@@ -89,14 +88,10 @@ impl Runtime {
         let mut delegation =
             Delegation { by: self, id: id.clone(), place, left: place.left, late: false, nested: Trail::default() };
         let limit = self.crew.settings.delegation_timeout;
-        let past = run.past();
+        let time = run.schedule().delegation_time(&id, limit);
         let ended = {
             let mut work = pin!(delegation.run(&agent, text("task"), call));
-            let done = match past.map(|past| past.late_delegation(&id)) {
-                Some(true) => strand::until_cut(work.as_mut()).await,
-                Some(false) => Some(work.as_mut().await),
-                None => tokio::time::timeout(limit, work.as_mut()).await.ok(),
-            };
+            let done = time.limit(work.as_mut()).await;
             // What has ended by itself until then has.
             run.settled().await;
             done

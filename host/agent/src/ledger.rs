@@ -9,6 +9,7 @@ use super::error::TurnError;
 use harness_artifact::located::Located;
 use harness_artifact::policy::budget::Budget;
 use harness_dispatch::past::Refused;
+use harness_dispatch::schedule::Refusals;
 use harness_provider::Usage;
 
 /// The ledger of one task of an agent.
@@ -137,21 +138,21 @@ pub(super) struct Purse {
     pub(super) ledger: Arc<Ledger>,
     /// How often it was given something.
     pub(super) given: u64,
-    /// In a run of the past, what it was refused then, where that is not found out again.
-    pub(super) went: Option<Option<Refused>>,
+    /// What it is refused.
+    pub(super) refusals: Refusals,
 }
 
 impl Purse {
     pub(super) fn new(ledger: Arc<Ledger>) -> Self {
-        Self { ledger, given: 0, went: None }
+        Self { ledger, given: 0, refusals: Refusals::Counted }
     }
 
     /// See [`Ledger::take`].
     pub(super) fn take(&mut self, entry: Entry) -> Result<(), TurnError> {
-        match &self.went {
-            None => self.ledger.take(entry)?,
-            Some(Some(refused)) if refused.after == self.given => return Err(again(refused)),
-            Some(_) => self.ledger.enter(entry),
+        match &self.refusals {
+            Refusals::Counted => self.ledger.take(entry)?,
+            Refusals::Recorded(Some(refused)) if refused.after == self.given => return Err(again(refused)),
+            Refusals::Recorded(_) => self.ledger.enter(entry),
         }
         self.given = self.given.saturating_add(1);
         Ok(())

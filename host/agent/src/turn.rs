@@ -32,7 +32,6 @@ use harness_dispatch::payload::{AgentStop, ErrorEnvelope, LogLine, ToolUse, Turn
 use harness_dispatch::trail::Trail;
 use harness_provider::message::without_orphans;
 use harness_provider::{Delta, Finish, Message, Reply, Request, Usage};
-use harness_sandbox::strand;
 
 /// How often in a row a reply that is cut at its length is continued.
 const MAX_CONTINUED: u32 = 2;
@@ -206,15 +205,9 @@ impl<'a> Work<'a> {
         self.told = history.len();
         self.notify(&AgentEvent::Turn { agent: self.runtime.name(), depth, text });
         let mut unfinished = Unfinished { runtime: self.runtime.clone(), ended: false };
-        let past = self.place.run.past().map(|past| past.turn(&self.runtime.id));
-        let late = past.as_ref().map(|went| went.late);
-        self.purse.went = past.and_then(|went| went.refused);
-        let ended = match (late, self.purse.ledger.deadline()) {
-            (Some(true), _) => strand::until_cut(self.steps(history, text)).await,
-            (Some(false), _) | (None, None) => Some(self.steps(history, text).await),
-            (None, Some(deadline)) => tokio::time::timeout_at(deadline.into(), self.steps(history, text)).await.ok(),
-        };
-        let ended = ended.unwrap_or_else(|| Err(self.too_late()));
+        let (time, refusals) = self.place.run.schedule().begin_turn(&self.runtime.id, self.purse.ledger.deadline());
+        self.purse.refusals = refusals;
+        let ended = time.limit(self.steps(history, text)).await.unwrap_or_else(|| Err(self.too_late()));
         self.tell_said(history);
         if let Err(error) = &ended
             && !matches!(error, TurnError::Blocked { .. })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use harness_agent::{self as agent, RepliesFile};
 use harness_artifact::agent::Use;
-use harness_artifact::diagnostic::{Diagnostic, Severity};
+use harness_artifact::diagnostic::{Diagnostic, Diagnostics, Severity};
 use harness_artifact::hook::Hook;
 use harness_artifact::{escape, lint};
 use harness_capability::env::Variables;
@@ -35,10 +35,36 @@ pub(crate) fn run(command: &Validate, place: &ProjectArgs, printer: &Printer) ->
     if let Err(exit) = project::confine(&plan, &command.confine, *printer) {
         return exit;
     }
+    let mut found = match unloadable(&root, &registry, *printer) {
+        Ok(found) => found,
+        Err(exit) => return exit,
+    };
+    found.extend(likely(&registry, &found, command.strict));
+    found.extend(api_keys(&registry));
+    found.extend(secrets);
+    found.extend(replies.iter().flat_map(|file| file.problems.iter().cloned()));
+    found.extend(unconfined(&registry));
+    found.extend(cut_short(&registry));
+    // As many as anyone reads, of each severity; the others are counted.
+    let mut all = registry.diagnostics().clone();
+    found.into_iter().for_each(|one| all.push(one));
+    let valid = all.errors() == 0 && (all.warnings() == 0 || !command.strict);
+    if command.json {
+        printer.json(&to_json(&registry, &all, valid));
+    } else {
+        print_diagnostics(&registry, &all, &replies, printer);
+        print_artifacts(&registry, printer);
+        print_summary(&registry, &all, valid, printer);
+    }
+    if valid { Exit::Completed } else { Exit::Usage }
+}
+
+/// The scripts that cannot be loaded, each as an error. The other way, the host could not try.
+fn unloadable(root: &Path, registry: &Registry, printer: Printer) -> Result<Vec<Diagnostic>, Exit> {
     let progress = Progress::start("compiling scripts".to_owned());
-    let unloadable = match dispatch::for_checking(&root, &registry) {
+    let unloadable = match dispatch::for_checking(root, registry) {
         Ok(loaded) => loaded.load_all(),
-        Err(error) => return project::unopened(&error, *printer),
+        Err(error) => return Err(project::unopened(&error, printer)),
     };
     drop(progress);
     let mut found = Vec::new();
@@ -49,74 +75,74 @@ pub(crate) fn run(command: &Validate, place: &ProjectArgs, printer: &Printer) ->
             }
             Unloadable::Host(message) => {
                 printer.error(message, &[], Some("see `harness doctor`"));
-                return Exit::Fault;
+                return Err(Exit::Fault);
             }
         }
     }
-    found.extend(likely(&registry, &found, command.strict));
-    found.extend(api_keys(&registry));
-    found.extend(secrets);
-    found.extend(replies.iter().flat_map(|file| file.problems.iter().cloned()));
-    found.extend(unconfined(&registry));
-    found.extend(cut_short(&registry));
-    // As many as anyone reads, of each severity; the others are counted.
-    let mut all = registry.diagnostics().clone();
-    found.into_iter().for_each(|one| all.push(one));
-    let (errors, warnings) = (all.errors(), all.warnings());
-    let valid = errors == 0 && (warnings == 0 || !command.strict);
-    if command.json {
-        let mut told = json!({
-            "valid": valid,
-            "tools": registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>(),
-            "hooks": registry.hooks().iter().map(|hook| &hook.name).collect::<Vec<_>>(),
-            "agents": registry.agents().iter().map(|agent| &agent.name).collect::<Vec<_>>(),
-            "skills": registry.skills().iter().map(|skill| &skill.name).collect::<Vec<_>>(),
-            "replaced": registry.replaced().iter().map(replaced).collect::<Vec<_>>(),
-            "problems": all.iter().map(|diagnostic| as_json(diagnostic)).collect::<Vec<_>>(),
-        });
-        if let (Some(told), false) = (told.as_object_mut(), registry.refused().is_empty()) {
-            told.insert("refused".to_owned(), registry.refused().iter().map(refused).collect());
-        }
-        printer.json(&told);
-    } else {
-        for diagnostic in all.iter() {
-            let file = diagnostic.position.as_ref().map(|position| &*position.file);
-            let rendered = match replies.iter().find(|replies| Some(&*replies.file) == file) {
-                Some(replies) => diagnostic.render(Some(&replies.text), printer.color()),
-                None => registry.render(diagnostic, printer.color()),
-            };
-            printer.say(rendered.trim_end());
-        }
-        for (kind, names) in [
-            ("tools", registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>()),
-            ("hooks", registry.hooks().iter().map(|hook| &hook.name).collect()),
-            ("agents", registry.agents().iter().map(|agent| &agent.name).collect()),
-            ("skills", registry.skills().iter().map(|skill| &skill.name).collect()),
-        ] {
-            if !names.is_empty() {
-                let names: Vec<String> = names.into_iter().map(|name| escape::line(name).into_owned()).collect();
-                printer.data(&format!("{kind}: {}", names.join(", ")));
-            }
-        }
-        for one in registry.replaced() {
-            printer.data(&inspect::replaced(one));
-        }
-        for one in registry.refused() {
-            let Refused { kind, name, at, by, reason, .. } = one;
-            printer.data(&escape::line(&format!("rejected: {kind} `{name}` of {at} by hook `{by}`: {reason}")));
-        }
-        let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-        printer.data(&format!(
-            "{}: {}, {}, {}; {}, {}",
-            if valid { "valid" } else { "invalid" },
-            plural(registry.tools().len(), "tool"),
-            plural(registry.hooks().len(), "hook"),
-            plural(registry.agents().len(), "agent"),
-            plural(errors, "error"),
-            plural(warnings, "warning"),
-        ));
+    Ok(found)
+}
+
+/// For a program.
+fn to_json(registry: &Registry, all: &Diagnostics, valid: bool) -> Json {
+    let mut told = json!({
+        "valid": valid,
+        "tools": registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+        "hooks": registry.hooks().iter().map(|hook| &hook.name).collect::<Vec<_>>(),
+        "agents": registry.agents().iter().map(|agent| &agent.name).collect::<Vec<_>>(),
+        "skills": registry.skills().iter().map(|skill| &skill.name).collect::<Vec<_>>(),
+        "replaced": registry.replaced().iter().map(replaced).collect::<Vec<_>>(),
+        "problems": all.iter().map(|diagnostic| as_json(diagnostic)).collect::<Vec<_>>(),
+    });
+    if let (Some(told), false) = (told.as_object_mut(), registry.refused().is_empty()) {
+        told.insert("refused".to_owned(), registry.refused().iter().map(refused).collect());
     }
-    if valid { Exit::Completed } else { Exit::Usage }
+    told
+}
+
+fn print_diagnostics(registry: &Registry, all: &Diagnostics, replies: &[RepliesFile], printer: &Printer) {
+    for diagnostic in all.iter() {
+        let file = diagnostic.position.as_ref().map(|position| &*position.file);
+        let rendered = match replies.iter().find(|replies| Some(&*replies.file) == file) {
+            Some(replies) => diagnostic.render(Some(&replies.text), printer.color()),
+            None => registry.render(diagnostic, printer.color()),
+        };
+        printer.say(rendered.trim_end());
+    }
+}
+
+/// The names of all artifacts, and what became of those that are not used.
+fn print_artifacts(registry: &Registry, printer: &Printer) {
+    for (kind, names) in [
+        ("tools", registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>()),
+        ("hooks", registry.hooks().iter().map(|hook| &hook.name).collect()),
+        ("agents", registry.agents().iter().map(|agent| &agent.name).collect()),
+        ("skills", registry.skills().iter().map(|skill| &skill.name).collect()),
+    ] {
+        if !names.is_empty() {
+            let names: Vec<String> = names.into_iter().map(|name| escape::line(name).into_owned()).collect();
+            printer.data(&format!("{kind}: {}", names.join(", ")));
+        }
+    }
+    for one in registry.replaced() {
+        printer.data(&inspect::replaced(one));
+    }
+    for one in registry.refused() {
+        let Refused { kind, name, at, by, reason, .. } = one;
+        printer.data(&escape::line(&format!("rejected: {kind} `{name}` of {at} by hook `{by}`: {reason}")));
+    }
+}
+
+fn print_summary(registry: &Registry, all: &Diagnostics, valid: bool, printer: &Printer) {
+    let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    printer.data(&format!(
+        "{}: {}, {}, {}; {}, {}",
+        if valid { "valid" } else { "invalid" },
+        plural(registry.tools().len(), "tool"),
+        plural(registry.hooks().len(), "hook"),
+        plural(registry.agents().len(), "agent"),
+        plural(all.errors(), "error"),
+        plural(all.warnings(), "warning"),
+    ));
 }
 
 /// Findings about artifacts up to which more of them are checked: for each, words are compared.

@@ -267,9 +267,9 @@ impl CallContext {
     }
 
     /// Until when something that began then, and has this long, waits for scripts to be loaded: not longer than what it
-    /// is part of. A run of the past waits as long as it takes: what was late then is known.
+    /// is part of. A replay waits as long as it takes.
     pub fn load_deadline(&self, began: Instant, timeout: Duration) -> Option<LoadDeadline> {
-        if self.run.past().is_some() {
+        if !self.run.schedule().has_clock() {
             return None;
         }
         let own = LoadDeadline::new(began, timeout).min(self.loads);
@@ -318,7 +318,7 @@ impl CallContext {
         let mut room = Room::default();
         // An event by itself has as long as a call of the project's.
         let loads = self.load_deadline(Instant::now(), self.loaded.timeout);
-        let until = self.run.past().is_none().then(|| Instant::now() + self.loaded.timeout);
+        let until = self.run.schedule().has_clock().then(|| Instant::now() + self.loaded.timeout);
         for link in chain {
             if decision != Decision::Allow {
                 hooks.push(HookRun::new(link.hook, Verdict::NotReached));

@@ -33,6 +33,7 @@ mod recorder;
 pub mod reentry;
 mod repository;
 mod run;
+pub mod schedule;
 mod scripted;
 pub mod tasks;
 pub mod testing;
@@ -274,7 +275,10 @@ impl Inner {
     fn reload_unless(&self, is_unwanted: impl Fn() -> bool) -> Result<Option<()>, OpenError> {
         let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         // A link that was put on the way since leads elsewhere.
-        self.host.within_roots(&self.root)?;
+        if self.host.within_roots(&self.root)? != self.root {
+            let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "a link has taken its place");
+            return Err(OpenError::Workspace { path: self.root.clone(), source });
+        }
         let loaded = load(&self.root, &self.options, &self.host, Some(&self.loaded()))?;
         if is_unwanted() {
             return Ok(None);

@@ -22,7 +22,7 @@ use super::content::ToolOutput;
 use super::loaded::{Callable, Unloadable};
 use super::loading::LoadDeadline;
 use super::native::{NativeTool, native_outcome};
-use super::past::{Began, Happened};
+use super::past::Happened;
 use super::payload::{ToolPost, ToolPre};
 use super::progress::Progress;
 use super::raw;
@@ -44,7 +44,6 @@ use harness_policy::refusal::Refusal;
 use harness_registry::UnknownTool;
 use harness_sandbox::engine::Image;
 use harness_sandbox::outcome::{Failure, FailureKind, HostCall, Limit, LimitKind, Outcome, Report, Usage};
-use harness_sandbox::strand;
 
 /// A call to make.
 #[derive(Debug, Clone)]
@@ -395,18 +394,12 @@ impl Ready {
         };
         let strand = place.run.strand().next_task();
         let tool = begun.tool.clone();
-        // In a run of the past there were others at the same time, or not.
-        let (id, most) = match place.run.past().map(|past| past.began(strand.name())) {
-            Some(Some(Began::As(id))) => (Ok(id), u64::MAX),
-            Some(Some(Began::Refused(why))) => (Err(why), 0),
-            Some(None) | None => (Ok(place.run.task_id()), most),
-        };
         let recorder = place.loaded.recorder.as_ref();
         let (call, of) = (begun.id.clone(), strand.clone());
         let tell = |task: Result<&str, &str>| {
             place.tell(&Happened::Began { call: &call, tool: &tool, strand: of.name(), task });
         };
-        let started = id.and_then(|id| {
+        let started = place.run.schedule().begin_task(&place.run, &strand, most).and_then(|(id, most)| {
             let entry = recorder.map(|recorder| recorder.task(place, &tool, &self.arguments, &id)).transpose()?;
             let beside = CallContext { view: place.view.concurrent(), ..place.clone() };
             let work = on_its_own(beside, self, id.clone(), entry);
@@ -436,17 +429,9 @@ async fn on_its_own(place: CallContext, ready: Box<Ready>, id: String, known: Op
     let unfinished = recorder.as_ref().zip(known).map(|(recorder, known)| Unfinished::new(recorder, known));
     let mut going = Going { place: &place, task: &id, tool: ready.report.tool.clone(), ended: false };
     let mut cut_short = ready.report.clone();
-    let (known_late, left) = (place.run.past().map(|past| past.late_task(&id)), place.left);
-    let time = left.map(|left| left.deadline.saturating_duration_since(Instant::now()));
-    let work = ready.finish(&place);
-    let ended = match (known_late, time) {
-        (Some(Some(allowed)), _) => strand::until_cut(work).await.ok_or(allowed),
-        (Some(None), _) | (None, None) => Ok(work.await),
-        (None, Some(time)) => {
-            let allowed = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            tokio::time::timeout(time, work).await.map_err(|_| allowed)
-        }
-    };
+    let left = place.left.map(|left| left.deadline.saturating_duration_since(Instant::now()));
+    let (time, allowed) = place.run.schedule().task_time(&id, left);
+    let ended = time.limit(ready.finish(&place)).await.ok_or(allowed);
     let late = ended.as_ref().err().copied();
     let mut report = ended.unwrap_or_else(|allowed| {
         cut_short.end(Outcome::Limited(Limit::of(LimitKind::Deadline, allowed)));

@@ -6,6 +6,7 @@ use super::builtin::BuiltIns;
 use super::confirm::Confirmer;
 use super::past::Past;
 use super::progress::{OnProgress, Progress, ScriptLog};
+use super::schedule::{Live, Replay, Schedule};
 use super::tasks::Tasks;
 use super::view::View;
 use harness_artifact::event::Event;
@@ -42,8 +43,8 @@ pub struct Run {
     strand: Arc<Strand>,
     /// Who hears what happens in its calls as it happens.
     progress: OnceLock<Arc<dyn OnProgress>>,
-    /// The run of the past that this one runs again, where it does.
-    past: OnceLock<Arc<dyn Past>>,
+    /// Where it replays a recording.
+    schedule: OnceLock<Arc<dyn Schedule>>,
 }
 
 /// What scripts have added to a run. Each call sees one state of it.
@@ -178,21 +179,19 @@ impl Run {
         strand::current().unwrap_or_else(|| self.strand.clone())
     }
 
-    /// Makes it one that runs another again; the first time counts.
+    /// Makes it the replay of a recording; the first time counts.
     pub fn set_past(&self, past: Arc<dyn Past>) {
-        let _ = self.past.set(past);
+        let _ = self.schedule.set(Arc::new(Replay(past)));
     }
 
-    /// What a replay goes by, where this is one.
-    pub fn past(&self) -> Option<&dyn Past> {
-        self.past.get().map(|past| &**past)
+    /// What decides when something of it happens.
+    pub fn schedule(&self) -> &dyn Schedule {
+        self.schedule.get().map_or(&Live, |schedule| &**schedule)
     }
 
-    /// Waits for what the past waited for here, where there is one.
+    /// Waits for the tasks that had ended by now in the recording, where it replays one.
     pub async fn settled(&self) {
-        if let Some(past) = self.past() {
-            past.settled().await;
-        }
+        self.schedule().settled().await;
     }
 }
 

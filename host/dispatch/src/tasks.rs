@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::chain::CallContext;
-use super::past::{Happened, Looked, Past};
+use super::past::{Happened, Looked};
 use super::pipeline::CallReport;
 use super::run::Run;
 use harness_capability::reentry::Patience;
@@ -31,7 +31,7 @@ pub const MAX_WAITED: usize = 16;
 const MAX_KEPT: usize = 64;
 /// Bytes of a result that is kept whole.
 const MAX_RESULT: usize = 256 << 10;
-/// For how long a run of the past waits for a task that ended then, and has taken another way now.
+/// For how long a replay waits for a task that ended then, and has taken another way now.
 const MAX_AGAIN: Duration = Duration::from_secs(600);
 /// For how long the end of tasks is waited for that are ended.
 const MAX_GONE: Duration = Duration::from_secs(1);
@@ -136,7 +136,7 @@ impl Tasks {
     }
 
     /// What became of these, once all have ended or nobody waits any longer.
-    async fn look(&self, wanted: Wanted<'_>, patience: Patience) -> (Result<Found, String>, Looked) {
+    pub(crate) async fn look(&self, wanted: Wanted<'_>, patience: Patience) -> (Result<Found, String>, Looked) {
         let asked = match wanted {
             Wanted::These(ids) => ids.to_vec(),
             Wanted::Open => self.open(),
@@ -179,15 +179,14 @@ impl Tasks {
     }
 
     /// The same as it was in the past.
-    async fn look_again(&self, wanted: Wanted<'_>, past: &dyn Past) -> Result<Found, String> {
-        let Some(looked) = past.looked() else { return strand::cut().await };
+    pub(crate) async fn look_again(&self, wanted: Wanted<'_>, looked: &Looked) -> Result<Found, String> {
         if let Some(missing) = &looked.missing {
             return Err(unknown(missing));
         }
         let asked = if let Wanted::These(ids) = wanted { ids } else { &looked.asked };
         let ended: Vec<String> = asked.iter().filter(|id| looked.ended.contains(id)).cloned().collect();
         let all = tokio::time::timeout(MAX_AGAIN, self.all_ended(&ended)).await;
-        match self.seen(asked, &looked).map(|found| found.filter(|_| all.is_ok()))? {
+        match self.seen(asked, looked).map(|found| found.filter(|_| all.is_ok()))? {
             Some(found) => Ok(found),
             // What waits for one that does not end now goes no further either.
             None => strand::cut().await,
@@ -345,25 +344,20 @@ impl CallContext {
             // Gone when all that it did is.
             let _slot = slot;
             let report = strand::until_cut(work).await;
-            tasks.end(&over.id, report, over.run.past().is_some());
+            tasks.end(&over.id, report, over.run.schedule().keeps_all_tasks());
         }));
         state.tasks.push(Task { id: id.to_owned(), tool: tool.to_owned(), work: work.abort_handle(), end: None });
         open.into_iter().for_each(|mut open| open.push((kind, self.tasks.clone(), id.to_owned())));
         Ok(())
     }
 
-    /// What has become of tasks of whom this place is for. In a run of the past it is what was seen then.
+    /// What has become of tasks of the caller that this place is for.
     ///
     /// # Errors
     ///
     /// One that is not there.
     pub async fn look(&self, wanted: Wanted<'_>, patience: Patience) -> Result<Found, String> {
-        if let Some(past) = self.run.past() {
-            return self.tasks.look_again(wanted, past).await;
-        }
-        let (found, looked) = self.tasks.look(wanted, patience).await;
-        self.tell(&Happened::Looked(&looked));
-        found
+        self.run.schedule().look(self, wanted, patience).await
     }
 
     /// The calls whose end was told to nobody.
@@ -382,7 +376,7 @@ impl CallContext {
     }
 }
 
-/// Reports a past that a task has ended, or is ended.
+/// Reports to the schedule that a task has ended, or is ended.
 struct Over {
     run: Arc<Run>,
     id: String,
@@ -390,9 +384,7 @@ struct Over {
 
 impl Drop for Over {
     fn drop(&mut self) {
-        if let Some(past) = self.run.past() {
-            past.over(&self.id);
-        }
+        self.run.schedule().end_task(&self.id);
     }
 }
 

@@ -1,14 +1,13 @@
-//! What a strand sees of what was added to its run. It looks again for each thing that it does; a run of the past sees
-//! again what was seen then, anyone who is the faster now.
+//! What a strand sees of what was added to its run. It looks again for each thing that it does, and its run's schedule
+//! decides what it sees.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chain::CallContext;
-use super::past::{Happened, Saw, Seen};
+use super::past::{Happened, Saw};
 use super::run::Added;
 use harness_capability::reentry::Allowance;
-use harness_sandbox::strand;
 
 /// What the places of one strand have seen last.
 #[derive(Debug, Default)]
@@ -33,7 +32,7 @@ impl View {
         self.looks.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Arc<Added>> {
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Arc<Added>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -42,14 +41,7 @@ impl CallContext {
     /// The same place now, with what is left: the run may have been added to meanwhile.
     pub async fn now(&self, left: Option<Allowance>) -> Self {
         let look = self.view.look();
-        let added = match self.again(look).await {
-            Some((added, _)) => added,
-            None => {
-                let added = self.run.added();
-                self.tell_seen(look, &added, None);
-                added
-            }
-        };
+        let added = self.run.schedule().see(self, look).await;
         (*self.view.seen()).clone_from(&added);
         Self { left, added, ..self.clone() }
     }
@@ -59,43 +51,25 @@ impl CallContext {
     /// # Errors
     ///
     /// Those of the change, after which nothing has changed.
-    pub async fn add<E>(&self, name: &str, change: impl FnOnce(&mut Added) -> Result<(), E>) -> Result<(), E> {
+    pub async fn add<E>(&self, name: &str, change: impl FnOnce(&mut Added) -> Result<(), E> + Send) -> Result<(), E>
+    where
+        E: Send,
+    {
         let look = self.view.look();
-        let (seen, next) = match self.again(look).await {
-            Some((seen, kept)) => {
-                let next = seen.changed(change);
-                // Else nobody else saw it then, or nothing was added there.
-                if let (true, Some(past), Ok(next)) = (kept, self.run.past(), &next) {
-                    past.keep(next);
-                }
-                (seen, next)
+        let (mut change, mut done) = (Some(change), Ok(()));
+        let mut once = |added: &mut Added| {
+            if let Some(change) = change.take() {
+                done = change(added);
             }
-            None => {
-                let (seen, next) = self.run.change(change);
-                self.tell_seen(look, &seen, next.is_ok().then_some(name));
-                (seen, next)
-            }
+            done.is_ok()
         };
-        *self.view.seen() = next.as_ref().map_or(seen, Arc::clone);
-        next.map(drop)
-    }
-
-    /// What was seen in the past by this look, and whether it was added to then; nothing where that is found out again.
-    async fn again(&self, look: u64) -> Option<(Arc<Added>, bool)> {
-        let past = self.run.past()?;
-        match past.saw(look) {
-            Seen::Anew => None,
-            Seen::Same => Some((self.view.seen().clone(), false)),
-            Seen::Other { additions, adds } => match past.state(additions).await {
-                Some(added) => Some((added, adds)),
-                // What waits for an addition that nobody makes now goes no further.
-                None => strand::cut().await,
-            },
-        }
+        let (seen, next) = self.run.schedule().add(self, look, name, &mut once).await;
+        *self.view.seen() = next.unwrap_or(seen);
+        done
     }
 
     /// Reports what cannot be known by what this strand itself has done.
-    fn tell_seen(&self, look: u64, seen: &Added, adds: Option<&str>) {
+    pub(crate) fn tell_seen(&self, look: u64, seen: &Added, adds: Option<&str>) {
         let before = self.view.seen().additions;
         if adds.is_some() || seen.additions != before {
             let adds = adds.map(str::to_owned);

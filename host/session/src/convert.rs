@@ -5,12 +5,13 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::record::{
-    Asked, Called, Decided, HookRan, HostCalled, Logged, Reply, Rest, Started, Task, Tokens, ToolCall, Turned,
-    Verified, Work,
+    Asked, Called, Calling, Confirmation, Decided, Delegated, HookRan, HostCalled, Judged, Logged, Looked, Reply, Rest,
+    Retry, Returned, Started, Task, Tokens, ToolCall, Turn, Turned, Unanswered, Unmade, Verified, Work,
 };
-use harness_agent::{Turn, TurnError};
+use harness_agent::TurnError;
 use harness_capability::log::Log;
 use harness_dispatch::builtin::DELEGATE;
+use harness_dispatch::confirm::Answer;
 use harness_dispatch::past::Refused;
 use harness_dispatch::{CallError, CallReport, Dispatch, HookRun, Judgement, Nested, reentry};
 use harness_provider::{Message, Request, Usage};
@@ -39,6 +40,11 @@ fn cut(text: &str) -> String {
 
 pub(super) fn tokens(usage: Usage) -> Tokens {
     Tokens { input: usage.input_tokens, output: usage.output_tokens }
+}
+
+/// A turn that begins. `parent` is the agent at work that set its agent to work.
+pub(super) fn turn(parent: Option<&str>, agent: &str, depth: u32, text: &str) -> Turn {
+    Turn { agent: agent.to_owned(), parent: parent.map(str::to_owned), depth, text: text.to_owned() }
 }
 
 /// What a model is asked, by digests: all of it can be made again from what was said.
@@ -75,7 +81,19 @@ pub(super) fn reply(reply: &harness_provider::Reply, took: Duration) -> Reply {
     }
 }
 
-pub(super) fn turned(turn: Result<&Turn, &TurnError>, given: u64) -> Turned {
+pub(super) fn retry(error: &str, pause: Duration) -> Retry {
+    Retry { error: error.to_owned(), pause_us: micros(pause) }
+}
+
+pub(super) fn no_model(model: Option<&str>, error: &str) -> Unmade {
+    Unmade { model: model.map(str::to_owned), error: error.to_owned() }
+}
+
+pub(super) fn unanswered(error: &str, took: Duration) -> Unanswered {
+    Unanswered { error: error.to_owned(), took_us: micros(took) }
+}
+
+pub(super) fn turned(turn: Result<&harness_agent::Turn, &TurnError>, given: u64) -> Turned {
     match turn {
         Ok(turn) => Turned {
             answer: Some(turn.text.clone()),
@@ -129,21 +147,29 @@ fn hook(run: &HookRun) -> HookRan {
     }
 }
 
+pub(super) fn calling(call: &harness_provider::ToolCall) -> Calling {
+    Calling { call: call.id.clone(), tool: call.name.clone() }
+}
+
+pub(super) fn confirmation(call: &str, tool: &str, answer: Answer) -> Confirmation {
+    Confirmation { call: call.to_owned(), tool: tool.to_owned(), answer: answer.name().to_owned() }
+}
+
 /// How a call ended; `content` is what its caller got.
 pub(super) fn called(
-    id: &str,
-    tool: &str,
+    call: &harness_provider::ToolCall,
     report: Result<&CallReport, &CallError>,
     content: &str,
     took: Duration,
 ) -> Called {
     match report {
+        Ok(report) if report.ends.is_some() => of_report(&without_its_task(report), content, took),
         Ok(report) => of_report(report, content, took),
         Err(error) => {
             let pre = if let CallError::Arguments { pre: Some(pre), .. } = error { Some(decided(pre)) } else { None };
             Called {
-                call: id.to_owned(),
-                tool: tool.to_owned(),
+                call: call.id.clone(),
+                tool: call.name.clone(),
                 ends: None,
                 outcome: error.outcome().to_owned(),
                 why: Some(cut(&reentry::describe(error))),
@@ -187,6 +213,20 @@ fn of_report(report: &CallReport, content: &str, took: Duration) -> Called {
     }
 }
 
+/// A call that ran as a task beside others, as far as its own line reports it: the line of the task's end has the rest.
+fn without_its_task(report: &CallReport) -> CallReport {
+    CallReport {
+        usage: Used::default(),
+        log: Log::default(),
+        calls: Vec::new(),
+        verify: None,
+        post: None,
+        nested: Vec::new(),
+        ends: None,
+        ..report.clone()
+    }
+}
+
 fn verified(judged: &Judgement) -> Verified {
     Verified {
         refused: judged.refused.as_deref().map(cut),
@@ -199,6 +239,25 @@ fn by_itself(report: &CallReport) -> Called {
     let hooks = report.dispatches().map(|dispatch| dispatch.usage().wall).sum::<Duration>();
     let judged = report.verify.iter().map(|judged| judged.usage.wall).sum::<Duration>();
     of_report(report, &report.content, report.usage.wall.saturating_add(judged).saturating_add(hooks))
+}
+
+pub(super) fn delegated(to: &str, attempt: u32) -> Delegated {
+    Delegated { to: to.to_owned(), attempt }
+}
+
+/// What `delegation.verify` said of a result.
+pub(super) fn judged(of: &str, refused: Option<&str>, took: Duration) -> Judged {
+    Judged { of: of.to_owned(), refused: refused.map(str::to_owned), took_us: micros(took) }
+}
+
+pub(super) fn returned(id: &str, from: &str, result: Result<&Json, &str>, late: bool) -> Returned {
+    Returned {
+        id: id.to_owned(),
+        from: from.to_owned(),
+        result: result.ok().map(|result| digest(&result.to_string())),
+        error: result.err().map(str::to_owned),
+        late,
+    }
 }
 
 /// A task that has ended.
@@ -223,6 +282,21 @@ pub(super) fn began(call: &str, tool: &str, strand: &str, task: Result<&str, &st
         opens: Some(strand.to_owned()),
         why: task.err().map(cut),
         ..Task::default()
+    }
+}
+
+/// A task that was ended with its owner.
+pub(super) fn abandoned(task: &str, tool: &str) -> Task {
+    Task { state: "abandoned".to_owned(), tool: tool.to_owned(), task: Some(task.to_owned()), ..Task::default() }
+}
+
+/// What was seen of tasks that were asked for.
+pub(super) fn looked(looked: &harness_dispatch::Looked) -> Looked {
+    Looked {
+        asked: looked.asked.clone(),
+        ended: looked.ended.clone(),
+        news: looked.news.clone(),
+        missing: looked.missing.clone(),
     }
 }
 

@@ -5,21 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::convert::{self, micros};
-use super::record::{
-    Calling, Confirmation, Delegated, Header, Judged, Line, Looked, ROOT, Retry, Returned, Said, ScriptRan, Task, Turn,
-    Unanswered, Unmade, What,
-};
+use super::record::{Header, Line, ROOT, Said, ScriptRan, What};
 use super::writer::Writer;
 use harness_agent::{AgentEvent, EventSource, Listener};
-use harness_capability::log::Log;
 use harness_capability::secrets::Vault;
-use harness_dispatch::{CallReport, Run};
+use harness_dispatch::Run;
 use harness_provider::{Message, Reply};
-use harness_sandbox::outcome::Usage;
 use harness_sandbox::state::Session;
 use harness_sandbox::strand;
 use harness_sandbox::tape::{Answered, Given, Ran, Script, Tape};
-use harness_sys::digest::digest;
 
 /// Bytes of answers of host calls that are kept of one session.
 const MAX_ANSWERS: usize = 64 << 20;
@@ -169,67 +163,33 @@ impl Recorder {
 
     fn record(&self, who: &EventSource<'_>, what: &AgentEvent<'_>) {
         let by = who.id;
-        let what = match what {
-            AgentEvent::Turn { agent, depth, text } => What::Turn(Turn {
-                agent: (*agent).to_owned(),
-                parent: who.parent.map(str::to_owned),
-                depth: *depth,
-                text: (*text).to_owned(),
-            }),
-            AgentEvent::Said { at, message, .. } => return self.said(by, *at, message),
-            AgentEvent::Asked { round, request, room, .. } => What::Asked(convert::asked(*round, request, *room)),
-            AgentEvent::Retry { error, pause, .. } => {
-                What::Retry(Retry { error: (*error).to_owned(), pause_us: micros(*pause) })
-            }
-            AgentEvent::NoModel { model, error } => {
-                What::Unmade(Unmade { model: model.map(str::to_owned), error: (*error).to_owned() })
-            }
-            AgentEvent::Answered { reply, took, .. } => return self.reply(by, reply, *took),
-            AgentEvent::Unanswered { error, took, .. } => {
-                What::Unanswered(Unanswered { error: (*error).to_owned(), took_us: micros(*took) })
-            }
-            AgentEvent::Calls { call, .. } => What::Calling(Calling { call: call.id.clone(), tool: call.name.clone() }),
-            AgentEvent::Called { call, report, content, took, .. } => {
-                let begun = report.ok().filter(|report| report.ends.is_some()).map(without_its_task);
-                let report = begun.as_ref().map_or(*report, Ok);
-                What::Called(Box::new(convert::called(&call.id, &call.name, report, content, *took)))
-            }
+        let line = match what {
+            AgentEvent::Text { .. } => return,
             AgentEvent::Event { dispatch, .. } if dispatch.hooks.is_empty() => return,
+            AgentEvent::Said { at, message, .. } => return self.said(by, *at, message),
+            AgentEvent::Answered { reply, took, .. } => return self.reply(by, reply, *took),
+            AgentEvent::Turn { agent, depth, text } => What::Turn(convert::turn(who.parent, agent, *depth, text)),
+            AgentEvent::Asked { round, request, room, .. } => What::Asked(convert::asked(*round, request, *room)),
+            AgentEvent::Retry { error, pause, .. } => What::Retry(convert::retry(error, *pause)),
+            AgentEvent::NoModel { model, error } => What::Unmade(convert::no_model(*model, error)),
+            AgentEvent::Unanswered { error, took, .. } => What::Unanswered(convert::unanswered(error, *took)),
             AgentEvent::Event { dispatch, .. } => What::Event(convert::decided(dispatch)),
-            AgentEvent::Delegated { to, attempt, .. } => {
-                What::Delegated(Delegated { to: (*to).to_owned(), attempt: *attempt })
+            AgentEvent::Calls { call, .. } => What::Calling(convert::calling(call)),
+            AgentEvent::Called { call, report, content, took, .. } => {
+                What::Called(Box::new(convert::called(call, *report, content, *took)))
             }
-            AgentEvent::Judged { of, refused, took, .. } => What::Judged(Judged {
-                of: (*of).to_owned(),
-                refused: refused.map(str::to_owned),
-                took_us: micros(*took),
-            }),
-            AgentEvent::Returned { id, from, result, late, .. } => What::Returned(Returned {
-                id: (*id).to_owned(),
-                from: (*from).to_owned(),
-                result: result.ok().map(|result| digest(&result.to_string())),
-                error: result.err().map(str::to_owned),
-                late: *late,
-            }),
-            AgentEvent::Confirmed { call, tool, answer, .. } => What::Confirmation(Confirmation {
-                call: (*call).to_owned(),
-                tool: (*tool).to_owned(),
-                answer: answer.name().to_owned(),
-            }),
+            AgentEvent::Confirmed { call, tool, answer, .. } => {
+                What::Confirmation(convert::confirmation(call, tool, *answer))
+            }
+            AgentEvent::Delegated { to, attempt, .. } => What::Delegated(convert::delegated(to, *attempt)),
+            AgentEvent::Judged { of, refused, took, .. } => What::Judged(convert::judged(of, *refused, *took)),
+            AgentEvent::Returned { id, from, result, late, .. } => {
+                What::Returned(convert::returned(id, from, *result, *late))
+            }
             AgentEvent::Began { call, tool, strand, task, .. } => What::Task(convert::began(call, tool, strand, *task)),
             AgentEvent::Ended { task, report, late, .. } => What::Task(convert::ended(task, report, *late)),
-            AgentEvent::Abandoned { task, tool, .. } => What::Task(Task {
-                state: "abandoned".to_owned(),
-                tool: (*tool).to_owned(),
-                task: Some((*task).to_owned()),
-                ..Task::default()
-            }),
-            AgentEvent::Looked { looked, .. } => What::Looked(Looked {
-                asked: looked.asked.clone(),
-                ended: looked.ended.clone(),
-                news: looked.news.clone(),
-                missing: looked.missing.clone(),
-            }),
+            AgentEvent::Abandoned { task, tool, .. } => What::Task(convert::abandoned(task, tool)),
+            AgentEvent::Looked { looked, .. } => What::Looked(convert::looked(looked)),
             AgentEvent::Saw { saw, .. } => What::Saw((*saw).clone()),
             AgentEvent::Turned { turn, given, .. } => {
                 self.forget(by);
@@ -239,9 +199,8 @@ impl Recorder {
                 self.forget(by);
                 What::Stopped {}
             }
-            AgentEvent::Text { .. } => return,
         };
-        self.add(by, what);
+        self.add(by, line);
     }
 }
 
@@ -291,20 +250,6 @@ impl Recorder {
             busy,
         };
         self.put(state, "", What::Script(line));
-    }
-}
-
-/// What the line of a call says that ran as a task, beside others: what the task did is in the line of its end.
-fn without_its_task(report: &CallReport) -> CallReport {
-    CallReport {
-        usage: Usage::default(),
-        log: Log::default(),
-        calls: Vec::new(),
-        verify: None,
-        post: None,
-        nested: Vec::new(),
-        ends: None,
-        ..report.clone()
     }
 }
 

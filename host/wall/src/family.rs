@@ -186,7 +186,15 @@ impl Family {
         let shared = if own_memory { 0 } else { libc::CLONE_VM | libc::CLONE_VFORK };
         let keeper = {
             let _quiet = Quiet::new();
-            launch::child_with_handle(&stack, &Keeper(&making), self.namespaces() | shared)
+            // SAFETY: the stack is new, and the flags are namespaces and those for memory. Where that is shared, this thread
+            // waits until the keeper is a program of its own or has ended, and then, below, until the command is one too:
+            // `making` and both stacks stay, but for the host's ends of pipes, which are not theirs. Until then it asks for
+            // no error number of the C library, and no call of it here fails: pipes are read by rustix, without it. The
+            // keeper is delivered no signal until it has no handlers.
+            #[expect(unsafe_code, reason = "processes that share memory with this one")]
+            unsafe {
+                launch::child_with_handle(&stack, &Keeper(&making), self.namespaces() | shared)
+            }
         };
         let keeper = keeper.map_err(|error| Failed { step: Some(Step::Namespaces), error: error.into() })?;
         let begun = Begun { keeper, lifeline: Some(lifeline), ending };
@@ -245,7 +253,7 @@ struct Making<'a> {
     family: &'a Family,
     own_memory: bool,
     keeper: BorrowedFd<'a>,
-    program: Option<(&'a Program<'a>, &'a Pointers)>,
+    program: Option<(&'a Program<'a>, &'a Pointers<'a>)>,
     /// For the command's process.
     stack: Stack,
     /// The command continues when a byte comes, and ends when none will.
@@ -270,15 +278,25 @@ impl Making<'_> {
 /// The process that becomes the keeper.
 struct Keeper<'a>(&'a Making<'a>);
 
-impl Work for Keeper<'_> {
-    fn run(&self) -> c_int {
-        let Err((step, error)) = self.make();
+// SAFETY: it makes system calls alone, by rustix and by functions of the C library that are nothing else, on texts that
+// were made before, and writes to its stack alone. It owns no file but those that it opens itself.
+#[expect(unsafe_code, reason = "it runs on the host's memory")]
+unsafe impl Work for Keeper<'_> {
+    unsafe fn run(&self) -> c_int {
+        // SAFETY: as for this function.
+        let Err((step, error)) = unsafe { self.make() };
         self.0.tell(step as u8, error)
     }
 }
 
 impl Keeper<'_> {
-    fn make(&self) -> Result<std::convert::Infallible, (Step, Errno)> {
+    /// Becomes the keeper, or says what failed.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Work::run`].
+    #[expect(unsafe_code, reason = "it changes the process that it runs in")]
+    unsafe fn make(&self) -> Result<std::convert::Infallible, (Step, Errno)> {
         let Self(making) = self;
         let Making { family, own_memory, keeper, stack, opens_gate, lifeline, ending, .. } = making;
         // Nobody's terminal is theirs.
@@ -292,7 +310,8 @@ impl Keeper<'_> {
                     user.tell(*own_memory).map_err(at(Step::UserNamespace))?;
                 }
                 // The group that it is in now is the top of what is seen.
-                unshare(libc::CLONE_NEWCGROUP).map_err(at(Step::Namespaces))?;
+                // SAFETY: the flag takes nothing apart but what is seen of control groups.
+                unsafe { unshare(libc::CLONE_NEWCGROUP) }.map_err(at(Step::Namespaces))?;
                 network.enter().map_err(at(Step::Network))?;
                 view.build().map_err(at(Step::View))?;
                 go_to(folder, *identity).map_err(at(Step::Folder))?;
@@ -304,22 +323,29 @@ impl Keeper<'_> {
             }
         };
         // Where the host ignores it, nothing would report a child that ends.
-        launch::plain_signals();
-        let command = launch::child(stack, *making, libc::CLONE_VM).map_err(at(Step::Namespaces))?;
-        for (number, file) in [lifeline, ending, opens_gate].into_iter().zip(0..) {
-            put(number, file).map_err(at(Step::Keeper))?;
+        // SAFETY: this process has handlers of its own, and handles no signal.
+        unsafe { launch::plain_signals() };
+        // SAFETY: the host made this stack for this one process, and keeps it and all that the process works on until that
+        // is a program of its own or has ended: it waits for the end of `report`. There are no handlers any more. No call of
+        // that process sets an error number before the gate opens, and then this one is a program of its own.
+        let command = unsafe { launch::child(stack, *making, libc::CLONE_VM) }.map_err(at(Step::Namespaces))?;
+        for (file, number) in [lifeline, ending, opens_gate].into_iter().zip(0..) {
+            // SAFETY: the three streams of this process are nobody's: it was made for this.
+            unsafe { put(file, number) }.map_err(at(Step::Keeper))?;
         }
-        close_range(3, RawFd::MAX, libc::CLOSE_RANGE_CLOEXEC).map_err(at(Step::Keeper))?;
+        close_on_exec().map_err(at(Step::Keeper))?;
         Err((Step::Keeper, become_keeper(*keeper, kind, command)))
     }
 }
 
 /// The process that becomes the command. What it works on is the host's: the keeper's stack is not there any more when
 /// the gate opens.
-impl Work for Making<'_> {
-    fn run(&self) -> c_int {
-        // Of its own table: another process opens the gate.
-        close(&self.opens_gate);
+// SAFETY: as for the keeper. The one file that it closes is in its own table.
+#[expect(unsafe_code, reason = "it runs on the host's memory")]
+unsafe impl Work for Making<'_> {
+    unsafe fn run(&self) -> c_int {
+        // SAFETY: of this process's own table, in which nothing uses it: another process opens the gate.
+        unsafe { close(&self.opens_gate) };
         let mut byte = [0];
         loop {
             match rustix::io::read(&self.gate, &mut byte) {
@@ -328,17 +354,23 @@ impl Work for Making<'_> {
                 Ok(_) | Err(_) => return 1,
             }
         }
-        if let Err((step, error)) = self.raise() {
+        // SAFETY: as for this function.
+        if let Err((step, error)) = unsafe { self.raise() } {
             return self.tell(step as u8, error);
         }
-        let Some((program, pointers)) = self.program else { return 0 };
-        self.tell(0, execute(program, pointers))
+        let Some((_, pointers)) = &self.program else { return 0 };
+        self.tell(0, execute(pointers))
     }
 }
 
 impl Making<'_> {
     /// All that the command's process is held to.
-    fn raise(&self) -> Done {
+    ///
+    /// # Safety
+    ///
+    /// As for [`Work::run`].
+    #[expect(unsafe_code, reason = "it changes the process that it runs in")]
+    unsafe fn raise(&self) -> Done {
         let Self { family, program, .. } = self;
         setsid().map_err(at(Step::Session))?;
         if let Some((program, _)) = program {
@@ -346,37 +378,40 @@ impl Making<'_> {
                 rustix::process::fchdir(program.folder).map_err(at(Step::Folder))?;
             }
             for (file, number) in program.streams.iter().zip(0..) {
-                put(file, number).map_err(at(Step::Session))?;
+                // SAFETY: the three streams of this process are nobody's: it was made for this.
+                unsafe { put(file, number) }.map_err(at(Step::Session))?;
             }
         }
         // Neither files that an embedder opened without care nor those of this module are the command's.
-        close_range(3, RawFd::MAX, libc::CLOSE_RANGE_CLOEXEC).map_err(at(Step::Session))?;
+        close_on_exec().map_err(at(Step::Session))?;
         family.confinement.raise()?;
-        launch::unblock_signals();
+        // SAFETY: the keeper's process, which made this one, has taken all handlers away.
+        unsafe { launch::unblock_signals() };
         Ok(())
     }
 }
 
-/// Lists of texts as the system takes them. Each leads into a [`Program`].
-struct Pointers {
+/// A [`Program`] as the system takes it. Each pointer leads into that.
+struct Pointers<'a> {
+    path: &'a CStr,
     args: Vec<*const c_char>,
     env: Vec<*const c_char>,
 }
 
-impl Pointers {
-    fn of(program: &Program<'_>) -> Self {
+impl<'a> Pointers<'a> {
+    fn of(program: &'a Program<'_>) -> Self {
         let list = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
-        Self { args: list(&program.args), env: list(&program.env) }
+        Self { path: &program.path, args: list(&program.args), env: list(&program.env) }
     }
 }
 
 /// Becomes a program. Returns where that failed.
-fn execute(program: &Program<'_>, pointers: &Pointers) -> Errno {
-    // SAFETY: all texts end with a NUL, and both lists with a null.
+fn execute(program: &Pointers<'_>) -> Errno {
+    // SAFETY: all texts end with a NUL and are borrowed, and both lists end with a null.
     #[expect(unsafe_code, reason = "there is no function that allocates nothing")]
     unsafe {
         // This one runs a file that says nothing of its kind with the shell, as shells do.
-        libc::execvpe(program.path.as_ptr(), pointers.args.as_ptr(), pointers.env.as_ptr());
+        libc::execvpe(program.path.as_ptr(), program.args.as_ptr(), program.env.as_ptr());
     }
     super::last_error()
 }
@@ -414,17 +449,26 @@ pub fn above_streams(file: OwnedFd) -> Result<OwnedFd, Errno> {
 }
 
 /// Opens a file of this process under the number of a stream.
-fn put(file: &OwnedFd, number: RawFd) -> Result<(), Errno> {
-    // SAFETY: it takes two numbers; the second is none that anything here owns.
-    #[expect(unsafe_code, reason = "the function for it owns what it changes")]
+///
+/// # Safety
+///
+/// Nothing in this process owns or uses a file of that number, in its own table of files.
+#[expect(unsafe_code, reason = "the function for it owns what it changes")]
+unsafe fn put(file: &OwnedFd, number: RawFd) -> Result<(), Errno> {
+    // SAFETY: it takes two numbers; the rest is the caller's.
     let done = unsafe { libc::dup2(file.as_raw_fd(), number) };
     if done == number { Ok(()) } else { Err(super::last_error()) }
 }
 
-/// Closes a file of the calling process, which is not the one that owns it.
-fn close(file: &OwnedFd) {
-    // SAFETY: the table of files is the process's own.
-    #[expect(unsafe_code, reason = "the owner is in the memory that is shared, and keeps it")]
+/// Closes a file of the calling process.
+///
+/// # Safety
+///
+/// The process has a table of files of its own, and nothing uses this one of it afterwards. The owner is in memory that is
+/// shared, and keeps the one of the host's table.
+#[expect(unsafe_code, reason = "the owner is another process's")]
+unsafe fn close(file: &OwnedFd) {
+    // SAFETY: the caller's.
     unsafe {
         libc::close(file.as_raw_fd());
     }
@@ -435,9 +479,13 @@ fn close(file: &OwnedFd) {
 /// # Errors
 ///
 /// Those of the system.
-pub(super) fn unshare(flags: c_int) -> Result<(), Errno> {
-    // SAFETY: the calling thread shares neither files nor memory with what the flags take apart.
-    #[expect(unsafe_code, reason = "as the function of rustix, which has no flag of its own for this kind")]
+///
+/// # Safety
+///
+/// The flags are those of namespaces. With `CLONE_FILES`, what holds a file by its number would hold another one.
+#[expect(unsafe_code, reason = "as the function of rustix, which has no flag of its own for control groups")]
+pub(super) unsafe fn unshare(flags: c_int) -> Result<(), Errno> {
+    // SAFETY: it takes a number; the rest is the caller's.
     let done = unsafe { libc::unshare(flags) };
     if done == 0 { Ok(()) } else { Err(super::last_error()) }
 }
@@ -459,9 +507,11 @@ fn go_to(folder: &CStr, identity: Identity) -> Result<(), Errno> {
     rustix::process::fchdir(&folder)
 }
 
-fn close_range(first: RawFd, last: RawFd, flags: u32) -> Result<(), Errno> {
-    // SAFETY: it takes numbers; nothing here uses the files that it closes.
+/// Has all files but the three streams closed when the process becomes a program.
+fn close_on_exec() -> Result<(), Errno> {
+    let (first, last) = (3_u32, RawFd::MAX.cast_unsigned());
+    // SAFETY: it takes numbers. With this flag it closes nothing while anything here runs.
     #[expect(unsafe_code, reason = "there is no function for this call")]
-    let done = unsafe { libc::syscall(libc::SYS_close_range, first.cast_unsigned(), last.cast_unsigned(), flags) };
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) };
     if done == 0 { Ok(()) } else { Err(super::last_error()) }
 }

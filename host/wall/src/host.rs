@@ -93,12 +93,18 @@ pub(crate) fn hold_calls(programs: Programs, sockets: Sockets) -> Result<(), Str
 pub(crate) fn ends(namespaces: i32) -> Result<(), Errno> {
     use super::launch::{Stack, Work, child};
     struct Nothing;
-    impl Work for Nothing {
-        fn run(&self) -> i32 {
+    // SAFETY: it does nothing.
+    #[expect(unsafe_code, reason = "work of a new process")]
+    unsafe impl Work for Nothing {
+        unsafe fn run(&self) -> i32 {
             0
         }
     }
-    let pid = rustix::process::Pid::from_raw(child(&Stack::new()?, &Nothing, namespaces)?);
+    let stack = Stack::new()?;
+    // SAFETY: memory is not shared, and the stack is new.
+    #[expect(unsafe_code, reason = "a new process")]
+    let pid = unsafe { child(&stack, &Nothing, namespaces)? };
+    let pid = rustix::process::Pid::from_raw(pid);
     rustix::process::waitpid(pid, rustix::process::WaitOptions::empty()).map(drop)
 }
 

@@ -44,7 +44,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: nobody runs on it any more: who lent it waited for that.
+        // SAFETY: it is its own memory, and nobody runs on it: whoever made a process on it keeps it until then.
         #[expect(unsafe_code, reason = "as for making it")]
         unsafe {
             libc::munmap(self.0, GUARD + STACK);
@@ -54,20 +54,43 @@ impl Drop for Stack {
 
 /// What a new process does. It ends with the code that this gives.
 ///
-/// In it: system calls alone. It allocates nothing and takes no lock, as other threads may hold any, and it does not
-/// panic.
-pub(super) trait Work {
-    fn run(&self) -> c_int;
+/// # Safety
+///
+/// `run` works in a process that may share the memory of a host with many threads. It
+/// - makes system calls alone: it allocates nothing and takes no lock, as another thread may hold any, also none that the
+///   C library takes; it does not panic or unwind;
+/// - writes to no memory but its own stack, and the error number of the thread that made the process;
+/// - closes no file in the host's table, and drops nothing that owns one that the host has: the process has a table of its
+///   own, with the same numbers.
+#[expect(unsafe_code, reason = "what runs on shared memory has rules that no type holds it to")]
+pub(super) unsafe trait Work {
+    /// # Safety
+    ///
+    /// The calling process was made by [`child`] or [`child_with_handle`] for this alone.
+    unsafe fn run(&self) -> c_int;
 }
 
-/// A child process that does a piece of work on a stack. With `CLONE_VM` in `flags` it has this process's memory, and
-/// the stack and the work have to stay until it is a program of its own or has ended.
+/// A child process that does a piece of work on a stack, with a table of files of its own. With `CLONE_VM` in `flags` it
+/// has this process's memory.
 ///
 /// # Errors
 ///
 /// Those of the system.
-pub(super) fn child<W: Work>(stack: &Stack, work: &W, flags: c_int) -> Result<i32, Errno> {
-    clone(stack, work, flags, std::ptr::null_mut())
+///
+/// # Safety
+///
+/// - No other process runs on the stack.
+/// - With `CLONE_VM`, the stack, the work and all that it refers to stay as they are until the process is a program of its
+///   own or has ended.
+/// - With `CLONE_VM` and without `CLONE_VFORK`, nobody relies on the error number of the C library in this thread until
+///   then: both processes have the same one.
+/// - With `CLONE_VM`, no handler of the host's runs in the process: signals are [blocked](Quiet), or have
+///   [no handlers](plain_signals).
+/// - `flags` are `CLONE_VM`, `CLONE_VFORK` and namespaces.
+#[expect(unsafe_code, reason = "the kernel takes a stack and a pointer, and knows nothing of their owners")]
+pub(super) unsafe fn child<W: Work>(stack: &Stack, work: &W, flags: c_int) -> Result<i32, Errno> {
+    // SAFETY: the caller's; without its flag, the place of the handle is not looked at.
+    unsafe { clone(stack, work, flags, std::ptr::null_mut()) }
 }
 
 /// The same with a handle of the process.
@@ -75,25 +98,30 @@ pub(super) fn child<W: Work>(stack: &Stack, work: &W, flags: c_int) -> Result<i3
 /// # Errors
 ///
 /// As above.
-pub(super) fn child_with_handle<W: Work>(stack: &Stack, work: &W, flags: c_int) -> Result<OwnedFd, Errno> {
+///
+/// # Safety
+///
+/// As above.
+#[expect(unsafe_code, reason = "as above")]
+pub(super) unsafe fn child_with_handle<W: Work>(stack: &Stack, work: &W, flags: c_int) -> Result<OwnedFd, Errno> {
     let mut handle: c_int = -1;
-    clone(stack, work, flags | libc::CLONE_PIDFD, &raw mut handle)?;
+    // SAFETY: the caller's; the place of the handle is there until this returns.
+    unsafe { clone(stack, work, flags | libc::CLONE_PIDFD, &raw mut handle)? };
     // SAFETY: the kernel has just made it for us.
-    #[expect(unsafe_code, reason = "the kernel gives a number")]
     Ok(unsafe { OwnedFd::from_raw_fd(handle) })
 }
 
-fn clone<W: Work>(stack: &Stack, work: &W, flags: c_int, handle: *mut c_int) -> Result<i32, Errno> {
+/// # Safety
+///
+/// As for [`child`]; and with `CLONE_PIDFD` the kernel may write a number to `handle`.
+#[expect(unsafe_code, reason = "there is no function that shares memory and makes namespaces")]
+unsafe fn clone<W: Work>(stack: &Stack, work: &W, flags: c_int, handle: *mut c_int) -> Result<i32, Errno> {
     extern "C" fn begin<W: Work>(work: *mut c_void) -> c_int {
-        // SAFETY: it is the reference that was given below, and whoever gave it keeps it.
-        #[expect(unsafe_code, reason = "the C library passes a pointer")]
-        let work = unsafe { &*work.cast::<W>() };
-        work.run()
+        // SAFETY: it is the reference that was given below, and the caller keeps it; this process was made for it.
+        unsafe { (*work.cast::<W>()).run() }
     }
     let given = std::ptr::from_ref(work).cast_mut().cast::<c_void>();
-    // SAFETY: the stack is as large as such a stack has to be and nobody else's; where memory is shared, the caller keeps
-    // it and the work.
-    #[expect(unsafe_code, reason = "there is no function that shares memory and makes namespaces")]
+    // SAFETY: the stack is as large as such a stack has to be, and nobody else's; the rest is the caller's.
     let pid = unsafe { libc::clone(begin::<W>, stack.top(), flags | libc::SIGCHLD, given, handle) };
     if pid > 0 { Ok(pid) } else { Err(super::last_error()) }
 }
@@ -138,11 +166,15 @@ impl Drop for Quiet {
 }
 
 /// What a program expects of signals when it begins: none is blocked, and none has a handler. What the host ignores stays
-/// ignored, but for a pipe that nobody reads and a child that ends. In a process with handlers of its own.
-pub(super) fn plain_signals() {
+/// ignored, but for a pipe that nobody reads and a child that ends.
+///
+/// # Safety
+///
+/// The calling process has a table of handlers of its own, as each that [`child`] makes has, and needs none of them.
+#[expect(unsafe_code, reason = "the host's own handlers are part of what makes it safe")]
+pub(super) unsafe fn plain_signals() {
     for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: the action is filled in before it is checked.
-        #[expect(unsafe_code, reason = "there is no function for this call")]
+        // SAFETY: the action is filled in before it is checked, and the caller needs no handler.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(signal, std::ptr::null(), &raw mut action) != 0 {
@@ -159,9 +191,14 @@ pub(super) fn plain_signals() {
 }
 
 /// Nothing is blocked from here on.
-pub(super) fn unblock_signals() {
-    // SAFETY: the set is made before it is used.
-    #[expect(unsafe_code, reason = "there is no function for this call")]
+///
+/// # Safety
+///
+/// No handler of the host's is in force in the calling process, if it has the host's memory: [`plain_signals`] was called
+/// in it or in the process that made it.
+#[expect(unsafe_code, reason = "a handler may run from here on")]
+pub(super) unsafe fn unblock_signals() {
+    // SAFETY: the set is made before it is used, and no handler runs.
     unsafe {
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);

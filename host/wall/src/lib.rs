@@ -15,6 +15,7 @@
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
 
+mod assemble;
 mod beside;
 mod cgroup;
 pub mod confine;
@@ -47,15 +48,14 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use beside::Beside;
+pub use assemble::For;
+use assemble::user_map;
 use cgroup::Group;
 pub use cgroup::Hit;
 pub use family::above_streams;
-use family::{Begun, Bond, Failed, Family, UserMap};
+use family::{Begun, Bond, Failed, Family};
 use filters::Filters;
 use harness_policy::grant::Grant;
-use harness_policy::limits::Limits;
-use harness_policy::path::WorkspacePath;
 use harness_sys as sys;
 use network::Network;
 use system::System;
@@ -340,27 +340,6 @@ impl Drop for Ending {
     }
 }
 
-/// What a wall is made for.
-#[derive(Debug, Clone, Copy)]
-pub struct For<'a> {
-    /// What the command is held to.
-    pub grant: &'a Grant,
-    /// The folder to start in, opened by the decision on it.
-    pub dir: &'a Dir,
-    /// The workspace, absolute.
-    pub workspace: &'a Path,
-    /// Files that hold secrets of the call: closed to the command.
-    pub secrets: &'a [PathBuf],
-    /// The home folder: what `~` in a rule means.
-    pub home: Option<&'a Path>,
-    /// As it was found.
-    pub program: &'a Path,
-    /// As the script named it.
-    pub name: &'a str,
-    /// The time that the command has.
-    pub time: Duration,
-}
-
 /// The wall that a command of this grant gets, or all that the kernel lacks for one.
 ///
 /// # Errors
@@ -371,177 +350,6 @@ pub fn tier(grant: &Grant, offers: &Offers) -> Result<Tier, Vec<String>> {
         return Ok(Tier::Unconfined);
     }
     offers.wall().map(|wall| Tier::Confined(wall.files))
-}
-
-impl Wall {
-    /// # Errors
-    ///
-    /// Why the command cannot be held, for the script's author; without a path of the host's.
-    pub fn new(wanted: &For<'_>) -> Result<Self, String> {
-        if wanted.grant.exec_unconfined() {
-            return Ok(Self::none());
-        }
-        let offers = Offers::get();
-        let stands = offers.wall().map_err(|missing| {
-            format!("the kernel lacks {}; `exec.unconfined: true` would run it without a wall", missing.join(", and "))
-        })?;
-        let system = System::get()?;
-        let grant = wanted.grant;
-        // The walk comes by them.
-        let governed: Vec<WorkspacePath> =
-            grant.governed_folders().filter(|folder| reach::may_create_in(grant, folder)).collect();
-        let inside = |folder: &WorkspacePath| match folder.is_root() {
-            true => wanted.workspace.to_owned(),
-            false => wanted.workspace.join(folder.to_string()),
-        };
-        let names =
-            governed.iter().filter(|_| stands.namespaces.is_some()).map(|folder| ClosedNames::hold(&inside(folder)));
-        let names = names.collect::<Result<Vec<_>, _>>()?;
-        let mut places = reach::places(grant, wanted.workspace)?;
-        let home = wanted.home;
-        let beside = Beside::new(grant, home, system, wanted.secrets)?;
-        let folders = beside.folders.as_slice();
-        if folders.iter().any(|folder| wanted.workspace.starts_with(folder)) {
-            return Err("the workspace is inside of a folder that `exec.folders` opens".to_owned());
-        }
-        is_there(wanted, system, folders)?;
-        let limits = grant.limits();
-        let mut own_temporary = None;
-        let (bond, temporary, rules, later) = match stands.namespaces {
-            Some(namespaces) => {
-                let view = Plan::new(&Shown {
-                    system,
-                    folders,
-                    closed: &beside.closed,
-                    places: &places,
-                    workspace: wanted.workspace,
-                    home,
-                })?;
-                let rules = [landlock::of_system(system, folders), landlock::of_view(&places)].concat();
-                let later = landlock::Later::of_view(&view.private, offers.landlock.unwrap_or_default())?;
-                let temporary = PathBuf::from(view.temporary);
-                let network = match stands.network && !grant.exec_network() {
-                    true => Network::none(namespaces),
-                    false => Network::Hosts,
-                };
-                (namespaced(namespaces, network, view, wanted.dir)?, temporary, rules, later)
-            }
-            None if system.shows(wanted.workspace) => {
-                return Err(
-                    "the workspace is inside of a folder of the system's, which only namespaces could close".to_owned()
-                );
-            }
-            None => {
-                governed.iter().for_each(|folder| reach::close_names(&mut places, &inside(folder)));
-                let list = |folder: &Path| sys::entries(folder);
-                let listed = landlock::of_workspace(&places, &list);
-                let mut rules = landlock::of_open_system(system, folders, &beside.closed)?;
-                rules.extend(listed.map_err(|error| format!("the workspace cannot be read: {error}"))?);
-                let folder = Temporary::new().map_err(|error| format!("there is no temporary folder: {error}"))?;
-                let temporary = folder.path.clone();
-                rules.push(landlock::Rule { path: temporary.clone(), may: landlock::May::Change });
-                // Not to be written: what root writes there is for the whole machine.
-                rules.push(landlock::Rule { path: "/proc".into(), may: landlock::May::Read });
-                own_temporary = Some(folder);
-                (Bond::Children, temporary, rules, Vec::new())
-            }
-        };
-        let rules = match stands.files {
-            Files::View => None,
-            Files::ViewAndRules => Some((landlock::Rules::new(&rules, false)?, later)),
-            Files::Rules => Some((landlock::Rules::new(&rules, true)?, later)),
-        };
-        let (group, user) = match stands.count {
-            Count::Group => (Some(Group::new(limits.processes, limits.command_memory_bytes)?), None),
-            // One more: the keeper.
-            Count::Namespace => (None, Some(limits.processes.saturating_add(1))),
-            Count::User => {
-                let now = sys::tasks_of(sys::user()).map_err(|error| format!("processes: {error}"))?;
-                (None, Some(limits.processes.saturating_add(now).saturating_add(1)))
-            }
-        };
-        let confinement = Confinement(Some(Parts {
-            limits: resources(&limits, wanted.time, user, stands.memory),
-            kept: match stands.namespaces {
-                Some(Namespaces::User) => CapabilitySet::empty(),
-                Some(Namespaces::Own) | None => KEPT,
-            },
-            rules,
-            filters: Filters::of_command(grant.exec_network(), stands.files == Files::Rules, stands.memory)?,
-        }));
-        let system_error = |error: io::Error| error.to_string();
-        let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), Group::doors).map_err(system_error)?;
-        let family = Family { bond, confinement, doors };
-        Ok(Self { family, removed: Removed { group, temporary: own_temporary, names }, temporary: Some(temporary) })
-    }
-
-    /// No wall: the processes end with the command and with the host, and that is all.
-    fn none() -> Self {
-        let family = Family { bond: Bond::Children, confinement: Confinement(None), doors: Vec::new() };
-        Self { family, removed: Removed { group: None, temporary: None, names: Vec::new() }, temporary: None }
-    }
-}
-
-fn namespaced(namespaces: Namespaces, network: Network, view: Plan, dir: &Dir) -> Result<Bond, String> {
-    let (folder, identity) = reach::whereabouts(dir).map_err(|error| format!("the folder to start in: {error}"))?;
-    Ok(Bond::Namespaces {
-        user: user_map(namespaces)?,
-        network,
-        view,
-        folder: view::text(folder.strip_prefix("/").unwrap_or(&folder))?,
-        identity,
-    })
-}
-
-fn user_map(namespaces: Namespaces) -> Result<Option<UserMap>, String> {
-    match namespaces {
-        Namespaces::Own => Ok(None),
-        Namespaces::User => UserMap::of_this_user().map(Some).ok_or_else(|| "this user has no number".to_owned()),
-    }
-}
-
-/// Whether a program is where commands see it. Better said here than by the system, which would say that it is not there.
-fn is_there(wanted: &For<'_>, system: &System, folders: &[PathBuf]) -> Result<(), String> {
-    let real = sys::real_path(wanted.program).map_err(|error| error.to_string())?;
-    let seen = system.shows(&real)
-        || folders.iter().any(|folder| real.starts_with(folder))
-        || real.starts_with(wanted.workspace);
-    if seen {
-        return Ok(());
-    }
-    let origin = wanted.grant.nearest_origin();
-    Err(format!(
-        "`{}` is in none of the folders that commands see; add the folder that it is installed in to `{}` in `{}`",
-        wanted.name,
-        origin.key("exec.folders"),
-        origin.file
-    ))
-}
-
-/// Files that a process has open at one time, as on most machines.
-const OPEN_FILES: u64 = 1024;
-/// What a process may have of addresses, beside what it may have of memory, and in any case: some programs set aside much
-/// that they do not use.
-const ADDRESSES: u64 = 4;
-const LEAST_ADDRESSES: u64 = 1 << 30;
-
-fn resources(most: &Limits, time: Duration, user: Option<u64>, memory: Memory) -> Vec<(Resource, u64)> {
-    let cores = std::thread::available_parallelism().map_or(1, |cores| u64::try_from(cores.get()).unwrap_or(1));
-    let seconds = time.as_secs().saturating_add(1);
-    let mut limits = vec![
-        (Resource::Core, 0),
-        (Resource::Fsize, most.file_bytes),
-        (Resource::Data, most.command_memory_bytes),
-        (Resource::Nofile, OPEN_FILES),
-        // Of each process, which may use all cores; the command's own time ends it before that.
-        (Resource::Cpu, seconds.saturating_mul(cores)),
-    ];
-    limits.extend(user.map(|processes| (Resource::Nproc, processes)));
-    // The kernel counts as data what a process writes and shares with nobody. This holds the rest.
-    if memory == Memory::Process {
-        limits.push((Resource::As, most.command_memory_bytes.saturating_mul(ADDRESSES).max(LEAST_ADDRESSES)));
-    }
-    limits
 }
 
 /// Tries what a view needs, in processes that do nothing else, and shows how it works, and whether with a network of
@@ -581,6 +389,3 @@ fn probe() -> Result<(Namespaces, bool), String> {
 fn last_error() -> Errno {
     Errno::from_raw_os_error(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
-
-#[cfg(test)]
-mod tests;

@@ -57,6 +57,10 @@ fn empty() -> Option<BorrowedFd<'static>> {
 }
 
 fn make() -> Result<OwnedFd, Errno> {
-    super::family::unshare(libc::CLONE_NEWNET)?;
+    // SAFETY: the flag is that of a namespace, and this thread ends here.
+    #[expect(unsafe_code, reason = "as where it is declared")]
+    unsafe {
+        super::family::unshare(libc::CLONE_NEWNET)?;
+    }
     rustix::fs::openat(CWD, c"/proc/thread-self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }

@@ -81,6 +81,17 @@ struct Walk<'a> {
     links: HardLinks,
 }
 
+/// A folder that the walk is in.
+struct Folder<'a> {
+    file: OwnedFd,
+    at: &'a WorkspacePath,
+    /// What a command may do in it.
+    reach: Reach,
+    /// Whether all below is as it is here, but for names that are always closed: what grants a folder grants what is in
+    /// it.
+    even: bool,
+}
+
 impl Walk<'_> {
     fn reach(&self, at: &WorkspacePath) -> Reach {
         let may = |access| self.grant.decide_path(at, access).is_ok();
@@ -110,16 +121,16 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Looks at everything in a folder in which a command may do `outer`.
-    fn folder(&mut self, folder: OwnedFd, path: &Path, at: &WorkspacePath, outer: Reach) -> Result<(), String> {
-        // All below is as it is here, but for names that are always closed: what grants a folder grants what is in it.
+    /// Looks at everything in a folder in which a command may do `reach`.
+    fn folder(&mut self, file: OwnedFd, path: &Path, at: &WorkspacePath, reach: Reach) -> Result<(), String> {
         let even = !self.picky
-            && match outer {
+            && match reach {
                 Reach::Closed => false,
                 Reach::Read => !self.could_write_below(at),
                 Reach::Write => true,
             };
-        let entries = Dir::read_from(&folder).map_err(|error| failed(&error))?;
+        let entries = Dir::read_from(&file).map_err(|error| failed(&error))?;
+        let outer = Folder { file, at, reach, even };
         for entry in entries {
             let entry = entry.map_err(|error| failed(&error))?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -133,20 +144,20 @@ impl Walk<'_> {
             let kind = entry.file_type();
             let known = !matches!(kind, FileType::Unknown | FileType::Directory);
             let ordinary =
-                if kind == FileType::Symlink { !self.is_pinned(at, name, outer) } else { even && !suspicious(name) };
+                if kind == FileType::Symlink { !self.is_pinned(&outer, name) } else { even && !suspicious(name) };
             if known && ordinary {
                 continue;
             }
-            self.entry(&folder, &path.join(name), at, kind, outer, even)?;
+            self.entry(&outer, &path.join(name), kind)?;
         }
         Ok(())
     }
 
     /// Whether a link in a folder must stay as it is: another one of its name would govern the project.
-    fn is_pinned(&self, folder: &WorkspacePath, name: &OsStr, outer: Reach) -> bool {
-        outer == Reach::Write
+    fn is_pinned(&self, folder: &Folder<'_>, name: &OsStr) -> bool {
+        folder.reach == Reach::Write
             && name.to_str().is_some_and(protected::is_closed_at_root)
-            && self.grant.governed_folders().any(|governed| governed == *folder)
+            && self.grant.governed_folders().any(|governed| governed == *folder.at)
     }
 
     /// A protected file is no more open under its other names, as far as these are in what the command reaches.
@@ -183,76 +194,97 @@ impl Walk<'_> {
         rules.all(|fs| !fs.write.is_empty()) && protected::rule_against(at, Access::Write).is_none()
     }
 
-    fn entry(
-        &mut self,
-        folder: &OwnedFd,
-        path: &Path,
-        outer_at: &WorkspacePath,
-        kind: FileType,
-        outer: Reach,
-        even: bool,
-    ) -> Result<(), String> {
+    /// Looks at an entry of a folder, and at what is in it. `kind` is what the folder says of it.
+    fn entry(&mut self, outer: &Folder<'_>, path: &Path, kind: FileType) -> Result<(), String> {
         let name = path.file_name().unwrap_or_default();
-        let known = !matches!(kind, FileType::Unknown);
         // A name that no script could give is closed as it is for scripts.
-        let at = name.to_str().and_then(|name| outer_at.child(name).ok());
+        let at = name.to_str().and_then(|name| outer.at.child(name).ok());
         let reach = match &at {
             None => Reach::Closed,
-            Some(_) if even && !suspicious(name) => outer,
+            Some(_) if outer.even && !suspicious(name) => outer.reach,
             Some(at) => self.reach(at),
         };
-        let stat = || rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-        let kind = match known {
-            true => kind,
-            false => match stat() {
-                Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                Err(Errno::NOENT) => return Ok(()),
-                Err(error) => return Err(failed(&error)),
+        let kind = match kind {
+            FileType::Unknown => match outer.stat(name)? {
+                Some(stat) => FileType::from_raw_mode(stat.st_mode),
+                None => return Ok(()),
             },
+            kind => kind,
         };
         if kind == FileType::Symlink {
-            return match self.is_pinned(outer_at, name, outer).then(stat) {
-                None | Some(Err(Errno::NOENT)) => Ok(()),
-                Some(Ok(stat)) => self.place(path.to_owned(), Reach::Read, false, &stat),
-                Some(Err(error)) => Err(failed(&error)),
-            };
+            return self.link(outer, path, name);
         }
         let is_dir = kind == FileType::Directory;
         let protected = match &at {
             Some(at) if self.picky || suspicious(name) => self.grant.protected_from(at),
             _ => None,
         };
-        if reach != outer || (protected.is_some() && !is_dir) {
-            match stat() {
-                Ok(stat) => {
-                    if reach != outer {
-                        self.place(path.to_owned(), reach, is_dir, &stat)?;
-                        at.iter().for_each(|at| self.show(at, reach));
-                    }
-                    if let Some(from) = protected.filter(|_| kind == FileType::RegularFile) {
-                        self.links.add(&stat, from);
-                    }
-                }
-                Err(Errno::NOENT) => return Ok(()),
-                Err(error) => return Err(failed(&error)),
+        if reach != outer.reach || (protected.is_some() && !is_dir) {
+            let Some(stat) = outer.stat(name)? else { return Ok(()) };
+            if reach != outer.reach {
+                self.place(path.to_owned(), reach, is_dir, &stat)?;
+                at.iter().for_each(|at| self.show(at, reach));
+            }
+            if let Some(from) = protected.filter(|_| kind == FileType::RegularFile) {
+                self.links.add(&stat, from);
             }
         }
-        let Some(at) = at.filter(|_| is_dir) else { return Ok(()) };
-        // What is in a protected folder has ordinary names, and the walk may not go there.
-        if protected.is_some() && self.grant.protected_from(outer_at).is_none() {
-            match rustix::fs::openat(folder, name, FOLDER, Mode::empty()) {
-                Ok(inner) => self.links.add_folder(self.grant, inner, &at).map_err(unsearched)?,
-                Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
-                Err(error) => return Err(failed(&error)),
-            }
+        match at.filter(|_| is_dir) {
+            Some(at) => self.inner_folder(outer, path, &at, reach, protected.is_some()),
+            None => Ok(()),
         }
-        if self.grant.is_repository(&at) || (reach == Reach::Closed && !self.grant.could_read_below(&at)) {
+    }
+
+    /// A link is a place of its own only where it is pinned.
+    fn link(&mut self, outer: &Folder<'_>, path: &Path, name: &OsStr) -> Result<(), String> {
+        if !self.is_pinned(outer, name) {
             return Ok(());
         }
-        match rustix::fs::openat(folder, name, FOLDER, Mode::empty()) {
-            Ok(inner) => self.folder(inner, path, &at, reach),
-            // What this user may not list, a command of theirs may not either.
-            Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+        let Some(stat) = outer.stat(name)? else { return Ok(()) };
+        self.place(path.to_owned(), Reach::Read, false, &stat)
+    }
+
+    /// Looks into a folder in a folder, as far as anything in it may be open or have another name.
+    fn inner_folder(
+        &mut self,
+        outer: &Folder<'_>,
+        path: &Path,
+        at: &WorkspacePath,
+        reach: Reach,
+        is_protected: bool,
+    ) -> Result<(), String> {
+        let name = path.file_name().unwrap_or_default();
+        // What is in a protected folder has ordinary names, and the walk may not go there.
+        if is_protected && self.grant.protected_from(outer.at).is_none() {
+            let Some(inner) = outer.open(name)? else { return Ok(()) };
+            self.links.add_folder(self.grant, inner, at).map_err(unsearched)?;
+        }
+        if self.grant.is_repository(at) || (reach == Reach::Closed && !self.grant.could_read_below(at)) {
+            return Ok(());
+        }
+        match outer.open(name)? {
+            Some(inner) => self.folder(inner, path, at, reach),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Folder<'_> {
+    /// Nothing where the entry is not there any more.
+    fn stat(&self, name: &OsStr) -> Result<Option<Stat>, String> {
+        match rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Opens a folder in it. Nothing where there is none, or this user may not list it: a command of theirs may not
+    /// either.
+    fn open(&self, name: &OsStr) -> Result<Option<OwnedFd>, String> {
+        match rustix::fs::openat(&self.file, name, FOLDER, Mode::empty()) {
+            Ok(inner) => Ok(Some(inner)),
+            Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(error) => Err(failed(&error)),
         }
     }

@@ -24,6 +24,14 @@ const PRIVATE: &CStr = c"mode=1777,size=512m,nr_inodes=64k";
 /// The same of what only holds mount points.
 const BARE: &CStr = c"mode=0755,size=1m,nr_inodes=16k";
 
+/// Links in `/dev` to the files that a process has open.
+const STREAMS: [(&str, &str); 4] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+];
+
 /// Where the old file system is while the new one is built.
 const OLD: &CStr = c"old";
 /// A folder that is there on every system: its place is taken for a moment.
@@ -102,77 +110,12 @@ impl Plan {
     ///
     /// Where a path has a NUL in it, which no path has.
     pub(super) fn new(shown: &Shown<'_>) -> Result<Self, String> {
-        let system = shown.system;
-        let mut there: BTreeMap<PathBuf, What> = BTreeMap::new();
-        let mount = |is_dir| What::Mount { attributes: READ_ONLY | PLAIN, identity: None, is_dir };
-        there.insert("/proc".into(), What::Processes);
-        there.insert("/dev".into(), What::Memory(BARE));
-        there.insert("/dev/shm".into(), What::Memory(PRIVATE));
-        for device in DEVICES {
-            let what = What::Mount { attributes: libc::MOUNT_ATTR_NOSUID, identity: None, is_dir: false };
-            there.insert(Path::new("/dev").join(device), what);
-        }
-        there.extend(system.folders.iter().map(|folder| (folder.clone(), mount(true))));
-        there.extend(system.closed.iter().map(|(path, is_dir)| (path.clone(), What::Closed { is_dir: *is_dir })));
-        there.extend(system.resolver.iter().map(|path| (path.clone(), mount(false))));
-        let home = shown.home.filter(|home| {
-            let within = |folder: &Path| home.starts_with(folder);
-            home.is_absolute()
-                && home.components().count() > 1
-                && !within(shown.workspace)
-                && !["/proc", "/dev"].into_iter().any(|folder| within(Path::new(folder)))
-                && !system.folders.iter().any(|folder| within(folder))
-        });
         let temporary = TEMPORARY.into_iter().find(|path| Path::new(path) != shown.workspace).unwrap_or("/tmp");
+        let home = shown.home.filter(|home| may_be_private(home, shown));
         let private: Vec<PathBuf> =
             home.map(Path::to_owned).into_iter().chain([temporary.into(), "/dev/shm".into()]).collect();
-        there.extend(private.iter().map(|path| (path.clone(), What::Memory(PRIVATE))));
-        there.extend(shown.folders.iter().map(|folder| (folder.clone(), mount(true))));
-        there.extend(shown.closed.iter().map(|(path, is_dir)| (path.clone(), What::Closed { is_dir: *is_dir })));
-        // What of it is not granted must not be seen because it is in a folder that is.
-        if system.shows(shown.workspace) {
-            there.insert(shown.workspace.to_owned(), What::Memory(BARE));
-        }
-        for place in shown.places {
-            let (is_dir, identity) = (place.is_dir, Some(place.identity));
-            let what = match place.reach {
-                Reach::Closed => What::Closed { is_dir },
-                Reach::Read => What::Mount { attributes: READ_ONLY | PLAIN, identity, is_dir },
-                Reach::Write => What::Mount { attributes: PLAIN, identity, is_dir },
-            };
-            there.insert(place.path.clone(), what);
-        }
-        pin(shown.places, &mut there);
-        let mut steps = Vec::new();
-        let mut made = BTreeSet::new();
-        for (link, to) in &system.links {
-            steps.push(Step::Link { at: relative(link)?, to: text(to)? });
-        }
-        for (at, to) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
-            let (at, to) = (Path::new("/dev").join(at), PathBuf::from(format!("/proc/self/fd{to}")));
-            // After the folder that they are in is mounted.
-            made.insert((at, to));
-        }
-        let devices = std::mem::take(&mut made);
-        let mut folders: BTreeSet<&Path> = BTreeSet::new();
-        for (path, what) in &there {
-            make_way(path, *what, &there, &mut folders, &mut steps)?;
-            let at = relative(path)?;
-            steps.push(match *what {
-                What::Memory(options) => Step::Memory { at, options },
-                What::Mount { attributes, identity, .. } => Step::Mount { at, attributes, identity },
-                What::Closed { is_dir } => Step::Closed { at, is_dir },
-                What::Processes => {
-                    Step::Processes(system.machine.iter().map(|name| text(name)).collect::<Result<_, _>>()?)
-                }
-            });
-            if path == Path::new("/dev") {
-                for (at, to) in &devices {
-                    steps.push(Step::Link { at: relative(at)?, to: text(to)? });
-                }
-            }
-        }
-        Ok(Self { steps, temporary, private })
+        let there = content(shown, &private);
+        Ok(Self { steps: steps(shown.system, &there)?, temporary, private })
     }
 
     /// Builds the file system and goes into it. In a mount and a process namespace of the calling process's own, whose
@@ -208,6 +151,81 @@ impl Plan {
         rustix::process::umask(mask);
         Ok(())
     }
+}
+
+/// Whether the user's folder can be an empty one of the command's: nothing that is seen is in a folder around it.
+fn may_be_private(home: &Path, shown: &Shown<'_>) -> bool {
+    let within = |folder: &Path| home.starts_with(folder);
+    home.is_absolute()
+        && home.components().count() > 1
+        && !within(shown.workspace)
+        && !["/proc", "/dev"].into_iter().any(|folder| within(Path::new(folder)))
+        && !shown.system.folders.iter().any(|folder| within(folder))
+}
+
+/// What is at each place of the new file system. What is named later replaces what is named before.
+fn content(shown: &Shown<'_>, private: &[PathBuf]) -> BTreeMap<PathBuf, What> {
+    let system = shown.system;
+    let mut there: BTreeMap<PathBuf, What> = BTreeMap::new();
+    let mount = |is_dir| What::Mount { attributes: READ_ONLY | PLAIN, identity: None, is_dir };
+    there.insert("/proc".into(), What::Processes);
+    there.insert("/dev".into(), What::Memory(BARE));
+    there.insert("/dev/shm".into(), What::Memory(PRIVATE));
+    for device in DEVICES {
+        let what = What::Mount { attributes: libc::MOUNT_ATTR_NOSUID, identity: None, is_dir: false };
+        there.insert(Path::new("/dev").join(device), what);
+    }
+    there.extend(system.folders.iter().map(|folder| (folder.clone(), mount(true))));
+    there.extend(system.closed.iter().map(|(path, is_dir)| (path.clone(), What::Closed { is_dir: *is_dir })));
+    there.extend(system.resolver.iter().map(|path| (path.clone(), mount(false))));
+    there.extend(private.iter().map(|path| (path.clone(), What::Memory(PRIVATE))));
+    there.extend(shown.folders.iter().map(|folder| (folder.clone(), mount(true))));
+    there.extend(shown.closed.iter().map(|(path, is_dir)| (path.clone(), What::Closed { is_dir: *is_dir })));
+    // What of it is not granted must not be seen because it is in a folder that is.
+    if system.shows(shown.workspace) {
+        there.insert(shown.workspace.to_owned(), What::Memory(BARE));
+    }
+    for place in shown.places {
+        let (is_dir, identity) = (place.is_dir, Some(place.identity));
+        let what = match place.reach {
+            Reach::Closed => What::Closed { is_dir },
+            Reach::Read => What::Mount { attributes: READ_ONLY | PLAIN, identity, is_dir },
+            Reach::Write => What::Mount { attributes: PLAIN, identity, is_dir },
+        };
+        there.insert(place.path.clone(), what);
+    }
+    pin(shown.places, &mut there);
+    there
+}
+
+/// The steps that make it, each after those for the folders around it.
+///
+/// # Errors
+///
+/// Where a path has a NUL in it.
+fn steps(system: &System, there: &BTreeMap<PathBuf, What>) -> Result<Vec<Step>, String> {
+    let link = |at: &Path, to: &Path| Ok::<_, String>(Step::Link { at: relative(at)?, to: text(to)? });
+    let mut steps = Vec::new();
+    for (at, to) in &system.links {
+        steps.push(link(at, to)?);
+    }
+    let mut made: BTreeSet<&Path> = BTreeSet::new();
+    for (path, what) in there {
+        make_way(path, *what, there, &mut made, &mut steps)?;
+        let at = relative(path)?;
+        steps.push(match *what {
+            What::Memory(options) => Step::Memory { at, options },
+            What::Mount { attributes, identity, .. } => Step::Mount { at, attributes, identity },
+            What::Closed { is_dir } => Step::Closed { at, is_dir },
+            What::Processes => Step::Processes(system.machine.iter().map(|name| text(name)).collect::<Result<_, _>>()?),
+        });
+        if path == Path::new("/dev") {
+            for (at, to) in STREAMS {
+                steps.push(link(Path::new(at), Path::new(to))?);
+            }
+        }
+    }
+    Ok(steps)
 }
 
 /// Makes mount points of the folders between a place and the one that it is in, where that may be written: no command can

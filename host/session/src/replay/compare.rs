@@ -253,22 +253,13 @@ fn fact(what: &What) -> Option<Fact> {
                 ("rounds", turned.rounds.to_string()),
             ],
         ),
-        What::Task(Task { called: Some(called), .. }) => {
-            let mut fields = Vec::new();
-            of_call(called, &mut fields);
-            of(format!("end of the task of {}", called.tool), fields)
-        }
-        What::Task(task) if task.call.is_some() => {
-            let why = task.why.clone().unwrap_or_default();
-            of(format!("task of {}", task.tool), vec![("state", task.state.clone()), ("why", why)])
-        }
+        What::Task(task) => of_task(task),
         What::Confirmation(said) => of(format!("confirmation of {}", said.tool), vec![("answer", said.answer.clone())]),
         What::Session(_)
         | What::Said(_)
         | What::Retry(_)
         | What::Reply(_)
         | What::Calling(_)
-        | What::Task(_)
         | What::Looked(_)
         | What::Saw(_)
         | What::Script(_)
@@ -277,6 +268,18 @@ fn fact(what: &What) -> Option<Fact> {
         | What::Full {}
         | What::Ended {} => None,
     }
+}
+
+/// The beginning of a task in a call, or its end. One that was ended with its owner ended at any moment.
+fn of_task(task: &Task) -> Option<Fact> {
+    if let Some(called) = &task.called {
+        let mut fields = Vec::new();
+        of_call(called, &mut fields);
+        return Some(Fact { what: format!("end of the task of {}", called.tool), fields });
+    }
+    task.call.as_ref()?;
+    let (state, why) = (task.state.clone(), task.why.clone().unwrap_or_default());
+    Some(Fact { what: format!("task of {}", task.tool), fields: vec![("state", state), ("why", why)] })
 }
 
 fn of_event(decided: &Decided, fields: &mut Vec<(&'static str, String)>) {

@@ -152,20 +152,7 @@ impl Rewound {
                 let answer = all.into_iter().find(|answer| answer.name() == said.answer).unwrap_or(Answer::Nobody);
                 left.answers.entry((strand, said.tool.clone())).or_default().push_back(answer);
             }
-            What::Task(Task { opens: Some(opens), task, why, .. }) => {
-                let began = match (task, why) {
-                    (Some(task), _) => Began::As(task.clone()),
-                    (None, why) => Began::Refused(why.clone().unwrap_or_default()),
-                };
-                self.began.insert(opens.clone(), began);
-            }
-            What::Task(Task { task: Some(task), late: Some(late), .. }) => {
-                self.late_tasks.insert(task.clone(), *late);
-                self.cut.insert(strand);
-            }
-            What::Task(Task { state, .. }) if state == "abandoned" => {
-                self.cut.insert(strand);
-            }
+            What::Task(task) => self.take_task(strand, task),
             What::Returned(returned) if returned.late => {
                 self.late_delegations.insert(returned.id.clone());
                 self.cut.insert(strand);
@@ -189,6 +176,27 @@ impl Rewound {
                 self.cut.insert(strand);
             }
             _ => {}
+        }
+    }
+
+    /// A task has begun in a strand of its own, or could not; or has ended in that.
+    fn take_task(&mut self, strand: String, task: &Task) {
+        match task {
+            Task { opens: Some(opens), task, why, .. } => {
+                let began = match (task, why) {
+                    (Some(task), _) => Began::As(task.clone()),
+                    (None, why) => Began::Refused(why.clone().unwrap_or_default()),
+                };
+                self.began.insert(opens.clone(), began);
+            }
+            Task { task: Some(task), late: Some(late), .. } => {
+                self.late_tasks.insert(task.clone(), *late);
+                self.cut.insert(strand);
+            }
+            Task { state, .. } if state == "abandoned" => {
+                self.cut.insert(strand);
+            }
+            Task { .. } => {}
         }
     }
 

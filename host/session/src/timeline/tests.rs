@@ -1,7 +1,9 @@
 use serde_json::json;
 
+use super::growing::MAX_DEPTH;
 use super::*;
 use crate::read::parse;
+use crate::record::ROOT;
 
 /// A record with these lines after its first.
 fn recording(lines: &[Json]) -> Recording {
