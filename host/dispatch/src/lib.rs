@@ -12,6 +12,7 @@
 mod added;
 mod admission;
 pub mod builtin;
+mod call_error;
 pub mod chain;
 pub mod confinement;
 pub mod confirm;

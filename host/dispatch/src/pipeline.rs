@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 
 use super::builtin::{Answered, BuiltInCall, BuiltIns, DELEGATE, DONE, READ_SKILL};
+pub use super::call_error::CallError;
 use super::chain::{CallContext, Dispatch, Verdict, cap_by};
 use super::confirm::{self, Answer};
 use super::content::ToolOutput;
@@ -31,7 +32,6 @@ use super::reentry::{self, Nested};
 use super::scripted::{self, Of};
 use super::tasks::{Kind, MAX_AGENTS, MAX_TOOLS, New};
 use super::verify::{self, Judgement};
-use harness_artifact::arguments::ArgumentError;
 use harness_artifact::event::Event;
 use harness_artifact::tool::Tool;
 use harness_audit::Entry;
@@ -40,8 +40,6 @@ use harness_capability::log::Log;
 use harness_policy::grant::Grant;
 use harness_policy::layer::Service;
 use harness_policy::limits::Limits;
-use harness_policy::refusal::Refusal;
-use harness_registry::UnknownTool;
 use harness_sandbox::engine::Image;
 use harness_sandbox::outcome::{Failure, FailureKind, HostCall, Limit, LimitKind, Outcome, Report, Usage};
 
@@ -54,65 +52,6 @@ pub struct Call {
     pub name: String,
     /// A JSON object.
     pub arguments: Json,
-}
-
-/// Why a call was not made.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum CallError {
-    /// There is no such tool.
-    #[error(transparent)]
-    Unknown(#[from] UnknownTool),
-    /// The policy does not allow this tool to be called.
-    #[error("{}", .0.reason)]
-    NotAllowed(Refusal),
-    /// The tool has no script, and the program has no implementation for it.
-    #[error("tool `{0}` has no implementation: its file has no `script`")]
-    NoScript(String),
-    /// The arguments do not fit its parameters. All that is wrong with them.
-    #[error("the arguments of `{tool}` do not fit its parameters{}", hooks_of(.changed_by))]
-    Arguments {
-        /// Which tool.
-        tool: String,
-        /// What is wrong.
-        errors: Vec<ArgumentError>,
-        /// The hooks that changed them, where they did fit before.
-        changed_by: Vec<String>,
-        /// What the hooks did then.
-        pre: Option<Box<Dispatch>>,
-    },
-    /// The reply that calls it ended within its arguments.
-    #[error("the reply was cut at its length before the arguments of `{0}` were complete: the call was not made")]
-    Cut(String),
-    /// This tool has failed its caller so often in a row.
-    #[error(
-        "the tool `{0}` has failed {1} times in a row and is not called again until this task is over; \
-         `delegation.max_tool_failures` in `harness.md` raises that"
-    )]
-    Failing(String, u64),
-    /// Its script cannot be loaded.
-    #[error("{}", .0.message)]
-    Script(Failure),
-    /// Its time was over while it waited for its script to be loaded, which continues.
-    #[error("tool `{0}` was ended while its script was loaded: {1}; the next call may find it loaded")]
-    Late(String, Limit),
-    /// The host could not load it.
-    #[error("{0}")]
-    Host(String),
-}
-
-impl CallError {
-    /// The word for it in records: `denied`, `limited` or `rejected`.
-    pub fn outcome(&self) -> &'static str {
-        match self {
-            Self::NotAllowed(_) => "denied",
-            Self::Late(..) => "limited",
-            _ => "rejected",
-        }
-    }
-}
-
-fn hooks_of(names: &[String]) -> String {
-    if names.is_empty() { String::new() } else { format!(" after they were changed by {}", names.join(", ")) }
 }
 
 /// Everything that is known of a call.
