@@ -13,6 +13,7 @@
 //! - `guests`, `compose`: a guest that is no interpreter, and how a component is made of it
 //! - `imports`, `forged`: every function of the contract, called by such a guest in every bad way that its type allows
 //! - `races`, `state`, `mounts`, `printed`, `logs`: what no table can say
+//! - `tenants`: two projects of one host, of which one is after the other
 //! - `host`: what a broken-out guest would do in the host's own process
 //! - `page`: whether `docs/security.md` shows the true numbers
 //! - `process`: what the runner looks at in its own process
@@ -82,6 +83,8 @@ mod server;
 mod soak;
 #[path = "attacks/state.rs"]
 mod state;
+#[path = "attacks/tenants.rs"]
+mod tenants;
 #[path = "attacks/world.rs"]
 mod world;
 

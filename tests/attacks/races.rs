@@ -97,7 +97,12 @@ pub(crate) const CASES: &[Coded] = &[
 /// Tries something for so many rounds, or until it says that it is enough, while another thread swaps two names back
 /// and forth, or does not. Then once with each of them instead of the other: that some come through and some are
 /// stopped is not left to which thread the machine has time for.
-fn tried(swaps: bool, (one, other): (PathBuf, PathBuf), rounds: usize, mut attempt: impl FnMut(usize) -> bool) {
+pub(crate) fn tried(
+    swaps: bool,
+    (one, other): (PathBuf, PathBuf),
+    rounds: usize,
+    mut attempt: impl FnMut(usize) -> bool,
+) {
     let ((), swapped) = while_counting(swaps, one.clone(), other.clone(), || {
         let _ = (0..rounds).any(&mut attempt);
     });

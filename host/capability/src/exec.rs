@@ -28,7 +28,7 @@ use child::{Pipes, Running, Start};
 use harness_policy::grant::Grant;
 use harness_policy::refusal::Refusal;
 use harness_sys as sys;
-use harness_wall::{For, Hit, Offers, Tier, Wall};
+use harness_wall::{For, Hit, Offers, Starting, Tier, Wall};
 use search::SearchPath;
 
 /// Time for a child whose command does not say: what people wait for a tool.
@@ -262,7 +262,10 @@ impl Prepared<'_> {
         let (grant, workspace, handles) = ((*grant).clone(), place.workspace.to_owned(), place.handles.clone());
         let variables = place.variables.clone();
         let (program, name, args, mut env) = (program.clone(), name.clone(), args.clone(), env.clone());
+        let start = Starting::begin();
         let starting = tokio::task::spawn_blocking(move || {
+            // Also where the call is dropped meanwhile: what holds names of the workspace goes when it is started.
+            let _start = start;
             let place = ExecContext { dir: &dir, workspace: &workspace, handles: &handles, variables: &variables };
             let home = place.variables.value("HOME").map(PathBuf::from);
             let secrets = place.handles.vault().files();

@@ -272,6 +272,20 @@ impl Drop for Left {
     }
 }
 
+/// A command that is being started on a thread that nobody may wait for any more: what is made for it is there before its
+/// processes are. To be dropped when it is started.
+#[derive(Debug)]
+pub struct Starting {
+    _left: Left,
+}
+
+impl Starting {
+    /// A start begins.
+    pub fn begin() -> Self {
+        Self { _left: Left::new() }
+    }
+}
+
 /// Waits until nothing is left of the commands whose calls were dropped, so long at most. For a process that is about to
 /// end: what is left then of temporary folders, the next one removes.
 pub fn wait_for_ends(most: Duration) {
