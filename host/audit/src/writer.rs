@@ -29,21 +29,20 @@ const EACH: u64 = 3;
 /// Logs take turns, each with a group of at most 64 lines, so that none waits for the flood of another. A log that another
 /// process has locked is put aside until the lock is free. When the last clone and the last log are dropped, everything
 /// that was accepted is written.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct AuditWriter(Arc<Owner>);
 
-/// Without the logs that it writes: they are of many projects, and whoever shows one shows none of the others.
-impl fmt::Debug for AuditWriter {
+/// Ends the thread when it is dropped.
+#[derive(Default)]
+pub(super) struct Owner(Arc<Inner>);
+
+/// Without the logs: each project has the writer of all, and the logs of others are none of what it prints.
+impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuditWriter").finish_non_exhaustive()
+        f.debug_struct("Owner").finish_non_exhaustive()
     }
 }
 
-/// Ends the thread when it is dropped.
-#[derive(Debug, Default)]
-pub(super) struct Owner(Arc<Inner>);
-
-#[derive(Debug)]
 pub(super) struct Inner {
     state: Mutex<State>,
     changed: Condvar,
@@ -54,7 +53,7 @@ pub(super) struct Inner {
     began: Instant,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     /// Logs with something to write, in the order of their turns.
     ready: VecDeque<Arc<Shared>>,

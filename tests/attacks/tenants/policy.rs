@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use harness_artifact::policy::layer;
-use harness_capability::system::System;
 use harness_dispatch::confirm::Granted;
 use harness_dispatch::{Options, Run};
 use harness_registry::Machine;
@@ -38,12 +37,6 @@ pub(super) const CASES: &[Coded] = &[
         tried: "says yes to its own calls that a person confirms, to have those of the other confirmed",
         run: |runtime, _| confirmed(runtime, true),
         control: |runtime, _| confirmed(runtime, false),
-    },
-    Coded {
-        id: "tenants-807",
-        tried: "has a hook on loading that never ends, while the other is called and read again",
-        run: |runtime, _| loading(runtime, true),
-        control: |runtime, _| loading(runtime, false),
     },
     Coded {
         id: "tenants-808",
@@ -157,38 +150,6 @@ fn confirmed(runtime: &Runtime, attack: bool) -> Result<String, String> {
         same(attacker.anew().call(runtime, "risky").word, "denied")?;
     }
     Ok("denied".to_owned())
-}
-
-fn loading(runtime: &Runtime, attack: bool) -> Result<String, String> {
-    let house = House::new();
-    let body = if attack {
-        "for m in range(1 << 30):\n    for n in range(1 << 30):\n        pass\nreturn allow()"
-    } else {
-        "return allow()"
-    };
-    let policy = "sandbox: { limits: { fuel: 100000000000000, timeout_ms: 1500 } }";
-    let laid = house.lay(ATTACKER, policy).tool("it", "return 1").hook("gate", "event: artifact.load", body);
-    let victim = house.victim().open();
-    let (host, root) = (house.host.clone(), laid.root.clone());
-    let opening = std::thread::spawn(move || {
-        let options =
-            Options { machine: Machine::None, system: System::default().with_environment(), ..Options::default() };
-        host.open(&root, options).map(|project| project.loaded().registry().tools().len()).map_err(|error| why(&error))
-    });
-    let mut calls = 0;
-    while !opening.is_finished() || calls < 5 {
-        reads(runtime, &victim)?;
-        victim.project.reload().map_err(|error| why(&error))?;
-        calls += 1;
-    }
-    let opened = opening.join().unwrap();
-    // What could not be asked about is not there.
-    match (attack, &opened) {
-        (true, Err(_) | Ok(0)) | (false, Ok(1)) => {}
-        _ => return Err(format!("{opened:?}")),
-    }
-    reads(runtime, &victim)?;
-    Ok("completed".to_owned())
 }
 
 fn narrowed(runtime: &Runtime, attack: bool) -> Result<String, String> {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use harness_artifact::event::Event;
 use harness_dispatch::{HostOptions, Options};
 use harness_sandbox::scheduling::quota::Quota;
 use serde_json::json;
@@ -52,7 +51,7 @@ pub(super) const CASES: &[Coded] = &[
     },
     Coded {
         id: "tenants-708",
-        tried: "computes with the largest share there is beside a project with the smallest",
+        tried: "computes with a hundred times the share of the other",
         run: |runtime, _| shares(runtime, true),
         control: |runtime, _| shares(runtime, false),
     },
@@ -63,28 +62,10 @@ pub(super) const CASES: &[Coded] = &[
         control: |runtime, _| runs(runtime, false),
     },
     Coded {
-        id: "tenants-710",
-        tried: "fires events whose hooks never end",
-        run: |runtime, _| fired(runtime, true),
-        control: |runtime, _| fired(runtime, false),
-    },
-    Coded {
         id: "tenants-711",
         tried: "uses up the quota of a folder that is open twice",
         run: |runtime, _| twice(runtime, true),
         control: |runtime, _| twice(runtime, false),
-    },
-    Coded {
-        id: "tenants-712",
-        tried: "opens and closes projects again and again, with calls that are in progress",
-        run: |runtime, _| opened(runtime, true),
-        control: |runtime, _| opened(runtime, false),
-    },
-    Coded {
-        id: "tenants-713",
-        tried: "reads, finds, encodes and logs as much as it can, in all of its calls",
-        run: |runtime, _| busy_host(runtime, true),
-        control: |runtime, _| busy_host(runtime, false),
     },
 ];
 
@@ -284,7 +265,7 @@ fn canceled(runtime: &Runtime, attack: bool) -> Result<String, String> {
 fn shares(runtime: &Runtime, attack: bool) -> Result<String, String> {
     let house = House::with(HostOptions::default().instances(20));
     let attacker = house.lay(ATTACKER, LONG).tool("it", ENDLESS);
-    let attacker = attacker.open_as(quota(Quota::default().weight(10_000).concurrent_calls(12)));
+    let attacker = attacker.open_as(quota(Quota::default().weight(100).concurrent_calls(12)));
     let victim = victim_of(&house, Quota::default().weight(1));
     let calls: Vec<_> = (0..if attack { 12 } else { 0 }).map(|_| attacker.begin(runtime, "it")).collect();
     wait_until("they compute", || there(&attacker) >= calls.len() as f64)?;
@@ -307,37 +288,6 @@ fn runs(runtime: &Runtime, attack: bool) -> Result<String, String> {
     same(calls.iter().any(JoinHandle::is_finished), false)?;
     abort(runtime, calls);
     all_free(runtime, &victim, 60)?;
-    Ok("completed".to_owned())
-}
-
-fn fired(runtime: &Runtime, attack: bool) -> Result<String, String> {
-    let house = House::with(HostOptions::default().instances(4));
-    let attacker = house.lay(ATTACKER, LONG).hook("endless", "event: custom.x", &format!("{ENDLESS}\nreturn allow()"));
-    let attacker = attacker.hook(
-        "when",
-        "event: custom.y\nwhen: len([n for m in range(1 << 30) for n in range(1 << 30) if n < 0]) > 0",
-        "return allow()",
-    );
-    let attacker = attacker.hook("fine", "event: custom.z", "return modify({'heard': 1})").open_as(quota(small()));
-    let victim = victim(&house);
-    let event = |name: &str| Event::parse(name).unwrap();
-    let calls: Vec<JoinHandle<bool>> = (0..if attack { 12 } else { 0 })
-        .map(|n| {
-            let (project, run) = (attacker.project.clone(), attacker.run.clone());
-            let event = event(if n % 3 == 0 { "custom.y" } else { "custom.x" });
-            runtime.spawn(async move { project.fire(&event, json!({}), &run).await.decision.blocked().is_some() })
-        })
-        .collect();
-    if attack {
-        wait_until("hooks run", || there(&attacker) >= 1.0 || attacker.project.share().memory() > 0)?;
-    } else {
-        let fired = runtime.block_on(attacker.project.fire(&event("custom.z"), json!({}), &attacker.run));
-        same(fired.payload, json!({"heard": 1}))?;
-    }
-    completes(runtime, &victim, 15)?;
-    calls.iter().for_each(JoinHandle::abort);
-    calls.into_iter().for_each(|call| drop(runtime.block_on(call)));
-    all_free(runtime, &victim, 4)?;
     Ok("completed".to_owned())
 }
 
@@ -365,50 +315,5 @@ fn twice(runtime: &Runtime, attack: bool) -> Result<String, String> {
     }
     abort(runtime, vec![call]);
     same(one.call(runtime, "read_secret").gave()?, CANARY)?;
-    Ok("completed".to_owned())
-}
-
-fn opened(runtime: &Runtime, attack: bool) -> Result<String, String> {
-    let house = House::with(HostOptions::default().instances(4));
-    let victim = victim(&house);
-    drop(house.lay(ATTACKER, LONG).tool("it", ENDLESS).tool("sleeps", ASLEEP).open());
-    for _ in 0..if attack { 25 } else { 1 } {
-        let attacker = house.lay(ATTACKER, LONG).open_as(quota(small()));
-        let calls: Vec<_> = ["it", "sleeps", "it"].map(|tool| attacker.begin(runtime, tool)).into();
-        completes(runtime, &victim, 1)?;
-        calls.iter().for_each(JoinHandle::abort);
-        drop(attacker);
-        calls.into_iter().for_each(|call| drop(runtime.block_on(call)));
-    }
-    all_free(runtime, &victim, 4)?;
-    Ok("completed".to_owned())
-}
-
-/// What the host itself does for a script.
-fn busy_host(runtime: &Runtime, attack: bool) -> Result<String, String> {
-    let house = House::with(HostOptions::default().instances(8));
-    let bodies = [
-        "for n in range(1 << 30):\n    fs.glob('**/*')",
-        "for n in range(1 << 30):\n    fs.read('large.txt')",
-        "for n in range(1 << 30):\n    log('x' * 10000)",
-        "for n in range(1 << 30):\n    cache.set('k', 'x' * 900000)",
-        "for n in range(1 << 30):\n    re.find_all('a*b', 'a' * 9000)",
-        "for n in range(1 << 30):\n    json.decode(json.encode(['x' * 100] * 1000))",
-    ];
-    let policy =
-        LONG.replace("limits: {", "limits: { host_calls: 10000000, io_bytes: 1000000000000, files: 10000000, ");
-    let laid = house.lay(ATTACKER, &policy).file("large.txt", &"x".repeat(8 << 20)).file("sub/a/b/c", "x");
-    let laid = bodies
-        .iter()
-        .enumerate()
-        .fold(laid, |laid, (n, body)| laid.tool(&format!("t{n}"), &format!("metrics.incr('in')\n{body}")));
-    let attacker = laid.open_as(quota(Quota::default().concurrent_calls(6)));
-    let victim = victim(&house);
-    let calls: Vec<_> =
-        (0..bodies.len()).filter(|_| attack).map(|n| attacker.begin(runtime, &format!("t{n}"))).collect();
-    wait_until("they are there", || there(&attacker) >= calls.len() as f64)?;
-    completes(runtime, &victim, 10)?;
-    abort(runtime, calls);
-    wait_until("all memory is given back", || attacker.project.share().memory() == 0)?;
     Ok("completed".to_owned())
 }

@@ -107,7 +107,7 @@ fn misspelled(runtime: &Runtime, attack: bool) -> Result<String, String> {
 }
 
 /// Policies of the two in which the same line says something else.
-const THEIRS: &str = "# 1\n# 2\n# 3\nsandbox:\n  fs:\n    read: [docs, victims-own-folder]\n  exec: { allow: [victims-own-command] }\n  limits: { fuel: 82345678, timeout_ms: 3456 }";
+const THEIRS: &str = "# 1\n# 2\n# 3\nsandbox:\n  fs:\n    read: [docs, victims-own-folder]\n  exec: { allow: [victims-own-command] }\n  limits: { fuel: 82345678, timeout_ms: 6789 }";
 const OWN: &str =
     "sandbox:\n  fs:\n    read: [docs]\n  exec: { allow: [] }\n  limits: { fuel: 91234567, timeout_ms: 2345 }";
 
