@@ -1,7 +1,7 @@
 //! Decides what depends on clocks, on free slots, or on which of several tasks is faster.
 //!
-//! A run that happens now goes by the clock and by what is there ([`Live`]). A run that replays a recording does what that
-//! says ([`Replay`]): nothing of it may depend on how fast this machine is now. All other code asks, and is the same for
+//! A run that happens now goes by the clock and by what is there (`Live`). A run that replays a recording does what that
+//! says (`Replay`): nothing of it may depend on how fast this machine is now. All other code asks, and is the same for
 //! both.
 
 mod live;
