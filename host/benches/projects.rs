@@ -110,14 +110,14 @@ fn print(projects: usize, rows: &[Samples]) {
 fn watched(host: &Host) -> Samples {
     let folder = folder(0);
     let project = open(host, folder.path());
-    let (tell, told) = std::sync::mpsc::channel();
-    let _watch = project.watch(move |result| tell.send((Instant::now(), result.is_ok())).unwrap()).unwrap();
+    let (sender, results) = std::sync::mpsc::channel();
+    let _watch = project.watch(move |result| sender.send((Instant::now(), result.is_ok())).unwrap()).unwrap();
     let file = folder.path().join(".harness/tools/tool_3.md");
     let change = |n: usize| {
         std::fs::write(&file, format!("---\nscript: |\n  def run(args):\n      return {n}\n---\nA tool.\n")).unwrap();
         let written = Instant::now();
         loop {
-            let (at, is_ok) = told.recv().unwrap();
+            let (at, is_ok) = results.recv().unwrap();
             assert!(is_ok);
             // Where the write was seen in two steps, the second one counts.
             let loaded = project.loaded();

@@ -134,7 +134,7 @@ pub use harness_artifact::policy::layer;
 pub use harness_capability::env::Variables;
 pub use harness_capability::system::System;
 pub use harness_dispatch::confirm::{Answer, Confirmer, Question};
-pub use harness_dispatch::progress::{OnProgress, Progress};
+pub use harness_dispatch::progress::{Progress, ProgressListener};
 pub use harness_dispatch::{
     Block, Call, CallError, CallReport, Decision, Dispatch, FileWatch, HookRun, Host, HostOptions, NativeTool,
     OpenError, Options, Project, Run, ToolOutput, Verdict, WatchError,

@@ -16,7 +16,7 @@ use harness_dispatch::{CallError, Decision, OpenError, Project, Run};
 use harness_registry::lock::{self, Lock};
 use harness_registry::{Machine, Registry};
 use harness_sandbox::outcome::Outcome;
-use harness_sandbox::state::{Instead, Session};
+use harness_sandbox::state::{Overrides, Session};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
 
@@ -216,8 +216,8 @@ fn run(world: &World, setting: &Setting, each: &str) -> Arc<Run> {
         let answers = names.get(name).map(Vec::as_slice).unwrap_or_default();
         answers.get(*count - 1).or(answers.last()).cloned().unwrap_or_default()
     });
-    let instead = Instead { http: Some(http), ..Instead::default() };
-    Run::with_session(Session { instead, ..Session::default() })
+    let overrides = Overrides { http: Some(http), ..Overrides::default() };
+    Run::with_session(Session { overrides, ..Session::default() })
 }
 
 /// A script from the short forms: an expression, or the lines of `run`.

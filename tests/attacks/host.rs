@@ -288,7 +288,7 @@ fn everywhere(inside: Inside, tries: &'static [Try]) {
 fn below(root: &Path, held: bool, which: &str) -> Json {
     let host = Host::new(HostOptions::default()).unwrap();
     let home = root.join("projects");
-    let host = if held { host.within(std::slice::from_ref(&home)).unwrap() } else { host };
+    let host = if held { host.with_roots(std::slice::from_ref(&home)).unwrap() } else { host };
     if held {
         Plan::of(&needs_below(std::slice::from_ref(&home), Granted::default())).apply().unwrap();
     }

@@ -374,7 +374,7 @@ impl Delegation<'_> {
         limits.waited = loading;
         cap_by(&mut limits, self.left);
         let session = self.place.run.session().clone();
-        let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets.clone());
+        let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets().clone());
         let (turn, depth) = (self.place.turn.clone(), self.place.depth);
         let (system, http) = loaded.outside();
         let listener = self.place.run.log_listener(|| "verify".to_owned());

@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FlockOperation, Stat, flock, fstat, lstat, statat};
+use rustix::fs::{AtFlags, FlockOperation, Stat, flock, fstat, lstat, stat, statat};
 
 use super::chain::{Head, Link};
 use super::entry::Entry;
@@ -52,6 +52,35 @@ pub(super) struct Files {
 pub(super) struct Location<'a> {
     pub(super) folder: &'a Path,
     pub(super) rotate: u64,
+    pub(super) root: Option<&'a Root>,
+}
+
+/// The folder of the project that a log is of, as it was when the log was made.
+#[derive(Debug)]
+pub(super) struct Root {
+    path: PathBuf,
+    identity: Option<Identity>,
+}
+
+impl Root {
+    pub(super) fn of(path: &Path) -> Self {
+        Self { path: path.to_owned(), identity: Self::now(path) }
+    }
+
+    fn now(path: &Path) -> Option<Identity> {
+        stat(path).ok().map(|there| identity(&there))
+    }
+
+    /// # Errors
+    ///
+    /// Where another folder has its path now. A log is opened by its path: it could be that of another project.
+    fn check(&self) -> Result<()> {
+        if Self::now(&self.path) == self.identity {
+            return Ok(());
+        }
+        let why = format!("`{}` is no longer the folder that was opened: open the project again", self.path.display());
+        Err(Error::new(ErrorKind::NotFound, why))
+    }
 }
 
 #[derive(Debug)]
@@ -165,7 +194,10 @@ impl Files {
     fn opened(&mut self, at: Location<'_>) -> Result<&mut Open> {
         match &mut self.open {
             Some(open) => Ok(open),
-            none => Ok(none.insert(Open::at(at.folder, self.last.as_ref())?)),
+            none => {
+                at.root.map_or(Ok(()), Root::check)?;
+                Ok(none.insert(Open::at(at.folder, self.last.as_ref())?))
+            }
         }
     }
 }

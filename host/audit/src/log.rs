@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::entry::Entry;
-use super::files::{Files, Location, same};
+use super::files::{Files, Location, Root, same};
 use super::queue::{Queue, Request, Work};
 use super::wait::{Slot, Wait};
 use super::writer::{Inner, Owner};
@@ -37,6 +37,7 @@ pub struct Backlog {
 #[derive(Debug)]
 pub(super) struct Shared {
     folder: PathBuf,
+    root: Option<Root>,
     rotate: u64,
     files: Mutex<Files>,
     queue: Mutex<Queue>,
@@ -59,9 +60,10 @@ pub(super) enum Turn {
 }
 
 impl Log {
-    pub(super) fn new(folder: &Path, rotate: u64, owner: Arc<Owner>) -> Self {
+    pub(super) fn new(folder: &Path, root: Option<Root>, rotate: u64, owner: Arc<Owner>) -> Self {
         let shared = Shared {
             folder: folder.to_owned(),
+            root,
             rotate,
             files: Mutex::default(),
             queue: Mutex::default(),
@@ -199,7 +201,7 @@ impl Shared {
     }
 
     fn location(&self) -> Location<'_> {
-        Location { folder: &self.folder, rotate: self.rotate }
+        Location { folder: &self.folder, rotate: self.rotate, root: self.root.as_ref() }
     }
 
     /// When the log was last used.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::files::ROTATE;
+use super::files::{ROTATE, Root};
 use super::log::{Log, Shared, Turn};
 
 /// How long the thread waits for more before it ends.
@@ -80,8 +80,14 @@ impl AuditWriter {
         self.log_with_files_of(folder, ROTATE)
     }
 
+    /// The log of the project in a folder, in its [`FOLDER`](crate::FOLDER). It is not written when another folder has taken
+    /// that path.
+    pub fn log_of(&self, root: &Path) -> Log {
+        Log::new(&root.join(crate::FOLDER), Some(Root::of(root)), ROTATE, self.0.clone())
+    }
+
     pub(super) fn log_with_files_of(&self, folder: &Path, rotate: u64) -> Log {
-        Log::new(folder, rotate, self.0.clone())
+        Log::new(folder, None, rotate, self.0.clone())
     }
 
     /// Waits until there is nothing to write and the thread has ended, for a process that must have no other threads. The

@@ -1,6 +1,6 @@
-//! What a project gets of the machine beside files, network and commands: time, random numbers, variables, and who
-//! knows names. It is given when the project is opened; of the process's own environment nothing is there that is not
-//! given.
+//! The machine as one project sees it: clock, random numbers, variables and resolver.
+//!
+//! The embedder passes it when it opens the project. A project gets no variable of the process that is not passed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct System {
 }
 
 impl System {
-    /// The same with the environment of the process, for a program that serves only whoever started it.
+    /// The same with the environment of the process, for a program that serves only the user who started it.
     #[must_use]
     pub fn with_environment(self) -> Self {
         self.with_variables(Variables::Host)

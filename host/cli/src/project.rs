@@ -99,7 +99,7 @@ pub(crate) fn files_of<'r>(registry: &'r Registry, tool: &str) -> Vec<&'r str> {
 }
 
 fn opened(place: &ProjectArgs, options: Options, printer: Printer) -> Result<Project, Exit> {
-    // Whoever runs a command gives it its environment.
+    // A command has the environment of the user who runs it.
     let options = Options { machine: machine(place), system: System::default().with_environment(), ..options };
     Project::open(&root(place), options).map_err(|error| unopened(&error, printer))
 }

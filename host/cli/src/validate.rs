@@ -84,7 +84,7 @@ fn unloadable(root: &Path, registry: &Registry, printer: Printer) -> Result<Vec<
 
 /// For a program.
 fn to_json(registry: &Registry, all: &Diagnostics, valid: bool) -> Json {
-    let mut told = json!({
+    let mut report = json!({
         "valid": valid,
         "tools": registry.tools().iter().map(|tool| &tool.name).collect::<Vec<_>>(),
         "hooks": registry.hooks().iter().map(|hook| &hook.name).collect::<Vec<_>>(),
@@ -93,10 +93,10 @@ fn to_json(registry: &Registry, all: &Diagnostics, valid: bool) -> Json {
         "replaced": registry.replaced().iter().map(replaced).collect::<Vec<_>>(),
         "problems": all.iter().map(|diagnostic| as_json(diagnostic)).collect::<Vec<_>>(),
     });
-    if let (Some(told), false) = (told.as_object_mut(), registry.refused().is_empty()) {
-        told.insert("refused".to_owned(), registry.refused().iter().map(refused).collect());
+    if let (Some(report), false) = (report.as_object_mut(), registry.refused().is_empty()) {
+        report.insert("refused".to_owned(), registry.refused().iter().map(refused).collect());
     }
-    told
+    report
 }
 
 fn print_diagnostics(registry: &Registry, all: &Diagnostics, replies: &[RepliesFile], printer: &Printer) {

@@ -53,14 +53,14 @@ pub(crate) fn check_tool(place: &CallContext, new: &NewTool) -> Result<Json, Err
     check_name(&new.name)?;
     let added = &place.added;
     let replaces = added.tool(&new.name).is_some();
-    let taken = RESERVED.contains(&new.name.as_str()) || place.loaded.registry.tool(&new.name).is_ok();
+    let taken = RESERVED.contains(&new.name.as_str()) || place.loaded.parts.registry.tool(&new.name).is_ok();
     if taken || (replaces && !new.replace) {
         return Err(registered("tool", &new.name));
     }
-    let names = place.loaded.registry.tools().iter().map(|tool| tool.name.as_str());
+    let names = place.loaded.parts.registry.tools().iter().map(|tool| tool.name.as_str());
     let names = names.chain(added.tools.iter().map(|one| one.tool.name.as_str())).chain(RESERVED);
     check_looks("tool", &new.name, names)?;
-    let most = place.loaded.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
+    let most = place.loaded.parts.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
     if !replaces && added.tools.len() as u64 >= most {
         return Err(too_many(most));
     }
@@ -119,7 +119,7 @@ fn tool(new: &NewTool, payload: &Json, by: By<'_>) -> Result<Tool, Error> {
 }
 
 async fn insert_tool(place: &CallContext, one: AddedTool, replace: bool) -> Result<(), Error> {
-    let most = place.loaded.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
+    let most = place.loaded.parts.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
     let name = one.tool.name.clone();
     let change = |added: &mut Added| {
         let full = added.tools.len() as u64 >= most;
@@ -171,12 +171,12 @@ pub(crate) fn check_hook(place: &CallContext, new: &NewHook) -> Result<(Event, i
     };
     let added = &place.added;
     let taken = added.hooks.iter().any(|hook| hook.hook.name == new.name);
-    if taken || place.loaded.registry.hook(&new.name).is_some() {
+    if taken || place.loaded.parts.registry.hook(&new.name).is_some() {
         return Err(registered("hook", &new.name));
     }
-    let names = place.loaded.registry.hooks().iter().map(|hook| hook.name.as_str());
+    let names = place.loaded.parts.registry.hooks().iter().map(|hook| hook.name.as_str());
     check_looks("hook", &new.name, names.chain(added.hooks.iter().map(|one| one.hook.name.as_str())))?;
-    let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
+    let most = place.loaded.parts.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
     if event.is_builtin() {
         return Err(Error::Invalid(format!("a hook that a script adds cannot listen to `{event}`")));
     }
@@ -226,7 +226,7 @@ fn hook(new: NewHook, event: Event, priority: i64, by: By<'_>) -> Hook {
 }
 
 async fn insert_hook(place: &CallContext, one: AddedHook) -> Result<(), Error> {
-    let most = place.loaded.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
+    let most = place.loaded.parts.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
     let name = one.hook.name.clone();
     let change = |added: &mut Added| {
         if added.hooks.len() as u64 >= most {

@@ -36,10 +36,10 @@ struct Asked {
 
 /// The artifacts that hooks refuse, by which and why. Not to be called in a task of a runtime: it waits.
 pub(super) fn refused(loaded: &Loaded, recorder: Option<&Recorder>) -> Vec<Refused> {
-    if loaded.registry.chain(&Event::ArtifactLoad).is_empty() {
+    if loaded.parts.registry.chain(&Event::ArtifactLoad).is_empty() {
         return Vec::new();
     }
-    let asked = asked(&loaded.registry);
+    let asked = asked(&loaded.parts.registry);
     // A thread of its own: who opens a project may be in a runtime already.
     let answers = std::thread::scope(|scope| {
         let ask = || {
@@ -49,7 +49,7 @@ pub(super) fn refused(loaded: &Loaded, recorder: Option<&Recorder>) -> Vec<Refus
         scope.spawn(ask).join().ok().flatten()
     });
     // Who has opened a project drops its privileges, which wants a process without other threads.
-    loaded.sandbox.rest();
+    loaded.parts.sandbox.rest();
     // Nobody could be asked: then nothing is known to be let in.
     answers.unwrap_or_else(|| {
         let nobody = |one: Asked| Refused { reason: "its hooks cannot run".to_owned(), ..one.refused };

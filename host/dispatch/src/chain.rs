@@ -193,7 +193,7 @@ struct Link<'a> {
 impl CallContext {
     /// A place that nothing waits for.
     pub fn outermost(loaded: Arc<Loaded>, run: Arc<Run>) -> Self {
-        let (added, workspace, built_ins) = (run.added(), loaded.workspace.clone(), run.built_ins());
+        let (added, workspace, built_ins) = (run.added(), loaded.parts.workspace.clone(), run.built_ins());
         let (tasks, view, turn) = (run.tasks().clone(), run.view().clone(), run.turn().clone());
         Self {
             loaded,
@@ -220,7 +220,7 @@ impl CallContext {
     /// The tools that the run has added, without those that have the name of one that is here anyway: what an agent has of its
     /// own is not known where another adds one.
     pub fn added_tools(&self) -> impl Iterator<Item = &AddedTool> {
-        let taken = |name: &str| self.loaded.registry.tools().iter().any(|tool| tool.name == name);
+        let taken = |name: &str| self.loaded.parts.registry.tools().iter().any(|tool| tool.name == name);
         let lent = |tool: &Tool| self.loaded.lends(tool);
         self.added.tools.iter().filter(move |added| !taken(&added.tool.name) && lent(&added.tool))
     }
@@ -240,9 +240,9 @@ impl CallContext {
 
     /// Dispatches an event to its hooks, and records what they decided.
     pub async fn fire(&self, event: &Event, mut payload: Json) -> Dispatch {
-        self.loaded.secrets.redact_json(&mut payload);
+        self.loaded.parts.secrets.redact_json(&mut payload);
         let chain = self.chain(event);
-        let Some(recorder) = self.loaded.recorder.as_ref().filter(|_| !chain.is_empty()) else {
+        let Some(recorder) = self.loaded.parts.recorder.as_ref().filter(|_| !chain.is_empty()) else {
             return self.through(chain, event, payload).await;
         };
         let unfinished = match recorder.ready(self).await.and_then(|()| recorder.fired(self, event)) {
@@ -258,7 +258,7 @@ impl CallContext {
 
     /// The same while the script of a tool is at work, where there are hooks that may want to know.
     pub fn working(&self, tool: &Tool) -> Cow<'_, Self> {
-        let registry = &self.loaded.registry;
+        let registry = &self.loaded.parts.registry;
         if [Event::BuiltinPre, Event::BuiltinPost].iter().all(|event| registry.chain(event).is_empty()) {
             return Cow::Borrowed(self);
         }
@@ -299,10 +299,10 @@ impl CallContext {
         if chain.is_empty() {
             return None;
         }
-        self.loaded.secrets.redact_json(&mut payload);
+        self.loaded.parts.secrets.redact_json(&mut payload);
         let dispatch = self.through(chain, event, payload).await;
         let decided = |hook: &HookRun| matches!(hook.verdict, Verdict::Modify | Verdict::Block | Verdict::Error);
-        let recorder = self.loaded.recorder.as_ref().filter(|_| dispatch.hooks.iter().any(decided));
+        let recorder = self.loaded.parts.recorder.as_ref().filter(|_| dispatch.hooks.iter().any(decided));
         let recorded = Recorder::decided(recorder.map(|it| &**it), self, event, &dispatch).await;
         Some(match recorded {
             Ok(()) => dispatch,
@@ -345,7 +345,7 @@ impl CallContext {
 
     /// The hooks of an event, in order: the project's, and those added to the run after all of their priority.
     fn chain(&self, event: &Event) -> Vec<Link<'_>> {
-        let chain = self.loaded.registry.chain(event);
+        let chain = self.loaded.parts.registry.chain(event);
         let mut links: Vec<Link<'_>> = chain.iter().map(|hook| Link { hook, added: None }).collect();
         if event.is_builtin() {
             // A plugin's hook hears what its own tools call, and one that a script has added hears none of it.
@@ -407,15 +407,15 @@ impl CallContext {
             workspace: self.workspace.clone(),
             session: self.run.session().clone(),
             turn: self.turn.clone(),
-            system: self.loaded.system.clone(),
-            http: self.loaded.http.clone(),
-            secrets: self.loaded.secrets.clone(),
+            system: self.loaded.parts.system.clone(),
+            http: self.loaded.parts.http.clone(),
+            secrets: self.loaded.parts.secrets.clone(),
             depth: self.depth,
             listener: self.run.log_listener(|| format!("hook {}", hook.name)),
             // What watches built-ins starts nothing that could call others.
             reentry: (!event.is_builtin()).then(|| inner.clone() as Arc<dyn Reentry>),
         };
-        let (sandbox, event_name, has_script) = (&self.loaded.sandbox, event.to_string(), hook.script.is_some());
+        let (sandbox, event_name, has_script) = (&self.loaded.parts.sandbox, event.to_string(), hook.script.is_some());
         let now = payload.text();
         let asking = Asking { sandbox, image: &image, context, limits, event: &event_name, has_script };
         let Report { outcome, usage, log, calls, coverage } = asking.ask(holds, &now, payload.fired()).await;
@@ -454,7 +454,7 @@ impl CallContext {
             Ok(decision) => decision,
             Err(error) => return self.failed(run, event, &format!("the interpreter returned no JSON: {error}")),
         };
-        self.loaded.secrets.redact_json(&mut decision);
+        self.loaded.parts.secrets.redact_json(&mut decision);
         if let Some(warning) = decision.get("warning").and_then(Json::as_str) {
             return self.wrong(run, event, warning.to_owned());
         }
@@ -510,7 +510,7 @@ impl CallContext {
 
     /// A `when` that fails, and anything but a decision, pass with a warning; the strict setting makes failures of them.
     fn wrong(&self, run: &mut HookRun, event: &Event, why: String) {
-        if self.loaded.policy.hooks.strict {
+        if self.loaded.parts.policy.hooks.strict {
             self.failed(run, event, &why);
         } else {
             run.warnings.push(why);
@@ -521,7 +521,7 @@ impl CallContext {
     fn failed(&self, run: &mut HookRun, event: &Event, why: &str) {
         run.verdict = Verdict::Error;
         let why = format!("the hook failed: {why}");
-        if event.can_block() && self.loaded.policy.hooks.for_hook(&run.name) == OnError::Block {
+        if event.can_block() && self.loaded.parts.policy.hooks.for_hook(&run.name) == OnError::Block {
             run.blocks(why);
         } else {
             run.warnings.push(why);

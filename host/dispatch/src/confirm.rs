@@ -76,7 +76,7 @@ pub fn rule(place: &CallContext, tool: &Tool) -> Option<String> {
     if *tool.confirm {
         return Some(format!("`confirm: true` in `{}`", tool.confirm.position));
     }
-    let pattern = place.loaded.policy.tools.confirms(&tool.name)?;
+    let pattern = place.loaded.parts.policy.tools.confirms(&tool.name)?;
     Some(format!("`{}` of `tools_policy.confirm` in `{}`", pattern.value, pattern.position))
 }
 

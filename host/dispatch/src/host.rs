@@ -80,7 +80,7 @@ impl Host {
     /// # Errors
     ///
     /// Where one of them is no folder.
-    pub fn within(self, roots: &[PathBuf]) -> Result<Self, OpenError> {
+    pub fn with_roots(self, roots: &[PathBuf]) -> Result<Self, OpenError> {
         let real =
             |root: &PathBuf| sys::real_path(root).map_err(|source| OpenError::Workspace { path: root.clone(), source });
         let roots = roots.iter().map(real).collect::<Result<Vec<_>, _>>()?;

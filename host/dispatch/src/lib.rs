@@ -212,9 +212,9 @@ impl Project {
     pub fn tool(&self, name: &str) -> Result<Arc<Tool>, CallError> {
         let loaded = self.loaded();
         let mut shown = name.to_owned();
-        loaded.secrets.redact(&mut shown);
-        let tool = loaded.registry.tool(&shown)?.clone();
-        loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
+        loaded.parts.secrets.redact(&mut shown);
+        let tool = loaded.parts.registry.tool(&shown)?.clone();
+        loaded.parts.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         Ok(tool)
     }
 
@@ -252,7 +252,7 @@ impl Project {
     ///
     /// Why one is missing.
     pub fn audited(&self) -> Result<(), String> {
-        self.loaded().recorder.as_ref().map_or(Ok(()), |recorder| recorder.settled())
+        self.loaded().parts.recorder.as_ref().map_or(Ok(()), |recorder| recorder.settled())
     }
 
     /// Dispatches an event to its hooks.
@@ -359,7 +359,7 @@ fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
         policy.instead = Some((tool.source_name.clone(), layer));
     }
     let policy_file = &*policy.project.origin.file;
-    let written = before.and_then(|before| before.recorder.as_ref());
+    let written = before.and_then(|before| before.parts.recorder.as_ref());
     let recorder = (options.audit && policy.audit)
         .then(|| Arc::new(Recorder::new(root, policy_file, written.map(|it| &**it), &host.audit)));
     let loaded = Loaded::new(Parts {
@@ -384,7 +384,7 @@ fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
     if refused.is_empty() {
         return Ok(Loaded::new(parts));
     }
-    let registry = loaded.registry.without(refused);
+    let registry = loaded.parts.registry.without(refused);
     if registry.policy().is_none() {
         return Err(OpenError::Artifacts(Box::new(registry)));
     }

@@ -33,29 +33,9 @@ use harness_sandbox::outcome::{Entry, Failure, FailureKind, Limit, LimitKind, Pr
 /// that are in progress keep the one they began with.
 #[derive(Debug)]
 pub struct Loaded {
-    pub(crate) registry: Registry,
-    pub(crate) policy: ProjectPolicy,
-    pub(crate) workspace: Arc<Workspace>,
-    pub(crate) sandbox: Sandbox,
-    /// The machine as the project sees it.
-    pub(crate) system: Arc<System>,
-    /// Sends the project's requests.
-    pub(crate) http: Arc<Client>,
-    pub(crate) natives: Vec<(String, Arc<dyn NativeTool>)>,
-    /// Whether scripts show which of their lines they reach.
-    pub coverage: bool,
-    /// The secrets of the policy with their values.
-    pub secrets: Arc<Vault>,
-    /// Where calls and decisions are recorded, where they are.
-    pub recorder: Option<Arc<Recorder>>,
-    /// Who is told of what artifacts ask for.
-    pub watch: Option<Arc<Watch>>,
+    pub(crate) parts: Parts,
     /// The time of a call of the project's own, which an event by itself has too.
     pub timeout: Duration,
-    /// The agents of plugins that it is for, by their sources: none has more tools than the ones that are lent to it.
-    borrowers: Vec<String>,
-    /// Shared with the same project as its agents have it.
-    images: Arc<Images>,
     tools: Known<Tool>,
     hooks: Known<Hook>,
 }
@@ -156,15 +136,22 @@ pub(crate) struct Parts {
     pub(crate) policy: ProjectPolicy,
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) sandbox: Sandbox,
+    /// The machine as the project sees it.
     pub(crate) system: Arc<System>,
+    /// Sends the project's requests.
     pub(crate) http: Arc<Client>,
+    /// The secrets of the policy with their values.
     pub(crate) secrets: Arc<Vault>,
     pub(crate) natives: Vec<(String, Arc<dyn NativeTool>)>,
+    /// Whether scripts report which of their lines they reach.
     pub(crate) coverage: bool,
+    /// Where calls and decisions are recorded, where they are.
     pub(crate) recorder: Option<Arc<Recorder>>,
+    /// Receives what artifacts ask for.
     pub(crate) watch: Option<Arc<Watch>>,
-    /// The agents of plugins that it is for, by their sources.
+    /// The agents of plugins that it is for, by their sources: none has more tools than the ones that are lent to it.
     pub(crate) borrowers: Vec<String>,
+    /// Shared with the same project as its agents have it.
     pub(crate) images: Arc<Images>,
 }
 
@@ -196,64 +183,30 @@ impl Parts {
 
 impl Loaded {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { registry, policy, workspace, sandbox, system, http, secrets, .. } = parts;
-        let Parts { natives, coverage, recorder, watch, borrowers, images, .. } = parts;
-        let timeout = Grant::new(vec![policy.project.clone()]).limits().timeout;
-        let (tools, hooks) = (Known::default(), Known::default());
-        Self {
-            registry,
-            policy,
-            workspace,
-            sandbox,
-            system,
-            http,
-            natives,
-            coverage,
-            secrets,
-            recorder,
-            watch,
-            timeout,
-            borrowers,
-            images,
-            tools,
-            hooks,
-        }
+        let timeout = Grant::new(vec![parts.policy.project.clone()]).limits().timeout;
+        Self { parts, timeout, tools: Known::default(), hooks: Known::default() }
     }
 
-    /// What it was made of, for one that differs in some of it.
+    /// What it consists of, for one that differs in some of it.
     pub(crate) fn parts(&self) -> Parts {
-        Parts {
-            registry: self.registry.clone(),
-            policy: self.policy.clone(),
-            workspace: self.workspace.clone(),
-            sandbox: self.sandbox.clone(),
-            system: self.system.clone(),
-            http: self.http.clone(),
-            secrets: self.secrets.clone(),
-            natives: self.natives.clone(),
-            coverage: self.coverage,
-            recorder: self.recorder.clone(),
-            watch: self.watch.clone(),
-            borrowers: self.borrowers.clone(),
-            images: self.images.clone(),
-        }
+        self.parts.clone()
     }
 
     /// The same with the images of another one whose scripts are the same.
     pub(crate) fn with_images_of(self, other: &Self) -> Self {
-        let images = Arc::new(other.images.of(self.scripts().map(|script| script.source)));
+        let images = Arc::new(other.parts.images.of(self.scripts().map(|script| script.source)));
         Self::new(Parts { images, ..self.parts() })
     }
 
     /// The same project with something else granted to one source, for a case. Nothing is recorded of it.
     pub(super) fn granting(&self, source: &str, layer: &Layer) -> Self {
-        let policy = self.policy.granting(source, layer);
+        let policy = self.parts.policy.granting(source, layer);
         Self::new(Parts { policy, recorder: None, watch: None, ..self.parts() })
     }
 
     /// The same project with some of its hooks. Nothing is recorded of it.
     pub(super) fn with_hooks(&self, keep: impl Fn(&Hook) -> bool) -> Self {
-        let registry = self.registry.with_hooks(keep);
+        let registry = self.parts.registry.with_hooks(keep);
         Self::new(Parts { registry, recorder: None, watch: None, ..self.parts() })
     }
 
@@ -265,7 +218,7 @@ impl Loaded {
             policy.tools = own.clone().narrowed_by(policy.tools);
         }
         let lent = |tool: &Tool| policy.lends(&agent.source_name, tool);
-        let registry = by.map_or(registry, |by| self.registry.without_tools_of(by)).of_agent(agent, lent);
+        let registry = by.map_or(registry, |by| self.parts.registry.without_tools_of(by)).of_agent(agent, lent);
         if third_party::author(&agent.source_name).is_some() {
             borrowers.push(agent.source_name.clone());
         }
@@ -274,51 +227,51 @@ impl Loaded {
 
     /// Whether whoever it is for may call a tool that the run has added.
     pub fn lends(&self, tool: &Tool) -> bool {
-        self.borrowers.iter().all(|agent| self.policy.lends(agent, tool))
+        self.parts.borrowers.iter().all(|agent| self.parts.policy.lends(agent, tool))
     }
 
     /// The artifacts.
     pub fn registry(&self) -> &Registry {
-        &self.registry
+        &self.parts.registry
     }
 
     /// The policy.
     pub fn policy(&self) -> &ProjectPolicy {
-        &self.policy
+        &self.parts.policy
     }
 
     /// The secrets of the policy.
-    pub fn secrets(&self) -> &Vault {
-        &self.secrets
+    pub fn secrets(&self) -> &Arc<Vault> {
+        &self.parts.secrets
     }
 
     /// The machine as the project sees it, and who sends its requests.
     pub fn outside(&self) -> (Arc<System>, Arc<Client>) {
-        (self.system.clone(), self.http.clone())
+        (self.parts.system.clone(), self.parts.http.clone())
     }
 
     /// The sandbox that scripts run in.
     pub fn sandbox(&self) -> &Sandbox {
-        &self.sandbox
+        &self.parts.sandbox
     }
 
     /// The folder that tools work in.
     pub fn workspace(&self) -> &Arc<Workspace> {
-        &self.workspace
+        &self.parts.workspace
     }
 
     /// What a tool may do: the project's policy, narrowed by its source's and by its own `capabilities:`.
     pub fn grant(&self, tool: &Tool) -> Grant {
-        self.watched(&tool.source_name, self.policy.grant_for(&tool.source_name, tool.capabilities.as_ref()))
+        self.watched(&tool.source_name, self.parts.policy.grant_for(&tool.source_name, tool.capabilities.as_ref()))
     }
 
     /// What a hook may do, within what hooks may do at all.
     pub fn hook_grant(&self, hook: &Hook) -> Grant {
-        self.watched(&hook.source_name, self.policy.grant_for(&hook.source_name, hook.capabilities.as_ref()))
+        self.watched(&hook.source_name, self.parts.policy.grant_for(&hook.source_name, hook.capabilities.as_ref()))
     }
 
     fn watched(&self, source: &str, grant: Grant) -> Grant {
-        grant.watched(self.watch.clone().map(|watch| Watched { watch, source: source.into() }))
+        grant.watched(self.parts.watch.clone().map(|watch| Watched { watch, source: source.into() }))
     }
 
     /// The limits of a call of this tool under a grant: the grant's, and for the time what the tool asks for.
@@ -334,7 +287,7 @@ impl Loaded {
 
     /// How much more fuel that is.
     fn times(&self) -> u64 {
-        if self.coverage { 4 } else { 1 }
+        if self.parts.coverage { 4 } else { 1 }
     }
 
     /// What is needed to call a tool; its scripts are waited for as long as `until` says of its limits.
@@ -377,7 +330,7 @@ impl Loaded {
         script: Wanted<'_>,
         until: Option<LoadDeadline>,
     ) -> (Result<Image, Unloadable>, Duration) {
-        if let Some(image) = self.images.get(&script.source) {
+        if let Some(image) = self.parts.images.get(&script.source) {
             return (image, Duration::ZERO);
         }
         let started = Instant::now();
@@ -394,14 +347,14 @@ impl Loaded {
 
     /// The same here and now, for who has no call that waits.
     pub fn image_now(&self, script: Wanted<'_>) -> Result<Image, Unloadable> {
-        self.images.get(&script.source).unwrap_or_else(|| self.load_of(script).now())
+        self.parts.images.get(&script.source).unwrap_or_else(|| self.load_of(script).now())
     }
 
     fn load_of(&self, script: Wanted<'_>) -> Load {
-        let grant = self.policy.grant_for(script.of, script.capabilities);
+        let grant = self.parts.policy.grant_for(script.of, script.capabilities);
         Load {
-            sandbox: self.sandbox.clone(),
-            images: self.images.clone(),
+            sandbox: self.parts.sandbox.clone(),
+            images: self.parts.images.clone(),
             source: script.source,
             of: script.of.to_owned(),
             limits: self.measured(grant.limits()),
@@ -423,7 +376,7 @@ impl Loaded {
             milliseconds: u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX),
         };
         let file = source.file.clone();
-        let (image, fuel) = self.sandbox.load_beside(source, budget).await;
+        let (image, fuel) = self.parts.sandbox.load_beside(source, budget).await;
         (image.map_err(|error| unloadable(error, &file, grant)), fuel)
     }
 
@@ -435,16 +388,16 @@ impl Loaded {
     /// Where there is nothing of this name with a script, or for the reasons of [`Sandbox::foreign`].
     #[doc(hidden)]
     pub fn stand_in(&self, name: &str, component: impl FnOnce() -> Vec<u8>) -> wasmtime::Result<()> {
-        let tool = self.registry.tool(name).ok().and_then(|tool| self.tool_source(tool));
-        let hook = || self.registry.hook(name).and_then(|hook| self.hook_source(hook));
+        let tool = self.parts.registry.tool(name).ok().and_then(|tool| self.tool_source(tool));
+        let hook = || self.parts.registry.hook(name).and_then(|hook| self.hook_source(hook));
         let source = tool.or_else(hook).ok_or_else(|| wasmtime::format_err!("`{name}` has no script"))?;
-        if self.images.get(&source).is_none() {
+        if self.parts.images.get(&source).is_none() {
             let role = match source.entry {
                 Entry::Tool => Role::Tool,
                 Entry::Hook => Role::Hook,
             };
-            let image = self.sandbox.foreign(&component(), role, &source.file)?;
-            let _ = self.images.keep(source, "", Ok(image));
+            let image = self.parts.sandbox.foreign(&component(), role, &source.file)?;
+            let _ = self.parts.images.keep(source, "", Ok(image));
         }
         Ok(())
     }
@@ -464,7 +417,7 @@ impl Loaded {
                     loop {
                         let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                         let Some(script) = scripts.get(index) else { break };
-                        let known = self.images.get(&script.source);
+                        let known = self.parts.images.get(&script.source);
                         match known.or_else(|| self.load_of(script.clone()).if_little()) {
                             Some(Ok(_)) => {}
                             Some(Err(failure)) => {
@@ -490,14 +443,14 @@ impl Loaded {
 
     /// All scripts, those of agents' own tools and hooks too.
     fn scripts(&self) -> impl Iterator<Item = Wanted<'_>> {
-        let agents = self.registry.agents();
+        let agents = self.parts.registry.agents();
         let own_tools = agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
         let own_tools = own_tools.flat_map(|tool| self.tool_scripts(tool));
         let own_hooks = agents.iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
         let own_hooks = own_hooks.filter_map(|hook| self.hook_script(hook));
-        let tools = self.registry.tools().iter().flat_map(|tool| self.tool_scripts(tool));
+        let tools = self.parts.registry.tools().iter().flat_map(|tool| self.tool_scripts(tool));
         tools
-            .chain(self.registry.hooks().iter().filter_map(|hook| self.hook_script(hook)))
+            .chain(self.parts.registry.hooks().iter().filter_map(|hook| self.hook_script(hook)))
             .chain(own_tools)
             .chain(own_hooks)
             .chain(self.verify_script())
@@ -533,7 +486,7 @@ impl Loaded {
 
     fn verify_source(&self) -> Option<Source> {
         // Of the project itself: what is only checked is loaded without its policy.
-        let policy = self.registry.policy()?;
+        let policy = self.parts.registry.policy()?;
         let script = policy.delegation.verify.as_ref()?;
         Some(source_of(script, &policy.project.origin.file, Entry::Tool))
     }
@@ -541,7 +494,7 @@ impl Loaded {
     /// A tool's script as the interpreter takes it.
     pub fn tool_source(&self, tool: &Tool) -> Option<Source> {
         let script = tool.script.as_ref()?;
-        Some(Source { coverage: self.coverage, ..source_of(script, &tool.source.file, Entry::Tool) })
+        Some(Source { coverage: self.parts.coverage, ..source_of(script, &tool.source.file, Entry::Tool) })
     }
 
     /// A hook's script and its `when` as the interpreter takes them; none where it has neither.
@@ -565,7 +518,7 @@ impl Loaded {
             indent,
             entry: Entry::Hook,
             predicate,
-            coverage: self.coverage,
+            coverage: self.parts.coverage,
         })
     }
 }

@@ -167,13 +167,13 @@ pub async fn start(place: &CallContext, call: Call, caller: Option<&Arc<Grant>>)
     made(place, call, caller, How::AsTask).await
 }
 
-/// Whether a call of this name can run beside others of its caller, which waits for all of them at once: it is no call of
+/// Whether a call of this name can run concurrently with others of its caller, which waits for all of them: it is no call of
 /// a built-in tool but `delegate`, and does not run in the background anyway.
-pub fn may_run_beside(place: &CallContext, name: &str) -> bool {
+pub fn can_run_concurrently(place: &CallContext, name: &str) -> bool {
     let waited = |tool: &Tool| !place.goes_on(tool);
     match place.added_tool(name) {
         Some(added) => waited(&added.tool),
-        None => name == DELEGATE || place.loaded.registry.tool(name).is_ok_and(|tool| waited(tool)),
+        None => name == DELEGATE || place.loaded.parts.registry.tool(name).is_ok_and(|tool| waited(tool)),
     }
 }
 
@@ -190,7 +190,7 @@ async fn recorded<F>(place: &CallContext, mut call: Call, work: impl FnOnce(Call
 where
     F: Future<Output = Result<CallReport, CallError>>,
 {
-    let vault = &place.loaded.secrets;
+    let vault = &place.loaded.parts.secrets;
     for text in call.id.iter_mut().chain([&mut call.name]) {
         vault.redact(text);
     }
@@ -214,7 +214,7 @@ async fn unless_unrecorded<F>(
 where
     F: Future<Output = Result<CallReport, CallError>>,
 {
-    let Some(recorder) = &place.loaded.recorder else { return work(call).await };
+    let Some(recorder) = &place.loaded.parts.recorder else { return work(call).await };
     recorder.ready(place).await.map_err(CallError::Host)?;
     let known = recorder.called(place, &call.name, &call.arguments).map_err(CallError::Host)?;
     let unfinished = Unfinished::new(recorder, known);
@@ -328,12 +328,14 @@ impl Ready {
         // What its hooks did before is in what is returned.
         self.report.pre = None;
         let (kind, most) = match &self.callee.body {
-            Body::BuiltIn(_) => (Kind::Agent, place.loaded.policy.delegation.max_concurrent.unwrap_or(MAX_AGENTS)),
+            Body::BuiltIn(_) => {
+                (Kind::Agent, place.loaded.parts.policy.delegation.max_concurrent.unwrap_or(MAX_AGENTS))
+            }
             Body::Script(_) | Body::Native(_) => (Kind::Tool, MAX_TOOLS),
         };
         let strand = place.run.strand().next_task();
         let tool = begun.tool.clone();
-        let recorder = place.loaded.recorder.as_ref();
+        let recorder = place.loaded.parts.recorder.as_ref();
         let (call, of) = (begun.id.clone(), strand.clone());
         let tell = |task: Result<&str, &str>| {
             place.tell(&Happened::Began { call: &call, tool: &tool, strand: of.name(), task });
@@ -348,7 +350,7 @@ impl Ready {
         });
         match started {
             Ok(id) => {
-                begun.complete(json!({"task_id": id, "status": "running"}), &place.loaded.secrets);
+                begun.complete(json!({"task_id": id, "status": "running"}), &place.loaded.parts.secrets);
                 begun.task = Some(id);
                 begun.cut(begun.grant.limits().output_bytes);
             }
@@ -364,7 +366,7 @@ impl Ready {
 /// The last three steps of a call that nobody waits for, recorded by itself. Where a script began it, it has the time
 /// that the script had left.
 async fn on_its_own(place: CallContext, ready: Box<Ready>, id: String, known: Option<Entry>) -> CallReport {
-    let recorder = place.loaded.recorder.clone();
+    let recorder = place.loaded.parts.recorder.clone();
     let unfinished = recorder.as_ref().zip(known).map(|(recorder, known)| Unfinished::new(recorder, known));
     let mut going = Going { place: &place, task: &id, tool: ready.report.tool.clone(), ended: false };
     let mut cut_short = ready.report.clone();
@@ -415,7 +417,7 @@ async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -
         }
     };
     if let Some(added) = place.added_tool(name) {
-        loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
+        loaded.parts.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         let grant = narrowed(added.grant.clone());
         let body = Body::Script(added.image.clone());
         let loads = place.load_deadline(began, loaded.limits(&added.tool, &grant).timeout);
@@ -434,19 +436,19 @@ async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -
         Some((tool.clone(), built_ins.clone()))
     };
     if let Some((tool, built_ins)) = place.built_ins.as_ref().and_then(built_in) {
-        loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
+        loaded.parts.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         // To say that it is done sets nobody to work.
         if let Some(caller) = caller.filter(|_| name != DONE) {
             let service = if name == READ_SKILL { Service::Prompt } else { Service::Delegate };
             caller.decide_service(service).map_err(CallError::NotAllowed)?;
         }
-        let grant = narrowed(Arc::new(loaded.policy.grant_for("", None)));
+        let grant = narrowed(Arc::new(loaded.parts.policy.grant_for("", None)));
         let (body, loads) = (Body::BuiltIn(built_ins), place.load_deadline(began, grant.limits().timeout));
         let caller = caller.cloned();
         return Ok(Callee { tool, grant, body, caller, verify: None, loading: Duration::ZERO, loads });
     }
-    let tool = loaded.registry.tool(name)?.clone();
-    loaded.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
+    let tool = loaded.parts.registry.tool(name)?.clone();
+    loaded.parts.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
     let until = |limits: Limits| place.load_deadline(began, limits.timeout);
     let Callable { image, verify, grant, loading } = loaded.tool(&tool, until).await;
     let timeout = loaded.limits(&tool, &grant).timeout;
@@ -466,7 +468,7 @@ async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -
     let body = match image {
         Some(image) => Body::Script(usable(image)?),
         None => {
-            let native = loaded.natives.iter().find(|(native, _)| native == name);
+            let native = loaded.parts.natives.iter().find(|(native, _)| native == name);
             Body::Native(native.map(|(_, native)| native.clone()).ok_or_else(|| CallError::NoScript(name.to_owned()))?)
         }
     };
@@ -511,11 +513,11 @@ async fn execute(place: &CallContext, callee: &Callee, arguments: &Json, report:
         }
     };
     let Report { mut outcome, usage, log, calls, coverage } = ran;
-    outcome.redact(&place.loaded.secrets);
+    outcome.redact(&place.loaded.parts.secrets);
     (report.usage, report.log, report.calls, report.coverage) = (usage, log, calls, coverage);
     match outcome {
         Outcome::Completed(text) => match serde_json::from_str::<Json>(&text) {
-            Ok(result) => report.complete(result, &place.loaded.secrets),
+            Ok(result) => report.complete(result, &place.loaded.parts.secrets),
             Err(error) => report.end(Outcome::Fault(format!("the interpreter returned no JSON: {error}"))),
         },
         other => report.end(other.map(|_| ToolOutput::default())),
@@ -530,7 +532,7 @@ impl CallContext {
     /// Whether calls of a tool run in the background: the tool says so, the policy lets it, and the caller can ask for
     /// them later.
     fn goes_on(&self, tool: &Tool) -> bool {
-        *tool.asynchronous && self.loaded.policy.async_tools && self.asks_later
+        *tool.asynchronous && self.loaded.parts.policy.async_tools && self.asks_later
     }
 
     /// Asks the hooks on `tool.pre`, where there are any.

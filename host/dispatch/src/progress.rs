@@ -1,4 +1,4 @@
-//! What happens in the calls of a run, as it happens, for whoever makes them: an agent's listener has the same of an agent.
+//! Progress of the calls of a run, for the caller: what an agent's listener gets of an agent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use harness_capability::log::{Level, LogListener};
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Progress<'a> {
-    /// A call is about to be made, or refused: by whoever asks the project, an agent or a script.
+    /// A call begins, of the embedder, an agent or a script. It may still be refused.
     Began {
         /// The tool, as its caller names it.
         tool: &'a str,
@@ -47,16 +47,16 @@ pub enum Progress<'a> {
     },
 }
 
-/// Hears what happens in the calls of a run. It is called in the middle of them: who has much to do hands it on.
-pub trait OnProgress: fmt::Debug + Send + Sync {
+/// Receives the progress of the calls of a run. The calls wait for it: long work belongs on another thread.
+pub trait ProgressListener: fmt::Debug + Send + Sync {
     /// This happened.
     fn on_progress(&self, what: &Progress<'_>);
 }
 
-/// Hands on the log of one script.
+/// Forwards the log of one script.
 #[derive(Debug)]
 pub(crate) struct ScriptLog {
-    pub(crate) progress: Arc<dyn OnProgress>,
+    pub(crate) progress: Arc<dyn ProgressListener>,
     pub(crate) script: String,
 }
 

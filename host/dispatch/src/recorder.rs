@@ -34,7 +34,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 
 /// Writes a project's record.
 #[derive(Debug)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     /// The file that can turn it off.
     policy: String,
     /// Who runs this process, and which it is.
@@ -47,7 +47,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// For the project in a folder, after one that it had before, which has the same log. Nothing is written yet.
-    pub fn new(root: &Path, policy: &str, before: Option<&Self>, writer: &AuditWriter) -> Self {
+    pub(crate) fn new(root: &Path, policy: &str, before: Option<&Self>, writer: &AuditWriter) -> Self {
         // A log that is incomplete stays so, unless it was moved away, as its error asks for.
         let kept = |before: &&Self| before.incomplete().is_ok() || sys::real_path(before.log.folder()).is_ok();
         let before = before.filter(kept).map(|before| before.log.clone());
@@ -55,7 +55,7 @@ impl Recorder {
             policy: policy.to_owned(),
             user: sys::user(),
             process: std::process::id(),
-            log: before.unwrap_or_else(|| writer.log(&root.join(harness_audit::FOLDER))),
+            log: before.unwrap_or_else(|| writer.log_of(root)),
             digests: Mutex::default(),
         }
     }
@@ -65,7 +65,7 @@ impl Recorder {
     /// # Errors
     ///
     /// Why nothing can be recorded, and what to do.
-    pub async fn ready(&self, place: &CallContext) -> Result<(), String> {
+    pub(crate) async fn ready(&self, place: &CallContext) -> Result<(), String> {
         self.incomplete()?;
         let timeout = place.loaded.timeout;
         let left = place.left.map_or(timeout, |left| left.deadline.saturating_duration_since(Instant::now()));
@@ -77,7 +77,7 @@ impl Recorder {
     /// # Errors
     ///
     /// Why one is missing.
-    pub fn incomplete(&self) -> Result<(), String> {
+    pub(crate) fn incomplete(&self) -> Result<(), String> {
         self.log.lost().map_or(Ok(()), |error| Err(incomplete(&self.unwritable(&error))))
     }
 
@@ -86,7 +86,7 @@ impl Recorder {
     /// # Errors
     ///
     /// Why an entry is missing.
-    pub fn settled(&self) -> Result<(), String> {
+    pub(crate) fn settled(&self) -> Result<(), String> {
         let Backlog { entries, held } = self.log.settle(Instant::now() + SETTLE);
         self.incomplete()?;
         if entries > 0 { Err(incomplete(&self.waiting(SETTLE, Backlog { entries, held }))) } else { Ok(()) }
@@ -140,7 +140,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         place: &CallContext,
         mut entry: Entry,
@@ -168,14 +168,14 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub async fn ended(&self, place: &CallContext, mut entry: Entry, report: &CallReport) -> Result<(), String> {
+    pub(crate) async fn ended(&self, place: &CallContext, mut entry: Entry, report: &CallReport) -> Result<(), String> {
         let grant = self.grant(place, &report.grant, entry.key());
         describe(&mut entry, report, &grant);
         self.append(place, entry).await
     }
 
     /// Records a call or an event that came to no end: its caller was ended, or did not wait.
-    pub fn abandoned(&self, mut entry: Entry) {
+    pub(crate) fn abandoned(&self, mut entry: Entry) {
         entry.put("outcome", "abandoned");
         // Its caller is gone: anyone who asks next is told, and so is who ends the run.
         self.log.leave(entry);
@@ -186,10 +186,10 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn called(&self, place: &CallContext, name: &str, arguments: &Json) -> Result<Entry, String> {
+    pub(crate) fn called(&self, place: &CallContext, name: &str, arguments: &Json) -> Result<Entry, String> {
         let mut entry = self.begun("call", place)?;
         entry.put_text("tool", name, MAX_NAME);
-        let registry = &place.loaded.registry;
+        let registry = &place.loaded.parts.registry;
         let tool = place.added_tool(name).map(|added| &added.tool).or_else(|| registry.tool(name).ok());
         if let Some(tool) = tool {
             entry.put_text("file", &tool.source.file, MAX_NAME);
@@ -206,7 +206,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn task(&self, place: &CallContext, name: &str, arguments: &Json, id: &str) -> Result<Entry, String> {
+    pub(crate) fn task(&self, place: &CallContext, name: &str, arguments: &Json, id: &str) -> Result<Entry, String> {
         let mut entry = self.called(place, name, arguments)?;
         entry.put_text("task", id, MAX_NAME);
         Ok(entry)
@@ -217,7 +217,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub fn fired(&self, place: &CallContext, event: &Event) -> Result<Entry, String> {
+    pub(crate) fn fired(&self, place: &CallContext, event: &Event) -> Result<Entry, String> {
         let mut entry = self.begun("event", place)?;
         entry.put_text("event", &event.to_string(), MAX_NAME);
         Ok(entry)
@@ -228,7 +228,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub async fn event(&self, place: &CallContext, mut entry: Entry, dispatch: &Dispatch) -> Result<(), String> {
+    pub(crate) async fn event(&self, place: &CallContext, mut entry: Entry, dispatch: &Dispatch) -> Result<(), String> {
         let outcome = if dispatch.decision.blocked().is_some() { "denied" } else { "completed" };
         entry.put("outcome", outcome);
         entry.put("usage", &usage_entry(&dispatch.usage()));
@@ -242,7 +242,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub async fn decided(
+    pub(crate) async fn decided(
         log: Option<&Self>,
         place: &CallContext,
         event: &Event,
@@ -259,7 +259,12 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub async fn loaded(&self, place: &CallContext, artifact: &Refused, dispatch: &Dispatch) -> Result<(), String> {
+    pub(crate) async fn loaded(
+        &self,
+        place: &CallContext,
+        artifact: &Refused,
+        dispatch: &Dispatch,
+    ) -> Result<(), String> {
         let entry = self.loading(place, artifact).await?;
         self.event(place, entry, dispatch).await
     }
@@ -269,7 +274,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As for [`ready`](Self::ready).
-    pub async fn refused(&self, place: &CallContext, artifact: &Refused) -> Result<(), String> {
+    pub(crate) async fn refused(&self, place: &CallContext, artifact: &Refused) -> Result<(), String> {
         let mut entry = self.loading(place, artifact).await?;
         entry.put("outcome", "denied");
         entry.put_text("why", &artifact.reason, MAX_TEXT);
@@ -290,7 +295,7 @@ impl Recorder {
         if let Some(digest) = known.get(file) {
             return digest.clone();
         }
-        match place.loaded.registry.sources().get(file) {
+        match place.loaded.parts.registry.sources().get(file) {
             Some(text) => {
                 let digest: Arc<str> = digest(text).into();
                 known.insert(file.to_owned(), digest.clone());
@@ -302,7 +307,7 @@ impl Recorder {
 
     /// What made the grant: the policy's text, and of that and of others the places that each narrowed it.
     fn grant(&self, place: &CallContext, grant: &Grant, key: &Key) -> GrantEntry {
-        let policy = &place.loaded.policy.project.origin.file;
+        let policy = &place.loaded.parts.policy.project.origin.file;
         let layers = grant.layers().iter().map(|layer| match &layer.origin.scope {
             Scope::Machine => format!("sandbox in {}", layer.origin.file).into(),
             Scope::Call => format!("call: {}", layer.origin.file).into(),
@@ -314,7 +319,7 @@ impl Recorder {
             Scope::Source(name) => format!("sandbox.sources.{name}").into(),
             Scope::Artifact => format!("capabilities of {}", layer.origin.file).into(),
         });
-        let machine = place.loaded.policy.machine.as_ref();
+        let machine = place.loaded.parts.policy.machine.as_ref();
         let (layers, cut) = kept_list(key, "layers", &layers.collect::<Vec<_>>(), LAYERS);
         GrantEntry {
             policy: self.digest(place, policy, None),

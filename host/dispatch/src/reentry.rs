@@ -147,10 +147,10 @@ impl Inner {
     }
 
     fn meta_enabled(&self) -> Result<(), meta::Error> {
-        if self.place.loaded.policy.meta.enabled {
+        if self.place.loaded.parts.policy.meta.enabled {
             return Ok(());
         }
-        let file = &self.place.loaded.policy.project.origin.file;
+        let file = &self.place.loaded.parts.policy.project.origin.file;
         let refusal = Refusal::new("`meta` is not enabled", format!("write `meta: {{ enabled: true }}` in `{file}`"));
         Err(meta::Error::AccessDenied(refusal.into()))
     }
@@ -350,7 +350,7 @@ impl Reentry for Inner {
             if let Err(error) = self.meta_enabled() {
                 return (Err(error), 0);
             }
-            let most = self.place.loaded.policy.meta.max_call_depth.unwrap_or(MAX_CALL_DEPTH);
+            let most = self.place.loaded.parts.policy.meta.max_call_depth.unwrap_or(MAX_CALL_DEPTH);
             let most = u32::try_from(most).unwrap_or(u32::MAX).min(NESTING);
             if self.calls >= most || self.place.depth > NESTING {
                 return (Err(meta::Error::TooDeep(most)), 0);
@@ -426,9 +426,9 @@ fn parsed(pattern: Option<String>) -> Result<Option<NamePattern>, meta::Error> {
 /// The tools that may be called at a place.
 fn summaries(place: &CallContext, pattern: Option<&NamePattern>) -> Vec<meta::ToolSummary> {
     let loaded = &place.loaded;
-    let tools = loaded.registry.tools().iter().chain(place.added_tools().map(|added| &added.tool));
+    let tools = loaded.parts.registry.tools().iter().chain(place.added_tools().map(|added| &added.tool));
     let shown = tools
-        .filter(|tool| loaded.policy.tools.decide(&tool.name).is_ok())
+        .filter(|tool| loaded.parts.policy.tools.decide(&tool.name).is_ok())
         .filter(|tool| pattern.is_none_or(|pattern| pattern.matches(&tool.name)));
     shown
         .map(|tool| meta::ToolSummary {

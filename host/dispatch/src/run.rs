@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use super::builtin::BuiltIns;
 use super::confirm::Confirmer;
 use super::past::Past;
-use super::progress::{OnProgress, Progress, ScriptLog};
+use super::progress::{Progress, ProgressListener, ScriptLog};
 use super::schedule::{Live, Replay, Schedule};
 use super::tasks::Tasks;
 use super::view::View;
@@ -41,8 +41,8 @@ pub struct Run {
     tasks: Arc<Tasks>,
     /// What happens in none of them.
     strand: Arc<Strand>,
-    /// Who hears what happens in its calls as it happens.
-    progress: OnceLock<Arc<dyn OnProgress>>,
+    /// Receives the progress of its calls.
+    progress: OnceLock<Arc<dyn ProgressListener>>,
     /// Where it replays a recording.
     schedule: OnceLock<Arc<dyn Schedule>>,
 }
@@ -146,8 +146,8 @@ impl Run {
         self.confirmer.get().map(|confirmer| &**confirmer)
     }
 
-    /// Says who hears what happens in its calls, as it happens; the first time counts.
-    pub fn set_progress(&self, progress: Arc<dyn OnProgress>) {
+    /// Sets the listener that receives the progress of its calls; the first one counts.
+    pub fn set_progress(&self, progress: Arc<dyn ProgressListener>) {
         let _ = self.progress.set(progress);
     }
 
@@ -157,7 +157,7 @@ impl Run {
         }
     }
 
-    /// Who hears the log of a script, such as `tool deploy`.
+    /// The listener of the log of a script, such as `tool deploy`, where the run has one.
     pub fn log_listener(&self, script: impl FnOnce() -> String) -> Option<Arc<dyn LogListener>> {
         let progress = self.progress.get()?.clone();
         Some(Arc::new(ScriptLog { progress, script: script() }))
@@ -170,7 +170,7 @@ impl Run {
 
     /// The identifier of a task: not to be guessed, unless the run's random numbers are.
     pub fn task_id(&self) -> String {
-        let bytes = self.session.instead.random.as_ref().unwrap_or(&Random::System).bytes(16);
+        let bytes = self.session.overrides.random.as_ref().unwrap_or(&Random::System).bytes(16);
         format!("task_{}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
     }
 

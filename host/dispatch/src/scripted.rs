@@ -36,13 +36,13 @@ pub(super) async fn run(
         workspace: place.workspace.clone(),
         session: place.run.session().clone(),
         turn: place.turn.clone(),
-        system: place.loaded.system.clone(),
-        http: place.loaded.http.clone(),
-        secrets: place.loaded.secrets.clone(),
+        system: place.loaded.parts.system.clone(),
+        http: place.loaded.parts.http.clone(),
+        secrets: place.loaded.parts.secrets.clone(),
         depth: place.depth,
         listener,
         reentry: Some(inner.clone()),
     };
-    let ran = place.loaded.sandbox.run(image, context, limits, input).await;
+    let ran = place.loaded.parts.sandbox.run(image, context, limits, input).await;
     (ran, inner.take())
 }

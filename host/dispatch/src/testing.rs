@@ -33,7 +33,7 @@ use harness_capability::log::Log;
 use harness_capability::random::Random;
 use harness_capability::turn::{self, Turn};
 use harness_sandbox::outcome::Outcome;
-use harness_sandbox::state::{Instead, Session};
+use harness_sandbox::state::{Overrides, Session};
 use harness_sys::Scratch;
 
 /// An artifact that can have cases.
@@ -258,14 +258,14 @@ fn session(given: &Given) -> Result<Session, String> {
         },
     });
     let (seconds, nanoseconds) = given.now;
-    let instead = Instead {
+    let overrides = Overrides {
         clock: Some(Arc::new(Clock::Fixed(Moment { seconds, nanoseconds }))),
         random: Some(Random::Seeded(AtomicU64::new(given.random))),
         http: Some(Client::answering(http.collect())),
         exec: Runner::Canned(commands.collect()),
         variables: Some(given.env.iter().cloned().collect()),
     };
-    let session = Session { instead, ..Session::default() };
+    let session = Session { overrides, ..Session::default() };
     for (key, value) in &given.cache {
         let set = session.cache.set(key.clone(), value.to_string());
         set.map_err(|_| format!("the cache does not take `{key}`"))?;

@@ -49,7 +49,7 @@ pub(super) async fn judge(
     let left = rest(limits, report.usage);
     let (ran, nested) = scripted::run(place, of, (image, "verify"), left, &given.to_string()).await;
     let Report { mut outcome, usage, log, calls, coverage: _ } = ran;
-    outcome.redact(&place.loaded.secrets);
+    outcome.redact(&place.loaded.parts.secrets);
     let named = |failure: Failure| Failure { message: format!("verify: {}", failure.message), ..failure };
     let ended = match outcome {
         Outcome::Completed(text) => {
@@ -60,7 +60,7 @@ pub(super) async fn judge(
                 Err(why) => Some(format!("verify: {why}")),
             };
             why.map(|mut why| {
-                place.loaded.secrets.redact(&mut why);
+                place.loaded.parts.secrets.redact(&mut why);
                 Outcome::Failed(Failure::without_place(FailureKind::Script, "", why))
             })
         }

@@ -129,7 +129,7 @@ impl Named {
     /// What the version in force names.
     fn of(project: &Project) -> Self {
         let loaded = project.loaded();
-        Self { roots: loaded.registry.named_roots().to_vec(), files: loaded.secrets.files().to_vec() }
+        Self { roots: loaded.parts.registry.named_roots().to_vec(), files: loaded.parts.secrets.files().to_vec() }
     }
 
     /// The same, and what a version names that is not in force: that it changes may mend it.
@@ -144,8 +144,8 @@ impl Named {
 }
 
 impl Subject {
-    /// Watches all that there is now, and takes it in force. `tell` gets the result, and what cannot be watched.
-    fn renew(&self, running: &Running, id: Id, tell: &mut dyn FnMut(Result<(), WatchError>)) {
+    /// Watches the current files, and puts them in force. `notify` gets the result, and what cannot be watched.
+    fn renew(&self, running: &Running, id: Id, notify: &mut dyn FnMut(Result<(), WatchError>)) {
         for _ in 0..MOST_ROUNDS {
             let Some(inner) = self.project.upgrade() else { return running.remove(id) };
             let project = Project { inner };
@@ -162,8 +162,8 @@ impl Subject {
             *self.named.lock().unwrap_or_else(PoisonError::into_inner) = now;
             // What it names newly was read before it was watched.
             if is_same || watched.is_err() {
-                watched.unwrap_or_else(|error| tell(Err(error)));
-                return tell(loaded.map_err(WatchError::Load));
+                watched.unwrap_or_else(|error| notify(Err(error)));
+                return notify(loaded.map_err(WatchError::Load));
             }
         }
     }

@@ -8,9 +8,9 @@ mod dispatched;
 mod files;
 mod grants;
 mod interpreter;
-mod kept;
 mod machine;
 mod observed;
+mod shared;
 
 use std::sync::Arc;
 
@@ -161,7 +161,7 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
         | Import::MetricsSet
         | Import::MetricsGet
         | Import::MetricsReset
-        | Import::MetricsSnapshot => kept::define(it, import),
+        | Import::MetricsSnapshot => shared::define(it, import),
         Import::EventsEmit
         | Import::MetaRegisterTool
         | Import::MetaRegisterHook

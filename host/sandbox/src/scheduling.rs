@@ -8,6 +8,7 @@
 //! - [`admission`]: the instances
 
 pub mod admission;
+mod busy;
 pub(crate) mod fair;
 pub(crate) mod gate;
 pub(crate) mod guests;

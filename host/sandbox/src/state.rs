@@ -61,14 +61,14 @@ pub struct Session {
     /// Counters and gauges.
     pub metrics: Metrics,
     /// What it has instead of the project's own, for a test or a replay.
-    pub instead: Instead,
+    pub overrides: Overrides,
     /// Who keeps what host calls answer, or gives it.
     pub tape: Option<Arc<dyn Tape>>,
 }
 
 /// What a run has instead of what its project has.
 #[derive(Debug, Default)]
-pub struct Instead {
+pub struct Overrides {
     /// Where time comes from.
     pub clock: Option<Arc<Clock>>,
     /// Where random numbers come from.
@@ -115,27 +115,27 @@ pub struct Context {
 impl Context {
     /// Where time comes from.
     pub fn clock(&self) -> &Arc<Clock> {
-        self.session.instead.clock.as_ref().unwrap_or(&self.system.clock)
+        self.session.overrides.clock.as_ref().unwrap_or(&self.system.clock)
     }
 
     /// Where random numbers come from.
     pub fn random(&self) -> &Random {
-        self.session.instead.random.as_ref().unwrap_or(&self.system.random)
+        self.session.overrides.random.as_ref().unwrap_or(&self.system.random)
     }
 
     /// Who sends requests.
     pub fn http(&self) -> &Client {
-        self.session.instead.http.as_ref().unwrap_or(&self.http)
+        self.session.overrides.http.as_ref().unwrap_or(&self.http)
     }
 
     /// Who runs commands.
     pub fn exec(&self) -> &Runner {
-        &self.session.instead.exec
+        &self.session.overrides.exec
     }
 
     /// Where variables come from.
     pub fn variables(&self) -> &Variables {
-        self.session.instead.variables.as_ref().unwrap_or(&self.system.variables)
+        self.session.overrides.variables.as_ref().unwrap_or(&self.system.variables)
     }
 }
 

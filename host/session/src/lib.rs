@@ -75,7 +75,7 @@ pub fn begin(
         resumes: resumes.map(str::to_owned),
         ..header(&loaded)
     };
-    Arc::new(Recorder::to_file(writer, header, loaded.secrets.clone(), listener))
+    Arc::new(Recorder::to_file(writer, header, loaded.secrets().clone(), listener))
 }
 
 /// What a record says at its top of a project as it is now.

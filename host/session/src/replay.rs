@@ -73,11 +73,11 @@ impl Replayed {
 /// Where a line of the record does not fit those before it.
 pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Result<Replayed, String> {
     let loaded = project.loaded();
-    let recorder = Arc::new(Recorder::to_memory(loaded.secrets.clone(), Arc::new(Silent)));
+    let recorder = Arc::new(Recorder::to_memory(loaded.secrets().clone(), Arc::new(Silent)));
     let rewound = Arc::new(Rewound::new(recording, recorder.clone()));
     let run = Run::with_session(state::Session {
         // What the record answers is never asked of these; they have nothing to answer with, if it were.
-        instead: state::Instead {
+        overrides: state::Overrides {
             http: Some(Client::answering(Vec::new())),
             exec: Runner::Canned(Vec::new()),
             variables: Some(Variables::default()),

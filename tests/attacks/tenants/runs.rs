@@ -10,7 +10,7 @@ use harness_capability::clock::{Clock, Moment};
 use harness_capability::env::Variables;
 use harness_capability::random::Random;
 use harness_dispatch::{HostOptions, Run};
-use harness_sandbox::state::{Instead, Session};
+use harness_sandbox::state::{Overrides, Session};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -423,7 +423,7 @@ fn overheard(runtime: &Runtime, attack: bool) -> Result<String, String> {
 
 fn seeded() -> Arc<Run> {
     Run::with_session(Session {
-        instead: Instead { random: Some(Random::Seeded(AtomicU64::new(7))), ..Instead::default() },
+        overrides: Overrides { random: Some(Random::Seeded(AtomicU64::new(7))), ..Overrides::default() },
         ..Session::default()
     })
 }
@@ -451,7 +451,7 @@ fn clocks(runtime: &Runtime, attack: bool) -> Result<String, String> {
     let still = || {
         let clock = Arc::new(Clock::Fixed(Moment { seconds: 0, nanoseconds: 0 }));
         Run::with_session(Session {
-            instead: Instead { clock: Some(clock), ..Instead::default() },
+            overrides: Overrides { clock: Some(clock), ..Overrides::default() },
             ..Session::default()
         })
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use harness_capability::http::Client;
 use harness_dispatch::Run;
-use harness_sandbox::state::{Instead, Session};
+use harness_sandbox::state::{Overrides, Session};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -343,7 +343,10 @@ fn hanging(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String,
 /// A run whose names are known by a function of its own.
 fn knowing(address: Option<IpAddr>) -> Arc<Run> {
     let http = Client::resolving(move |_| address.into_iter().collect());
-    Run::with_session(Session { instead: Instead { http: Some(http), ..Instead::default() }, ..Session::default() })
+    Run::with_session(Session {
+        overrides: Overrides { http: Some(http), ..Overrides::default() },
+        ..Session::default()
+    })
 }
 
 fn names(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String, String> {

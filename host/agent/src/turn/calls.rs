@@ -19,12 +19,12 @@ use harness_policy::limits::{LimitKey, Limits};
 use harness_provider::{Finish, Message, Reply, ToolCall};
 
 /// Calls that run at the same time. They end with the turn that waits for them, and nobody else hears of them.
-struct Beside {
+struct Concurrent {
     tasks: Arc<Tasks>,
     ids: Vec<String>,
 }
 
-impl Drop for Beside {
+impl Drop for Concurrent {
     fn drop(&mut self) {
         self.tasks.give_up(&self.ids);
     }
@@ -45,7 +45,7 @@ impl Work<'_> {
         self.tell_said(history);
         for calls in self.at_a_time(&calls) {
             let (mut made, mut refused) = (Vec::new(), None);
-            let mut beside = Beside { tasks: self.place.tasks.clone(), ids: Vec::new() };
+            let mut concurrent = Concurrent { tasks: self.place.tasks.clone(), ids: Vec::new() };
             for call in calls {
                 if let Err(over) = self.purse.take(Entry::Call) {
                     refused = Some(over);
@@ -58,7 +58,7 @@ impl Work<'_> {
                     false => self.call(call, calls.len()).await,
                 };
                 if calls.len() > 1 {
-                    beside.ids.extend(called.iter().filter_map(|begun| begun.task.clone()));
+                    concurrent.ids.extend(called.iter().filter_map(|begun| begun.task.clone()));
                 }
                 made.push((call, started, called));
             }
@@ -81,11 +81,11 @@ impl Work<'_> {
         let (settings, own) = (&self.runtime.crew.settings, self.runtime.loaded.policy().tools.concurrency());
         let most = usize::try_from(own.map_or(settings.concurrency, |own| own.min(settings.concurrency)));
         let agents = usize::try_from(settings.max_concurrent).unwrap_or(usize::MAX);
-        let beside = |call: &ToolCall| pipeline::may_run_beside(self.place, &call.name);
-        together(calls, (most.unwrap_or(usize::MAX), agents), beside)
+        let can_join = |call: &ToolCall| pipeline::can_run_concurrently(self.place, &call.name);
+        groups(calls, (most.unwrap_or(usize::MAX), agents), can_join)
     }
 
-    /// The end of a call that was begun beside others.
+    /// Waits for the end of a call that runs concurrently with others.
     async fn ended(&mut self, begun: CallReport) -> Result<CallReport, CallError> {
         let Some(task) = begun.task.clone() else { return Ok(begun) };
         let found = self.place.look(Wanted::These(&[task]), Patience::Until(None)).await.map_err(CallError::Host)?;
@@ -146,18 +146,18 @@ impl Work<'_> {
 }
 
 /// Calls in groups of those that run at the same time: at most so many, and at most so many of agents. One that cannot
-/// run beside others is a group of its own.
-fn together(
+/// run concurrently is a group of its own.
+fn groups(
     mut calls: &[ToolCall],
     (most, most_agents): (usize, usize),
-    beside: impl Fn(&ToolCall) -> bool,
+    can_join: impl Fn(&ToolCall) -> bool,
 ) -> Vec<&[ToolCall]> {
     let mut groups = Vec::new();
     while !calls.is_empty() {
         let mut agents = 0;
         let mut fits = |call: &&ToolCall| {
             agents += usize::from(call.name == DELEGATE);
-            agents <= most_agents && beside(call)
+            agents <= most_agents && can_join(call)
         };
         let count = if most > 1 { calls.iter().take(most).take_while(&mut fits).count() } else { 1 };
         let (group, rest) = calls.split_at(count.max(1));

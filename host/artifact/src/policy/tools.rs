@@ -66,7 +66,7 @@ impl ToolsPolicy {
         outer.or_else(|| self.confirm.iter().find(|pattern| pattern.matches(name)))
     }
 
-    /// How many tool calls of one reply run at a time, where it says so: the least of what it and what it is within say.
+    /// The maximum of concurrent tool calls of one reply: the least of its own and those of the outer policies.
     pub fn concurrency(&self) -> Option<u64> {
         self.levels().filter_map(|level| level.concurrency).min()
     }

@@ -93,7 +93,7 @@ impl fmt::Debug for Names {
     }
 }
 
-/// Who has room for a lookup: the host, and in it the client.
+/// The quotas that a lookup counts for: that of the host and that of the client.
 pub(super) type Places<'a> = (&'a Lookups, &'a Share);
 
 impl Names {

@@ -3,12 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::*;
-use crate::progress::{OnProgress, Progress};
+use crate::progress::{Progress, ProgressListener};
 
 #[derive(Debug, Default)]
 struct Heard(Mutex<Vec<String>>);
 
-impl OnProgress for Heard {
+impl ProgressListener for Heard {
     fn on_progress(&self, what: &Progress<'_>) {
         let line = match what {
             Progress::Began { tool, depth } => format!("{depth} {tool} began"),

@@ -162,3 +162,62 @@ async fn images_that_are_kept_ready_have_a_bound() {
     }
     assert!(host.images().0 > 20);
 }
+
+/// The log is that of the folder that was opened: when another project takes its path, nothing is called, and nothing is
+/// written into the log of the other.
+#[tokio::test]
+async fn the_log_of_another_project_stays_its_own() {
+    let outer = tempfile::tempdir().unwrap();
+    let lay = |name: &str| {
+        let tools = outer.path().join(name).join(".harness/tools");
+        std::fs::create_dir_all(&tools).unwrap();
+        std::fs::write(tools.join("it.md"), returns(&format!("'{name}'"))).unwrap();
+        outer.path().join(name)
+    };
+    let (first, second) = (lay("first"), lay("second"));
+    let host = host();
+    let open = |root: &Path| host.open(root, Options { machine: Machine::None, ..Options::default() }).unwrap();
+    let (one, other) = (open(&first), open(&second));
+    assert_eq!(content(&one, "it", &Run::new()).await, "first");
+    assert_eq!(content(&other, "it", &Run::new()).await, "second");
+    let lines = |root: &Path| harness_audit::lines(&root.join(harness_audit::FOLDER)).unwrap().len();
+    let moved = outer.path().join("moved");
+    std::fs::rename(&first, &moved).unwrap();
+    std::fs::rename(&second, &first).unwrap();
+    let Err(error) = one.call("it", json!({}), &Run::new()).await else { panic!("it was called") };
+    let why = format!("`{}` is no longer the folder that was opened: open the project again", first.display());
+    assert!(error.to_string().contains(&why), "{error}");
+    assert_eq!((lines(&moved), lines(&first)), (1, 1));
+    // Opened again it is another project.
+    assert_eq!(content(&open(&first), "it", &Run::new()).await, "second");
+    assert_eq!(lines(&first), 2);
+}
+
+/// Background tasks that one project starts leave the others their instances.
+#[tokio::test]
+async fn background_tasks_count_for_the_instances_of_their_project() {
+    let policy = "---\nmeta: { enabled: true }\nsandbox: { async_tools: true }\n---\n";
+    let starts = "def run(args):\n    for n in range(12):\n        meta.call_tool('sleeps', {})\n    metrics.set('started', 1)\n    sleep(600000)\n";
+    let sleeps = artifact("async: true\n", "def run(args):\n    metrics.incr('asleep')\n    sleep(600000)\n");
+    let greedy =
+        folder(&[("tools/starts.md", &artifact("", starts)), ("tools/sleeps.md", &sleeps), ("harness.md", policy)]);
+    let root = folder(&[("tools/it.md", &returns("1"))]);
+    let host = Host::new(HostOptions::default().instances(4)).unwrap();
+    let options = Options { quota: Quota::default().instances(2), audit: false, ..Options::default() };
+    let (greedy, other) = (Arc::new(project(&greedy, &host, options)), project(&root, &host, Options::default()));
+    let run = Run::new();
+    let starting = tokio::spawn({
+        let (greedy, run) = (greedy.clone(), run.clone());
+        async move { drop(greedy.call("starts", json!({}), &run).await) }
+    });
+    while run.session().metrics.get("started") < 1.0 || run.session().metrics.get("asleep") < 2.0 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    // One more than its room: the instance that is reserved for its level.
+    assert_eq!(run.session().metrics.get("asleep"), 2.0);
+    for _ in 0..20 {
+        assert_eq!(content(&other, "it", &Run::new()).await, "1");
+    }
+    starting.abort();
+    run.tasks().cancel();
+}

@@ -51,7 +51,7 @@ impl State {
         self.granted(Service::Cache).map_err(|refusal| cache::Error::AccessDenied(refusal.into()))
     }
 
-    /// Whoever may use the cache may use the values of a turn.
+    /// The service `cache` grants the values of a turn, too.
     pub(super) fn turn_granted(&self) -> Result<(), turn::Error> {
         self.granted(Service::Cache).map_err(|refusal| turn::Error::AccessDenied(refusal.into()))
     }

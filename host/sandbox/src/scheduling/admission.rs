@@ -7,83 +7,14 @@
 //! calls that wait for calls within them never wait for each other.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+pub use super::busy::{Busy, BusyLimit};
 use super::quota::Standing;
 use crate::engine::NESTING;
-
-/// Why the host had no room for a call. The same call may do better later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Busy {
-    /// What there was too little of.
-    pub limit: BusyLimit,
-    /// How much of it there is.
-    pub allowed: u64,
-    /// Milliseconds for which the call waited, where it waited until its deadline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waited_ms: Option<u64>,
-    /// Milliseconds after which to try again: an estimate from how long calls took lately.
-    pub retry_ms: u64,
-}
-
-/// What there can be too little of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BusyLimit {
-    /// Instances of the host, for all of its projects.
-    Instances,
-    /// Calls of the project at one time.
-    ConcurrentCalls,
-    /// Calls of the project that wait.
-    QueuedCalls,
-    /// Memory of the project's instances together, in bytes.
-    MemoryBytes,
-}
-
-impl BusyLimit {
-    /// Its key in the options of a host or a project.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Instances => "instances",
-            Self::ConcurrentCalls => "concurrent_calls",
-            Self::QueuedCalls => "queued_calls",
-            Self::MemoryBytes => "memory_bytes",
-        }
-    }
-
-    /// Whose options have it.
-    pub fn set_by(self) -> &'static str {
-        match self {
-            Self::Instances => "the host's options",
-            Self::ConcurrentCalls | Self::QueuedCalls | Self::MemoryBytes => "the project's quota",
-        }
-    }
-}
-
-impl fmt::Display for Busy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limit, allowed, waited_ms, retry_ms } = *self;
-        match (limit, waited_ms) {
-            (BusyLimit::QueuedCalls, _) => write!(f, "busy: {allowed} calls of the project are waiting already")?,
-            (BusyLimit::ConcurrentCalls, Some(ms)) => {
-                write!(f, "busy: the call waited {ms} ms for one of the project's {allowed} running calls to end")?;
-            }
-            (BusyLimit::Instances, Some(ms)) => {
-                write!(f, "busy: the call waited {ms} ms for one of the host's {allowed} instances")?;
-            }
-            (BusyLimit::MemoryBytes, _) => {
-                write!(f, "busy: the project's instances together would exceed {allowed} bytes of memory")?;
-            }
-            (limit, None) => write!(f, "busy: `{}` is {allowed}", limit.key())?,
-        }
-        write!(f, " (`{}`, set by {}); retry in {retry_ms} ms", limit.key(), limit.set_by())
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -116,6 +47,10 @@ struct Project {
     nested_queue: VecDeque<Waiting>,
     weight: u32,
     concurrent: u32,
+    /// Instances that it may have, without those that are held back.
+    instances: u32,
+    /// How many of those that are held back it has.
+    held_back: u32,
 }
 
 #[derive(Debug)]
@@ -184,6 +119,7 @@ impl Admission {
         let id = standing.share.id();
         let project = state.projects.entry(id).or_default();
         (project.weight, project.concurrent) = (quota.weight, quota.concurrent_calls.max(1));
+        project.instances = quota.instances.max(1);
         if depth > 0 {
             if let Some(kind) = state.room_within(id, depth) {
                 return Asked::Admitted(self.room(id, kind));
@@ -193,7 +129,7 @@ impl Admission {
             state.projects.entry(id).or_default().nested_queue.push_back(waiting);
             return Asked::Waits(admitted, arrival);
         }
-        if free && project.queue.is_empty() && project.running < project.concurrent {
+        if free && project.queue.is_empty() && project.may_begin() {
             project.running += 1;
             state.free -= 1;
             return Asked::Admitted(self.room(id, Kind::Outermost));
@@ -213,10 +149,12 @@ impl Admission {
     fn late(&self, standing: &Standing, waited: Duration) -> Busy {
         let quota = standing.share.quota();
         let state = self.state();
-        let full =
-            state.projects.get(&standing.share.id()).is_some_and(|project| project.running >= project.concurrent);
+        let project = state.projects.get(&standing.share.id());
+        let full = project.is_some_and(|project| project.running >= project.concurrent);
         let (limit, allowed) = if standing.depth == 0 && full && quota.concurrent_calls < self.instances {
             (BusyLimit::ConcurrentCalls, quota.concurrent_calls)
+        } else if project.is_some_and(|project| !project.has_room()) {
+            (BusyLimit::ProjectInstances, quota.instances)
         } else {
             (BusyLimit::Instances, self.instances)
         };
@@ -263,18 +201,18 @@ enum Asked {
 impl State {
     /// An instance for a call of a project at this depth, which a script has made.
     fn room_within(&mut self, id: u64, depth: u32) -> Option<Kind> {
-        let kind = if self.free > 0 {
+        let project = self.projects.entry(id).or_default();
+        if self.free > 0 && project.has_room() {
             self.free -= 1;
-            Kind::Nested
-        } else {
-            let held_back = self.held_back.get_mut(depth as usize - 1)?;
-            if !std::mem::take(held_back) {
-                return None;
-            }
-            Kind::HeldBack(depth)
-        };
-        self.projects.entry(id).or_default().nested += 1;
-        Some(kind)
+            project.nested += 1;
+            return Some(Kind::Nested);
+        }
+        if !std::mem::take(self.held_back.get_mut(depth as usize - 1)?) {
+            return None;
+        }
+        project.nested += 1;
+        project.held_back += 1;
+        Some(Kind::HeldBack(depth))
     }
 
     /// Who is next, and what they get.
@@ -282,10 +220,12 @@ impl State {
         if self.free == 0 {
             return self.next_held_back();
         }
-        let id = self.first(|project| {
-            let outermost = project.queue.front().filter(|_| project.running < project.concurrent);
-            project.nested_queue.front().or(outermost)
-        })?;
+        let first = self.first(|project| {
+            let nested = project.nested_queue.front().filter(|_| project.has_room());
+            nested.or_else(|| project.queue.front().filter(|_| project.may_begin()))
+        });
+        // Nested calls of a project that has all of its instances.
+        let Some(id) = first else { return self.next_held_back() };
         let project = self.projects.get_mut(&id)?;
         if let Some(waiting) = project.nested_queue.pop_front() {
             return Some((id, self.room_within(id, waiting.depth)?, waiting));
@@ -333,6 +273,16 @@ impl State {
 }
 
 impl Project {
+    /// Whether it may have one more instance.
+    fn has_room(&self) -> bool {
+        self.running + self.nested - self.held_back < self.instances
+    }
+
+    /// Whether one more of the calls that no script has made may begin.
+    fn may_begin(&self) -> bool {
+        self.running < self.concurrent && self.has_room()
+    }
+
     fn is_idle(&self) -> bool {
         self.running == 0 && self.nested == 0 && self.queue.is_empty() && self.nested_queue.is_empty()
     }
@@ -344,6 +294,9 @@ impl Drop for Room {
         if let Some(project) = state.projects.get_mut(&self.project) {
             let of = if self.kind == Kind::Outermost { &mut project.running } else { &mut project.nested };
             *of = of.saturating_sub(1);
+            if matches!(self.kind, Kind::HeldBack(_)) {
+                project.held_back = project.held_back.saturating_sub(1);
+            }
         }
         state.forget(self.project);
         match self.kind {
@@ -531,6 +484,32 @@ mod tests {
         drop((outermost, others));
         let Poll::Ready(Ok(waits)) = polled(waits.as_mut()) else { panic!("nobody else waits") };
         drop((third, fourth, waits));
+        is_as_new(&admission);
+    }
+
+    /// Background tasks and other nested calls of one project leave the others their instances, and come to their end.
+    #[tokio::test]
+    async fn a_project_has_so_many_instances() {
+        let admission = Admission::new(8);
+        let (greedy, other) = (Share::new(Quota::default().instances(2)), Share::new(Quota::default()));
+        let (outermost, nested) = (at(&greedy, 0), at(&greedy, 1));
+        let first = admission.enter(&outermost, soon()).await.unwrap();
+        let second = admission.enter(&nested, soon()).await.unwrap();
+        // The one that is held back for this depth.
+        let third = admission.enter(&nested, soon()).await.unwrap();
+        let mut fourth = pin!(admission.enter(&nested, soon()));
+        let mut fifth = pin!(admission.enter(&outermost, soon()));
+        assert!(polled(fourth.as_mut()).is_pending() && polled(fifth.as_mut()).is_pending());
+        let mut others = Vec::new();
+        for _ in 0..6 {
+            others.push(admission.enter(&at(&other, 0), soon()).await.unwrap());
+        }
+        drop(third);
+        let Poll::Ready(Ok(fourth)) = polled(fourth.as_mut()) else { panic!("the one that is held back is free") };
+        assert!(polled(fifth.as_mut()).is_pending());
+        drop(second);
+        let Poll::Ready(Ok(fifth)) = polled(fifth.as_mut()) else { panic!("the project has room again") };
+        drop((first, fourth, fifth, others));
         is_as_new(&admission);
     }
 

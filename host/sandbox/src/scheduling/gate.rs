@@ -166,11 +166,27 @@ impl Turn {
         self.gate.done(state, woken);
     }
 
-    /// Lets others compute where someone waits.
+    /// Returns the slot after it was used for this long, and waits for the next one at once. A call that only waits when it
+    /// is polled again, one slice later, would miss the decision who is next: a project of few calls would get less than its
+    /// weight.
+    pub(crate) fn requeue(&mut self, used: Duration, waker: &Waker) {
+        if self.has != Has::Slot {
+            return;
+        }
+        self.has = Has::Asked;
+        let mut state = self.gate.state();
+        state.tree.charge(self.party, self.weight, u64::try_from(used.as_nanos()).unwrap_or(u64::MAX));
+        state.tree.wait(self.party);
+        state.wakers.insert(self.party, waker.clone());
+        let woken = state.pass_on();
+        self.gate.done(state, woken);
+    }
+
+    /// Lets others compute if a call waits.
     pub(crate) fn pause(&mut self, used: Duration) -> bool {
         let contended = self.gate.is_contended();
         if contended {
-            self.leave(used);
+            self.requeue(used, &Waker::from(Arc::new(Unpark(std::thread::current()))));
             self.enter();
         }
         contended
@@ -237,6 +253,24 @@ mod tests {
         assert!(!enters(&mut two) && enters(&mut other));
         other.leave(2 * SLICE);
         assert!(enters(&mut two));
+    }
+
+    /// One call in each project, both of which compute on and on: each waits again in the moment in which its slice ends.
+    #[test]
+    fn calls_that_continue_get_their_weight() {
+        let gate = Gate::new(1);
+        let (mut light, mut heavy) = (gate.turn(1, 1, 100), gate.turn(2, 1, 700));
+        assert!(enters(&mut light) && !enters(&mut heavy));
+        let mut slices = [0, 0];
+        for _ in 0..800 {
+            let (turn, at) = if enters(&mut light) { (&mut light, 0) } else { (&mut heavy, 1) };
+            assert!(enters(turn));
+            slices[at] += 1;
+            turn.requeue(SLICE, Waker::noop());
+        }
+        assert_eq!(slices, [100, 700]);
+        drop((light, heavy));
+        assert_eq!(gate.state().free, 1);
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub struct Quota {
     pub weight: u32,
     /// Calls at one time, not counting those that they nest.
     pub concurrent_calls: u32,
+    /// Instances at one time, those of nested calls and background tasks counted. A nested call beyond them waits for the
+    /// one instance that the host reserves for its level of nesting.
+    pub instances: u32,
     /// Calls that may wait for one of those to end, or for the host to have room. More are refused as busy.
     pub queued_calls: u32,
     /// Bytes of linear memory that its instances may have together.
@@ -35,6 +38,7 @@ impl Default for Quota {
         Self {
             weight: fair::WEIGHT,
             concurrent_calls: u32::MAX,
+            instances: u32::MAX,
             queued_calls: 1_000,
             memory_bytes: u64::MAX,
             image_bytes: u64::MAX,
@@ -54,6 +58,11 @@ impl Quota {
     /// The same with another number of calls at one time.
     pub fn concurrent_calls(self, calls: u32) -> Self {
         Self { concurrent_calls: calls, ..self }
+    }
+
+    /// The same with another number of instances at one time.
+    pub fn instances(self, instances: u32) -> Self {
+        Self { instances, ..self }
     }
 
     /// The same with another number of calls that may wait.

@@ -62,7 +62,12 @@ impl<T> Future for Sliced<T> {
         let polled = self.work.as_mut().poll(context);
         let (used, computed) = slice.end();
         self.long |= computed;
-        self.turn.leave(used);
+        if computed && polled.is_pending() {
+            // It continues as soon as it has a slot again.
+            self.turn.requeue(used, context.waker());
+        } else {
+            self.turn.leave(used);
+        }
         polled
     }
 }
