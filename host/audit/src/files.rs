@@ -71,14 +71,18 @@ impl Root {
         stat(path).ok().map(|there| identity(&there))
     }
 
+    pub(super) fn is_in_place(&self) -> bool {
+        Self::now(&self.path) == self.identity
+    }
+
     /// # Errors
     ///
     /// Where another folder has its path now. A log is opened by its path: it could be that of another project.
     fn check(&self) -> Result<()> {
-        if Self::now(&self.path) == self.identity {
+        if self.is_in_place() {
             return Ok(());
         }
-        let why = format!("`{}` is no longer the folder that was opened: open the project again", self.path.display());
+        let why = format!("`{}` is no longer the folder that was opened: reload the project", self.path.display());
         Err(Error::new(ErrorKind::NotFound, why))
     }
 }

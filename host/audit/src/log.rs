@@ -79,6 +79,11 @@ impl Log {
         &self.shared.folder
     }
 
+    /// Whether the folder of the log's project is still the one that it was.
+    pub fn is_in_place(&self) -> bool {
+        self.shared.root.as_ref().is_none_or(Root::is_in_place)
+    }
+
     /// Asks whether a line could be appended now, but for room on the disk. Opens the log, and creates it if there is none.
     ///
     /// The answer waits while another process holds the lock of the log, and while many entries wait to be written.

@@ -50,7 +50,8 @@ impl Recorder {
     pub(crate) fn new(root: &Path, policy: &str, before: Option<&Self>, writer: &AuditWriter) -> Self {
         // A log that is incomplete stays so, unless it was moved away, as its error asks for.
         let kept = |before: &&Self| before.incomplete().is_ok() || sys::real_path(before.log.folder()).is_ok();
-        let before = before.filter(kept).map(|before| before.log.clone());
+        // Who reloads a project whose folder was replaced means the folder that is there now.
+        let before = before.filter(kept).map(|before| before.log.clone()).filter(Log::is_in_place);
         Self {
             policy: policy.to_owned(),
             user: sys::user(),
