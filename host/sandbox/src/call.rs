@@ -391,8 +391,7 @@ fn prepare(store: &mut Store<State>, limits: &Limits) -> wasmtime::Result<()> {
         if Instant::now() >= store.data().deadline {
             return Err(Stop::Deadline.into());
         }
-        slices::computed();
-        Ok(UpdateDeadline::Yield(1))
+        Ok(if slices::ends_with_this_tick() { UpdateDeadline::Yield(1) } else { UpdateDeadline::Continue(1) })
     });
     Ok(())
 }
