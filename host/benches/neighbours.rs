@@ -41,6 +41,12 @@ const NEIGHBOURS: &[(&str, usize, usize, &str)] = &[
     ("100,000 host calls", 1, 100, "for i in range(100000):\n        cache.set('k', i)"),
     ("pattern bombs", 1, 100, "for i in range(100000):\n        re.match('(a|aa)+$', 'a' * 5000 + 'b')"),
     ("log floods", 1, 100, "for i in range(100000):\n        log.info('x' * 1000)"),
+    (
+        "computing for most of a tick, then sleeping",
+        1,
+        500,
+        "for i in range(100000):\n        [x for x in range(16000)]\n        sleep(1)",
+    ),
     ("sleep storms", 1, 500, "for i in range(100000):\n        sleep(1)"),
     (
         "commands that fork",

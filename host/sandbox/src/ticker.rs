@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wasmtime::{Engine, EngineWeak};
 
@@ -104,9 +104,11 @@ impl Drop for Call<'_> {
 }
 
 fn tick(shared: &Shared, engine: &EngineWeak, gate: &Gate) {
+    let mut last = Instant::now();
     while !shared.gone.load(Ordering::SeqCst) {
         thread::sleep(if gate.is_contended() { SLICE } else { TICK });
-        gate.revoke_stale();
+        gate.tick(last.elapsed());
+        last = Instant::now();
         let Some(engine) = engine.upgrade() else { return };
         engine.increment_epoch();
         drop(engine);

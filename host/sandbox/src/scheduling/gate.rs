@@ -1,8 +1,8 @@
 //! The slots in which guests compute: as many as the machine has cores. Who has none waits, and the one whose turn it is
 //! by [`fair`](super::fair) gets the next.
 //!
-//! Most calls are over within their first slice. While no call computes for longer, none needs a slot: there are no more of
-//! them at one time than their callers have threads, and to count them would take as long as a tenth of the call.
+//! Most calls are over in a few microseconds. While almost all of them are, none needs a slot: there are no more of them at
+//! one time than their callers have threads, and it would take as long to wait for a slot as to make the call.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,6 +16,14 @@ use super::fair::{Party, Tree};
 /// A slot that was granted and not taken for this long goes to the next: whoever it was for is not polled, and may be
 /// waiting for someone who needs it.
 const LAPSES: Duration = Duration::from_millis(5);
+/// A call that computes for longer than this at once is no short one, unless the machine has stopped its thread meanwhile.
+const SHORT: Duration = Duration::from_micros(150);
+/// Calls need slots when those that are not short have computed for so much longer than a part of the time, in µs.
+const MUCH: u64 = 4_000;
+/// That part: one in so many of the time of all slots.
+const PART: u64 = 4;
+/// About as much, in µs, is remembered: soon after the last of them, no call needs a slot any more.
+const MOST: u64 = 4 * MUCH;
 
 /// See the module.
 #[derive(Debug)]
@@ -26,6 +34,10 @@ pub(crate) struct Gate {
     calls: AtomicU64,
     /// Calls that have computed for a whole slice, and have or want another one.
     long: AtomicUsize,
+    /// Microseconds for which calls have computed that are not short, less what that may be.
+    computed: AtomicU64,
+    /// The slots that there are.
+    slots: u64,
 }
 
 #[derive(Debug)]
@@ -67,7 +79,8 @@ impl Gate {
         let slots = slots.max(1);
         let state = State { slots, free: slots, tree: Tree::new(), wakers: HashMap::new(), granted: HashMap::new() };
         let (contended, calls, long) = (AtomicBool::new(false), AtomicU64::new(0), AtomicUsize::new(0));
-        Arc::new(Self { state: Mutex::new(state), contended, calls, long })
+        let (computed, slots) = (AtomicU64::new(0), slots as u64);
+        Arc::new(Self { state: Mutex::new(state), contended, calls, long, computed, slots })
     }
 
     /// The part of a new call.
@@ -81,16 +94,40 @@ impl Gate {
         self.contended.load(Ordering::Relaxed)
     }
 
-    /// Whether calls compute that have done so for longer than a slice.
-    fn has_long(&self) -> bool {
-        self.long.load(Ordering::Relaxed) > 0
+    /// Whether it is worth the time to ask for how long the processor works for a call: the machine may only have stopped
+    /// its thread.
+    pub(crate) fn wants_processor_time(&self) -> bool {
+        self.computed.load(Ordering::Relaxed) > 0
     }
 
-    /// Passes on slots that were granted and are not taken.
-    pub(crate) fn revoke_stale(&self) {
-        if !self.is_contended() {
-            return;
+    /// Whether calls need slots.
+    fn needs_slots(&self) -> bool {
+        self.long.load(Ordering::Relaxed) > 0 || self.computed.load(Ordering::Relaxed) > MUCH
+    }
+
+    /// A call has computed for this long at once, of which the processor worked for it so long, where that is known.
+    fn add(&self, used: Duration, processor: Option<Duration>) {
+        let used = processor.unwrap_or(used).min(used);
+        if used >= SHORT && self.computed.load(Ordering::Relaxed) < MOST {
+            let used = u64::try_from(used.as_micros()).unwrap_or(MOST).min(MOST);
+            self.computed.fetch_add(used, Ordering::Relaxed);
         }
+    }
+
+    /// Time has passed: allows for what may be computed in it, and passes on slots that were granted and are not taken.
+    pub(crate) fn tick(&self, passed: Duration) {
+        let may_be = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX).saturating_mul(self.slots) / PART;
+        // Only this takes some of it away.
+        let computed = self.computed.load(Ordering::Relaxed);
+        if computed > 0 {
+            self.computed.fetch_sub(computed.min(may_be), Ordering::Relaxed);
+        }
+        if self.is_contended() {
+            self.revoke_stale();
+        }
+    }
+
+    fn revoke_stale(&self) {
         let mut state = self.state();
         let stale: Vec<Party> =
             state.granted.iter().filter(|(_, since)| since.elapsed() >= LAPSES).map(|(party, _)| *party).collect();
@@ -141,7 +178,7 @@ impl Turn {
     pub(crate) fn poll_enter(&mut self, context: &Context<'_>) -> Poll<()> {
         match self.has {
             Has::Slot | Has::Exempt => return Poll::Ready(()),
-            Has::Nothing if !self.gate.has_long() => {
+            Has::Nothing if !self.gate.needs_slots() => {
                 self.has = Has::Exempt;
                 return Poll::Ready(());
             }
@@ -177,6 +214,11 @@ impl Turn {
         self.is_long = is_long;
     }
 
+    /// The gate that it is a part of.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
     /// Waits for a slot on this thread.
     pub(crate) fn enter(&mut self) {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
@@ -196,6 +238,12 @@ impl Turn {
 
     /// Gives the slot back after it was used for this long.
     pub(crate) fn leave(&mut self, used: Duration) {
+        self.left(used, None);
+    }
+
+    /// The same where it may be known for how long the processor worked in that time.
+    pub(crate) fn left(&mut self, used: Duration, processor: Option<Duration>) {
+        self.gate.add(used, processor);
         if !self.has_slot() {
             return;
         }
@@ -340,14 +388,41 @@ mod tests {
         two.requeue(SLICE, Waker::noop());
         assert!(!enters(&mut two));
         one.leave(SLICE);
-        assert!(enters(&mut late) && !enters(&mut two) && gate.has_long());
+        assert!(enters(&mut late) && !enters(&mut two) && gate.needs_slots());
         late.leave(SLICE);
         assert!(enters(&mut two));
         two.leave(SLICE);
-        assert!(!gate.has_long() && gate.state().free == 1);
+        assert!(!gate.needs_slots() && gate.state().free == 1);
         assert!(enters(&mut one) && enters(&mut late) && gate.state().free == 1);
         drop((one, two, late));
         assert!(gate.state().wakers.is_empty() && gate.state().tree.is_empty());
+    }
+
+    /// Calls that end just before a tick, again and again, would have the threads of their callers for themselves.
+    #[test]
+    fn calls_need_slots_where_many_are_not_short() {
+        let gate = Gate::new(2);
+        let (computing, short, tick) =
+            (Duration::from_micros(1500), Duration::from_micros(20), Duration::from_millis(1));
+        let call = |used: Duration, computes: Duration| {
+            let mut turn = gate.turn(1, 1, 100);
+            let needed = !(enters(&mut turn) && turn.has == Has::Exempt);
+            // Of those that are short, the machine may have stopped the thread.
+            turn.left(used, gate.wants_processor_time().then_some(used.min(computes)));
+            needed
+        };
+        // Short calls, of which the machine stops one in ten.
+        for n in 0..10_000 {
+            assert!(!call(if n % 10 == 0 { computing } else { short }, short), "{n}");
+        }
+        gate.tick(100 * tick);
+        let needed: Vec<bool> =
+            (0..10).map(|_| (call(computing, computing), call(computing, computing), gate.tick(computing)).1).collect();
+        assert_eq!(needed, [false, false, true, true, true, true, true, true, true, true]);
+        for _ in 0..100 {
+            gate.tick(tick);
+        }
+        assert!(!call(short, short));
     }
 
     #[test]

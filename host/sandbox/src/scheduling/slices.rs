@@ -7,6 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::gate::Turn;
 
 /// A slice that began later than this before a tick goes on until the next one.
@@ -69,38 +71,50 @@ impl<T> Future for Sliced<T> {
             self.long = true;
             return Poll::Pending;
         }
-        let slice = Slice::begin(self.long);
+        let slice = Slice::begin(self.long, self.turn.gate().wants_processor_time());
         let polled = self.work.as_mut().poll(context);
-        let (used, yielded) = slice.end();
+        let (used, processor, yielded) = slice.end();
         self.long |= yielded;
         if yielded && polled.is_pending() {
             // It continues as soon as it has a slot again.
             self.turn.requeue(used, context.waker());
         } else {
-            self.turn.leave(used);
+            self.turn.left(used, processor);
         }
         polled
     }
 }
 
 /// One slice of this thread.
-struct Slice(Instant);
+struct Slice {
+    since: Instant,
+    /// How long the processor had worked for this thread, where that is asked for.
+    processor: Option<Duration>,
+}
 
 impl Slice {
     /// The first slice of a call lasts a tick more: a thread that the machine stopped sees one when it continues, and its
     /// call may need only a few microseconds.
-    fn begin(is_long: bool) -> Self {
+    fn begin(is_long: bool, measures: bool) -> Self {
         let now = Instant::now();
         INSIDE.set(Some(now));
         TICKS.set(0);
         YIELDED.set(false);
         LASTS.set(if is_long { 1 } else { 2 });
-        Self(now)
+        Self { since: now, processor: measures.then(processor_time) }
     }
 
-    fn end(self) -> (Duration, bool) {
-        (self.0.elapsed(), YIELDED.get())
+    /// How long it was, how long the processor worked in it, and whether a guest has yielded.
+    fn end(self) -> (Duration, Option<Duration>, bool) {
+        let processor = self.processor.map(|before| processor_time().saturating_sub(before));
+        (self.since.elapsed(), processor, YIELDED.get())
     }
+}
+
+/// For how long the processor has worked for this thread.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 impl Drop for Slice {
