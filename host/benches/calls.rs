@@ -65,7 +65,7 @@ fn main() {
     let floor = floor();
     let small = bench.load(SMALL);
     if std::env::args().any(|argument| argument == "throughput") {
-        [1, 32, 320].map(|in_flight| throughput(&bench, &small, in_flight));
+        [1, 32, 320].into_iter().for_each(|in_flight| drop(throughput(&bench, &small, in_flight)));
         return;
     }
     let read = bench.load(READ);
