@@ -3,6 +3,11 @@
 //! Every time is printed next to F, the floor: a fresh store, an instance of a component that does nothing, and a call of
 //! it, on an engine with the same settings, measured in the same run. Machines differ and are shared; ratios to F
 //! carry over. Prints a table, and writes `target/bench/calls.json`.
+//!
+//! ```text
+//! cargo bench --bench calls                 all
+//! cargo bench --bench calls -- throughput   only calls a second, by calls in flight
+//! ```
 
 #![expect(
     clippy::unwrap_used,
@@ -59,6 +64,10 @@ fn main() {
 
     let floor = floor();
     let small = bench.load(SMALL);
+    if std::env::args().any(|argument| argument == "throughput") {
+        [1, 32, 320].map(|in_flight| throughput(&bench, &small, in_flight));
+        return;
+    }
     let read = bench.load(READ);
     let instantiate = || {
         let instance = bench.sandbox.instantiate(&small, bench.context.clone(), Limits::default());

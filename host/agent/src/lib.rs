@@ -37,6 +37,7 @@ mod runtime;
 mod sentences;
 mod settings;
 mod skills;
+mod spans;
 #[cfg(test)]
 mod subset_tests;
 mod turn;

@@ -20,6 +20,7 @@ use super::prose::Beginning;
 use super::replies::only_words;
 use super::runtime::Runtime;
 use super::sentences::{CALL_DONE, CONTINUE, IN_WORDS, NOT_YET, NOT_YET_SAYS_A_PLUGIN};
+use super::spans;
 use super::window;
 use harness_artifact::event::Event;
 use harness_artifact::policy::exit::OnMaxIterations;
@@ -32,6 +33,7 @@ use harness_dispatch::payload::{AgentStop, ErrorEnvelope, LogLine, ToolUse, Turn
 use harness_dispatch::trail::Trail;
 use harness_provider::message::without_orphans;
 use harness_provider::{Delta, Finish, Message, Reply, Request, Usage};
+use tracing::Instrument as _;
 
 /// How often in a row a reply that is cut at its length is continued.
 const MAX_CONTINUED: u32 = 2;
@@ -201,6 +203,13 @@ impl<'a> Work<'a> {
     }
 
     async fn run(&mut self, history: &mut Conversation, text: &str) -> Result<Turn, TurnError> {
+        let span = spans::turn(self.runtime.name(), self.runtime.depth());
+        let turn = self.whole(history, text).instrument(span.clone()).await;
+        spans::turned(&span, &turn);
+        turn
+    }
+
+    async fn whole(&mut self, history: &mut Conversation, text: &str) -> Result<Turn, TurnError> {
         let depth = self.runtime.depth();
         self.told = history.len();
         self.notify(&AgentEvent::Turn { agent: self.runtime.name(), depth, text });
@@ -385,7 +394,9 @@ impl<'a> Work<'a> {
             }
         };
         let started = Instant::now();
-        let asked = model.provider.complete(&request, &mut heard).await;
+        let span = spans::request(&request.model);
+        let asked = model.provider.complete(&request, &mut heard).instrument(span.clone()).await;
+        spans::answered(&span, &asked);
         let took = started.elapsed();
         let mut reply = asked.inspect_err(|error| {
             self.notify(&AgentEvent::Unanswered { agent, error: &error.to_string(), took });

@@ -158,7 +158,7 @@ impl Files {
         flock(&open.head, FlockOperation::Unlock)?;
         // Users of the files that were open keep them if the new ones cannot be opened.
         let last = (open.place, open.said.1.link.clone());
-        let open = self.open.insert(Open::at(at.folder, Some(&last))?);
+        let open = self.open.insert(Open::of(at, Some(&last))?);
         lock(&open.head)?;
         let done = open.end(at.rotate).map(drop);
         flock(&open.head, FlockOperation::Unlock)?;
@@ -198,17 +198,15 @@ impl Files {
     fn opened(&mut self, at: Location<'_>) -> Result<&mut Open> {
         match &mut self.open {
             Some(open) => Ok(open),
-            none => {
-                at.root.map_or(Ok(()), Root::check)?;
-                Ok(none.insert(Open::at(at.folder, self.last.as_ref())?))
-            }
+            none => Ok(none.insert(Open::of(at, self.last.as_ref())?)),
         }
     }
 }
 
 impl Open {
-    fn at(folder: &Path, last: Option<&(Identity, Link)>) -> Result<Self> {
-        let folder = own::folder(folder)?;
+    fn of(at: Location<'_>, last: Option<&(Identity, Link)>) -> Result<Self> {
+        at.root.map_or(Ok(()), Root::check)?;
+        let folder = own::folder(at.folder)?;
         let head = file(&folder, HEAD)?;
         let (place, identity) = (identity(&fstat(&folder)?), identity(&fstat(&head)?));
         let key = key::of(&folder)?;

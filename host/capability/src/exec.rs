@@ -17,12 +17,14 @@ use cap_std::fs::Dir;
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::denial::Denial;
 use super::env::Variables;
 use super::fs;
 use super::secrets::{CommandLoan, Handles, Vault};
+use super::spans;
 use capture::{Capture, Flood};
 use child::{Pipes, Running, Start};
 use harness_policy::grant::Grant;
@@ -155,6 +157,19 @@ impl Runner {
 
     /// See [`run`].
     pub async fn run(
+        &self,
+        grant: &Grant,
+        place: ExecContext<'_>,
+        deadline_left: Duration,
+        command: Command,
+    ) -> Result<Output, Error> {
+        let (span, program) = (spans::command(), command.program.clone());
+        let ended = self.execute(grant, place, deadline_left, command).instrument(span.clone()).await;
+        spans::ended(&span, &program, &ended);
+        ended
+    }
+
+    async fn execute(
         &self,
         grant: &Grant,
         place: ExecContext<'_>,

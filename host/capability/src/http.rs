@@ -18,11 +18,13 @@ use std::time::Duration;
 pub(crate) use lookup::Names;
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
+use tracing::{Instrument as _, Span};
 use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::denial::Denial;
 use super::resources::Resources;
 use super::secrets::Handles;
+use super::spans;
 use super::system::System;
 use harness_policy::grant::Grant;
 use harness_policy::network::NoTarget;
@@ -151,10 +153,22 @@ impl Client {
     pub async fn send(&self, grant: &Grant, handles: &Handles, request: Request) -> Result<Response, Error> {
         let limit = Duration::from_millis(u64::from(request.timeout_ms)).clamp(Duration::from_millis(1), MAX_TIMEOUT);
         let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        tokio::time::timeout(limit, self.exchange(grant, handles, request)).await.unwrap_or(Err(Error::Timeout(millis)))
+        let span = spans::request();
+        let exchange = self.exchange(grant, handles, request, &span).instrument(span.clone());
+        let answered = tokio::time::timeout(limit, exchange).await.unwrap_or(Err(Error::Timeout(millis)));
+        if let Ok(response) = &answered {
+            span.record("status", response.status);
+        }
+        answered
     }
 
-    async fn exchange(&self, grant: &Grant, handles: &Handles, request: Request) -> Result<Response, Error> {
+    async fn exchange(
+        &self,
+        grant: &Grant,
+        handles: &Handles,
+        request: Request,
+        span: &Span,
+    ) -> Result<Response, Error> {
         let most = usize::try_from(grant.limits().body_bytes).unwrap_or(usize::MAX).min(MAX_BODY_BYTES);
         if request.body.as_ref().is_some_and(|body| body.len() > most) {
             return Err(Error::TooLarge(most as u64));
@@ -175,6 +189,8 @@ impl Client {
                     loan.decide(target)?;
                 }
             }
+            span.record("method", request.method().as_str());
+            span.record("host", request.url().host_str());
             if let Some(canned) = &self.canned {
                 return from_canned(canned, &request);
             }

@@ -28,6 +28,7 @@ pub mod random;
 pub mod reentry;
 pub mod resources;
 pub mod secrets;
+pub mod spans;
 pub mod system;
 pub mod tasks;
 pub mod turn;

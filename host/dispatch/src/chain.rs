@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
+use tracing::Instrument as _;
 
 use super::builtin::BuiltIns;
 use super::decision::NO_REASON;
@@ -20,6 +21,7 @@ use super::progress::Progress;
 use super::recorder::{Recorder, Unfinished};
 use super::reentry::{self, Inner, Nested};
 use super::run::{Added, AddedTool, Run};
+use super::spans;
 use super::tasks::{Begun, Tasks};
 use super::trail::Room;
 pub use super::verdict::Verdict;
@@ -311,6 +313,13 @@ impl CallContext {
     }
 
     async fn through(&self, chain: Vec<Link<'_>>, event: &Event, payload: Json) -> Dispatch {
+        let span = spans::hooks(event, chain.len());
+        let dispatch = self.pass(chain, event, payload).instrument(span.clone()).await;
+        spans::decided(&span, &dispatch);
+        dispatch
+    }
+
+    async fn pass(&self, chain: Vec<Link<'_>>, event: &Event, payload: Json) -> Dispatch {
         let mut payload = Payload::new(payload);
         let (mut hooks, mut decision) = (Vec::new(), Decision::Allow);
         let name = event.to_string();

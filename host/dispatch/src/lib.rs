@@ -36,6 +36,7 @@ mod repository;
 mod run;
 pub mod schedule;
 mod scripted;
+mod spans;
 pub mod tasks;
 pub mod testing;
 pub mod trail;
@@ -289,6 +290,13 @@ impl Inner {
 }
 
 fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
+    let span = spans::load(options, before.is_some());
+    let loaded = span.in_scope(|| read(root, options, host, before));
+    spans::loaded(&span, &loaded);
+    loaded
+}
+
+fn read(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
     let registry = Registry::load_within(root, &options.machine);
     let mut policy = match registry.policy() {
         Some(policy) if !registry.diagnostics().has_errors() => policy.clone(),

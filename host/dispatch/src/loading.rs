@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use super::images::{Images, over};
 use super::loaded::{Unloadable, unloadable};
+use super::spans;
 use harness_artifact::policy::sources;
 use harness_policy::grant::Grant;
 use harness_policy::limits::Limits;
 use harness_sandbox::engine::{Budget, Image, LOAD_FUEL, LOAD_MEMORY, Sandbox, ScriptError};
 use harness_sandbox::outcome::{Limit, LimitKind, Source};
+use tracing::Span;
 
 /// Fuel that loading a script may use whatever its limits say: three times what the largest of the shipped ones takes.
 pub(super) const LEAST_FUEL: u64 = 100_000_000;
@@ -66,21 +68,26 @@ pub(super) struct Load {
 impl Load {
     /// Loads it here and now, and keeps it.
     pub(super) fn now(self) -> Result<Image, Unloadable> {
-        let image = self.paid();
+        let span = spans::image(&self.of);
+        let image = span.in_scope(|| self.paid());
+        spans::made(&span, &image);
         self.images.keep(self.source, &self.of, image)
     }
 
     /// The same where it takes no more than every script may; nothing where it does.
     pub(super) fn if_little(self) -> Option<Result<Image, Unloadable>> {
-        let image = self.free().0?;
+        let span = spans::image(&self.of);
+        let image = span.in_scope(|| self.free()).0?;
         let image = image.map_err(|error| unloadable(error, &self.source.file, &self.grant));
+        spans::made(&span, &image);
         Some(self.images.keep(self.source, &self.of, image))
     }
 
     /// Lets it be loaded on another thread. Gives back the same to all who wait for it.
     pub(super) async fn concurrent(self) -> Result<Image, Unloadable> {
         let (images, sandbox, source) = (self.images.clone(), self.sandbox.clone(), self.source.clone());
-        images.once(source, async move { sandbox.in_turn(move || self.now()).await }).await
+        let caller = Span::current();
+        images.once(source, async move { sandbox.in_turn(move || caller.in_scope(|| self.now())).await }).await
     }
 
     /// What it may use by itself, from now on.

@@ -30,6 +30,7 @@ use super::raw;
 use super::recorder::Unfinished;
 use super::reentry::{self, Nested};
 use super::scripted::{self, Of};
+use super::spans;
 use super::tasks::{Kind, MAX_AGENTS, MAX_TOOLS, New};
 use super::verify::{self, Judgement};
 use harness_artifact::event::Event;
@@ -42,6 +43,7 @@ use harness_policy::layer::Service;
 use harness_policy::limits::Limits;
 use harness_sandbox::engine::Image;
 use harness_sandbox::outcome::{Failure, FailureKind, HostCall, Limit, LimitKind, Outcome, Report, Usage};
+use tracing::Instrument as _;
 
 /// A call to make.
 #[derive(Debug, Clone)]
@@ -179,11 +181,17 @@ pub fn can_run_concurrently(place: &CallContext, name: &str) -> bool {
 
 /// A call that is not made, which is recorded as any other.
 pub async fn refuse(place: &CallContext, call: Call, why: CallError) -> Result<CallReport, CallError> {
-    recorded(place, call, |_| std::future::ready(Err(why))).await
+    let span = spans::call(place, &call.name);
+    let called = recorded(place, call, |_| std::future::ready(Err(why))).instrument(span.clone()).await;
+    spans::called(&span, &called);
+    called
 }
 
 async fn made(place: &CallContext, call: Call, caller: Option<&Arc<Grant>>, how: How) -> Result<CallReport, CallError> {
-    recorded(place, call, |call| steps(place, call, caller, how)).await
+    let span = spans::call(place, &call.name);
+    let called = recorded(place, call, |call| steps(place, call, caller, how)).instrument(span.clone()).await;
+    spans::called(&span, &called);
+    called
 }
 
 async fn recorded<F>(place: &CallContext, mut call: Call, work: impl FnOnce(Call) -> F) -> Result<CallReport, CallError>
@@ -372,7 +380,8 @@ async fn on_its_own(place: CallContext, ready: Box<Ready>, id: String, known: Op
     let mut cut_short = ready.report.clone();
     let left = place.left.map(|left| left.deadline.saturating_duration_since(Instant::now()));
     let (time, allowed) = place.run.schedule().task_time(&id, left);
-    let ended = time.limit(ready.finish(&place)).await.ok_or(allowed);
+    let span = spans::call(&place, &ready.report.tool);
+    let ended = time.limit(ready.finish(&place).instrument(span.clone())).await.ok_or(allowed);
     let late = ended.as_ref().err().copied();
     let mut report = ended.unwrap_or_else(|allowed| {
         cut_short.end(Outcome::Limited(Limit::of(LimitKind::Deadline, allowed)));
@@ -384,6 +393,7 @@ async fn on_its_own(place: CallContext, ready: Box<Ready>, id: String, known: Op
     {
         report.end(Outcome::Fault(why));
     }
+    spans::reported(&span, &report);
     going.ended = true;
     place.run.progress(&Progress::Ended { depth: place.depth, report: &report });
     place.tell(&Happened::Ended { task: &id, report: &report, late });

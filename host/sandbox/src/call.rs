@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tracing::{Instrument as _, Span};
 use wasmtime::component::{ComponentNamedList, Lift, Lower};
 use wasmtime::{Error, Store, Trap, UpdateDeadline};
 
@@ -16,6 +17,7 @@ use super::scheduling::admission::Busy;
 use super::scheduling::guests::Work as Scheduled;
 use super::scheduling::quota::Standing;
 use super::scheduling::slices::{self, Sliced};
+use super::spans;
 use super::state::{Context, State};
 use super::stop::Stop;
 use super::strand;
@@ -133,7 +135,7 @@ impl Sandbox {
         let time = if past.is_given { limits.timeout.max(MAX_AGAIN) } else { limits.left() };
         let deadline = started + time;
         let standing = Standing { share: self.share().clone(), depth: context.depth };
-        let room = match self.admission().enter(&standing, deadline).await {
+        let room = match self.admission().enter(&standing, deadline).instrument(spans::admission()).await {
             Ok(room) => room,
             Err(busy) => return refused(busy, taping, started),
         };
@@ -145,7 +147,8 @@ impl Sandbox {
             let report = call.to_its_end(invocation, state).await;
             drop(room);
             report
-        };
+        }
+        .instrument(Span::current());
         if past.is_given {
             // Where its past was cut is found by who polls it.
             return Sliced::new(Box::pin(work), turn).await;
@@ -388,8 +391,7 @@ fn prepare(store: &mut Store<State>, limits: &Limits) -> wasmtime::Result<()> {
         if Instant::now() >= store.data().deadline {
             return Err(Stop::Deadline.into());
         }
-        slices::computed();
-        Ok(UpdateDeadline::Yield(1))
+        Ok(if slices::ends_with_this_tick() { UpdateDeadline::Yield(1) } else { UpdateDeadline::Continue(1) })
     });
     Ok(())
 }

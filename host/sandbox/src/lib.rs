@@ -35,6 +35,7 @@ pub mod price;
 #[cfg(test)]
 mod reset_tests;
 pub mod scheduling;
+pub mod spans;
 pub mod state;
 mod stop;
 pub mod strand;

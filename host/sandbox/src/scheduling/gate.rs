@@ -1,8 +1,11 @@
 //! The slots in which guests compute: as many as the machine has cores. Who has none waits, and the one whose turn it is
 //! by [`fair`](super::fair) gets the next.
+//!
+//! Most calls are over within their first slice. While no call computes for longer, none needs a slot: there are no more of
+//! them at one time than their callers have threads, and to count them would take as long as a tenth of the call.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -21,6 +24,8 @@ pub(crate) struct Gate {
     /// Whether anyone waits, for who only wants to know.
     contended: AtomicBool,
     calls: AtomicU64,
+    /// Calls that have computed for a whole slice, and have or want another one.
+    long: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -40,11 +45,17 @@ pub(crate) struct Turn {
     party: Party,
     weight: u32,
     has: Has,
+    /// Whether it is one of those that compute for long.
+    is_long: bool,
+    /// Whether the tree has an account of it.
+    is_known: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Has {
     Nothing,
+    /// It computes without a slot.
+    Exempt,
     /// It waits, or was granted a slot.
     Asked,
     Slot,
@@ -55,18 +66,24 @@ impl Gate {
     pub(crate) fn new(slots: usize) -> Arc<Self> {
         let slots = slots.max(1);
         let state = State { slots, free: slots, tree: Tree::new(), wakers: HashMap::new(), granted: HashMap::new() };
-        Arc::new(Self { state: Mutex::new(state), contended: AtomicBool::new(false), calls: AtomicU64::new(0) })
+        let (contended, calls, long) = (AtomicBool::new(false), AtomicU64::new(0), AtomicUsize::new(0));
+        Arc::new(Self { state: Mutex::new(state), contended, calls, long })
     }
 
     /// The part of a new call.
     pub(crate) fn turn(self: &Arc<Self>, project: u64, run: u64, weight: u32) -> Turn {
         let party = Party { project, run, call: self.calls.fetch_add(1, Ordering::Relaxed) };
-        Turn { gate: self.clone(), party, weight, has: Has::Nothing }
+        Turn { gate: self.clone(), party, weight, has: Has::Nothing, is_long: false, is_known: false }
     }
 
     /// Whether anyone waits.
     pub(crate) fn is_contended(&self) -> bool {
         self.contended.load(Ordering::Relaxed)
+    }
+
+    /// Whether calls compute that have done so for longer than a slice.
+    fn has_long(&self) -> bool {
+        self.long.load(Ordering::Relaxed) > 0
     }
 
     /// Passes on slots that were granted and are not taken.
@@ -98,6 +115,13 @@ impl Gate {
 }
 
 impl State {
+    /// Takes a slot that nobody has.
+    fn take_free(&mut self) -> bool {
+        let is_free = self.free > 0;
+        self.free -= usize::from(is_free);
+        is_free
+    }
+
     /// Gives a slot that has come free to the next, who is to be woken.
     fn pass_on(&mut self) -> Option<Waker> {
         let Some(next) = self.tree.next() else {
@@ -115,16 +139,20 @@ impl State {
 impl Turn {
     /// Waits for a slot.
     pub(crate) fn poll_enter(&mut self, context: &Context<'_>) -> Poll<()> {
-        if self.has == Has::Slot {
-            return Poll::Ready(());
+        match self.has {
+            Has::Slot | Has::Exempt => return Poll::Ready(()),
+            Has::Nothing if !self.gate.has_long() => {
+                self.has = Has::Exempt;
+                return Poll::Ready(());
+            }
+            Has::Nothing | Has::Asked => self.is_known = true,
         }
         let mut state = self.gate.state();
         if self.has == Has::Asked && state.granted.remove(&self.party).is_some() {
             self.has = Has::Slot;
             return Poll::Ready(());
         }
-        if state.free > 0 && state.tree.is_empty() {
-            state.free -= 1;
+        if state.tree.is_empty() && state.take_free() {
             state.tree.served(self.party);
             self.has = Has::Slot;
             return Poll::Ready(());
@@ -132,17 +160,21 @@ impl Turn {
         state.tree.wait(self.party);
         state.wakers.insert(self.party, context.waker().clone());
         // A slot may be free while someone waits: one that was passed on and came back.
-        let woken = if state.free > 0 {
-            state.free -= 1;
-            state.pass_on()
-        } else {
-            None
-        };
+        let woken = if state.take_free() { state.pass_on() } else { None };
         let granted = state.granted.remove(&self.party).is_some();
         self.has = if granted { Has::Slot } else { Has::Asked };
         let woken = woken.filter(|_| !granted);
         self.gate.done(state, woken);
         if granted { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn set_long(&mut self, is_long: bool) {
+        if is_long && !self.is_long {
+            self.gate.long.fetch_add(1, Ordering::Relaxed);
+        } else if self.is_long && !is_long {
+            self.gate.long.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.is_long = is_long;
     }
 
     /// Waits for a slot on this thread.
@@ -154,37 +186,46 @@ impl Turn {
         }
     }
 
+    /// Whether it has one; who computed without one has nothing any more.
+    fn has_slot(&mut self) -> bool {
+        if self.has == Has::Exempt {
+            self.has = Has::Nothing;
+        }
+        self.has == Has::Slot
+    }
+
     /// Gives the slot back after it was used for this long.
     pub(crate) fn leave(&mut self, used: Duration) {
-        if self.has != Has::Slot {
+        if !self.has_slot() {
             return;
         }
         self.has = Has::Nothing;
+        self.set_long(false);
         let mut state = self.gate.state();
         state.tree.charge(self.party, self.weight, u64::try_from(used.as_nanos()).unwrap_or(u64::MAX));
         let woken = state.pass_on();
         self.gate.done(state, woken);
     }
 
-    /// Returns the slot after it was used for this long, and waits for the next one at once. A call that only waits when it
+    /// Returns the slot, where it has one, after this long, and waits for the next one at once. A call that only waits when it
     /// is polled again, one slice later, would miss the decision who is next: a project of few calls would get less than its
     /// weight.
     pub(crate) fn requeue(&mut self, used: Duration, waker: &Waker) {
-        if self.has != Has::Slot {
-            return;
-        }
-        self.has = Has::Asked;
+        let had = std::mem::replace(&mut self.has, Has::Asked);
+        self.is_known = true;
+        self.set_long(true);
         let mut state = self.gate.state();
         state.tree.charge(self.party, self.weight, u64::try_from(used.as_nanos()).unwrap_or(u64::MAX));
         state.tree.wait(self.party);
         state.wakers.insert(self.party, waker.clone());
-        let woken = state.pass_on();
+        let is_free = had == Has::Slot || state.take_free();
+        let woken = if is_free { state.pass_on() } else { None };
         self.gate.done(state, woken);
     }
 
-    /// Lets others compute if a call waits.
+    /// Lets others compute if a call waits. Who had no slot needs one from now on.
     pub(crate) fn pause(&mut self, used: Duration) -> bool {
-        let contended = self.gate.is_contended();
+        let contended = self.gate.is_contended() || self.has == Has::Exempt;
         if contended {
             self.requeue(used, &Waker::from(Arc::new(Unpark(std::thread::current()))));
             self.enter();
@@ -196,9 +237,11 @@ impl Turn {
     pub(crate) fn withdraw(&mut self) {
         match self.has {
             Has::Nothing => {}
+            Has::Exempt => self.has = Has::Nothing,
             Has::Slot => self.leave(Duration::ZERO),
             Has::Asked => {
                 self.has = Has::Nothing;
+                self.set_long(false);
                 let mut state = self.gate.state();
                 state.tree.leave(self.party);
                 state.wakers.remove(&self.party);
@@ -212,6 +255,9 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.withdraw();
+        if !self.is_known {
+            return;
+        }
         let mut state = self.gate.state();
         state.tree.ended(self.party);
         self.gate.done(state, None);
@@ -239,11 +285,18 @@ mod tests {
         turn.poll_enter(&context()).is_ready()
     }
 
+    /// A gate at which all need a slot: a call computes for long, somewhere else.
+    fn busy(slots: usize) -> Arc<Gate> {
+        let gate = Gate::new(slots);
+        gate.long.store(1, Ordering::Relaxed);
+        gate
+    }
+
     const SLICE: Duration = Duration::from_micros(250);
 
     #[test]
     fn a_slot_goes_to_the_project_that_used_least() {
-        let gate = Gate::new(1);
+        let gate = busy(1);
         let (mut one, mut two, mut other) = (gate.turn(1, 1, 100), gate.turn(1, 1, 100), gate.turn(2, 1, 100));
         assert!(enters(&mut one));
         assert!(!gate.is_contended());
@@ -258,7 +311,7 @@ mod tests {
     /// One call in each project, both of which compute on and on: each waits again in the moment in which its slice ends.
     #[test]
     fn calls_that_continue_get_their_weight() {
-        let gate = Gate::new(1);
+        let gate = busy(1);
         let (mut light, mut heavy) = (gate.turn(1, 1, 100), gate.turn(2, 1, 700));
         assert!(enters(&mut light) && !enters(&mut heavy));
         let mut slices = [0, 0];
@@ -274,8 +327,32 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_waits_no_more_and_holds_nothing() {
+    fn nobody_needs_a_slot_until_a_call_computes_for_long() {
         let gate = Gate::new(1);
+        let (mut one, mut two, mut late) = (gate.turn(1, 1, 100), gate.turn(2, 1, 100), gate.turn(3, 1, 100));
+        assert!(enters(&mut one) && enters(&mut two));
+        assert!(!gate.is_contended() && gate.state().free == 1);
+        one.requeue(SLICE, Waker::noop());
+        assert!(enters(&mut one) && gate.state().free == 0);
+        assert!(!enters(&mut late) && gate.is_contended());
+        // Who began before that continues, and is one of them from its next slice on.
+        assert!(enters(&mut two));
+        two.requeue(SLICE, Waker::noop());
+        assert!(!enters(&mut two));
+        one.leave(SLICE);
+        assert!(enters(&mut late) && !enters(&mut two) && gate.has_long());
+        late.leave(SLICE);
+        assert!(enters(&mut two));
+        two.leave(SLICE);
+        assert!(!gate.has_long() && gate.state().free == 1);
+        assert!(enters(&mut one) && enters(&mut late) && gate.state().free == 1);
+        drop((one, two, late));
+        assert!(gate.state().wakers.is_empty() && gate.state().tree.is_empty());
+    }
+
+    #[test]
+    fn who_is_gone_waits_no_more_and_holds_nothing() {
+        let gate = busy(1);
         let (mut holds, mut waits, mut last) = (gate.turn(1, 1, 100), gate.turn(2, 1, 100), gate.turn(3, 1, 100));
         assert!(enters(&mut holds) && !enters(&mut waits) && !enters(&mut last));
         drop(waits);
@@ -288,7 +365,7 @@ mod tests {
 
     #[test]
     fn one_that_was_granted_a_slot_and_is_gone_passes_it_on() {
-        let gate = Gate::new(1);
+        let gate = busy(1);
         let (mut holds, mut granted, mut last) = (gate.turn(1, 1, 100), gate.turn(2, 1, 100), gate.turn(3, 1, 100));
         assert!(enters(&mut holds) && !enters(&mut granted) && !enters(&mut last));
         holds.leave(SLICE);
@@ -298,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_is_not_taken_lapses_and_can_be_asked_for_again() {
-        let gate = Gate::new(1);
+        let gate = busy(1);
         let (mut holds, mut idle, mut last) = (gate.turn(1, 1, 100), gate.turn(2, 1, 100), gate.turn(3, 1, 100));
         assert!(enters(&mut holds) && !enters(&mut idle) && !enters(&mut last));
         holds.leave(SLICE);
@@ -315,7 +392,7 @@ mod tests {
 
     #[test]
     fn threads_wait_too() {
-        let gate = Gate::new(2);
+        let gate = busy(2);
         let most = Arc::new(AtomicU64::new(0));
         let inside = Arc::new(AtomicU64::new(0));
         std::thread::scope(|scope| {

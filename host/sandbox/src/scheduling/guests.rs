@@ -1,7 +1,7 @@
 //! The threads of guests that compute for long.
 //!
 //! A call begins where its caller polls it: most are over before anyone could notice. One that computes until the
-//! engine's clock ticks, or that has to wait for a slot, continues here. So the caller's own threads stay free for what
+//! engine's clock ticks, or that has to wait for one that does, continues here. So the caller's own threads stay free for what
 //! else they do, however many guests compute.
 
 use std::fmt;

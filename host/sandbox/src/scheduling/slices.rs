@@ -5,32 +5,43 @@ use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::gate::Turn;
 
+/// A slice that began later than this before a tick goes on until the next one.
+const SHORT: Duration = Duration::from_micros(150);
+
 thread_local! {
-    /// Whether this thread is in a slice: what a call waits for in it is of the same slice.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// Whether a guest has computed until a tick in this slice.
-    static COMPUTED: Cell<bool> = const { Cell::new(false) };
+    /// Since when this thread is in a slice, where it is: what a call waits for in it is of the same slice.
+    static INSIDE: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Ticks that guests have seen in this slice.
+    static TICKS: Cell<u32> = const { Cell::new(0) };
+    /// How many of them it lasts.
+    static LASTS: Cell<u32> = const { Cell::new(1) };
+    /// Whether a guest has yielded at one of them.
+    static YIELDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A guest has computed until a tick. To be said before it yields.
-pub(crate) fn computed() {
-    COMPUTED.set(true);
+/// A guest has computed until a tick. Returns whether its slice ends with that: then it has to yield.
+pub(crate) fn ends_with_this_tick() -> bool {
+    let ticks = TICKS.get().saturating_add(1);
+    TICKS.set(ticks);
+    let ends = ticks >= LASTS.get() && INSIDE.get().is_none_or(|since| since.elapsed() >= SHORT);
+    YIELDED.set(ends);
+    ends
 }
 
 /// Whether this thread is in a slice.
 pub(crate) fn is_inside() -> bool {
-    INSIDE.get()
+    INSIDE.get().is_some()
 }
 
 /// See the module.
 pub(crate) struct Sliced<T> {
     work: Pin<Box<dyn Future<Output = T> + Send>>,
     turn: Turn,
-    /// Whether it has computed for long, or has to wait for a slot.
+    /// Whether it has computed for long, or waits for a slot behind calls that do.
     long: bool,
 }
 
@@ -49,7 +60,7 @@ impl<T> Future for Sliced<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        if INSIDE.get() {
+        if is_inside() {
             // Its caller has a slot, and waits for it.
             self.turn.withdraw();
             return self.work.as_mut().poll(context);
@@ -58,11 +69,11 @@ impl<T> Future for Sliced<T> {
             self.long = true;
             return Poll::Pending;
         }
-        let slice = Slice::begin();
+        let slice = Slice::begin(self.long);
         let polled = self.work.as_mut().poll(context);
-        let (used, computed) = slice.end();
-        self.long |= computed;
-        if computed && polled.is_pending() {
+        let (used, yielded) = slice.end();
+        self.long |= yielded;
+        if yielded && polled.is_pending() {
             // It continues as soon as it has a slot again.
             self.turn.requeue(used, context.waker());
         } else {
@@ -76,20 +87,25 @@ impl<T> Future for Sliced<T> {
 struct Slice(Instant);
 
 impl Slice {
-    fn begin() -> Self {
-        INSIDE.set(true);
-        COMPUTED.set(false);
-        Self(Instant::now())
+    /// The first slice of a call lasts a tick more: a thread that the machine stopped sees one when it continues, and its
+    /// call may need only a few microseconds.
+    fn begin(is_long: bool) -> Self {
+        let now = Instant::now();
+        INSIDE.set(Some(now));
+        TICKS.set(0);
+        YIELDED.set(false);
+        LASTS.set(if is_long { 1 } else { 2 });
+        Self(now)
     }
 
-    fn end(self) -> (std::time::Duration, bool) {
-        (self.0.elapsed(), COMPUTED.get())
+    fn end(self) -> (Duration, bool) {
+        (self.0.elapsed(), YIELDED.get())
     }
 }
 
 impl Drop for Slice {
     fn drop(&mut self) {
-        INSIDE.set(false);
+        INSIDE.set(None);
     }
 }
 
@@ -103,7 +119,7 @@ pub(crate) struct Pause {
 impl Pause {
     /// Waits for a slot on this thread.
     pub(crate) fn begin(turn: Turn) -> Self {
-        let turn = (!INSIDE.get()).then(|| {
+        let turn = (!is_inside()).then(|| {
             let mut turn = turn;
             turn.enter();
             turn
