@@ -16,6 +16,7 @@ mod init;
 mod input;
 mod inspect;
 mod lock;
+mod mcp;
 mod policy;
 mod printer;
 mod progress;
@@ -109,6 +110,7 @@ fn execute(command: &Command, place: &ProjectArgs, printer: &Printer) -> Result<
         Command::Policy(command) => policy::run(command, place, printer)?,
         Command::Lock(command) => lock::run(command, place, printer),
         Command::Audit(command) => audit::run(command, place, printer)?,
+        Command::Mcp(command) => mcp::run(command, place, *printer)?,
         Command::Doctor(command) => doctor::run(command, place, printer),
         Command::Init(command) => init::run(command, place, printer),
         Command::Completions(command) => completions::run(command, printer),

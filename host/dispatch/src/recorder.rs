@@ -339,6 +339,14 @@ impl Recorder {
         entry.put("user", &self.user);
         entry.put("process", &self.process);
         entry.put_text("caller", place.caller.as_deref().unwrap_or("program"), MAX_NAME);
+        if let Some(request) = place.run.client_request() {
+            for (key, text) in [("client", &request.client), ("protocol", &request.protocol), ("request", &request.id)]
+            {
+                let mut shown = text.clone();
+                place.loaded.parts.secrets.redact(&mut shown);
+                entry.put_text(key, &shown, MAX_NAME);
+            }
+        }
         Ok(entry)
     }
 }

@@ -43,8 +43,21 @@ pub struct Run {
     strand: Arc<Strand>,
     /// Receives the progress of its calls.
     progress: OnceLock<Arc<dyn ProgressListener>>,
+    /// The request of a client that it answers, where it does.
+    request: OnceLock<ClientRequest>,
     /// Where it replays a recording.
     schedule: OnceLock<Arc<dyn Schedule>>,
+}
+
+/// The request of a client of another program that the calls of a run answer. The audit log has it with each of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientRequest {
+    /// The name of the client, as it calls itself.
+    pub client: String,
+    /// The protocol of the request and its version, such as `mcp/2026-07-28`.
+    pub protocol: String,
+    /// The identifier that the client gave the request.
+    pub id: String,
 }
 
 /// What scripts have added to a run. Each call sees one state of it.
@@ -155,6 +168,16 @@ impl Run {
         if let Some(progress) = self.progress.get() {
             progress.on_progress(what);
         }
+    }
+
+    /// Sets the request of a client that its calls answer; the first one counts.
+    pub fn set_client_request(&self, request: ClientRequest) {
+        let _ = self.request.set(request);
+    }
+
+    /// The request of a client that its calls answer.
+    pub fn client_request(&self) -> Option<&ClientRequest> {
+        self.request.get()
     }
 
     /// The listener of the log of a script, such as `tool deploy`, where the run has one.

@@ -99,6 +99,12 @@ impl HostRule {
         self.methods.is_some() || self.scheme.is_some()
     }
 
+    /// Whether it is for methods alone that change nothing on a server: GET, HEAD and OPTIONS.
+    pub fn only_reads(&self) -> bool {
+        let reads = |method: &Method| matches!(method, Method::Get | Method::Head | Method::Options);
+        self.methods.as_ref().is_some_and(|methods| methods.iter().all(reads))
+    }
+
     /// The name that it is about, or below which it is.
     pub fn name(&self) -> Option<String> {
         match &self.hosts {

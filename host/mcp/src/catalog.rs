@@ -1,0 +1,153 @@
+//! What clients see of a project's tools.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use harness_artifact::tool::Tool;
+use harness_dispatch::Loaded;
+use harness_policy::grant::Grant;
+use harness_policy::layer::{Layer, Service};
+use rmcp::model::{JsonObject, Tool as Definition, ToolAnnotations};
+use serde_json::Value as Json;
+
+use crate::names::Names;
+
+/// Bytes of a description. Claude Code cuts there.
+const MAX_DESCRIPTION: usize = 2048;
+/// The end of a description that was cut.
+const CUT: &str = " [...]";
+/// Keywords that services of models refuse at the top of a schema, for all tools of a request. The host checks arguments
+/// against them all the same.
+const REFUSED_AT_TOP: [&str; 10] = ["$ref", "allOf", "anyOf", "const", "else", "enum", "if", "not", "oneOf", "then"];
+
+/// The tools that the policy lets be called, as a client gets them: in the order of their names, which is the same for
+/// the same artifacts.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    names: Names,
+    definitions: BTreeMap<String, Definition>,
+}
+
+impl Catalog {
+    /// The catalog of artifacts that are in force.
+    pub fn of(loaded: &Loaded) -> Self {
+        let offered: BTreeMap<&str, &Arc<Tool>> = loaded
+            .registry()
+            .tools()
+            .iter()
+            .filter(|tool| loaded.policy().tools.decide(&tool.name).is_ok())
+            .map(|tool| (tool.name.as_str(), tool))
+            .collect();
+        let names = Names::of(offered.keys().copied());
+        let has_agents = !loaded.registry().agents().is_empty();
+        let definition = |(name, own): (&str, &str)| {
+            let tool = offered.get(own)?;
+            let hints = tool.script.as_ref().map(|_| annotations(&loaded.grant(tool), has_agents));
+            Some((name.to_owned(), define(name, tool, hints)))
+        };
+        let definitions = names.iter().filter_map(definition).collect();
+        Self { names, definitions }
+    }
+
+    /// All definitions, in the order of their names.
+    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.definitions.values()
+    }
+
+    /// One definition, by the name that clients use.
+    pub fn definition(&self, name: &str) -> Option<&Definition> {
+        self.definitions.get(name)
+    }
+
+    /// The own name of a tool, by the name that clients use.
+    pub fn own_name(&self, name: &str) -> Option<&str> {
+        self.names.own(name)
+    }
+}
+
+/// A definition. What the program implements is not held by a grant, and has no hints.
+fn define(name: &str, tool: &Tool, hints: Option<ToolAnnotations>) -> Definition {
+    let (description, parameters) = tool.offered();
+    let mut definition =
+        Definition::new(name.to_owned(), shortened(&description, &tool.name), Arc::new(at_top(parameters)));
+    // A boolean is a schema too, and says nothing that a client could use.
+    if let Some(Json::Object(returns)) = tool.returns.as_ref().map(|returns| returns.json()) {
+        definition = definition.with_raw_output_schema(Arc::new(returns.clone()));
+    }
+    definition.annotations = hints;
+    definition
+}
+
+/// A schema that is plainly one of an object.
+fn at_top(schema: Json) -> JsonObject {
+    let Json::Object(mut schema) = schema else { return JsonObject::new() };
+    schema.retain(|keyword, _| !REFUSED_AT_TOP.contains(&keyword.as_str()));
+    schema
+}
+
+/// A description without the heading that repeats the tool's name, cut to what clients read.
+fn shortened(description: &str, name: &str) -> String {
+    let (first, rest) = description.split_once('\n').unwrap_or((description, ""));
+    let is_name = first.strip_prefix('#').is_some_and(|heading| heading.trim_start_matches('#').trim() == name);
+    let text = if is_name && !rest.trim().is_empty() { rest.trim() } else { description.trim() };
+    if text.len() <= MAX_DESCRIPTION {
+        return text.to_owned();
+    }
+    let kept = text.get(..text.floor_char_boundary(MAX_DESCRIPTION - CUT.len())).unwrap_or_default();
+    format!("{}{CUT}", kept.trim_end())
+}
+
+/// What the grant shows. It is the most that a tool can do, so that a hint can be too careful and never too kind.
+fn annotations(grant: &Grant, has_agents: bool) -> ToolAnnotations {
+    let writes = allows(grant, |layer| layer.fs.as_ref().map(|fs| !fs.write.is_empty()));
+    let runs = allows(grant, |layer| layer.exec.as_ref().map(|exec| !exec.allow.is_empty()));
+    let connects = allows(grant, |layer| layer.network.as_ref().map(|network| !network.allow.is_empty()));
+    let sends = allows(grant, |layer| {
+        layer.network.as_ref().map(|network| network.allow.iter().any(|rule| !rule.only_reads()))
+    });
+    let runs_with_network = runs && allows(grant, |layer| layer.exec.as_ref().map(|exec| exec.network));
+    let delegates = has_agents
+        && allows(grant, |layer| layer.services.as_ref().map(|services| services.contains(&Service::Delegate)));
+    let changes = writes || runs || sends || delegates;
+    let hints = ToolAnnotations::new().read_only(!changes).open_world(connects || runs_with_network || delegates);
+    // Of a tool that changes nothing this says nothing.
+    if changes { hints.destructive(true) } else { hints }
+}
+
+/// Whether a layer grants something, and none withholds it.
+fn allows(grant: &Grant, granted: impl Fn(&Layer) -> Option<bool>) -> bool {
+    let answers: Vec<bool> = grant.layers().iter().filter_map(|layer| granted(layer)).collect();
+    answers.contains(&true) && !answers.contains(&false)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_description_keeps_what_clients_read() {
+        assert_eq!(shortened("# greet\n\nGreets someone.", "greet"), "Greets someone.");
+        assert_eq!(shortened("# greet", "greet"), "# greet");
+        assert_eq!(shortened("# Greeting\n\nGreets.", "greet"), "# Greeting\n\nGreets.");
+        let most = "x".repeat(MAX_DESCRIPTION);
+        assert_eq!(shortened(&most, "greet"), most);
+        let cut = shortened(&"\u{fc}".repeat(MAX_DESCRIPTION), "greet");
+        assert!(cut.len() <= MAX_DESCRIPTION && cut.ends_with("\u{fc} [...]"), "{cut}");
+    }
+
+    #[test]
+    fn a_schema_is_plainly_one_of_an_object() {
+        let given = json!({
+            "type": "object",
+            "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+            "required": [],
+            "oneOf": [{"required": ["a"]}],
+            "additionalProperties": false
+        });
+        let mut want = given.clone();
+        want.as_object_mut().unwrap().remove("oneOf");
+        assert_eq!(Json::Object(at_top(given)), want);
+    }
+}

@@ -1,0 +1,24 @@
+//! A project's tools for clients of the Model Context Protocol, over standard input and HTTP.
+//!
+//! A [`Server`] answers requests of both eras of the protocol: revisions up to 2025-11-25, which begin with
+//! `initialize`, and 2026-07-28, in which each request names its version. [`stdio::serve`] serves the client at the other
+//! end of standard input and output. Each `tools/call` is an ordinary call of the project: hooks, policy, limits and the
+//! audit log apply to it.
+//!
+//! - `server`: what each request comes to
+//! - `call`: `tools/call`
+//! - `catalog`: definitions of tools as clients see them
+//! - `names`: names of tools that every client accepts
+//! - `frame`: lines of a stream, bounded
+//! - `stdio`: the transport over standard input and output
+
+mod call;
+mod catalog;
+mod frame;
+mod names;
+mod server;
+pub mod stdio;
+
+pub use catalog::Catalog;
+pub use names::{MAX_NAME, Names};
+pub use server::{Server, Settings};

@@ -1,0 +1,286 @@
+//! The protocol over standard input and output: one message a line.
+//!
+//! Two threads of their own read and write, because what is at the other end may block them for as long as it wants.
+//! Between them and the requests is this transport, which refuses what rmcp would lose: lines that are too long, texts
+//! that are no message, identifiers that are in use, and more requests than fit.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, RequestId,
+    ServerJsonRpcMessage,
+};
+use rmcp::service::serve_directly;
+use rmcp::transport::Transport;
+use serde_json::Value as Json;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::frame::{Frame, Framer};
+use crate::server::Server;
+
+/// Bytes of a message.
+pub const MAX_LINE: usize = 4 << 20;
+/// Requests of one client that are answered at one time.
+pub const MAX_IN_FLIGHT: usize = 64;
+/// Identifiers of canceled requests that stay in use: an answer that was on its way must not be taken for another's.
+const MAX_CANCELED: usize = 1024;
+/// Messages that wait to be handled, and answers that wait to be written.
+const WAITING: usize = 64;
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+/// How long answers are still written after the last request, to a client that does not read them.
+const FLUSH: Duration = Duration::from_secs(2);
+/// The code for a request that finds no room. It is in the range that JSON-RPC leaves to servers.
+const BUSY: ErrorCode = ErrorCode(-32000);
+
+/// Serves one client until its stream ends. Then calls that are running end at once, and other requests are answered.
+///
+/// # Errors
+///
+/// That the two threads cannot be started, or that a message could not be written.
+pub async fn serve(
+    server: Server,
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+) -> io::Result<()> {
+    let frames = reader(input)?;
+    let (out, written) = writer(output)?;
+    let ids = Arc::new(Ids::new());
+    let transport = Lines { server: server.clone(), frames, out, ids, unsent: None };
+    // Without the handshake of rmcp: it would hold a connection to the era of its first request.
+    let running = serve_directly(server, transport, None);
+    running.waiting().await.map_err(io::Error::other)?;
+    match tokio::time::timeout(FLUSH, written).await {
+        Ok(Ok(result)) => result,
+        // It reads no answers. Its stream ended, so that nothing is due to it.
+        Ok(Err(_)) | Err(_) => Ok(()),
+    }
+}
+
+/// Reads lines on a thread of its own, which ends with the stream, or with the process.
+fn reader(mut input: impl Read + Send + 'static) -> io::Result<mpsc::Receiver<Frame>> {
+    let (found, frames) = mpsc::channel(WAITING);
+    let work = move || {
+        let mut framer = Framer::new(MAX_LINE);
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            let lines = match input.read(&mut chunk) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(0) | Err(_) => break,
+                Ok(read) => framer.feed(chunk.get(..read).unwrap_or_default()),
+            };
+            if lines.into_iter().any(|line| found.blocking_send(line).is_err()) {
+                return;
+            }
+        }
+        let _ = framer.end().map(|line| found.blocking_send(line));
+    };
+    std::thread::Builder::new().name("mcp-read".to_owned()).spawn(work)?;
+    Ok(frames)
+}
+
+/// Writes messages on a thread of its own, until all senders are gone. The second value is how that ended.
+#[expect(clippy::type_complexity, reason = "the ends of two channels")]
+fn writer(
+    mut output: impl Write + Send + 'static,
+) -> io::Result<(mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>)> {
+    let (out, mut messages) = mpsc::channel::<Vec<u8>>(WAITING);
+    let (ended, written) = oneshot::channel();
+    let work = move || {
+        let mut result = Ok(());
+        while let (true, Some(message)) = (result.is_ok(), messages.blocking_recv()) {
+            result = output.write_all(&message).and_then(|()| output.flush());
+        }
+        let _ = ended.send(result);
+    };
+    std::thread::Builder::new().name("mcp-write".to_owned()).spawn(work)?;
+    Ok((out, written))
+}
+
+/// Messages of one client.
+struct Lines {
+    server: Server,
+    frames: mpsc::Receiver<Frame>,
+    out: mpsc::Sender<Vec<u8>>,
+    ids: Arc<Ids>,
+    /// An answer of this transport's own that waits to be written.
+    unsent: Option<Vec<u8>>,
+}
+
+impl Transport<RoleServer> for Lines {
+    type Error = io::Error;
+
+    fn send(&mut self, item: ServerJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        if let JsonRpcMessage::Response(answer) = &item {
+            self.ids.answered(&answer.id);
+        }
+        if let JsonRpcMessage::Error(answer) = &item {
+            answer.id.iter().for_each(|id| self.ids.answered(id));
+        }
+        let (line, out) = (line(&item), self.out.clone());
+        async move { out.send(line?).await.map_err(|_| io::ErrorKind::BrokenPipe.into()) }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            if self.unsent.is_some() {
+                let room = self.out.reserve().await.ok()?;
+                if let Some(answer) = self.unsent.take() {
+                    room.send(answer);
+                }
+            }
+            // What follows `initialize` goes by the version that is agreed on.
+            self.ids.initialized().await;
+            // A client that is gone reads nothing, and needs nothing any more.
+            let frame = tokio::select! {
+                frame = self.frames.recv() => frame,
+                () = self.out.closed() => None,
+            };
+            let Some(frame) = frame else {
+                self.server.close();
+                return None;
+            };
+            match decode(frame).and_then(|message| self.ids.admit(message)) {
+                Ok(message) => return Some(message),
+                Err(rejected) => self.unsent = line(&rejected.into_answer()).ok(),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.frames.close();
+        Ok(())
+    }
+}
+
+/// A message that is answered without being handled.
+#[derive(Debug)]
+struct Rejected {
+    id: Option<RequestId>,
+    code: ErrorCode,
+    why: String,
+}
+
+impl Rejected {
+    fn invalid(id: Option<RequestId>, why: impl Into<String>) -> Self {
+        Self { id, code: ErrorCode::INVALID_REQUEST, why: why.into() }
+    }
+
+    fn into_answer(self) -> ServerJsonRpcMessage {
+        ServerJsonRpcMessage::error(ErrorData::new(self.code, self.why, None), self.id)
+    }
+}
+
+fn line(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Reads a line as a message.
+fn decode(frame: Frame) -> Result<ClientJsonRpcMessage, Rejected> {
+    let text = match frame {
+        Frame::Line(text) => text,
+        Frame::TooLong(id) => {
+            return Err(Rejected::invalid(id.and_then(identifier), format!("a message has {MAX_LINE} bytes at most")));
+        }
+    };
+    if let Ok(message) = serde_json::from_slice(&text) {
+        return Ok(message);
+    }
+    match serde_json::from_slice::<Json>(&text) {
+        Err(error) => {
+            Err(Rejected { id: None, code: ErrorCode::PARSE_ERROR, why: format!("the line is not JSON: {error}") })
+        }
+        Ok(Json::Array(_)) => Err(Rejected::invalid(None, "batches are not supported: send one message a line")),
+        Ok(mut value) => {
+            let id = value.get_mut("id").map(Json::take).and_then(identifier);
+            Err(Rejected::invalid(id, "this is not a JSON-RPC 2.0 message"))
+        }
+    }
+}
+
+fn identifier(id: Json) -> Option<RequestId> {
+    serde_json::from_value(id).ok()
+}
+
+/// Identifiers of requests that are in use.
+#[derive(Debug)]
+struct Ids {
+    state: Mutex<State>,
+    /// Whether `initialize` is being answered.
+    initializing: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    active: HashSet<RequestId>,
+    /// The oldest first.
+    canceled: VecDeque<RequestId>,
+    initialize: Option<RequestId>,
+}
+
+impl Ids {
+    fn new() -> Self {
+        Self { state: Mutex::default(), initializing: watch::Sender::new(false) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no `initialize` is being answered.
+    async fn initialized(&self) {
+        let _ = self.initializing.subscribe().wait_for(|busy| !busy).await;
+    }
+
+    /// Takes note of a message that is to be handled.
+    fn admit(&self, message: ClientJsonRpcMessage) -> Result<ClientJsonRpcMessage, Rejected> {
+        let mut state = self.state();
+        match &message {
+            JsonRpcMessage::Request(request) => {
+                let id = &request.id;
+                if state.active.contains(id) || state.canceled.contains(id) {
+                    return Err(Rejected::invalid(Some(id.clone()), "this `id` belongs to an earlier request"));
+                }
+                if state.active.len() >= MAX_IN_FLIGHT {
+                    let why = format!("{MAX_IN_FLIGHT} requests are being answered: send this one again later");
+                    return Err(Rejected { id: Some(id.clone()), code: BUSY, why });
+                }
+                state.active.insert(id.clone());
+                if matches!(request.request, ClientRequest::InitializeRequest(_)) {
+                    state.initialize = Some(id.clone());
+                    self.initializing.send_replace(true);
+                }
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(canceled) = &notification.notification
+                    && let Some(id) = &canceled.params.request_id
+                    && state.initialize.as_ref() != Some(id)
+                    && state.active.remove(id)
+                {
+                    state.canceled.push_back(id.clone());
+                    if state.canceled.len() > MAX_CANCELED {
+                        state.canceled.pop_front();
+                    }
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
+        Ok(message)
+    }
+
+    /// A request was answered: its identifier is free.
+    fn answered(&self, id: &RequestId) {
+        let mut state = self.state();
+        state.active.remove(id);
+        if state.initialize.as_ref() == Some(id) {
+            state.initialize = None;
+            self.initializing.send_replace(false);
+        }
+    }
+}

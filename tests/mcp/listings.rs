@@ -1,0 +1,88 @@
+//! Definitions of tools as clients get them.
+
+use serde_json::{Value as Json, json};
+
+use crate::client::Client;
+use crate::project::{FINE, Project};
+
+fn definition<'a>(tools: &'a [Json], name: &str) -> &'a Json {
+    tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("no {name} in {tools:?}"))
+}
+
+#[test]
+fn a_definition_has_what_the_artifact_says() {
+    let front = "parameters:\n  name: { type: string, required: true, description: Who. }\n  loud: { type: boolean }\n\
+                 returns: { type: object, properties: { text: { type: string } } }\n";
+    let project = Project::new().policy("sandbox:\n  fs: {}\n  services: []\n").tool("greet", front, FINE);
+    let tools = Client::start(&project, &[]).tools();
+    let want = json!([{
+        "name": "greet",
+        "description": "A tool.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"name": {"type": "string", "description": "Who."}, "loud": {"type": "boolean"}},
+            "required": ["name"],
+        },
+        "outputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+        "annotations": {"readOnlyHint": true, "openWorldHint": false},
+    }]);
+    assert_eq!(Json::Array(tools), want);
+}
+
+#[test]
+fn the_order_is_that_of_the_names_and_the_policy_decides_which_there_are() {
+    let project = Project::new()
+        .policy("tools_policy:\n  deny: [hidden]\n")
+        .tool("b", "", FINE)
+        .tool("a", "", FINE)
+        .tool("hidden", "", FINE)
+        .tool("C.d", "", FINE);
+    let mut client = Client::start(&project, &[]);
+    let listed = client.modern("tools/list", json!({}));
+    let names: Vec<&str> =
+        listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..2], ["a", "b"]);
+    assert!(names.len() == 3 && names[2].starts_with("c_d_") && names[2].len() == 12, "{names:?}");
+    assert!(listed["result"]["ttlMs"].is_u64() && listed["result"]["cacheScope"] == "private", "{listed}");
+    assert_eq!(client.modern("tools/list", json!({})), listed);
+    assert_eq!(Client::start(&project, &[]).modern("tools/list", json!({})), listed);
+    // The name that a client uses leads to the tool.
+    assert_eq!(client.text(names[2], json!({})), ("fine".to_owned(), false));
+    let error = client.modern("tools/call", json!({"name": "hidden"}));
+    assert_eq!(error["error"]["code"], -32602, "{error}");
+}
+
+#[test]
+fn hints_follow_from_the_grant() {
+    let cases = [
+        ("fs: { read: [docs] }", true, false),
+        ("fs: { write: [docs] }", false, false),
+        ("exec: { allow: [ls] }", false, false),
+        ("exec: { allow: [ls], network: true }", false, true),
+        ("network: [{ host: example.com, methods: [GET] }]", true, true),
+        ("network: [example.com]", false, true),
+    ];
+    for (rules, reads_only, open) in cases {
+        let key = rules.split(':').next().unwrap();
+        let nothing = ["fs: {}", "exec: {}", "network: []"].into_iter().filter(|other| !other.starts_with(key));
+        let rules_of_all: Vec<&str> = nothing.chain([rules]).collect();
+        let policy = "network: { allowed_domains: [example.com] }\n\
+                      sandbox:\n  fs: { read: [.], write: [.] }\n  exec: { allow: [ls], network: true }\n";
+        let front = format!("capabilities:\n  {}\n", rules_of_all.join("\n  "));
+        let project = Project::new().policy(policy).tool("it", &front, FINE);
+        let tools = Client::start(&project, &[]).tools();
+        let hints = &definition(&tools, "it")["annotations"];
+        let mut want = json!({"readOnlyHint": reads_only, "openWorldHint": open});
+        if !reads_only {
+            want["destructiveHint"] = json!(true);
+        }
+        assert_eq!(*hints, want, "{rules}");
+    }
+}
+
+#[test]
+fn a_cursor_that_was_never_returned_is_refused() {
+    let mut client = Client::of(Project::with_script(FINE));
+    assert_eq!(client.modern("tools/list", json!({"cursor": "2"}))["error"]["code"], -32602);
+    assert_eq!(client.tools().len(), 1);
+}

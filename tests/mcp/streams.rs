@@ -1,0 +1,183 @@
+//! Lines, identifiers, cancellation and the end of a stream.
+
+use std::io::BufRead as _;
+
+use serde_json::{Value as Json, json};
+
+use crate::client::{Client, audited, meta};
+use crate::project::{FINE, Project};
+
+/// A tool that computes until it is stopped.
+const ENDLESS: &str = "def run(args):\n    fs.write('began', '')\n    for i in range(1000000000):\n        for j in range(1000000000):\n            pass\n";
+
+fn endless() -> Project {
+    let policy = "sandbox:\n  fs: { write: [began] }\n  limits: { timeout_ms: 600000, fuel: 1000000000000 }\n";
+    Project::new().policy(policy).tool("endless", "timeout_ms: 600000\n", ENDLESS).tool("it", "", FINE)
+}
+
+fn call(id: &Json, tool: &str) -> Json {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"_meta": meta(), "name": tool}})
+}
+
+fn cancel(id: &Json) -> Json {
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+}
+
+#[test]
+fn a_line_that_is_no_message_has_an_answer() {
+    let mut client = Client::of(Project::with_script(FINE));
+    for (line, id, code) in [
+        ("nonsense", Json::Null, -32700),
+        ("{\"jsonrpc\":\"2.0\",\"id\":1,", Json::Null, -32700),
+        ("[]", Json::Null, -32600),
+        ("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", Json::Null, -32600),
+        ("{\"id\":4}", json!(4), -32600),
+        ("{\"jsonrpc\":\"1.0\",\"id\":\"a\",\"method\":\"ping\"}", json!("a"), -32600),
+        ("{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}", Json::Null, -32600),
+        ("{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"nothing\"}", json!(5), -32601),
+    ] {
+        client.line(line);
+        let answer = client.receive();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&id, &json!(code)), "{line}: {answer}");
+    }
+    client.line(&"[".repeat(100_000));
+    assert_eq!(client.receive()["error"]["code"], -32700);
+    // Blank lines are none, and the next request is answered.
+    client.line("\n  \n");
+    assert_eq!(client.text("it", json!({})), ("fine".to_owned(), false));
+}
+
+#[test]
+fn a_line_that_is_too_long_is_answered_and_the_longest_one_is_read() {
+    let mut client = Client::of(Project::with_script("def run(args):\n    return len(args['x'])\n"));
+    let most = 4 << 20;
+    let mut message = call(&json!(1), "it");
+    message["params"]["arguments"] = json!({"x": ""});
+    let room = most - message.to_string().len();
+    message["params"]["arguments"]["x"] = json!("y".repeat(room));
+    assert_eq!(message.to_string().len(), most);
+    client.send(&message);
+    let answer = client.receive();
+    assert_eq!(answer["id"], 1);
+    assert!(answer["error"].is_null(), "{answer}");
+    message["params"]["arguments"]["x"] = json!("y".repeat(room + 1));
+    client.send(&message);
+    let answer = client.receive();
+    let want = json!({"code": -32600, "message": "a message has 4194304 bytes at most"});
+    assert_eq!((&answer["id"], &answer["error"]), (&json!(1), &want));
+    assert_eq!(client.text("it", json!({"x": "abc"})), ("3".to_owned(), false));
+}
+
+#[test]
+fn an_identifier_in_use_is_refused_until_its_request_is_answered() {
+    let mut client = Client::of(endless());
+    let id = json!("one");
+    client.send(&call(&id, "endless"));
+    client.send(&call(&id, "it"));
+    let answer = client.receive();
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&id, &json!(-32600)), "{answer}");
+    // Of a canceled request it stays in use: its answer may be on its way.
+    client.send(&cancel(&id));
+    client.send(&call(&id, "it"));
+    assert_eq!(client.receive()["error"]["code"], -32600);
+    // Of an answered one it is free.
+    for _ in 0..3 {
+        client.send(&call(&json!("two"), "it"));
+        assert_eq!(client.receive()["result"]["isError"], false);
+    }
+}
+
+#[test]
+fn a_request_beyond_the_most_at_one_time_is_refused() {
+    let mut client = Client::of(endless());
+    for id in 0..64 {
+        client.send(&call(&json!(id), "endless"));
+    }
+    client.send(&call(&json!(64), "it"));
+    let answer = client.receive();
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(64), &json!(-32000)), "{answer}");
+    // With one less there is room.
+    client.send(&cancel(&json!(0)));
+    client.send(&json!({"jsonrpc": "2.0", "id": 65, "method": "ping"}));
+    assert_eq!(client.receive()["id"], 65);
+    for id in 1..64 {
+        client.send(&cancel(&json!(id)));
+    }
+    client.send(&call(&json!(66), "it"));
+    let answer = client.receive();
+    assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(66), &json!(false)), "{answer}");
+}
+
+#[test]
+fn a_canceled_call_ends_and_has_no_answer() {
+    let project = endless();
+    let mut client = Client::start(&project, &[]);
+    client.send(&call(&json!(1), "endless"));
+    while !project.path("began").exists() {
+        std::thread::yield_now();
+    }
+    client.send(&cancel(&json!(1)));
+    client.send(&call(&json!(2), "it"));
+    assert_eq!(client.receive()["id"], 2);
+    // An end of input would end the call as well: the entry is there before.
+    let is_abandoned = |entry: &Json| entry["tool"] == "endless" && entry["outcome"] == "abandoned";
+    while !audited(&project).iter().any(is_abandoned) {}
+    let (rest, code, err) = client.end();
+    assert_eq!((rest, code, err), (vec![], 0, String::new()));
+}
+
+#[test]
+fn the_end_of_input_ends_calls_and_answers_other_requests() {
+    let project = endless();
+    let mut client = Client::start(&project, &[]);
+    client.send(&call(&json!(1), "it"));
+    assert_eq!(client.receive()["id"], 1);
+    client.send(&call(&json!(2), "endless"));
+    while !project.path("began").exists() {
+        std::thread::yield_now();
+    }
+    client.send(&json!({"jsonrpc": "2.0", "id": 3, "method": "ping"}));
+    let (mut rest, code, err) = client.end();
+    rest.sort_by_key(|answer| answer["id"].as_i64());
+    assert_eq!((code, err), (0, String::new()));
+    assert_eq!(rest.len(), 2, "{rest:?}");
+    assert_eq!((&rest[0]["id"], &rest[0]["error"]["code"]), (&json!(2), &json!(-32603)));
+    assert_eq!((&rest[1]["id"], &rest[1]["result"]), (&json!(3), &json!({})));
+    let outcomes: Vec<Json> = audited(&project).iter().map(|entry| entry["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["completed", "abandoned"]);
+}
+
+/// A command and what it has started hold a pipe. It is at its end when all of them are gone.
+fn commands_end_with_their_call(end: impl FnOnce(&mut Client)) {
+    let script = "def run(args):\n    exec.run('sh', ['-c', 'exec 3>pipe; echo begun >&3; sleep 1000 & sleep 1000'])\n";
+    let project =
+        Project::with_script(script).policy("sandbox:\n  fs: { read: [.], write: [pipe] }\n  exec: { allow: [sh] }\n");
+    let pipe = project.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut client = Client::start(&project, &[]);
+    client.send(&call(&json!(1), "it"));
+    let mut pipe = std::io::BufReader::new(std::fs::File::open(&pipe).unwrap());
+    let mut line = String::new();
+    pipe.read_line(&mut line).unwrap();
+    assert_eq!(line, "begun\n");
+    end(&mut client);
+    assert_eq!(pipe.read_line(&mut line).unwrap(), 0);
+}
+
+#[test]
+fn commands_end_with_a_canceled_call() {
+    commands_end_with_their_call(|client| client.send(&cancel(&json!(1))));
+}
+
+#[test]
+fn commands_end_with_the_input() {
+    commands_end_with_their_call(Client::close_input);
+}
+
+#[test]
+fn a_project_that_cannot_be_opened_is_not_served() {
+    let project = Project::new().file(".harness/tools/bad.md", "---\nscript: [\n---\n");
+    let ran = project.run_with_input(&["mcp", "serve"], "");
+    assert!(ran.code == 2 && ran.out.is_empty() && ran.err.contains("bad.md"), "{ran}");
+    Project::with_script(FINE).run_with_input(&["mcp", "serve"], "").gives_nothing();
+}
