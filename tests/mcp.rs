@@ -1,27 +1,38 @@
 //! `harness mcp serve` from outside: the binary, and clients that speak the protocol as their programs do.
 //!
 //! - `client`: a client at the other end of standard input and output
+//! - `access`: who may connect over HTTP
 //! - `calls`: results of calls, and what governs them
+//! - `configs`: configurations of clients
 //! - `eras`: both eras of the protocol on one process
+//! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
 //! - `page`: what docs/mcp.md shows
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
+//! - `web`: a client that connects over HTTP
 
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
     clippy::indexing_slicing,
+    clippy::string_slice,
     clippy::panic,
     dead_code,
     reason = "tests, and helpers of other tests"
 )]
 
+#[path = "mcp/access.rs"]
+mod access;
 #[path = "mcp/calls.rs"]
 mod calls;
 #[path = "mcp/client.rs"]
 mod client;
+#[path = "mcp/configs.rs"]
+mod configs;
 #[path = "mcp/eras.rs"]
 mod eras;
+#[path = "mcp/http.rs"]
+mod http;
 #[path = "mcp/listings.rs"]
 mod listings;
 #[path = "mcp/page.rs"]
@@ -30,3 +41,5 @@ mod page;
 mod project;
 #[path = "mcp/streams.rs"]
 mod streams;
+#[path = "mcp/web.rs"]
+mod web;

@@ -4,6 +4,7 @@ use serde_json::Value as Json;
 
 use crate::client::Client;
 use crate::project::{FINE, HARNESS, Project};
+use crate::web::{TOKEN, Web};
 
 const PAGE: &str = include_str!("../../docs/mcp.md");
 
@@ -23,6 +24,23 @@ fn the_commands_print_what_is_shown() {
 }
 
 #[test]
+fn the_commands_serve() {
+    let lines: Vec<&str> = blocks("sh").into_iter().flat_map(str::lines).collect();
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        // Any free port: the one that is shown may be taken.
+        let line = line.strip_prefix("harness mcp serve ").unwrap().replace(":8787", ":0");
+        let project = Project::with_script(FINE);
+        let web = Web::start(&project, &line.split(' ').collect::<Vec<_>>());
+        if web.place.starts_with("http") {
+            assert!(web.lists(&[("Authorization", &format!("Bearer {TOKEN}"))]), "{line}");
+        } else {
+            assert!(project.path("harness.sock").exists(), "{line}");
+        }
+    }
+}
+
+#[test]
 fn the_configurations_start_a_server() {
     let json = blocks("json").into_iter().map(|block| serde_json::from_str::<Json>(block).unwrap());
     let toml = blocks("toml")
@@ -30,7 +48,7 @@ fn the_configurations_start_a_server() {
         .map(|block| serde_json::to_value(toml::from_str::<toml::Table>(block).unwrap()).unwrap());
     let mut count = 0;
     for configuration in json.chain(toml) {
-        let server = &configuration.as_object().unwrap().values().next().unwrap()["project"];
+        let server = &configuration.as_object().unwrap().values().next().unwrap()["harness"];
         assert_eq!(server["command"], "harness");
         let project = Project::with_script(FINE);
         let arguments: Vec<String> = server["args"]

@@ -93,9 +93,9 @@ pub(crate) enum Command {
     /// Print and verify the audit log.
     #[command(subcommand)]
     Audit(Audit),
-    /// Serve the project's tools to clients of the Model Context Protocol.
+    /// Serve the project's tools to clients of the Model Context Protocol, and print their configuration.
     #[command(subcommand)]
-    Mcp(Mcp),
+    Mcp(super::mcp::Mcp),
     /// Check which isolation features this machine supports.
     Doctor(Doctor),
     /// Write a small project that works.
@@ -459,29 +459,6 @@ pub(crate) struct Show {
     /// Print the lines unchanged, as JSON.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Mcp {
-    /// Serve the project's tools over standard input and output, until standard input ends.
-    ///
-    /// Each call of a client is an ordinary call: hooks, policy, limits and the audit log apply. Revisions of the protocol
-    /// up to 2025-11-25 and 2026-07-28 are served by one process. Errors of the host are printed to standard error.
-    Serve(Serve),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example, for Claude Code:\n  claude mcp add project -- harness -C /path/to/project mcp serve")]
-pub(crate) struct Serve {
-    /// Folder that tools work in. Default: the folder that holds `.harness`.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) workspace: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub(crate) confirm: Confirm,
-
-    #[command(flatten)]
-    pub(crate) confine: Confine,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use harness_artifact::arguments::ArgumentError;
 use harness_dispatch::{Call, CallError, CallReport, ClientRequest, Run};
 use harness_sandbox::outcome::Outcome;
+use hyper::http::request::Parts;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, ErrorData};
 use rmcp::service::RequestContext;
@@ -58,7 +59,10 @@ pub(crate) async fn make(
 /// A run for one request: nothing of a client is kept between two.
 fn run(server: &Server, context: &RequestContext<RoleServer>) -> Arc<Run> {
     let run = Run::new();
-    let client = context.client_info().map_or_else(|| "unknown".to_owned(), |client| client.name);
+    // Over HTTP nothing is kept of `initialize`, and rmcp puts its own name there.
+    let over_http = context.extensions.get::<Parts>().is_some();
+    let client = if over_http { context.meta.client_info() } else { context.client_info() };
+    let client = client.map_or_else(|| "unknown".to_owned(), |client| client.name);
     let version = context.protocol_version().map_or_else(|| "unknown".to_owned(), |version| version.to_string());
     run.set_client_request(ClientRequest {
         client: client.get(..client.floor_char_boundary(MAX_CLIENT)).unwrap_or_default().to_owned(),

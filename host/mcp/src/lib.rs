@@ -2,7 +2,7 @@
 //!
 //! A [`Server`] answers requests of both eras of the protocol: revisions up to 2025-11-25, which begin with
 //! `initialize`, and 2026-07-28, in which each request names its version. [`stdio::serve`] serves the client at the other
-//! end of standard input and output. Each `tools/call` is an ordinary call of the project: hooks, policy, limits and the
+//! end of standard input and output, and [`http::serve`] clients that connect. Each `tools/call` is an ordinary call of the project: hooks, policy, limits and the
 //! audit log apply to it.
 //!
 //! - `server`: what each request comes to
@@ -10,15 +10,20 @@
 //! - `catalog`: definitions of tools as clients see them
 //! - `names`: names of tools that every client accepts
 //! - `frame`: lines of a stream, bounded
+//! - `http`: the transport over HTTP
+//! - `message`: messages, and answers to those that are not handled
 //! - `stdio`: the transport over standard input and output
 
 mod call;
 mod catalog;
 mod frame;
+pub mod http;
+mod message;
 mod names;
 mod server;
 pub mod stdio;
 
 pub use catalog::Catalog;
+pub use message::{MAX_IN_FLIGHT, MAX_MESSAGE};
 pub use names::{MAX_NAME, Names};
 pub use server::{Server, Settings};

@@ -11,21 +11,16 @@ use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, RequestId,
-    ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::service::serve_directly;
 use rmcp::transport::Transport;
-use serde_json::Value as Json;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::frame::{Frame, Framer};
+use crate::message::{self, MAX_IN_FLIGHT, MAX_MESSAGE, Rejected};
 use crate::server::Server;
 
-/// Bytes of a message.
-pub const MAX_LINE: usize = 4 << 20;
-/// Requests of one client that are answered at one time.
-pub const MAX_IN_FLIGHT: usize = 64;
 /// Identifiers of canceled requests that stay in use: an answer that was on its way must not be taken for another's.
 const MAX_CANCELED: usize = 1024;
 /// Messages that wait to be handled, and answers that wait to be written.
@@ -34,8 +29,6 @@ const WAITING: usize = 64;
 const CHUNK: usize = 64 << 10;
 /// How long answers are still written after the last request, to a client that does not read them.
 const FLUSH: Duration = Duration::from_secs(2);
-/// The code for a request that finds no room. It is in the range that JSON-RPC leaves to servers.
-const BUSY: ErrorCode = ErrorCode(-32000);
 
 /// Serves one client until its stream ends. Then calls that are running end at once, and other requests are answered.
 ///
@@ -65,7 +58,7 @@ pub async fn serve(
 fn reader(mut input: impl Read + Send + 'static) -> io::Result<mpsc::Receiver<Frame>> {
     let (found, frames) = mpsc::channel(WAITING);
     let work = move || {
-        let mut framer = Framer::new(MAX_LINE);
+        let mut framer = Framer::new(MAX_MESSAGE);
         let mut chunk = vec![0; CHUNK];
         loop {
             let lines = match input.read(&mut chunk) {
@@ -157,24 +150,6 @@ impl Transport<RoleServer> for Lines {
     }
 }
 
-/// A message that is answered without being handled.
-#[derive(Debug)]
-struct Rejected {
-    id: Option<RequestId>,
-    code: ErrorCode,
-    why: String,
-}
-
-impl Rejected {
-    fn invalid(id: Option<RequestId>, why: impl Into<String>) -> Self {
-        Self { id, code: ErrorCode::INVALID_REQUEST, why: why.into() }
-    }
-
-    fn into_answer(self) -> ServerJsonRpcMessage {
-        ServerJsonRpcMessage::error(ErrorData::new(self.code, self.why, None), self.id)
-    }
-}
-
 fn line(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -183,29 +158,13 @@ fn line(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
 
 /// Reads a line as a message.
 fn decode(frame: Frame) -> Result<ClientJsonRpcMessage, Rejected> {
-    let text = match frame {
-        Frame::Line(text) => text,
+    match frame {
+        Frame::Line(text) => message::decode(&text),
         Frame::TooLong(id) => {
-            return Err(Rejected::invalid(id.and_then(identifier), format!("a message has {MAX_LINE} bytes at most")));
-        }
-    };
-    if let Ok(message) = serde_json::from_slice(&text) {
-        return Ok(message);
-    }
-    match serde_json::from_slice::<Json>(&text) {
-        Err(error) => {
-            Err(Rejected { id: None, code: ErrorCode::PARSE_ERROR, why: format!("the line is not JSON: {error}") })
-        }
-        Ok(Json::Array(_)) => Err(Rejected::invalid(None, "batches are not supported: send one message a line")),
-        Ok(mut value) => {
-            let id = value.get_mut("id").map(Json::take).and_then(identifier);
-            Err(Rejected::invalid(id, "this is not a JSON-RPC 2.0 message"))
+            let id = id.and_then(message::identifier);
+            Err(Rejected::invalid(id, format!("a message has {MAX_MESSAGE} bytes at most")))
         }
     }
-}
-
-fn identifier(id: Json) -> Option<RequestId> {
-    serde_json::from_value(id).ok()
 }
 
 /// Identifiers of requests that are in use.
@@ -248,8 +207,7 @@ impl Ids {
                     return Err(Rejected::invalid(Some(id.clone()), "this `id` belongs to an earlier request"));
                 }
                 if state.active.len() >= MAX_IN_FLIGHT {
-                    let why = format!("{MAX_IN_FLIGHT} requests are being answered: send this one again later");
-                    return Err(Rejected { id: Some(id.clone()), code: BUSY, why });
+                    return Err(Rejected::busy(id.clone()));
                 }
                 state.active.insert(id.clone());
                 if matches!(request.request, ClientRequest::InitializeRequest(_)) {

@@ -8,6 +8,7 @@ pub mod digest;
 pub mod memory;
 pub mod output;
 pub mod own;
+pub mod socket;
 pub mod tree;
 
 /// Time since 1970, UTC; zero where the clock stands before that.

@@ -148,6 +148,15 @@ impl Plan {
         Self { open: Open::All, ..self }
     }
 
+    /// The same, where one more folder is written in.
+    #[must_use]
+    pub fn with_folder(mut self, folder: &Path) -> Self {
+        if let Open::Only(files) = &mut self.open {
+            files.write.extend(sys::real_path(folder));
+        }
+        self
+    }
+
     /// Whether commands get a view of the files.
     pub fn gives_views(&self) -> bool {
         self.programs == Programs::InNamespaces

@@ -1,0 +1,350 @@
+//! The protocol over HTTP: one message a request, at one path, without sessions.
+//!
+//! rmcp checks the headers of the protocol against the message and makes the answer. Before it stands what it does not
+//! do: names and tokens, bodies and heads that take long, and numbers of connections and of requests.
+
+mod guard;
+mod listener;
+mod patience;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use harness_sys::socket::Socket;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::header::{
+    ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use hyper::http::request::Parts;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, JsonRpcMessage, RequestId};
+use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::tower::StreamableHttpService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+pub use guard::{Access, MIN_TOKEN, Token};
+pub use hyper::http::uri::Authority;
+pub use listener::{Identity, Listener};
+
+use crate::message::{self, MAX_IN_FLIGHT, MAX_MESSAGE, Rejected};
+use crate::server::Server;
+use guard::{Names, Refused};
+use listener::Listening;
+use patience::Patient;
+
+/// The path of requests.
+pub(crate) const PATH: &str = "/mcp";
+/// Bytes of the head of a request.
+const MAX_HEAD: usize = 64 << 10;
+/// How long answers are still written after the last request, to clients that do not read them.
+const FLUSH: Duration = Duration::from_secs(2);
+/// How long nobody is let in after the system had no room for another connection.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Headers of the protocol. One that is there twice could be read as either.
+const OF_PROTOCOL: [&str; 3] = ["mcp-protocol-version", "mcp-method", "mcp-name"];
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// What one server gives to all of its clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at one time. A further one is closed at once.
+    pub connections: usize,
+    /// How long a connection may take for the head of a request, from its begin or from the answer before.
+    pub head: Duration,
+    /// How long a client may take for the body of a request.
+    pub body: Duration,
+    /// How long a client may take nothing of an answer.
+    pub answer: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let (head, body, answer) = (Duration::from_secs(30), Duration::from_secs(30), Duration::from_secs(30));
+        Self { connections: 128, head, body, answer }
+    }
+}
+
+/// Serves clients until `end` is there. Then running calls end at once, what was asked is answered, and the socket in the
+/// file system is removed.
+///
+/// `names` are further names of the server, as requests have them in `Host`: with a port, or for any.
+///
+/// # Errors
+///
+/// That nobody can be let in, or that the socket cannot be removed.
+pub async fn serve<T>(
+    server: Server,
+    listener: Listener,
+    access: Access,
+    names: Vec<Authority>,
+    limits: Limits,
+    end: impl Future<Output = T>,
+) -> io::Result<T> {
+    let (door, of) = Door::new(listener, names)?;
+    let room = Arc::new(Semaphore::new(limits.connections));
+    let ending = CancellationToken::new();
+    let desk = Arc::new(Desk::new(server.clone(), access, of, limits));
+    let mut connections = JoinSet::new();
+    let ended = {
+        let mut end = std::pin::pin!(end);
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut end => break ended,
+                _ = connections.join_next(), if !connections.is_empty() => {}
+                stream = door.next() => match (stream, room.clone().try_acquire_owned()) {
+                    (Ok(stream), Ok(place)) => {
+                        let work = door.clone().connection(stream, desk.clone(), ending.clone());
+                        connections.spawn(async move {
+                            work.await;
+                            drop(place);
+                        });
+                    }
+                    (Ok(_), Err(_)) => {}
+                    (Err(_), _) => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        }
+    };
+    let socket = door.close();
+    server.close();
+    ending.cancel();
+    let _ = timeout(FLUSH, async { while connections.join_next().await.is_some() {} }).await;
+    connections.shutdown().await;
+    socket.map_or(Ok(()), |socket| socket.remove())?;
+    Ok(ended)
+}
+
+/// Lets connections in.
+#[derive(Clone)]
+enum Door {
+    Tcp(Arc<tokio::net::TcpListener>, Option<tokio_rustls::TlsAcceptor>),
+    Local(Arc<tokio::net::UnixListener>, Arc<Socket>),
+}
+
+enum Stream {
+    Tcp(tokio::net::TcpStream),
+    Local(tokio::net::UnixStream),
+}
+
+impl Door {
+    fn new(listener: Listener, more: Vec<Authority>) -> io::Result<(Self, Names)> {
+        Ok(match listener.socket {
+            Listening::Tcp { listener, address, identity } => {
+                let listener = Arc::new(tokio::net::TcpListener::from_std(listener)?);
+                (Self::Tcp(listener, identity.map(Identity::into_acceptor)), Names::Of { address, more })
+            }
+            Listening::Local { listener, socket } => {
+                let listener = Arc::new(tokio::net::UnixListener::from_std(listener)?);
+                (Self::Local(listener, Arc::new(socket)), Names::Any)
+            }
+        })
+    }
+
+    async fn next(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Self::Tcp(listener, _) => Stream::Tcp(listener.accept().await?.0),
+            Self::Local(listener, _) => Stream::Local(listener.accept().await?.0),
+        })
+    }
+
+    async fn connection(self, stream: Stream, desk: Arc<Desk>, ending: CancellationToken) {
+        match (stream, self) {
+            (Stream::Tcp(stream), Self::Tcp(_, None)) => {
+                let _ = stream.set_nodelay(true);
+                requests(stream, desk, ending).await;
+            }
+            (Stream::Tcp(stream), Self::Tcp(_, Some(tls))) => {
+                let _ = stream.set_nodelay(true);
+                if let Ok(Ok(stream)) = timeout(desk.limits.head, tls.accept(stream)).await {
+                    requests(stream, desk, ending).await;
+                }
+            }
+            (Stream::Local(stream), _) => requests(stream, desk, ending).await,
+            // There is no such pair.
+            (Stream::Tcp(_), Self::Local(..)) => {}
+        }
+    }
+
+    /// Lets nobody in any more. What is left is to be removed.
+    fn close(self) -> Option<Arc<Socket>> {
+        match self {
+            Self::Tcp(..) => None,
+            Self::Local(_, socket) => Some(socket),
+        }
+    }
+}
+
+/// Answers the requests of one connection.
+async fn requests(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Arc<Desk>, ending: CancellationToken) {
+    let stream = TokioIo::new(Patient::new(stream, desk.limits.answer));
+    let head = desk.limits.head;
+    let service = service_fn(move |request| {
+        let desk = desk.clone();
+        async move { Ok::<_, Infallible>(desk.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head)
+        .max_header_size(MAX_HEAD)
+        .max_buf_size(2 * MAX_HEAD)
+        .serve_connection(stream, service);
+    let mut connection = std::pin::pin!(connection);
+    // What goes wrong with a connection concerns nobody but its client, which has noticed.
+    let is_ending = tokio::select! {
+        _ = connection.as_mut() => false,
+        () = ending.cancelled() => true,
+    };
+    if is_ending {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}
+
+/// Answers requests of all connections.
+struct Desk {
+    service: StreamableHttpService<Server, NeverSessionManager>,
+    access: Access,
+    names: Names,
+    limits: Limits,
+    in_flight: Arc<Semaphore>,
+}
+
+impl Desk {
+    fn new(server: Server, access: Access, names: Names, limits: Limits) -> Self {
+        let config = StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(false)
+            .with_json_response(true)
+            // Both are checked here, ports too.
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_max_request_body_bytes(MAX_MESSAGE)
+            .with_sse_retry(None);
+        let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
+        Self { service, access, names, limits, in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)) }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let (head, body) = request.into_parts();
+        if let Err(refused) = guard::check(&head, &self.names, &self.access).and_then(|()| aimed(&head)) {
+            return refuse(refused);
+        }
+        let body = match self.read(body).await {
+            Ok(body) => body,
+            Err(refused) => return refuse(refused),
+        };
+        let id = match message::decode(&body).and_then(|message| once(&head.headers, message)) {
+            Ok(JsonRpcMessage::Request(request)) => request.id,
+            // Nothing is kept that it could be about.
+            Ok(_) => RequestId::Number(0),
+            Err(rejected) => return reject(StatusCode::BAD_REQUEST, rejected),
+        };
+        let Ok(place) = self.in_flight.clone().try_acquire_owned() else {
+            let mut answer = reject(StatusCode::SERVICE_UNAVAILABLE, Rejected::busy(id));
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return answer;
+        };
+        let answer = self.service.handle(Request::from_parts(head, Full::new(body))).await;
+        // It is answered when its last byte is.
+        answer.map(|body| Held { body, _place: place }.boxed())
+    }
+
+    async fn read(&self, body: Incoming) -> Result<Bytes, Refused> {
+        let too_large = Refused { status: StatusCode::PAYLOAD_TOO_LARGE, why: "a message has 4194304 bytes at most" };
+        if body.size_hint().lower() > u64::try_from(MAX_MESSAGE).unwrap_or(u64::MAX) {
+            return Err(too_large);
+        }
+        match timeout(self.limits.body, Limited::new(body, MAX_MESSAGE).collect()).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large),
+            Ok(Err(_)) => Err(Refused { status: StatusCode::BAD_REQUEST, why: "the body cannot be read" }),
+            Err(_) => Err(Refused { status: StatusCode::REQUEST_TIMEOUT, why: "the body did not come in time" }),
+        }
+    }
+}
+
+/// A body that keeps the place of its request.
+struct Held {
+    body: BoxBody<Bytes, Infallible>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Body for Held {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Whether a request is for what is served here.
+fn aimed(head: &Parts) -> Result<(), Refused> {
+    if head.uri.path() != PATH {
+        return Err(Refused { status: StatusCode::NOT_FOUND, why: "the path of requests is `/mcp`" });
+    }
+    if head.method != Method::POST {
+        let why = "send messages with `POST`: there are no sessions, and no streams beside those of answers";
+        return Err(Refused { status: StatusCode::METHOD_NOT_ALLOWED, why });
+    }
+    Ok(())
+}
+
+/// A message whose headers of the protocol are each there once. rmcp compares them, and would take the first.
+fn once(headers: &HeaderMap, message: ClientJsonRpcMessage) -> Result<ClientJsonRpcMessage, Rejected> {
+    let is_twice = |name: &&&str| headers.get_all(**name).iter().count() > 1;
+    match (OF_PROTOCOL.iter().find(is_twice), &message) {
+        (Some(name), JsonRpcMessage::Request(request)) => Err(Rejected {
+            id: Some(request.id.clone()),
+            code: ErrorCode::HEADER_MISMATCH,
+            why: format!("the header `{name}` is there twice"),
+        }),
+        _ => Ok(message),
+    }
+}
+
+fn refuse(Refused { status, why }: Refused) -> Answer {
+    let mut answer = reject(status, Rejected::invalid(None, why));
+    let also: Option<(HeaderName, &str)> = match status {
+        StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Bearer realm=\"harness\"")),
+        StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, "POST")),
+        // The rest of the body would be taken for the next request.
+        StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE => Some((CONNECTION, "close")),
+        _ => None,
+    };
+    answer.headers_mut().extend(also.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    answer
+}
+
+fn reject(status: StatusCode, rejected: Rejected) -> Answer {
+    let text = serde_json::to_vec(&rejected.into_answer()).unwrap_or_default();
+    let mut answer = Response::new(Full::new(Bytes::from(text)).boxed());
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}

@@ -1,0 +1,116 @@
+//! Where clients connect to: loopback, other addresses with TLS, or a socket in the file system.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+
+use harness_sys::socket::Socket;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// What a server is to its clients: a certificate, and the key to it.
+#[derive(Clone)]
+pub struct Identity(TlsAcceptor);
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity")
+    }
+}
+
+impl Identity {
+    /// An identity from the texts of two PEM files: the certificate with those between it and its authority, and the
+    /// private key.
+    ///
+    /// # Errors
+    ///
+    /// That one of them cannot be read, or that they do not belong together.
+    pub fn of_pem(certificate: &str, key: &str) -> Result<Self, String> {
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(|error| format!("the certificate cannot be read: {error}"))?;
+        if chain.is_empty() {
+            return Err("there is no certificate in the file".to_owned());
+        }
+        // No detail: it may be of the key.
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| "the private key cannot be read")?;
+        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
+        let mut config = config.map_err(|error| format!("the certificate and the key cannot be used: {error}"))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+    }
+
+    pub(super) fn into_acceptor(self) -> TlsAcceptor {
+        self.0
+    }
+}
+
+/// Where clients connect to.
+#[derive(Debug)]
+pub struct Listener {
+    pub(super) socket: Listening,
+}
+
+#[derive(Debug)]
+pub(super) enum Listening {
+    Tcp { listener: TcpListener, address: SocketAddr, identity: Option<Identity> },
+    Local { listener: UnixListener, socket: Socket },
+}
+
+impl Listener {
+    /// Listens at a loopback address.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; `InvalidInput` for another address, where what is sent would be open to others.
+    pub fn loopback(address: SocketAddr) -> io::Result<Self> {
+        if !address.ip().is_loopback() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a loopback address"));
+        }
+        Self::tcp(address, None)
+    }
+
+    /// Listens at any address of the machine, with TLS.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn tls(address: SocketAddr, identity: Identity) -> io::Result<Self> {
+        Self::tcp(address, Some(identity))
+    }
+
+    fn tcp(address: SocketAddr, identity: Option<Identity>) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Self { socket: Listening::Tcp { listener, address, identity } })
+    }
+
+    /// Listens at a socket in the file system, for programs of the same user. [`serve`](super::serve) removes it at its
+    /// end. To be called before the process has other threads.
+    ///
+    /// # Errors
+    ///
+    /// As [`Socket::listen`].
+    pub fn unix(path: &Path) -> io::Result<Self> {
+        let (socket, listener) = Socket::listen(path)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { socket: Listening::Local { listener, socket } })
+    }
+}
+
+/// What clients are given: an URL, or the path of the socket.
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.socket {
+            Listening::Tcp { address, identity: None, .. } => write!(f, "http://{address}{}", super::PATH),
+            Listening::Tcp { address, identity: Some(_), .. } => write!(f, "https://{address}{}", super::PATH),
+            Listening::Local { socket, .. } => write!(f, "{}", socket.path().display()),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The protocol over HTTP: messages, headers, and the end of a call.
+
+use std::io::{Read as _, Write as _};
+
+use rustix::process::Signal;
+use serde_json::{Value as Json, json};
+
+use crate::client::{LEGACY, audited, meta};
+use crate::project::{FINE, Project};
+use crate::streams::endless;
+use crate::web::{Reply, Web, exchange, request};
+
+fn call(web: &Web, tool: &str, more: &[(&str, &str)]) -> Reply {
+    web.modern("tools/call", json!({"name": tool}), more)
+}
+
+#[test]
+fn both_eras_are_served_without_sessions() {
+    let project = Project::with_script(FINE);
+    let web = Web::open(&project);
+    let found = web.modern("server/discover", json!({}), &[]);
+    assert_eq!(found.json()["result"]["capabilities"], json!({"tools": {}}), "{found:?}");
+    assert!(found.head.contains("content-type: application/json"), "{found:?}");
+    assert_eq!(web.modern("tools/list", json!({}), &[]).json()["result"]["tools"][0]["name"], "it");
+    let text = json!([{"type": "text", "text": "fine"}]);
+    let modern = call(&web, "it", &[]).json();
+    assert_eq!(modern["result"], json!({"resultType": "complete", "content": text, "isError": false}));
+
+    let info = json!({"name": "older", "version": "1.0"});
+    let params = json!({"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": info});
+    let agreed =
+        web.post(&[], &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string());
+    assert_eq!(agreed.json()["result"]["protocolVersion"], LEGACY);
+    assert!(!agreed.head.contains("session"), "{agreed:?}");
+    let version = ("MCP-Protocol-Version", LEGACY);
+    let accepted = web.post(&[version], "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+    assert_eq!((accepted.status, accepted.body.as_str()), (202, ""));
+    let older = json!({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"name": "it"}}).to_string();
+    let answer = web.post(&[version], &older).json();
+    assert_eq!(answer, json!({"jsonrpc": "2.0", "id": "a", "result": {"content": text, "isError": false}}));
+    // Without the header it is the version of before the header.
+    assert_eq!(web.post(&[], &older).status, 200);
+
+    let entries = audited(&project);
+    let of = |key: &str| entries.iter().map(|entry| entry[key].clone()).collect::<Vec<Json>>();
+    assert_eq!(of("client"), ["tester", "unknown", "unknown"]);
+    assert_eq!(of("protocol"), ["mcp/2026-07-28", "mcp/2025-11-25", "mcp/2025-03-26"]);
+    assert_eq!(of("request"), ["1", "a", "a"]);
+}
+
+#[test]
+fn headers_of_the_newest_revision_are_what_the_message_says() {
+    let project = Project::with_script(FINE).tool("other", "", FINE);
+    let web = Web::open(&project);
+    assert_eq!(call(&web, "it", &[]).json()["result"]["isError"], false);
+    // `it` as the specification encodes what a header cannot hold.
+    assert_eq!(call(&web, "it", &[("Mcp-Name", "=?base64?aXQ=?=")]).json()["result"]["isError"], false);
+    for more in [
+        ("Mcp-Name", "other"),
+        ("Mcp-Name", ""),
+        ("Mcp-Method", "tools/list"),
+        ("Mcp-Method", ""),
+        ("MCP-Protocol-Version", LEGACY),
+        ("MCP-Protocol-Version", ""),
+    ] {
+        let reply = call(&web, "it", &[more]);
+        assert_eq!(reply.refusal(), (400, -32020), "{more:?}: {reply:?}");
+    }
+    for name in ["Mcp-Name", "Mcp-Method", "MCP-Protocol-Version"] {
+        let value = [("Mcp-Name", "it"), ("Mcp-Method", "tools/call")].into_iter().find(|(known, _)| *known == name);
+        let value = value.map_or(crate::client::MODERN, |(_, value)| value);
+        let reply = call(&web, "it", &[(name, value), (name, "another")]);
+        assert_eq!(reply.refusal(), (400, -32020), "{name}: {reply:?}");
+    }
+    let outcomes = audited(&project).len();
+    assert_eq!(outcomes, 2, "a call was made that its headers do not name");
+}
+
+#[test]
+fn errors_of_the_protocol_have_their_status() {
+    let project = Project::with_script(FINE);
+    let web = Web::open(&project);
+    assert!(web.lists(&[]));
+    for (body, code) in [
+        ("nonsense", -32700),
+        ("", -32700),
+        ("[]", -32600),
+        ("{\"id\":4}", -32600),
+        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", -32600),
+    ] {
+        assert_eq!(web.post(&[], body).refusal(), (400, code), "{body}");
+    }
+    assert_eq!(web.modern("nothing/there", json!({}), &[]).refusal(), (404, -32601));
+    assert_eq!(call(&web, "nothing", &[]).refusal(), (200, -32602));
+    let mut later = meta();
+    later["io.modelcontextprotocol/protocolVersion"] = json!("2030-01-01");
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": later}}).to_string();
+    let headers = [("MCP-Protocol-Version", "2030-01-01"), ("Mcp-Method", "tools/list")];
+    assert_eq!(web.post(&headers, &body).refusal(), (400, -32022));
+    let mut bare = meta();
+    bare.as_object_mut().unwrap().remove("io.modelcontextprotocol/clientCapabilities");
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": bare}}).to_string();
+    let headers = [("MCP-Protocol-Version", crate::client::MODERN), ("Mcp-Method", "tools/list")];
+    assert_eq!(web.post(&headers, &body).refusal(), (400, -32602));
+    assert_eq!(web.modern("tools/list", json!({}), &[("Content-Type", "text/plain")]).status, 415);
+    assert_eq!(web.modern("tools/list", json!({}), &[("Accept", "text/html")]).status, 406);
+}
+
+#[test]
+fn messages_are_posted_to_one_path() {
+    let project = Project::with_script(FINE);
+    let web = Web::open(&project);
+    for method in ["GET", "DELETE", "PUT", "OPTIONS"] {
+        let reply = web.send(&format!("{method} /mcp"), &[], "");
+        assert!(reply.status == 405 && reply.head.contains("allow: post"), "{method}: {reply:?}");
+    }
+    for path in ["/", "/mcp/", "/mcpx", "/MCP"] {
+        assert_eq!(web.send(&format!("POST {path}"), &[], "{}").status, 404, "{path}");
+    }
+    assert!(web.lists(&[]));
+}
+
+#[test]
+fn a_body_that_is_too_long_is_refused_and_the_longest_one_is_read() {
+    let project = Project::with_script("def run(args):\n    return len(args['x'])\n");
+    let web = Web::open(&project);
+    let most = 4 << 20;
+    let params = |length: usize| json!({"name": "it", "arguments": {"x": "y".repeat(length)}});
+    let length_of = |length: usize| crate::web::modern("tools/call", params(length)).0.to_string().len();
+    let room = most - length_of(0);
+    assert_eq!(length_of(room), most);
+    let reply = web.modern("tools/call", params(room), &[]);
+    assert_eq!((reply.status, reply.json()["error"].is_null()), (200, true), "{}", reply.body);
+    // Refused for its length, before any of it is there.
+    let head = request("POST /mcp", &[("Host", web.address()), ("Content-Length", "4194305")], "");
+    assert_eq!(exchange(&mut web.connect(), &head).refusal(), (413, -32600));
+    // And without one, when it is there.
+    let chunks = [("Host", web.address()), ("Transfer-Encoding", "chunked"), ("Content-Length", "")];
+    let mut endless = request("POST /mcp", &chunks, "");
+    endless.extend(format!("400001\r\n{}\r\n0\r\n\r\n", "x".repeat(0x0040_0001)).bytes());
+    assert_eq!(exchange(&mut web.connect(), &endless).refusal(), (413, -32600));
+    assert!(web.lists(&[("X-Padding", &"x".repeat(30_000))]));
+    assert_eq!(web.post(&[("X-Padding", &"x".repeat(70_000))], "{}").status, 431);
+}
+
+#[test]
+fn a_call_ends_when_its_connection_is_closed() {
+    let project = endless();
+    let web = Web::open(&project);
+    let stream = web.begin("endless");
+    while !project.path("began").exists() {
+        std::thread::yield_now();
+    }
+    drop(stream);
+    let is_abandoned = |entry: &Json| entry["tool"] == "endless" && entry["outcome"] == "abandoned";
+    while !audited(&project).iter().any(is_abandoned) {}
+    assert_eq!(call(&web, "it", &[]).json()["result"]["isError"], false);
+}
+
+#[test]
+fn a_request_beyond_the_most_at_one_time_is_refused() {
+    let project = endless();
+    let web = Web::open(&project);
+    let mut streams: Vec<_> = (0..64).map(|_| web.begin("endless")).collect();
+    // The last ones may not have been read yet.
+    let busy = loop {
+        let reply = call(&web, "it", &[]);
+        if reply.status != 200 {
+            break reply;
+        }
+    };
+    assert_eq!(busy.refusal(), (503, -32000));
+    assert!(busy.head.contains("retry-after: 1") && busy.json()["id"] == 1, "{busy:?}");
+    drop(streams.pop());
+    while call(&web, "it", &[]).status != 200 {}
+}
+
+#[test]
+fn a_connection_beyond_the_most_is_closed() {
+    let project = Project::with_script(FINE);
+    let web = Web::open(&project);
+    let mut idle: Vec<_> = (0..128).map(|_| web.connect()).collect();
+    let mut refused = web.connect();
+    let mut byte = [0];
+    assert!(matches!(refused.read(&mut byte), Ok(0) | Err(_)));
+    drop(idle.pop());
+    let (body, headers) = crate::web::modern("tools/list", json!({}));
+    let mut all: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    all.push(("Host", web.address()));
+    let message = request("POST /mcp", &all, &body.to_string());
+    let answered = || {
+        let (mut stream, mut text) = (web.connect(), String::new());
+        let _ = stream.write_all(&message);
+        let _ = stream.read_to_string(&mut text);
+        text.starts_with("HTTP/1.1 200 ")
+    };
+    while !answered() {}
+}
+
+#[test]
+fn a_signal_ends_calls_and_the_server() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let project = endless();
+        let web = Web::open(&project);
+        let mut stream = web.begin("endless");
+        while !project.path("began").exists() {
+            std::thread::yield_now();
+        }
+        web.signal(signal);
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.contains("-32603") && text.contains("the server is closing"), "{text}");
+        assert_eq!(web.end(), (code, String::new()));
+        assert_eq!(audited(&project)[0]["outcome"], "abandoned");
+    }
+}
