@@ -52,10 +52,11 @@
 //! - `requests`: HTTP as a script writes it
 //! - `tls`: servers that a script trusts over TLS
 //!
-//! Commands: `call`, `arguments`, `commands`, `output`, `terminal`, `rejected`, `wrong`, `testing`
+//! Commands: `call`, `arguments`, `clients`, `commands`, `output`, `terminal`, `rejected`, `wrong`, `testing`
 //!
 //! - `call`: how a call ends, and what it prints
 //! - `arguments`: arguments, project and workspace
+//! - `clients`: hooks of agent clients, which `fire --format` answers
 //! - `commands`: the other commands, and help
 //! - `output`: where results go, and what happens if they cannot be written
 //! - `terminal`: colors, and escaping
@@ -131,6 +132,8 @@ mod artifacts;
 mod audit;
 #[path = "cli/call.rs"]
 mod call;
+#[path = "cli/clients.rs"]
+mod clients;
 #[path = "cli/commands.rs"]
 mod commands;
 #[path = "cli/confirm.rs"]

@@ -226,6 +226,11 @@ impl Event {
         })
     }
 
+    /// Whether its payload has `client` where an agent client fires it, and not otherwise.
+    pub fn has_client(&self) -> bool {
+        matches!(self, Self::ToolPre | Self::ToolPost | Self::AgentStop)
+    }
+
     /// Whether it is about a built-in that a tool's script calls.
     pub fn is_builtin(&self) -> bool {
         matches!(self, Self::BuiltinPre | Self::BuiltinPost)

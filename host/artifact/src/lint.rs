@@ -28,6 +28,7 @@ const DICT_METHODS: [&str; 9] = ["get", "items", "keys", "values", "pop", "updat
 /// Keys that the event does not have, keys that are read like attributes, and keys of a `modify` that change nothing.
 pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
     let Shape::Dict(keys) = hook.event.shape() else { return Vec::new() };
+    let is_client = |key: &str| key == "client" && hook.event.has_client();
     let mut found = Vec::new();
     for (script, in_when) in [(&hook.when, true), (&hook.script, false)] {
         let Some(script) = script else { continue };
@@ -39,7 +40,7 @@ pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
                 let length = used.name().chars().count().saturating_add("payload".len());
                 let at = place(&hook.source, script, line, column, length);
                 match used {
-                    Used::Key(key) if !keys.contains(&key) => {
+                    Used::Key(key) if !keys.contains(&key) && !is_client(key) => {
                         let warning =
                             Diagnostic::warning(format!("the payload of `{}` has no key {}", *hook.event, quoted(key)));
                         // Every payload has an `agent`, and what is only like it means something else.

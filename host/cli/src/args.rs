@@ -6,6 +6,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_artifact::schema::Kind;
 
+use super::client::Client;
+
 /// Runs untrusted tools for AI agents, each call in its own WebAssembly sandbox.
 #[derive(Debug, Parser)]
 #[command(
@@ -67,7 +69,7 @@ pub(crate) enum Command {
     /// List, show, resume and replay recorded sessions.
     #[command(subcommand)]
     Sessions(super::sessions::Sessions),
-    /// Dispatch an event to its hooks and print their decision.
+    /// Dispatch an event to its hooks and print their decision, also for a hook of another agent client.
     Fire(Fire),
     /// Run the test cases of tools and hooks in the sandbox, with fakes for files, hosts and commands.
     Test(Test),
@@ -254,16 +256,28 @@ pub(crate) struct Context {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  harness fire tool.pre --explain \\\n    \
-                        --payload '{\"name\": \"run_command\", \"args\": {\"command\": \"ls\"}}'\n\n\
-                        Exit codes: 0 allowed, 2 not dispatched, 3 blocked by a hook.")]
+#[command(after_help = "Examples:\n  harness fire tool.pre --explain \\\n    \
+                        --payload '{\"name\": \"run_command\", \"args\": {\"command\": \"ls\"}}'\n  \
+                        harness fire --format claude-code -C \"$CLAUDE_PROJECT_DIR\" || exit 2\n\n\
+                        Exit codes: 0 allowed, 2 not dispatched, 3 blocked by a hook. With `--format`: 0 allowed, 2 \
+                        blocked.")]
 pub(crate) struct Fire {
     /// Name of the event, such as `tool.pre` or `custom.deployed`.
-    pub(crate) event: String,
+    #[arg(required_unless_present = "format")]
+    pub(crate) event: Option<String>,
 
     /// Payload as JSON: literal, `@FILE`, or `-` for standard input. Default: `null`.
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     pub(crate) payload: Option<String>,
+
+    /// Answer a hook of this agent client: read its payload from standard input, and print the decision in its form.
+    /// Every failure blocks.
+    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["event", "payload", "json"])]
+    pub(crate) format: Option<Client>,
+
+    /// Block with `--format` if there is no decision within this time. Keep it below the client's own timeout.
+    #[arg(long, value_name = "MS", default_value_t = 50_000, requires = "format")]
+    pub(crate) deadline_ms: u64,
 
     /// Folder that hooks may read. Default: the folder that holds `.harness`.
     #[arg(long, value_name = "DIR")]
@@ -279,6 +293,13 @@ pub(crate) struct Fire {
 
     #[command(flatten)]
     pub(crate) confine: Confine,
+}
+
+impl Fire {
+    /// The name of the event; of a client's hook there is none yet.
+    pub(crate) fn name(&self) -> &str {
+        self.event.as_deref().unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Args)]

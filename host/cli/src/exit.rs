@@ -19,6 +19,8 @@ pub(crate) enum Exit {
     Fault,
     /// The host was busy: the same call may do better later.
     Busy,
+    /// An agent client was answered, and its action is blocked: the one code that clients take for it.
+    Blocked,
     /// A signal ended it.
     Signal(u8),
 }
@@ -29,7 +31,7 @@ impl Exit {
         match self {
             Self::Completed => 0,
             Self::Failed => 1,
-            Self::Usage => 2,
+            Self::Usage | Self::Blocked => 2,
             Self::Denied => 3,
             Self::Limited => 4,
             Self::Fault => 5,

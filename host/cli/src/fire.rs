@@ -12,10 +12,10 @@ use super::{input, project};
 
 /// Dispatches the event. An error is that it was not, which was reported.
 pub(crate) fn run(command: &Fire, place: &ProjectArgs, printer: &Printer) -> Result<Exit, Exit> {
-    let Some(event) = Event::parse(&command.event) else {
+    let Some(event) = Event::parse(command.name()) else {
         let names: Vec<String> = Event::FIXED.iter().map(ToString::to_string).collect();
         let hint = format!("events are {}, `custom.NAME` and `meta.NAME`", names.join(", "));
-        printer.error(&format!("there is no event `{}`", command.event), &[], Some(&hint));
+        printer.error(&format!("there is no event `{}`", command.name()), &[], Some(&hint));
         return Err(Exit::Usage);
     };
     let payload = command.payload.as_deref().map(|given| input::json(given, "the payload is")).transpose();

@@ -4,6 +4,7 @@ mod agents;
 mod args;
 mod audit;
 mod call;
+mod client;
 mod completions;
 mod confirm;
 mod context;
@@ -38,7 +39,7 @@ use clap::Parser;
 
 use harness_sandbox::outcome::LimitKind;
 
-use args::{Arguments, Audit, Color, Command, Deploy, Listing, ProjectArgs, Talk};
+use args::{Arguments, Audit, Color, Command, Deploy, Fire, Listing, ProjectArgs, Talk};
 use exit::Exit;
 use printer::{Printer, Reported};
 
@@ -48,24 +49,25 @@ const ENDS: Duration = Duration::from_secs(10);
 /// Reads the arguments, runs the command, and turns its ending into an exit code.
 pub fn main() -> ExitCode {
     harness_sys::memory::give_back();
-    let (exit, printer) = match Arguments::try_parse() {
+    let (exit, printer, answers) = match Arguments::try_parse() {
         Ok(arguments) => {
             let printer = Printer::new(arguments.color);
-            (dispatch(arguments, printer), printer)
+            let answers = matches!(&arguments.command, Command::Fire(Fire { format: Some(_), .. }));
+            (dispatch(arguments, printer), printer, answers)
         }
         // Help and version are asked for; anything else is a mistake in the arguments.
-        Err(error) => (printed(&error), Printer::new(Color::Auto)),
+        Err(error) => (printed(&error), Printer::new(Color::Auto), false),
     };
     harness_wall::wait_for_ends(ENDS);
-    match printer.lost() {
+    let exit = match printer.lost() {
         // Who ended it does not wait for a result.
         Some(why) if !matches!(exit, Exit::Signal(_)) => {
             printer.error(&format!("cannot write the result: {why}"), &[], None);
             Exit::Fault
         }
         _ => exit,
-    }
-    .into()
+    };
+    if answers { client::exit(exit) } else { exit }.into()
 }
 
 /// Prints what clap says of the arguments.
@@ -80,6 +82,9 @@ fn printed(error: &clap::Error) -> Exit {
 
 fn dispatch(arguments: Arguments, printer: Printer) -> Exit {
     let Arguments { place, command, .. } = arguments;
+    if let Command::Fire(fire @ Fire { format: Some(client), .. }) = &command {
+        return client::run(*client, fire, &place, printer);
+    }
     execute(&command, &place, &printer).unwrap_or_else(|exit| {
         report_rejected(&command, exit, printer);
         exit
@@ -129,7 +134,7 @@ fn report_rejected(command: &Command, exit: Exit, printer: Printer) {
     };
     let object = match command {
         Command::Call(command) if command.json => call::rejected(outcome, kind, &told),
-        Command::Fire(command) if command.json => fire::rejected(&command.event, outcome, kind, &told),
+        Command::Fire(command) if command.json => fire::rejected(command.name(), outcome, kind, &told),
         Command::Run(Talk { json: true, .. }) | Command::Deploy(Deploy { json: true, .. }) => {
             run::rejected(outcome, kind, &told)
         }

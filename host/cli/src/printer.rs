@@ -12,6 +12,9 @@ use super::args::Color;
 /// The text that is shown as it comes: a process has one terminal.
 static TEXT: Mutex<Text> = Mutex::new(Text::new());
 
+/// The lines for standard error that wait for the end of the command, where they do.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
 /// Why something of the result could not be written, the first time.
 static LOST: OnceLock<String> = OnceLock::new();
 
@@ -187,6 +190,19 @@ impl Printer {
         }
     }
 
+    /// Keeps lines for standard error from now on.
+    pub(crate) fn hold(self) {
+        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    }
+
+    /// Prints the kept lines, or drops them, and keeps no more.
+    pub(crate) fn release(self, print: bool) {
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if print {
+            held.into_iter().flatten().for_each(|line| written(&line));
+        }
+    }
+
     /// A question to a person who types, without a line break: the answer stands behind it.
     pub(crate) fn ask(self, text: &str) {
         let mut err = std::io::stderr().lock();
@@ -245,6 +261,10 @@ pub(crate) fn put(written: std::io::Result<()>) {
 }
 
 fn written(line: &str) {
+    if let Some(held) = HELD.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        held.push(line.to_owned());
+        return;
+    }
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
