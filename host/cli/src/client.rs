@@ -38,7 +38,7 @@ impl Client {
         }
     }
 
-    /// The name of one of its tools in payloads. A dot is in no name of a project's tool.
+    /// The name of one of its tools in payloads. A dot is in no name that a model can call a project's tool by.
     fn tool(self, name: &str) -> String {
         let prefix = match self {
             Self::ClaudeCode => "claude_code",
