@@ -4,6 +4,7 @@
 //! - `access`: who may connect over HTTP
 //! - `calls`: results of calls, and what governs them
 //! - `configs`: configurations of clients
+//! - `confirm`: calls that the person at the client confirms
 //! - `eras`: both eras of the protocol on one process
 //! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
@@ -29,6 +30,8 @@ mod calls;
 mod client;
 #[path = "mcp/configs.rs"]
 mod configs;
+#[path = "mcp/confirm.rs"]
+mod confirm;
 #[path = "mcp/eras.rs"]
 mod eras;
 #[path = "mcp/http.rs"]

@@ -393,7 +393,7 @@ fn help() {
       lock         Write `harness.lock`. Artifacts that differ from it are rejected
       policy       Print the grant of a tool, compare two policies, or find the least policy for a call
       audit        Print and verify the audit log
-      mcp          Serve the project's tools to clients of the Model Context Protocol, and print their configuration
+      mcp          Serve the tools to clients of the Model Context Protocol, or configure clients
       doctor       Check which isolation features this machine supports
       init         Write a small project that works
       completions  Print a completion script for a shell

@@ -95,7 +95,7 @@ pub(crate) enum Command {
     /// Print and verify the audit log.
     #[command(subcommand)]
     Audit(Audit),
-    /// Serve the project's tools to clients of the Model Context Protocol, and print their configuration.
+    /// Serve the tools to clients of the Model Context Protocol, or configure clients.
     #[command(subcommand)]
     Mcp(super::mcp::Mcp),
     /// Check which isolation features this machine supports.

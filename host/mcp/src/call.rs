@@ -7,10 +7,11 @@ use harness_dispatch::{Call, CallError, CallReport, ClientRequest, Run};
 use harness_sandbox::outcome::Outcome;
 use hyper::http::request::Parts;
 use rmcp::RoleServer;
-use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, ErrorData};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData};
 use rmcp::service::RequestContext;
 use serde_json::Value as Json;
 
+use crate::elicit::Asking;
 use crate::server::{Server, Settings};
 
 /// Bytes that the audit log keeps of what a client calls itself.
@@ -25,19 +26,23 @@ pub(crate) async fn make(
     server: &Server,
     request: CallToolRequestParams,
     context: &RequestContext<RoleServer>,
-) -> Result<CallToolResult, ErrorData> {
+) -> Result<CallToolResponse, ErrorData> {
+    let asking = Arc::new(Asking::new(server.settings().confirmer.clone(), server.codec(), &request, context)?);
     let catalog = server.catalog();
     // A name that no tool has is called all the same, so that the audit log has it.
     let name = catalog.own_name(&request.name).unwrap_or(&request.name).to_owned();
     let structured = catalog.definition(&request.name).is_some_and(|tool| tool.output_schema.is_some());
-    let run = run(server, context);
+    let run = run(server, asking.clone(), context);
     let call = Call { id: None, name, arguments: Json::Object(request.arguments.unwrap_or_default()) };
     match server.project().make(call, &run).await {
         Ok(report) => {
             if let Outcome::Fault(why) = &report.outcome {
                 (server.settings().on_fault)(why);
             }
-            Ok(result(&report, structured))
+            // The person at the client is to be asked first: nothing of the call has run.
+            let denied = matches!(report.outcome, Outcome::Denied { .. });
+            let input = denied.then(|| asking.input(server.codec(), &request.name)).flatten();
+            Ok(input.map_or_else(|| result(&report, structured).into(), CallToolResponse::from))
         }
         // The name as the client wrote it, if it is no secret.
         Err(CallError::Unknown(unknown)) => {
@@ -51,13 +56,13 @@ pub(crate) async fn make(
             if let CallError::Host(why) = &error {
                 (server.settings().on_fault)(why);
             }
-            Ok(failed(&not_made(&error)))
+            Ok(failed(&not_made(&error)).into())
         }
     }
 }
 
 /// A run for one request: nothing of a client is kept between two.
-fn run(server: &Server, context: &RequestContext<RoleServer>) -> Arc<Run> {
+fn run(server: &Server, asking: Arc<Asking>, context: &RequestContext<RoleServer>) -> Arc<Run> {
     let run = Run::new();
     // Over HTTP nothing is kept of `initialize`, and rmcp puts its own name there.
     let over_http = context.extensions.get::<Parts>().is_some();
@@ -69,8 +74,8 @@ fn run(server: &Server, context: &RequestContext<RoleServer>) -> Arc<Run> {
         protocol: format!("mcp/{version}"),
         id: context.id.to_string(),
     });
-    let Settings { models, confirmer, .. } = server.settings();
-    run.set_confirmer(confirmer.clone());
+    let Settings { models, .. } = server.settings();
+    run.set_confirmer(asking);
     harness_agent::attach(server.project(), &run, models.clone());
     run
 }

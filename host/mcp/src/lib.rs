@@ -9,6 +9,7 @@
 //! - `call`: `tools/call`
 //! - `catalog`: definitions of tools as clients see them
 //! - `names`: names of tools that every client accepts
+//! - `elicit`: confirmation of calls by the person at the client
 //! - `frame`: lines of a stream, bounded
 //! - `http`: the transport over HTTP
 //! - `message`: messages, and answers to those that are not handled
@@ -16,6 +17,7 @@
 
 mod call;
 mod catalog;
+mod elicit;
 mod frame;
 pub mod http;
 mod message;

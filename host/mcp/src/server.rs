@@ -11,14 +11,14 @@ use harness_dispatch::{Loaded, Project};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, DiscoverResult, ErrorCode,
     ErrorData, Implementation, InitializeRequestParams, InitializeResult, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, Tool as Definition,
+    RequestStateCodec, ServerCapabilities, ServerConfig, Tool as Definition,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
-use crate::call;
 use crate::catalog::Catalog;
+use crate::{call, elicit};
 
 /// How long a client may keep a listing, in milliseconds. Files may change at any time.
 const FRESH_MS: u64 = 5_000;
@@ -57,6 +57,8 @@ struct Inner {
     catalog: Mutex<Option<(Arc<Loaded>, Arc<Catalog>)>>,
     /// Canceled when no call is to continue.
     closing: CancellationToken,
+    /// Seals what a client is to ask.
+    codec: RequestStateCodec,
 }
 
 impl fmt::Debug for Server {
@@ -69,7 +71,8 @@ impl Server {
     /// Serves a project.
     pub fn new(project: Project, settings: Settings) -> Self {
         let (catalog, closing) = (Mutex::default(), CancellationToken::new());
-        Self { inner: Arc::new(Inner { project, settings, catalog, closing }) }
+        let codec = elicit::codec();
+        Self { inner: Arc::new(Inner { project, settings, catalog, closing, codec }) }
     }
 
     /// Ends all calls. Requests that are no calls are still answered.
@@ -85,6 +88,10 @@ impl Server {
     /// The project that is served.
     pub fn project(&self) -> &Project {
         &self.inner.project
+    }
+
+    pub(crate) fn codec(&self) -> &RequestStateCodec {
+        &self.inner.codec
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -172,7 +179,7 @@ impl ServerHandler for Server {
             biased;
             () = canceled.cancelled() => Err(ErrorData::internal_error("the call was canceled", None)),
             () = closing.cancelled() => Err(ErrorData::internal_error("the call was ended: the server is closing", None)),
-            result = Self::answer(call::make(self, request, &context)) => result.map(Into::into),
+            result = Self::answer(call::make(self, request, &context)) => result,
         }
     }
 

@@ -1,0 +1,96 @@
+//! Calls that the person at the client confirms.
+
+use serde_json::{Value as Json, json};
+
+use crate::client::{Client, LEGACY, audited, meta};
+use crate::project::{FINE, Project};
+
+fn confirmed() -> Project {
+    Project::new().tool("it", "confirm: true\n", "def run(args):\n    return args['x']\n").tool(
+        "other",
+        "confirm: true\n",
+        FINE,
+    )
+}
+
+/// A request of the newest revision by a client that can show forms.
+fn asked(client: &mut Client, tool: &str, x: &str, more: Json) -> Json {
+    let mut meta = meta();
+    meta["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {"form": {}}});
+    let mut params = json!({"name": tool, "arguments": {"x": x}, "_meta": meta});
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    client.request("tools/call", params)
+}
+
+fn said(state: &Json, action: &str, confirm: bool) -> Json {
+    let answer = json!({"action": action, "content": {"confirm": confirm}});
+    json!({"requestState": state, "inputResponses": {"confirm": answer}})
+}
+
+#[test]
+fn a_newer_client_asks_and_sends_the_request_again() {
+    let project = confirmed();
+    let mut client = Client::start(&project, &[]);
+    let first = asked(&mut client, "it", "a", json!({}))["result"].take();
+    assert_eq!(first["resultType"], "input_required", "{first}");
+    let question = &first["inputRequests"]["confirm"];
+    assert_eq!(question["method"], "elicitation/create");
+    let message = question["params"]["message"].as_str().unwrap();
+    assert!(message.contains("`it`") && message.contains("{\"x\":\"a\"}"), "{message}");
+    let state = &first["requestState"];
+
+    for no in [said(state, "decline", true), said(state, "cancel", true), said(state, "accept", false)] {
+        let answer = asked(&mut client, "it", "a", no);
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+    }
+    // What was confirmed is this call: another one, and a call without an answer, are asked about.
+    for (x, more) in [("b", said(state, "accept", true)), ("a", json!({"requestState": state}))] {
+        assert_eq!(asked(&mut client, "it", x, more)["result"]["resultType"], "input_required", "{x}");
+    }
+    let forged = json!(format!("{}x", state.as_str().unwrap()));
+    for (tool, state) in [("it", &forged), ("it", &json!("x")), ("other", state)] {
+        let answer = asked(&mut client, tool, "a", said(state, "accept", true));
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    // The state of another server is none of this one.
+    let mut another = Client::start(&project, &[]);
+    assert_eq!(asked(&mut another, "it", "a", said(state, "accept", true))["error"]["code"], -32602);
+    let made = asked(&mut client, "it", "a", said(state, "accept", true));
+    assert_eq!(made["result"]["content"][0]["text"], "a", "{made}");
+    let completed = audited(&project).iter().filter(|entry| entry["outcome"] == "completed").count();
+    assert_eq!(completed, 1);
+}
+
+/// Begins a call after `initialize` with these capabilities, and returns the next message.
+fn begun(client: &mut Client, capabilities: &Json) -> Json {
+    let info = json!({"name": "older", "version": "1.0"});
+    client.request("initialize", json!({"protocolVersion": LEGACY, "capabilities": capabilities, "clientInfo": info}));
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    client.begin("tools/call", json!({"name": "it", "arguments": {"x": "a"}}));
+    client.receive()
+}
+
+#[test]
+fn an_older_client_is_asked_while_the_call_waits() {
+    for (action, confirm, is_error) in [("accept", true, false), ("accept", false, true), ("decline", true, true)] {
+        let project = confirmed();
+        let mut client = Client::start(&project, &[]);
+        let question = begun(&mut client, &json!({"elicitation": {}}));
+        assert_eq!(question["method"], "elicitation/create", "{question}");
+        let result = json!({"action": action, "content": {"confirm": confirm}});
+        client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}));
+        let answer = client.receive();
+        assert_eq!(answer["result"]["isError"], is_error, "{answer}");
+    }
+}
+
+#[test]
+fn a_client_that_cannot_ask_gets_the_way_to_confirm() {
+    let project = confirmed();
+    for capabilities in [json!({}), json!({"elicitation": {"url": {}}})] {
+        let mut client = Client::start(&project, &[]);
+        let answer = begun(&mut client, &capabilities);
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(text.ends_with("confirm it in advance with `--confirm it`"), "{text}");
+    }
+}
