@@ -57,6 +57,9 @@ fn a_newer_client_asks_and_sends_the_request_again() {
     assert_eq!(asked(&mut another, "it", "a", said(state, "accept", true))["error"]["code"], -32602);
     let made = asked(&mut client, "it", "a", said(state, "accept", true));
     assert_eq!(made["result"]["content"][0]["text"], "a", "{made}");
+    // It was confirmed once.
+    let again = asked(&mut client, "it", "a", said(state, "accept", true));
+    assert_eq!(again["result"]["resultType"], "input_required", "{again}");
     let completed = audited(&project).iter().filter(|entry| entry["outcome"] == "completed").count();
     assert_eq!(completed, 1);
 }

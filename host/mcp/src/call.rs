@@ -27,7 +27,7 @@ pub(crate) async fn make(
     request: CallToolRequestParams,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    let asking = Arc::new(Asking::new(server.settings().confirmer.clone(), server.codec(), &request, context)?);
+    let asking = Arc::new(Asking::new(server.settings().confirmer.clone(), server.seals().clone(), &request, context)?);
     let catalog = server.catalog();
     // A name that no tool has is called all the same, so that the audit log has it.
     let name = catalog.own_name(&request.name).unwrap_or(&request.name).to_owned();
@@ -41,7 +41,7 @@ pub(crate) async fn make(
             }
             // The person at the client is to be asked first: nothing of the call has run.
             let denied = matches!(report.outcome, Outcome::Denied { .. });
-            let input = denied.then(|| asking.input(server.codec(), &request.name)).flatten();
+            let input = denied.then(|| asking.input(&request.name)).flatten();
             Ok(input.map_or_else(|| result(&report, structured).into(), CallToolResponse::from))
         }
         // The name as the client wrote it, if it is no secret.

@@ -4,11 +4,11 @@
 //! what is to be asked, and the client sends the request again with what the person said. Nothing is kept meanwhile: what
 //! was asked is in a sealed state that comes back with the answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness_artifact::escape;
 use harness_dispatch::confirm::{Answer, Confirmer, Question};
@@ -26,21 +26,43 @@ use serde_json::{Value as Json, json};
 const KEY: &str = "confirm";
 /// How long what was asked may be answered.
 const ANSWERABLE: Duration = Duration::from_secs(10 * 60);
+/// Characters of the number of a question, which its state begins with.
+const NUMBER: usize = 32;
 /// Bytes of arguments that are shown.
 const SHOWN: usize = 4 << 10;
 
-/// Seals what was asked. Only the server that has asked can open it.
-pub(crate) fn codec() -> RequestStateCodec {
-    let mut key = [0; 32];
-    harness_sys::fill_random(&mut key);
-    // Long enough by its type.
-    RequestStateCodec::new_unchecked(key)
+/// Confirmed calls that are remembered until their questions cannot be answered any more. Beyond it calls are denied.
+const MAX_SPENT: usize = 10_000;
+
+/// Seals what was asked. Only the server that has asked can open it, and a call that was confirmed is made once.
+pub(crate) struct Seals {
+    codec: RequestStateCodec,
+    /// Numbers of the questions whose calls were made, with the time until which they can be answered.
+    spent: Mutex<HashMap<String, Instant>>,
+}
+
+impl Seals {
+    /// Seals with a key of its own.
+    pub(crate) fn new() -> Self {
+        let mut key = [0; 32];
+        harness_sys::fill_random(&mut key);
+        // Long enough by its type.
+        Self { codec: RequestStateCodec::new_unchecked(key), spent: Mutex::default() }
+    }
+
+    /// Takes note that the call of this question is made. Whether it was not made before, and there is room to remember it.
+    fn spend(&self, question: &str) -> bool {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        spent.retain(|_, until| *until > now);
+        spent.len() < MAX_SPENT && spent.insert(question.to_owned(), now + ANSWERABLE).is_none()
+    }
 }
 
 /// Asks the person at the client where nothing else has answered.
-#[derive(Debug)]
 pub(crate) struct Asking {
     given: Arc<dyn Confirmer>,
+    seals: Arc<Seals>,
     way: Way,
     /// What is to be asked before the call is made.
     open: Mutex<Option<Open>>,
@@ -56,13 +78,14 @@ enum Way {
     Again(Option<Answered>),
 }
 
-impl std::fmt::Debug for Way {
+impl std::fmt::Debug for Asking {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Not => "Not",
-            Self::Now(_) => "Now",
-            Self::Again(_) => "Again",
-        })
+        let way = match self.way {
+            Way::Not => "Not",
+            Way::Now(_) => "Now",
+            Way::Again(_) => "Again",
+        };
+        f.debug_struct("Asking").field("way", &way).finish_non_exhaustive()
     }
 }
 
@@ -71,6 +94,8 @@ impl std::fmt::Debug for Way {
 struct Answered {
     /// Digest of what was asked.
     of: String,
+    /// Number of the question.
+    question: String,
     is_yes: bool,
 }
 
@@ -88,28 +113,31 @@ impl Asking {
     /// That the state of the request is not one that this server has sealed for this tool, or too old.
     pub(crate) fn new(
         given: Arc<dyn Confirmer>,
-        codec: &RequestStateCodec,
+        seals: Arc<Seals>,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<Self, ErrorData> {
         let is_modern = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
         let over_http = context.extensions.get::<Parts>().is_some();
         let way = if is_modern {
-            let answered = answered(codec, request)?;
+            let answered = answered(&seals.codec, request)?;
             if asks(context.meta.client_capabilities()) { Way::Again(answered) } else { Way::Not }
         } else if !over_http && asks(context.client_capabilities()) {
             Way::Now(context.peer.clone())
         } else {
             Way::Not
         };
-        Ok(Self { given, way, open: Mutex::default() })
+        Ok(Self { given, seals, way, open: Mutex::default() })
     }
 
     /// What is to be answered instead of the result, where a question is open that the client can ask.
-    pub(crate) fn input(&self, codec: &RequestStateCodec, tool: &str) -> Option<InputRequiredResult> {
+    pub(crate) fn input(&self, tool: &str) -> Option<InputRequiredResult> {
         let Open { of, form } = self.open.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let options = SealOptions::new().ttl(ANSWERABLE).associated_data(tool.as_bytes());
-        let state = codec.seal_with(of.as_bytes(), &options);
+        let mut number = [0; 16];
+        harness_sys::fill_random(&mut number);
+        let state =
+            self.seals.codec.seal_with(format!("{:032x}{of}", u128::from_ne_bytes(number)).as_bytes(), &options);
         let question = InputRequest::Elicitation(ElicitRequest::new(form));
         Some(InputRequiredResult::new(Some(BTreeMap::from([(KEY.to_owned(), question)])), Some(state)))
     }
@@ -132,8 +160,11 @@ impl Confirmer for Asking {
                 Way::Again(_) if question.caller.is_some() => Answer::Nobody,
                 Way::Again(answered) => {
                     let of = subject(question);
-                    if let Some(answered) = answered.as_ref().filter(|answered| answered.of == of) {
-                        return if answered.is_yes { Answer::Yes } else { Answer::No };
+                    match answered.as_ref().filter(|answered| answered.of == of) {
+                        Some(Answered { is_yes: false, .. }) => return Answer::No,
+                        Some(Answered { question, .. }) if self.seals.spend(question) => return Answer::Yes,
+                        // Confirmed for a call that was made already.
+                        Some(_) | None => {}
                     }
                     let open = form(question).map(|form| Open { of, form });
                     *self.open.lock().unwrap_or_else(PoisonError::into_inner) = open;
@@ -153,8 +184,9 @@ fn asks(capabilities: Option<ClientCapabilities>) -> bool {
 /// What the person has said to the question whose state comes with a request.
 fn answered(codec: &RequestStateCodec, request: &CallToolRequestParams) -> Result<Option<Answered>, ErrorData> {
     let Some(state) = &request.request_state else { return Ok(None) };
-    let of = codec.open_with(state, request.name.as_bytes()).ok().and_then(|of| String::from_utf8(of).ok());
-    let of = of.ok_or_else(|| {
+    let opened = codec.open_with(state, request.name.as_bytes()).ok().and_then(|opened| String::from_utf8(opened).ok());
+    let opened = opened.as_deref().and_then(|opened| opened.split_at_checked(NUMBER));
+    let (question, of) = opened.map(|(question, of)| (question.to_owned(), of.to_owned())).ok_or_else(|| {
         ErrorData::invalid_params(
             "`requestState` is not one that this server returned for this tool, or is too old",
             None,
@@ -163,7 +195,7 @@ fn answered(codec: &RequestStateCodec, request: &CallToolRequestParams) -> Resul
     let Some(said) = request.input_responses.as_ref().and_then(|responses| responses.get(KEY)) else { return Ok(None) };
     let said: ElicitResult = serde_json::from_value(said.clone())
         .map_err(|_| ErrorData::invalid_params(format!("the answer `{KEY}` is not one to an elicitation"), None))?;
-    Ok(Some(Answered { of, is_yes: answer(&said) == Answer::Yes }))
+    Ok(Some(Answered { of, question, is_yes: answer(&said) == Answer::Yes }))
 }
 
 fn answer(said: &ElicitResult) -> Answer {

@@ -11,7 +11,7 @@ use harness_dispatch::{Loaded, Project};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, DiscoverResult, ErrorCode,
     ErrorData, Implementation, InitializeRequestParams, InitializeResult, ListToolsResult, PaginatedRequestParams,
-    RequestStateCodec, ServerCapabilities, ServerConfig, Tool as Definition,
+    ServerCapabilities, ServerConfig, Tool as Definition,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
@@ -58,7 +58,7 @@ struct Inner {
     /// Canceled when no call is to continue.
     closing: CancellationToken,
     /// Seals what a client is to ask.
-    codec: RequestStateCodec,
+    seals: Arc<elicit::Seals>,
 }
 
 impl fmt::Debug for Server {
@@ -71,8 +71,8 @@ impl Server {
     /// Serves a project.
     pub fn new(project: Project, settings: Settings) -> Self {
         let (catalog, closing) = (Mutex::default(), CancellationToken::new());
-        let codec = elicit::codec();
-        Self { inner: Arc::new(Inner { project, settings, catalog, closing, codec }) }
+        let seals = Arc::new(elicit::Seals::new());
+        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals }) }
     }
 
     /// Ends all calls. Requests that are no calls are still answered.
@@ -90,8 +90,8 @@ impl Server {
         &self.inner.project
     }
 
-    pub(crate) fn codec(&self) -> &RequestStateCodec {
-        &self.inner.codec
+    pub(crate) fn seals(&self) -> &Arc<elicit::Seals> {
+        &self.inner.seals
     }
 
     pub(crate) fn settings(&self) -> &Settings {
