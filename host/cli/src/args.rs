@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// List, show, resume and replay recorded sessions.
     #[command(subcommand)]
     Sessions(super::sessions::Sessions),
-    /// Dispatch an event to its hooks and print their decision, also for a hook of another agent client.
+    /// Dispatch an event to its hooks and print their decision.
     Fire(Fire),
     /// Run the test cases of tools and hooks in the sandbox, with fakes for files, hosts and commands.
     Test(Test),
