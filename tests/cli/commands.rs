@@ -482,10 +482,7 @@ fn checks_tell_their_exit_codes() {
              artifact or policy.",
         ),
         (&["validate"], "0 no errors, 2 an error, or a warning with `--strict`."),
-        (
-            &["fire"],
-            "0 allowed, 2 not dispatched, 3 blocked by a hook. With `--format`: 0 allowed, 2 blocked.",
-        ),
+        (&["fire"], "0 allowed, 2 not dispatched, 3 blocked by a hook. With `--format`: 0 allowed, 2 blocked."),
     ] {
         let ran = project.run(&[command, &["--help"]].concat());
         let help = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
