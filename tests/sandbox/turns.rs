@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_agent::{Model, Models, Session, Silent};
-use harness_dispatch::{Options, Project};
+use harness_dispatch::{Options, Project, Run};
 use harness_provider::{Abilities, Delta, Finish, Message, Pending, Provider, ProviderError, Reply, Request, ToolCall};
 use harness_session as session;
 use harness_session::writer::MAX_BYTES;
@@ -149,6 +149,10 @@ async fn a_long_conversation() {
             "---\nparameters: { seconds: { type: string } }\nscript: |\n  def run(args):\n      exec.run('sleep', [args['seconds']])\n---\n",
         ),
         (
+            "tools/computes.md",
+            "---\nscript: |\n  def run(args):\n      return len([x for x in range(1000000) if x % 7 == 0])\n---\n",
+        ),
+        (
             "hooks/sees.md",
             "---\nevent: tool.pre\nscript: |\n  def handle(event, payload):\n      return allow()\n---\n",
         ),
@@ -159,6 +163,9 @@ async fn a_long_conversation() {
         std::fs::write(path, text).unwrap();
     }
     let project = Project::open(folder.path(), Options::default()).unwrap();
+    // The threads of calls that compute for long begin with the first of them, whenever that is, and have descriptors.
+    let computed = project.call("computes", json!({}), &Run::new()).await.unwrap();
+    assert_eq!(computed.content, "142858");
     let parrot = Arc::new(Parrot::default());
     let walled = Offers::get().wall();
     if let Err(missing) = &walled {
