@@ -51,7 +51,6 @@ impl Client {
 /// What is to be answered, where the process has to answer before its work is done.
 #[derive(Debug, Clone, Copy)]
 struct Question {
-    client: Client,
     /// Where the payload was read that far.
     asked: Option<Asked>,
     printer: Printer,
@@ -66,7 +65,7 @@ static ANSWERED: AtomicBool = AtomicBool::new(false);
 /// Answers a client. Every failure is an answer, too.
 pub(crate) fn run(client: Client, command: &Fire, place: &ProjectArgs, printer: Printer) -> Exit {
     printer.hold();
-    ask(Question { client, asked: None, printer });
+    ask(Question { asked: None, printer });
     answer_panics();
     let mut asked = None;
     let answer = answered(client, command, place, printer, &mut asked).unwrap_or_else(|why| {
@@ -74,7 +73,7 @@ pub(crate) fn run(client: Client, command: &Fire, place: &ProjectArgs, printer: 
             let all = Reported::all();
             if all.hint.is_empty() { all.message } else { format!("{} (hint: {})", all.message, all.hint) }
         });
-        Answer::failed(client, asked, &why)
+        Answer::failed(asked, &why)
     });
     give(answer, command.explain, printer)
 }
@@ -96,7 +95,7 @@ fn answered(
         Kind::Passed => return Ok(Answer::nothing()),
     };
     *asked = Some(kind);
-    ask(Question { client, asked: *asked, printer });
+    ask(Question { asked: *asked, printer });
     let Request { event, payload } = payload::request(client, kind, given).map_err(Some)?;
     project::named(place, printer).map_err(|_| None)?;
     // A folder without a project has no hooks, so a wrong folder would allow everything.
@@ -159,10 +158,10 @@ fn give(answer: Answer, explain: bool, printer: Printer) -> Exit {
 #[expect(clippy::exit, reason = "the thread that works does not answer")]
 fn end_with(why: &str) {
     let question = *QUESTION.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(Question { client, asked, printer }) = question
+    if let Some(Question { asked, printer }) = question
         && !ANSWERED.load(Ordering::SeqCst)
     {
-        let exit = give(Answer::failed(client, asked, why), false, printer);
+        let exit = give(Answer::failed(asked, why), false, printer);
         std::process::exit(exit.code().into());
     }
     std::process::exit(Exit::Blocked.code().into());
@@ -219,7 +218,7 @@ mod tests {
     fn a_panic_blocks() {
         if std::env::var_os(PANICS).is_some() {
             let asked = Some(Asked { on: On::PreToolUse, is_kept_running: false });
-            ask(Question { client: Client::ClaudeCode, asked, printer: Printer::new(Color::Never) });
+            ask(Question { asked, printer: Printer::new(Color::Never) });
             answer_panics();
             panic!("as a bug would");
         }

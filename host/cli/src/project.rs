@@ -160,6 +160,18 @@ pub(crate) fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit>
     })
 }
 
+/// Bytes of stack of a thread that makes calls, as the main one has: agents may be sixteen deep there too.
+const STACK: usize = 8 << 20;
+
+/// The same with so many threads beside the main one.
+pub(crate) fn runtime_of(threads: usize, printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(threads).thread_stack_size(STACK).enable_all().build().map_err(|error| {
+        printer.error(&format!("cannot start: {error}"), &[], None);
+        Exit::Fault
+    })
+}
+
 /// Runs calls to their end, on one thread. What a disk or a name server still keeps then runs in the background.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>, printer: Printer) -> Result<T, Exit> {
     let runtime = runtime(printer)?;

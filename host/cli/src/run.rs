@@ -26,8 +26,6 @@ use watch::Watch;
 
 /// Threads for what continues while a person types.
 const THREADS: usize = 1;
-/// Bytes of stack that each of them has, as the main one does: agents may be sixteen deep there too.
-const STACK: usize = 8 << 20;
 
 /// Talks to the agent. An error is that it was not asked, which was reported.
 pub(crate) fn talk(command: &Talk, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
@@ -97,7 +95,8 @@ impl Opened {
         record.open(place, printer);
         project::confine(&project::plan(&project, place, workspace), confine, printer)?;
         // Its threads are begun when the process has given up what it does not need.
-        let runtime = runtime(printer)?;
+        // What continues by itself continues while nobody waits for a turn, too.
+        let runtime = project::runtime_of(THREADS, printer)?;
         Ok(Self { project, models, runtime, asked, record })
     }
 
@@ -131,19 +130,6 @@ impl Opened {
             }
         }))
     }
-}
-
-/// What turns are made on: what continues by itself continues while nobody waits for a turn, too.
-fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .thread_stack_size(STACK)
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            printer.error(&format!("cannot start: {error}"), &[], None);
-            Exit::Fault
-        })
 }
 
 /// The models that a project names.

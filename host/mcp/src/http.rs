@@ -5,7 +5,6 @@
 
 mod guard;
 mod listener;
-mod patience;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +35,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_io_timeout::TimeoutWriter;
 use tokio_util::sync::CancellationToken;
 
 pub use guard::{Access, MIN_TOKEN, Token};
@@ -46,10 +46,11 @@ use crate::message::{self, MAX_IN_FLIGHT, MAX_MESSAGE, Rejected};
 use crate::server::Server;
 use guard::{Names, Refused};
 use listener::Listening;
-use patience::Patient;
 
 /// The path of requests.
 pub(crate) const PATH: &str = "/mcp";
+/// Why a body of more than [`MAX_MESSAGE`] bytes is refused.
+const TOO_LARGE: &str = "a message has 4194304 bytes at most";
 /// Bytes of the head of a request.
 const MAX_HEAD: usize = 64 << 10;
 /// How long answers are still written after the last request, to clients that do not read them.
@@ -97,10 +98,10 @@ pub async fn serve<T>(
     limits: Limits,
     end: impl Future<Output = T>,
 ) -> io::Result<T> {
-    let (door, of) = Door::new(listener, names)?;
+    let (acceptor, of) = Acceptor::new(listener, names)?;
     let room = Arc::new(Semaphore::new(limits.connections));
     let ending = CancellationToken::new();
-    let desk = Arc::new(Desk::new(server.clone(), access, of, limits));
+    let handler = Arc::new(Handler::new(server.clone(), access, of, limits));
     let mut connections = JoinSet::new();
     let ended = {
         let mut end = std::pin::pin!(end);
@@ -109,9 +110,9 @@ pub async fn serve<T>(
                 biased;
                 ended = &mut end => break ended,
                 _ = connections.join_next(), if !connections.is_empty() => {}
-                stream = door.next() => match (stream, room.clone().try_acquire_owned()) {
+                stream = acceptor.next() => match (stream, room.clone().try_acquire_owned()) {
                     (Ok(stream), Ok(place)) => {
-                        let work = door.clone().connection(stream, desk.clone(), ending.clone());
+                        let work = acceptor.clone().connection(stream, handler.clone(), ending.clone());
                         connections.spawn(async move {
                             work.await;
                             drop(place);
@@ -123,7 +124,7 @@ pub async fn serve<T>(
             }
         }
     };
-    let socket = door.close();
+    let socket = acceptor.close();
     server.close();
     ending.cancel();
     let _ = timeout(FLUSH, async { while connections.join_next().await.is_some() {} }).await;
@@ -134,7 +135,7 @@ pub async fn serve<T>(
 
 /// Lets connections in.
 #[derive(Clone)]
-enum Door {
+enum Acceptor {
     Tcp(Arc<tokio::net::TcpListener>, Option<tokio_rustls::TlsAcceptor>),
     Local(Arc<tokio::net::UnixListener>, Arc<Socket>),
 }
@@ -144,7 +145,7 @@ enum Stream {
     Local(tokio::net::UnixStream),
 }
 
-impl Door {
+impl Acceptor {
     fn new(listener: Listener, more: Vec<Authority>) -> io::Result<(Self, Names)> {
         Ok(match listener.socket {
             Listening::Tcp { listener, address, identity } => {
@@ -165,19 +166,19 @@ impl Door {
         })
     }
 
-    async fn connection(self, stream: Stream, desk: Arc<Desk>, ending: CancellationToken) {
+    async fn connection(self, stream: Stream, handler: Arc<Handler>, ending: CancellationToken) {
         match (stream, self) {
             (Stream::Tcp(stream), Self::Tcp(_, None)) => {
                 let _ = stream.set_nodelay(true);
-                requests(stream, desk, ending).await;
+                requests(stream, handler, ending).await;
             }
             (Stream::Tcp(stream), Self::Tcp(_, Some(tls))) => {
                 let _ = stream.set_nodelay(true);
-                if let Ok(Ok(stream)) = timeout(desk.limits.head, tls.accept(stream)).await {
-                    requests(stream, desk, ending).await;
+                if let Ok(Ok(stream)) = timeout(handler.limits.head, tls.accept(stream)).await {
+                    requests(stream, handler, ending).await;
                 }
             }
-            (Stream::Local(stream), _) => requests(stream, desk, ending).await,
+            (Stream::Local(stream), _) => requests(stream, handler, ending).await,
             // There is no such pair.
             (Stream::Tcp(_), Self::Local(..)) => {}
         }
@@ -192,13 +193,20 @@ impl Door {
     }
 }
 
+/// A stream whose writes fail if the other end takes nothing of them for this long.
+fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S, most: Duration) -> Pin<Box<TimeoutWriter<S>>> {
+    let mut stream = TimeoutWriter::new(stream);
+    stream.set_timeout(Some(most));
+    Box::pin(stream)
+}
+
 /// Answers the requests of one connection.
-async fn requests(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Arc<Desk>, ending: CancellationToken) {
-    let stream = TokioIo::new(Patient::new(stream, desk.limits.answer));
-    let head = desk.limits.head;
+async fn requests(stream: impl AsyncRead + AsyncWrite + Unpin, handler: Arc<Handler>, ending: CancellationToken) {
+    let stream = TokioIo::new(with_write_timeout(stream, handler.limits.answer));
+    let head = handler.limits.head;
     let service = service_fn(move |request| {
-        let desk = desk.clone();
-        async move { Ok::<_, Infallible>(desk.answer(request).await) }
+        let handler = handler.clone();
+        async move { Ok::<_, Infallible>(handler.answer(request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -219,7 +227,7 @@ async fn requests(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Arc<Desk>, 
 }
 
 /// Answers requests of all connections.
-struct Desk {
+struct Handler {
     service: StreamableHttpService<Server, NeverSessionManager>,
     access: Access,
     names: Names,
@@ -227,7 +235,7 @@ struct Desk {
     in_flight: Arc<Semaphore>,
 }
 
-impl Desk {
+impl Handler {
     fn new(server: Server, access: Access, names: Names, limits: Limits) -> Self {
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
@@ -267,7 +275,7 @@ impl Desk {
     }
 
     async fn read(&self, body: Incoming) -> Result<Bytes, Refused> {
-        let too_large = Refused { status: StatusCode::PAYLOAD_TOO_LARGE, why: "a message has 4194304 bytes at most" };
+        let too_large = Refused { status: StatusCode::PAYLOAD_TOO_LARGE, why: TOO_LARGE };
         if body.size_hint().lower() > u64::try_from(MAX_MESSAGE).unwrap_or(u64::MAX) {
             return Err(too_large);
         }

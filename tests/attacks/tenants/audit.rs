@@ -105,7 +105,7 @@ fn locked(runtime: &Runtime, attack: bool) -> Result<String, String> {
     let seen: Vec<Seen> = waiting.into_iter().map(|call| runtime.block_on(call).unwrap()).collect();
     let made = seen.iter().filter(|seen| seen.word == "completed").count();
     same(made, if attack { 0 } else { 20 })?;
-    names_nothing(&seen.iter().map(|seen| seen.told.clone()).collect::<Vec<_>>())?;
+    names_nothing(&seen.iter().map(|seen| seen.shown.clone()).collect::<Vec<_>>())?;
     if attack && !seen.iter().all(|seen| seen.says.contains("another process holds the lock of `.harness/audit/head`"))
     {
         return Err(format!("{seen:?}"));
@@ -145,7 +145,7 @@ fn replaced(runtime: &Runtime, attack: bool) -> Result<String, String> {
                 goes_on(runtime, &victim, 1).map(|()| seen)
             })
             .collect::<Result<_, _>>()?;
-        names_nothing(&seen.iter().map(|seen| seen.told.clone()).collect::<Vec<_>>())?;
+        names_nothing(&seen.iter().map(|seen| seen.shown.clone()).collect::<Vec<_>>())?;
         // A log that was taken away as a whole is begun anew, and a key is read once.
         let stops = attack && !["no log", "another key"].contains(&way);
         let made = seen.iter().filter(|seen| seen.word == "completed").count();
@@ -175,7 +175,7 @@ fn linked(runtime: &Runtime, attack: bool) -> Result<String, String> {
         if (seen.word == "completed") == attack {
             return Err(format!("{part:?}: {}: {}", seen.word, seen.says));
         }
-        names_nothing(&[seen.told])?;
+        names_nothing(&[seen.shown])?;
         goes_on(runtime, &victim, 1)?;
         whole(&victim, 2)?;
     }

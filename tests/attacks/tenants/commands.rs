@@ -194,17 +194,17 @@ fn listed(runtime: &Runtime, attack: bool) -> Result<String, String> {
         // Its own: this shell's arguments hold the text too.
         vec![format!("cat /proc/$$/cmdline | tr '\\0' ' '; : {CANARY}-mark")]
     };
-    let mut told = 0;
+    let mut shown = 0;
     for line in &lines {
         let seen = say(runtime, asks, &format!("({line}) 2>/dev/null; true"));
         let says = seen.gave()?;
-        told += usize::from([CANARY, VICTIM, "plain.txt"].iter().any(|text| says.contains(text)));
-        if attack && told > 0 {
+        shown += usize::from([CANARY, VICTIM, "plain.txt"].iter().any(|text| says.contains(text)));
+        if attack && shown > 0 {
             return Err(format!("ESCAPE: {line}: {says}"));
         }
     }
     waiting.end()?;
-    if (told == 0) == attack { Ok("nothing".to_owned()) } else { Err(format!("{told}")) }
+    if (shown == 0) == attack { Ok("nothing".to_owned()) } else { Err(format!("{shown}")) }
 }
 
 fn left(runtime: &Runtime, attack: bool) -> Result<String, String> {

@@ -352,8 +352,8 @@ fn around(runtime: &Runtime, attack: bool) -> Result<String, String> {
         return through(&seen, &expressions);
     }
     stopped(&seen, &expressions)?;
-    if let Some(seen) = seen.iter().find(|seen| seen.told.contains(CANARY)) {
-        return Err(format!("ESCAPE: {}", seen.told));
+    if let Some(seen) = seen.iter().find(|seen| seen.shown.contains(CANARY)) {
+        return Err(format!("ESCAPE: {}", seen.shown));
     }
     same(victim.call(runtime, "read_secret").gave()?, CANARY)?;
     Ok("denied".to_owned())
@@ -387,8 +387,8 @@ fn twice(runtime: &Runtime, attack: bool) -> Result<String, String> {
         return through(&seen, &expressions);
     }
     stopped(&seen, &expressions)?;
-    if let Some(seen) = seen.iter().find(|seen| seen.told.contains(CANARY)) {
-        return Err(format!("ESCAPE: {}", seen.told));
+    if let Some(seen) = seen.iter().find(|seen| seen.shown.contains(CANARY)) {
+        return Err(format!("ESCAPE: {}", seen.shown));
     }
     Ok("denied".to_owned())
 }
@@ -449,13 +449,13 @@ fn swapped(runtime: &Runtime, attack: bool) -> Result<String, String> {
             "completed" => passed += 1,
             _ => refused += 1,
         }
-        if seen.told.contains(CANARY) {
-            leaked = Some(seen.told);
+        if seen.shown.contains(CANARY) {
+            leaked = Some(seen.shown);
         }
         leaked.is_some()
     });
-    if let Some(told) = leaked {
-        return Err(format!("ESCAPE: {told}"));
+    if let Some(shown) = leaked {
+        return Err(format!("ESCAPE: {shown}"));
     }
     unchanged(&victim.root, &before)?;
     if passed == 0 || (refused == 0) == attack {

@@ -197,7 +197,7 @@ pub(super) fn entries(root: &Path) -> Result<Vec<Json>, String> {
     Ok(lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
-/// How a call ended, and all that its caller was told.
+/// How a call ended, and all that its caller got.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     /// `completed`, `failed`, `denied`, `limited`, `busy`, `fault`; `rejected` for a call that was not made.
@@ -205,13 +205,13 @@ pub(super) struct Seen {
     /// What its caller gets.
     pub(super) says: String,
     /// All that is known of it.
-    pub(super) told: String,
+    pub(super) shown: String,
     pub(super) report: Option<Box<CallReport>>,
 }
 
 impl Seen {
     pub(super) fn of(called: Result<CallReport, CallError>) -> Self {
-        let told = format!("{called:?}");
+        let shown = format!("{called:?}");
         match called {
             Ok(report) => {
                 let word = match report.outcome {
@@ -222,9 +222,9 @@ impl Seen {
                     Outcome::Busy(_) => "busy",
                     Outcome::Fault(_) => "fault",
                 };
-                Self { word, says: report.content.clone(), told, report: Some(Box::new(report)) }
+                Self { word, says: report.content.clone(), shown, report: Some(Box::new(report)) }
             }
-            Err(error) => Self { word: "rejected", says: error.to_string(), told, report: None },
+            Err(error) => Self { word: "rejected", says: error.to_string(), shown, report: None },
         }
     }
 
@@ -265,10 +265,10 @@ pub(super) fn through(seen: &[Seen], expressions: &[String]) -> Result<String, S
     Ok("through".to_owned())
 }
 
-/// Whether the victim's marker is in nothing that the attacker was told, and in none of its files.
+/// Whether the victim's marker is in nothing that the attacker got, and in none of its files.
 pub(super) fn unseen(attacker: &Tenant, seen: &[Seen]) -> Result<(), String> {
-    if let Some(seen) = seen.iter().find(|seen| seen.told.contains(CANARY)) {
-        return Err(format!("ESCAPE: the canary was told: {}", seen.told));
+    if let Some(seen) = seen.iter().find(|seen| seen.shown.contains(CANARY)) {
+        return Err(format!("ESCAPE: the caller got the canary: {}", seen.shown));
     }
     let files = tree(&attacker.root);
     match files.iter().find(|(path, text)| text.contains(CANARY) && !path.contains(VICTIM)) {

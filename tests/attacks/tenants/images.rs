@@ -186,7 +186,7 @@ fn costly(runtime: &Runtime, attack: bool, top: &str, limit: &str, says: &str) -
     if seen.word != "rejected" || !seen.says.contains(says) {
         return Err(format!("{}: {}", seen.word, seen.says));
     }
-    names_nothing(&[seen.told])?;
+    names_nothing(&[seen.shown])?;
     same(victim.call(runtime, "it").gave()?, "1")?;
     Ok("over".to_owned())
 }
@@ -212,11 +212,11 @@ fn failures(runtime: &Runtime, attack: bool) -> Result<String, String> {
         if seen.word == "completed" || before.word != seen.word {
             return Err(format!("{body}: {}: {}", seen.word, seen.says));
         }
-        names_nothing(&[seen.told.clone(), seen.says.clone()])?;
-        let named = [&seen, &before].map(|seen| seen.told.contains("tools/it.md"));
+        names_nothing(&[seen.shown.clone(), seen.says.clone()])?;
+        let named = [&seen, &before].map(|seen| seen.shown.contains("tools/it.md"));
         same((body, named), (body, [true, !attack]))?;
-        if seen.told.contains("victims_tool") || before.told.contains("tools/it.md") && attack {
-            return Err(format!("ESCAPE: {}", seen.told));
+        if seen.shown.contains("victims_tool") || before.shown.contains("tools/it.md") && attack {
+            return Err(format!("ESCAPE: {}", seen.shown));
         }
     }
     Ok("its own".to_owned())

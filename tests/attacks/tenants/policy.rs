@@ -129,7 +129,7 @@ fn above(runtime: &Runtime, attack: bool) -> Result<String, String> {
         } else {
             through(&seen, &expressions).map(drop)?
         }
-        same(seen.iter().any(|seen| seen.told.contains(CANARY)), !attack)?;
+        same(seen.iter().any(|seen| seen.shown.contains(CANARY)), !attack)?;
     }
     same(victim.call(runtime, "plain").gave()?, "plain")?;
     Ok("denied".to_owned())

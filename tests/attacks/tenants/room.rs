@@ -33,7 +33,7 @@ pub(super) const CASES: &[Coded] = &[
     },
     Coded {
         id: "tenants-704",
-        tried: "queues more calls than may wait, to be told how many others wait or to have those refused",
+        tried: "queues more calls than may wait, to learn how many others wait or to have those refused",
         run: |runtime, _| queued(runtime, true),
         control: |runtime, _| queued(runtime, false),
     },
@@ -198,7 +198,7 @@ fn queued(runtime: &Runtime, attack: bool) -> Result<String, String> {
             "tool error: busy: 3 calls of the project are waiting already (`queued_calls`, set by the project's quota)";
         same((seen.word, text), ("busy", wanted))?;
     }
-    names_nothing(&busy.iter().map(|seen| seen.told.clone()).collect::<Vec<_>>())?;
+    names_nothing(&busy.iter().map(|seen| seen.shown.clone()).collect::<Vec<_>>())?;
     same(busy.is_empty(), !attack)?;
     // The victim's own are still to come, and do.
     let fourth = victim.begin_with(runtime, "meets", json!({"all": 4}));

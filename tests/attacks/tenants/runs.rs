@@ -273,7 +273,7 @@ fn tasks(runtime: &Runtime, attack: bool) -> Result<String, String> {
     let seen = all();
     if !attack {
         let ended = || all().iter().all(|seen| seen.says.contains(CANARY));
-        return super::house::wait_until("the task ended", ended).map(|()| "told".to_owned());
+        return super::house::wait_until("the task ended", ended).map(|()| "shown".to_owned());
     }
     stopped(&seen, &polls)?;
     same(seen[0].says.contains("there is no task"), true).map_err(|_| seen[0].says.clone())?;
@@ -330,9 +330,9 @@ fn events(runtime: &Runtime, attack: bool) -> Result<String, String> {
     let listens = |laid: Laid<'_>| laid.hook("hears", "event: custom.saved", hears).tool("emit", emit).open();
     let victim = listens(house.victim());
     // In the attack each emits what only the other listens to.
-    let attacker = house.attacker().hook("spies", "event: custom.told", hears).tool("emit", emit);
-    let attacker = attacker.tool("tell", "return events.emit('custom.told', {'said': args['x']})").open();
-    let quiet = house.lay("quiet", WIDE).tool("tell", "return events.emit('custom.told', {'said': args['x']})").open();
+    let attacker = house.attacker().hook("spies", "event: custom.shown", hears).tool("emit", emit);
+    let attacker = attacker.tool("tell", "return events.emit('custom.shown', {'said': args['x']})").open();
+    let quiet = house.lay("quiet", WIDE).tool("tell", "return events.emit('custom.shown', {'said': args['x']})").open();
     let heard = |tenant: &Tenant| tenant.run.session().cache.get("heard").unwrap_or_default();
     let said = json!({"x": CANARY});
     if attack {
@@ -413,11 +413,11 @@ fn overheard(runtime: &Runtime, attack: bool) -> Result<String, String> {
     });
     same(turn.map_err(|error| error.to_string())?.text, CANARY.to_owned())?;
     let heard = attacker.run.session().cache.get("heard").unwrap_or_default();
-    let told = heard.matches(CANARY).count();
-    match (attack, told) {
+    let shown = heard.matches(CANARY).count();
+    match (attack, shown) {
         (true, 0) => Ok("nothing".to_owned()),
         (false, 4..) => Ok("heard".to_owned()),
-        _ => Err(format!("{told} times: {heard}")),
+        _ => Err(format!("{shown} times: {heard}")),
     }
 }
 

@@ -130,7 +130,7 @@ fn named(runtime: &Runtime, servers: &Servers, attack: bool) -> Result<String, S
         if attack {
             let seen = attacker.call(runtime, "it");
             same(seen.word, "denied")?;
-            names_nothing(&[seen.told.clone(), seen.says.clone()])?;
+            names_nothing(&[seen.shown.clone(), seen.says.clone()])?;
             unseen(&attacker, &[seen])?;
         }
     }
@@ -206,8 +206,8 @@ fn guessed(runtime: &Runtime, attack: bool) -> Result<String, String> {
     let asked = if attack { &attacker } else { &victim };
     victim.call_with(runtime, "it", json!({"x": "other"})).gave()?;
     let seen = asked.call_with(runtime, "it", json!({ "x": GUESS }));
-    let verbatim = seen.told.contains(GUESS) && !seen.told.contains("redacted");
-    same(verbatim, attack).map_err(|_| seen.told)?;
+    let verbatim = seen.shown.contains(GUESS) && !seen.shown.contains("redacted");
+    same(verbatim, attack).map_err(|_| seen.shown)?;
     Ok("verbatim".to_owned())
 }
 
@@ -294,8 +294,8 @@ fn to_command(runtime: &Runtime, attack: bool) -> Result<String, String> {
     let seen = attacker.call_with(runtime, "runs", json!({ "x": handle }));
     victim.run.session().cache.set("go".to_owned(), "1".to_owned()).unwrap();
     same(runtime.block_on(call).unwrap().gave()?, "over")?;
-    if seen.told.contains(&backwards) {
-        return Err(format!("ESCAPE: {}", seen.told));
+    if seen.shown.contains(&backwards) {
+        return Err(format!("ESCAPE: {}", seen.shown));
     }
     unseen(&attacker, &[seen])?;
     Ok("a text".to_owned())

@@ -93,11 +93,11 @@ fn misspelled(runtime: &Runtime, attack: bool) -> Result<String, String> {
         "task_transfer",
         "transfer_skills",
     ];
-    let told = |seen: &Seen| {
-        let hint = seen.report.is_none().then(|| seen.told.clone()).unwrap_or_default();
+    let shown = |seen: &Seen| {
+        let hint = seen.report.is_none().then(|| seen.shown.clone()).unwrap_or_default();
         asked.iter().fold(format!("{} {hint}", seen.says), |text, asked| text.replace(asked, ""))
     };
-    let named: Vec<String> = seen.iter().map(told).filter(|text| text.to_lowercase().contains("transfer")).collect();
+    let named: Vec<String> = seen.iter().map(shown).filter(|text| text.to_lowercase().contains("transfer")).collect();
     unseen(&attacker, &seen)?;
     match (attack, named.is_empty()) {
         (true, true) => Ok("unknown".to_owned()),
@@ -120,10 +120,10 @@ fn limits(runtime: &Runtime, attack: bool) -> Result<String, String> {
     let seen = order.map(|tenant| tenant.call(runtime, "it"));
     same(seen.each_ref().map(|seen| seen.word), ["limited"; 3])?;
     let own = if attack { "91234567" } else { "82345678" };
-    same(seen[1].told.contains(own), true)?;
-    same(seen[0].told.contains(own) || seen[2].told.contains(own), false)?;
+    same(seen[1].shown.contains(own), true)?;
+    same(seen[0].shown.contains(own) || seen[2].shown.contains(own), false)?;
     same(&seen[0].says, &seen[2].says)?;
-    names_nothing(&[seen[usize::from(attack)].told.clone()])?;
+    names_nothing(&[seen[usize::from(attack)].shown.clone()])?;
     Ok("its own".to_owned())
 }
 
@@ -188,7 +188,7 @@ fn printed(runtime: &Runtime, attack: bool) -> Result<String, String> {
             format!("ESCAPE: …{}…", &text[at.saturating_sub(200)..(at + 200).min(text.len())])
         })
     })?;
-    names_nothing(std::slice::from_ref(&seen.told))?;
+    names_nothing(std::slice::from_ref(&seen.shown))?;
     same(seen.gave()?, "1")?;
     Ok("its own".to_owned())
 }
@@ -208,8 +208,8 @@ fn faults(runtime: &Runtime, attack: bool) -> Result<String, String> {
             own.project.loaded().stand_in("it", || crate::compose::component(&[], wat)).unwrap();
         }
         let seen = own.call(runtime, "it");
-        same(seen.word == "completed", !attack).map_err(|_| seen.told.clone())?;
-        names_nothing(&[seen.told.clone(), seen.says.clone()])?;
+        same(seen.word == "completed", !attack).map_err(|_| seen.shown.clone())?;
+        names_nothing(&[seen.shown.clone(), seen.says.clone()])?;
         unseen(&attacker, &[seen])?;
         same(victim.call(runtime, "read_secret").gave()?, CANARY)?;
     }

@@ -34,16 +34,16 @@ impl Answer {
     }
 
     /// A block because there is no decision.
-    pub(super) fn failed(client: Client, asked: Option<Asked>, why: &str) -> Self {
+    pub(super) fn failed(asked: Option<Asked>, why: &str) -> Self {
         let why = format!("blocked by harness, which cannot decide: {why}");
         match asked {
             // The agent would be sent back forever. It had the reason once.
             Some(Asked { on: On::Stop | On::SubagentStop, is_kept_running: true }) => Self::ends(why),
-            _ => Self::blocked(client, asked, why),
+            _ => Self::blocked(asked, why),
         }
     }
 
-    fn blocked(_: Client, asked: Option<Asked>, why: String) -> Self {
+    fn blocked(asked: Option<Asked>, why: String) -> Self {
         let json = asked.and_then(|asked| match asked.on {
             On::PreToolUse => Some(json!({
                 "hookSpecificOutput": {
@@ -73,7 +73,7 @@ impl Answer {
 /// The answer that the hooks' decision comes to.
 pub(super) fn of(client: Client, asked: Asked, before: &Json, dispatch: &Dispatch, printer: Printer) -> Answer {
     if let Some(block) = dispatch.decision.block() {
-        return blocked(client, asked, block);
+        return blocked(asked, block);
     }
     if dispatch.payload == *before {
         return Answer::nothing();
@@ -93,7 +93,7 @@ pub(super) fn of(client: Client, asked: Asked, before: &Json, dispatch: &Dispatc
                 "blocked by harness: a hook changed the prompt, and {} cannot change it. Send this instead:\n{prompt}",
                 client.name()
             );
-            Answer::blocked(client, Some(asked), why)
+            Answer::blocked(Some(asked), why)
         }
         On::Stop | On::SubagentStop => {
             if before.get("text") != dispatch.payload.get("text") {
@@ -110,13 +110,13 @@ pub(super) fn of(client: Client, asked: Asked, before: &Json, dispatch: &Dispatc
 }
 
 /// A hook blocked.
-fn blocked(client: Client, asked: Asked, block: &Block) -> Answer {
+fn blocked(asked: Asked, block: &Block) -> Answer {
     let stops = matches!(asked.on, On::Stop | On::SubagentStop);
     let why = if stops { block.to_prompt(NOT_YET) } else { block.to_string() };
     match asked {
         // As in a turn of Harness itself: a guard that does not work ends it.
         Asked { is_kept_running: true, .. } if stops && block.failed => Answer::ends(why),
-        _ => Answer::blocked(client, Some(asked), why),
+        _ => Answer::blocked(Some(asked), why),
     }
 }
 
@@ -128,7 +128,7 @@ fn arguments(client: Client, asked: Asked, before: &Json, after: &Json) -> Answe
     }
     let Some(args @ Json::Object(_)) = args else {
         let why = "blocked by harness: a hook changed the arguments to something that is not a dict".to_owned();
-        return Answer::blocked(client, Some(asked), why);
+        return Answer::blocked(Some(asked), why);
     };
     let name = asked.on.name();
     Answer::json(match client {

@@ -22,8 +22,6 @@ use crate::{project, run};
 
 /// Threads that answer requests.
 const MAX_THREADS: usize = 8;
-/// Bytes of stack that each of them has, as the main one does: agents may be sixteen deep there too.
-const STACK: usize = 8 << 20;
 /// Bytes of a private key.
 const MAX_KEY: usize = 64 << 10;
 
@@ -86,7 +84,8 @@ pub(crate) fn run(command: &Serve, place: &ProjectArgs, printer: Printer) -> Res
     }
     project::confine(&plan, &command.confine, printer)?;
     // Its threads are begun when the process has given up what it does not need.
-    let runtime = runtime(printer)?;
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+    let runtime = project::runtime_of(threads, printer)?;
     let server = server(project, &command.confirm, place, printer);
     let exit = runtime.block_on(async {
         match listener {
@@ -199,19 +198,6 @@ fn server(project: Project, confirm: &Confirm, place: &ProjectArgs, printer: Pri
     let confirmer = Arc::new(InAdvance(confirm.clone()));
     let on_fault = Box::new(move |why: &str| printer.error(&format!("the host failed: {why}"), &[], None));
     Server::new(project, Settings { models, confirmer, on_fault })
-}
-
-fn runtime(printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
-    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
-        .thread_stack_size(STACK)
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            printer.error(&format!("cannot start: {error}"), &[], None);
-            Exit::Fault
-        })
 }
 
 /// Confirms the calls that the command line names. Standard input is the client's, so that nobody can be asked there.

@@ -18,7 +18,7 @@ pub const MIN_TOKEN: usize = 16;
 pub enum Access {
     /// This token, in `Authorization`.
     Token(Token),
-    /// Nothing: whoever can connect may call tools.
+    /// Nothing: every program that can connect may call tools.
     Open,
 }
 

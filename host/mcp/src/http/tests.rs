@@ -48,6 +48,18 @@ async fn after(sent: &str) -> String {
     text
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_nothing_is_waited_for_a_bounded_time() {
+    let (near, mut far) = tokio::io::duplex(4);
+    let mut near = with_write_timeout(near, Duration::from_secs(5));
+    near.write_all(b"1234").await.unwrap();
+    assert_eq!(near.write_all(b"5678").await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    // The control: once it reads, it gets more.
+    let mut read = [0; 4];
+    far.read_exact(&mut read).await.unwrap();
+    near.write_all(b"9").await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_that_never_ends_is_not_waited_for() {
     for head in ["", "POST /mcp HTTP/1.1\r\nHost: HOST\r\nX-Slow: "] {
