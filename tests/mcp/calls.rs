@@ -44,6 +44,26 @@ fn a_structured_result_that_is_too_large_is_an_error() {
     assert!(is_error && text.contains("`limits.output_bytes`"), "{text}");
 }
 
+/// What the program offers to models and scripts is not offered to clients: it would use the operator's models.
+#[test]
+fn a_client_delegates_to_no_agent_but_through_a_tool() {
+    let script = "def run(args):\n    return delegate('helper', 'Help.')['content']\n";
+    let project = Project::new()
+        .file(".harness/agents/helper.md", "---\ndescription: Helps.\n---\nYou help.\n")
+        .tool("asks", "", script);
+    let mut client = Client::start(&project, &[]);
+    let task = json!({"agent": "helper", "task": "Help."});
+    for name in ["delegate", "delegate_async", "delegate_status", "delegate_await"] {
+        let answer = client.modern("tools/call", json!({"name": name, "arguments": task}));
+        assert_eq!(answer["error"], json!({"code": -32602, "message": format!("there is no tool `{name}`")}));
+    }
+    let outcomes: Vec<_> = audited(&project).iter().map(|entry| entry["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["rejected"; 4]);
+    // The control: a tool's script asks the agent, for which this project has no model.
+    let (text, is_error) = client.text("asks", json!({}));
+    assert!(is_error && text.contains("names no model"), "{text}");
+}
+
 #[test]
 fn an_unknown_tool_is_an_error_of_the_protocol_and_bad_arguments_are_for_the_model() {
     let project = Project::new().tool("greet", "parameters:\n  name: { type: string, required: true }\n", FINE);

@@ -1,13 +1,14 @@
 //! The protocol over HTTP: messages, headers, and the end of a call.
 
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
 use crate::client::{LEGACY, audited, meta};
 use crate::project::{FINE, Project};
-use crate::streams::endless;
+use crate::streams::{endless, wait_until_begun};
 use crate::web::{Reply, Web, exchange, request};
 
 fn call(web: &Web, tool: &str, more: &[(&str, &str)]) -> Reply {
@@ -143,14 +144,18 @@ fn a_body_that_is_too_long_is_refused_and_the_longest_one_is_read() {
     assert_eq!(web.post(&[("X-Padding", &"x".repeat(70_000))], "{}").status, 431);
 }
 
+/// A connection on which a call runs that only ends when it is ended.
+fn begin_endless(web: &Web, project: &Project) -> TcpStream {
+    let stream = web.begin("endless");
+    wait_until_begun(project);
+    stream
+}
+
 #[test]
 fn a_call_ends_when_its_connection_is_closed() {
     let project = endless();
     let web = Web::open(&project);
-    let stream = web.begin("endless");
-    while !project.path("began").exists() {
-        std::thread::yield_now();
-    }
+    let stream = begin_endless(&web, &project);
     drop(stream);
     let is_abandoned = |entry: &Json| entry["tool"] == "endless" && entry["outcome"] == "abandoned";
     while !audited(&project).iter().any(is_abandoned) {}
@@ -161,14 +166,9 @@ fn a_call_ends_when_its_connection_is_closed() {
 fn a_request_beyond_the_most_at_one_time_is_refused() {
     let project = endless();
     let web = Web::open(&project);
-    let mut streams: Vec<_> = (0..64).map(|_| web.begin("endless")).collect();
-    // The last ones may not have been read yet.
-    let busy = loop {
-        let reply = call(&web, "it", &[]);
-        if reply.status != 200 {
-            break reply;
-        }
-    };
+    // Each has its place before the next one comes: else `it` could take one of theirs.
+    let mut streams: Vec<_> = (0..64).map(|_| begin_endless(&web, &project)).collect();
+    let busy = call(&web, "it", &[]);
     assert_eq!(busy.refusal(), (503, -32000));
     assert!(busy.head.contains("retry-after: 1") && busy.json()["id"] == 1, "{busy:?}");
     drop(streams.pop());
@@ -202,10 +202,7 @@ fn a_signal_ends_calls_and_the_server() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let project = endless();
         let web = Web::open(&project);
-        let mut stream = web.begin("endless");
-        while !project.path("began").exists() {
-            std::thread::yield_now();
-        }
+        let mut stream = begin_endless(&web, &project);
         web.signal(signal);
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();

@@ -15,6 +15,13 @@ pub(crate) fn endless() -> Project {
     Project::new().policy(policy).tool("endless", "timeout_ms: 600000\n", ENDLESS).tool("it", "", FINE)
 }
 
+/// Waits until the script of an `endless` call runs, and forgets it, for the next one.
+pub(crate) fn wait_until_begun(project: &Project) {
+    while std::fs::remove_file(project.path("began")).is_err() {
+        std::thread::yield_now();
+    }
+}
+
 fn call(id: &Json, tool: &str) -> Json {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"_meta": meta(), "name": tool}})
 }
@@ -113,9 +120,7 @@ fn a_canceled_call_ends_and_has_no_answer() {
     let project = endless();
     let mut client = Client::start(&project, &[]);
     client.send(&call(&json!(1), "endless"));
-    while !project.path("began").exists() {
-        std::thread::yield_now();
-    }
+    wait_until_begun(&project);
     client.send(&cancel(&json!(1)));
     client.send(&call(&json!(2), "it"));
     assert_eq!(client.receive()["id"], 2);
@@ -133,9 +138,7 @@ fn the_end_of_input_ends_calls_and_answers_other_requests() {
     client.send(&call(&json!(1), "it"));
     assert_eq!(client.receive()["id"], 1);
     client.send(&call(&json!(2), "endless"));
-    while !project.path("began").exists() {
-        std::thread::yield_now();
-    }
+    wait_until_begun(&project);
     client.send(&json!({"jsonrpc": "2.0", "id": 3, "method": "ping"}));
     let (mut rest, code, err) = client.end();
     rest.sort_by_key(|answer| answer["id"].as_i64());

@@ -29,10 +29,11 @@ pub(crate) async fn make(
 ) -> Result<CallToolResponse, ErrorData> {
     let asking = Arc::new(Asking::new(server.settings().confirmer.clone(), server.seals().clone(), &request, context)?);
     let catalog = server.catalog();
-    // A name that no tool has is called all the same, so that the audit log has it.
+    // A name that is not listed is called all the same, so that the audit log has it.
     let name = catalog.own_name(&request.name).unwrap_or(&request.name).to_owned();
+    let is_tool = server.project().loaded().registry().tool(&name).is_ok();
     let structured = catalog.definition(&request.name).is_some_and(|tool| tool.output_schema.is_some());
-    let run = run(server, asking.clone(), context);
+    let run = run(server, asking.clone(), is_tool, context);
     let call = Call { id: None, name, arguments: Json::Object(request.arguments.unwrap_or_default()) };
     match server.project().make(call, &run).await {
         Ok(report) => {
@@ -61,8 +62,9 @@ pub(crate) async fn make(
     }
 }
 
-/// A run for one request: nothing of a client is kept between two.
-fn run(server: &Server, asking: Arc<Asking>, context: &RequestContext<RoleServer>) -> Arc<Run> {
+/// A run for one request: nothing of a client is kept between two. Only scripts of tools can delegate to agents: a client
+/// that calls `delegate` itself would use the operator's models, and no listing offers it.
+fn run(server: &Server, asking: Arc<Asking>, is_tool: bool, context: &RequestContext<RoleServer>) -> Arc<Run> {
     let run = Run::new();
     // Over HTTP nothing is kept of `initialize`, and rmcp puts its own name there.
     let over_http = context.extensions.get::<Parts>().is_some();
@@ -76,7 +78,9 @@ fn run(server: &Server, asking: Arc<Asking>, context: &RequestContext<RoleServer
     });
     let Settings { models, .. } = server.settings();
     run.set_confirmer(asking);
-    harness_agent::attach(server.project(), &run, models.clone());
+    if is_tool {
+        harness_agent::attach(server.project(), &run, models.clone());
+    }
     run
 }
 
