@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::opening::Openings;
 use super::watch::Watcher;
 use super::{Inner, OpenError, Options, Project};
 use harness_audit::AuditWriter;
@@ -59,6 +60,8 @@ pub struct Host {
     roots: Option<Arc<[PathBuf]>>,
     /// Watches the files of projects.
     pub(crate) watcher: Watcher,
+    /// Turns of projects that are opened or loaded again.
+    pub(crate) openings: Arc<Openings>,
 }
 
 impl Host {
@@ -71,7 +74,7 @@ impl Host {
         let settings = Settings { instances: options.instances, image_bytes: options.image_bytes };
         let sandbox = Sandbox::new(settings).map_err(OpenError::Sandbox)?;
         let (audit, watcher) = (AuditWriter::new(), Watcher::default());
-        Ok(Self { sandbox, audit, watcher, connector: Arc::default(), roots: None })
+        Ok(Self { sandbox, audit, watcher, connector: Arc::default(), roots: None, openings: Arc::default() })
     }
 
     /// The same for projects below these folders only. A process that is confined to them
@@ -88,7 +91,8 @@ impl Host {
     }
 
     /// Opens the project in a folder: the one that holds `.harness/`. The same folder may be open more than once; each
-    /// project has its own quota.
+    /// project has its own quota. Waits with this thread while as many others are opened or loaded again as the machine has
+    /// cores, less one.
     ///
     /// # Errors
     ///

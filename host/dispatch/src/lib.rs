@@ -25,6 +25,7 @@ mod loaded;
 pub mod loading;
 mod matching;
 pub mod native;
+mod opening;
 pub mod past;
 pub mod payload;
 pub mod pipeline;
@@ -290,6 +291,7 @@ impl Inner {
 }
 
 fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
+    let _turn = host.openings.turn();
     let span = spans::load(options, before.is_some());
     let loaded = span.in_scope(|| read(root, options, host, before));
     spans::loaded(&span, &loaded);

@@ -49,6 +49,8 @@ const CORE_INSTANCES: u32 = 3;
 const TABLES: u32 = 2;
 /// Scripts that may be loaded at one time, beside calls: each is two core instances.
 pub const LOADS: u32 = 16;
+/// Those of one project among them.
+pub(crate) const LOADS_OF_ONE: u32 = LOADS / 4;
 /// The most instances of a host: each stack takes two of the 65,530 mappings that a process has.
 const MAX_INSTANCES: u32 = 10_000;
 /// Calls within calls: a script that fires an event or calls a tool waits, with its instance, for what that starts.
@@ -260,11 +262,13 @@ impl Sandbox {
         }
     }
 
-    /// Does something that loads on another thread, when it is its turn.
+    /// Does something that loads on another thread, when it is its turn. A project waits for its own loads first: with
+    /// however many, it takes a part of the host's turns only.
     pub async fn in_turn<T: Send + 'static>(&self, load: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let own = self.share.load().await;
         let turn = self.inner.loads.clone().acquire_owned().await;
         let load = move || {
-            let _turn = turn;
+            let _turns = (own, turn);
             load()
         };
         Ok(tokio::task::spawn_blocking(load).await?)

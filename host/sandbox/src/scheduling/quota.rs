@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use super::fair;
+use crate::engine::LOADS_OF_ONE;
 use harness_capability::resources::{Amounts, Resources};
 
 /// What one project may have at most. The default is a host that it has to itself.
@@ -103,6 +106,8 @@ pub struct Share {
     id: u64,
     memory: AtomicU64,
     resources: Arc<Resources>,
+    /// Turns of its scripts that are loaded while calls continue.
+    loads: Arc<Semaphore>,
 }
 
 impl Share {
@@ -111,7 +116,9 @@ impl Share {
         static SHARES: AtomicU64 = AtomicU64::new(1);
         let Quota { commands, open_files, http_bytes, .. } = quota;
         let resources = Arc::new(Resources::new(Amounts { commands, open_files, http_bytes }));
-        Arc::new(Self { quota, id: SHARES.fetch_add(1, Ordering::Relaxed), memory: AtomicU64::new(0), resources })
+        let (id, memory) = (SHARES.fetch_add(1, Ordering::Relaxed), AtomicU64::new(0));
+        let loads = Arc::new(Semaphore::new(LOADS_OF_ONE as usize));
+        Arc::new(Self { quota, id, memory, resources, loads })
     }
 
     /// What it may have.
@@ -127,6 +134,11 @@ impl Share {
     /// Bytes of linear memory that its instances have now.
     pub fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
+    }
+
+    /// A turn to load a script, when fewer of the project's are loaded than may be. Nothing where there is none any more.
+    pub(crate) async fn load(&self) -> Option<OwnedSemaphorePermit> {
+        self.loads.clone().acquire_owned().await.ok()
     }
 
     /// Unique in the process.
