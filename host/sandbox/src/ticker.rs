@@ -104,6 +104,7 @@ impl Drop for Call<'_> {
 }
 
 fn tick(shared: &Shared, engine: &EngineWeak, gate: &Gate) {
+    harness_sys::slices::ask_for_short_slices();
     let mut last = Instant::now();
     while !shared.gone.load(Ordering::SeqCst) {
         thread::sleep(if gate.is_contended() { SLICE } else { TICK });
