@@ -25,6 +25,7 @@ pub(crate) fn config() -> Config {
     config.memory_may_move(false);
     // What only debugging needs, and what the guest does not use and a hostile one should not have.
     config.generate_address_map(false);
+    config.native_unwind_info(false);
     config.wasm_backtrace_max_frames(None);
     config.wasm_relaxed_simd(false);
     config.wasm_memory64(false);

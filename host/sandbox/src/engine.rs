@@ -15,8 +15,9 @@ use super::cache::{self, Cache};
 use super::compile;
 use super::image::{self, Changes, LoadError, Template};
 use super::imports::{self, Role};
+use super::in_place::Placed;
 pub use super::loader::{Budget, LOAD_FUEL, LOAD_MEMORY};
-use super::loader::{CODE, Kept, Loader, MEMORY, SCRIPT};
+use super::loader::{CODE, Loader, MEMORY, SCRIPT};
 use super::outcome::{Entry, Failure, Limit, LimitKind, Source};
 use super::scheduling::admission::Admission;
 use super::scheduling::gate::Gate;
@@ -27,10 +28,9 @@ use super::state::State;
 use super::ticker::Ticker;
 use harness_sys::digest::digest;
 
-/// Machine code and first memory of the interpreter, made by the build script and part of this binary: there is no
-/// compiling at the start, and nothing on disk is trusted.
+/// The first memory of the interpreter, made by the build script and part of this binary, as its machine code is: there is
+/// no compiling at the start, and nothing on disk is trusted.
 mod embedded {
-    pub(super) static SHELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shell.cwasm"));
     pub(super) static MEMORY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.bin"));
 }
 
@@ -160,15 +160,15 @@ impl Sandbox {
     /// are made one by one, and [`pooling`](Self::pooling) says why.
     pub fn new(settings: Settings) -> Result<Self> {
         let settings = Settings { instances: settings.instances.clamp(1, MAX_INSTANCES), ..settings };
-        let (engine, pooling) = match engine(Some(settings)) {
+        let placed = Placed::next();
+        let (engine, pooling) = match engine(Some(settings), placed) {
             Ok(engine) => (engine, Ok(())),
-            Err(error) => (engine(None)?, Err(format!("{error:#}"))),
+            Err(error) => (engine(None, placed)?, Err(format!("{error:#}"))),
         };
-        // SAFETY: these are the bytes that the build script serialized, from read-only memory of this very binary.
-        #[expect(unsafe_code, reason = "machine code that is part of this binary")]
-        let shell = unsafe { Component::deserialize(&engine, embedded::SHELL)? };
+        let shell = placed.shell(&engine)?;
         let start = TEMPLATES.first().map_or(0, |template| template.start);
-        let prepared = image::module(&engine, TEMPLATES, Kept { start, bytes: embedded::MEMORY })?;
+        let prepared = Changes::none(start, embedded::MEMORY);
+        let prepared = image::module(&engine, TEMPLATES, embedded::MEMORY, &prepared)?;
         let linkers = Role::LINKED
             .into_iter()
             .map(|role| {
@@ -333,9 +333,7 @@ impl Sandbox {
             Some(component) => linker.instantiate_pre(component)?,
             None => {
                 let Inner { engine, shell, .. } = &*self.inner;
-                let memory = image.changes().applied(embedded::MEMORY);
-                let start = image.changes().start();
-                let memory = image::module(engine, TEMPLATES, Kept { start, bytes: &memory })?;
+                let memory = image::module(engine, TEMPLATES, embedded::MEMORY, image.changes())?;
                 let mut linker = linker.clone();
                 linker.root().module(MEMORY, &memory)?;
                 linker.instantiate_pre(shell)?
@@ -407,7 +405,7 @@ impl Sandbox {
 /// As for [`Sandbox::new`].
 #[doc(hidden)]
 pub fn bare_engine(settings: Settings) -> Result<Engine> {
-    engine(Some(settings))
+    engine(Some(settings), Placed::Copied)
 }
 
 /// The interpreter's core module, which is part of the shell. The engine gives it out of an instance only.
@@ -423,8 +421,9 @@ fn code(engine: &Engine, shell: &Component, memory: &Module) -> Result<Module> {
     instance.get_module(&mut store, CODE).ok_or_else(|| format_err!("the shell exports no `{CODE}`"))
 }
 
-fn engine(pools: Option<Settings>) -> Result<Engine> {
+fn engine(pools: Option<Settings>, code: Placed) -> Result<Engine> {
     let mut config = compile::config();
+    code.configure(&mut config);
     // All that is compiled here is modules without functions: threads would only wait for each other.
     config.parallel_compilation(false);
     if let Some(Settings { instances, .. }) = pools {

@@ -75,6 +75,11 @@ impl Changes {
         Self { start: kept.start, length: kept.bytes.len(), runs: runs.into_iter().filter_map(run).collect() }
     }
 
+    /// Nothing, of a memory that begins there.
+    pub(crate) fn none(start: u32, base: &[u8]) -> Self {
+        Self { start, length: base.len(), runs: Vec::new() }
+    }
+
     /// How many bytes that is.
     pub(crate) fn size(&self) -> u64 {
         self.runs.iter().map(|(_, run)| run.len() as u64).sum()
@@ -83,11 +88,6 @@ impl Changes {
     /// Bytes of the whole memory.
     pub(crate) fn length(&self) -> u64 {
         self.length as u64
-    }
-
-    /// Where the memory begins.
-    pub(crate) fn start(&self) -> u32 {
-        self.start
     }
 
     /// The memory: the other one with the changes.
@@ -119,29 +119,33 @@ pub(crate) struct Template {
     pub length: usize,
 }
 
-/// The module of a memory. One that is larger than every template is compiled, which takes longer and is otherwise the
-/// same.
-pub(crate) fn module(engine: &Engine, templates: &[Template], memory: Kept<'_>) -> Result<Module> {
-    let fits = |template: &&Template| template.start == memory.start && template.length == memory.bytes.len();
+/// The module of a memory: a base with what loading a script changed of it. One that is larger than every template is
+/// compiled, which takes longer and is otherwise the same.
+pub(crate) fn module(engine: &Engine, templates: &[Template], base: &[u8], changes: &Changes) -> Result<Module> {
+    let fits = |template: &&Template| template.start == changes.start && template.length == changes.length;
     // Where the system has no such files, the engine finds its own way.
-    if let Some(Ok(file)) = templates.iter().find(fits).map(|template| template.sealed(memory)) {
+    if let Some(Ok(file)) = templates.iter().find(fits).map(|template| template.sealed(base, changes)) {
         // SAFETY: what the build script's engine made, whose settings are this one's, but for the data, which is nothing
         // but data; the seals keep everybody from changing it.
         #[expect(unsafe_code, reason = "an artifact that is part of this binary, and has no machine code")]
         return unsafe { Module::deserialize_open_file(engine, file) };
     }
-    Module::from_binary(engine, &memory.module())
+    Module::from_binary(engine, &Kept { start: changes.start, bytes: &changes.applied(base) }.module())
 }
 
 impl Template {
-    /// A file in memory that nobody can change or resize.
-    fn sealed(&self, memory: Kept<'_>) -> std::io::Result<File> {
+    /// A file in memory that nobody can change or resize. The memory is put together there: it is some megabytes.
+    fn sealed(&self, base: &[u8], changes: &Changes) -> std::io::Result<File> {
         let file = File::from(memfd_create("harness-image", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         let tail = self.head.len() + self.length;
         file.set_len((tail + self.tail.len()) as u64)?;
         file.write_all_at(self.head, 0)?;
-        for (offset, run) in memory.runs() {
+        let base = Kept { start: self.start, bytes: base.get(..self.length).unwrap_or(base) };
+        for (offset, run) in base.runs() {
             file.write_all_at(run, (self.head.len() + offset as usize) as u64)?;
+        }
+        for (offset, run) in &changes.runs {
+            file.write_all_at(run, (self.head.len() + offset) as u64)?;
         }
         file.write_all_at(self.tail, tail as u64)?;
         fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
@@ -311,7 +315,7 @@ mod tests {
                 }
             }
             let changes = Changes::between(&base, Kept { start: 7, bytes: &memory });
-            prop_assert_eq!(changes.start(), 7);
+            prop_assert_eq!(changes.start, 7);
             prop_assert_eq!(changes.applied(&base), memory);
         }
     }

@@ -24,6 +24,7 @@ mod deepest;
 pub mod engine;
 mod image;
 pub mod imports;
+mod in_place;
 mod last_words;
 #[cfg(test)]
 mod load_tests;
