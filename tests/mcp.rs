@@ -9,6 +9,8 @@
 //! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
 //! - `page`: what docs/mcp.md shows
+//! - `prompts`: agents and skills as prompts
+//! - `resources`: what clients read
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
 //! - `web`: a client that connects over HTTP
 
@@ -42,6 +44,10 @@ mod listings;
 mod page;
 #[path = "cli/project.rs"]
 mod project;
+#[path = "mcp/prompts.rs"]
+mod prompts;
+#[path = "mcp/resources.rs"]
+mod resources;
 #[path = "mcp/streams.rs"]
 mod streams;
 #[path = "mcp/web.rs"]

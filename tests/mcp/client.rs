@@ -12,6 +12,12 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// The newest revision that begins with `initialize`.
 pub(crate) const LEGACY: &str = "2025-11-25";
 
+/// What a server can do, as it says where it can notify the client.
+pub(crate) fn capabilities() -> Json {
+    let list = json!({"listChanged": true});
+    json!({"completions": {}, "prompts": list, "resources": {"subscribe": true, "listChanged": true}, "tools": list})
+}
+
 /// What every request of the newest revision has.
 pub(crate) fn meta() -> Json {
     json!({

@@ -66,22 +66,27 @@ pub(crate) async fn make(
 /// that calls `delegate` itself would use the operator's models, and no listing offers it.
 fn run(server: &Server, asking: Arc<Asking>, is_tool: bool, context: &RequestContext<RoleServer>) -> Arc<Run> {
     let run = Run::new();
-    // Over HTTP nothing is kept of `initialize`, and rmcp puts its own name there.
-    let over_http = context.extensions.get::<Parts>().is_some();
-    let client = if over_http { context.meta.client_info() } else { context.client_info() };
-    let client = client.map_or_else(|| "unknown".to_owned(), |client| client.name);
-    let version = context.protocol_version().map_or_else(|| "unknown".to_owned(), |version| version.to_string());
-    run.set_client_request(ClientRequest {
-        client: client.get(..client.floor_char_boundary(MAX_CLIENT)).unwrap_or_default().to_owned(),
-        protocol: format!("mcp/{version}"),
-        id: context.id.to_string(),
-    });
+    run.set_client_request(client_request(context));
     let Settings { models, .. } = server.settings();
     run.set_confirmer(asking);
     if is_tool {
         harness_agent::attach(server.project(), &run, models.clone());
     }
     run
+}
+
+/// Whose request it is, for the audit log.
+pub(crate) fn client_request(context: &RequestContext<RoleServer>) -> ClientRequest {
+    // Over HTTP nothing is kept of `initialize`, and rmcp puts its own name there.
+    let over_http = context.extensions.get::<Parts>().is_some();
+    let client = if over_http { context.meta.client_info() } else { context.client_info() };
+    let client = client.map_or_else(|| "unknown".to_owned(), |client| client.name);
+    let version = context.protocol_version().map_or_else(|| "unknown".to_owned(), |version| version.to_string());
+    ClientRequest {
+        client: client.get(..client.floor_char_boundary(MAX_CLIENT)).unwrap_or_default().to_owned(),
+        protocol: format!("mcp/{version}"),
+        id: context.id.to_string(),
+    }
 }
 
 /// What a client gets of a call that was made.

@@ -49,9 +49,9 @@ impl Catalog {
         Self { names, definitions }
     }
 
-    /// All definitions, in the order of their names.
-    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
-        self.definitions.values()
+    /// All definitions by the names that clients use, in the order of these.
+    pub fn definitions(&self) -> &BTreeMap<String, Definition> {
+        &self.definitions
     }
 
     /// One definition, by the name that clients use.
