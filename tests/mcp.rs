@@ -1,5 +1,6 @@
 //! `harness mcp serve` from outside: the binary, and clients that speak the protocol as their programs do.
 //!
+//! - `changes`: files that change while the server runs
 //! - `client`: a client at the other end of standard input and output
 //! - `access`: who may connect over HTTP
 //! - `calls`: results of calls, and what governs them
@@ -28,6 +29,8 @@
 mod access;
 #[path = "mcp/calls.rs"]
 mod calls;
+#[path = "mcp/changes.rs"]
+mod changes;
 #[path = "mcp/client.rs"]
 mod client;
 #[path = "mcp/configs.rs"]

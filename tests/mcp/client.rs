@@ -136,6 +136,18 @@ impl Client {
         self.modern("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone()
     }
 
+    /// The next line of standard error.
+    pub(crate) fn complaint(&mut self) -> String {
+        let err = self.child.stderr.as_mut().unwrap();
+        let mut line = Vec::new();
+        let mut byte = [0];
+        // Byte by byte, so that what follows is still to be read.
+        while err.read(&mut byte).unwrap() > 0 && byte != [b'\n'] {
+            line.extend(byte);
+        }
+        String::from_utf8(line).unwrap()
+    }
+
     /// Closes standard input and waits for nothing.
     pub(crate) fn close_input(&mut self) {
         drop(self.to.take());

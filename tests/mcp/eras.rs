@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::{capabilities, Client, LEGACY, MODERN, audited, meta};
+use crate::client::{Client, LEGACY, MODERN, audited, capabilities, meta};
 use crate::project::{FINE, Project};
 
 const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY, MODERN];

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
-use crate::client::{capabilities, LEGACY, audited, meta};
+use crate::client::{LEGACY, audited, capabilities, meta};
 use crate::project::{FINE, Project};
 use crate::streams::{endless, wait_until_begun};
 use crate::web::{Reply, Web, exchange, request};

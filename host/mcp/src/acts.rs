@@ -1,5 +1,5 @@
-//! Acts of clients that call no tool: reading a resource, and getting a prompt. Each is a call by the name of its method,
-//! which no tool can have: policy, hooks, confirmation and the audit log apply as to any other.
+//! Acts of clients that call no tool of the project: reading a resource, getting a prompt, and searching tools. Each is a
+//! call by the name of its method, which no tool can have, or of `search_tools`: policy, hooks, confirmation and the audit log apply as to any other.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,8 +22,10 @@ use rmcp::service::RequestContext;
 use serde_json::{Map, Value as Json};
 
 use crate::call::client_request;
+use crate::catalog::Catalog;
 use crate::prompts::{self, Prompts};
 use crate::resources;
+use crate::search::{self, SEARCH};
 use crate::server::Server;
 
 /// Reads a resource.
@@ -36,7 +38,9 @@ static TOOLS: LazyLock<Vec<Arc<Tool>>> = LazyLock::new(|| {
     let uri = ("uri", ParameterType::String, true, "URI of the resource.");
     let name = ("name", ParameterType::String, true, "Name of the prompt.");
     let arguments = ("arguments", ParameterType::Object, false, "Its arguments, each a text.");
+    let query = ("query", ParameterType::String, true, "Words.");
     vec![
+        Arc::new(tool(SEARCH, "Finds tools.", &[query])),
         Arc::new(tool(READ, "Reads a resource.", &[uri])),
         Arc::new(tool(PROMPT, "Gets a prompt.", &[name, arguments])),
     ]
@@ -137,6 +141,7 @@ impl BuiltIns for Acts {
             let text = |key: &str| call.arguments.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
             let outcome = match call.name {
                 READ => read(place.loaded.clone(), text("uri")).await,
+                SEARCH => Outcome::Completed(search::find(&Catalog::of(&place.loaded), &text("query")).to_string()),
                 PROMPT => {
                     let given = call.arguments.get("arguments").and_then(Json::as_object).cloned();
                     get(place.loaded.clone(), text("name"), given.unwrap_or_default()).await

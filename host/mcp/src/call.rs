@@ -12,6 +12,7 @@ use rmcp::service::RequestContext;
 use serde_json::Value as Json;
 
 use crate::elicit::Asking;
+use crate::search::{self, SEARCH};
 use crate::server::{Server, Settings};
 
 /// Bytes that the audit log keeps of what a client calls itself.
@@ -29,6 +30,9 @@ pub(crate) async fn make(
 ) -> Result<CallToolResponse, ErrorData> {
     let asking = Arc::new(Asking::new(server.settings().confirmer.clone(), server.seals().clone(), &request, context)?);
     let catalog = server.catalog();
+    if catalog.searches() && request.name == SEARCH {
+        return search::call(server, request, context).await.map(Into::into);
+    }
     // A name that is not listed is called all the same, so that the audit log has it.
     let name = catalog.own_name(&request.name).unwrap_or(&request.name).to_owned();
     let is_tool = server.project().loaded().registry().tool(&name).is_ok();

@@ -5,6 +5,7 @@
 //! end of standard input and output, and [`http::serve`] clients that connect. Each `tools/call` is an ordinary call of the project: hooks, policy, limits and the
 //! audit log apply to it.
 //!
+//! - `search`: `search_tools`
 //! - `server`: what each request comes to
 //! - `acts`: acts of clients that call no tool, as calls
 //! - `call`: `tools/call`
@@ -42,6 +43,7 @@ mod prompting;
 mod prompts;
 mod reading;
 mod resources;
+mod search;
 mod server;
 pub mod stdio;
 

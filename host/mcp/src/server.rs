@@ -186,7 +186,7 @@ impl Server {
     }
 
     fn list(&self, asked: Option<PaginatedRequestParams>) -> Result<ListToolsResult, ErrorData> {
-        let (tools, next) = page(self.seals(), "tools/list", asked, self.catalog().definitions())?;
+        let (tools, next) = page(self.seals(), "tools/list", asked, self.catalog().listed())?;
         let mut listed = ListToolsResult::with_all_items(tools).with_ttl_ms(FRESH_MS);
         (listed.next_cursor, listed.cache_scope) = (next, Some(SCOPE));
         Ok(listed)

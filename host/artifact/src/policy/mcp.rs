@@ -8,7 +8,7 @@ use crate::decode::{Decoder, Field};
 use crate::diagnostic::Diagnostic;
 use crate::keys::{self, Slot, Unknown, keys};
 use crate::located::Located;
-use crate::shape::{self, Name, Named, Read, Schema, Shape};
+use crate::shape::{self, Between, Name, Named, Read, Schema, Shape};
 use crate::yaml::Value;
 use harness_policy::path::protected::rule_against;
 use harness_policy::path::{Access, PathPattern, WorkspacePath};
@@ -20,13 +20,43 @@ const MAX_ENTRIES: usize = 1000;
 /// Values that a template has for one variable.
 const MAX_VALUES: usize = 1000;
 
-/// What clients of the Model Context Protocol may read. By default no file.
+/// Tools that are listed where the policy does not say.
+const LISTED: u64 = 40;
+
+/// The number of tools above which clients search. None: all are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SearchAbove(pub Option<u64>);
+
+impl Default for SearchAbove {
+    fn default() -> Self {
+        Self(Some(LISTED))
+    }
+}
+
+impl Shape for SearchAbove {
+    fn schema() -> Schema {
+        shape::schema(json!({"anyOf": [Between::<1, 1000>::schema(), {"const": "off"}], "default": LISTED}))
+    }
+}
+
+impl Read for SearchAbove {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        match &field.node.value {
+            Value::Str(text) if text == "off" => Some(Self(None)),
+            _ => Between::<1, 1000>::read(decoder, field).map(|most| Self(Some(most.0))),
+        }
+    }
+}
+
+/// What clients of the Model Context Protocol may read, and how they find tools. By default no file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpPolicy {
     /// Files, in the order of the file.
     pub resources: Vec<Located<Resource>>,
     /// Templates of URIs, in the order of the file.
     pub templates: Vec<Located<Template>>,
+    /// How many tools are listed.
+    pub search_above: SearchAbove,
     /// Where `resources` is, or would be, for hints: `.harness/harness.md:5:3`. Empty where there is no `mcp`.
     pub place: String,
 }
@@ -39,6 +69,8 @@ keys! {
     given resources: Vec<Located<Resource>>;
     /// Templates of URIs that lead to files, such as `docs/{name}.md`. Default: none.
     given templates: Vec<Located<Template>>;
+    /// The number of tools above which only so many are listed, and `search_tools` finds the others; `off` lists all.
+    given search_above: SearchAbove;
 }
 
 keys! {
@@ -103,7 +135,8 @@ impl Read for McpPolicy {
                     .push(Diagnostic::error(format!("{} is there twice", quoted(&uri))).at(position.clone()));
             }
         }
-        Some(Self { resources, templates, place })
+        let search_above = keys.search_above.read(decoder).unwrap_or_default();
+        Some(Self { resources, templates, search_above, place })
     }
 }
 
@@ -242,6 +275,10 @@ mod tests {
         let shown: Vec<String> = mcp.templates.iter().map(|one| one.value.to_string()).collect();
         assert_eq!(shown, ["file:///docs/{name}.md (docs/{name}.md)", "log://{day} (logs/{day}.txt)"]);
         assert_eq!(mcp.templates[1].values, [("day".to_owned(), vec!["mon".to_owned(), "tue".to_owned()])]);
+        assert_eq!(mcp.search_above, super::SearchAbove(Some(40)));
+        assert_eq!(parse("  search_above: off\n").0.unwrap().mcp.search_above, super::SearchAbove(None));
+        assert_eq!(parse("  search_above: 7\n").0.unwrap().mcp.search_above, super::SearchAbove(Some(7)));
+        assert_eq!(parse("  search_above: 0\n").1.len(), 1);
         assert_eq!(mcp.place, ".harness/harness.md:4:3");
         assert_eq!(parse("  resources: []\n").0.unwrap().mcp.resources, []);
     }
