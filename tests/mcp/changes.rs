@@ -21,6 +21,14 @@ fn tool(script: &str) -> String {
     format!("---\nscript: |\n{script}---\nA tool.\n")
 }
 
+/// Puts a file in its place at once, so that nobody reads half of it.
+fn put(project: &Project, path: &str, text: &str) {
+    let (new, place) = (project.path("new.tmp"), project.path(path));
+    std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, place).unwrap();
+}
+
 const SKILL: &str = "---\nname: new\ndescription: New.\n---\nDo it.\n";
 
 /// Begins to listen, and returns the identifier and what is accepted.
@@ -36,17 +44,17 @@ fn listen(client: &mut Client, notifications: Json) -> (i64, Json) {
 fn an_older_client_is_notified_of_what_changed() {
     let project = Project::with_script(FINE);
     let mut client = Client::legacy(&project, &[]);
-    project.write(".harness/tools/new.md", &tool(FINE));
+    put(&project, ".harness/tools/new.md", &tool(FINE));
     assert_eq!(client.receive(), list_changed("tools"));
     let listed = client.request("tools/list", json!({}));
     let names: Vec<&Json> = listed["result"]["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
     assert_eq!(names, ["it", "new"]);
     // A skill is a prompt and a resource.
-    project.write(".harness/skills/new.md", SKILL);
+    put(&project, ".harness/skills/new.md", SKILL);
     assert_eq!([client.receive(), client.receive()], [list_changed("prompts"), list_changed("resources")]);
     let listed = client.request("prompts/list", json!({}));
     assert_eq!(listed["result"]["prompts"][0]["name"], "new", "{listed}");
-    project.write(".harness/harness.md", "---\nmcp: { templates: ['docs/{x}'] }\n---\n");
+    put(&project, ".harness/harness.md", "---\nmcp: { templates: ['docs/{x}'] }\n---\n");
     assert_eq!(client.receive(), list_changed("resources"));
     std::fs::remove_file(project.path(".harness/tools/new.md")).unwrap();
     assert_eq!(client.receive(), list_changed("tools"));
@@ -58,7 +66,7 @@ fn an_older_client_is_notified_of_what_changed() {
 fn what_cannot_be_loaded_leaves_the_version_before_and_is_said_once() {
     let project = Project::with_script(FINE);
     let mut client = Client::legacy(&project, &[]);
-    project.write(".harness/tools/bad.md", "---\nscript: [\n---\n");
+    put(&project, ".harness/tools/bad.md", "---\nscript: [\n---\n");
     let said = client.complaint();
     assert_eq!(said, "error: the changed files are not in force: the version before stays");
     let call = |client: &mut Client| {
@@ -66,8 +74,8 @@ fn what_cannot_be_loaded_leaves_the_version_before_and_is_said_once() {
     };
     assert_eq!(call(&mut client), "fine");
     // Another change, after which the same is wrong.
-    project.write(".harness/tools/more.md", &tool(FINE));
-    project.write(".harness/tools/bad.md", &tool(FINE));
+    put(&project, ".harness/tools/more.md", &tool(FINE));
+    put(&project, ".harness/tools/bad.md", &tool(FINE));
     assert_eq!(client.receive(), list_changed("tools"));
     let names = client.request("tools/list", json!({}));
     assert_eq!(names["result"]["tools"].as_array().unwrap().len(), 3, "{names}");
@@ -91,8 +99,8 @@ fn a_call_keeps_the_version_that_it_began_with() {
     assert_eq!(question["method"], "elicitation/create", "{question}");
     let confirmed =
         tool(&script("after")).replacen("---\n", "---\nconfirm: true\n", 1).replace("A tool.", "# it\n\nA tool.");
-    project.write(".harness/tools/it.md", &confirmed);
-    project.write(".harness/tools/new.md", &tool(FINE));
+    put(&project, ".harness/tools/it.md", &confirmed);
+    put(&project, ".harness/tools/new.md", &tool(FINE));
     assert_eq!(client.receive(), list_changed("tools"));
     let mut said = |question: &Json| {
         let result = json!({"action": "accept", "content": {"confirm": true}});
@@ -119,21 +127,16 @@ fn a_request_to_listen_gets_what_it_asked_for() {
     let (all, accepted) = listen(&mut client, json!({"toolsListChanged": true}));
     assert_eq!(accepted, json!({"toolsListChanged": true}));
     // Both are in the same version: each stream has its own.
-    project.write(".harness/skills/new.md", SKILL);
+    put(&project, ".harness/skills/new.md", SKILL);
     let of = |method: &str, id: i64| json!({"jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": {"_meta": {ID: id}}});
     assert_eq!(client.receive(), of("prompts/list_changed", id));
-    project.write(".harness/tools/new.md", &tool(FINE));
+    put(&project, ".harness/tools/new.md", &tool(FINE));
     assert_eq!(client.receive(), of("tools/list_changed", all));
     let mut updated = of("resources/updated", id);
     for name in ["a.md", "b.md"] {
-        project.write(&format!("docs/{name}"), "two");
+        put(&project, &format!("docs/{name}"), "two");
         updated["params"]["uri"] = json!(format!("file:///docs/{name}"));
-        let mut got = client.receive();
-        // The kernel may report a file in two steps.
-        while got["params"]["uri"] != updated["params"]["uri"] {
-            got = client.receive();
-        }
-        assert_eq!(got, updated);
+        assert_eq!(client.receive(), updated);
     }
     // Nobody listens any more.
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
@@ -165,15 +168,13 @@ fn an_older_client_subscribes_to_resources() {
     for uri in ["file:///docs/../b.md", "file:///other.md", "skill://other/SKILL.md"] {
         assert_eq!(ask(&mut client, "subscribe", uri)["error"]["code"], -32002, "{uri}");
     }
-    project.write("docs/a.md", "two");
+    put(&project, "docs/a.md", "two");
     assert_eq!(client.receive(), updated(uris[0]));
     assert_eq!(ask(&mut client, "unsubscribe", uris[0]), json!({"result": {}}));
-    project.write("docs/a.md", "three");
-    // A file that another takes the place of, as editors do it.
-    std::fs::write(project.path("docs/.new"), "two").unwrap();
-    std::fs::rename(project.path("docs/.new"), project.path("docs/b.md")).unwrap();
+    put(&project, "docs/a.md", "three");
+    put(&project, "docs/b.md", "two");
     assert_eq!(client.receive(), updated(uris[1]));
-    project.write(".harness/skills/new.md", &SKILL.replace("Do it.", "Do it well."));
+    put(&project, ".harness/skills/new.md", &SKILL.replace("Do it.", "Do it well."));
     assert_eq!(client.receive(), updated(uris[2]));
     // There is a bound.
     for n in 2..64 {
@@ -233,7 +234,7 @@ fn a_stream_over_http_is_acknowledged_and_answered_at_its_end() {
     let refused = web.modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}), &[]);
     assert_eq!(refused.refusal(), (503, -32000));
     assert!(web.lists(&[]));
-    project.write(".harness/tools/new.md", &tool(FINE));
+    put(&project, ".harness/tools/new.md", &tool(FINE));
     for stream in &mut streams {
         let changed = event(stream);
         assert_eq!(changed["method"], "notifications/tools/list_changed", "{changed}");

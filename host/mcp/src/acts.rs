@@ -33,6 +33,9 @@ pub(crate) const READ: &str = "resources/read";
 /// Gets a prompt.
 pub(crate) const PROMPT: &str = "prompts/get";
 
+/// The names of all acts, for `tools_policy` and the audit log.
+pub const ACTS: [&str; 3] = [PROMPT, READ, SEARCH];
+
 /// The acts as tools.
 static TOOLS: LazyLock<Vec<Arc<Tool>>> = LazyLock::new(|| {
     let uri = ("uri", ParameterType::String, true, "URI of the resource.");

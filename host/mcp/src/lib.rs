@@ -47,6 +47,7 @@ mod search;
 mod server;
 pub mod stdio;
 
+pub use acts::ACTS;
 pub use catalog::Catalog;
 pub use message::{MAX_IN_FLIGHT, MAX_LISTENING, MAX_MESSAGE};
 pub use names::{MAX_NAME, Names};
