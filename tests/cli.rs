@@ -198,6 +198,8 @@ mod pty;
 mod rejected;
 #[path = "cli/requests.rs"]
 mod requests;
+#[path = "cli/resources.rs"]
+mod resources;
 #[path = "cli/secrets.rs"]
 mod secrets;
 #[path = "attacks/server.rs"]

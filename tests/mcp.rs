@@ -1,5 +1,6 @@
 //! `harness mcp serve` from outside: the binary, and clients that speak the protocol as their programs do.
 //!
+//! - `changes`: files that change while the server runs
 //! - `client`: a client at the other end of standard input and output
 //! - `access`: who may connect over HTTP
 //! - `calls`: results of calls, and what governs them
@@ -9,6 +10,8 @@
 //! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
 //! - `page`: what docs/mcp.md shows
+//! - `prompts`: agents and skills as prompts
+//! - `resources`: what clients read
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
 //! - `web`: a client that connects over HTTP
 
@@ -26,6 +29,8 @@
 mod access;
 #[path = "mcp/calls.rs"]
 mod calls;
+#[path = "mcp/changes.rs"]
+mod changes;
 #[path = "mcp/client.rs"]
 mod client;
 #[path = "mcp/configs.rs"]
@@ -42,6 +47,10 @@ mod listings;
 mod page;
 #[path = "cli/project.rs"]
 mod project;
+#[path = "mcp/prompts.rs"]
+mod prompts;
+#[path = "mcp/resources.rs"]
+mod resources;
 #[path = "mcp/streams.rs"]
 mod streams;
 #[path = "mcp/web.rs"]

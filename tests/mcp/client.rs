@@ -12,6 +12,12 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// The newest revision that begins with `initialize`.
 pub(crate) const LEGACY: &str = "2025-11-25";
 
+/// What a server can do, as it says where it can notify the client.
+pub(crate) fn capabilities() -> Json {
+    let list = json!({"listChanged": true});
+    json!({"completions": {}, "prompts": list, "resources": {"subscribe": true, "listChanged": true}, "tools": list})
+}
+
 /// What every request of the newest revision has.
 pub(crate) fn meta() -> Json {
     json!({
@@ -128,6 +134,18 @@ impl Client {
     /// The definitions of tools.
     pub(crate) fn tools(&mut self) -> Vec<Json> {
         self.modern("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone()
+    }
+
+    /// The next line of standard error.
+    pub(crate) fn complaint(&mut self) -> String {
+        let err = self.child.stderr.as_mut().unwrap();
+        let mut line = Vec::new();
+        let mut byte = [0];
+        // Byte by byte, so that what follows is still to be read.
+        while err.read(&mut byte).unwrap() > 0 && byte != [b'\n'] {
+            line.extend(byte);
+        }
+        String::from_utf8(line).unwrap()
     }
 
     /// Closes standard input and waits for nothing.

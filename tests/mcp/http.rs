@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 
-use crate::client::{LEGACY, audited, meta};
+use crate::client::{LEGACY, audited, capabilities, meta};
 use crate::project::{FINE, Project};
 use crate::streams::{endless, wait_until_begun};
 use crate::web::{Reply, Web, exchange, request};
@@ -20,7 +20,7 @@ fn both_eras_are_served_without_sessions() {
     let project = Project::with_script(FINE);
     let web = Web::open(&project);
     let found = web.modern("server/discover", json!({}), &[]);
-    assert_eq!(found.json()["result"]["capabilities"], json!({"tools": {}}), "{found:?}");
+    assert_eq!(found.json()["result"]["capabilities"], capabilities(), "{found:?}");
     assert!(found.head.contains("content-type: application/json"), "{found:?}");
     assert_eq!(web.modern("tools/list", json!({}), &[]).json()["result"]["tools"][0]["name"], "it");
     let text = json!([{"type": "text", "text": "fine"}]);

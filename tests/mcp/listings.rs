@@ -80,6 +80,86 @@ fn hints_follow_from_the_grant() {
     }
 }
 
+/// A project with tools `t00` to so many.
+fn many(count: usize, policy: &str) -> Project {
+    let project = Project::new().policy(policy);
+    (0..count).fold(project, |project, n| {
+        let text = format!(
+            "---\nscript: |\n  def run(args):\n      return {n}\n---\nCounts {}.\n",
+            if n % 2 == 0 { "even" } else { "odd" }
+        );
+        project.file(&format!(".harness/tools/t{n:02}.md"), &text)
+    })
+}
+
+fn names(tools: &[Json]) -> Vec<&str> {
+    tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn many_tools_are_searched() {
+    let project = many(41, "mcp: {}\n");
+    let mut client = Client::start(&project, &[]);
+    let tools = client.tools();
+    let first: Vec<String> = (0..39).map(|n| format!("t{n:02}")).collect();
+    assert_eq!(names(&tools), [&["search_tools"], &first.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat());
+    assert_eq!(tools[0]["inputSchema"]["required"], json!(["query"]));
+    let mut found = |query: &str| -> Json {
+        let (text, is_error) = client.text("search_tools", json!({"query": query}));
+        assert!(!is_error, "{text}");
+        serde_json::from_str(&text).unwrap()
+    };
+    let tool = json!({"name": "t40", "description": "Counts even.", "inputSchema": {"type": "object", "properties": {}, "required": []}});
+    assert_eq!(found("T40"), json!({"tools": [tool], "total": 1}));
+    // More words first, names before descriptions, then the order of the names; 20 at most.
+    let some = found("even t39");
+    assert_eq!(
+        (&some["tools"][0]["name"], &some["tools"][1]["name"], &some["total"]),
+        (&json!("t39"), &json!("t00"), &json!(22))
+    );
+    assert_eq!(some["tools"].as_array().unwrap().len(), 20);
+    assert_eq!(found("nothing"), json!({"tools": [], "total": 0}));
+    assert_eq!(client.text("t40", json!({})), ("40".to_owned(), false));
+    let (text, is_error) = client.text("search_tools", json!({}));
+    assert!(is_error && text.contains("do not fit its parameters"), "{text}");
+    let entries = crate::client::audited(&project);
+    assert_eq!(
+        (&entries[0]["tool"], &entries[0]["client"], &entries[0]["outcome"]),
+        (&json!("search_tools"), &json!("tester"), &json!("completed"))
+    );
+}
+
+#[test]
+fn the_policy_decides_how_many_tools_are_listed() {
+    for (count, policy, listed, searches) in [
+        (40, "mcp: {}\n", 40, false),
+        (3, "mcp: { search_above: 2 }\n", 2, true),
+        (2, "mcp: { search_above: 2 }\n", 2, false),
+        (41, "mcp: { search_above: off }\n", 41, false),
+        (41, "tools_policy: { deny: [search_tools] }\n", 41, false),
+    ] {
+        let mut client = Client::of(many(count, policy));
+        let tools = client.tools();
+        assert_eq!((tools.len(), names(&tools).contains(&"search_tools")), (listed, searches), "{policy}");
+        let answer = client.modern("tools/call", json!({"name": "search_tools", "arguments": {"query": "t00"}}));
+        assert_eq!(answer["result"].is_object(), searches, "{answer}");
+    }
+    // A tool of the project has its own name.
+    let mut client = Client::of(many(3, "mcp: { search_above: 2 }\n").tool("search_tools", "", FINE));
+    assert_eq!(client.tools().len(), 4);
+    assert_eq!(client.text("search_tools", json!({})), ("fine".to_owned(), false));
+}
+
+#[test]
+fn all_tools_are_listed_in_pages() {
+    let mut client = Client::of(many(101, "mcp: { search_above: off }\n"));
+    let first = client.modern("tools/list", json!({}))["result"].take();
+    assert_eq!(first["tools"].as_array().unwrap().len(), 100);
+    let rest = client.modern("tools/list", json!({"cursor": first["nextCursor"]}))["result"].take();
+    assert_eq!(names(rest["tools"].as_array().unwrap()), ["t99"]);
+    assert!(rest.get("nextCursor").is_none(), "{rest}");
+}
+
 #[test]
 fn a_cursor_that_was_never_returned_is_refused() {
     let mut client = Client::of(Project::with_script(FINE));

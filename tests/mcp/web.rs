@@ -78,7 +78,7 @@ pub(crate) fn request(line: &str, headers: &[(&str, &str)], body: &str) -> Vec<u
 pub(crate) fn modern(method: &str, mut params: Json) -> (Json, Vec<(&'static str, String)>) {
     params["_meta"] = meta();
     let mut headers = vec![("MCP-Protocol-Version", MODERN.to_owned()), ("Mcp-Method", method.to_owned())];
-    headers.extend(params["name"].as_str().map(|name| ("Mcp-Name", name.to_owned())));
+    headers.extend(params["name"].as_str().or(params["uri"].as_str()).map(|name| ("Mcp-Name", name.to_owned())));
     (json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}), headers)
 }
 

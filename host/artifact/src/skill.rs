@@ -3,15 +3,18 @@
 //! A model is shown name and description, and reads the rest when it has a use for it. A skill is prose: it may name the
 //! tools that it uses, and grants none.
 
+pub mod arguments;
+
 use std::path::PathBuf;
 
 use serde_json::json;
 
+use self::arguments::Argument;
 use super::decode::{Decoder, Field};
 use super::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::keys::{Unknown, keys};
 use super::located::Located;
-use super::shape::{Anything, Read, Schema, Shape, schema};
+use super::shape::{Anything, Named, Read, Schema, Shape, schema};
 use super::yaml::Value;
 use harness_policy::text::quoted;
 
@@ -37,6 +40,8 @@ pub struct Skill {
     pub compatibility: Option<String>,
     /// The tools that it names in `allowed-tools`, without what is in brackets: each as it is written. It is granted none.
     pub tools: Vec<Located<String>>,
+    /// What a person gives it where it is used as a prompt, in the order of the file.
+    pub arguments: Vec<Argument>,
     /// The prose.
     pub body: String,
     /// The files beside it, sorted by path; none of one that has no folder.
@@ -90,6 +95,8 @@ keys! {
     given metadata: Mapping;
     /// The names of the tools that it uses, separated by spaces. This grants nothing; the policy does.
     given allowed_tools("allowed-tools"): ToolNames;
+    /// What a person gives it where it is used as a prompt. `{{name}}` in the prose is replaced by the value.
+    given arguments: Named<Argument>;
 }
 
 keys! {
@@ -262,6 +269,11 @@ impl Skill {
             license: keys.license.read(decoder),
             compatibility: compatibility.map(|text| text.value),
             tools: keys.allowed_tools.read(decoder).map(|names| names.0).unwrap_or_default(),
+            arguments: keys
+                .arguments
+                .field()
+                .map(|field| arguments::read(decoder, field, document.body))
+                .unwrap_or_default(),
             body: document.body.to_owned(),
             files: Vec::new(),
             folder: None,

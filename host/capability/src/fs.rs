@@ -174,8 +174,17 @@ impl Workspace {
     /// A file with several names (hard links) may be read under any that is granted, unless one of those in the workspace
     /// is protected.
     pub fn read(&self, grant: &Grant, path: &str) -> Result<String, Error> {
+        let content = self.read_bytes(grant, path, u64::MAX)?;
+        String::from_utf8(content).map_err(|_| match self.parse(path) {
+            Ok(path) => Error::NotText(path.to_string()),
+            Err(error) => error,
+        })
+    }
+
+    /// The same of any file, of at most so many bytes.
+    pub fn read_bytes(&self, grant: &Grant, path: &str, most: u64) -> Result<Vec<u8>, Error> {
         let place = self.place(grant, path, Access::Read, LastLink::Follow)?;
-        let cap = grant.limits().file_bytes;
+        let cap = grant.limits().file_bytes.min(most);
         let (folder, name) = place.file()?;
         let (file, metadata) = open_file(folder, name, OpenOptions::new().read(true), |error| place.failed(error))?;
         self.no_other_name_is_protected(grant, &place.asked, &metadata)?;
@@ -186,7 +195,7 @@ impl Workspace {
         // One byte more than the cap, to notice a file that grows while it is read.
         file.take(cap.saturating_add(1)).read_to_end(&mut content).map_err(|error| place.failed(&error))?;
         check_length(content.len(), cap)?;
-        String::from_utf8(content).map_err(|_| Error::NotText(place.asked.to_string()))
+        Ok(content)
     }
 
     /// Creates or replaces a file whole, through a file beside it that takes its name. The permission bits of a file

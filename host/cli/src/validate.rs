@@ -15,6 +15,8 @@ use harness_dispatch::confinement;
 use harness_dispatch::{self as dispatch, Unloadable};
 use harness_policy::deadline::{Author, Decides};
 use harness_policy::limits::LimitKey;
+use harness_policy::path::Access;
+use harness_policy::resource::Resource;
 use harness_registry::{Refused, Registry, Replaced};
 use harness_wall::confine::Plan;
 use serde_json::{Value as Json, json};
@@ -45,6 +47,7 @@ pub(crate) fn run(command: &Validate, place: &ProjectArgs, printer: &Printer) ->
     found.extend(replies.iter().flat_map(|file| file.problems.iter().cloned()));
     found.extend(unconfined(&registry));
     found.extend(cut_short(&registry));
+    found.extend(unread(&registry));
     // As many as anyone reads, of each severity; the others are counted.
     let mut all = registry.diagnostics().clone();
     found.into_iter().for_each(|one| all.push(one));
@@ -191,6 +194,19 @@ fn unconfined(registry: &Registry) -> Option<Diagnostic> {
     let (key, file) = (project.origin.key("exec.unconfined"), &project.origin.file);
     let warning = Diagnostic::warning(format!("`{key}` in `{file}`: no kernel wall surrounds {commands}"));
     Some(warning.hint("`harness doctor` shows the wall of this machine; `exec.folders` opens it for what is installed"))
+}
+
+/// Resources that no client can read, because nothing grants it.
+fn unread(registry: &Registry) -> Vec<Diagnostic> {
+    let Some(policy) = registry.policy() else { return Vec::new() };
+    let grant = policy.grant_for("", None);
+    let refused = policy.mcp.resources.iter().filter_map(|one| {
+        let Resource::File { path, uri, .. } = &one.value else { return None };
+        let refusal = grant.decide_path(path, Access::Read).err()?;
+        let warning = Diagnostic::warning(format!("no client can read `{uri}`: {}", refusal.reason));
+        Some(warning.at(one.position.clone()).hint(refusal.hint))
+    });
+    refused.collect()
 }
 
 /// Tools that ask for more time than they get.

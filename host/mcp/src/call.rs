@@ -12,6 +12,7 @@ use rmcp::service::RequestContext;
 use serde_json::Value as Json;
 
 use crate::elicit::Asking;
+use crate::search::{self, SEARCH};
 use crate::server::{Server, Settings};
 
 /// Bytes that the audit log keeps of what a client calls itself.
@@ -29,6 +30,9 @@ pub(crate) async fn make(
 ) -> Result<CallToolResponse, ErrorData> {
     let asking = Arc::new(Asking::new(server.settings().confirmer.clone(), server.seals().clone(), &request, context)?);
     let catalog = server.catalog();
+    if catalog.searches() && request.name == SEARCH {
+        return search::call(server, request, context).await.map(Into::into);
+    }
     // A name that is not listed is called all the same, so that the audit log has it.
     let name = catalog.own_name(&request.name).unwrap_or(&request.name).to_owned();
     let is_tool = server.project().loaded().registry().tool(&name).is_ok();
@@ -66,22 +70,27 @@ pub(crate) async fn make(
 /// that calls `delegate` itself would use the operator's models, and no listing offers it.
 fn run(server: &Server, asking: Arc<Asking>, is_tool: bool, context: &RequestContext<RoleServer>) -> Arc<Run> {
     let run = Run::new();
-    // Over HTTP nothing is kept of `initialize`, and rmcp puts its own name there.
-    let over_http = context.extensions.get::<Parts>().is_some();
-    let client = if over_http { context.meta.client_info() } else { context.client_info() };
-    let client = client.map_or_else(|| "unknown".to_owned(), |client| client.name);
-    let version = context.protocol_version().map_or_else(|| "unknown".to_owned(), |version| version.to_string());
-    run.set_client_request(ClientRequest {
-        client: client.get(..client.floor_char_boundary(MAX_CLIENT)).unwrap_or_default().to_owned(),
-        protocol: format!("mcp/{version}"),
-        id: context.id.to_string(),
-    });
+    run.set_client_request(client_request(context));
     let Settings { models, .. } = server.settings();
     run.set_confirmer(asking);
     if is_tool {
         harness_agent::attach(server.project(), &run, models.clone());
     }
     run
+}
+
+/// Whose request it is, for the audit log.
+pub(crate) fn client_request(context: &RequestContext<RoleServer>) -> ClientRequest {
+    // Over HTTP nothing is kept of `initialize`, and rmcp puts its own name there.
+    let over_http = context.extensions.get::<Parts>().is_some();
+    let client = if over_http { context.meta.client_info() } else { context.client_info() };
+    let client = client.map_or_else(|| "unknown".to_owned(), |client| client.name);
+    let version = context.protocol_version().map_or_else(|| "unknown".to_owned(), |version| version.to_string());
+    ClientRequest {
+        client: client.get(..client.floor_char_boundary(MAX_CLIENT)).unwrap_or_default().to_owned(),
+        protocol: format!("mcp/{version}"),
+        id: context.id.to_string(),
+    }
 }
 
 /// What a client gets of a call that was made.

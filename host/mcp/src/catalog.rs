@@ -11,6 +11,7 @@ use rmcp::model::{JsonObject, Tool as Definition, ToolAnnotations};
 use serde_json::Value as Json;
 
 use crate::names::Names;
+use crate::search::{self, SEARCH};
 
 /// Bytes of a description. Claude Code cuts there.
 const MAX_DESCRIPTION: usize = 2048;
@@ -26,6 +27,8 @@ const REFUSED_AT_TOP: [&str; 10] = ["$ref", "allOf", "anyOf", "const", "else", "
 pub struct Catalog {
     names: Names,
     definitions: BTreeMap<String, Definition>,
+    /// Those that are listed, where that is not all of them.
+    listed: Option<BTreeMap<String, Definition>>,
 }
 
 impl Catalog {
@@ -45,13 +48,37 @@ impl Catalog {
             let hints = tool.script.as_ref().map(|_| annotations(&loaded.grant(tool), has_agents));
             Some((name.to_owned(), define(name, tool, hints)))
         };
-        let definitions = names.iter().filter_map(definition).collect();
-        Self { names, definitions }
+        let mut definitions: BTreeMap<String, Definition> = names.iter().filter_map(definition).collect();
+        let most = loaded.policy().mcp.search_above.0.and_then(|most| usize::try_from(most).ok());
+        let is_free = !definitions.contains_key(SEARCH) && loaded.policy().tools.decide(SEARCH).is_ok();
+        let most = most.filter(|most| is_free && definitions.len() > *most);
+        let listed = most.map(|most| {
+            let search = (SEARCH.to_owned(), search::definition(definitions.len()));
+            let first = definitions.iter().take(most.saturating_sub(1));
+            first.map(|(name, definition)| (name.clone(), definition.clone())).chain([search]).collect()
+        });
+        definitions.extend(
+            listed
+                .as_ref()
+                .and_then(|listed: &BTreeMap<_, _>| listed.get_key_value(SEARCH))
+                .map(|(name, search): (&String, &Definition)| (name.clone(), search.clone())),
+        );
+        Self { names, definitions, listed }
     }
 
-    /// All definitions, in the order of their names.
-    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
-        self.definitions.values()
+    /// The definitions that a client gets listed: all, or the first ones and `search_tools`.
+    pub fn listed(&self) -> &BTreeMap<String, Definition> {
+        self.listed.as_ref().unwrap_or(&self.definitions)
+    }
+
+    /// Whether there are more tools than are listed, so that clients can search.
+    pub fn searches(&self) -> bool {
+        self.listed.is_some()
+    }
+
+    /// All definitions by the names that clients use, in the order of these.
+    pub fn definitions(&self) -> &BTreeMap<String, Definition> {
+        &self.definitions
     }
 
     /// One definition, by the name that clients use.

@@ -50,6 +50,16 @@ impl Seals {
         Self { codec: RequestStateCodec::new_unchecked(key), spent: Mutex::default() }
     }
 
+    /// Seals where a listing goes on, for its client to send back.
+    pub(crate) fn seal_cursor(&self, listing: &str, last: &str) -> String {
+        self.codec.seal_with(last.as_bytes(), &SealOptions::new().associated_data(listing.as_bytes()))
+    }
+
+    /// Where a listing goes on. None if this server has sealed no such cursor for this listing.
+    pub(crate) fn open_cursor(&self, listing: &str, cursor: &str) -> Option<String> {
+        String::from_utf8(self.codec.open_with(cursor, listing.as_bytes()).ok()?).ok()
+    }
+
     /// Takes note that the call of this question is made. Whether it was not made before, and there is room to remember it.
     fn spend(&self, question: &str) -> bool {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +186,7 @@ impl Confirmer for Asking {
 }
 
 /// Whether a client can show a form.
-fn asks(capabilities: Option<ClientCapabilities>) -> bool {
+pub(crate) fn asks(capabilities: Option<ClientCapabilities>) -> bool {
     // One that names no mode has that of before there were modes.
     capabilities.and_then(|can| can.elicitation).is_some_and(|can| can.form.is_some() || can.url.is_none())
 }

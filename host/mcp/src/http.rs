@@ -27,7 +27,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rmcp::model::{ClientJsonRpcMessage, ErrorCode, JsonRpcMessage, RequestId};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, JsonRpcMessage, RequestId};
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::tower::StreamableHttpService;
@@ -42,7 +42,7 @@ pub use guard::{Access, MIN_TOKEN, Token};
 pub use hyper::http::uri::Authority;
 pub use listener::{Identity, Listener};
 
-use crate::message::{self, MAX_IN_FLIGHT, MAX_MESSAGE, Rejected};
+use crate::message::{self, MAX_IN_FLIGHT, MAX_LISTENING, MAX_MESSAGE, Rejected};
 use crate::server::Server;
 use guard::{Names, Refused};
 use listener::Listening;
@@ -233,6 +233,8 @@ struct Handler {
     names: Names,
     limits: Limits,
     in_flight: Arc<Semaphore>,
+    /// For requests to listen, which last.
+    listening: Arc<Semaphore>,
 }
 
 impl Handler {
@@ -246,7 +248,9 @@ impl Handler {
             .with_max_request_body_bytes(MAX_MESSAGE)
             .with_sse_retry(None);
         let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
-        Self { service, access, names, limits, in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)) }
+        let (in_flight, listening) = (Semaphore::new(MAX_IN_FLIGHT), Semaphore::new(MAX_LISTENING));
+        let (in_flight, listening) = (Arc::new(in_flight), Arc::new(listening));
+        Self { service, access, names, limits, in_flight, listening }
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {
@@ -258,14 +262,18 @@ impl Handler {
             Ok(body) => body,
             Err(refused) => return refuse(refused),
         };
-        let id = match message::decode(&body).and_then(|message| once(&head.headers, message)) {
-            Ok(JsonRpcMessage::Request(request)) => request.id,
+        let (id, listens) = match message::decode(&body).and_then(|message| once(&head.headers, message)) {
+            Ok(JsonRpcMessage::Request(request)) => {
+                (request.id, matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)))
+            }
             // Nothing is kept that it could be about.
-            Ok(_) => RequestId::Number(0),
+            Ok(_) => (RequestId::Number(0), false),
             Err(rejected) => return reject(StatusCode::BAD_REQUEST, rejected),
         };
-        let Ok(place) = self.in_flight.clone().try_acquire_owned() else {
-            let mut answer = reject(StatusCode::SERVICE_UNAVAILABLE, Rejected::busy(id));
+        let places = if listens { &self.listening } else { &self.in_flight };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            let rejected = if listens { Rejected::too_many(id) } else { Rejected::busy(id) };
+            let mut answer = reject(StatusCode::SERVICE_UNAVAILABLE, rejected);
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return answer;
         };

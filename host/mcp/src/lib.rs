@@ -1,31 +1,54 @@
-//! A project's tools for clients of the Model Context Protocol, over standard input and HTTP.
+//! A project's tools, resources and prompts for clients of the Model Context Protocol, over standard input and HTTP.
 //!
 //! A [`Server`] answers requests of both eras of the protocol: revisions up to 2025-11-25, which begin with
 //! `initialize`, and 2026-07-28, in which each request names its version. [`stdio::serve`] serves the client at the other
 //! end of standard input and output, and [`http::serve`] clients that connect. Each `tools/call` is an ordinary call of the project: hooks, policy, limits and the
 //! audit log apply to it.
 //!
+//! - `search`: `search_tools`
 //! - `server`: what each request comes to
+//! - `acts`: acts of clients that call no tool, as calls
 //! - `call`: `tools/call`
 //! - `catalog`: definitions of tools as clients see them
+//! - `changes`: what clients are notified of
+//! - `files`: files of resources that clients have subscribed to
+//! - `listening`: notifications of changes
 //! - `names`: names of tools that every client accepts
 //! - `elicit`: confirmation of calls by the person at the client
 //! - `frame`: lines of a stream, bounded
 //! - `http`: the transport over HTTP
 //! - `message`: messages, and answers to those that are not handled
+//! - `mime`: media types of files
+//! - `page`: pages of listings
+//! - `prompting`: the methods of prompts
+//! - `prompts`: agents and skills as prompts
+//! - `reading`: the methods of resources
+//! - `resources`: what is offered to be read, and its content
 //! - `stdio`: the transport over standard input and output
 
+mod acts;
 mod call;
 mod catalog;
+mod changes;
 mod elicit;
+mod files;
 mod frame;
 pub mod http;
+mod listening;
 mod message;
+mod mime;
 mod names;
+mod page;
+mod prompting;
+mod prompts;
+mod reading;
+mod resources;
+mod search;
 mod server;
 pub mod stdio;
 
+pub use acts::ACTS;
 pub use catalog::Catalog;
-pub use message::{MAX_IN_FLIGHT, MAX_MESSAGE};
+pub use message::{MAX_IN_FLIGHT, MAX_LISTENING, MAX_MESSAGE};
 pub use names::{MAX_NAME, Names};
 pub use server::{Server, Settings};

@@ -7,8 +7,11 @@ use serde_json::Value as Json;
 pub const MAX_MESSAGE: usize = 4 << 20;
 /// Requests that are answered at one time: those of one client over standard input, those of all clients over HTTP.
 pub const MAX_IN_FLIGHT: usize = 64;
+/// Requests to listen at one time, over standard input of one client and over HTTP of all. They last, and would take the
+/// places of others.
+pub const MAX_LISTENING: usize = 16;
 /// The code for a request that finds no room. It is in the range that JSON-RPC leaves to servers.
-const BUSY: ErrorCode = ErrorCode(-32000);
+pub(crate) const BUSY: ErrorCode = ErrorCode(-32000);
 
 /// A message that is answered without being handled.
 #[derive(Debug)]
@@ -26,6 +29,12 @@ impl Rejected {
     /// For a request beyond [`MAX_IN_FLIGHT`].
     pub(crate) fn busy(id: RequestId) -> Self {
         let why = format!("{MAX_IN_FLIGHT} requests are being answered: send this one again later");
+        Self { id: Some(id), code: BUSY, why }
+    }
+
+    /// For a request to listen beyond [`MAX_LISTENING`].
+    pub(crate) fn too_many(id: RequestId) -> Self {
+        let why = format!("{MAX_LISTENING} requests listen already: end one of them first");
         Self { id: Some(id), code: BUSY, why }
     }
 

@@ -7,23 +7,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::FutureExt;
 use harness_agent::Models;
 use harness_dispatch::confirm::Confirmer;
-use harness_dispatch::{Loaded, Project};
+use harness_dispatch::{FileWatch, Loaded, Project, WatchError};
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, DiscoverResult, ErrorCode,
-    ErrorData, Implementation, InitializeRequestParams, InitializeResult, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, Tool as Definition,
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
+    DiscoverResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool as Definition, UnsubscribeRequestParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Catalog;
-use crate::{call, elicit};
+use crate::changes::Changes;
+use crate::listening::{self, Connection};
+use crate::page::{FRESH_MS, SCOPE, page};
+use crate::{call, elicit, prompting, reading};
 
-/// How long a client may keep a listing, in milliseconds. Files may change at any time.
-const FRESH_MS: u64 = 5_000;
 /// Methods that have parameters which may be wrong. Any other method that is not handled does not exist.
-const WITH_PARAMETERS: [&str; 4] = ["initialize", "tools/call", "tools/list", "completion/complete"];
+const WITH_PARAMETERS: [&str; 12] = [
+    "completion/complete",
+    "initialize",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "subscriptions/listen",
+    "tools/call",
+    "tools/list",
+];
 
 /// A project's tools for clients of the Model Context Protocol. Cheap to clone; all clones are one server.
 ///
@@ -59,6 +75,8 @@ struct Inner {
     closing: CancellationToken,
     /// Seals what a client is to ask.
     seals: Arc<elicit::Seals>,
+    /// What clients are notified of.
+    changes: Changes,
 }
 
 impl fmt::Debug for Server {
@@ -72,7 +90,34 @@ impl Server {
     pub fn new(project: Project, settings: Settings) -> Self {
         let (catalog, closing) = (Mutex::default(), CancellationToken::new());
         let seals = Arc::new(elicit::Seals::new());
-        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals }) }
+        let changes = Changes::default();
+        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals, changes }) }
+    }
+
+    /// Watches the project's files, as [`Project::watch`] does: what changes takes force by itself, and clients that want it
+    /// are notified. Calls that have begun keep the version that they began with. `on_refused` gets each version that does
+    /// not take force.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Project::watch`].
+    pub fn watch(
+        &self,
+        mut on_refused: impl FnMut(Result<(), WatchError>) + Send + 'static,
+    ) -> Result<FileWatch, WatchError> {
+        let inner = Arc::downgrade(&self.inner);
+        let watch = self.inner.project.watch(move |result| {
+            if let (Ok(()), Some(inner)) = (&result, inner.upgrade()) {
+                inner.changes.note(&inner.project.loaded());
+            }
+            on_refused(result);
+        })?;
+        self.inner.changes.note(&self.inner.project.loaded());
+        Ok(watch)
+    }
+
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.inner.changes
     }
 
     /// Ends all calls. Requests that are no calls are still answered.
@@ -123,20 +168,44 @@ impl Server {
         })
     }
 
-    fn list(&self, page: Option<PaginatedRequestParams>) -> Result<ListToolsResult, ErrorData> {
-        // There is one page, so that no cursor was ever given out.
-        if page.is_some_and(|page| page.cursor.is_some()) {
-            return Err(ErrorData::invalid_params("`cursor` is not one that this server returned", None));
+    /// The same, which ends with its request and with the server: it is dropped, and with it all that it has started.
+    async fn unless_ended<T>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        work: impl Future<Output = Result<T, ErrorData>>,
+    ) -> Result<T, ErrorData> {
+        begun(context)?;
+        tokio::select! {
+            biased;
+            () = context.ct.cancelled() => Err(ErrorData::internal_error("the call was canceled", None)),
+            () = self.closing().cancelled() => {
+                Err(ErrorData::internal_error("the call was ended: the server is closing", None))
+            }
+            result = Self::answer(work) => result,
         }
-        let tools = self.catalog().definitions().cloned().collect();
-        let listed = ListToolsResult::with_all_items(tools).with_ttl_ms(FRESH_MS);
-        Ok(ListToolsResult { cache_scope: Some(CacheScope::Private), ..listed })
+    }
+
+    fn list(&self, asked: Option<PaginatedRequestParams>) -> Result<ListToolsResult, ErrorData> {
+        let (tools, next) = page(self.seals(), "tools/list", asked, self.catalog().listed())?;
+        let mut listed = ListToolsResult::with_all_items(tools).with_ttl_ms(FRESH_MS);
+        (listed.next_cursor, listed.cache_scope) = (next, Some(SCOPE));
+        Ok(listed)
     }
 }
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build()).with_server_info(Self::identity())
+        let can = ServerCapabilities::builder()
+            .enable_completions()
+            .enable_prompts()
+            .enable_prompts_list_changed()
+            .enable_resources()
+            .enable_resources_list_changed()
+            .enable_resources_subscribe()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
+        ServerConfig::new(can).with_server_info(Self::identity())
     }
 
     async fn initialize(
@@ -144,7 +213,11 @@ impl ServerHandler for Server {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        let answer = self.negotiate_initialize(&request)?;
+        let mut answer = self.negotiate_initialize(&request)?;
+        if context.extensions.get::<Arc<Connection>>().is_none() {
+            // No stream leads to this client.
+            quiet(&mut answer.capabilities);
+        }
         // Requests of this connection that name no version have the one that was agreed on.
         context.peer.set_peer_info(request.with_protocol_version(answer.protocol_version.clone()));
         Ok(answer)
@@ -154,7 +227,7 @@ impl ServerHandler for Server {
         let versions = self.supported_protocol_versions().into_owned();
         let mut answer = DiscoverResult::from_server_info(versions, self.get_info());
         answer.ttl_ms = FRESH_MS;
-        answer.cache_scope = CacheScope::Private;
+        answer.cache_scope = SCOPE;
         Ok(answer)
     }
 
@@ -172,15 +245,86 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        self.unless_ended(&context, call::make(self, request, &context)).await
+    }
+
+    async fn list_resources(
+        &self,
+        asked: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.unless_ended(&context, reading::list(self, asked)).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        asked: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.unless_ended(&context, reading::list_templates(self, asked)).await
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.unless_ended(&context, reading::read(self, &request.uri, &context)).await.map(Into::into)
+    }
+
+    async fn list_prompts(
+        &self,
+        asked: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        self.unless_ended(&context, async { prompting::list(self, asked) }).await
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        self.unless_ended(&context, prompting::get(self, request, &context)).await
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.unless_ended(&context, async { prompting::complete(self, &request) }).await
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let connection = context.extensions.get::<Arc<Connection>>().map(|connection| &**connection);
+        self.unless_ended(&context, async { listening::subscribe(self, connection, &request.uri) }).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         begun(&context)?;
-        let (canceled, closing) = (context.ct.clone(), self.closing().clone());
-        // The call is dropped, and with it all that it has started.
-        tokio::select! {
-            biased;
-            () = canceled.cancelled() => Err(ErrorData::internal_error("the call was canceled", None)),
-            () = closing.cancelled() => Err(ErrorData::internal_error("the call was ended: the server is closing", None)),
-            result = Self::answer(call::make(self, request, &context)) => result,
-        }
+        listening::unsubscribe(
+            context.extensions.get::<Arc<Connection>>().map(|connection| &**connection),
+            &request.uri,
+        );
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(listening::accept(self, requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        listening::listen(self, &context).await;
+        Ok(())
     }
 
     fn get_tool(&self, name: &str) -> Option<Definition> {
@@ -200,6 +344,13 @@ impl ServerHandler for Server {
             ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
         })
     }
+}
+
+/// Without notifications of changes.
+fn quiet(can: &mut ServerCapabilities) {
+    can.tools.iter_mut().for_each(|tools| tools.list_changed = None);
+    can.prompts.iter_mut().for_each(|prompts| prompts.list_changed = None);
+    can.resources.iter_mut().for_each(|resources| (resources.list_changed, resources.subscribe) = (None, None));
 }
 
 /// Whether the request belongs to one of the eras: it names a version, or follows `initialize`.

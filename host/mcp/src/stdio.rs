@@ -11,14 +11,16 @@ use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, JsonRpcMessage, RequestId,
+    ServerJsonRpcMessage,
 };
 use rmcp::service::serve_directly;
 use rmcp::transport::Transport;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::frame::{Frame, Framer};
-use crate::message::{self, MAX_IN_FLIGHT, MAX_MESSAGE, Rejected};
+use crate::listening::Connection;
+use crate::message::{self, MAX_IN_FLIGHT, MAX_LISTENING, MAX_MESSAGE, Rejected};
 use crate::server::Server;
 
 /// Identifiers of canceled requests that stay in use: an answer that was on its way must not be taken for another's.
@@ -42,11 +44,15 @@ pub async fn serve(
 ) -> io::Result<()> {
     let frames = reader(input)?;
     let (out, written) = writer(output)?;
-    let ids = Arc::new(Ids::new());
-    let transport = Lines { server: server.clone(), frames, out, ids, unsent: None };
+    let (ids, connection) = (Arc::new(Ids::new()), Arc::<Connection>::default());
+    let notifying = tokio::spawn(connection.clone().notify(out.clone()));
+    let transport = Lines { server: server.clone(), frames, out, ids, connection, unsent: None };
     // Without the handshake of rmcp: it would hold a connection to the era of its first request.
     let running = serve_directly(server, transport, None);
-    running.waiting().await.map_err(io::Error::other)?;
+    let ended = running.waiting().await;
+    // It holds an end of the channel whose end is waited for.
+    notifying.abort();
+    ended.map_err(io::Error::other)?;
     match tokio::time::timeout(FLUSH, written).await {
         Ok(Ok(result)) => result,
         // It reads no answers. Its stream ended, so that nothing is due to it.
@@ -100,6 +106,7 @@ struct Lines {
     frames: mpsc::Receiver<Frame>,
     out: mpsc::Sender<Vec<u8>>,
     ids: Arc<Ids>,
+    connection: Arc<Connection>,
     /// An answer of this transport's own that waits to be written.
     unsent: Option<Vec<u8>>,
 }
@@ -138,7 +145,20 @@ impl Transport<RoleServer> for Lines {
                 return None;
             };
             match decode(frame).and_then(|message| self.ids.admit(message)) {
-                Ok(message) => return Some(message),
+                Ok(mut message) => {
+                    match &mut message {
+                        JsonRpcMessage::Request(request) => {
+                            request.request.extensions_mut().insert(self.connection.clone());
+                        }
+                        JsonRpcMessage::Notification(said) => {
+                            if let ClientNotification::InitializedNotification(_) = said.notification {
+                                self.connection.begin(&self.server);
+                            }
+                        }
+                        JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+                    }
+                    return Some(message);
+                }
                 Err(rejected) => self.unsent = line(&rejected.into_answer()).ok(),
             }
         }
@@ -178,6 +198,8 @@ struct Ids {
 #[derive(Debug, Default)]
 struct State {
     active: HashSet<RequestId>,
+    /// Those of them that listen.
+    listening: HashSet<RequestId>,
     /// The oldest first.
     canceled: VecDeque<RequestId>,
     initialize: Option<RequestId>,
@@ -209,6 +231,12 @@ impl Ids {
                 if state.active.len() >= MAX_IN_FLIGHT {
                     return Err(Rejected::busy(id.clone()));
                 }
+                if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
+                    if state.listening.len() >= MAX_LISTENING {
+                        return Err(Rejected::too_many(id.clone()));
+                    }
+                    state.listening.insert(id.clone());
+                }
                 state.active.insert(id.clone());
                 if matches!(request.request, ClientRequest::InitializeRequest(_)) {
                     state.initialize = Some(id.clone());
@@ -221,6 +249,7 @@ impl Ids {
                     && state.initialize.as_ref() != Some(id)
                     && state.active.remove(id)
                 {
+                    state.listening.remove(id);
                     state.canceled.push_back(id.clone());
                     if state.canceled.len() > MAX_CANCELED {
                         state.canceled.pop_front();
@@ -236,6 +265,7 @@ impl Ids {
     fn answered(&self, id: &RequestId) {
         let mut state = self.state();
         state.active.remove(id);
+        state.listening.remove(id);
         if state.initialize.as_ref() == Some(id) {
             state.initialize = None;
             self.initializing.send_replace(false);

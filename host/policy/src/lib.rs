@@ -18,6 +18,7 @@ pub mod network;
 pub mod path;
 pub mod positions;
 pub mod refusal;
+pub mod resource;
 pub mod secret;
 pub mod text;
 pub mod watch;

@@ -4,7 +4,12 @@ use sha2::{Digest as _, Sha256};
 
 /// The digest of a text, as the record has them: `sha256:` and hexadecimal digits.
 pub fn digest(text: &str) -> String {
-    format!("sha256:{}", hex(&Sha256::digest(text.as_bytes())))
+    digest_of(text.as_bytes())
+}
+
+/// The same of bytes.
+pub fn digest_of(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(bytes)))
 }
 
 /// Bytes as lower-case hexadecimal digits.

@@ -19,12 +19,21 @@ impl Workspace {
     /// `**` passes over them.
     pub fn glob(&self, grant: &Grant, pattern: &str) -> Result<Vec<String>, Error> {
         let pattern = PathPattern::parse(pattern).map_err(|error| Error::Invalid(error.to_string()))?;
+        self.search(grant, &pattern, false)
+    }
+
+    /// The same without folders.
+    pub fn files(&self, grant: &Grant, pattern: &PathPattern) -> Result<Vec<String>, Error> {
+        self.search(grant, pattern, true)
+    }
+
+    fn search(&self, grant: &Grant, pattern: &PathPattern, only_files: bool) -> Result<Vec<String>, Error> {
         let root = WorkspacePath::root();
         // With nothing at all to read, a refusal says more than an empty list.
         if !grant.could_read_below(&root) {
             grant.decide_path(&root, Access::Read)?;
         }
-        let mut search = Search { grant, pattern: &pattern, budget: Budget::new(MAX_VISITED), found: Vec::new() };
+        let mut search = Search { grant, pattern, only_files, budget: Budget::new(MAX_VISITED), found: Vec::new() };
         search.folder(&self.root, &root, pattern.start())?;
         search.found.sort_unstable();
         Ok(search.found)
@@ -34,6 +43,7 @@ impl Workspace {
 struct Search<'a> {
     grant: &'a Grant,
     pattern: &'a PathPattern,
+    only_files: bool,
     budget: Budget,
     found: Vec<String>,
 }
@@ -55,7 +65,8 @@ impl Search<'_> {
             } else {
                 self.pattern.step(progress, name)
             };
-            if self.pattern.is_whole(progress) && self.grant.decide_path(&here, Access::Read).is_ok() {
+            let is_wanted = kind.is_file() || !self.only_files;
+            if is_wanted && self.pattern.is_whole(progress) && self.grant.decide_path(&here, Access::Read).is_ok() {
                 if self.found.len() as u64 == MAX_NAMES {
                     return Err(Error::TooLarge(MAX_NAMES));
                 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use harness_dispatch::confirm::{Answer, Confirmer, Question};
-use harness_dispatch::{Options, Project};
+use harness_dispatch::{FileWatch, OpenError, Options, Project, WatchError};
 use harness_mcp::http::{self, Access, Authority, Identity, Limits, Listener, MIN_TOKEN, Token};
 use harness_mcp::{Server, Settings, stdio};
 use harness_sys as sys;
@@ -87,6 +87,8 @@ pub(crate) fn run(command: &Serve, place: &ProjectArgs, printer: Printer) -> Res
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
     let runtime = project::runtime_of(threads, printer)?;
     let server = server(project, &command.confirm, place, printer);
+    // Until the end: what changes takes force meanwhile.
+    let _watch = watch(&server, printer);
     let exit = runtime.block_on(async {
         match listener {
             Some(listener) => over_http(server.clone(), listener, access, command.host.clone(), printer).await,
@@ -198,6 +200,36 @@ fn server(project: Project, confirm: &Confirm, place: &ProjectArgs, printer: Pri
     let confirmer = Arc::new(InAdvance(confirm.clone()));
     let on_fault = Box::new(move |why: &str| printer.error(&format!("the host failed: {why}"), &[], None));
     Server::new(project, Settings { models, confirmer, on_fault })
+}
+
+/// Takes changed files in force, until the value is dropped. What is wrong with a version is printed once: until then, and
+/// as long as nobody mends it, the version before stays in force.
+fn watch(server: &Server, printer: Printer) -> Option<FileWatch> {
+    let mut last = None;
+    let watched = server.watch(move |result| {
+        let wrong = result.as_ref().err().map(wrong);
+        if let Err(error) = &result
+            && last != wrong
+        {
+            printer.error("the changed files are not in force: the version before stays", &[], None);
+            match error {
+                WatchError::Load(error) => drop(project::unopened(error, printer)),
+                other => printer.error(&other.to_string(), &[], None),
+            }
+        }
+        last = wrong;
+    });
+    watched.map_err(|error| printer.error(&format!("changes of files do not take force: {error}"), &[], None)).ok()
+}
+
+/// What is wrong with a version, to be compared.
+fn wrong(error: &WatchError) -> String {
+    match error {
+        WatchError::Load(OpenError::Artifacts(registry)) => {
+            registry.diagnostics().iter().map(|one| format!("{:?} {}\n", one.position, one.message)).collect()
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Confirms the calls that the command line names. Standard input is the client's, so that nobody can be asked there.

@@ -1,6 +1,7 @@
 //! `harness policy show`: one grant, as it is enforced.
 
 use harness_artifact::escape;
+use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
 use harness_policy::compare::{Agreed, agreed};
 use harness_policy::deadline::Decides;
@@ -31,9 +32,12 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
     let found = registry.tool(name);
     let tool = found.as_ref().ok().copied().or_else(|| registry.tool_of_agent(name));
     let hook = registry.hook(name).or_else(|| registry.hook_of_agent(name));
+    let is_act = harness_mcp::ACTS.contains(&name);
     let (kind, source, own, called) = match (tool, hook) {
-        (Some(tool), _) => ("tool", &tool.source_name, tool.capabilities.as_ref(), Some(tool)),
-        (None, Some(hook)) => ("hook", &hook.source_name, hook.capabilities.as_ref(), None),
+        (Some(tool), _) => ("tool", tool.source_name.as_str(), tool.capabilities.as_ref(), Some(tool)),
+        (None, Some(hook)) => ("hook", hook.source_name.as_str(), hook.capabilities.as_ref(), None),
+        // What MCP clients do without a tool has what the project may do.
+        (None, None) if is_act => ("act", "", None, None),
         (None, None) => {
             let hint = found.err().and_then(|unknown| unknown.hint());
             let hint = hint.unwrap_or_else(|| "`harness inspect` lists all".to_owned());
@@ -46,7 +50,9 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
         granted = granted.meet(&Grant::new(vec![call::narrowing(rules, printer)?]));
     }
     let limits = limits(&granted, called.map(AsRef::as_ref));
-    let refused = tool.and_then(|tool| policy.tools.decide(&tool.name).err());
+    let is_called = tool.is_some() || (hook.is_none() && is_act);
+    let refused = is_called.then(|| policy.tools.decide(name).err()).flatten();
+    let offered = if kind == "act" { offered(policy) } else { Vec::new() };
     let rules = agreed(&granted);
     if command.json {
         let by_key = |one: &Agreed| (one.key.to_owned(), json!({"rules": one.rules, "whole": one.whole}));
@@ -58,7 +64,7 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
             }
             (facts.name.to_owned(), told)
         };
-        printer.json(&json!({
+        let mut told = json!({
             "kind": kind,
             "name": name,
             "source": source,
@@ -66,12 +72,22 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
             "grant": rules.iter().map(by_key).collect::<serde_json::Map<String, Json>>(),
             "limits": limits.iter().map(limit).collect::<serde_json::Map<String, Json>>(),
             "layers": grant::as_json(&granted),
-        }));
+        });
+        if let (Some(told), true) = (told.as_object_mut(), kind == "act") {
+            told.insert("offered".to_owned(), json!(offered));
+        }
+        printer.json(&told);
         return Ok(Exit::Completed);
     }
-    let mut text = format!("{kind} {}, source `{}`\n", escape::line(name), escape::line(source));
+    let mut text = match kind {
+        "act" => format!("act {} of MCP clients\n", escape::line(name)),
+        _ => format!("{kind} {}, source `{}`\n", escape::line(name), escape::line(source)),
+    };
     if let Some(refusal) = refused {
         text.push_str(&format!("not callable: {}\n", escape::line(&refusal.reason)));
+    }
+    if !offered.is_empty() {
+        text.push_str(&format!("files that `mcp` offers: {}\n", escape::line(&offered.join(", "))));
     }
     text.push_str("allowed by all its layers:\n");
     for one in &rules {
@@ -93,6 +109,12 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
     }
     printer.data(&text);
     Ok(Exit::Completed)
+}
+
+/// The entries of `mcp.resources` and `mcp.templates`.
+fn offered(policy: &ProjectPolicy) -> Vec<String> {
+    let resources = policy.mcp.resources.iter().map(|one| one.value.to_string());
+    resources.chain(policy.mcp.templates.iter().map(|one| one.value.to_string())).collect()
 }
 
 fn line(agreed: &Agreed) -> String {

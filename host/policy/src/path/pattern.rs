@@ -5,7 +5,7 @@ mod machine;
 use std::fmt;
 
 use super::WorkspacePath;
-use super::protected::{fold, fold_case};
+use super::protected::{fold, fold_case, is_skipped_by_wildcards};
 use super::workspace_path::is_refused;
 
 /// Longest pattern, in bytes: four times what anyone writes by hand.
@@ -102,6 +102,14 @@ impl PathPattern {
     /// the folder before it, at any depth.
     pub fn matches_exactly(&self, path: &WorkspacePath) -> bool {
         self.is_whole(path.parts().iter().fold(self.start(), |progress, part| self.step(progress, part)))
+    }
+
+    /// Whether a search finds a path that is no link: the whole of it matches, and `.git` and `.harness` are in it only
+    /// where the pattern spells them out.
+    pub fn finds(&self, path: &WorkspacePath) -> bool {
+        self.is_whole(path.parts().iter().fold(self.start(), |progress, part| {
+            if is_skipped_by_wildcards(part) { self.step_literally(progress, part) } else { self.step(progress, part) }
+        }))
     }
 
     /// Whether [`matches_exactly`](Self::matches_exactly) could hold for anything in a folder, at any depth.

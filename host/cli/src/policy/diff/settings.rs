@@ -39,6 +39,13 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
     for ((name, before), (_, now)) in numbers(old).into_iter().zip(numbers(new)) {
         tell(&format!("meta.{name}"), new.meta.enabled && now > before, &now.to_string(), &format!("at most {before}"));
     }
+    for (key, before, now) in
+        [("mcp.resources", resources(old), resources(new)), ("mcp.templates", templates(old), templates(new))]
+    {
+        for one in now.iter().filter(|one| !before.contains(one)) {
+            tell(key, true, &format!("clients may read {one}"), "no entry says so");
+        }
+    }
     for one in wider_secrets(old.secrets.iter().map(|one| &one.value), new.secrets.iter().map(|one| &one.value)) {
         add(&format!("sandbox.{}", one.key), finding(one.example));
     }
@@ -59,6 +66,14 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
         (Some(before), Some(now)) if before != now => add("delegation.verify", None),
         _ => {}
     }
+}
+
+fn resources(policy: &ProjectPolicy) -> Vec<String> {
+    policy.mcp.resources.iter().map(|one| one.value.to_string()).collect()
+}
+
+fn templates(policy: &ProjectPolicy) -> Vec<String> {
+    policy.mcp.templates.iter().map(|one| one.value.to_string()).collect()
 }
 
 /// The report of a bound that is higher than it was, or not there any more.
