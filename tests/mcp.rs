@@ -2,6 +2,7 @@
 //!
 //! - `client`: a client at the other end of standard input and output
 //! - `access`: who may connect over HTTP
+//! - `agents`: agents as tools
 //! - `calls`: results of calls, and what governs them
 //! - `configs`: configurations of clients
 //! - `confirm`: calls that the person at the client confirms
@@ -24,6 +25,8 @@
 
 #[path = "mcp/access.rs"]
 mod access;
+#[path = "mcp/agents.rs"]
+mod agents;
 #[path = "mcp/calls.rs"]
 mod calls;
 #[path = "mcp/client.rs"]

@@ -21,7 +21,7 @@
 //!
 //! # Strictness
 //!
-//! In the keys of a policy (`network`, `sandbox`, `tools_policy`, `meta`, `delegation`) whatever is not understood is
+//! In the keys of a policy (`network`, `sandbox`, `tools_policy`, `meta`, `delegation`, `mcp`) whatever is not understood is
 //! an error, as is a key that seems to be one of these misspelled, and a policy with an error is no policy: [`ProjectPolicy::parse`] gives none, and nothing can run.
 
 pub mod budget;
@@ -32,6 +32,7 @@ pub mod hooks;
 pub mod layer;
 pub mod learn;
 pub mod machine;
+pub mod mcp;
 pub mod meta;
 mod roots;
 pub mod secrets;
@@ -44,6 +45,7 @@ use self::exit::ExitPolicy;
 use self::hooks::HookFailure;
 use self::layer::{Builder, Hosts, RuleKeys};
 use self::machine::MachinePolicy;
+use self::mcp::McpPolicy;
 use self::meta::MetaPolicy;
 use self::roots::Root;
 use self::sources::SourceRules;
@@ -80,6 +82,8 @@ keys! {
     given meta: MetaPolicy;
     /// Rules for delegation to sub-agents.
     given delegation: DelegationPolicy;
+    /// What clients of the Model Context Protocol are offered beside tools. Default: nothing.
+    given mcp: McpPolicy;
     /// Bounds of the conversation that a model receives.
     optional context: ContextPolicy;
     /// Rules for the end of a turn.
@@ -167,6 +171,8 @@ pub struct ProjectPolicy {
     pub meta: MetaPolicy,
     /// `delegation`.
     pub delegation: DelegationPolicy,
+    /// `mcp`.
+    pub mcp: McpPolicy,
     /// `context`.
     pub context: ContextPolicy,
     /// `exit_policy`.
@@ -210,6 +216,7 @@ impl ProjectPolicy {
             secrets: Vec::new(),
             meta: MetaPolicy::default(),
             delegation: DelegationPolicy::default(),
+            mcp: McpPolicy::default(),
             context: ContextPolicy::default(),
             exit: ExitPolicy::default(),
             models: Models::default(),
@@ -262,6 +269,7 @@ impl ProjectPolicy {
         policy.tools = keys.tools_policy.read(decoder).unwrap_or_default();
         policy.meta = keys.meta.read(decoder).unwrap_or_default();
         policy.delegation = keys.delegation.read(decoder).unwrap_or_default();
+        policy.mcp = keys.mcp.read(decoder).unwrap_or_default();
         policy.context = keys.context.read(decoder).unwrap_or_default();
         policy.exit = keys.exit_policy.read(decoder).unwrap_or_default();
         policy.models = Models::decode(decoder, &models);

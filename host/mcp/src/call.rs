@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 
+use harness_agent::{Listener, Silent};
 use harness_artifact::arguments::ArgumentError;
-use harness_dispatch::{Call, CallError, CallReport, ClientRequest, Run};
+use harness_dispatch::builtin::DELEGATE;
+use harness_dispatch::{Call, CallError, CallReport, ClientRequest, Loaded, Run};
 use harness_sandbox::outcome::Outcome;
 use hyper::http::request::Parts;
 use rmcp::RoleServer;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, JsonObject};
 use rmcp::service::RequestContext;
 use serde_json::Value as Json;
 
+use crate::agents::{self, AgentTool, Watching};
+use crate::catalog::Target;
 use crate::elicit::Asking;
-use crate::server::{Server, Settings};
+use crate::server::Server;
+use crate::steps::{Reporter, Steps};
 
 /// Bytes that the audit log keeps of what a client calls itself.
 const MAX_CLIENT: usize = 200;
@@ -28,14 +33,24 @@ pub(crate) async fn make(
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     let asking = Arc::new(Asking::new(server.settings().confirmer.clone(), server.seals().clone(), &request, context)?);
-    let catalog = server.catalog();
-    // A name that is not listed is called all the same, so that the audit log has it.
-    let name = catalog.own_name(&request.name).unwrap_or(&request.name).to_owned();
-    let is_tool = server.project().loaded().registry().tool(&name).is_ok();
-    let structured = catalog.definition(&request.name).is_some_and(|tool| tool.output_schema.is_some());
-    let run = run(server, asking.clone(), is_tool, context);
-    let call = Call { id: None, name, arguments: Json::Object(request.arguments.unwrap_or_default()) };
-    match server.project().make(call, &run).await {
+    let (loaded, catalog) = server.catalog();
+    let run = run(asking.clone(), context);
+    let target = catalog.target(&request.name);
+    let arguments = request.arguments.unwrap_or_default();
+    let (reporter, steps) = Steps::of(context).unzip();
+    let work = async {
+        match target {
+            Some(Target::Agent(agent)) => to_agent(server, (agent, arguments), &run, loaded, reporter).await,
+            Some(Target::Tool(name)) => to_tool(server, name, arguments, &run, &loaded).await,
+            // A name that is not listed is called all the same, so that the audit log has it.
+            None => to_tool(server, &request.name, arguments, &run, &loaded).await,
+        }
+    };
+    let made = match steps {
+        Some(steps) => steps.during(work).await,
+        None => work.await,
+    };
+    match made {
         Ok(report) => {
             if let Outcome::Fault(why) = &report.outcome {
                 (server.settings().on_fault)(why);
@@ -43,17 +58,23 @@ pub(crate) async fn make(
             // The person at the client is to be asked first: nothing of the call has run.
             let denied = matches!(report.outcome, Outcome::Denied { .. });
             let input = denied.then(|| asking.input(&request.name)).flatten();
-            Ok(input.map_or_else(|| result(&report, structured).into(), CallToolResponse::from))
+            let result = || match target {
+                Some(Target::Agent(_)) if is_completed(&report) => agents::answer(&report),
+                _ => result(&report, catalog.is_structured(&request.name)),
+            };
+            Ok(input.map_or_else(|| result().into(), CallToolResponse::from))
         }
         // The name as the client wrote it, if it is no secret.
         Err(CallError::Unknown(unknown)) => {
             let hint = unknown.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             Err(ErrorData::invalid_params(format!("{unknown}{hint}"), None))
         }
-        Err(error) if catalog.own_name(&request.name).is_none() => {
-            Err(ErrorData::invalid_params(error.to_string(), None))
-        }
-        Err(error) => {
+        Err(error) if target.is_none() => Err(ErrorData::invalid_params(error.to_string(), None)),
+        Err(mut error) => {
+            if let (CallError::Arguments { tool, .. }, Some(Target::Agent(_))) = (&mut error, target) {
+                // Its name for the client.
+                *tool = request.name.to_string();
+            }
             if let CallError::Host(why) = &error {
                 (server.settings().on_fault)(why);
             }
@@ -62,9 +83,48 @@ pub(crate) async fn make(
     }
 }
 
-/// A run for one request: nothing of a client is kept between two. Only scripts of tools can delegate to agents: a client
-/// that calls `delegate` itself would use the operator's models, and no listing offers it.
-fn run(server: &Server, asking: Arc<Asking>, is_tool: bool, context: &RequestContext<RoleServer>) -> Arc<Run> {
+/// Calls a tool. Its script may delegate to agents, and nothing else may: a client that calls `delegate` itself would use
+/// the operator's models, and no listing offers it.
+async fn to_tool(
+    server: &Server,
+    name: &str,
+    arguments: JsonObject,
+    run: &Arc<Run>,
+    loaded: &Loaded,
+) -> Result<CallReport, CallError> {
+    if loaded.registry().tool(name).is_ok() {
+        harness_agent::attach(server.project(), run, server.settings().models.clone());
+    }
+    server.project().call(name, Json::Object(arguments), run).await
+}
+
+/// Sets an agent a task, which the policy lets clients do.
+async fn to_agent(
+    server: &Server,
+    (agent, arguments): (&AgentTool, JsonObject),
+    run: &Arc<Run>,
+    loaded: Arc<Loaded>,
+    reporter: Option<Reporter>,
+) -> Result<CallReport, CallError> {
+    let (arguments, place) = match agent.arguments(arguments, &loaded) {
+        Ok(arguments) => (arguments, server.agents().begin(&loaded)),
+        Err((arguments, refusal)) => (arguments, Err(refusal)),
+    };
+    let call = Call { id: None, name: DELEGATE.to_owned(), arguments };
+    let _place = match place {
+        Ok(place) => place,
+        Err(refusal) => return server.project().refuse(call, CallError::NotAllowed(refusal), run).await,
+    };
+    let listener: Arc<dyn Listener> = match reporter {
+        Some(reporter) => Arc::new(Watching::new(reporter, loaded)),
+        None => Arc::new(Silent),
+    };
+    harness_agent::attach_with(server.project(), run, server.settings().models.clone(), listener);
+    server.project().make(call, run).await
+}
+
+/// A run for one request: nothing of a client is kept between two.
+fn run(asking: Arc<Asking>, context: &RequestContext<RoleServer>) -> Arc<Run> {
     let run = Run::new();
     // Over HTTP nothing is kept of `initialize`, and rmcp puts its own name there.
     let over_http = context.extensions.get::<Parts>().is_some();
@@ -76,12 +136,12 @@ fn run(server: &Server, asking: Arc<Asking>, is_tool: bool, context: &RequestCon
         protocol: format!("mcp/{version}"),
         id: context.id.to_string(),
     });
-    let Settings { models, .. } = server.settings();
     run.set_confirmer(asking);
-    if is_tool {
-        harness_agent::attach(server.project(), &run, models.clone());
-    }
     run
+}
+
+fn is_completed(report: &CallReport) -> bool {
+    matches!(report.outcome, Outcome::Completed(_)) && !report.is_error
 }
 
 /// What a client gets of a call that was made.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use harness_artifact::policy::mcp::Schemas;
 use harness_artifact::tool::Tool;
 use harness_dispatch::Loaded;
 use harness_policy::grant::Grant;
@@ -10,6 +11,7 @@ use harness_policy::layer::{Layer, Service};
 use rmcp::model::{JsonObject, Tool as Definition, ToolAnnotations};
 use serde_json::Value as Json;
 
+use crate::agents::{self, AgentTool};
 use crate::names::Names;
 
 /// Bytes of a description. Claude Code cuts there.
@@ -20,12 +22,20 @@ const CUT: &str = " [...]";
 /// against them all the same.
 const REFUSED_AT_TOP: [&str; 10] = ["$ref", "allOf", "anyOf", "const", "else", "enum", "if", "not", "oneOf", "then"];
 
-/// The tools that the policy lets be called, as a client gets them: in the order of their names, which is the same for
-/// the same artifacts.
+/// What the policy lets clients call, as they get it: in the order of names, which is the same for the same artifacts.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    names: Names,
     definitions: BTreeMap<String, Definition>,
+    targets: BTreeMap<String, Target>,
+}
+
+/// What a name for clients leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The tool of this name.
+    Tool(String),
+    /// Agents.
+    Agent(AgentTool),
 }
 
 impl Catalog {
@@ -38,15 +48,24 @@ impl Catalog {
             .filter(|tool| loaded.policy().tools.decide(&tool.name).is_ok())
             .map(|tool| (tool.name.as_str(), tool))
             .collect();
-        let names = Names::of(offered.keys().copied());
+        let agents = agents::offered(loaded);
+        let names = Names::of(offered.keys().copied().chain(agents.keys().map(String::as_str)));
         let has_agents = !loaded.registry().agents().is_empty();
-        let definition = |(name, own): (&str, &str)| {
-            let tool = offered.get(own)?;
-            let hints = tool.script.as_ref().map(|_| annotations(&loaded.grant(tool), has_agents));
-            Some((name.to_owned(), define(name, tool, hints)))
-        };
-        let definitions = names.iter().filter_map(definition).collect();
-        Self { names, definitions }
+        let schemas = loaded.policy().mcp.schemas;
+        let mut catalog = Self::default();
+        for (name, own) in names.iter() {
+            let (definition, target) = match (offered.get(own), agents.get(own)) {
+                (Some(tool), _) => {
+                    let hints = tool.script.as_ref().map(|_| annotations(&loaded.grant(tool), has_agents));
+                    (define(name, tool, hints, schemas), Target::Tool(own.to_owned()))
+                }
+                (None, Some(agent)) => (agent.define(name, loaded), Target::Agent(agent.clone())),
+                (None, None) => continue,
+            };
+            catalog.definitions.insert(name.to_owned(), definition);
+            catalog.targets.insert(name.to_owned(), target);
+        }
+        catalog
     }
 
     /// All definitions, in the order of their names.
@@ -59,17 +78,25 @@ impl Catalog {
         self.definitions.get(name)
     }
 
-    /// The own name of a tool, by the name that clients use.
-    pub fn own_name(&self, name: &str) -> Option<&str> {
-        self.names.own(name)
+    /// Whether results of a tool are values too.
+    pub(crate) fn is_structured(&self, name: &str) -> bool {
+        self.definition(name).is_some_and(|tool| tool.output_schema.is_some())
+    }
+
+    /// What a name for clients leads to.
+    pub(crate) fn target(&self, name: &str) -> Option<&Target> {
+        self.targets.get(name)
     }
 }
 
 /// A definition. What the program implements is not held by a grant, and has no hints.
-fn define(name: &str, tool: &Tool, hints: Option<ToolAnnotations>) -> Definition {
+fn define(name: &str, tool: &Tool, hints: Option<ToolAnnotations>, schemas: Schemas) -> Definition {
     let (description, parameters) = tool.offered();
-    let mut definition =
-        Definition::new(name.to_owned(), shortened(&description, &tool.name), Arc::new(at_top(parameters)));
+    let parameters = match parameters {
+        Json::Object(schema) if schemas == Schemas::Whole => schema,
+        schema => at_top(schema),
+    };
+    let mut definition = Definition::new(name.to_owned(), shortened(&description, &tool.name), Arc::new(parameters));
     // A boolean is a schema too, and says nothing that a client could use.
     if let Some(Json::Object(returns)) = tool.returns.as_ref().map(|returns| returns.json()) {
         definition = definition.with_raw_output_schema(Arc::new(returns.clone()));
@@ -86,7 +113,7 @@ fn at_top(schema: Json) -> JsonObject {
 }
 
 /// A description without the heading that repeats the tool's name, cut to what clients read.
-fn shortened(description: &str, name: &str) -> String {
+pub(crate) fn shortened(description: &str, name: &str) -> String {
     let (first, rest) = description.split_once('\n').unwrap_or((description, ""));
     let is_name = first.strip_prefix('#').is_some_and(|heading| heading.trim_start_matches('#').trim() == name);
     let text = if is_name && !rest.trim().is_empty() { rest.trim() } else { description.trim() };

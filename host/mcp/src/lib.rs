@@ -6,6 +6,7 @@
 //! audit log apply to it.
 //!
 //! - `server`: what each request comes to
+//! - `agents`: agents as tools
 //! - `call`: `tools/call`
 //! - `catalog`: definitions of tools as clients see them
 //! - `names`: names of tools that every client accepts
@@ -13,8 +14,10 @@
 //! - `frame`: lines of a stream, bounded
 //! - `http`: the transport over HTTP
 //! - `message`: messages, and answers to those that are not handled
+//! - `steps`: progress of a call
 //! - `stdio`: the transport over standard input and output
 
+mod agents;
 mod call;
 mod catalog;
 mod elicit;
@@ -24,6 +27,7 @@ mod message;
 mod names;
 mod server;
 pub mod stdio;
+mod steps;
 
 pub use catalog::Catalog;
 pub use message::{MAX_IN_FLIGHT, MAX_MESSAGE};

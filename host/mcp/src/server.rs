@@ -11,12 +11,13 @@ use harness_dispatch::{Loaded, Project};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, DiscoverResult, ErrorCode,
     ErrorData, Implementation, InitializeRequestParams, InitializeResult, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, Tool as Definition,
+    ProtocolVersion, ServerCapabilities, ServerConfig, Tool as Definition,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
+use crate::agents::AtWork;
 use crate::catalog::Catalog;
 use crate::{call, elicit};
 
@@ -36,7 +37,7 @@ pub struct Server {
 
 /// What a server needs beside its project.
 pub struct Settings {
-    /// Answer agents that tools delegate to.
+    /// Answer agents that tools delegate to, and those that clients set tasks.
     pub models: Arc<dyn Models>,
     /// Asked about calls that need confirmation.
     pub confirmer: Arc<dyn Confirmer>,
@@ -59,6 +60,8 @@ struct Inner {
     closing: CancellationToken,
     /// Seals what a client is to ask.
     seals: Arc<elicit::Seals>,
+    /// Agents that work for clients.
+    agents: Arc<AtWork>,
 }
 
 impl fmt::Debug for Server {
@@ -71,8 +74,8 @@ impl Server {
     /// Serves a project.
     pub fn new(project: Project, settings: Settings) -> Self {
         let (catalog, closing) = (Mutex::default(), CancellationToken::new());
-        let seals = Arc::new(elicit::Seals::new());
-        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals }) }
+        let (seals, agents) = (Arc::new(elicit::Seals::new()), Arc::default());
+        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals, agents }) }
     }
 
     /// Ends all calls. Requests that are no calls are still answered.
@@ -98,18 +101,24 @@ impl Server {
         &self.inner.settings
     }
 
-    /// The catalog of what is in force.
-    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+    /// Agents that work for its clients.
+    pub(crate) fn agents(&self) -> &Arc<AtWork> {
+        &self.inner.agents
+    }
+
+    /// What is in force, and its catalog.
+    pub(crate) fn catalog(&self) -> (Arc<Loaded>, Arc<Catalog>) {
         let loaded = self.inner.project.loaded();
         let mut kept = self.inner.catalog.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*kept {
+        let catalog = match &*kept {
             Some((of, catalog)) if Arc::ptr_eq(of, &loaded) => catalog.clone(),
             _ => {
                 let catalog = Arc::new(Catalog::of(&loaded));
-                *kept = Some((loaded, catalog.clone()));
+                *kept = Some((loaded.clone(), catalog.clone()));
                 catalog
             }
-        }
+        };
+        (loaded, catalog)
     }
 
     fn identity() -> Implementation {
@@ -128,7 +137,7 @@ impl Server {
         if page.is_some_and(|page| page.cursor.is_some()) {
             return Err(ErrorData::invalid_params("`cursor` is not one that this server returned", None));
         }
-        let tools = self.catalog().definitions().cloned().collect();
+        let tools = self.catalog().1.definitions().cloned().collect();
         let listed = ListToolsResult::with_all_items(tools).with_ttl_ms(FRESH_MS);
         Ok(ListToolsResult { cache_scope: Some(CacheScope::Private), ..listed })
     }
@@ -144,6 +153,9 @@ impl ServerHandler for Server {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
+        if is_modern(&context) {
+            return Err(no_method("initialize"));
+        }
         let answer = self.negotiate_initialize(&request)?;
         // Requests of this connection that name no version have the one that was agreed on.
         context.peer.set_peer_info(request.with_protocol_version(answer.protocol_version.clone()));
@@ -184,22 +196,32 @@ impl ServerHandler for Server {
     }
 
     fn get_tool(&self, name: &str) -> Option<Definition> {
-        self.catalog().definition(name).cloned()
+        self.catalog().1.definition(name).cloned()
     }
 
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let method = request.method;
+        let method = request.method.as_str();
         // A known method whose parameters could not be read gets here as well.
-        Err(if WITH_PARAMETERS.contains(&method.as_str()) {
+        let is_known = WITH_PARAMETERS.contains(&method) && !(method == "initialize" && is_modern(&context));
+        Err(if is_known {
             ErrorData::invalid_params(format!("the parameters of `{method}` cannot be read"), None)
         } else {
-            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
+            no_method(method)
         })
     }
+}
+
+fn no_method(method: &str) -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
+}
+
+/// Whether a request names a version that has no `initialize`.
+fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    context.meta.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
 /// Whether the request belongs to one of the eras: it names a version, or follows `initialize`.

@@ -207,6 +207,14 @@ pub(super) fn rules(registry: &mut Registry, found: Vec<String>) {
             warn(&pattern.position, what, &|| None);
         }
     }
+    for pattern in &policy.mcp.agents {
+        left = left.saturating_sub(registry.agents.len());
+        let names = || registry.agents.iter().map(|agent| agent.name.as_str());
+        if left > 0 && !names().any(|name| pattern.matches(name)) {
+            let what = format!("`mcp.agents`: no agent is named like `{}`", pattern.value);
+            warn(&pattern.position, what, &|| closest(&pattern.value.to_string(), names()).map(str::to_owned));
+        }
+    }
     registry.diagnostics.append(warnings);
 }
 
