@@ -11,6 +11,7 @@
 //! - `listings`: definitions of tools
 //! - `page`: what docs/mcp.md shows
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
+//! - `tasks`: calls that last
 //! - `web`: a client that connects over HTTP
 
 #![expect(
@@ -47,5 +48,7 @@ mod page;
 mod project;
 #[path = "mcp/streams.rs"]
 mod streams;
+#[path = "mcp/tasks.rs"]
+mod tasks;
 #[path = "mcp/web.rs"]
 mod web;

@@ -20,7 +20,8 @@ fn both_eras_are_served_without_sessions() {
     let project = Project::with_script(FINE);
     let web = Web::open(&project);
     let found = web.modern("server/discover", json!({}), &[]);
-    assert_eq!(found.json()["result"]["capabilities"], json!({"tools": {}}), "{found:?}");
+    let want = json!({"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}});
+    assert_eq!(found.json()["result"]["capabilities"], want, "{found:?}");
     assert!(found.head.contains("content-type: application/json"), "{found:?}");
     assert_eq!(web.modern("tools/list", json!({}), &[]).json()["result"]["tools"][0]["name"], "it");
     let text = json!([{"type": "text", "text": "fine"}]);

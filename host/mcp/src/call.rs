@@ -18,6 +18,7 @@ use crate::catalog::Target;
 use crate::elicit::Asking;
 use crate::server::Server;
 use crate::steps::{Reporter, Steps};
+use crate::tasks::Slot;
 
 /// Bytes that the audit log keeps of what a client calls itself.
 const MAX_CLIENT: usize = 200;
@@ -31,13 +32,15 @@ pub(crate) async fn make(
     server: &Server,
     request: CallToolRequestParams,
     context: &RequestContext<RoleServer>,
+    slot: &Arc<Slot>,
 ) -> Result<CallToolResponse, ErrorData> {
-    let asking = Arc::new(Asking::new(server.settings().confirmer.clone(), server.seals().clone(), &request, context)?);
+    let (confirmer, seals) = (server.settings().confirmer.clone(), server.seals().clone());
+    let asking = Arc::new(Asking::new(confirmer, seals, &request, context, slot.clone())?);
     let (loaded, catalog) = server.catalog();
     let run = run(asking.clone(), context);
     let target = catalog.target(&request.name);
     let arguments = request.arguments.unwrap_or_default();
-    let (reporter, steps) = Steps::of(context).unzip();
+    let (reporter, steps) = Steps::of(context, slot).unzip();
     let work = async {
         match target {
             Some(Target::Agent(agent)) => to_agent(server, (agent, arguments), &run, loaded, reporter).await,
@@ -75,12 +78,26 @@ pub(crate) async fn make(
                 // Its name for the client.
                 *tool = request.name.to_string();
             }
-            if let CallError::Host(why) = &error {
-                (server.settings().on_fault)(why);
+            match &error {
+                // What is wrong with the host is for its operator.
+                CallError::Host(why) => {
+                    (server.settings().on_fault)(why);
+                    Err(ErrorData::internal_error("the host failed", None))
+                }
+                // So is a tool that nothing implements.
+                CallError::NoScript(_) => Err(ErrorData::internal_error(error.to_string(), None)),
+                error => Ok(failed(&not_made(error)).into()),
             }
-            Ok(failed(&not_made(&error)).into())
         }
     }
+}
+
+/// Whether a call is a task as soon as it begins, for clients that can follow one: its tool runs in the background, and the
+/// policy lets it.
+pub(crate) fn is_task_at_once(server: &Server, name: &str) -> bool {
+    let (loaded, catalog) = server.catalog();
+    let Some(Target::Tool(name)) = catalog.target(name) else { return false };
+    loaded.policy().async_tools && loaded.registry().tool(name).is_ok_and(|tool| *tool.asynchronous)
 }
 
 /// Calls a tool. Its script may delegate to agents, and nothing else may: a client that calls `delegate` itself would use
@@ -169,8 +186,6 @@ fn not_made(error: &CallError) -> String {
             let causes = errors.iter().map(ArgumentError::to_string).collect::<Vec<_>>().join("\n- ");
             format!("tool error: {error}\n- {causes}")
         }
-        // What is wrong with the host is for its operator.
-        CallError::Host(_) => "tool error: the host failed".to_owned(),
         _ => format!("tool error: {error}"),
     }
 }

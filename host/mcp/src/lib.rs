@@ -16,6 +16,7 @@
 //! - `message`: messages, and answers to those that are not handled
 //! - `steps`: progress of a call
 //! - `stdio`: the transport over standard input and output
+//! - `tasks`: calls that last
 
 mod agents;
 mod call;
@@ -28,6 +29,7 @@ mod names;
 mod server;
 pub mod stdio;
 mod steps;
+mod tasks;
 
 pub use catalog::Catalog;
 pub use message::{MAX_IN_FLIGHT, MAX_MESSAGE};

@@ -3,15 +3,17 @@
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use harness_agent::Models;
 use harness_dispatch::confirm::Confirmer;
 use harness_dispatch::{Loaded, Project};
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, DiscoverResult, ErrorCode,
-    ErrorData, Implementation, InitializeRequestParams, InitializeResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ServerCapabilities, ServerConfig, Tool as Definition,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CustomRequest, CustomResult, DiscoverResult,
+    ErrorCode, ErrorData, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams, InitializeResult,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, Tool as Definition,
+    UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
@@ -19,12 +21,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agents::AtWork;
 use crate::catalog::Catalog;
-use crate::{call, elicit};
+use crate::tasks::{Slot, Tasks};
+use crate::{call, elicit, tasks};
 
 /// How long a client may keep a listing, in milliseconds. Files may change at any time.
 const FRESH_MS: u64 = 5_000;
 /// Methods that have parameters which may be wrong. Any other method that is not handled does not exist.
-const WITH_PARAMETERS: [&str; 4] = ["initialize", "tools/call", "tools/list", "completion/complete"];
+const WITH_PARAMETERS: [&str; 7] =
+    ["initialize", "tools/call", "tools/list", "completion/complete", "tasks/get", "tasks/update", "tasks/cancel"];
 
 /// A project's tools for clients of the Model Context Protocol. Cheap to clone; all clones are one server.
 ///
@@ -62,6 +66,8 @@ struct Inner {
     seals: Arc<elicit::Seals>,
     /// Agents that work for clients.
     agents: Arc<AtWork>,
+    /// Calls that last.
+    tasks: Arc<Tasks>,
 }
 
 impl fmt::Debug for Server {
@@ -74,8 +80,8 @@ impl Server {
     /// Serves a project.
     pub fn new(project: Project, settings: Settings) -> Self {
         let (catalog, closing) = (Mutex::default(), CancellationToken::new());
-        let (seals, agents) = (Arc::new(elicit::Seals::new()), Arc::default());
-        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals, agents }) }
+        let (seals, agents, tasks) = (Arc::new(elicit::Seals::new()), Arc::default(), Arc::default());
+        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals, agents, tasks }) }
     }
 
     /// Ends all calls. Requests that are no calls are still answered.
@@ -132,6 +138,19 @@ impl Server {
         })
     }
 
+    /// Makes a call. If it lasts and its client can follow a task, it becomes one.
+    async fn call(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> tasks::Ended {
+        let follows = context.client_capabilities().is_some_and(|can| can.supports_tasks());
+        let slot = Arc::new(Slot::new(follows && is_modern(&context)));
+        if !slot.can_be() {
+            return Self::answer(call::make(self, request, &context, &slot)).await;
+        }
+        let after = if call::is_task_at_once(self, &request.name) { Duration::ZERO } else { tasks::TASK_AFTER };
+        let (server, own) = (self.clone(), slot.clone());
+        let work = async move { Self::answer(call::make(&server, request, &context, &own)).await };
+        self.inner.tasks.lead(work, &slot, after, self.closing().clone()).await
+    }
+
     fn list(&self, page: Option<PaginatedRequestParams>) -> Result<ListToolsResult, ErrorData> {
         // There is one page, so that no cursor was ever given out.
         if page.is_some_and(|page| page.cursor.is_some()) {
@@ -145,7 +164,8 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build()).with_server_info(Self::identity())
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tasks().build())
+            .with_server_info(Self::identity())
     }
 
     async fn initialize(
@@ -156,7 +176,9 @@ impl ServerHandler for Server {
         if is_modern(&context) {
             return Err(no_method("initialize"));
         }
-        let answer = self.negotiate_initialize(&request)?;
+        let mut answer = self.negotiate_initialize(&request)?;
+        // They belong to later versions.
+        answer.capabilities.extensions = None;
         // Requests of this connection that name no version have the one that was agreed on.
         context.peer.set_peer_info(request.with_protocol_version(answer.protocol_version.clone()));
         Ok(answer)
@@ -191,8 +213,35 @@ impl ServerHandler for Server {
             biased;
             () = canceled.cancelled() => Err(ErrorData::internal_error("the call was canceled", None)),
             () = closing.cancelled() => Err(ErrorData::internal_error("the call was ended: the server is closing", None)),
-            result = Self::answer(call::make(self, request, &context)) => result,
+            result = self.call(request, context) => result,
         }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        begun(&context)?;
+        self.inner.tasks.get(&request.task_id).map(GetTaskResult::new)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        begun(&context)?;
+        self.inner.tasks.update(&request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        begun(&context)?;
+        self.inner.tasks.cancel(&request.task_id)
     }
 
     fn get_tool(&self, name: &str) -> Option<Definition> {

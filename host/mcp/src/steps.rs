@@ -1,12 +1,16 @@
-//! Steps of a call that runs, as `notifications/progress`.
+//! Steps of a call that runs, as `notifications/progress`, and as the message of a task.
 //!
 //! Their numbers rise by one, none is sent without a token of the client, and none after the answer.
+
+use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+use crate::tasks::Slot;
 
 /// Steps that wait to be sent. Of a client that reads slowly, later ones are dropped: each says all there is to know.
 const WAITING: usize = 64;
@@ -25,16 +29,19 @@ impl Reporter {
 /// Sends the steps of one call.
 pub(crate) struct Steps {
     waiting: mpsc::Receiver<String>,
-    token: ProgressToken,
-    peer: Peer<RoleServer>,
+    to: Option<(ProgressToken, Peer<RoleServer>)>,
+    slot: Arc<Slot>,
 }
 
 impl Steps {
-    /// For a request whose client wants to know of its progress.
-    pub(crate) fn of(context: &RequestContext<RoleServer>) -> Option<(Reporter, Self)> {
-        let token = context.meta.get_progress_token()?;
+    /// For a request whose client wants to know of its progress, or can follow a task.
+    pub(crate) fn of(context: &RequestContext<RoleServer>, slot: &Arc<Slot>) -> Option<(Reporter, Self)> {
+        let to = context.meta.get_progress_token().map(|token| (token, context.peer.clone()));
+        if to.is_none() && !slot.can_be() {
+            return None;
+        }
         let (reporter, waiting) = mpsc::channel(WAITING);
-        Some((Reporter(reporter), Self { waiting, token, peer: context.peer.clone() }))
+        Some((Reporter(reporter), Self { waiting, to, slot: slot.clone() }))
     }
 
     /// Sends steps while this work lasts. The last ones are sent before it is over.
@@ -54,10 +61,16 @@ impl Steps {
                     () = over.cancelled() => None,
                 };
                 let Some(message) = message else { break };
-                number = number.saturating_add(1);
-                let step = ProgressNotificationParam::new(self.token.clone(), f64::from(number));
-                // A client that is gone ends the call by other means.
-                let _ = self.peer.notify_progress(step.with_message(message)).await;
+                // Held while a step is sent: none follows the answer that there is a task.
+                let task = self.slot.get().await;
+                if let Some(task) = &*task {
+                    task.report(message);
+                } else if let Some((token, peer)) = &self.to {
+                    number = number.saturating_add(1);
+                    let step = ProgressNotificationParam::new(token.clone(), f64::from(number));
+                    // A client that is gone ends the call by other means.
+                    let _ = peer.notify_progress(step.with_message(message)).await;
+                }
             }
         };
         let (done, ()) = tokio::join!(done, send);
