@@ -199,3 +199,26 @@ fn a_task_waits_for_the_confirmation_of_its_call() {
         assert_eq!((&ended["status"], &ended["result"]["isError"]), (&json!("completed"), &json!(is_error)), "{ended}");
     }
 }
+
+#[test]
+fn a_tool_that_is_only_a_task_is_refused_to_clients_that_cannot_follow_it() {
+    let project = Project::new().policy("mcp: { only_as_tasks: [job] }\n").tool("job", "", FINE).tool("it", "", FINE);
+    let required = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let web = Web::open(&project);
+    let reply = web.modern("tools/call", json!({"name": "job"}), &[]);
+    assert_eq!(reply.refusal(), (400, -32021), "{reply:?}");
+    assert_eq!(reply.json()["error"]["data"]["requiredCapabilities"], required);
+    let mut older = Client::legacy(&project, &[]);
+    let refused = older.request("tools/call", json!({"name": "job"}));
+    let text = refused["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{refused}"));
+    assert!(text.starts_with("tool denied: `job` is only called as a task"), "{text}");
+    let outcomes: Vec<Json> = audited(&project).iter().map(|entry| entry["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["denied", "denied"]);
+    // Another tool is called, and a client that can follows the task.
+    let mut client = Client::start(&project, &[]);
+    assert_eq!(client.text("it", json!({})), ("fine".to_owned(), false));
+    let task = begin(&mut client, "job");
+    assert_eq!(once_not(&mut client, &task, "working")["result"]["content"][0]["text"], "fine");
+    let ran = Project::new().policy("mcp: { only_as_tasks: [jop] }\n").tool("job", "", FINE).run(&["validate"]);
+    assert!(ran.err.contains("`mcp.only_as_tasks`: no tool is named like `jop`"), "{ran}");
+}

@@ -6,17 +6,20 @@ use harness_agent::{Listener, Silent};
 use harness_artifact::arguments::ArgumentError;
 use harness_dispatch::builtin::DELEGATE;
 use harness_dispatch::{Call, CallError, CallReport, ClientRequest, Loaded, Run};
+use harness_policy::refusal::Refusal;
 use harness_sandbox::outcome::Outcome;
 use hyper::http::request::Parts;
 use rmcp::RoleServer;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, JsonObject};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock, ErrorData, JsonObject,
+};
 use rmcp::service::RequestContext;
 use serde_json::Value as Json;
 
 use crate::agents::{self, AgentTool, Watching};
 use crate::catalog::Target;
 use crate::elicit::Asking;
-use crate::server::Server;
+use crate::server::{Server, is_modern};
 use crate::steps::{Reporter, Steps};
 use crate::tasks::Slot;
 
@@ -41,8 +44,13 @@ pub(crate) async fn make(
     let target = catalog.target(&request.name);
     let arguments = request.arguments.unwrap_or_default();
     let (reporter, steps) = Steps::of(context, slot).unzip();
+    let unable = match target {
+        Some(Target::Tool(name)) => !slot.can_be() && loaded.policy().mcp.wants_task(name),
+        _ => false,
+    };
     let work = async {
         match target {
+            Some(Target::Tool(name)) if unable => refuse(server, name, arguments, &run).await,
             Some(Target::Agent(agent)) => to_agent(server, (agent, arguments), &run, loaded, reporter).await,
             Some(Target::Tool(name)) => to_tool(server, name, arguments, &run, &loaded).await,
             // A name that is not listed is called all the same, so that the audit log has it.
@@ -72,6 +80,10 @@ pub(crate) async fn make(
             let hint = unknown.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             Err(ErrorData::invalid_params(format!("{unknown}{hint}"), None))
         }
+        // So that it knows what to declare. Older versions have no such error.
+        Err(CallError::NotAllowed(_)) if unable && is_modern(context) => {
+            Err(ErrorData::missing_required_client_capability(ClientCapabilities::builder().enable_tasks().build()))
+        }
         Err(error) if target.is_none() => Err(ErrorData::invalid_params(error.to_string(), None)),
         Err(mut error) => {
             if let (CallError::Arguments { tool, .. }, Some(Target::Agent(_))) = (&mut error, target) {
@@ -92,12 +104,22 @@ pub(crate) async fn make(
     }
 }
 
-/// Whether a call is a task as soon as it begins, for clients that can follow one: its tool runs in the background, and the
-/// policy lets it.
+/// Whether a call is a task as soon as it begins, for clients that can follow one: the policy lets its tool run in the
+/// background, or wants a task.
 pub(crate) fn is_task_at_once(server: &Server, name: &str) -> bool {
     let (loaded, catalog) = server.catalog();
     let Some(Target::Tool(name)) = catalog.target(name) else { return false };
-    loaded.policy().async_tools && loaded.registry().tool(name).is_ok_and(|tool| *tool.asynchronous)
+    let policy = loaded.policy();
+    let in_background = policy.async_tools && loaded.registry().tool(name).is_ok_and(|tool| *tool.asynchronous);
+    in_background || policy.mcp.wants_task(name)
+}
+
+/// Refuses a call of a tool that is only called as a task.
+async fn refuse(server: &Server, name: &str, arguments: JsonObject, run: &Arc<Run>) -> Result<CallReport, CallError> {
+    let reason = format!("`{name}` is only called as a task, which this client cannot follow");
+    let hint = "declare the extension `io.modelcontextprotocol/tasks`, or take the tool out of `mcp.only_as_tasks` in the policy";
+    let call = Call { id: None, name: name.to_owned(), arguments: Json::Object(arguments) };
+    server.project().refuse(call, CallError::NotAllowed(Refusal::new(reason, hint.to_owned())), run).await
 }
 
 /// Calls a tool. Its script may delegate to agents, and nothing else may: a client that calls `delegate` itself would use

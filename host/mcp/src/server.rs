@@ -32,7 +32,7 @@ const WITH_PARAMETERS: [&str; 7] =
 
 /// A project's tools for clients of the Model Context Protocol. Cheap to clone; all clones are one server.
 ///
-/// It keeps nothing of a client between two requests. Each `tools/call` is one call of the project with a
+/// It keeps nothing of a client between two requests but its tasks. Each `tools/call` is one call of the project with a
 /// [`Run`](harness_dispatch::Run) of its own.
 #[derive(Clone)]
 pub struct Server {
@@ -269,7 +269,7 @@ fn no_method(method: &str) -> ErrorData {
 }
 
 /// Whether a request names a version that has no `initialize`.
-fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+pub(crate) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context.meta.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 

@@ -17,6 +17,8 @@ pub struct McpPolicy {
     pub agents_as: AgentsAs,
     /// How clients get the schemas of parameters.
     pub schemas: Schemas,
+    /// Tools that clients call as tasks, or not at all.
+    pub only_as_tasks: Vec<Located<NamePattern>>,
 }
 
 /// How agents are offered to clients.
@@ -53,6 +55,11 @@ impl McpPolicy {
         self.agents.iter().any(|pattern| pattern.value.matches(name))
     }
 
+    /// Whether clients call a tool as a task, or not at all.
+    pub fn wants_task(&self, tool: &str) -> bool {
+        self.only_as_tasks.iter().any(|pattern| pattern.value.matches(tool))
+    }
+
     /// The name of an agent that this one offers and another one does not. An error: that could not be found out.
     pub fn wider_than(&self, old: &Self) -> Result<Option<String>, ()> {
         let Some(first) = self.agents.first() else { return Ok(None) };
@@ -73,6 +80,8 @@ keys! {
     /// How clients get the schemas of parameters: without the keywords at the top that services of models refuse, such as
     /// `anyOf` (`plain`), or as they are written (`whole`).
     given schemas: Schemas = Schemas::Plain;
+    /// Tools that only clients may call that can follow them as tasks, by name. Default: none.
+    given only_as_tasks: Vec<Located<NamePattern>>;
 }
 
 impl Shape for McpPolicy {
@@ -88,6 +97,7 @@ impl Read for McpPolicy {
             agents: keys.agents.read(decoder).unwrap_or_default(),
             agents_as: keys.agents_as.read(decoder),
             schemas: keys.schemas.read(decoder),
+            only_as_tasks: keys.only_as_tasks.read(decoder).unwrap_or_default(),
         })
     }
 }
