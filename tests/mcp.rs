@@ -3,6 +3,7 @@
 //! - `changes`: files that change while the server runs
 //! - `client`: a client at the other end of standard input and output
 //! - `access`: who may connect over HTTP
+//! - `agents`: agents as tools
 //! - `calls`: results of calls, and what governs them
 //! - `configs`: configurations of clients
 //! - `confirm`: calls that the person at the client confirms
@@ -13,6 +14,7 @@
 //! - `prompts`: agents and skills as prompts
 //! - `resources`: what clients read
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
+//! - `tasks`: calls that last
 //! - `web`: a client that connects over HTTP
 
 #![expect(
@@ -27,6 +29,8 @@
 
 #[path = "mcp/access.rs"]
 mod access;
+#[path = "mcp/agents.rs"]
+mod agents;
 #[path = "mcp/calls.rs"]
 mod calls;
 #[path = "mcp/changes.rs"]
@@ -53,5 +57,7 @@ mod prompts;
 mod resources;
 #[path = "mcp/streams.rs"]
 mod streams;
+#[path = "mcp/tasks.rs"]
+mod tasks;
 #[path = "mcp/web.rs"]
 mod web;

@@ -15,7 +15,9 @@ pub(crate) const LEGACY: &str = "2025-11-25";
 /// What a server can do, as it says where it can notify the client.
 pub(crate) fn capabilities() -> Json {
     let list = json!({"listChanged": true});
-    json!({"completions": {}, "prompts": list, "resources": {"subscribe": true, "listChanged": true}, "tools": list})
+    let resources = json!({"subscribe": true, "listChanged": true});
+    let extensions = json!({"io.modelcontextprotocol/tasks": {}});
+    json!({"completions": {}, "extensions": extensions, "prompts": list, "resources": resources, "tools": list})
 }
 
 /// What every request of the newest revision has.

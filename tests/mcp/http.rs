@@ -211,3 +211,46 @@ fn a_signal_ends_calls_and_the_server() {
         assert_eq!(audited(&project)[0]["outcome"], "abandoned");
     }
 }
+
+#[test]
+fn a_header_of_a_parameter_is_what_the_argument_says() {
+    let parameters = "parameters:\n  region: { type: string, x-mcp-header: Region }\n  count: { type: integer, x-mcp-header: Count }\n";
+    let project = Project::new().tool("it", parameters, FINE);
+    let web = Web::open(&project);
+    let listed = web.modern("tools/list", json!({}), &[]).json()["result"]["tools"][0]["inputSchema"].clone();
+    assert_eq!(listed["properties"]["region"], json!({"type": "string", "x-mcp-header": "Region"}));
+    let call = |arguments: Json, more: &[(&str, &str)]| {
+        web.modern("tools/call", json!({"name": "it", "arguments": arguments}), more)
+    };
+    let both = json!({"region": "eu", "count": 3});
+    for fine in [
+        call(both.clone(), &[("Mcp-Param-Region", "eu"), ("Mcp-Param-Count", "3")]),
+        call(json!({"region": "ü"}), &[("Mcp-Param-Region", "=?base64?w7w=?=")]),
+        call(json!({}), &[]),
+    ] {
+        assert_eq!(fine.json()["result"]["isError"], false, "{fine:?}");
+    }
+    for wrong in [
+        call(both.clone(), &[("Mcp-Param-Region", "us"), ("Mcp-Param-Count", "3")]),
+        call(both.clone(), &[("Mcp-Param-Region", "eu")]),
+        call(json!({}), &[("Mcp-Param-Region", "eu")]),
+        call(both, &[("Mcp-Param-Region", "eu"), ("Mcp-Param-Count", "3"), ("Mcp-Param-Count", "4")]),
+    ] {
+        assert_eq!(wrong.refusal(), (400, -32020), "{wrong:?}");
+    }
+    assert_eq!(audited(&project).len(), 3);
+    // Clients would drop a tool with a header that is none.
+    let ran =
+        Project::new().tool("it", "parameters:\n  a: { type: number, x-mcp-header: A }\n", FINE).run(&["validate"]);
+    ran.says(2, "`x-mcp-header` of `a`: the type must be string, integer, boolean");
+}
+
+#[test]
+fn the_newest_revision_has_no_initialize() {
+    let web = Web::open(&Project::with_script(FINE));
+    let info = json!({"name": "older", "version": "1.0"});
+    for params in [json!({}), json!({"protocolVersion": crate::client::MODERN, "capabilities": {}, "clientInfo": info})]
+    {
+        assert_eq!(web.modern("initialize", params, &[]).refusal(), (404, -32601));
+    }
+}

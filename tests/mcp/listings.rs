@@ -166,3 +166,27 @@ fn a_cursor_that_was_never_returned_is_refused() {
     assert_eq!(client.modern("tools/list", json!({"cursor": "2"}))["error"]["code"], -32602);
     assert_eq!(client.tools().len(), 1);
 }
+
+#[test]
+fn a_schema_is_whole_if_the_policy_says_so() {
+    let parameters = "parameters:\n  type: object\n  properties: { a: { type: string }, b: { type: string } }\n  \
+                      anyOf: [{ required: [a] }, { required: [b] }]\n  if: { required: [a] }\n  then: { required: [b] }\n";
+    let listed = |policy: &str| {
+        let project = Project::new().policy(policy).tool("it", parameters, FINE);
+        Client::start(&project, &[]).tools()[0]["inputSchema"].clone()
+    };
+    let plain = json!({
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+        "required": [],
+    });
+    let mut whole = plain.clone();
+    whole["anyOf"] = json!([{"required": ["a"]}, {"required": ["b"]}]);
+    whole["if"] = json!({"required": ["a"]});
+    whole["then"] = json!({"required": ["b"]});
+    for (policy, want) in
+        [("mcp: {}\n", &plain), ("mcp: { schemas: plain }\n", &plain), ("mcp: { schemas: whole }\n", &whole)]
+    {
+        assert_eq!(&listed(policy), want, "{policy}");
+    }
+}

@@ -8,7 +8,7 @@ use crate::client::{Client, audited, meta};
 use crate::project::{FINE, Project};
 
 /// A tool that computes until it is stopped.
-const ENDLESS: &str = "def run(args):\n    fs.write('began', '')\n    for i in range(1000000000):\n        for j in range(1000000000):\n            pass\n";
+pub(crate) const ENDLESS: &str = "def run(args):\n    fs.write('began', '')\n    for i in range(1000000000):\n        for j in range(1000000000):\n            pass\n";
 
 pub(crate) fn endless() -> Project {
     let policy = "sandbox:\n  fs: { write: [began] }\n  limits: { timeout_ms: 600000, fuel: 1000000000000 }\n";

@@ -185,7 +185,12 @@ impl Drop for GivenUp {
 /// Gives the calls of a run the sub-agents of its project, without a conversation: a script's `delegate(...)` works
 /// then.
 pub fn attach(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>) {
-    root(project, run, models, Arc::new(Silent));
+    attach_with(project, run, models, Arc::new(Silent));
+}
+
+/// The same with a listener, which receives the events of all agents that the calls start.
+pub fn attach_with(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>, listener: Arc<dyn Listener>) {
+    root(project, run, models, listener);
 }
 
 fn root(project: &Project, run: &Arc<Run>, models: Arc<dyn Models>, listener: Arc<dyn Listener>) -> Arc<Runtime> {

@@ -30,6 +30,7 @@ mod keys;
 pub mod lint;
 pub mod located;
 pub mod model;
+mod param_headers;
 pub mod parameters;
 pub mod policy;
 pub mod replies;

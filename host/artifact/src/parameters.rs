@@ -11,6 +11,7 @@ use super::diagnostic::{Diagnostic, Severity};
 use super::json;
 use super::keys::{self, Fields, Keys, Properties, Unknown, keys};
 use super::located::Located;
+use super::param_headers;
 use super::shape::{self, Anything, Read, Schema, Shape};
 use super::tool::{Parameter, ParameterType};
 use super::value_schema::{self, ValueSchema};
@@ -18,7 +19,7 @@ use super::yaml::Value;
 use harness_policy::text::quoted;
 
 /// Keywords that a parameter may have beside `type`, `description` and `required`, with what they say.
-const KEYWORDS: [(&str, &str); 55] = [
+const KEYWORDS: [(&str, &str); 56] = [
     ("default", "The value of an argument that is missing."),
     ("enum", "The allowed values."),
     ("const", "The only allowed value."),
@@ -74,6 +75,7 @@ const KEYWORDS: [(&str, &str); 55] = [
     ("readOnly", "Kept, and not checked."),
     ("writeOnly", "Kept, and not checked."),
     ("nullable", "Not of JSON Schema: kept, and not checked."),
+    (param_headers::KEYWORD, "The header `Mcp-Param-` and this, in which MCP clients send the argument over HTTP too."),
 ];
 
 /// Keywords that say what a value is without a `type`.
@@ -231,6 +233,7 @@ impl Parameters {
             return Ok(self);
         }
         let schema = ValueSchema::compile(self.written()).map_err(|why| in_parameters(&why))?;
+        param_headers::check(schema.json())?;
         // A default has to be what an author could have been given.
         let mut defaults = Map::new();
         self.fill(&mut defaults);

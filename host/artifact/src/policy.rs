@@ -82,7 +82,7 @@ keys! {
     given meta: MetaPolicy;
     /// Rules for delegation to sub-agents.
     given delegation: DelegationPolicy;
-    /// What clients of the Model Context Protocol may read, and how they find tools.
+    /// What clients of the Model Context Protocol are offered beside tools, and how they get these.
     given mcp: McpPolicy;
     /// Bounds of the conversation that a model receives.
     optional context: ContextPolicy;

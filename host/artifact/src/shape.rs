@@ -41,6 +41,22 @@ pub(crate) fn words(words: impl IntoIterator<Item = impl Into<Json>>) -> Schema 
     schema(json!({"enum": words.into_iter().map(Into::into).collect::<Vec<Json>>()}))
 }
 
+/// Reads the value that one of these words stands for.
+pub(crate) fn word<T: Copy>(decoder: &mut Decoder, field: &Field<'_>, words: &[(&str, T)]) -> Option<T> {
+    let text = decoder.string(field)?;
+    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+    if found.is_none() {
+        let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        decoder.error(field, format!("{} {text:?} must be {}", field.path, all.join("|")));
+    }
+    found
+}
+
+/// The word that stands for a value.
+pub(crate) fn word_of<T: PartialEq>(value: T, words: &[(&str, T)]) -> Json {
+    words.iter().find(|(_, other)| *other == value).map_or(Json::Null, |(word, _)| json!(word))
+}
+
 /// The same, or nothing after the key.
 pub(crate) fn or_nothing(mut schema: Schema) -> Schema {
     match schema.get_mut("type") {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use harness_artifact::policy::mcp::Schemas;
 use harness_artifact::tool::Tool;
 use harness_dispatch::Loaded;
 use harness_policy::grant::Grant;
@@ -10,6 +11,7 @@ use harness_policy::layer::{Layer, Service};
 use rmcp::model::{JsonObject, Tool as Definition, ToolAnnotations};
 use serde_json::Value as Json;
 
+use crate::agents::{self, AgentTool};
 use crate::names::Names;
 use crate::search::{self, SEARCH};
 
@@ -21,14 +23,24 @@ const CUT: &str = " [...]";
 /// against them all the same.
 const REFUSED_AT_TOP: [&str; 10] = ["$ref", "allOf", "anyOf", "const", "else", "enum", "if", "not", "oneOf", "then"];
 
-/// The tools that the policy lets be called, as a client gets them: in the order of their names, which is the same for
-/// the same artifacts.
+/// What the policy lets clients call, as they get it: in the order of names, which is the same for the same artifacts.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    names: Names,
     definitions: BTreeMap<String, Definition>,
     /// Those that are listed, where that is not all of them.
     listed: Option<BTreeMap<String, Definition>>,
+    targets: BTreeMap<String, Target>,
+}
+
+/// What a name for clients leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The tool of this name.
+    Tool(String),
+    /// Agents.
+    Agent(AgentTool),
+    /// The search for tools.
+    Search,
 }
 
 impl Catalog {
@@ -41,29 +53,41 @@ impl Catalog {
             .filter(|tool| loaded.policy().tools.decide(&tool.name).is_ok())
             .map(|tool| (tool.name.as_str(), tool))
             .collect();
-        let names = Names::of(offered.keys().copied());
+        let agents = agents::offered(loaded);
+        let names = Names::of(offered.keys().copied().chain(agents.keys().map(String::as_str)));
         let has_agents = !loaded.registry().agents().is_empty();
-        let definition = |(name, own): (&str, &str)| {
-            let tool = offered.get(own)?;
-            let hints = tool.script.as_ref().map(|_| annotations(&loaded.grant(tool), has_agents));
-            Some((name.to_owned(), define(name, tool, hints)))
-        };
-        let mut definitions: BTreeMap<String, Definition> = names.iter().filter_map(definition).collect();
-        let most = loaded.policy().mcp.search_above.0.and_then(|most| usize::try_from(most).ok());
-        let is_free = !definitions.contains_key(SEARCH) && loaded.policy().tools.decide(SEARCH).is_ok();
-        let most = most.filter(|most| is_free && definitions.len() > *most);
-        let listed = most.map(|most| {
-            let search = (SEARCH.to_owned(), search::definition(definitions.len()));
-            let first = definitions.iter().take(most.saturating_sub(1));
-            first.map(|(name, definition)| (name.clone(), definition.clone())).chain([search]).collect()
-        });
-        definitions.extend(
-            listed
-                .as_ref()
-                .and_then(|listed: &BTreeMap<_, _>| listed.get_key_value(SEARCH))
-                .map(|(name, search): (&String, &Definition)| (name.clone(), search.clone())),
-        );
-        Self { names, definitions, listed }
+        let schemas = loaded.policy().mcp.schemas;
+        let mut catalog = Self::default();
+        for (name, own) in names.iter() {
+            let (definition, target) = match (offered.get(own), agents.get(own)) {
+                (Some(tool), _) => {
+                    let hints = tool.script.as_ref().map(|_| annotations(&loaded.grant(tool), has_agents));
+                    (define(name, tool, hints, schemas), Target::Tool(own.to_owned()))
+                }
+                (None, Some(agent)) => (agent.define(name, loaded), Target::Agent(agent.clone())),
+                (None, None) => continue,
+            };
+            catalog.definitions.insert(name.to_owned(), definition);
+            catalog.targets.insert(name.to_owned(), target);
+        }
+        catalog.offer_search(loaded);
+        catalog
+    }
+
+    /// Lists the first ones only, and the search for the others, where there are more than the policy wants listed.
+    fn offer_search(&mut self, loaded: &Loaded) {
+        let policy = loaded.policy();
+        let most = policy.mcp.search_above.0.and_then(|most| usize::try_from(most).ok());
+        let is_free = !self.definitions.contains_key(SEARCH) && policy.tools.decide(SEARCH).is_ok();
+        let Some(most) = most.filter(|most| is_free && self.definitions.len() > *most) else { return };
+        let search = search::definition(self.definitions.len());
+        let first = self.definitions.iter().take(most.saturating_sub(1));
+        let mut listed: BTreeMap<String, Definition> =
+            first.map(|(name, definition)| (name.clone(), definition.clone())).collect();
+        listed.insert(SEARCH.to_owned(), search.clone());
+        self.listed = Some(listed);
+        self.definitions.insert(SEARCH.to_owned(), search);
+        self.targets.insert(SEARCH.to_owned(), Target::Search);
     }
 
     /// The definitions that a client gets listed: all, or the first ones and `search_tools`.
@@ -86,17 +110,25 @@ impl Catalog {
         self.definitions.get(name)
     }
 
-    /// The own name of a tool, by the name that clients use.
-    pub fn own_name(&self, name: &str) -> Option<&str> {
-        self.names.own(name)
+    /// Whether results of a tool are values too.
+    pub(crate) fn is_structured(&self, name: &str) -> bool {
+        self.definition(name).is_some_and(|tool| tool.output_schema.is_some())
+    }
+
+    /// What a name for clients leads to.
+    pub(crate) fn target(&self, name: &str) -> Option<&Target> {
+        self.targets.get(name)
     }
 }
 
 /// A definition. What the program implements is not held by a grant, and has no hints.
-fn define(name: &str, tool: &Tool, hints: Option<ToolAnnotations>) -> Definition {
+fn define(name: &str, tool: &Tool, hints: Option<ToolAnnotations>, schemas: Schemas) -> Definition {
     let (description, parameters) = tool.offered();
-    let mut definition =
-        Definition::new(name.to_owned(), shortened(&description, &tool.name), Arc::new(at_top(parameters)));
+    let parameters = match parameters {
+        Json::Object(schema) if schemas == Schemas::Whole => schema,
+        schema => at_top(schema),
+    };
+    let mut definition = Definition::new(name.to_owned(), shortened(&description, &tool.name), Arc::new(parameters));
     // A boolean is a schema too, and says nothing that a client could use.
     if let Some(Json::Object(returns)) = tool.returns.as_ref().map(|returns| returns.json()) {
         definition = definition.with_raw_output_schema(Arc::new(returns.clone()));
@@ -113,7 +145,7 @@ fn at_top(schema: Json) -> JsonObject {
 }
 
 /// A description without the heading that repeats the tool's name, cut to what clients read.
-fn shortened(description: &str, name: &str) -> String {
+pub(crate) fn shortened(description: &str, name: &str) -> String {
     let (first, rest) = description.split_once('\n').unwrap_or((description, ""));
     let is_name = first.strip_prefix('#').is_some_and(|heading| heading.trim_start_matches('#').trim() == name);
     let text = if is_name && !rest.trim().is_empty() { rest.trim() } else { description.trim() };

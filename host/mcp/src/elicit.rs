@@ -22,6 +22,8 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext};
 use serde_json::{Value as Json, json};
 
+use crate::tasks::{Handle, Slot};
+
 /// Name of the question in a request for input, and of the answer in its form.
 const KEY: &str = "confirm";
 /// How long what was asked may be answered.
@@ -74,6 +76,8 @@ pub(crate) struct Asking {
     given: Arc<dyn Confirmer>,
     seals: Arc<Seals>,
     way: Way,
+    /// The task that the call has become: then it waits for the answer.
+    slot: Arc<Slot>,
     /// What is to be asked before the call is made.
     open: Mutex<Option<Open>>,
 }
@@ -126,6 +130,7 @@ impl Asking {
         seals: Arc<Seals>,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
+        slot: Arc<Slot>,
     ) -> Result<Self, ErrorData> {
         let is_modern = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
         let over_http = context.extensions.get::<Parts>().is_some();
@@ -137,7 +142,7 @@ impl Asking {
         } else {
             Way::Not
         };
-        Ok(Self { given, seals, way, open: Mutex::default() })
+        Ok(Self { given, seals, way, slot, open: Mutex::default() })
     }
 
     /// What is to be answered instead of the result, where a question is open that the client can ask.
@@ -160,8 +165,10 @@ impl Confirmer for Asking {
             if given != Answer::Nobody {
                 return given;
             }
+            let task = self.slot.get().await.clone();
             match &self.way {
                 Way::Not => Answer::Nobody,
+                Way::Again(_) if let Some(task) = task => answer_in(&task, question).await,
                 Way::Now(peer) => match form(question) {
                     Some(form) => peer.create_elicitation(form).await.map_or(Answer::Nobody, |said| answer(&said)),
                     None => Answer::Nobody,
@@ -183,6 +190,14 @@ impl Confirmer for Asking {
             }
         })
     }
+}
+
+/// What the client says to a question of a task.
+async fn answer_in(task: &Handle, question: &Question<'_>) -> Answer {
+    let Some(form) = form(question) else { return Answer::Nobody };
+    let said = task.ask(InputRequest::Elicitation(ElicitRequest::new(form))).await;
+    let said = said.and_then(|said| serde_json::from_value::<ElicitResult>(said).ok());
+    said.map_or(Answer::Nobody, |said| answer(&said))
 }
 
 /// Whether a client can show a form.

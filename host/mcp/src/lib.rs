@@ -8,6 +8,7 @@
 //! - `search`: `search_tools`
 //! - `server`: what each request comes to
 //! - `acts`: acts of clients that call no tool, as calls
+//! - `agents`: agents as tools
 //! - `call`: `tools/call`
 //! - `catalog`: definitions of tools as clients see them
 //! - `changes`: what clients are notified of
@@ -24,9 +25,12 @@
 //! - `prompts`: agents and skills as prompts
 //! - `reading`: the methods of resources
 //! - `resources`: what is offered to be read, and its content
+//! - `steps`: progress of a call
 //! - `stdio`: the transport over standard input and output
+//! - `tasks`: calls that last
 
 mod acts;
+mod agents;
 mod call;
 mod catalog;
 mod changes;
@@ -46,6 +50,8 @@ mod resources;
 mod search;
 mod server;
 pub mod stdio;
+mod steps;
+mod tasks;
 
 pub use acts::ACTS;
 pub use catalog::Catalog;

@@ -3,30 +3,34 @@
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use harness_agent::Models;
 use harness_dispatch::confirm::Confirmer;
 use harness_dispatch::{FileWatch, Loaded, Project, WatchError};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
-    DiscoverResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation,
-    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
-    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool as Definition, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest,
+    CustomResult, DiscoverResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
+    GetTaskResult, Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams,
+    SubscriptionFilter, Tool as Definition, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
+use crate::agents::AtWork;
 use crate::catalog::Catalog;
 use crate::changes::Changes;
 use crate::listening::{self, Connection};
 use crate::page::{FRESH_MS, SCOPE, page};
-use crate::{call, elicit, prompting, reading};
+use crate::tasks::{Slot, Tasks};
+use crate::{call, elicit, prompting, reading, tasks};
 
 /// Methods that have parameters which may be wrong. Any other method that is not handled does not exist.
-const WITH_PARAMETERS: [&str; 12] = [
+const WITH_PARAMETERS: [&str; 15] = [
     "completion/complete",
     "initialize",
     "prompts/get",
@@ -37,13 +41,16 @@ const WITH_PARAMETERS: [&str; 12] = [
     "resources/templates/list",
     "resources/unsubscribe",
     "subscriptions/listen",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/update",
     "tools/call",
     "tools/list",
 ];
 
 /// A project's tools for clients of the Model Context Protocol. Cheap to clone; all clones are one server.
 ///
-/// It keeps nothing of a client between two requests. Each `tools/call` is one call of the project with a
+/// It keeps nothing of a client between two requests but its tasks. Each `tools/call` is one call of the project with a
 /// [`Run`](harness_dispatch::Run) of its own.
 #[derive(Clone)]
 pub struct Server {
@@ -52,7 +59,7 @@ pub struct Server {
 
 /// What a server needs beside its project.
 pub struct Settings {
-    /// Answer agents that tools delegate to.
+    /// Answer agents that tools delegate to, and those that clients set tasks.
     pub models: Arc<dyn Models>,
     /// Asked about calls that need confirmation.
     pub confirmer: Arc<dyn Confirmer>,
@@ -77,6 +84,10 @@ struct Inner {
     seals: Arc<elicit::Seals>,
     /// What clients are notified of.
     changes: Changes,
+    /// Agents that work for clients.
+    agents: Arc<AtWork>,
+    /// Calls that last.
+    tasks: Arc<Tasks>,
 }
 
 impl fmt::Debug for Server {
@@ -89,9 +100,9 @@ impl Server {
     /// Serves a project.
     pub fn new(project: Project, settings: Settings) -> Self {
         let (catalog, closing) = (Mutex::default(), CancellationToken::new());
-        let seals = Arc::new(elicit::Seals::new());
+        let (seals, agents, tasks) = (Arc::new(elicit::Seals::new()), Arc::default(), Arc::default());
         let changes = Changes::default();
-        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals, changes }) }
+        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals, changes, agents, tasks }) }
     }
 
     /// Watches the project's files, as [`Project::watch`] does: what changes takes force by itself, and clients that want it
@@ -143,18 +154,24 @@ impl Server {
         &self.inner.settings
     }
 
-    /// The catalog of what is in force.
-    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+    /// Agents that work for its clients.
+    pub(crate) fn agents(&self) -> &Arc<AtWork> {
+        &self.inner.agents
+    }
+
+    /// What is in force, and its catalog.
+    pub(crate) fn catalog(&self) -> (Arc<Loaded>, Arc<Catalog>) {
         let loaded = self.inner.project.loaded();
         let mut kept = self.inner.catalog.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*kept {
+        let catalog = match &*kept {
             Some((of, catalog)) if Arc::ptr_eq(of, &loaded) => catalog.clone(),
             _ => {
                 let catalog = Arc::new(Catalog::of(&loaded));
-                *kept = Some((loaded, catalog.clone()));
+                *kept = Some((loaded.clone(), catalog.clone()));
                 catalog
             }
-        }
+        };
+        (loaded, catalog)
     }
 
     fn identity() -> Implementation {
@@ -166,6 +183,19 @@ impl Server {
         AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
             Err(ErrorData::internal_error("the server failed while it answered this request", None))
         })
+    }
+
+    /// Makes a call. If it lasts and its client can follow a task, it becomes one.
+    async fn call(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> tasks::Ended {
+        let follows = context.client_capabilities().is_some_and(|can| can.supports_tasks());
+        let slot = Arc::new(Slot::new(follows && is_modern(&context)));
+        if !slot.can_be() {
+            return Self::answer(call::make(self, request, &context, &slot)).await;
+        }
+        let after = if call::is_task_at_once(self, &request.name) { Duration::ZERO } else { tasks::TASK_AFTER };
+        let (server, own) = (self.clone(), slot.clone());
+        let work = async move { Self::answer(call::make(&server, request, &context, &own)).await };
+        self.inner.tasks.lead(work, &slot, after, self.closing().clone()).await
     }
 
     /// The same, which ends with its request and with the server: it is dropped, and with it all that it has started.
@@ -186,7 +216,7 @@ impl Server {
     }
 
     fn list(&self, asked: Option<PaginatedRequestParams>) -> Result<ListToolsResult, ErrorData> {
-        let (tools, next) = page(self.seals(), "tools/list", asked, self.catalog().listed())?;
+        let (tools, next) = page(self.seals(), "tools/list", asked, self.catalog().1.listed())?;
         let mut listed = ListToolsResult::with_all_items(tools).with_ttl_ms(FRESH_MS);
         (listed.next_cursor, listed.cache_scope) = (next, Some(SCOPE));
         Ok(listed)
@@ -202,6 +232,7 @@ impl ServerHandler for Server {
             .enable_resources()
             .enable_resources_list_changed()
             .enable_resources_subscribe()
+            .enable_tasks()
             .enable_tools()
             .enable_tool_list_changed()
             .build();
@@ -213,11 +244,16 @@ impl ServerHandler for Server {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
+        if is_modern(&context) {
+            return Err(no_method("initialize"));
+        }
         let mut answer = self.negotiate_initialize(&request)?;
         if context.extensions.get::<Arc<Connection>>().is_none() {
             // No stream leads to this client.
             quiet(&mut answer.capabilities);
         }
+        // They belong to later versions.
+        answer.capabilities.extensions = None;
         // Requests of this connection that name no version have the one that was agreed on.
         context.peer.set_peer_info(request.with_protocol_version(answer.protocol_version.clone()));
         Ok(answer)
@@ -245,7 +281,15 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.unless_ended(&context, call::make(self, request, &context)).await
+        begun(&context)?;
+        let (canceled, closing) = (context.ct.clone(), self.closing().clone());
+        // The call is dropped, and with it all that it has started.
+        tokio::select! {
+            biased;
+            () = canceled.cancelled() => Err(ErrorData::internal_error("the call was canceled", None)),
+            () = closing.cancelled() => Err(ErrorData::internal_error("the call was ended: the server is closing", None)),
+            result = self.call(request, context) => result,
+        }
     }
 
     async fn list_resources(
@@ -327,21 +371,49 @@ impl ServerHandler for Server {
         Ok(())
     }
 
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        begun(&context)?;
+        self.inner.tasks.get(&request.task_id).map(GetTaskResult::new)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        begun(&context)?;
+        self.inner.tasks.update(&request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        begun(&context)?;
+        self.inner.tasks.cancel(&request.task_id)
+    }
+
     fn get_tool(&self, name: &str) -> Option<Definition> {
-        self.catalog().definition(name).cloned()
+        self.catalog().1.definition(name).cloned()
     }
 
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let method = request.method;
+        let method = request.method.as_str();
         // A known method whose parameters could not be read gets here as well.
-        Err(if WITH_PARAMETERS.contains(&method.as_str()) {
+        let is_known = WITH_PARAMETERS.contains(&method) && !(method == "initialize" && is_modern(&context));
+        Err(if is_known {
             ErrorData::invalid_params(format!("the parameters of `{method}` cannot be read"), None)
         } else {
-            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
+            no_method(method)
         })
     }
 }
@@ -351,6 +423,15 @@ fn quiet(can: &mut ServerCapabilities) {
     can.tools.iter_mut().for_each(|tools| tools.list_changed = None);
     can.prompts.iter_mut().for_each(|prompts| prompts.list_changed = None);
     can.resources.iter_mut().for_each(|resources| (resources.list_changed, resources.subscribe) = (None, None));
+}
+
+fn no_method(method: &str) -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
+}
+
+/// Whether a request names a version that has no `initialize`.
+pub(crate) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    context.meta.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
 /// Whether the request belongs to one of the eras: it names a version, or follows `initialize`.

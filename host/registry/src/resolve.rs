@@ -207,6 +207,21 @@ pub(super) fn rules(registry: &mut Registry, found: Vec<String>) {
             warn(&pattern.position, what, &|| None);
         }
     }
+    let agents: Vec<&str> = registry.agents.iter().map(|agent| agent.name.as_str()).collect();
+    let tools: Vec<&str> = registry.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let mcp = &policy.mcp;
+    for (key, kind, patterns, names) in
+        [("agents", "agent", &mcp.agents, agents), ("only_as_tasks", "tool", &mcp.only_as_tasks, tools)]
+    {
+        for pattern in patterns {
+            left = left.saturating_sub(names.len());
+            if left > 0 && !names.iter().any(|name| pattern.matches(name)) {
+                let what = format!("`mcp.{key}`: no {kind} is named like `{}`", pattern.value);
+                let meant = || closest(&pattern.value.to_string(), names.iter().copied()).map(str::to_owned);
+                warn(&pattern.position, what, &meant);
+            }
+        }
+    }
     registry.diagnostics.append(warnings);
 }
 

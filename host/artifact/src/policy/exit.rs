@@ -1,6 +1,6 @@
 //! `exit_policy`: when a turn is over.
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::Position;
@@ -107,13 +107,13 @@ impl Shape for ExitMode {
 
 impl Read for ExitMode {
     fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        word(decoder, field, &Self::WORDS)
+        shape::word(decoder, field, &Self::WORDS)
     }
 }
 
 impl Shown for ExitMode {
     fn shown(&self) -> Json {
-        shown(*self, &Self::WORDS)
+        shape::word_of(*self, &Self::WORDS)
     }
 }
 
@@ -125,27 +125,12 @@ impl Shape for OnMaxIterations {
 
 impl Read for OnMaxIterations {
     fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        word(decoder, field, &Self::WORDS)
+        shape::word(decoder, field, &Self::WORDS)
     }
 }
 
 impl Shown for OnMaxIterations {
     fn shown(&self) -> Json {
-        shown(*self, &Self::WORDS)
+        shape::word_of(*self, &Self::WORDS)
     }
-}
-
-fn shown<T: PartialEq>(value: T, words: &[(&str, T)]) -> Json {
-    words.iter().find(|(_, other)| *other == value).map_or(Json::Null, |(word, _)| json!(word))
-}
-
-/// One of several words.
-fn word<T: Copy>(decoder: &mut Decoder, field: &Field<'_>, words: &[(&str, T)]) -> Option<T> {
-    let text = decoder.string(field)?;
-    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
-    if found.is_none() {
-        let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        decoder.error(field, format!("{} {text:?} must be {}", field.path, all.join("|")));
-    }
-    found
 }

@@ -1,9 +1,13 @@
-//! `mcp`: what clients of the Model Context Protocol may read beside the project's tools.
+//! `mcp`: what clients of the Model Context Protocol are offered beside the project's tools, and how they get these.
+
+mod choices;
 
 use std::collections::HashSet;
 
 use serde_json::json;
 
+pub use self::choices::{AgentsAs, Schemas};
+use super::tools::{NamePattern, ToolsPolicy};
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::Diagnostic;
 use crate::keys::{self, Slot, Unknown, keys};
@@ -48,7 +52,8 @@ impl Read for SearchAbove {
     }
 }
 
-/// What clients of the Model Context Protocol may read, and how they find tools. By default no file.
+/// What clients of the Model Context Protocol may read, which agents they may set tasks, and how they get tools. By default
+/// no file and no agent: an agent uses the operator's models.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpPolicy {
     /// Files, in the order of the file.
@@ -57,6 +62,14 @@ pub struct McpPolicy {
     pub templates: Vec<Located<Template>>,
     /// How many tools are listed.
     pub search_above: SearchAbove,
+    /// Agents that clients may set tasks.
+    pub agents: Vec<Located<NamePattern>>,
+    /// How they are offered.
+    pub agents_as: AgentsAs,
+    /// How clients get the schemas of parameters.
+    pub schemas: Schemas,
+    /// Tools that clients call as tasks, or not at all.
+    pub only_as_tasks: Vec<Located<NamePattern>>,
     /// Where `resources` is, or would be, for hints: `.harness/harness.md:5:3`. Empty where there is no `mcp`.
     pub place: String,
 }
@@ -71,6 +84,15 @@ keys! {
     given templates: Vec<Located<Template>>;
     /// The number of tools above which only so many are listed, and `search_tools` finds the others; `off` lists all.
     given search_above: SearchAbove;
+    /// Agents that clients of `harness mcp serve` may set tasks, by name: `helper`, `review_*`. Default: none.
+    given agents: Vec<Located<NamePattern>>;
+    /// How they are offered: each as a tool of its own (`tools`), or all as one tool (`run_agent`).
+    given agents_as: AgentsAs = AgentsAs::Tools;
+    /// How clients get the schemas of parameters: without the keywords at the top that services of models refuse, such as
+    /// `anyOf` (`plain`), or as they are written (`whole`).
+    given schemas: Schemas = Schemas::Plain;
+    /// Tools that only clients may call that can follow them as tasks, by name. Default: none.
+    given only_as_tasks: Vec<Located<NamePattern>>;
 }
 
 keys! {
@@ -105,6 +127,27 @@ keys! {
     given values: Named<Vec<String>>;
 }
 
+impl McpPolicy {
+    /// Whether clients may set this agent tasks.
+    pub fn offers_agent(&self, name: &str) -> bool {
+        self.agents.iter().any(|pattern| pattern.value.matches(name))
+    }
+
+    /// Whether clients call a tool as a task, or not at all.
+    pub fn wants_task(&self, tool: &str) -> bool {
+        self.only_as_tasks.iter().any(|pattern| pattern.value.matches(tool))
+    }
+
+    /// The name of an agent that this one offers and another one does not. An error: that could not be found out.
+    pub fn wider_than(&self, old: &Self) -> Result<Option<String>, ()> {
+        let Some(first) = self.agents.first() else { return Ok(None) };
+        let names =
+            |policy: &Self| -> Vec<NamePattern> { policy.agents.iter().map(|pattern| pattern.value.clone()).collect() };
+        let [now, before] = [names(self), names(old)].map(|names| ToolsPolicy::of_patterns(&names, &first.position));
+        now.wider_than(&before)
+    }
+}
+
 impl Shape for McpPolicy {
     fn schema() -> Schema {
         keys::schema::<McpKeys<'_>>()
@@ -136,7 +179,16 @@ impl Read for McpPolicy {
             }
         }
         let search_above = keys.search_above.read(decoder).unwrap_or_default();
-        Some(Self { resources, templates, search_above, place })
+        Some(Self {
+            resources,
+            templates,
+            search_above,
+            agents: keys.agents.read(decoder).unwrap_or_default(),
+            agents_as: keys.agents_as.read(decoder),
+            schemas: keys.schemas.read(decoder),
+            only_as_tasks: keys.only_as_tasks.read(decoder).unwrap_or_default(),
+            place,
+        })
     }
 }
 

@@ -56,6 +56,14 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
             add(&key, Some(told));
         }
     }
+    match new.mcp.wider_than(&old.mcp) {
+        Ok(None) => {}
+        Ok(Some(agent)) => {
+            let what = format!("clients may set tasks to the agent `{agent}`");
+            add("mcp.agents", Some((what, "they may not".to_owned())));
+        }
+        Err(()) => add("mcp.agents", None),
+    }
     // Of another script nobody knows what it lets pass.
     let code = |policy: &ProjectPolicy| policy.delegation.verify.as_ref().map(|script| script.text.clone());
     match (code(old), code(new)) {
