@@ -13,7 +13,7 @@ fn a_client_may_discover_first_and_initialize_then() {
     let mut client = Client::start(&project, &[]);
     let found = client.modern("server/discover", json!({}));
     assert_eq!(found["result"]["supportedVersions"], json!(VERSIONS));
-    assert_eq!(found["result"]["capabilities"], json!({"tools": {}}));
+    assert_eq!(found["result"]["capabilities"], json!({"logging": {}, "tools": {}}));
     assert!(found["result"]["ttlMs"].is_u64() && found["result"]["cacheScope"] == "private", "{found}");
     assert_eq!(found["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "harness");
     assert_eq!(client.call("it", json!({}))["resultType"], "complete");

@@ -20,7 +20,7 @@ fn both_eras_are_served_without_sessions() {
     let project = Project::with_script(FINE);
     let web = Web::open(&project);
     let found = web.modern("server/discover", json!({}), &[]);
-    assert_eq!(found.json()["result"]["capabilities"], json!({"tools": {}}), "{found:?}");
+    assert_eq!(found.json()["result"]["capabilities"], json!({"logging": {}, "tools": {}}), "{found:?}");
     assert!(found.head.contains("content-type: application/json"), "{found:?}");
     assert_eq!(web.modern("tools/list", json!({}), &[]).json()["result"]["tools"][0]["name"], "it");
     let text = json!([{"type": "text", "text": "fine"}]);

@@ -28,6 +28,8 @@ const KEY: &str = "confirm";
 const ANSWERABLE: Duration = Duration::from_secs(10 * 60);
 /// Characters of the number of a question, which its state begins with.
 const NUMBER: usize = 32;
+/// What the state of a parked call begins with, and no other.
+const PARKED: &str = "parked ";
 /// Bytes of arguments that are shown.
 const SHOWN: usize = 4 << 10;
 
@@ -48,6 +50,18 @@ impl Seals {
         harness_sys::fill_random(&mut key);
         // Long enough by its type.
         Self { codec: RequestStateCodec::new_unchecked(key), spent: Mutex::default() }
+    }
+
+    /// Seals the number of a parked call of a tool.
+    pub(crate) fn park(&self, number: &str, tool: &str) -> String {
+        let options = SealOptions::new().ttl(ANSWERABLE).associated_data(tool.as_bytes());
+        self.codec.seal_with(format!("{PARKED}{number}").as_bytes(), &options)
+    }
+
+    /// The number of a parked call of a tool, where this is the state of one.
+    pub(crate) fn parked(&self, state: &str, tool: &str) -> Option<String> {
+        let opened = String::from_utf8(self.codec.open_with(state, tool.as_bytes()).ok()?).ok()?;
+        opened.strip_prefix(PARKED).map(str::to_owned)
     }
 
     /// Takes note that the call of this question is made. Whether it was not made before, and there is room to remember it.
@@ -176,7 +190,7 @@ impl Confirmer for Asking {
 }
 
 /// Whether a client can show a form.
-fn asks(capabilities: Option<ClientCapabilities>) -> bool {
+pub(crate) fn asks(capabilities: Option<ClientCapabilities>) -> bool {
     // One that names no mode has that of before there were modes.
     capabilities.and_then(|can| can.elicitation).is_some_and(|can| can.form.is_some() || can.url.is_none())
 }

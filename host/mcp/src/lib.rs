@@ -8,6 +8,10 @@
 //! - `server`: what each request comes to
 //! - `call`: `tools/call`
 //! - `catalog`: definitions of tools as clients see them
+//! - `content`: results that are more than a value
+//! - `notices`: progress and log of a call
+//! - `parked`: calls that wait for their clients between two requests
+//! - `questions`: questions of tools to the client
 //! - `names`: names of tools that every client accepts
 //! - `elicit`: confirmation of calls by the person at the client
 //! - `frame`: lines of a stream, bounded
@@ -17,11 +21,15 @@
 
 mod call;
 mod catalog;
+mod content;
 mod elicit;
 mod frame;
 pub mod http;
 mod message;
 mod names;
+mod notices;
+mod parked;
+mod questions;
 mod server;
 pub mod stdio;
 

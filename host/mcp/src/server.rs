@@ -8,22 +8,26 @@ use futures_util::FutureExt;
 use harness_agent::Models;
 use harness_dispatch::confirm::Confirmer;
 use harness_dispatch::{Loaded, Project};
+use hyper::http::request::Parts;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, DiscoverResult, ErrorCode,
-    ErrorData, Implementation, InitializeRequestParams, InitializeResult, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, Tool as Definition,
+    ErrorData, Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool as Definition,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Catalog;
+use crate::notices::{Threshold, is_modern};
+use crate::parked::Parked;
 use crate::{call, elicit};
 
 /// How long a client may keep a listing, in milliseconds. Files may change at any time.
 const FRESH_MS: u64 = 5_000;
 /// Methods that have parameters which may be wrong. Any other method that is not handled does not exist.
-const WITH_PARAMETERS: [&str; 4] = ["initialize", "tools/call", "tools/list", "completion/complete"];
+const WITH_PARAMETERS: [&str; 5] =
+    ["initialize", "tools/call", "tools/list", "completion/complete", "logging/setLevel"];
 
 /// A project's tools for clients of the Model Context Protocol. Cheap to clone; all clones are one server.
 ///
@@ -59,6 +63,10 @@ struct Inner {
     closing: CancellationToken,
     /// Seals what a client is to ask.
     seals: Arc<elicit::Seals>,
+    /// Calls that wait for their clients.
+    parked: Arc<Parked>,
+    /// Which lines of scripts the client at the other end of standard input wants.
+    threshold: Threshold,
 }
 
 impl fmt::Debug for Server {
@@ -72,12 +80,14 @@ impl Server {
     pub fn new(project: Project, settings: Settings) -> Self {
         let (catalog, closing) = (Mutex::default(), CancellationToken::new());
         let seals = Arc::new(elicit::Seals::new());
-        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals }) }
+        let (threshold, parked) = (Threshold::default(), Parked::new());
+        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals, parked, threshold }) }
     }
 
     /// Ends all calls. Requests that are no calls are still answered.
     pub fn close(&self) {
         self.inner.closing.cancel();
+        self.inner.parked.clear();
     }
 
     /// Canceled when no call is to continue.
@@ -92,6 +102,14 @@ impl Server {
 
     pub(crate) fn seals(&self) -> &Arc<elicit::Seals> {
         &self.inner.seals
+    }
+
+    pub(crate) fn parked(&self) -> &Arc<Parked> {
+        &self.inner.parked
+    }
+
+    pub(crate) fn threshold(&self) -> &Threshold {
+        &self.inner.threshold
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -136,7 +154,9 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build()).with_server_info(Self::identity())
+        let mut capabilities = ServerCapabilities::builder().enable_tools().build();
+        capabilities.logging = Some(JsonObject::new());
+        ServerConfig::new(capabilities).with_server_info(Self::identity())
     }
 
     async fn initialize(
@@ -181,6 +201,25 @@ impl ServerHandler for Server {
             () = closing.cancelled() => Err(ErrorData::internal_error("the call was ended: the server is closing", None)),
             result = Self::answer(call::make(self, request, &context)) => result,
         }
+    }
+
+    #[expect(deprecated, reason = "the name of the type; older clients set a level")]
+    async fn set_level(
+        &self,
+        request: rmcp::model::SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        begun(&context)?;
+        if is_modern(&context) {
+            let why = "there is no method `logging/setLevel`: each request names its level in `_meta`";
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None));
+        }
+        let level = serde_json::to_value(request.level).unwrap_or_default();
+        // Over HTTP nothing is kept, not even of the same client.
+        if context.extensions.get::<Parts>().is_none() {
+            self.threshold().set(level.as_str().unwrap_or_default());
+        }
+        Ok(())
     }
 
     fn get_tool(&self, name: &str) -> Option<Definition> {
