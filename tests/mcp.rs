@@ -11,6 +11,7 @@
 //! - `listings`: definitions of tools
 //! - `notices`: progress and log of a call
 //! - `page`: what docs/mcp.md shows
+//! - `questions`: questions of tools to the client
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
 //! - `web`: a client that connects over HTTP
 
@@ -48,6 +49,8 @@ mod notices;
 mod page;
 #[path = "cli/project.rs"]
 mod project;
+#[path = "mcp/questions.rs"]
+mod questions;
 #[path = "mcp/streams.rs"]
 mod streams;
 #[path = "mcp/web.rs"]

@@ -74,7 +74,7 @@ fn a_value_beside_content_is_structured_and_an_error_is_one() {
 
 #[test]
 fn what_is_no_content_is_an_error_of_the_tool() {
-    let limits = "sandbox:\n  limits: { output_bytes: 100 }\n";
+    let limits = "sandbox:\n  limits: { output_bytes: 256 }\n";
     let cases = [
         ("content.image('AA=', 'image/png')", "block 0: its data is not base64: Invalid padding"),
         (
@@ -92,17 +92,17 @@ fn what_is_no_content_is_an_error_of_the_tool() {
     // Data is not cut, texts are.
     let project = Project::new()
         .policy(limits)
-        .tool("fits", "", &returns("content.image('AAAA' * 25, 'image/png')"))
-        .tool("large", "", &returns("content.image('AAAA' * 26, 'image/png')"))
-        .tool("long", "", &returns("[content.image('AAAA' * 10, 'image/png'), content.text('x' * 200)]"));
+        .tool("fits", "", &returns("content.image('AAAA' * 64, 'image/png')"))
+        .tool("large", "", &returns("content.image('AAAA' * 65, 'image/png')"))
+        .tool("long", "", &returns("[content.image('AAAA' * 50, 'image/png'), content.text('x' * 200)]"));
     let mut client = Client::start(&project, &[]);
-    assert_eq!(client.call("fits", json!({}))["content"][0]["data"], "AAAA".repeat(25));
+    assert_eq!(client.call("fits", json!({}))["content"][0]["data"], "AAAA".repeat(64));
     let (text, is_error) = client.text("large", json!({}));
-    let why = "the content has 104 bytes of data, over the limit `limits.output_bytes` of 100 bytes";
-    assert!(is_error && text.contains(&why[..40]), "{text}");
+    let why = "its data has 260 bytes, over the limit `limits.output_bytes` of 256 bytes";
+    assert_eq!((text, is_error), (format!("tool error: the content cannot be returned: {why}"), true));
     let long = client.call("long", json!({}))["content"].take();
-    assert_eq!(long[0]["data"], "AAAA".repeat(10));
-    assert_eq!(long[1]["text"], format!("{}\n[output truncated at 60 bytes]", "x".repeat(29)));
+    assert_eq!(long[0]["data"], "AAAA".repeat(50));
+    assert_eq!(long[1]["text"], format!("{}\n[output truncated at 56 bytes]", "x".repeat(25)));
 }
 
 #[test]

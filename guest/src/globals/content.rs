@@ -273,14 +273,14 @@ mod tests {
                 "content.text('a', priority = len)",
                 "content.text: priority: a value of type `function` cannot be told as JSON",
             ),
-            ("content.image(b = 1)", "Missing required parameter `data` for call to `image`"),
+            ("content.image(b = 1)", "Missing parameter `data` for call to `content.image`"),
             ("content.image(None, 'image/png')", "content.image: data must be a string, got NoneType"),
             ("content.resource('a:b')", "content.resource: give `text` or `blob`, and not both"),
             ("content.resource('a:b', 'x', 'AA==')", "content.resource: give `text` or `blob`, and not both"),
             ("content.link('a:b', name = 2)", "content.link: name must be a string, got int"),
             ("content.result('a')", "content.result: blocks must be content or a list of it, got string"),
             ("{'a': content.text('a')}", "a value of type `content` cannot be told as JSON"),
-            ("json.encode(content.text('a'))", "json.encode: val: a value of type `content` cannot be told as JSON"),
+            ("json.encode(content.text('a'))", "json.encode: a value of type `content` cannot be told as JSON"),
         ]);
         // They are shown without what is in them.
         crate::testing::check("str(content.image('AA==', 'image/png'))", json!("content.image(...)"));

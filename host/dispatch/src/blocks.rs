@@ -171,9 +171,9 @@ pub(super) fn result_of(text: &str, is_error: bool) -> Json {
 /// That the data alone is more: it cannot be cut.
 pub(super) fn fit(blocks: &mut [Block], cap: u64) -> Result<bool, String> {
     let data = blocks.iter().filter_map(Block::data).fold(0_u64, |all, data| all.saturating_add(data.len() as u64));
-    let mut left = cap.checked_sub(data).ok_or_else(|| {
-        format!("the content has {data} bytes of data, over the limit `limits.output_bytes` of {cap} bytes")
-    })?;
+    let mut left = cap
+        .checked_sub(data)
+        .ok_or_else(|| format!("its data has {data} bytes, over the limit `limits.output_bytes` of {cap} bytes"))?;
     let mut truncated = false;
     for text in blocks.iter_mut().filter_map(Block::text_mut) {
         let (kept, was_cut) = cut(std::mem::take(text), left);
@@ -493,7 +493,7 @@ mod tests {
         assert_eq!(cut(json!([image]), 8), Ok(("[image: image/png, 6 bytes]".to_owned(), false)));
         assert_eq!(
             cut(json!([image]), 7),
-            Err("the content has 8 bytes of data, over the limit `limits.output_bytes` of 7 bytes".to_owned())
+            Err("its data has 8 bytes, over the limit `limits.output_bytes` of 7 bytes".to_owned())
         );
     }
 

@@ -317,14 +317,12 @@ fn filled(event: &Event, payload: Json) -> Json {
             let id = payload.remove("call_id").unwrap_or_else(|| json!("call_test"));
             let name = payload.remove("name").unwrap_or_else(|| json!("test"));
             let is_error = payload.remove("is_error").unwrap_or_else(|| json!(false));
-            let known = [
-                ("call_id", id),
-                ("name", name),
-                ("content", content),
-                ("blocks", blocks),
-                ("is_error", is_error),
-                ("result", result),
-            ];
+            // Only where the case has it: others expect a whole payload without it.
+            if !blocks.is_null() {
+                payload.insert("blocks".to_owned(), blocks);
+            }
+            let known =
+                [("call_id", id), ("name", name), ("content", content), ("is_error", is_error), ("result", result)];
             ordered(known, payload)
         }
         _ => Json::Object(payload),
@@ -531,7 +529,7 @@ mod tests {
         let post = filled(&Event::ToolPost, json!({"result": {"a": 1}, "is_error": true}));
         assert_eq!(
             post.to_string(),
-            r#"{"call_id":"call_test","name":"test","content":"{\"a\":1}","blocks":null,"is_error":true,"result":{"a":1}}"#
+            r#"{"call_id":"call_test","name":"test","content":"{\"a\":1}","is_error":true,"result":{"a":1}}"#
         );
         assert_eq!(filled(&Event::ToolPost, json!({"content": "text"}))["result"], json!("text"));
         assert_eq!(filled(&Event::TurnStart, json!("hi")), json!("hi"));
