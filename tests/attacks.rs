@@ -9,6 +9,7 @@
 //! - `case`: a case as the files have it
 //! - `world`: the folder, the servers and the secrets that it is tried in
 //! - `attempt`: one call, and how it ended
+//! - `answers`: a client that answers what scripts ask
 //! - `corpus`: a case with its control, from beginning to end
 //! - `guests`, `compose`: a guest that is no interpreter, and how a component is made of it
 //! - `imports`, `forged`: every function of the contract, called by such a guest in every bad way that its type allows
@@ -45,6 +46,8 @@
 
 use std::time::Instant;
 
+#[path = "attacks/answers.rs"]
+mod answers;
 #[path = "attacks/attempt.rs"]
 mod attempt;
 #[path = "attacks/case.rs"]

@@ -55,8 +55,10 @@
 //! Commands: `call`, `arguments`, `clients`, `commands`, `output`, `terminal`, `rejected`, `wrong`, `testing`
 //!
 //! - `call`: how a call ends, and what it prints
+//! - `ask`: questions of tools to the person at the terminal
 //! - `arguments`: arguments, project and workspace
 //! - `clients`: hooks of agent clients, which `fire --format` answers
+//! - `content`: results that are more than a value, and progress
 //! - `commands`: the other commands, and help
 //! - `output`: where results go, and what happens if they cannot be written
 //! - `terminal`: colors, and escaping
@@ -128,6 +130,8 @@ mod agent_turns;
 mod arguments;
 #[path = "cli/artifacts.rs"]
 mod artifacts;
+#[path = "cli/ask.rs"]
+mod ask;
 #[path = "cli/audit.rs"]
 mod audit;
 #[path = "cli/call.rs"]
@@ -138,6 +142,8 @@ mod clients;
 mod commands;
 #[path = "cli/confirm.rs"]
 mod confirm;
+#[path = "cli/content.rs"]
+mod content;
 #[path = "cli/context.rs"]
 mod context;
 #[path = "cli/conversation.rs"]

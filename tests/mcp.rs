@@ -6,13 +6,16 @@
 //! - `agents`: agents as tools
 //! - `calls`: results of calls, and what governs them
 //! - `configs`: configurations of clients
+//! - `content`: results that are more than a value
 //! - `confirm`: calls that the person at the client confirms
 //! - `eras`: both eras of the protocol on one process
 //! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
+//! - `notices`: progress and log of a call
 //! - `page`: what docs/mcp.md shows
 //! - `prompts`: agents and skills as prompts
 //! - `resources`: what clients read
+//! - `questions`: questions of tools to the client
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
 //! - `tasks`: calls that last
 //! - `web`: a client that connects over HTTP
@@ -41,18 +44,24 @@ mod client;
 mod configs;
 #[path = "mcp/confirm.rs"]
 mod confirm;
+#[path = "mcp/content.rs"]
+mod content;
 #[path = "mcp/eras.rs"]
 mod eras;
 #[path = "mcp/http.rs"]
 mod http;
 #[path = "mcp/listings.rs"]
 mod listings;
+#[path = "mcp/notices.rs"]
+mod notices;
 #[path = "mcp/page.rs"]
 mod page;
 #[path = "cli/project.rs"]
 mod project;
 #[path = "mcp/prompts.rs"]
 mod prompts;
+#[path = "mcp/questions.rs"]
+mod questions;
 #[path = "mcp/resources.rs"]
 mod resources;
 #[path = "mcp/streams.rs"]

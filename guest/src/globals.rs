@@ -6,9 +6,11 @@
 
 mod agents;
 mod argument;
+mod ask;
 mod assert_that;
 mod base64;
 mod cache;
+pub(crate) mod content;
 mod crypto;
 mod ctx;
 pub(crate) mod decision;
@@ -25,6 +27,7 @@ mod meta;
 mod metrics;
 mod os;
 mod parallel;
+mod progress;
 mod random;
 mod re;
 mod secret;
@@ -64,9 +67,11 @@ fn builder() -> GlobalsBuilder {
 
 const ALL: &[fn(&mut GlobalsBuilder)] = &[
     agents::register,
+    ask::register,
     assert_that::register,
     base64::register,
     cache::register,
+    content::register,
     crypto::register,
     ctx::register,
     decision::register,
@@ -83,6 +88,7 @@ const ALL: &[fn(&mut GlobalsBuilder)] = &[
     metrics::register,
     os::register,
     parallel::register,
+    progress::register,
     random::register,
     re::register,
     secret::register,

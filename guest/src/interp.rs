@@ -101,7 +101,7 @@ pub(crate) fn run(args: &str) -> Result<String, Failure> {
 fn call_run(args: &str) -> Result<String, Failure> {
     with_loaded(|loaded| {
         phase::enter(Phase::Tool);
-        loaded.call(&[args], |result, _| json_text(result))
+        loaded.call(&[args], |result, _| returned(result))
     })
 }
 
@@ -269,8 +269,11 @@ fn built_ins() -> Globals {
     GLOBALS.with_borrow_mut(|cached| cached.get_or_insert_with(globals::build).clone())
 }
 
-fn json_text(result: Value<'_>) -> anyhow::Result<String> {
-    Ok(value::to_json(result)?.to_string())
+fn returned(result: Value<'_>) -> anyhow::Result<String> {
+    match globals::content::of_return(result)? {
+        Some(content) => Ok(format!("content {content}")),
+        None => Ok(value::to_json(result)?.to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -131,12 +131,16 @@
 // A project, its calls and its events.
 pub use harness_artifact::event::Event;
 pub use harness_artifact::policy::layer;
+pub use harness_capability::ask;
 pub use harness_capability::env::Variables;
+pub use harness_capability::progress::Step;
 pub use harness_capability::system::System;
+pub use harness_dispatch::ask::{Respondent, Unanswered};
+pub use harness_dispatch::blocks;
 pub use harness_dispatch::confirm::{Answer, Confirmer, Question};
 pub use harness_dispatch::progress::{Progress, ProgressListener};
 pub use harness_dispatch::{
-    Block, Call, CallError, CallReport, Decision, Dispatch, FileWatch, HookRun, Host, HostOptions, NativeTool,
+    Block, Call, CallError, CallReport, Content, Decision, Dispatch, FileWatch, HookRun, Host, HostOptions, NativeTool,
     OpenError, Options, Project, Run, ToolOutput, Verdict, WatchError,
 };
 pub use harness_policy::layer::Layer;

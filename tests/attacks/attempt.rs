@@ -20,6 +20,7 @@ use harness_sandbox::state::{Overrides, Session};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
 
+use crate::answers::Answers;
 use crate::case::{Setting, Verdict};
 use crate::compose::component;
 use crate::process::Stretch;
@@ -79,6 +80,7 @@ pub(crate) fn attempt(runtime: &Runtime, project: &Project, world: &World, setti
         loaded.stand_in(name, || component(&guest.imports, &world.filled(&guest.wat, each))).unwrap();
     }
     let run = run(world, setting, each);
+    run.set_respondent(Arc::new(Answers));
     if !loaded.registry().agents().is_empty() {
         attach(project, &run, Arc::new(Configured::new(&world.work(), &loaded.policy().models, &Variables::Host)));
     }

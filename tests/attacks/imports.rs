@@ -52,10 +52,13 @@ pub(crate) fn proper(import: Import) -> Vec<Given> {
         | Import::MetricsSnapshot
         | Import::TurnClear
         | Import::TurnSnapshot
+        | Import::AskCan
         | Import::ClockNow => Vec::new(),
         Import::LastWordsWrite => vec![Text("words")],
         Import::LogWrite => vec![Number(1), Text("line")],
-        Import::FsRead | Import::FsExists | Import::FsStat | Import::FsRemove => vec![Text("inside.txt")],
+        Import::FsRead | Import::FsReadBase64 | Import::FsExists | Import::FsStat | Import::FsRemove => {
+            vec![Text("inside.txt")]
+        }
         Import::FsWrite => vec![Text("new.txt"), Text("text")],
         Import::FsAppend => vec![Text("inside.txt"), Text("text")],
         Import::FsList => vec![Text("src")],
@@ -110,6 +113,8 @@ pub(crate) fn proper(import: Import) -> Vec<Given> {
         Import::CoverageRecord => vec![Numbers(&[1, 2]), Numbers(&[1])],
         Import::EnvGet => vec![Text("HTTP_PROXY")],
         Import::SecretsHandle => vec![Text("TOKEN")],
+        Import::ProgressReport => vec![Float(1.0), Number(1), Float(2.0), Number(1), Text("half")],
+        Import::AskAsk => vec![Text("[{\"roots\": true}]")],
         Import::ObserveBefore => vec![Text("json.encode"), Text("{\"val\": 1}")],
         Import::ObserveAfter => {
             vec![Text("json.encode"), Text("{\"arguments\": {}, \"result\": \"1\", \"error\": null}")]
@@ -120,7 +125,7 @@ pub(crate) fn proper(import: Import) -> Vec<Given> {
 /// How it is called properly for a large answer, where there is one.
 pub(crate) fn large(import: Import) -> Option<Vec<Given>> {
     Some(match import {
-        Import::FsRead => vec![Text("large.txt")],
+        Import::FsRead | Import::FsReadBase64 => vec![Text("large.txt")],
         Import::FsList => vec![Text("many")],
         Import::FsGlob => vec![Text("many/*")],
         Import::HttpSend => {
@@ -159,6 +164,7 @@ sandbox:
   env: [HTTP_PROXY]
   secrets: { TOKEN: { file: keys/token, hosts: [\"{server}\"] } }
   limits: { timeout_ms: 3000, memory_mb: 64, fuel: 400000000 }
+  services: [cache, metrics, clock, random, events, meta, delegate, modify, prompt, ask_roots]
 meta: { enabled: true }";
 
 /// Hooks that give these functions an answer.

@@ -23,7 +23,7 @@ fn catalogue() -> Vec<(&'static str, Json)> {
         ("tool.pre", json!({"id": "call_abc123", "name": "x", "arguments": "{\"a\":1}", "args": {"a": 1}})),
         (
             "tool.post",
-            json!({"call_id": "call_abc123", "name": "x", "content": "{\"out\":1}", "is_error": false, "result": {"out": 1}}),
+            json!({"call_id": "call_abc123", "name": "x", "content": "{\"out\":1}", "blocks": null, "is_error": false, "result": {"out": 1}}),
         ),
         ("completion.pre", json!({"model": "m", "messages": [], "tools": [], "max_tokens": null, "temperature": 0.5})),
         (
@@ -56,7 +56,7 @@ fn catalogue() -> Vec<(&'static str, Json)> {
 const TAKEN: [(&str, &str); 11] = [
     ("turn.end", "a hook can change `text`"),
     ("tool.pre", "a hook can change `arguments` and `args`"),
-    ("tool.post", "a hook can change `content`, `is_error` and `result`"),
+    ("tool.post", "a hook can change `content`, `blocks`, `is_error` and `result`"),
     ("completion.pre", "a hook can change `model`, `messages`, `tools`, `max_tokens` and `temperature`"),
     ("completion.post", "a hook can change `choices` and `finish_reason`"),
     ("delegation.pre", "a hook can change `prompt` and `model`"),

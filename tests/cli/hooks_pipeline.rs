@@ -32,6 +32,7 @@ fn hooks_see_the_whole_call_and_the_whole_result() {
         "call_id": "call_1",
         "name": "it",
         "content": r#"{"n":3,"x":[1.5,null]}"#,
+        "blocks": null,
         "is_error": false,
         "result": {"n": 3, "x": [1.5, null]},
         "agent": {"name": "", "depth": 0, "path": []},
@@ -338,7 +339,7 @@ fn a_result_is_redacted() {
     let content = r#"{"token":"***","n":2}"#;
     let ran = project.run(&["call", "it"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, format!("{content}\n").as_str()));
-    let seen = json!({"call_id": "call_1", "name": "it", "content": content, "is_error": false, "result": {"token": "***", "n": 2}, "agent": {"name": "", "depth": 0, "path": []}});
+    let seen = json!({"call_id": "call_1", "name": "it", "content": content, "blocks": null, "is_error": false, "result": {"token": "***", "n": 2}, "agent": {"name": "", "depth": 0, "path": []}});
     assert_eq!(logged(&ran, "sees"), [seen]);
     let ran = project.call_with("it", &json!({}));
     let told = ran.json();

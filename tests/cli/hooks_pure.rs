@@ -30,6 +30,8 @@ const ALL: &str = r"def run(args):
     a = set.new([1])
     x = [set.contains(a, 1), set.union(a, a), set.intersect(a, a), set.diff(a, a), set.values(a), set.size(a)]
     x = [os.platform(), os.arch(), allow(), block('a'), modify({})]
+    x = [content.image('AA==', 'image/png'), content.audio('AA==', 'audio/wav'), content.link('a:b', 'c')]
+    x = content.result([content.text('a'), content.resource('a:b', 'c')])
     return 1
 ";
 

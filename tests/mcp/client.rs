@@ -17,7 +17,10 @@ pub(crate) fn capabilities() -> Json {
     let list = json!({"listChanged": true});
     let resources = json!({"subscribe": true, "listChanged": true});
     let extensions = json!({"io.modelcontextprotocol/tasks": {}});
-    json!({"completions": {}, "extensions": extensions, "prompts": list, "resources": resources, "tools": list})
+    json!({
+        "completions": {}, "extensions": extensions, "logging": {}, "prompts": list, "resources": resources,
+        "tools": list,
+    })
 }
 
 /// What every request of the newest revision has.

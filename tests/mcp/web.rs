@@ -131,6 +131,21 @@ impl Web {
         self.post(&all, &body.to_string())
     }
 
+    /// What a call sends, of a client that wants to hear of it: the last message is the answer.
+    pub(crate) fn notified(&self, tool: &str, more: &Json) -> Vec<Json> {
+        let (mut body, headers) = modern("tools/call", json!({"name": tool}));
+        body["params"]["_meta"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut all: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        all.push(("Host", self.address()));
+        let mut stream = self.connect();
+        stream.write_all(&request("POST /mcp", &all, &body.to_string())).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.to_ascii_lowercase().contains("content-type: text/event-stream"), "{text}");
+        let data = text.lines().filter_map(|line| line.strip_prefix("data:"));
+        data.filter(|data| !data.trim().is_empty()).map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+
     /// Whether it lists its tools to who shows these headers.
     pub(crate) fn lists(&self, more: &[(&str, &str)]) -> bool {
         let reply = self.modern("tools/list", json!({}), more);

@@ -26,6 +26,12 @@ fn files(builder: &mut GlobalsBuilder) {
         read_text("fs.read", path)
     }
 
+    /// Of any bytes.
+    fn read_base64(path: &str) -> anyhow::Result<String> {
+        phase::check("fs.read_base64", Needs::Any)?;
+        import("fs.read_base64", fs::read_base64(path))
+    }
+
     fn write(path: &str, content: &str) -> anyhow::Result<String> {
         Ok(format!("written: {}", write_text("fs.write", path, content)?))
     }

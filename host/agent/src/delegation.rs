@@ -52,6 +52,7 @@ impl BuiltIns for Runtime {
             }
             Happened::Ended { task, report, late } => AgentEvent::Ended { agent, task, report, late: *late },
             Happened::Abandoned { task, tool } => AgentEvent::Abandoned { agent, task, tool },
+            Happened::Step { tool, step } => AgentEvent::Step { agent, tool, step },
             Happened::Looked(looked) => AgentEvent::Looked { agent, looked },
             Happened::Saw(saw) => AgentEvent::Saw { agent, saw },
         });

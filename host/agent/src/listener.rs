@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::error::TurnError;
 use super::turn::Turn;
+use harness_capability::progress::Step;
 use harness_dispatch::confirm::Answer;
 use harness_dispatch::{CallError, CallReport, Dispatch, Looked, Saw};
 use harness_provider::{Message, Reply, Request, ToolCall};
@@ -88,6 +89,8 @@ pub enum AgentEvent<'a> {
     Ended { agent: &'a str, task: &'a str, report: &'a CallReport, late: Option<u64> },
     /// A task was ended with its owner.
     Abandoned { agent: &'a str, task: &'a str, tool: &'a str },
+    /// A tool reported how far it is.
+    Step { agent: &'a str, tool: &'a str, step: &'a Step },
     /// The status of tasks was requested.
     Looked { agent: &'a str, looked: &'a Looked },
     /// Additions of scripts to the run were read or extended.

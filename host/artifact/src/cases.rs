@@ -57,12 +57,25 @@ pub struct Given {
     pub cache: Vec<(String, Json)>,
     /// What the turn holds.
     pub turn: Vec<(String, Json)>,
+    /// What the client of the call answers.
+    pub answers: Answers,
     /// What the metrics are.
     pub metrics: Vec<(String, f64)>,
     /// Whether the other hooks of the project run as well.
     pub hooks: bool,
     /// What the artifact is granted in the case, where that is not what the policy grants it.
     pub granted: Option<Layer>,
+}
+
+/// What a client answers to scripts that ask it; `None`: nobody can be asked that.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Answers {
+    /// Of the person, in order.
+    pub user: Option<Vec<Json>>,
+    /// Of the model, in order.
+    pub model: Option<Vec<Json>>,
+    /// The folders.
+    pub roots: Option<Vec<Json>>,
 }
 
 /// An answer to a request of this method and URL.
@@ -132,6 +145,8 @@ aspects! {
     Result = "result";
     /// The text that a model gets.
     Content = "content";
+    /// The blocks of a result that is content, each with its `type`.
+    Blocks = "blocks";
     /// Whether the result is an error.
     IsError = "is_error";
     /// The message of a call that did not complete.
@@ -160,7 +175,9 @@ impl Aspect {
     /// Whether a case about this can look at it.
     pub fn is_of(self, subject: Subject) -> bool {
         match self {
-            Self::Outcome | Self::Result | Self::Content | Self::IsError | Self::Error => subject == Subject::Tool,
+            Self::Outcome | Self::Result | Self::Content | Self::Blocks | Self::IsError | Self::Error => {
+                subject == Subject::Tool
+            }
             Self::Decision | Self::Payload => subject == Subject::Hook,
             Self::Reason | Self::Log | Self::Hooks | Self::Files | Self::Metrics | Self::Cache | Self::Ctx => true,
         }

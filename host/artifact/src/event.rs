@@ -144,7 +144,7 @@ impl Event {
             Self::TurnStart => Shape::Text,
             Self::TurnEnd => Shape::Dict(&["text", "tool_calls", "usage", "log", "agent"]),
             Self::ToolPre => Shape::Dict(&["id", "name", "arguments", "args", "agent"]),
-            Self::ToolPost => Shape::Dict(&["call_id", "name", "content", "is_error", "result", "agent"]),
+            Self::ToolPost => Shape::Dict(&["call_id", "name", "content", "blocks", "is_error", "result", "agent"]),
             Self::CompletionPre => Shape::Dict(&["model", "messages", "tools", "max_tokens", "temperature", "agent"]),
             Self::CompletionPost => Shape::Dict(&["id", "model", "choices", "usage", "finish_reason", "agent"]),
             Self::DelegationPre => {
@@ -210,7 +210,7 @@ impl Event {
             Self::SessionStart | Self::SessionEnd | Self::ArtifactLoad | Self::Error => &[],
             Self::TurnEnd => &["text"],
             Self::ToolPre => &["arguments", "args"],
-            Self::ToolPost => &["content", "is_error", "result"],
+            Self::ToolPost => &["content", "blocks", "is_error", "result"],
             Self::CompletionPre => &["model", "messages", "tools", "max_tokens", "temperature"],
             Self::CompletionPost => &["choices", "finish_reason"],
             Self::DelegationPre => &["prompt", "model"],

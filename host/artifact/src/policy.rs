@@ -405,7 +405,7 @@ fn with_defaults(layer: Layer) -> Layer {
         network: Some(layer.network.unwrap_or_default()),
         exec: Some(layer.exec.unwrap_or_default()),
         env: Some(layer.env.unwrap_or_default()),
-        services: Some(layer.services.unwrap_or_else(|| Service::ALL.to_vec())),
+        services: Some(layer.services.unwrap_or_else(|| Service::DEFAULT.to_vec())),
         secrets: Some(layer.secrets.unwrap_or_default()),
         ..layer
     }

@@ -31,6 +31,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Mutex;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, MetadataExt, OpenOptions};
@@ -174,28 +176,39 @@ impl Workspace {
     /// A file with several names (hard links) may be read under any that is granted, unless one of those in the workspace
     /// is protected.
     pub fn read(&self, grant: &Grant, path: &str) -> Result<String, Error> {
-        let content = self.read_bytes(grant, path, u64::MAX)?;
-        String::from_utf8(content).map_err(|_| match self.parse(path) {
-            Ok(path) => Error::NotText(path.to_string()),
-            Err(error) => error,
-        })
+        let cap = grant.limits().file_bytes;
+        let (asked, content) = self.read_capped(grant, path, cap, cap)?;
+        String::from_utf8(content).map_err(|_| Error::NotText(asked.to_string()))
     }
 
     /// The same of any file, of at most so many bytes.
     pub fn read_bytes(&self, grant: &Grant, path: &str, most: u64) -> Result<Vec<u8>, Error> {
-        let place = self.place(grant, path, Access::Read, LastLink::Follow)?;
         let cap = grant.limits().file_bytes.min(most);
+        Ok(self.read_capped(grant, path, cap, cap)?.1)
+    }
+
+    /// The whole of a file of any bytes, as base64 with padding. The text is what `limits.file_bytes` bounds.
+    pub fn read_base64(&self, grant: &Grant, path: &str) -> Result<String, Error> {
+        let most = grant.limits().file_bytes;
+        // Four characters stand for three bytes.
+        let (_, content) = self.read_capped(grant, path, most / 4 * 3, most)?;
+        Ok(STANDARD.encode(content))
+    }
+
+    /// Reads a file of at most `cap` bytes. Of a longer one it says that `shown` is the most.
+    fn read_capped(&self, grant: &Grant, path: &str, cap: u64, shown: u64) -> Result<(WorkspacePath, Vec<u8>), Error> {
+        let place = self.place(grant, path, Access::Read, LastLink::Follow)?;
         let (folder, name) = place.file()?;
         let (file, metadata) = open_file(folder, name, OpenOptions::new().read(true), |error| place.failed(error))?;
         self.no_other_name_is_protected(grant, &place.asked, &metadata)?;
         if metadata.len() > cap {
-            return Err(Error::TooLarge(cap));
+            return Err(Error::TooLarge(shown));
         }
         let mut content = Vec::new();
         // One byte more than the cap, to notice a file that grows while it is read.
         file.take(cap.saturating_add(1)).read_to_end(&mut content).map_err(|error| place.failed(&error))?;
-        check_length(content.len(), cap)?;
-        Ok(content)
+        check_length(content.len(), cap).map_err(|_| Error::TooLarge(shown))?;
+        Ok((place.asked, content))
     }
 
     /// Creates or replaces a file whole, through a file beside it that takes its name. The permission bits of a file

@@ -11,6 +11,7 @@
 )]
 
 pub mod agents;
+pub mod ask;
 pub mod cache;
 pub mod clock;
 pub mod coverage;
@@ -24,6 +25,7 @@ pub mod log;
 pub mod meta;
 pub mod metrics;
 pub mod observe;
+pub mod progress;
 pub mod random;
 pub mod reentry;
 pub mod resources;

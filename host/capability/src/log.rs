@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lift};
 
+use super::progress::Step;
+
 /// Bytes of a line; the rest is dropped.
 pub const MAX_LINE: usize = 16 << 10;
 
@@ -40,6 +42,11 @@ impl Level {
 pub trait LogListener: fmt::Debug + Send + Sync {
     /// A line that is kept. Secrets in it are replaced already.
     fn line(&self, level: Level, message: &str);
+
+    /// How far a tool is. Secrets in it are replaced already.
+    fn step(&self, step: &Step) {
+        let _ = step;
+    }
 }
 
 /// One line of a script.

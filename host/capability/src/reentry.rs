@@ -11,7 +11,7 @@ use std::time::Instant;
 use serde_json::Value as Json;
 
 use super::denial::Denial;
-use super::{agents, events, meta, tasks};
+use super::{agents, ask, events, meta, tasks};
 
 /// What is left of the caller's own limits. What a nested call uses is taken from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +99,15 @@ pub trait Reentry: Send + Sync + fmt::Debug {
     fn delegate_async(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error>;
     /// `tasks.poll` and `tasks.wait`: what became of each, as a JSON list.
     fn tasks(&self, ids: Vec<String>, patience: Patience) -> Answering<'_, String, tasks::Error>;
+    /// `ask.ask`: the answers, as a JSON list in the order of the questions.
+    fn ask(&self, questions: Vec<ask::Asked>, left: Allowance) -> Answering<'_, String, ask::Error> {
+        let _ = (questions, left);
+        Box::pin(async { (Err(ask::Error::Unavailable("nobody can be asked here".to_owned())), 0) })
+    }
+    /// `ask.can`: whom the client of the call can answer for, of `user`, `model` and `roots`.
+    fn can_ask(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
     /// `meta.list-tools`.
     fn list_tools(
         &self,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use harness_artifact::escape;
 use harness_artifact::located::Located;
 use harness_artifact::policy::layer;
-use harness_dispatch::{self as dispatch, CallError, CallReport, Options, Project, Run, ToolOutput, Verdict};
+use harness_dispatch::{self as dispatch, CallError, CallReport, Options, Project, Run, ToolOutput, Verdict, blocks};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
 use harness_policy::text::quoted;
@@ -16,8 +16,10 @@ use serde_json::{Value as Json, json};
 use super::args::{Call, ProjectArgs};
 use super::confirm::AtTerminal;
 use super::exit::Exit;
+use super::forms::Forms;
 use super::printer::{Printer, Reported};
 use super::progress::Progress;
+use super::steps::Steps;
 use super::{fire, input, project};
 
 pub(crate) mod explain;
@@ -37,7 +39,10 @@ pub(crate) fn run(command: &Call, place: &ProjectArgs, printer: &Printer) -> Res
     asked.tell_undeclared(&project, *printer);
     let within = command.within.as_deref().map(|rules| narrowing(rules, *printer)).transpose()?;
     let run = Run::narrowed(within.into_iter().collect());
-    run.set_confirmer(AtTerminal::new(&command.confirm, *printer));
+    let terminal = AtTerminal::new(&command.confirm, *printer);
+    run.set_confirmer(terminal.clone());
+    run.set_respondent(Forms::new(terminal, *printer));
+    run.set_progress(Arc::new(Steps(*printer)));
     harness_agent::attach(&project, &run, super::run::models(&project, place));
     let plan = project::plan(&project, place, command.workspace.as_deref());
     project::confine(&plan, &command.confine, *printer)?;
@@ -182,6 +187,9 @@ fn as_json(report: &CallReport, own: Option<&Located<u64>>) -> Json {
         "usage": report.usage.as_json(),
         "log": log,
     });
+    if let (Some(rich), Some(object)) = (&report.rich, object.as_object_mut()) {
+        object.insert("blocks".to_owned(), blocks::as_json(&rich.blocks));
+    }
     if let (1.., Some(object)) = (report.log.dropped, object.as_object_mut()) {
         object.insert("log_dropped".to_owned(), json!(report.log.dropped));
     }

@@ -20,7 +20,7 @@ use super::progress;
 /// Bytes of arguments that are shown.
 const SHOWN: usize = 16 << 10;
 /// Bytes of an answer.
-const LONGEST: usize = 256;
+const LONGEST: usize = 4 << 10;
 /// How long it takes at most to see that nobody waits for the answer any more.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
@@ -53,6 +53,11 @@ impl AtTerminal {
         drop(self.turn.lock().await);
     }
 
+    /// The terminal, when no other question is on it.
+    pub(crate) async fn turn(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        self.turn.clone().lock_owned().await
+    }
+
     fn is_known(&self, key: &str) -> bool {
         self.lasting.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
@@ -67,14 +72,14 @@ impl Confirmer for AtTerminal {
             if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
                 return Answer::Nobody;
             }
-            let turn = self.turn.clone().lock_owned().await;
+            let turn = self.turn().await;
             let key = format!("{} {}", question.artifact, question.tool);
             if question.lasting && self.is_known(&key) {
                 return Answer::Yes;
             }
             let (printer, text, lasting) = (self.printer, render(question), question.lasting);
-            let given_up = GivenUp(Arc::default());
-            let seen = given_up.0.clone();
+            let given_up = GivenUp::default();
+            let seen = given_up.seen();
             let asked = tokio::task::spawn_blocking(move || {
                 // The terminal is the question's until it is over, whether or not someone waits for the answer.
                 let _turn = turn;
@@ -94,7 +99,15 @@ impl Confirmer for AtTerminal {
 }
 
 /// Lets go of the terminal where the call is given up before there is an answer.
-struct GivenUp(Arc<AtomicBool>);
+#[derive(Debug, Default)]
+pub(crate) struct GivenUp(Arc<AtomicBool>);
+
+impl GivenUp {
+    /// Whether it was, for the thread that asks.
+    pub(crate) fn seen(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+}
 
 impl Drop for GivenUp {
     fn drop(&mut self) {
@@ -139,23 +152,44 @@ fn ask(printer: Printer, text: &str, lasting: bool, given_up: &AtomicBool) -> Sa
     }
     let _typing = printer.typing();
     let _quiet = progress::quiet();
-    let stdin = std::io::stdin();
-    // What was typed before the question was no answer to it.
-    let _ = tcflush(stdin.as_fd(), QueueSelector::IFlush);
+    forget_typed();
     printer.ask(&format!("{text}\n"));
     let choices = if lasting { "[y]es, [a]lways in this session, [N]o" } else { "[y]es, [N]o" };
     printer.ask(&format!("{} {choices}: ", printer.paint("Call it?", "1")));
+    match line(printer, given_up) {
+        Line::Typed(text) => said(&text, lasting),
+        Line::None => Said::No,
+    }
+}
+
+/// A line that a person was to type.
+#[derive(Debug)]
+pub(crate) enum Line {
+    /// As it was typed.
+    Typed(String),
+    /// The end of input, or nobody waits for it any more.
+    None,
+}
+
+/// Forgets what was typed before a question: it is no answer to it.
+pub(crate) fn forget_typed() {
+    let _ = tcflush(std::io::stdin().as_fd(), QueueSelector::IFlush);
+}
+
+/// Waits for a line of the person at the terminal.
+pub(crate) fn line(printer: Printer, given_up: &AtomicBool) -> Line {
+    let stdin = std::io::stdin();
     let mut line = Vec::new();
     loop {
         if given_up.load(Ordering::SeqCst) {
             printer.ask("\n");
-            return Said::No;
+            return Line::None;
         }
         let mut waited = [PollFd::new(&stdin, PollFlags::IN)];
         match poll(&mut waited, Some(&PATIENCE)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => continue,
             Ok(_) => {}
-            Err(_) => return Said::No,
+            Err(_) => return Line::None,
         }
         let mut some = [0_u8; LONGEST];
         match rustix::io::read(stdin.as_fd(), &mut some) {
@@ -163,12 +197,12 @@ fn ask(printer: Printer, text: &str, lasting: bool, given_up: &AtomicBool) -> Sa
             // The end of input is no answer, whatever came before it.
             Ok(0) | Err(_) => {
                 printer.ask("\n");
-                return Said::No;
+                return Line::None;
             }
             Ok(read) => {
                 line.extend_from_slice(some.get(..read).unwrap_or_default());
                 if line.contains(&b'\n') || line.len() >= LONGEST {
-                    return said(&String::from_utf8_lossy(&line), lasting);
+                    return Line::Typed(String::from_utf8_lossy(&line).into_owned());
                 }
             }
         }

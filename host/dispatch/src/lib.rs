@@ -11,6 +11,8 @@
 
 mod added;
 mod admission;
+pub mod ask;
+pub mod blocks;
 pub mod builtin;
 mod call_error;
 pub mod chain;
@@ -51,6 +53,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value as Json;
 
+pub use blocks::Content;
 pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
 pub use content::ToolOutput;
 pub use host::{Host, HostOptions};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::run::Added;
+use harness_capability::progress::Step;
 
 /// What a run of the past knows. Each is asked in the strand that it is about.
 pub trait Past: fmt::Debug + Send + Sync {
@@ -155,6 +156,13 @@ pub enum Happened<'a> {
         task: &'a str,
         /// Name of its tool.
         tool: &'a str,
+    },
+    /// A tool reported how far it is.
+    Step {
+        /// Name of the tool.
+        tool: &'a str,
+        /// What it reported.
+        step: &'a Step,
     },
     /// Tasks were asked for.
     Looked(&'a Looked),

@@ -3,7 +3,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
+use super::blocks;
 use harness_artifact::event::{Event, Shape};
+use harness_capability::secrets::Vault;
 
 /// `tool.pre`: a call whose arguments fit, before the tool runs.
 #[derive(Debug, Clone, Serialize)]
@@ -25,6 +27,8 @@ pub struct ToolPost {
     pub name: String,
     /// The text that the caller gets: a string result as it is, any other as JSON; of a call that failed, why.
     pub content: String,
+    /// The blocks of a result that is content, as JSON; none of any other. A hook may change them.
+    pub blocks: Option<Json>,
     pub is_error: bool,
     /// The value that `run` returned; of a call that failed, `{"error": why}`. A hook may change either.
     pub result: Json,
@@ -327,7 +331,7 @@ pub fn complete(event: &Event, payload: &mut Json) -> Result<Vec<String>, String
     let mut warnings = Vec::new();
     let Json::Object(given) = payload else { return Ok(warnings) };
     let mut without = given.clone();
-    for key in ["arguments", "args", "content", "result", "text", "response"] {
+    for key in ["arguments", "args", "content", "blocks", "result", "text", "response"] {
         without.remove(key);
     }
     keep_equal(event, &without, given, &mut warnings)?;
@@ -360,6 +364,7 @@ fn keep_equal(
     match event {
         Event::ToolPre => arguments(old, new, warnings),
         Event::Meta(name) if name == "call_tool" => arguments(old, new, warnings),
+        Event::ToolPost if blocks_of(old) != blocks_of(new) => blocks(old, new, warnings),
         Event::ToolPost => content(old, new, warnings),
         Event::AgentStop => {
             response(old, new, warnings);
@@ -426,10 +431,42 @@ fn content(old: &Map<String, Json>, new: &mut Map<String, Json>, warnings: &mut 
             new.insert("result".to_owned(), decoded);
         }
     }
-    if !matches!(new.get("is_error"), None | Some(Json::Bool(_))) {
-        return Err("`is_error` must be True or False".to_owned());
+    // Nothing of the blocks is left beside a text or a value that replaces them.
+    if (text || result) && new.get("blocks").is_some_and(|blocks| !blocks.is_null()) {
+        new.insert("blocks".to_owned(), Json::Null);
     }
-    Ok(())
+    is_error(new)
+}
+
+/// The blocks of a payload, where it has some.
+fn blocks_of(payload: &Map<String, Json>) -> Option<&Json> {
+    payload.get("blocks").filter(|blocks| !blocks.is_null())
+}
+
+/// Takes the text of blocks that a hook changed. `result` stays where it is another value than the text.
+fn blocks(old: &Map<String, Json>, new: &mut Map<String, Json>, warnings: &mut Vec<String>) -> Result<(), String> {
+    let changed = |key: &str| old.get(key) != new.get(key);
+    if changed("content") {
+        warnings.push("`content` and `blocks` are both changed: `blocks` counts".to_owned());
+    }
+    let text = match blocks_of(new) {
+        None => old.get("content").and_then(Json::as_str).unwrap_or_default().to_owned(),
+        Some(given) => blocks::text_of(&blocks::read(given, &Vault::default())?),
+    };
+    let failed = old.get("is_error") == Some(&Json::Bool(true));
+    let was_text = old.get("content").and_then(Json::as_str).map(|content| blocks::result_of(content, failed));
+    if !changed("result") && was_text.as_ref() == old.get("result") {
+        new.insert("result".to_owned(), blocks::result_of(&text, failed));
+    }
+    new.insert("content".to_owned(), text.into());
+    is_error(new)
+}
+
+fn is_error(new: &Map<String, Json>) -> Result<(), String> {
+    match new.get("is_error") {
+        None | Some(Json::Bool(_)) => Ok(()),
+        Some(_) => Err("`is_error` must be True or False".to_owned()),
+    }
 }
 
 /// Keeps `text` and `response`, the same under the names of two pages, equal. The one that was changed counts; of both,

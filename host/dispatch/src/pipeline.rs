@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
+use super::blocks::{self, Content, Returned};
 use super::builtin::{Answered, BuiltInCall, BuiltIns, DELEGATE, DONE, READ_SKILL};
 pub use super::call_error::CallError;
 use super::chain::{CallContext, Dispatch, Verdict, cap_by};
@@ -75,6 +76,8 @@ pub struct CallReport {
     pub outcome: Outcome<ToolOutput>,
     /// The text that a model gets, of an error too.
     pub content: String,
+    /// The blocks of a result that is content, after the hooks. `content` is then what of them is text.
+    pub rich: Option<Content>,
     /// The value of that.
     pub result: Json,
     /// Whether it is an error.
@@ -317,12 +320,13 @@ impl Ready {
                 call_id: report.id.clone(),
                 name: report.tool.clone(),
                 content: report.content.clone(),
+                blocks: report.rich.as_ref().map(|rich| blocks::as_json(&rich.blocks)),
                 is_error: report.is_error,
                 result: report.result.clone(),
             })
         };
         if let Some(post) = place.after(report.total()).fire_if_heard(&Event::ToolPost, post).await {
-            report.settle(&post);
+            report.settle(&post, &place.loaded.parts.secrets);
             report.post = Some(post);
         }
         report.fit(&callee.tool);
@@ -526,8 +530,9 @@ async fn execute(place: &CallContext, callee: &Callee, arguments: &Json, report:
     outcome.redact(&place.loaded.parts.secrets);
     (report.usage, report.log, report.calls, report.coverage) = (usage, log, calls, coverage);
     match outcome {
-        Outcome::Completed(text) => match serde_json::from_str::<Json>(&text) {
-            Ok(result) => report.complete(result, &place.loaded.parts.secrets),
+        Outcome::Completed(text) => match Returned::read(&text) {
+            Ok(Returned::Value(result)) => report.complete(result, &place.loaded.parts.secrets),
+            Ok(Returned::Content(whole)) => report.complete_with(whole, &place.loaded.parts.secrets),
             Err(error) => report.end(Outcome::Fault(format!("the interpreter returned no JSON: {error}"))),
         },
         other => report.end(other.map(|_| ToolOutput::default())),

@@ -18,7 +18,7 @@ use harness_artifact::policy::tools::NamePattern;
 use harness_artifact::third_party;
 use harness_capability::denial::Denial;
 use harness_capability::reentry::{Allowance, Answering, Ended, Listening, Patience, Reentry};
-use harness_capability::{agents, events, meta, tasks};
+use harness_capability::{agents, ask, events, meta, tasks};
 use harness_policy::grant::Grant;
 use harness_policy::refusal::Refusal;
 use harness_policy::text::quoted;
@@ -402,6 +402,14 @@ impl Reentry for Inner {
             let (found, used) = self.told_of(&ids, patience).await;
             (found.map_err(tasks::Error::Invalid), used)
         })
+    }
+
+    fn ask(&self, questions: Vec<ask::Asked>, _: Allowance) -> Answering<'_, String, ask::Error> {
+        Box::pin(async move { (super::ask::ask(&self.place, &questions).await, 0) })
+    }
+
+    fn can_ask(&self) -> Vec<&'static str> {
+        self.place.run.respondent().map(|respondent| respondent.can()).unwrap_or_default()
     }
 
     fn list_tools(

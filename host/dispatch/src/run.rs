@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use super::ask::Respondent;
 use super::builtin::BuiltIns;
 use super::confirm::Confirmer;
 use super::past::Past;
@@ -37,6 +38,8 @@ pub struct Run {
     built_ins: OnceLock<Arc<dyn BuiltIns>>,
     /// Who is asked whether a call may be made that needs confirmation.
     confirmer: OnceLock<Arc<dyn Confirmer>>,
+    /// Who answers the questions of its scripts.
+    respondent: OnceLock<Arc<dyn Respondent>>,
     /// What its scripts have started and not waited for; its sub-agents have their own.
     tasks: Arc<Tasks>,
     /// What happens in none of them.
@@ -157,6 +160,15 @@ impl Run {
 
     pub(crate) fn confirmer(&self) -> Option<&dyn Confirmer> {
         self.confirmer.get().map(|confirmer| &**confirmer)
+    }
+
+    /// Sets who answers the questions of its scripts; the first one counts. Without one, a script that asks fails.
+    pub fn set_respondent(&self, respondent: Arc<dyn Respondent>) {
+        let _ = self.respondent.set(respondent);
+    }
+
+    pub(crate) fn respondent(&self) -> Option<&dyn Respondent> {
+        self.respondent.get().map(|respondent| &**respondent)
     }
 
     /// Sets the listener that receives the progress of its calls; the first one counts.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::chain::CallContext;
+use super::progress::ToolVoice;
 use super::reentry::{Inner, Nested};
 use harness_artifact::tool::Tool;
 use harness_policy::grant::Grant;
@@ -29,7 +30,7 @@ pub(super) async fn run(
 ) -> (Report<String>, Vec<Nested>) {
     let place = &place.working(tool);
     let script = format!("{what} {}", tool.name);
-    let listener = place.run.log_listener(|| script.clone());
+    let listener = ToolVoice::of(place, &tool.name, &script);
     let inner = Arc::new(Inner::new(place, script, &tool.source_name, grant.clone(), Role::Tool));
     let context = Context {
         grant: grant.clone(),

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Number, Value as Json, json};
 
+use super::ask::Canned;
+use super::blocks;
 use super::chain::{CallContext, Dispatch, HookRun, Verdict};
 use super::confirm::Granted;
 use super::loaded::Loaded;
@@ -31,6 +33,7 @@ use harness_capability::fs::Workspace;
 use harness_capability::http::{self, Client};
 use harness_capability::log::Log;
 use harness_capability::random::Random;
+use harness_capability::secrets::Vault;
 use harness_capability::turn::{self, Turn};
 use harness_sandbox::outcome::Outcome;
 use harness_sandbox::state::{Overrides, Session};
@@ -177,6 +180,7 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
     let run = Run::with_session(session(&case.given)?);
     // Nothing that it calls is real.
     run.set_confirmer(Arc::new(Granted));
+    run.set_respondent(Arc::new(Canned::of(&case.given.answers)));
     let only = (!case.given.hooks).then(|| match &subject.artifact {
         // No hook at all: none has an empty name.
         Artifact::Tool(_) => Arc::from(""),
@@ -302,7 +306,8 @@ fn filled(event: &Event, payload: Json) -> Json {
             ordered([("id", id), ("name", name), ("arguments", text), ("args", args)], payload)
         }
         Event::ToolPost => {
-            let content = payload.remove("content");
+            let blocks = payload.remove("blocks").unwrap_or_default();
+            let content = payload.remove("content").or_else(|| text_of_blocks(&blocks));
             let result = payload.remove("result").or_else(|| {
                 let content = content.as_ref()?.as_str()?;
                 Some(serde_json::from_str(content).unwrap_or_else(|_| json!(content)))
@@ -312,12 +317,21 @@ fn filled(event: &Event, payload: Json) -> Json {
             let id = payload.remove("call_id").unwrap_or_else(|| json!("call_test"));
             let name = payload.remove("name").unwrap_or_else(|| json!("test"));
             let is_error = payload.remove("is_error").unwrap_or_else(|| json!(false));
+            // Only where the case has it: others expect a whole payload without it.
+            if !blocks.is_null() {
+                payload.insert("blocks".to_owned(), blocks);
+            }
             let known =
                 [("call_id", id), ("name", name), ("content", content), ("is_error", is_error), ("result", result)];
             ordered(known, payload)
         }
         _ => Json::Object(payload),
     }
+}
+
+fn text_of_blocks(given: &Json) -> Option<Json> {
+    let given = Some(given).filter(|given| given.is_array())?;
+    blocks::read(given, &Vault::default()).ok().map(|blocks| blocks::text_of(&blocks).into())
 }
 
 fn ordered<const N: usize>(known: [(&str, Json); N], rest: Map<String, Json>) -> Json {
@@ -388,6 +402,8 @@ fn of_call(called: &Result<CallReport, CallError>, seen: &mut Seen) -> Found {
             found.insert(Aspect::Outcome.word(), json!(report.outcome.name()));
             found.insert(Aspect::Result.word(), report.result.clone());
             found.insert(Aspect::Content.word(), json!(report.content));
+            let blocks = report.rich.as_ref().map(|rich| blocks::as_json(&rich.blocks));
+            found.insert(Aspect::Blocks.word(), json!(blocks));
             found.insert(Aspect::IsError.word(), json!(report.is_error));
             let error = match &report.outcome {
                 Outcome::Completed(_) => None,

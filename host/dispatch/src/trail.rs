@@ -3,6 +3,7 @@
 
 use serde_json::Value as Json;
 
+use super::blocks;
 use super::chain::{Dispatch, HookRun};
 use super::pipeline::CallReport;
 use super::reentry::{self, Nested};
@@ -111,6 +112,7 @@ fn of_report(report: &CallReport) -> u64 {
         of_size::<CallReport>(0),
         of_text(&report.content),
         of_json(&report.result),
+        of_size::<Json>(report.rich.as_ref().map_or(0, |rich| blocks::size(&rich.blocks))),
         of_log(&report.log),
         sum(report.calls.iter().map(of_call)),
         sum(report.dispatches().map(of_dispatch)),

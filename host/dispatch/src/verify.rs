@@ -6,7 +6,7 @@
 use serde_json::{Value as Json, json};
 
 use super::chain::CallContext;
-use super::payload::{CallMade, CallResult, text_of};
+use super::payload::{CallMade, CallResult};
 use super::pipeline::CallReport;
 use super::reentry::{self, Nested};
 use super::scripted::{self, Of};
@@ -85,7 +85,7 @@ fn given(report: &CallReport, arguments: &Json) -> Json {
     if let Json::Object(made) = &mut made {
         made.insert("arguments".to_owned(), arguments.to_string().into());
     }
-    let content = text_of(&report.result);
+    let content = report.content.clone();
     let result = CallResult { call_id: id, name, content: content.clone(), is_error: false };
     json!({
         "args": arguments,

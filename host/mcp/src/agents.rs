@@ -20,7 +20,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool as Definition, 
 use serde_json::{Value as Json, json};
 
 use crate::catalog::shortened;
-use crate::steps::Reporter;
+use crate::notices::Notices;
 
 /// The tool that sets any agent a task.
 const RUN_AGENT: &str = "run_agent";
@@ -187,12 +187,12 @@ impl Drop for Place {
 
 /// Reports what agents do as steps: their names and those of tools, and nothing that was said.
 pub(crate) struct Watching {
-    reporter: Reporter,
+    reporter: Arc<Notices>,
     loaded: Arc<Loaded>,
 }
 
 impl Watching {
-    pub(crate) fn new(reporter: Reporter, loaded: Arc<Loaded>) -> Self {
+    pub(crate) fn new(reporter: Arc<Notices>, loaded: Arc<Loaded>) -> Self {
         Self { reporter, loaded }
     }
 

@@ -1,81 +1,205 @@
-//! `tools/call`: one call of the project, and its report as a client gets it.
+//! `tools/call`: a call that a client asks for.
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use harness_agent::{Listener, Silent};
 use harness_artifact::arguments::ArgumentError;
 use harness_dispatch::builtin::DELEGATE;
 use harness_dispatch::{Call, CallError, CallReport, ClientRequest, Loaded, Run};
 use harness_policy::refusal::Refusal;
 use harness_sandbox::outcome::Outcome;
+use harness_sys::digest::digest;
 use hyper::http::request::Parts;
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock, ErrorData, JsonObject,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock, ErrorData,
+    InputRequiredResult, InputResponses, JsonObject,
 };
 use rmcp::service::RequestContext;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::agents::{self, AgentTool, Watching};
 use crate::catalog::Target;
+use crate::content;
 use crate::elicit::Asking;
+use crate::notices::{self, Notices};
+use crate::parked::Begun;
+use crate::questions::{Open, Questions};
 use crate::search;
 use crate::server::{Server, is_modern};
-use crate::steps::{Reporter, Steps};
-use crate::tasks::Slot;
+use crate::tasks::{Handle, Slot};
 
 /// Bytes that the audit log keeps of what a client calls itself.
 const MAX_CLIENT: usize = 200;
 
-/// Makes the call of a request.
+/// Makes a call and says what the client gets of it.
 ///
 /// # Errors
 ///
-/// That there is no such tool. Every other end is a result, which a model may read.
+/// That there is no such tool, that the request answers no call, or that its client cannot do what the call needs. Every
+/// other end is a result, which a model may read.
 pub(crate) async fn make(
     server: &Server,
-    request: CallToolRequestParams,
+    mut request: CallToolRequestParams,
     context: &RequestContext<RoleServer>,
     slot: &Arc<Slot>,
 ) -> Result<CallToolResponse, ErrorData> {
-    let (confirmer, seals) = (server.settings().confirmer.clone(), server.seals().clone());
-    let asking = Arc::new(Asking::new(confirmer, seals, &request, context, slot.clone())?);
-    let (loaded, catalog) = server.catalog();
-    let run = run(asking.clone(), context);
-    let target = catalog.target(&request.name);
-    if target == Some(&Target::Search) {
+    if server.catalog().1.target(&request.name) == Some(&Target::Search) {
         return search::call(server, request, context).await.map(Into::into);
     }
-    let arguments = request.arguments.unwrap_or_default();
-    let (reporter, steps) = Steps::of(context, slot).unzip();
-    let unable = match target {
+    let state = request.request_state.as_deref();
+    let begun = match state.and_then(|state| server.seals().parked(state, &request.name)) {
+        Some(number) => match go_on(server, &number, &request)? {
+            Resumed::Answered(begun) => begun,
+            Resumed::Asked(again) => return Ok(again.into()),
+        },
+        None => begin(server, &mut request, context, slot)?,
+    };
+    drive(server, &request.name, begun, context, slot).await
+}
+
+/// Begins a call. It does nothing until it is driven.
+fn begin(
+    server: &Server,
+    request: &mut CallToolRequestParams,
+    context: &RequestContext<RoleServer>,
+    slot: &Arc<Slot>,
+) -> Result<Begun, ErrorData> {
+    let (confirmer, seals) = (server.settings().confirmer.clone(), server.seals().clone());
+    let asking = Arc::new(Asking::new(confirmer, seals, request, context, slot.clone())?);
+    let early = request.input_responses.take().unwrap_or_default();
+    let (questions, opened) = Questions::of(context, early, server.parked().room());
+    let (loaded, catalog) = server.catalog();
+    let target = catalog.target(&request.name).cloned();
+    let notices = Arc::new(Notices::new(matches!(target, Some(Target::Agent(_)))));
+    let run = run(asking.clone(), context);
+    run.set_progress(notices.clone());
+    run.set_respondent(questions.clone());
+    let unable = match &target {
         Some(Target::Tool(name)) => !slot.can_be() && loaded.policy().mcp.wants_task(name),
         _ => false,
     };
-    let work = async {
-        match target {
-            Some(Target::Tool(name)) if unable => refuse(server, name, arguments, &run).await,
-            Some(Target::Agent(agent)) => to_agent(server, (agent, arguments), &run, loaded, reporter).await,
-            Some(Target::Tool(name)) => to_tool(server, name, arguments, &run, &loaded).await,
+    let of = subject(request);
+    let (name, arguments) = (request.name.to_string(), request.arguments.take().unwrap_or_default());
+    let (server, reporter, to) = (server.clone(), notices.clone(), target.clone());
+    let work = Box::pin(async move {
+        match &to {
+            Some(Target::Tool(name)) if unable => refuse(&server, name, arguments, &run).await,
+            Some(Target::Agent(agent)) => to_agent(&server, (agent, arguments), &run, loaded, reporter).await,
+            Some(Target::Tool(name)) => to_tool(&server, name, arguments, &run, &loaded).await,
             // A name that is not listed is called all the same, so that the audit log has it.
-            Some(Target::Search) | None => to_tool(server, &request.name, arguments, &run, &loaded).await,
+            Some(Target::Search) | None => to_tool(&server, &name, arguments, &run, &loaded).await,
         }
-    };
-    let made = match steps {
-        Some(steps) => steps.during(work).await,
-        None => work.await,
-    };
+    });
+    Ok(Begun { work, opened, questions, notices, asking, target, unable, of })
+}
+
+/// What a request is about, as its client sent it.
+fn subject(request: &CallToolRequestParams) -> String {
+    digest(&json!([request.name, request.arguments.clone().unwrap_or_default()]).to_string())
+}
+
+enum Resumed {
+    Answered(Begun),
+    /// Something is missing in the answers.
+    Asked(InputRequiredResult),
+}
+
+/// Gives a call that waits what the request answers.
+fn go_on(server: &Server, number: &str, request: &CallToolRequestParams) -> Result<Resumed, ErrorData> {
+    let gone = || ErrorData::invalid_params("the call that asked this has ended: call the tool again", None);
+    let (begun, open) = server.parked().take(number).ok_or_else(gone)?;
+    if begun.of != subject(request) {
+        server.parked().put_back(number, begun, open);
+        let why = "`requestState` belongs to a call with other arguments";
+        return Err(ErrorData::invalid_params(why, None));
+    }
+    match open.answer(request.input_responses.as_ref().unwrap_or(&InputResponses::new())) {
+        Ok(()) => Ok(Resumed::Answered(begun)),
+        Err(open) => park(server, &request.name, begun, open).map(Resumed::Asked),
+    }
+}
+
+/// Keeps a call until its client has answered what it asks.
+fn park(server: &Server, tool: &str, begun: Begun, open: Open) -> Result<InputRequiredResult, ErrorData> {
+    let requests = open.requests()?;
+    let number = server.parked().keep(begun, open);
+    Ok(InputRequiredResult::new(Some(requests), Some(server.seals().park(&number, tool))))
+}
+
+/// Lets a call run until it has ended, or asks its client. A call that has become a task asks as one.
+async fn drive(
+    server: &Server,
+    tool: &str,
+    mut begun: Begun,
+    context: &RequestContext<RoleServer>,
+    slot: &Slot,
+) -> Result<CallToolResponse, ErrorData> {
+    loop {
+        let waiting = begun.notices.begin(server.threshold(), context, slot.can_be())?;
+        let notices = begun.notices.clone();
+        let work = async {
+            let came = tokio::select! {
+                biased;
+                Some(open) = begun.opened.recv() => Err(open),
+                made = &mut begun.work => Ok(made),
+            };
+            notices.end();
+            came
+        };
+        // All of them are sent before the answer.
+        let (came, ()) = tokio::join!(work, notices::send(&context.peer, waiting, slot));
+        let open = match came {
+            Ok(made) => return answer(server, tool, made, &begun, is_modern(context)),
+            Err(open) => open,
+        };
+        let task = slot.get().await.clone();
+        match task {
+            Some(task) => ask_as(&task, open).await?,
+            None => return park(server, tool, begun, open).map(CallToolResponse::from),
+        }
+    }
+}
+
+/// Asks as a task, until everything is answered or the task ends.
+async fn ask_as(task: &Handle, mut open: Open) -> Result<(), ErrorData> {
+    loop {
+        let asked = open.requests()?.into_iter().map(async |(key, request)| Some((key, task.ask(request).await?)));
+        let answers: Option<InputResponses> = join_all(asked).await.into_iter().collect();
+        // What ends the task ends the call too.
+        let Some(answers) = answers else { return Ok(()) };
+        match open.answer(&answers) {
+            Ok(()) => return Ok(()),
+            Err(again) => open = again,
+        }
+    }
+}
+
+/// What a client gets when a call has ended.
+fn answer(
+    server: &Server,
+    tool: &str,
+    made: Result<CallReport, CallError>,
+    begun: &Begun,
+    is_modern: bool,
+) -> Result<CallToolResponse, ErrorData> {
+    let catalog = server.catalog().1;
+    let target = begun.target.as_ref();
     match made {
         Ok(report) => {
             if let Outcome::Fault(why) = &report.outcome {
                 (server.settings().on_fault)(why);
             }
+            if let (Outcome::Failed(_), Some(undeclared)) = (&report.outcome, begun.questions.undeclared()) {
+                return Err(undeclared);
+            }
             // The person at the client is to be asked first: nothing of the call has run.
             let denied = matches!(report.outcome, Outcome::Denied { .. });
-            let input = denied.then(|| asking.input(&request.name)).flatten();
+            let input = denied.then(|| begun.asking.input(tool)).flatten();
             let result = || match target {
                 Some(Target::Agent(_)) if is_completed(&report) => agents::answer(&report),
-                _ => result(&report, catalog.is_structured(&request.name)),
+                _ => result(&report, catalog.is_structured(tool), is_modern),
             };
             Ok(input.map_or_else(|| result().into(), CallToolResponse::from))
         }
@@ -85,14 +209,14 @@ pub(crate) async fn make(
             Err(ErrorData::invalid_params(format!("{unknown}{hint}"), None))
         }
         // So that it knows what to declare. Older versions have no such error.
-        Err(CallError::NotAllowed(_)) if unable && is_modern(context) => {
+        Err(CallError::NotAllowed(_)) if begun.unable && is_modern => {
             Err(ErrorData::missing_required_client_capability(ClientCapabilities::builder().enable_tasks().build()))
         }
         Err(error) if target.is_none() => Err(ErrorData::invalid_params(error.to_string(), None)),
         Err(mut error) => {
-            if let (CallError::Arguments { tool, .. }, Some(Target::Agent(_))) = (&mut error, target) {
+            if let (CallError::Arguments { tool: called, .. }, Some(Target::Agent(_))) = (&mut error, target) {
                 // Its name for the client.
-                *tool = request.name.to_string();
+                *called = tool.to_owned();
             }
             match &error {
                 // What is wrong with the host is for its operator.
@@ -147,7 +271,7 @@ async fn to_agent(
     (agent, arguments): (&AgentTool, JsonObject),
     run: &Arc<Run>,
     loaded: Arc<Loaded>,
-    reporter: Option<Reporter>,
+    reporter: Arc<Notices>,
 ) -> Result<CallReport, CallError> {
     let (arguments, place) = match agent.arguments(arguments, &loaded) {
         Ok(arguments) => (arguments, server.agents().begin(&loaded)),
@@ -158,10 +282,8 @@ async fn to_agent(
         Ok(place) => place,
         Err(refusal) => return server.project().refuse(call, CallError::NotAllowed(refusal), run).await,
     };
-    let listener: Arc<dyn Listener> = match reporter {
-        Some(reporter) => Arc::new(Watching::new(reporter, loaded)),
-        None => Arc::new(Silent),
-    };
+    let listener: Arc<dyn Listener> =
+        if reporter.are_wanted() { Arc::new(Watching::new(reporter, loaded)) } else { Arc::new(Silent) };
     harness_agent::attach_with(server.project(), run, server.settings().models.clone(), listener);
     server.project().make(call, run).await
 }
@@ -193,14 +315,21 @@ fn is_completed(report: &CallReport) -> bool {
 }
 
 /// What a client gets of a call that was made.
-fn result(report: &CallReport, structured: bool) -> CallToolResult {
+fn result(report: &CallReport, structured: bool, is_modern: bool) -> CallToolResult {
     let hint = match &report.outcome {
-        Outcome::Completed(output) if !report.is_error => {
-            if structured && output.truncated {
+        Outcome::Completed(output) => {
+            if structured && !report.is_error && output.truncated && report.rich.is_none() {
                 return failed("tool error: the result is larger than `limits.output_bytes` allows");
             }
-            let mut result = CallToolResult::success(vec![ContentBlock::text(output.content.clone())]);
-            result.structured_content = structured.then(|| report.result.clone());
+            let blocks = match &report.rich {
+                Some(rich) => content::of(&rich.blocks),
+                None => vec![ContentBlock::text(output.content.clone())],
+            };
+            let has_value = report.rich.as_ref().is_some_and(|rich| rich.structured);
+            let mut result = if report.is_error { CallToolResult::error } else { CallToolResult::success }(blocks);
+            // Before 2026-07-28 it had to be an object.
+            let is_sent = has_value && (is_modern || report.result.is_object()) || structured && !report.is_error;
+            result.structured_content = is_sent.then(|| report.result.clone());
             return result;
         }
         Outcome::Denied { refusal, .. } => refusal.hint.clone(),

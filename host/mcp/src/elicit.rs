@@ -30,6 +30,8 @@ const KEY: &str = "confirm";
 const ANSWERABLE: Duration = Duration::from_secs(10 * 60);
 /// Characters of the number of a question, which its state begins with.
 const NUMBER: usize = 32;
+/// What the state of a parked call begins with, and no other.
+const PARKED: &str = "parked ";
 /// Bytes of arguments that are shown.
 const SHOWN: usize = 4 << 10;
 
@@ -60,6 +62,18 @@ impl Seals {
     /// Where a listing goes on. None if this server has sealed no such cursor for this listing.
     pub(crate) fn open_cursor(&self, listing: &str, cursor: &str) -> Option<String> {
         String::from_utf8(self.codec.open_with(cursor, listing.as_bytes()).ok()?).ok()
+    }
+
+    /// Seals the number of a parked call of a tool.
+    pub(crate) fn park(&self, number: &str, tool: &str) -> String {
+        let options = SealOptions::new().ttl(ANSWERABLE).associated_data(tool.as_bytes());
+        self.codec.seal_with(format!("{PARKED}{number}").as_bytes(), &options)
+    }
+
+    /// The number of a parked call of a tool, where this is the state of one.
+    pub(crate) fn parked(&self, state: &str, tool: &str) -> Option<String> {
+        let opened = String::from_utf8(self.codec.open_with(state, tool.as_bytes()).ok()?).ok()?;
+        opened.strip_prefix(PARKED).map(str::to_owned)
     }
 
     /// Takes note that the call of this question is made. Whether it was not made before, and there is room to remember it.

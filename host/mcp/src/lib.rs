@@ -14,6 +14,10 @@
 //! - `changes`: what clients are notified of
 //! - `files`: files of resources that clients have subscribed to
 //! - `listening`: notifications of changes
+//! - `content`: results that are more than a value
+//! - `notices`: progress and log of a call
+//! - `parked`: calls that wait for their clients between two requests
+//! - `questions`: questions of tools to the client
 //! - `names`: names of tools that every client accepts
 //! - `elicit`: confirmation of calls by the person at the client
 //! - `frame`: lines of a stream, bounded
@@ -25,7 +29,6 @@
 //! - `prompts`: agents and skills as prompts
 //! - `reading`: the methods of resources
 //! - `resources`: what is offered to be read, and its content
-//! - `steps`: progress of a call
 //! - `stdio`: the transport over standard input and output
 //! - `tasks`: calls that last
 
@@ -34,6 +37,7 @@ mod agents;
 mod call;
 mod catalog;
 mod changes;
+mod content;
 mod elicit;
 mod files;
 mod frame;
@@ -42,15 +46,17 @@ mod listening;
 mod message;
 mod mime;
 mod names;
+mod notices;
 mod page;
+mod parked;
 mod prompting;
 mod prompts;
+mod questions;
 mod reading;
 mod resources;
 mod search;
 mod server;
 pub mod stdio;
-mod steps;
 mod tasks;
 
 pub use acts::ACTS;

@@ -9,10 +9,11 @@ use futures_util::FutureExt;
 use harness_agent::Models;
 use harness_dispatch::confirm::Confirmer;
 use harness_dispatch::{FileWatch, Loaded, Project, WatchError};
+use hyper::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest,
     CustomResult, DiscoverResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
-    GetTaskResult, Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
+    GetTaskResult, Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams,
     SubscriptionFilter, Tool as Definition, UnsubscribeRequestParams, UpdateTaskParams,
@@ -25,14 +26,17 @@ use crate::agents::AtWork;
 use crate::catalog::Catalog;
 use crate::changes::Changes;
 use crate::listening::{self, Connection};
+use crate::notices::Threshold;
 use crate::page::{FRESH_MS, SCOPE, page};
+use crate::parked::Parked;
 use crate::tasks::{Slot, Tasks};
 use crate::{call, elicit, prompting, reading, tasks};
 
 /// Methods that have parameters which may be wrong. Any other method that is not handled does not exist.
-const WITH_PARAMETERS: [&str; 15] = [
+const WITH_PARAMETERS: [&str; 16] = [
     "completion/complete",
     "initialize",
+    "logging/setLevel",
     "prompts/get",
     "prompts/list",
     "resources/list",
@@ -88,6 +92,10 @@ struct Inner {
     agents: Arc<AtWork>,
     /// Calls that last.
     tasks: Arc<Tasks>,
+    /// Calls that wait for their clients.
+    parked: Arc<Parked>,
+    /// Which lines of scripts the client at the other end of standard input wants.
+    threshold: Threshold,
 }
 
 impl fmt::Debug for Server {
@@ -101,8 +109,9 @@ impl Server {
     pub fn new(project: Project, settings: Settings) -> Self {
         let (catalog, closing) = (Mutex::default(), CancellationToken::new());
         let (seals, agents, tasks) = (Arc::new(elicit::Seals::new()), Arc::default(), Arc::default());
-        let changes = Changes::default();
-        Self { inner: Arc::new(Inner { project, settings, catalog, closing, seals, changes, agents, tasks }) }
+        let (changes, threshold, parked) = (Changes::default(), Threshold::default(), Parked::new());
+        let inner = Inner { project, settings, catalog, closing, seals, changes, agents, tasks, parked, threshold };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Watches the project's files, as [`Project::watch`] does: what changes takes force by itself, and clients that want it
@@ -134,6 +143,7 @@ impl Server {
     /// Ends all calls. Requests that are no calls are still answered.
     pub fn close(&self) {
         self.inner.closing.cancel();
+        self.inner.parked.clear();
     }
 
     /// Canceled when no call is to continue.
@@ -148,6 +158,14 @@ impl Server {
 
     pub(crate) fn seals(&self) -> &Arc<elicit::Seals> {
         &self.inner.seals
+    }
+
+    pub(crate) fn parked(&self) -> &Arc<Parked> {
+        &self.inner.parked
+    }
+
+    pub(crate) fn threshold(&self) -> &Threshold {
+        &self.inner.threshold
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -225,7 +243,7 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let can = ServerCapabilities::builder()
+        let mut can = ServerCapabilities::builder()
             .enable_completions()
             .enable_prompts()
             .enable_prompts_list_changed()
@@ -236,6 +254,7 @@ impl ServerHandler for Server {
             .enable_tools()
             .enable_tool_list_changed()
             .build();
+        can.logging = Some(JsonObject::new());
         ServerConfig::new(can).with_server_info(Self::identity())
     }
 
@@ -396,6 +415,25 @@ impl ServerHandler for Server {
     ) -> Result<(), ErrorData> {
         begun(&context)?;
         self.inner.tasks.cancel(&request.task_id)
+    }
+
+    #[expect(deprecated, reason = "the name of the type; older clients set a level")]
+    async fn set_level(
+        &self,
+        request: rmcp::model::SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        begun(&context)?;
+        if is_modern(&context) {
+            let why = "there is no method `logging/setLevel`: each request names its level in `_meta`";
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None));
+        }
+        let level = serde_json::to_value(request.level).unwrap_or_default();
+        // Over HTTP nothing is kept, not even of the same client.
+        if context.extensions.get::<Parts>().is_none() {
+            self.threshold().set(level.as_str().unwrap_or_default());
+        }
+        Ok(())
     }
 
     fn get_tool(&self, name: &str) -> Option<Definition> {

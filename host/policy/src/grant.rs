@@ -93,7 +93,7 @@ impl Grant {
         self.every(
             |layer| layer.services.as_ref(),
             |services| services.contains(&service),
-            |origin| Refusal::new(format!("`{name}` is not granted"), origin.add(name, "services")),
+            |origin| Refusal::new(format!("`{name}` is not granted"), services_hint(origin, name)),
         )?;
         self.note(|| Request::Service(service));
         Ok(())
@@ -148,4 +148,14 @@ impl Grant {
             .first()
             .map_or_else(|| Origin::new(".harness/harness.md", Scope::Default), |layer| layer.origin.clone())
     }
+}
+
+/// The change that grants a service. Where a policy has no list yet, one with this service alone would take the others away.
+fn services_hint(origin: &Origin, name: &str) -> String {
+    let has_default = matches!(origin.scope, Scope::Machine | Scope::Project | Scope::Default);
+    if !has_default || origin.places.key("services").is_some() {
+        return origin.add(name, "services");
+    }
+    let names: Vec<&str> = Service::DEFAULT.map(Service::name).into_iter().chain([name]).collect();
+    format!("write `{}: [{}]` in `{}`", origin.key("services"), names.join(", "), origin.file)
 }

@@ -87,11 +87,15 @@ pub enum Service {
     Delegate,
     Modify,
     Prompt,
+    AskUser,
+    AskModel,
+    AskRoots,
 }
 
 impl Service {
-    /// All of them, in the order of listings.
-    pub const ALL: [Self; 9] = [
+    /// Those of the project's own artifacts where the policy says nothing of services: all that do not reach the client of
+    /// a call.
+    pub const DEFAULT: [Self; 9] = [
         Self::Cache,
         Self::Metrics,
         Self::Clock,
@@ -101,6 +105,22 @@ impl Service {
         Self::Delegate,
         Self::Modify,
         Self::Prompt,
+    ];
+
+    /// All of them, in the order of listings.
+    pub const ALL: [Self; 12] = [
+        Self::Cache,
+        Self::Metrics,
+        Self::Clock,
+        Self::Random,
+        Self::Events,
+        Self::Meta,
+        Self::Delegate,
+        Self::Modify,
+        Self::Prompt,
+        Self::AskUser,
+        Self::AskModel,
+        Self::AskRoots,
     ];
 
     /// The word in a policy and in a script.
@@ -115,6 +135,9 @@ impl Service {
             Self::Delegate => "delegate",
             Self::Modify => "modify",
             Self::Prompt => "prompt",
+            Self::AskUser => "ask_user",
+            Self::AskModel => "ask_model",
+            Self::AskRoots => "ask_roots",
         }
     }
 }

@@ -222,7 +222,7 @@ impl Running {
         R: Lift + Serialize + Send + Sync + 'static,
         (Result<R, Failure>,): ComponentNamedList + Lift,
     {
-        let (fuel, deadline) = (self.past.fuel(&self.limits), state.deadline);
+        let (fuel, ends) = (self.past.fuel(&self.limits), state.ends.clone());
         let mut store = Store::new(self.sandbox.engine(), state);
         let begun = prepare(&mut store, &Limits { fuel, ..self.limits });
         let sandbox = self.sandbox.clone();
@@ -233,9 +233,9 @@ impl Running {
                 let work = self.invoked(invocation, &mut store);
                 let work = async { if self.past.waits() { strand::until_cut(work).await } else { Some(work.await) } };
                 // Guest code is ended by its epoch; this ends what it waits for.
-                match tokio::time::timeout_at(deadline.into(), work).await {
-                    Ok(Some(result)) => result,
-                    Ok(None) | Err(_) => Err(Stop::Deadline.into()),
+                match ends.limit(work).await {
+                    Some(Some(result)) => result,
+                    Some(None) | None => Err(Stop::Deadline.into()),
                 }
             }
         };

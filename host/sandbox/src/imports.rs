@@ -127,8 +127,10 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
         | Import::LastWordsWrite
         | Import::LimitsRegexBytes
         | Import::CoverageRecord
-        | Import::LogWrite => interpreter::define(it, import),
+        | Import::LogWrite
+        | Import::ProgressReport => interpreter::define(it, import),
         Import::FsRead
+        | Import::FsReadBase64
         | Import::FsWrite
         | Import::FsAppend
         | Import::FsExists
@@ -172,7 +174,9 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
         | Import::TasksPoll
         | Import::TasksWait
         | Import::ObserveBefore
-        | Import::ObserveAfter => dispatched::define(it, import),
+        | Import::ObserveAfter
+        | Import::AskAsk
+        | Import::AskCan => dispatched::define(it, import),
     }
 }
 
@@ -375,6 +379,8 @@ where
             let state = store.data_mut();
             let left = Allowance { fuel, deadline: state.deadline };
             let begun = params.map(|params| function(state, params, left));
+            // How long a person thinks says nothing of the call.
+            let held = (import == Import::AskAsk && begun.is_ok()).then(|| state.hold());
             let (answer, used) = match begun {
                 Ok((granted, reentry, begin)) => match granted.and(reentry) {
                     Ok(reentry) => begin(reentry).await,
@@ -382,6 +388,9 @@ where
                 },
                 Err(refused) => (refused, 0),
             };
+            if let Some(held) = held {
+                store.data_mut().resume(held);
+            }
             pay(&mut store, used)?;
             let answer = meter.finish(&mut store, answer, Spent::default())?;
             Ok(observed::after(&mut store, import, heard, answer).await?.returned())

@@ -7,6 +7,7 @@
 //! - [`price`]: what each host call costs
 //! - [`imports`]: what each role may call
 //! - [`tape`]: what host calls answered, kept or given again
+//! - [`ends`]: the end of a call's time
 //! - `strand`: what happens one thing after the other
 //! - [`scheduling`]: who computes next, and who may begin
 //! - [`state`]: what belongs to one call, and what the calls of a run share
@@ -21,6 +22,7 @@ mod compile;
 #[cfg(test)]
 mod deadline_tests;
 mod deepest;
+pub mod ends;
 pub mod engine;
 mod image;
 pub mod imports;

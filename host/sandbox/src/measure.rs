@@ -7,7 +7,8 @@ use super::outcome::LimitKind;
 use super::texts::Texts;
 use harness_capability::denial::Denial;
 use harness_capability::{
-    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random, secrets, tasks, turn,
+    agents, ask, cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, progress, random, secrets,
+    tasks, turn,
 };
 
 /// Bytes that the price counts: those of strings and lists. Numbers and flags are in the price of the call.
@@ -68,6 +69,12 @@ impl Measure for meta::NewHook {
 impl Measure for meta::ToolSummary {
     fn bytes(&self) -> u64 {
         self.name.bytes() + self.description.bytes()
+    }
+}
+
+impl Measure for progress::Step {
+    fn bytes(&self) -> u64 {
+        self.message.bytes()
     }
 }
 
@@ -196,7 +203,7 @@ macro_rules! may_deny {
         })*
     };
 }
-may_deny!(agents, cache, events, exec, fs, meta, metrics, tasks, turn);
+may_deny!(agents, ask, cache, events, exec, fs, meta, metrics, tasks, turn);
 
 impl MayDeny for http::Error {
     fn refused(denial: Denial) -> Self {
@@ -271,6 +278,12 @@ impl Subject for (meta::NewTool,) {
 impl Subject for (meta::NewHook,) {
     fn subject(&self) -> String {
         cut(&self.0.name)
+    }
+}
+
+impl Subject for (progress::Step,) {
+    fn subject(&self) -> String {
+        self.0.total.map_or_else(|| self.0.done.to_string(), |total| format!("{}/{total}", self.0.done))
     }
 }
 

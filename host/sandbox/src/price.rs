@@ -54,6 +54,12 @@ const NAMES: u64 = 40 << 20;
 const EXCHANGE: u64 = 12 << 20;
 /// All values of a turn, and what JSON makes of control characters in their keys.
 const SNAPSHOT: u64 = 14 << 20;
+/// A step of the work, with a message that the host cuts.
+const STEP: u64 = 64 << 10;
+/// Questions to a client.
+const QUESTIONS: u64 = harness_capability::ask::MAX_ASKED as u64;
+/// What it answers, and the words of an error.
+const ANSWERS: u64 = harness_capability::ask::MAX_ANSWERED as u64 + (4 << 10);
 /// A call of a pure built-in for its hooks, and the function's name.
 const HEARD: u64 = (12 << 20) + (1 << 10);
 
@@ -235,6 +241,10 @@ imports! {
     TurnDelete          = "turn" "delete"                   Scripts,     Stays,  Unchanged, Kept,         5_000 + 4, Bytes(1 << 10) => Bytes(0), As("ctx.delete", &["key"]);
     TurnClear           = "turn" "clear"                    Scripts,     Stays,  Unchanged, Kept,        20_000 + 4, Bytes(0) => Bytes(0), As("ctx.clear", &[]);
     TurnSnapshot        = "turn" "snapshot"                 Scripts,     Stays,  Unchanged, Kept,        50_000 + 4, Bytes(0) => Bytes(SNAPSHOT), As("ctx.snapshot", &[]);
+    FsReadBase64        = "fs" "read-base64"                Scripts,     Stays,  Unchanged, Kept,       100_000 + 2, Bytes(PATH) => File, As("fs.read_base64", &["path"]);
+    ProgressReport      = "progress" "report"               Tools,       Stays,  Unchanged, Again,        5_000 + 2, Bytes(STEP) => Bytes(0), As("progress", &["done", "total", "message"]);
+    AskAsk              = "ask" "ask"                       Tools,       Leaves, Unchanged, Kept,       200_000 + 4, Bytes(QUESTIONS) => Bytes(ANSWERS), As("ask.all", &["questions"]);
+    AskCan              = "ask" "can"                       Tools,       Stays,  Unchanged, Kept,         5_000 + 4, Bytes(0) => Bytes(1 << 10), As("ask.can", &[]);
 }
 
 #[cfg(test)]
@@ -296,21 +306,23 @@ mod tests {
         assert_eq!(
             named(&|import| !Role::Hook.may(import)),
             "fs.write fs.append fs.remove fs.mkdir fs.copy fs.move exec.run meta.register-tool meta.register-hook \
-             agents.delegate agents.delegate-async tasks.poll tasks.wait observe.before observe.after"
+             agents.delegate agents.delegate-async tasks.poll tasks.wait observe.before observe.after progress.report \
+             ask.ask ask.can"
         );
         assert_eq!(
             named(&|import| Role::Predicate.may(import)),
             "monotonic-clock.now insecure-seed.insecure-seed last-words.write"
         );
-        assert_eq!(named(&Import::leaves), "fs.write fs.append fs.mkdir fs.copy fs.move http.send exec.run");
+        assert_eq!(named(&Import::leaves), "fs.write fs.append fs.mkdir fs.copy fs.move http.send exec.run ask.ask");
         assert_eq!(named(&Import::changes_files), "fs.write fs.append fs.remove fs.mkdir fs.copy fs.move");
         assert_eq!(
             named(&|import| !import.is_taped()),
             "monotonic-clock.now insecure-seed.insecure-seed last-words.write log.write events.emit \
              meta.register-tool meta.register-hook meta.call-tool meta.list-tools agents.delegate \
-             agents.delegate-async tasks.poll tasks.wait coverage.record limits.regex-bytes observe.before observe.after"
+             agents.delegate-async tasks.poll tasks.wait coverage.record limits.regex-bytes observe.before observe.after \
+             progress.report"
         );
-        assert_eq!(named(&|import| import.price().carries_a_file()), "fs.read fs.write fs.append");
+        assert_eq!(named(&|import| import.price().carries_a_file()), "fs.read fs.write fs.append fs.read-base64");
         assert_eq!(
             named(&|import| import.facts().seen == Seen::Never),
             "monotonic-clock.now insecure-seed.insecure-seed last-words.write coverage.record limits.regex-bytes \

@@ -8,6 +8,7 @@ use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
+use super::ends::Ends;
 use super::loader::SEED;
 use super::outcome::{HostCall, LimitKind, Usage};
 use super::scheduling::quota::Standing;
@@ -21,6 +22,7 @@ use harness_capability::fs::Workspace;
 use harness_capability::http::Client;
 use harness_capability::log::{Log, LogListener};
 use harness_capability::metrics::Metrics;
+use harness_capability::progress::Steps;
 use harness_capability::random::Random;
 use harness_capability::reentry::Reentry;
 use harness_capability::secrets::{Handles, Vault};
@@ -146,6 +148,7 @@ pub struct State {
     pub(crate) limits: Limits,
     pub(crate) standing: Standing,
     pub(crate) deadline: Instant,
+    pub(crate) ends: Ends,
     pub(crate) usage: Usage,
     pub(crate) log: Log,
     pub(crate) calls: Vec<HostCall>,
@@ -159,6 +162,8 @@ pub struct State {
     pub kept: u64,
     /// Whether a `when` is running: every import but the interpreter's own ends the instance then.
     pub closed: bool,
+    /// Counts what it reports of its progress.
+    pub steps: Steps,
     /// What the script told of its lines.
     pub coverage: Option<Coverage>,
     /// Whether it waits for a host call.
@@ -190,6 +195,7 @@ impl State {
             limits,
             standing,
             deadline,
+            ends: Ends::at(deadline),
             usage: Usage::default(),
             log: Log::default(),
             calls: Vec::new(),
@@ -197,6 +203,7 @@ impl State {
             over: None,
             kept: 0,
             closed: false,
+            steps: Steps::default(),
             coverage: None,
             waits: false,
             memory_refused: false,

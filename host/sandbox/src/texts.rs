@@ -2,7 +2,8 @@
 
 use harness_capability::denial::Denial;
 use harness_capability::{
-    agents, cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, random, secrets, tasks, turn,
+    agents, ask, cache, clock, env, events, exec, fs, http, log, meta, metrics, observe, progress, random, secrets,
+    tasks, turn,
 };
 
 /// Calls a function on each text that a script has a say in, or gets to see.
@@ -81,6 +82,7 @@ records! {
     meta::NewTool: name description parameters script;
     meta::NewHook: name event script when;
     meta::ToolSummary: name description;
+    progress::Step: message;
     http::Request: method url headers body;
     http::Response: url headers body;
     exec::Command: program args dir env stdin;
@@ -115,6 +117,7 @@ macro_rules! errors {
 }
 errors! {
     agents: [Invalid Failed] [Self::TooDeep(_)];
+    ask: [Invalid Unavailable Failed] [];
     cache: [] [Self::Full(_), Self::TooLarge(_)];
     events: [Invalid] [Self::TooDeep(_)];
     exec: [InvalidCommand NotFound Start] [];

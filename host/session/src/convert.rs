@@ -1,5 +1,6 @@
 //! Events of dispatch and the loop, as lines.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -13,7 +14,7 @@ use harness_capability::log::Log;
 use harness_dispatch::builtin::DELEGATE;
 use harness_dispatch::confirm::Answer;
 use harness_dispatch::past::Refused;
-use harness_dispatch::{CallError, CallReport, Dispatch, HookRun, Judgement, Nested, reentry};
+use harness_dispatch::{CallError, CallReport, Dispatch, HookRun, Judgement, Nested, blocks, reentry};
 use harness_provider::{Message, Request, Usage};
 use harness_sandbox::outcome::{HostCall, Outcome, Usage as Used};
 use harness_sys::digest::digest;
@@ -203,13 +204,21 @@ fn of_report(report: &CallReport, content: &str, took: Duration) -> Called {
         outcome: report.outcome.name().to_owned(),
         why,
         is_error: report.is_error,
-        content: digest(content),
+        content: digest(&whole(report, content)),
         fuel: report.total().fuel,
         took_us: micros(took),
         pre: report.pre.as_ref().map(decided),
         work: work(&report.usage, &report.calls, &report.log, nested),
         verify: report.verify.as_ref().map(verified),
         post: report.post.as_ref().map(decided),
+    }
+}
+
+/// What a call gave: its text, and the blocks of content, which may be more than their text shows.
+fn whole<'a>(report: &CallReport, content: &'a str) -> Cow<'a, str> {
+    match &report.rich {
+        Some(rich) => Cow::Owned(format!("{content}\n{}", blocks::as_json(&rich.blocks))),
+        None => Cow::Borrowed(content),
     }
 }
 

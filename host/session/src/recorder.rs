@@ -164,7 +164,7 @@ impl Recorder {
     fn record(&self, who: &EventSource<'_>, what: &AgentEvent<'_>) {
         let by = who.id;
         let line = match what {
-            AgentEvent::Text { .. } => return,
+            AgentEvent::Text { .. } | AgentEvent::Step { .. } => return,
             AgentEvent::Event { dispatch, .. } if dispatch.hooks.is_empty() => return,
             AgentEvent::Said { at, message, .. } => return self.said(by, *at, message),
             AgentEvent::Answered { reply, took, .. } => return self.reply(by, reply, *took),

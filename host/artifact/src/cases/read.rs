@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Aspect, Case, CommandResult, Expectation, Given, HttpAnswer, Subject};
+use super::{Answers, Aspect, Case, CommandResult, Expectation, Given, HttpAnswer, Subject};
 use crate::data::{Arguments, Data, ExitCode, Metric, Moment};
 use crate::decode::{Decoder, Field};
 use crate::event::Event;
@@ -65,12 +65,25 @@ keys! {
     optional cache: Named<Data>;
     /// The values of the turn, by key.
     optional ctx: Named<Data>;
+    /// The answers of the client of the call.
+    optional answers: Answers;
     /// The metrics, by name.
     optional metrics: Named<Metric>;
     /// Whether the other hooks of the project run as well.
     optional hooks: bool = false;
     /// The grant in the case, instead of the policy's grant. Nothing in a case is real.
     given granted: Layer;
+}
+
+keys! {
+    /// What a client answers.
+    AnswersKeys: Unknown::Refuse;
+    /// The answers of the person, in order, as `ask.user` returns them. Without the key nobody can be asked.
+    optional user: Vec<Data>;
+    /// The answers of the model, in order, as `ask.model` returns them.
+    optional model: Vec<Data>;
+    /// The folders, as `ask.roots` returns them.
+    optional roots: Vec<Data>;
 }
 
 keys! {
@@ -256,6 +269,7 @@ impl Read for Given {
             cache: cache.into_iter().map(|(key, value)| (key, value.0)).collect(),
             turn: turn.into_iter().map(|(key, value)| (key, value.0)).collect(),
             metrics: metrics.into_iter().map(|(name, value)| (name, value.0)).collect(),
+            answers: keys.answers.read(decoder).unwrap_or_default(),
             hooks: keys.hooks.read(decoder),
             granted: keys.granted.field().and_then(|field| granted(decoder, field)),
         })
@@ -271,6 +285,24 @@ fn granted(decoder: &mut Decoder, field: &Field<'_>) -> Option<Layer> {
         decoder.error_with(field, format!("{} has limits", quoted(&field.path)), Some(hint));
     }
     Some(layer)
+}
+
+impl Shape for Answers {
+    fn schema() -> Schema {
+        keys::schema::<AnswersKeys<'_>>()
+    }
+}
+
+impl Read for Answers {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: AnswersKeys<'_> = decoder.keys(field)?;
+        let plain = |all: Option<Vec<Data>>| all.map(|all| all.into_iter().map(|Data(answer)| answer).collect());
+        Some(Self {
+            user: plain(keys.user.read(decoder)),
+            model: plain(keys.model.read(decoder)),
+            roots: plain(keys.roots.read(decoder)),
+        })
+    }
 }
 
 impl Shape for HttpAnswer {

@@ -146,7 +146,7 @@ fn what_is_not_said_has_its_default() {
         let Layer { fs, network, exec, env, services, .. } = policy.project;
         assert_eq!(fs, Some(FsRules { read: paths(&["."]), write: paths(&["."]), ..FsRules::default() }));
         assert_eq!((network, exec, env), (Some(Default::default()), Some(Default::default()), Some(vec![])));
-        assert_eq!(services, Some(Service::ALL.to_vec()));
+        assert_eq!(services, Some(Service::DEFAULT.to_vec()));
         assert_eq!((policy.tools, policy.hooks), (ToolsPolicy::default(), HookFailure::default()));
     }
     // A side that is not named is not granted.

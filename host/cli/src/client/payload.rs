@@ -147,13 +147,15 @@ pub(super) fn request(client: Client, asked: Asked, given: Json) -> Result<Reque
                 return Err(format!("`{}` of {} has no `tool_response`", asked.on.name(), client.name()));
             };
             let content = payload::text_of(&result);
-            agent.payload(&ToolPost { call_id: id(&given, "tool_use_id"), name, content, is_error: false, result })
+            let (call_id, blocks) = (id(&given, "tool_use_id"), None);
+            agent.payload(&ToolPost { call_id, name, content, blocks, is_error: false, result })
         }
         On::PostToolUseFailure => {
             let name = client.tool(&text(&given, "tool_name")?);
             let content = text(&given, "error")?;
             let result = json!({ "error": content });
-            agent.payload(&ToolPost { call_id: id(&given, "tool_use_id"), name, content, is_error: true, result })
+            let (call_id, blocks) = (id(&given, "tool_use_id"), None);
+            agent.payload(&ToolPost { call_id, name, content, blocks, is_error: true, result })
         }
         On::UserPromptSubmit => Json::String(text(&given, "prompt")?),
         On::Stop | On::SubagentStop => {

@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 use super::super::call::report;
 use super::super::printer::Printer;
 use super::super::progress::Progress;
+use super::super::steps;
 
 /// Characters of arguments that are shown.
 const SHOWN: usize = 100;
@@ -119,6 +120,7 @@ impl Watch {
                     self.line(agent, &format!("{} {came} ({} ms)", call.name, took.as_millis()));
                 }
             }
+            AgentEvent::Step { agent, tool, step } if self.calls => self.line(agent, &steps::line(tool, step)),
             AgentEvent::Ended { agent, task, report, .. } if self.calls => {
                 // Of a delegated task, whose it is says more than the tool that did so.
                 let name = report.result.get("agent").and_then(Json::as_str).unwrap_or(&report.tool);

@@ -21,6 +21,7 @@ fn post() -> Json {
         call_id: "call_1".to_owned(),
         name: "run".to_owned(),
         content: result.to_string(),
+        blocks: None,
         is_error: false,
         result,
     })
@@ -297,4 +298,43 @@ fn what_is_no_dict_is_replaced_whole() {
     assert_eq!(changed(&custom, json!([1]), json!({"a": 1})).0, json!({"a": 1}));
     let (payload, warnings) = changed(&Event::SessionEnd, Json::Null, json!({"a": 1}));
     assert_eq!((payload, warnings.len()), (Json::Null, 1));
+}
+
+#[test]
+fn blocks_count_and_nothing_old_is_left_beside_what_replaces_them() {
+    let image = json!({"type": "image", "mime": "image/png", "data": "AAEC"});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let with = |result: Json| {
+        let mut payload = post();
+        payload["content"] = json!("a\n[image: image/png, 3 bytes]");
+        payload["blocks"] = json!([text("a"), image]);
+        payload["result"] = result;
+        payload
+    };
+    let event = Event::ToolPost;
+    let of = |payload: &Json| (payload["content"].clone(), payload["blocks"].clone(), payload["result"].clone());
+    let plain = with(json!("a\n[image: image/png, 3 bytes]"));
+    let (changed_to, warnings) = changed(&event, plain.clone(), json!({"blocks": [text("b")]}));
+    assert_eq!((of(&changed_to), warnings), ((json!("b"), json!([text("b")]), json!("b")), vec![]));
+    // A value beside the blocks is another thing.
+    let (changed_to, _) = changed(&event, with(json!({"n": 1})), json!({"blocks": [text("b")]}));
+    assert_eq!(of(&changed_to), (json!("b"), json!([text("b")]), json!({"n": 1})));
+    let (changed_to, _) = changed(&event, plain.clone(), json!({"content": "c"}));
+    assert_eq!(of(&changed_to), (json!("c"), Json::Null, json!("c")));
+    let (changed_to, _) = changed(&event, with(json!({"n": 1})), json!({"result": {"n": 2}}));
+    assert_eq!(of(&changed_to), (json!("{\"n\":2}"), Json::Null, json!({"n": 2})));
+    let (changed_to, warnings) = changed(&event, plain.clone(), json!({"content": "c", "blocks": [image]}));
+    assert_eq!(of(&changed_to).0, json!("[image: image/png, 3 bytes]"));
+    assert_eq!(warnings, ["`content` and `blocks` are both changed: `blocks` counts"]);
+    let (changed_to, _) = changed(&event, plain.clone(), json!({"blocks": null}));
+    assert_eq!(of(&changed_to).1, Json::Null);
+    for (wrong, why) in [
+        (
+            json!([{"type": "image", "mime": "png", "data": "AA=="}]),
+            "block 0: `mime` is not a media type such as `image/png`: `png`",
+        ),
+        (json!("text"), "`blocks` must be a list"),
+    ] {
+        assert_eq!(refused(&event, plain.clone(), json!({ "blocks": wrong })), why);
+    }
 }

@@ -44,6 +44,7 @@ fn report(id: &str, why: &str, pre: Dispatch, post: Dispatch, calls: Vec<HostCal
         grant: Arc::new(Grant::new(Vec::new())),
         outcome: Outcome::Denied { failure, refusal: Refusal::always(why) },
         content: String::new(),
+        rich: None,
         result: Json::Null,
         is_error: true,
         usage: Usage::default(),

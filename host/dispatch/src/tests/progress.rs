@@ -13,6 +13,7 @@ impl ProgressListener for Heard {
         let line = match what {
             Progress::Began { tool, depth } => format!("{depth} {tool} began"),
             Progress::Log { script, level, message } => format!("{script} [{}] {message}", level.name()),
+            Progress::Step { tool, depth, step } => format!("{depth} {tool} {step:?}"),
             Progress::Fired(dispatch) => {
                 let verdicts: Vec<&str> = dispatch.hooks.iter().map(|hook| hook.verdict.name()).collect();
                 format!("{}: {}", dispatch.event, verdicts.join(" "))

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use wasmtime::Result;
 
 use super::super::price::Import;
-use super::{Target, misplaced, nested};
+use super::{Target, misplaced, nested, sync};
 use harness_capability::reentry::{Patience, Reentry};
-use harness_capability::{events, meta, observe};
+use harness_capability::{ask, events, meta, observe};
 use harness_policy::layer::Service;
 
 pub(super) fn define(it: &mut Target<'_>, import: Import) -> Result<()> {
@@ -70,6 +70,13 @@ pub(super) fn define(it: &mut Target<'_>, import: Import) -> Result<()> {
                 observe::after(&*r, &function, &ended, left).await
             })
         }),
+        Import::AskAsk => nested(it, import, |s, (questions,): (String,), left| {
+            let read = ask::read(&questions);
+            let granted = read.as_ref().map_err(Clone::clone).and_then(|all| s.ask_granted(all));
+            let questions = read.unwrap_or_default();
+            (granted, s.client(), move |r: Arc<dyn Reentry>| async move { r.ask(questions, left).await })
+        }),
+        Import::AskCan => sync(it, import, |s, (): ()| -> Result<Vec<String>, ask::Error> { Ok(s.can_ask()) }),
         other => misplaced(other),
     }
 }

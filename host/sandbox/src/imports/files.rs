@@ -11,6 +11,9 @@ use harness_policy::refusal::Refusal;
 pub(super) fn define(it: &mut Target<'_>, import: Import) -> Result<()> {
     match import {
         Import::FsRead => cached(it, import, Workspace::read_cached, Workspace::read),
+        Import::FsReadBase64 => {
+            on_disk(it, import, |c, (path,): (String,), _| c.workspace.read_base64(&c.grant, &path))
+        }
         Import::FsWrite => on_disk(it, import, |c, (path, text): (String, String), _| {
             keeps_secrets(c, &path, &text)?;
             c.workspace.write(&c.grant, &path, &text)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::State;
 use harness_capability::reentry::Reentry;
-use harness_capability::{agents, cache, meta, metrics, observe, tasks, turn};
+use harness_capability::{agents, ask, cache, meta, metrics, observe, tasks, turn};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Service;
 use harness_policy::refusal::Refusal;
@@ -39,6 +39,26 @@ impl State {
         let granted = granted.map_err(|refusal| tasks::Error::AccessDenied(refusal.into()));
         let none = || tasks::Error::Invalid("nothing in this run starts tasks".to_owned());
         (granted, self.context.reentry.clone().ok_or_else(none))
+    }
+
+    /// Whether all of these may be asked.
+    pub(super) fn ask_granted(&self, questions: &[ask::Asked]) -> Result<(), ask::Error> {
+        let granted = |asked: &ask::Asked| self.granted(asked.question.service());
+        questions.iter().try_for_each(granted).map_err(|refusal| ask::Error::AccessDenied(refusal.into()))
+    }
+
+    /// Whom the client of the call can answer for, as far as that is granted.
+    pub(super) fn can_ask(&self) -> Vec<String> {
+        let services = [("user", Service::AskUser), ("model", Service::AskModel), ("roots", Service::AskRoots)];
+        let can = self.context.reentry.as_ref().map(|reentry| reentry.can_ask()).unwrap_or_default();
+        let granted = services.into_iter().filter(|(_, service)| self.granted(*service).is_ok());
+        granted.filter(|(whom, _)| can.contains(whom)).map(|(whom, _)| whom.to_owned()).collect()
+    }
+
+    /// The way to the client of the call.
+    pub(super) fn client(&self) -> Result<Arc<dyn Reentry>, ask::Error> {
+        let none = || ask::Error::Unavailable("nothing in this run asks anyone".to_owned());
+        self.context.reentry.clone().ok_or_else(none)
     }
 
     /// The way to the hooks that listen.

@@ -7,7 +7,7 @@ use super::super::price::Import;
 use super::super::wasi;
 use super::{Target, misplaced, sync};
 use harness_capability::coverage::Coverage;
-use harness_capability::log;
+use harness_capability::{log, progress};
 
 pub(super) fn define(it: &mut Target<'_>, import: Import) -> Result<()> {
     match import {
@@ -26,6 +26,11 @@ pub(super) fn define(it: &mut Target<'_>, import: Import) -> Result<()> {
             if let (Some(listener), Some(line)) = (&state.context.listener, state.log.lines.last().filter(|_| kept > 0))
             {
                 listener.line(line.level, &line.message);
+            }
+        }),
+        Import::ProgressReport => sync(it, import, |state, (step,): (progress::Step,)| {
+            if let (Some(step), Some(listener)) = (state.steps.pass(step), &state.context.listener) {
+                listener.step(&step);
             }
         }),
         other => misplaced(other),
