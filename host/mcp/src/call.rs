@@ -6,7 +6,6 @@ use harness_artifact::arguments::ArgumentError;
 use harness_dispatch::{Call, CallError, CallReport, ClientRequest, Run};
 use harness_sandbox::outcome::Outcome;
 use harness_sys::digest::digest;
-use hyper::http::request::Parts;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequiredResult,
@@ -19,7 +18,7 @@ use crate::content;
 use crate::elicit::Asking;
 use crate::notices::{self, Notices, is_modern};
 use crate::parked::Begun;
-use crate::questions::{Open, Questions};
+use crate::questions::{Open, Questions, exchange};
 use crate::server::{Server, Settings};
 
 /// Bytes that the audit log keeps of what a client calls itself.
@@ -172,10 +171,15 @@ fn answer(
 /// that calls `delegate` itself would use the operator's models, and no listing offers it.
 fn run(server: &Server, asking: Arc<Asking>, is_tool: bool, context: &RequestContext<RoleServer>) -> Arc<Run> {
     let run = Run::new();
-    // Over HTTP nothing is kept of `initialize`, and rmcp puts its own name there.
-    let over_http = context.extensions.get::<Parts>().is_some();
-    let client = if over_http { context.meta.client_info() } else { context.client_info() };
-    let client = client.map_or_else(|| "unknown".to_owned(), |client| client.name);
+    // Over HTTP rmcp puts its own name there.
+    let client = match exchange(context) {
+        Some(exchange) => {
+            let named = context.meta.client_info().map(|client| client.name);
+            named.or_else(|| Some(exchange.session.client.clone()).filter(|name| !name.is_empty()))
+        }
+        None => context.client_info().map(|client| client.name),
+    };
+    let client = client.unwrap_or_else(|| "unknown".to_owned());
     let version = context.protocol_version().map_or_else(|| "unknown".to_owned(), |version| version.to_string());
     run.set_client_request(ClientRequest {
         client: client.get(..client.floor_char_boundary(MAX_CLIENT)).unwrap_or_default().to_owned(),

@@ -22,12 +22,18 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext};
 use serde_json::{Value as Json, json};
 
+use crate::http::replies::Session;
+
 /// Name of the question in a request for input, and of the answer in its form.
 const KEY: &str = "confirm";
 /// How long what was asked may be answered.
 const ANSWERABLE: Duration = Duration::from_secs(10 * 60);
 /// Characters of the number of a question, which its state begins with.
 const NUMBER: usize = 32;
+/// How long what a client has said of itself counts.
+const SESSION: Duration = Duration::from_secs(24 * 60 * 60);
+/// What the seal of a session is for: no tool has this name.
+const OF_SESSION: &[u8] = b"\0session";
 /// What the state of a parked call begins with, and no other.
 const PARKED: &str = "parked ";
 /// Bytes of arguments that are shown.
@@ -50,6 +56,17 @@ impl Seals {
         harness_sys::fill_random(&mut key);
         // Long enough by its type.
         Self { codec: RequestStateCodec::new_unchecked(key), spent: Mutex::default() }
+    }
+
+    /// Seals what a client of an older version has said of itself.
+    pub(crate) fn seal_session(&self, session: &Session) -> Option<String> {
+        let options = SealOptions::new().ttl(SESSION).associated_data(OF_SESSION);
+        self.codec.seal_json_with(session, &options).ok()
+    }
+
+    /// What a client has said of itself, if this server has sealed it.
+    pub(crate) fn session(&self, sealed: &str) -> Option<Session> {
+        self.codec.open_json_with(sealed, OF_SESSION).ok()
     }
 
     /// Seals the number of a parked call of a tool.
