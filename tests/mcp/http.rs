@@ -32,7 +32,7 @@ fn both_eras_are_served_without_sessions() {
     let agreed =
         web.post(&[], &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string());
     assert_eq!(agreed.json()["result"]["protocolVersion"], LEGACY);
-    assert!(!agreed.head.contains("session"), "{agreed:?}");
+    assert!(agreed.head.contains("mcp-session-id: "), "{agreed:?}");
     let version = ("MCP-Protocol-Version", LEGACY);
     let accepted = web.post(&[version], "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
     assert_eq!((accepted.status, accepted.body.as_str()), (202, ""));

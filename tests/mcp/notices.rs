@@ -100,7 +100,7 @@ fn a_line_of_the_log_goes_to_who_named_a_level() {
 fn an_older_client_sets_its_level() {
     let project = Project::new().tool("it", "", LINES);
     let mut client = Client::legacy(&project, &[]);
-    let mut count = |client: &mut Client| {
+    let count = |client: &mut Client| {
         client.begin("tools/call", json!({"name": "it"}));
         up_to_answer(client).len() - 1
     };

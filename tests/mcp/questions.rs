@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::client::{Client, LEGACY, audited, meta};
 use crate::project::Project;
+use crate::web::{Reply, Web};
 
 const SERVICES: &str = "sandbox:\n  services: [cache, metrics, clock, random, events, meta, delegate, modify, prompt, ask_user, ask_model, ask_roots]\n";
 /// Writes a file, asks twice, and writes another.
@@ -247,4 +248,54 @@ fn a_secret_goes_to_no_client() {
     assert!(!answer.contains(value), "{answer}");
     let answer = asked(&mut client, "it", &able(), &json!({"arguments": {"x": "no secret"}}));
     assert_eq!(answer["result"]["inputRequests"]["q1"]["params"]["messages"][0]["content"]["text"], "no secret");
+}
+
+/// A request of an older client over HTTP, of this session.
+fn older(web: &Web, session: &str, message: &Json) -> Reply {
+    web.post(&[("MCP-Protocol-Version", LEGACY), ("Mcp-Session-Id", session)], &message.to_string())
+}
+
+#[test]
+fn an_older_client_over_http_is_asked_in_the_answer_and_answers_with_a_request() {
+    let project = project();
+    let web = Web::open(&project);
+    let begin = |capabilities: Json| {
+        let info = json!({"name": "older", "version": "1.0"});
+        let params = json!({"protocolVersion": LEGACY, "capabilities": capabilities, "clientInfo": info});
+        let begun = older(&web, "", &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}));
+        assert_eq!(begun.status, 200, "{begun:?}");
+        begun.header("mcp-session-id")
+    };
+    let session = begin(able());
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "it", "arguments": {}}});
+    let mut stream = web.stream(&[("MCP-Protocol-Version", LEGACY), ("Mcp-Session-Id", &session)], &call.to_string());
+    for (method, answer) in
+        [("elicitation/create", named("Ada")), ("sampling/createMessage", reply("Hello Ada")), ("roots/list", roots())]
+    {
+        let question = stream.message();
+        assert_eq!(question["method"], method, "{question}");
+        // Another request of the server, or one that was never sent, is not answered by it.
+        let other = json!({"jsonrpc": "2.0", "id": 0, "result": answer});
+        assert_ne!(older(&web, &session, &other).status, 202);
+        let said = json!({"jsonrpc": "2.0", "id": question["id"], "result": answer});
+        assert_eq!(older(&web, &session, &said).status, 202);
+        assert_ne!(older(&web, &session, &said).status, 202);
+    }
+    let answer = stream.message();
+    assert_eq!(answer["result"]["content"][0]["text"], "[\"Hello Ada\",\"file:///work\"]", "{answer}");
+    assert_eq!(audited(&project)[0]["client"], "older");
+    // One that cannot, and one of which nothing is known, are not asked.
+    for session in [begin(json!({"roots": {}})), String::new()] {
+        let answer = older(&web, &session, &call).json();
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(text.contains("does not answer `ask.user`"), "{text}");
+    }
+    // A session of another server is none.
+    assert_eq!(older(&web, "forged", &call).status, 404);
+    // What the client says instead of an answer fails the tool.
+    let mut stream = web.stream(&[("MCP-Protocol-Version", LEGACY), ("Mcp-Session-Id", &session)], &call.to_string());
+    let error = json!({"jsonrpc": "2.0", "id": stream.message()["id"], "error": {"code": -1, "message": "not now"}});
+    assert_eq!(older(&web, &session, &error).status, 202);
+    let text = stream.message()["result"]["content"][0]["text"].take();
+    assert!(text.as_str().unwrap().contains("ask.user: not now"), "{text}");
 }

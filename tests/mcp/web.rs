@@ -25,6 +25,8 @@ pub(crate) struct Web {
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
+    /// As it was sent.
+    pub(crate) raw_head: String,
     /// In lower case.
     pub(crate) head: String,
     pub(crate) body: String,
@@ -33,6 +35,13 @@ pub(crate) struct Reply {
 impl Reply {
     pub(crate) fn json(&self) -> Json {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> String {
+        let mut lines = self.raw_head.lines().filter_map(|line| line.split_once(": "));
+        let found = lines.find(|(header, _)| header.eq_ignore_ascii_case(name));
+        found.unwrap_or_else(|| panic!("no {name}: {self:?}")).1.to_owned()
     }
 
     /// Status, and code of the error.
@@ -45,7 +54,23 @@ impl Reply {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
         assert!(!head.to_ascii_lowercase().contains("chunked"), "{head}");
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+        Self { status, raw_head: head.to_owned(), head: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+}
+
+/// A stream of messages that answers a request.
+pub(crate) struct Messages(BufReader<TcpStream>);
+
+impl Messages {
+    /// The next message.
+    pub(crate) fn message(&mut self) -> Json {
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream has ended");
+            if let Some(data) = line.strip_prefix("data:").filter(|data| !data.trim().is_empty()) {
+                return serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"));
+            }
+        }
     }
 }
 
@@ -129,6 +154,15 @@ impl Web {
         all.retain(|(name, _)| !more.iter().any(|(other, _)| other == name));
         all.extend(more);
         self.post(&all, &body.to_string())
+    }
+
+    /// Sends a request whose answer is a stream.
+    pub(crate) fn stream(&self, headers: &[(&str, &str)], body: &str) -> Messages {
+        let mut all = headers.to_vec();
+        all.push(("Host", self.address()));
+        let mut stream = self.connect();
+        stream.write_all(&request("POST /mcp", &all, body)).unwrap();
+        Messages(BufReader::new(stream))
     }
 
     /// What a call sends, of a client that wants to hear of it: the last message is the answer.

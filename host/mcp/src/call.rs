@@ -10,7 +10,6 @@ use harness_dispatch::{Call, CallError, CallReport, ClientRequest, Loaded, Run};
 use harness_policy::refusal::Refusal;
 use harness_sandbox::outcome::Outcome;
 use harness_sys::digest::digest;
-use hyper::http::request::Parts;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock, ErrorData,
@@ -25,7 +24,7 @@ use crate::content;
 use crate::elicit::Asking;
 use crate::notices::{self, Notices};
 use crate::parked::Begun;
-use crate::questions::{Open, Questions};
+use crate::questions::{Open, Questions, exchange};
 use crate::search;
 use crate::server::{Server, is_modern};
 use crate::tasks::{Handle, Slot};
@@ -298,10 +297,15 @@ fn run(asking: Arc<Asking>, context: &RequestContext<RoleServer>) -> Arc<Run> {
 
 /// Whose request it is, for the audit log.
 pub(crate) fn client_request(context: &RequestContext<RoleServer>) -> ClientRequest {
-    // Over HTTP nothing is kept of `initialize`, and rmcp puts its own name there.
-    let over_http = context.extensions.get::<Parts>().is_some();
-    let client = if over_http { context.meta.client_info() } else { context.client_info() };
-    let client = client.map_or_else(|| "unknown".to_owned(), |client| client.name);
+    // Over HTTP rmcp puts its own name there.
+    let client = match exchange(context) {
+        Some(exchange) => {
+            let named = context.meta.client_info().map(|client| client.name);
+            named.or_else(|| Some(exchange.session.client.clone()).filter(|name| !name.is_empty()))
+        }
+        None => context.client_info().map(|client| client.name),
+    };
+    let client = client.unwrap_or_else(|| "unknown".to_owned());
     let version = context.protocol_version().map_or_else(|| "unknown".to_owned(), |version| version.to_string());
     ClientRequest {
         client: client.get(..client.floor_char_boundary(MAX_CLIENT)).unwrap_or_default().to_owned(),

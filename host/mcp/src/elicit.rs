@@ -22,6 +22,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext};
 use serde_json::{Value as Json, json};
 
+use crate::http::replies::Session;
 use crate::tasks::{Handle, Slot};
 
 /// Name of the question in a request for input, and of the answer in its form.
@@ -30,6 +31,10 @@ const KEY: &str = "confirm";
 const ANSWERABLE: Duration = Duration::from_secs(10 * 60);
 /// Characters of the number of a question, which its state begins with.
 const NUMBER: usize = 32;
+/// How long what a client has said of itself counts.
+const SESSION: Duration = Duration::from_secs(24 * 60 * 60);
+/// What the seal of a session is for: no tool has this name.
+const OF_SESSION: &[u8] = b"\0session";
 /// What the state of a parked call begins with, and no other.
 const PARKED: &str = "parked ";
 /// Bytes of arguments that are shown.
@@ -62,6 +67,17 @@ impl Seals {
     /// Where a listing goes on. None if this server has sealed no such cursor for this listing.
     pub(crate) fn open_cursor(&self, listing: &str, cursor: &str) -> Option<String> {
         String::from_utf8(self.codec.open_with(cursor, listing.as_bytes()).ok()?).ok()
+    }
+
+    /// Seals what a client of an older version has said of itself.
+    pub(crate) fn seal_session(&self, session: &Session) -> Option<String> {
+        let options = SealOptions::new().ttl(SESSION).associated_data(OF_SESSION);
+        self.codec.seal_json_with(session, &options).ok()
+    }
+
+    /// What a client has said of itself, if this server has sealed it.
+    pub(crate) fn session(&self, sealed: &str) -> Option<Session> {
+        self.codec.open_json_with(sealed, OF_SESSION).ok()
     }
 
     /// Seals the number of a parked call of a tool.

@@ -5,6 +5,7 @@
 
 mod guard;
 mod listener;
+pub(crate) mod replies;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +28,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, JsonRpcMessage, RequestId};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, InitializeRequestParams, JsonRpcMessage, JsonRpcRequest,
+    ProtocolVersion, RequestId,
+};
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::tower::StreamableHttpService;
@@ -42,10 +46,12 @@ pub use guard::{Access, MIN_TOKEN, Token};
 pub use hyper::http::uri::Authority;
 pub use listener::{Identity, Listener};
 
+use crate::elicit::Seals;
 use crate::message::{self, MAX_IN_FLIGHT, MAX_LISTENING, MAX_MESSAGE, Rejected};
 use crate::server::Server;
 use guard::{Names, Refused};
 use listener::Listening;
+use replies::{Exchange, Replies, Session, Stream};
 
 /// The path of requests.
 pub(crate) const PATH: &str = "/mcp";
@@ -57,6 +63,12 @@ const MAX_HEAD: usize = 64 << 10;
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long nobody is let in after the system had no room for another connection.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The header of a session's identifier.
+const SESSION: &str = "mcp-session-id";
+/// Bytes of it. A client that says more of itself than fits has none.
+const MAX_SESSION: usize = 4 << 10;
+/// The media type of a stream.
+const EVENTS: &[u8] = b"text/event-stream";
 /// Headers of the protocol. One that is there twice could be read as either.
 const OF_PROTOCOL: [&str; 3] = ["mcp-protocol-version", "mcp-method", "mcp-name"];
 
@@ -140,7 +152,7 @@ enum Acceptor {
     Local(Arc<tokio::net::UnixListener>, Arc<Socket>),
 }
 
-enum Stream {
+enum Socketed {
     Tcp(tokio::net::TcpStream),
     Local(tokio::net::UnixStream),
 }
@@ -159,28 +171,28 @@ impl Acceptor {
         })
     }
 
-    async fn next(&self) -> io::Result<Stream> {
+    async fn next(&self) -> io::Result<Socketed> {
         Ok(match self {
-            Self::Tcp(listener, _) => Stream::Tcp(listener.accept().await?.0),
-            Self::Local(listener, _) => Stream::Local(listener.accept().await?.0),
+            Self::Tcp(listener, _) => Socketed::Tcp(listener.accept().await?.0),
+            Self::Local(listener, _) => Socketed::Local(listener.accept().await?.0),
         })
     }
 
-    async fn connection(self, stream: Stream, handler: Arc<Handler>, ending: CancellationToken) {
+    async fn connection(self, stream: Socketed, handler: Arc<Handler>, ending: CancellationToken) {
         match (stream, self) {
-            (Stream::Tcp(stream), Self::Tcp(_, None)) => {
+            (Socketed::Tcp(stream), Self::Tcp(_, None)) => {
                 let _ = stream.set_nodelay(true);
                 requests(stream, handler, ending).await;
             }
-            (Stream::Tcp(stream), Self::Tcp(_, Some(tls))) => {
+            (Socketed::Tcp(stream), Self::Tcp(_, Some(tls))) => {
                 let _ = stream.set_nodelay(true);
                 if let Ok(Ok(stream)) = timeout(handler.limits.head, tls.accept(stream)).await {
                     requests(stream, handler, ending).await;
                 }
             }
-            (Stream::Local(stream), _) => requests(stream, handler, ending).await,
+            (Socketed::Local(stream), _) => requests(stream, handler, ending).await,
             // There is no such pair.
-            (Stream::Tcp(_), Self::Local(..)) => {}
+            (Socketed::Tcp(_), Self::Local(..)) => {}
         }
     }
 
@@ -235,6 +247,8 @@ struct Handler {
     in_flight: Arc<Semaphore>,
     /// For requests to listen, which last.
     listening: Arc<Semaphore>,
+    seals: Arc<Seals>,
+    replies: Arc<Replies>,
 }
 
 impl Handler {
@@ -247,14 +261,15 @@ impl Handler {
             .disable_allowed_origins()
             .with_max_request_body_bytes(MAX_MESSAGE)
             .with_sse_retry(None);
+        let seals = server.seals().clone();
         let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
         let (in_flight, listening) = (Semaphore::new(MAX_IN_FLIGHT), Semaphore::new(MAX_LISTENING));
-        let (in_flight, listening) = (Arc::new(in_flight), Arc::new(listening));
-        Self { service, access, names, limits, in_flight, listening }
+        let (in_flight, listening, replies) = (Arc::new(in_flight), Arc::new(listening), Arc::default());
+        Self { service, access, names, limits, in_flight, listening, seals, replies }
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         if let Err(refused) = guard::check(&head, &self.names, &self.access).and_then(|()| aimed(&head)) {
             return refuse(refused);
         }
@@ -262,14 +277,25 @@ impl Handler {
             Ok(body) => body,
             Err(refused) => return refuse(refused),
         };
-        let (id, listens) = match message::decode(&body).and_then(|message| once(&head.headers, message)) {
-            Ok(JsonRpcMessage::Request(request)) => {
-                (request.id, matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)))
+        let (id, begins, listens) = match message::decode(&body).and_then(|message| once(&head.headers, message)) {
+            Ok(JsonRpcMessage::Request(JsonRpcRequest { id, request, .. })) => match request {
+                ClientRequest::InitializeRequest(begins) => (id, Some(begins.params), false),
+                request => (id, None, matches!(request, ClientRequest::SubscriptionsListenRequest(_))),
+            },
+            Ok(message) => {
+                if self.replied(message) {
+                    return accepted();
+                }
+                // Nothing is kept that it could be about.
+                (RequestId::Number(0), None, false)
             }
-            // Nothing is kept that it could be about.
-            Ok(_) => (RequestId::Number(0), false),
             Err(rejected) => return reject(StatusCode::BAD_REQUEST, rejected),
         };
+        let exchange = match self.exchange(&head.headers) {
+            Ok(exchange) => exchange,
+            Err(rejected) => return reject(StatusCode::NOT_FOUND, Rejected { id: Some(id), ..rejected }),
+        };
+        head.extensions.insert(exchange.clone());
         let places = if listens { &self.listening } else { &self.in_flight };
         let Ok(place) = places.clone().try_acquire_owned() else {
             let rejected = if listens { Rejected::too_many(id) } else { Rejected::busy(id) };
@@ -277,9 +303,52 @@ impl Handler {
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return answer;
         };
-        let answer = self.service.handle(Request::from_parts(head, Full::new(body))).await;
+        let mut answer = self.service.handle(Request::from_parts(head, Full::new(body))).await;
+        if let Some(session) = begins.and_then(|begins| self.session(&begins)).filter(|_| answer.status().is_success())
+        {
+            answer.headers_mut().insert(SESSION, session);
+        }
+        let is_stream = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
         // It is answered when its last byte is.
-        answer.map(|body| Held { body, _place: place }.boxed())
+        answer.map(|body| {
+            let body = if is_stream { Stream::new(body, exchange).boxed() } else { body };
+            Held { body, _place: place }.boxed()
+        })
+    }
+
+    /// Whether a message answers a request of the server.
+    fn replied(&self, message: ClientJsonRpcMessage) -> bool {
+        match message {
+            JsonRpcMessage::Response(answer) => {
+                self.replies.deliver(&answer.id, Ok(serde_json::to_value(answer.result).unwrap_or_default()))
+            }
+            JsonRpcMessage::Error(answer) => {
+                answer.id.is_some_and(|id| self.replies.deliver(&id, Err(answer.error.message.into_owned())))
+            }
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => false,
+        }
+    }
+
+    /// What is known of the client of a request.
+    fn exchange(&self, headers: &HeaderMap) -> Result<Arc<Exchange>, Rejected> {
+        // The newest revision has no sessions: what such a client sends there is ignored.
+        let newest = ProtocolVersion::V_2026_07_28;
+        let is_modern = headers.get("mcp-protocol-version").is_some_and(|version| version == newest.as_str());
+        let session = match headers.get(SESSION).filter(|_| !is_modern) {
+            None => Session::default(),
+            Some(sealed) => {
+                let opened = sealed.to_str().ok().and_then(|sealed| self.seals.session(sealed));
+                opened.ok_or_else(|| Rejected::invalid(None, "there is no such session: send `initialize` again"))?
+            }
+        };
+        Ok(Exchange::new(session, self.replies.clone()))
+    }
+
+    /// The identifier of a session, which holds what the client said of itself.
+    fn session(&self, begins: &InitializeRequestParams) -> Option<HeaderValue> {
+        let (client, capabilities) = (begins.client_info.name.clone(), begins.capabilities.clone());
+        let sealed = self.seals.seal_session(&Session { client, capabilities })?;
+        HeaderValue::from_str(&sealed).ok().filter(|_| sealed.len() <= MAX_SESSION)
     }
 
     async fn read(&self, body: Incoming) -> Result<Bytes, Refused> {
@@ -342,6 +411,12 @@ fn once(headers: &HeaderMap, message: ClientJsonRpcMessage) -> Result<ClientJson
         }),
         _ => Ok(message),
     }
+}
+
+fn accepted() -> Answer {
+    let mut answer = Response::new(Full::<Bytes>::default().boxed());
+    *answer.status_mut() = StatusCode::ACCEPTED;
+    answer
 }
 
 fn refuse(Refused { status, why }: Refused) -> Answer {

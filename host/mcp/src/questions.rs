@@ -11,11 +11,12 @@ use harness_dispatch::ask::{Answering, Respondent, Unanswered};
 use hyper::http::request::Parts;
 use rmcp::RoleServer;
 use rmcp::model::{ClientCapabilities, ErrorData, InputRequest, InputResponses, ServerRequest};
-use rmcp::service::{Peer, RequestContext};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext, ServiceError};
 use serde_json::{Value as Json, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::elicit;
+use crate::http::replies::Exchange;
 use crate::server::is_modern;
 
 /// What a call asks, until it is answered.
@@ -35,10 +36,8 @@ pub(crate) struct Questions {
 }
 
 enum Way {
-    /// Not at all.
-    Not,
-    /// While the call waits.
-    Now(Peer<RoleServer>),
+    /// While the call waits. Over HTTP the answer comes by itself.
+    Now(Peer<RoleServer>, Option<Arc<Exchange>>),
     /// By the answer to the request that waits for the call.
     Again {
         open: mpsc::Sender<Open>,
@@ -52,8 +51,7 @@ enum Way {
 impl std::fmt::Debug for Way {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Not => "Not",
-            Self::Now(_) => "Now",
+            Self::Now(..) => "Now",
             Self::Again { .. } => "Again",
         })
     }
@@ -68,17 +66,13 @@ impl Questions {
     ) -> (Arc<Self>, mpsc::Receiver<Open>) {
         let (open, opened) = mpsc::channel(1);
         let modern = is_modern(context);
-        let over_http = context.extensions.get::<Parts>().is_some();
-        let declared = if modern { context.meta.client_capabilities() } else { context.client_capabilities() };
-        let (can, way) = if modern {
-            (kinds(declared.as_ref()), Way::Again { open, room, early: Mutex::new(early) })
-        } else if over_http {
-            // Nothing is kept that an answer could be for.
-            (Vec::new(), Way::Not)
-        } else {
-            (kinds(declared.as_ref()), Way::Now(context.peer.clone()))
+        let exchange = exchange(context);
+        let (declared, way) = match &exchange {
+            _ if modern => (context.meta.client_capabilities(), Way::Again { open, room, early: Mutex::new(early) }),
+            Some(there) => (Some(there.session.capabilities.clone()), Way::Now(context.peer.clone(), exchange.clone())),
+            None => (context.client_capabilities(), Way::Now(context.peer.clone(), None)),
         };
-        (Arc::new(Self { can, way, missing: Mutex::default() }), opened)
+        (Arc::new(Self { can: kinds(declared.as_ref()), way, missing: Mutex::default() }), opened)
     }
 
     /// That the client did not declare what the call has asked for, where that is so.
@@ -116,12 +110,10 @@ impl Respondent for Questions {
         Box::pin(async move {
             self.decide(questions)?;
             match &self.way {
-                // Nothing can be asked.
-                Way::Not => Ok(Vec::new()),
-                Way::Now(peer) => {
+                Way::Now(peer, exchange) => {
                     let mut answers = Vec::new();
                     for asked in questions {
-                        answers.push(now(peer, &asked.question).await?);
+                        answers.push(now(peer, exchange.as_deref(), &asked.question).await?);
                     }
                     Ok(answers)
                 }
@@ -145,11 +137,24 @@ impl Respondent for Questions {
     }
 }
 
+/// What is known of the client of a request over HTTP.
+pub(crate) fn exchange(context: &RequestContext<RoleServer>) -> Option<Arc<Exchange>> {
+    context.extensions.get::<Parts>()?.extensions.get::<Arc<Exchange>>().cloned()
+}
+
 /// Asks while the call waits.
-async fn now(peer: &Peer<RoleServer>, question: &Question) -> Result<Json, Unanswered> {
+async fn now(peer: &Peer<RoleServer>, exchange: Option<&Exchange>, question: &Question) -> Result<Json, Unanswered> {
+    let failed = |error: ServiceError| Unanswered::Failed(error.to_string());
     let request: ServerRequest = serde_json::from_value(written(question)).map_err(|_| unsayable())?;
-    let answer = peer.send_request(request).await.map_err(|error| Unanswered::Failed(error.to_string()))?;
-    read(question, &serde_json::to_value(answer).unwrap_or_default()).map_err(Unanswered::Failed)
+    let answer = match exchange {
+        None => serde_json::to_value(peer.send_request(request).await.map_err(failed)?).unwrap_or_default(),
+        Some(exchange) => {
+            let sent =
+                peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await.map_err(failed)?;
+            exchange.answer(sent.id.clone()).await.map_err(Unanswered::Failed)?
+        }
+    };
+    read(question, &answer).map_err(Unanswered::Failed)
 }
 
 fn unsayable() -> Unanswered {
