@@ -32,6 +32,9 @@ use crate::parked::Parked;
 use crate::tasks::{Slot, Tasks};
 use crate::{call, elicit, prompting, reading, tasks};
 
+/// Methods that 2026-07-28 has no more. There, each request names its version and the level of lines that it wants, and
+/// clients subscribe with `subscriptions/listen`.
+const ONLY_OLDER: [&str; 4] = ["initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 /// Methods that have parameters which may be wrong. Any other method that is not handled does not exist.
 const WITH_PARAMETERS: [&str; 16] = [
     "completion/complete",
@@ -364,6 +367,9 @@ impl ServerHandler for Server {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        if is_modern(&context) {
+            return Err(no_method("resources/subscribe"));
+        }
         let connection = context.extensions.get::<Arc<Connection>>().map(|connection| &**connection);
         self.unless_ended(&context, async { listening::subscribe(self, connection, &request.uri) }).await
     }
@@ -374,6 +380,9 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         begun(&context)?;
+        if is_modern(&context) {
+            return Err(no_method("resources/unsubscribe"));
+        }
         listening::unsubscribe(
             context.extensions.get::<Arc<Connection>>().map(|connection| &**connection),
             &request.uri,
@@ -425,8 +434,7 @@ impl ServerHandler for Server {
     ) -> Result<(), ErrorData> {
         begun(&context)?;
         if is_modern(&context) {
-            let why = "there is no method `logging/setLevel`: each request names its level in `_meta`";
-            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None));
+            return Err(no_method("logging/setLevel"));
         }
         let level = serde_json::to_value(request.level).unwrap_or_default();
         // Over HTTP nothing is kept, not even of the same client.
@@ -447,8 +455,8 @@ impl ServerHandler for Server {
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
         // A known method whose parameters could not be read gets here as well.
-        let is_known = WITH_PARAMETERS.contains(&method) && !(method == "initialize" && is_modern(&context));
-        Err(if is_known {
+        let is_gone = is_modern(&context) && ONLY_OLDER.contains(&method);
+        Err(if WITH_PARAMETERS.contains(&method) && !is_gone {
             ErrorData::invalid_params(format!("the parameters of `{method}` cannot be read"), None)
         } else {
             no_method(method)
