@@ -282,6 +282,8 @@ impl Attempts {
             let must = match self.import {
                 // A refusal of this one would tell that something is there.
                 Import::FsExists => Must::Pass,
+                // Nobody, where nothing is granted: its answer is empty.
+                Import::AskCan => Must::Pass,
                 // Hooks decide on these, and no grant.
                 Import::ObserveBefore | Import::ObserveAfter => Must::Anything,
                 _ => Must::BeDenied,
@@ -294,7 +296,7 @@ impl Attempts {
     fn answers(&mut self) {
         let (first, fine) = (self.first.clone(), self.fine.clone());
         let gives_text = self.function.result.as_ref().is_some_and(holds_texts);
-        let unrefused = [Import::FsExists, Import::ObserveBefore, Import::ObserveAfter];
+        let unrefused = [Import::FsExists, Import::AskCan, Import::ObserveBefore, Import::ObserveAfter];
         let refuses = self.error_at().is_some() && !unrefused.contains(&self.import);
         let places = [("at the end of memory", END - 3), ("behind memory", END), ("at the last address", u32::MAX)];
         for (place, at) in places {

@@ -363,7 +363,7 @@ mod tests {
         let text = format!("---\nsandbox: {{ secrets: {{ {} }} }}\n---\n", names.join(", "));
         let (policy, _) = ProjectPolicy::parse(".harness/harness.md", &text);
         let secrets = policy.unwrap().secrets.into_iter().zip(values);
-        Vault::of(secrets.map(|(secret, (_, value))| (secret.value, Given::text(*value))).collect())
+        Vault::of(secrets.map(|(secret, (_, value))| (secret.value, Given::text(value))).collect())
     }
 
     fn read_one(block: Json) -> Result<Block, String> {

@@ -1,6 +1,8 @@
 //! Acts of clients that call no tool of the project: reading a resource, getting a prompt, and searching tools. Each is a
 //! call by the name of its method, which no tool can have, or of `search_tools`: policy, hooks, confirmation and the audit log apply as to any other.
 
+#![expect(clippy::result_large_err, reason = "an outcome goes from the disk to its report once for each request")]
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};

@@ -1,5 +1,7 @@
 //! Prompts: agents and skills of the project, as messages that a person puts before a model.
 
+#![expect(clippy::result_large_err, reason = "an outcome goes from the disk to its report once for each request")]
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! Resources: skills with the files beside them, and files that the policy names for clients.
 
+#![expect(clippy::result_large_err, reason = "an outcome goes from the disk to its report once for each request")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
