@@ -22,7 +22,7 @@ use harness_capability::fs::Workspace;
 use harness_capability::reentry::{Allowance, Answering, Patience, Reentry};
 use harness_capability::secrets::Vault;
 use harness_capability::system::System;
-use harness_capability::{agents, events, meta, tasks};
+use harness_capability::{agents, ask, events, meta, tasks};
 use harness_policy::grant::Grant;
 use harness_sandbox::engine::{Image, Sandbox, Settings};
 use harness_sandbox::imports::Role;
@@ -135,6 +135,7 @@ sandbox:
   fs: { read: [src, docs, out, keys], write: [out], protect: [\"docs/private/**\"] }
   exec: { allow: [\"true\", \"cat *\"], env: [LANG] }
   env: [LANG]
+  services: [cache, metrics, clock, random, events, meta, delegate, modify, prompt, ask_user, ask_model, ask_roots]
   secrets: { TOKEN: { file: keys/token, hosts: [\"127.0.0.1:{}\"] } }
   limits: { timeout_ms: 150, memory_mb: 16, file_bytes: 1048576, files: 200, host_calls: 2000 }
 meta: { enabled: true }
@@ -329,6 +330,14 @@ impl Reentry for Echo {
             _ => Ok(format!("[{}]", ids.join(","))),
         };
         Box::pin(async move { (answer, 1) })
+    }
+
+    fn ask(&self, questions: Vec<ask::Asked>, left: Allowance) -> Answering<'_, String, ask::Error> {
+        Box::pin(async move { (Ok(serde_json::json!(vec![(); questions.len()]).to_string()), left.fuel / 1000) })
+    }
+
+    fn can_ask(&self) -> Vec<&'static str> {
+        vec!["user", "roots"]
     }
 
     fn list_tools(&self, pattern: Option<String>, _: Allowance) -> Answering<'_, Vec<meta::ToolSummary>, meta::Error> {

@@ -225,7 +225,7 @@ fn steps(token: &Json) -> Vec<Json> {
         "helper asks its model (2)",
     ];
     let step = |(number, message): (usize, &&str)| {
-        let params = json!({"progressToken": token, "progress": number as f64, "message": message});
+        let params = json!({"progressToken": token, "progress": number, "message": message});
         json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
     };
     (1..).zip(&said).map(step).collect()

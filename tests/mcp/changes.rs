@@ -251,5 +251,5 @@ fn a_stream_over_http_is_acknowledged_and_answered_at_its_end() {
         "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"},
     }});
     let can = web.post(&[], &initialize.to_string()).json()["result"]["capabilities"].take();
-    assert_eq!(can, json!({"completions": {}, "prompts": {}, "resources": {}, "tools": {}}));
+    assert_eq!(can, json!({"completions": {}, "logging": {}, "prompts": {}, "resources": {}, "tools": {}}));
 }

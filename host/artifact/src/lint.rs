@@ -266,7 +266,7 @@ pub(crate) mod tests {
             [
                 ".harness/hooks/h.md:3:7 the payload of `tool.post` has no key `is_eror` (did you mean `is_error`?)",
                 ".harness/hooks/h.md:3:38 the payload is a dict: the hook never matches with `payload.name` (write `payload[\"name\"]`)",
-                ".harness/hooks/h.md:7:9 the payload of `tool.post` has no key `arguments` (it has call_id, name, content, is_error, result, agent)",
+                ".harness/hooks/h.md:7:9 the payload of `tool.post` has no key `arguments` (it has call_id, name, content, blocks, is_error, result, agent)",
             ]
         );
     }

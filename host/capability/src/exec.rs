@@ -485,6 +485,8 @@ impl From<fs::Error> for Error {
 #[cfg(test)]
 mod hold_tests;
 #[cfg(test)]
+mod share_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod wall_tests;

@@ -98,7 +98,7 @@ keys! {
 keys! {
     /// A file with a URI of its own.
     ResourceKeys: Unknown::Refuse;
-    /// The URI.
+    /// The URI, such as `docs://guide`.
     required uri: Name;
     /// The path in the workspace.
     required file: Name;
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(parse("  search_above: off\n").0.unwrap().mcp.search_above, super::SearchAbove(None));
         assert_eq!(parse("  search_above: 7\n").0.unwrap().mcp.search_above, super::SearchAbove(Some(7)));
         assert_eq!(parse("  search_above: 0\n").1.len(), 1);
-        assert_eq!(mcp.place, ".harness/harness.md:4:3");
+        assert_eq!(mcp.place, ".harness/harness.md:3:3");
         assert_eq!(parse("  resources: []\n").0.unwrap().mcp.resources, []);
     }
 

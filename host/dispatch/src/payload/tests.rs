@@ -152,9 +152,9 @@ fn a_modify_replaces_the_keys_it_gives() {
     let (payload, warnings) = changed(&Event::ToolPost, post(), json!({"is_error": true, "note": 1}));
     assert_eq!(
         payload,
-        json!({"call_id": "call_1", "name": "run", "content": "{\"out\":\"x\"}", "is_error": true, "result": {"out": "x"}, "agent": AgentAt::default(), "note": 1})
+        json!({"call_id": "call_1", "name": "run", "content": "{\"out\":\"x\"}", "blocks": null, "is_error": true, "result": {"out": "x"}, "agent": AgentAt::default(), "note": 1})
     );
-    let only = "a hook can change `content`, `is_error` and `result`";
+    let only = "a hook can change `content`, `blocks`, `is_error` and `result`";
     assert_eq!(warnings, [format!("`note` of `tool.post` is changed for later hooks only: {only}")]);
 }
 
@@ -165,13 +165,21 @@ fn no_change_is_without_effect_and_without_a_word() {
     let mut seen = Vec::new();
     for event in Event::FIXED.into_iter().chain(metas) {
         let Shape::Dict(keys) = event.shape() else { continue };
-        let old = |key: &str| if key == "is_error" { json!(false) } else { json!("old") };
+        let old = |key: &str| match key {
+            "is_error" => json!(false),
+            "blocks" => Json::Null,
+            _ => json!("old"),
+        };
         let payload: Map<String, Json> = keys.iter().map(|key| ((*key).to_owned(), old(key))).collect();
         for key in keys.iter().chain(&["other"]) {
             let (same, warnings) = changed(&event, payload.clone().into(), json!({*key: payload.get(*key)}));
             assert_eq!(warnings.is_empty(), *key != "other", "{event} {key}");
             assert_eq!(same.as_object().map(Map::len), Some(keys.len() + usize::from(*key == "other")));
-            let value = if *key == "is_error" { json!(true) } else { json!("7") };
+            let value = match *key {
+                "is_error" => json!(true),
+                "blocks" => json!([{"type": "text", "text": "7"}]),
+                _ => json!("7"),
+            };
             let (after, warnings) = changed(&event, payload.clone().into(), json!({*key: value}));
             let taken = event.taken_keys().unwrap().contains(key);
             assert_eq!(warnings.is_empty(), taken, "{event} {key}: {warnings:?}");
