@@ -273,7 +273,7 @@ mod tests {
                 "content.text('a', priority = len)",
                 "content.text: priority: a value of type `function` cannot be told as JSON",
             ),
-            ("content.image(b = 1)", "Missing parameter `data` for call to `content.image`"),
+            ("content.image(b = 1)", "Missing parameter `data` for call to `image`"),
             ("content.image(None, 'image/png')", "content.image: data must be a string, got NoneType"),
             ("content.resource('a:b')", "content.resource: give `text` or `blob`, and not both"),
             ("content.resource('a:b', 'x', 'AA==')", "content.resource: give `text` or `blob`, and not both"),
