@@ -11,12 +11,9 @@ use super::models::{Model, Models};
 use super::settings::Settings;
 use super::skills;
 use harness_artifact::agent::Agent;
-use harness_artifact::diagnostic::Position;
-use harness_artifact::located::Located;
-use harness_artifact::parameters::Parameters;
 use harness_artifact::skill::Skill;
 use harness_artifact::third_party;
-use harness_artifact::tool::{Parameter, ParameterType, Tool};
+use harness_artifact::tool::{ParameterType, Tool};
 use harness_dispatch::builtin::{
     DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, DONE, READ_SKILL, TASK_AWAIT, TASK_POLL,
 };
@@ -289,7 +286,7 @@ fn built_ins(settings: &Settings, loaded: &Loaded, skills: &[Arc<Skill>]) -> Vec
             ("file", ParameterType::String, false, "One of the `files` of the skill. Default: the skill itself."),
             ("offset", ParameterType::Number, false, "Offset in bytes. Default: 0."),
         ];
-        tools.push(Arc::new(tool(READ_SKILL, description.to_owned(), &parameters)));
+        tools.push(Arc::new(Tool::built_in(READ_SKILL, description, &parameters)));
     }
     let agents = loaded.registry().agents();
     if !agents.is_empty() {
@@ -302,18 +299,18 @@ fn built_ins(settings: &Settings, loaded: &Loaded, skills: &[Arc<Skill>]) -> Vec
             ("agent", ParameterType::String, true, "Name of the agent."),
             ("task", ParameterType::String, true, "The task."),
         ];
-        tools.push(Arc::new(tool(DELEGATE, description, &parameters)));
+        tools.push(Arc::new(Tool::built_in(DELEGATE, &description, &parameters)));
         let description = format!(
             "The same as `{DELEGATE}` in the background: returns a `task_id` at once. The result comes from `{DELEGATE_AWAIT}`."
         );
-        tools.push(Arc::new(tool(DELEGATE_ASYNC, description, &parameters)));
+        tools.push(Arc::new(Tool::built_in(DELEGATE_ASYNC, &description, &parameters)));
         tools.extend(asking(DELEGATE_STATUS, DELEGATE_AWAIT, "a delegated task"));
     }
     if loaded.policy().async_tools && loaded.registry().tools().iter().any(|tool| *tool.asynchronous) {
         tools.extend(asking(TASK_POLL, TASK_AWAIT, "a tool that returned a `task_id`"));
     }
     if settings.exit.wants_done() && loaded.registry().tool(DONE).is_err() {
-        tools.push(Arc::new(tool(DONE, "Reports that the task is complete.".to_owned(), &[])));
+        tools.push(Arc::new(Tool::built_in(DONE, "Reports that the task is complete.", &[])));
     }
     tools
 }
@@ -324,34 +321,5 @@ fn asking(poll: &str, wait: &str, what: &str) -> [Arc<Tool>; 2] {
     let waits = format!("Waits for {what}, or several, and returns for each what `{poll}` returns.");
     let id = ("task_id", ParameterType::String, true, "The `task_id`.");
     let ids = ("task_ids", ParameterType::Array, false, "A list of `task_id`s. Default: all that are running.");
-    [Arc::new(tool(poll, polls, &[id])), Arc::new(tool(wait, waits, &[ids]))]
-}
-
-/// A tool that has no file. Of its parameters name, type, whether they are required, and what they are.
-fn tool(name: &str, description: String, parameters: &[(&str, ParameterType, bool, &str)]) -> Tool {
-    let here = Position { file: format!("built-in:{name}").into(), line: 1, column: 1, length: 1 };
-    let parameter = |(name, kind, required, description): &(&str, ParameterType, bool, &str)| Parameter {
-        name: (*name).to_owned(),
-        kind: Located::new(*kind, here.clone()),
-        description: Some(Located::new((*description).to_owned(), here.clone())),
-        required: Located::new(*required, here.clone()),
-        keywords: serde_json::Map::new(),
-        position: here.clone(),
-    };
-    Tool {
-        name: name.to_owned(),
-        description,
-        parameters: Parameters::of(parameters.iter().map(parameter).collect()),
-        returns: None,
-        script: None,
-        verify: None,
-        timeout_ms: None,
-        asynchronous: Located::new(false, here.clone()),
-        confirm: Located::new(false, here.clone()),
-        capabilities: None,
-        cases: Vec::new(),
-        tags: Vec::new(),
-        source: here.clone(),
-        source_name: format!("built-in/{name}"),
-    }
+    [Arc::new(Tool::built_in(poll, &polls, &[id])), Arc::new(Tool::built_in(wait, &waits, &[ids]))]
 }

@@ -191,6 +191,36 @@ impl Shape for Timeout {
 }
 
 impl Tool {
+    /// A tool of the program's own, which has no file and no script. Each parameter is a name, a type, whether it is
+    /// required, and what it is.
+    pub fn built_in(name: &str, description: &str, parameters: &[(&str, ParameterType, bool, &str)]) -> Self {
+        let here = Position { file: format!("built-in:{name}").into(), line: 1, column: 1, length: 1 };
+        let parameter = |(name, kind, required, description): &(&str, ParameterType, bool, &str)| Parameter {
+            name: (*name).to_owned(),
+            kind: Located::new(*kind, here.clone()),
+            description: Some(Located::new((*description).to_owned(), here.clone())),
+            required: Located::new(*required, here.clone()),
+            keywords: Map::new(),
+            position: here.clone(),
+        };
+        Self {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            parameters: Parameters::of(parameters.iter().map(parameter).collect()),
+            returns: None,
+            script: None,
+            verify: None,
+            timeout_ms: None,
+            asynchronous: Located::new(false, here.clone()),
+            confirm: Located::new(false, here.clone()),
+            capabilities: None,
+            cases: Vec::new(),
+            tags: Vec::new(),
+            source: here.clone(),
+            source_name: format!("built-in/{name}"),
+        }
+    }
+
     /// Whether it is a file of its own, whose prose its description is.
     pub fn has_prose(&self) -> bool {
         // The first line of a file is that of its front matter, in which no entry of a list can be.

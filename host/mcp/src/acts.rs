@@ -7,10 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 
-use harness_artifact::diagnostic::Position;
-use harness_artifact::located::Located;
-use harness_artifact::parameters::Parameters;
-use harness_artifact::tool::{Parameter, ParameterType, Tool};
+use harness_artifact::tool::{ParameterType, Tool};
 use harness_dispatch::builtin::{Answered, BuiltInCall, BuiltIns};
 use harness_dispatch::chain::CallContext;
 use harness_dispatch::past::Happened;
@@ -45,9 +42,9 @@ static TOOLS: LazyLock<Vec<Arc<Tool>>> = LazyLock::new(|| {
     let arguments = ("arguments", ParameterType::Object, false, "Its arguments, each a text.");
     let query = ("query", ParameterType::String, true, "Words.");
     vec![
-        Arc::new(tool(SEARCH, "Finds tools.", &[query])),
-        Arc::new(tool(READ, "Reads a resource.", &[uri])),
-        Arc::new(tool(PROMPT, "Gets a prompt.", &[name, arguments])),
+        Arc::new(Tool::built_in(SEARCH, "Finds tools.", &[query])),
+        Arc::new(Tool::built_in(READ, "Reads a resource.", &[uri])),
+        Arc::new(Tool::built_in(PROMPT, "Gets a prompt.", &[name, arguments])),
     ]
 });
 
@@ -183,34 +180,5 @@ async fn at_the_disk(work: impl FnOnce() -> Result<Json, Outcome<String>> + Send
         Ok(Ok(result)) => Outcome::Completed(result.to_string()),
         Ok(Err(outcome)) => outcome,
         Err(error) => Outcome::Fault(error.to_string()),
-    }
-}
-
-/// A tool that has no file. Of its parameters name, type, whether they are required, and what they are.
-fn tool(name: &str, description: &str, parameters: &[(&str, ParameterType, bool, &str)]) -> Tool {
-    let here = Position { file: format!("built-in:{name}").into(), line: 1, column: 1, length: 1 };
-    let parameter = |(name, kind, required, description): &(&str, ParameterType, bool, &str)| Parameter {
-        name: (*name).to_owned(),
-        kind: Located::new(*kind, here.clone()),
-        description: Some(Located::new((*description).to_owned(), here.clone())),
-        required: Located::new(*required, here.clone()),
-        keywords: serde_json::Map::new(),
-        position: here.clone(),
-    };
-    Tool {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        parameters: Parameters::of(parameters.iter().map(parameter).collect()),
-        returns: None,
-        script: None,
-        verify: None,
-        timeout_ms: None,
-        asynchronous: Located::new(false, here.clone()),
-        confirm: Located::new(false, here.clone()),
-        capabilities: None,
-        cases: Vec::new(),
-        tags: Vec::new(),
-        source: here,
-        source_name: format!("built-in/{name}"),
     }
 }
