@@ -252,8 +252,9 @@ fn forked(runtime: &Runtime, attack: bool) -> Result<String, String> {
         return Ok("not tried".to_owned());
     }
     let house = House::new();
+    // The shell itself becomes `sleep`: a shell that cannot fork ends, and its command with it.
     let bombs = format!(
-        "return exec.run('sh', ['-c', 'bomb() {{ echo x >> forked; bomb {} | bomb & }}; bomb; while :; do sleep 1; done'], timeout_ms = 50000)['exit_code']",
+        "return exec.run('sh', ['-c', 'bomb() {{ echo x >> forked; bomb {} | bomb & }}; bomb & exec sleep 1000'], timeout_ms = 50000)['exit_code']",
         lingers()
     );
     let attacker = house.lay(super::house::ATTACKER, FEW).tool("bombs", &bombs).open();
