@@ -62,6 +62,10 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let bench = Bench::new(folder.path());
 
+    if std::env::args().any(|argument| argument == "memory") {
+        drop(memory(&bench));
+        return;
+    }
     let floor = floor();
     let small = bench.load(SMALL);
     if std::env::args().any(|argument| argument == "throughput") {
