@@ -196,7 +196,7 @@ impl Request {
             Self::Command(program, args) => grant.decide_command(program, args).is_ok(),
             // Of commands that there are.
             Self::ChildVariable(name) => commands(grant) && grant.decide_child_env(name).is_ok(),
-            Self::Network => commands(grant) && grant.exec_network(),
+            Self::Network => commands(grant) && grant.exec_network() == CommandReach::All,
             Self::Unconfined => commands(grant) && grant.exec_unconfined(),
             Self::Variable(name) => grant.decide_env(name).is_ok(),
             Self::Service(service) => grant.decide_service(*service).is_ok(),

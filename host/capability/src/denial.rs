@@ -1,5 +1,7 @@
 //! A refusal as the guest gets it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
@@ -13,6 +15,14 @@ pub struct Denial {
     pub reason: String,
     /// What would allow it; empty where nothing would.
     pub hint: String,
+}
+
+/// On one line.
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        if self.hint.is_empty() { Ok(()) } else { write!(f, "; {}", self.hint) }
+    }
 }
 
 impl From<Refusal> for Denial {

@@ -5,6 +5,7 @@
 
 mod capture;
 mod child;
+mod egress;
 mod git;
 mod notes;
 mod search;
@@ -23,10 +24,12 @@ use wasmtime::component::{ComponentType, Lift, Lower};
 use super::denial::Denial;
 use super::env::Variables;
 use super::fs;
+use super::http::Client;
 use super::secrets::{CommandLoan, Handles, Vault};
 use super::spans;
 use capture::{Capture, Flood};
 use child::{Pipes, Running, Start};
+use egress::{Egress, Served};
 use harness_policy::grant::Grant;
 use harness_policy::refusal::Refusal;
 use harness_sys as sys;
@@ -125,6 +128,8 @@ pub struct ExecContext<'a> {
     pub handles: &'a Handles,
     /// Where the variables are that the grant may name.
     pub variables: &'a Variables,
+    /// Whose names and share of lookups count for the hosts that a command connects to.
+    pub http: &'a Client,
 }
 
 /// Who runs commands.
@@ -262,44 +267,52 @@ impl Prepared<'_> {
     /// Runs it once, to its end.
     async fn run(&self, stdin: Option<String>, limit: Duration) -> Result<Output, String> {
         let begun = Instant::now();
-        let (running, pipes) = self.start(stdin.is_some(), limit).await?;
+        let (running, pipes, served) = self.start(stdin.is_some(), limit).await?;
         let vault = self.place.handles.vault();
         let (mut output, hit) = supervise(running, pipes, stdin.unwrap_or_default(), begun, limit, vault).await;
-        notes::add(&mut output, hit, self.grant);
+        let refused = served.as_ref().map(Served::refused).unwrap_or_default();
+        notes::add(&mut output, hit, &refused, self.grant);
         Ok(output)
     }
 
     /// Starts it, on another thread: the whole workspace is walked before, and the kernel builds a file system, and neither
     /// the deadline nor other calls wait for that.
-    async fn start(&self, stdin: bool, time: Duration) -> Result<(Running, Pipes), String> {
+    async fn start(&self, stdin: bool, time: Duration) -> Result<(Running, Pipes, Option<Served>), String> {
         let Self { grant, place, program, name, args, env } = self;
         let dir = place.dir.try_clone().map_err(|_| "the folder cannot be opened".to_owned())?;
         let (grant, workspace, handles) = ((*grant).clone(), place.workspace.to_owned(), place.handles.clone());
-        let variables = place.variables.clone();
+        let (variables, dialer) = (place.variables.clone(), place.http.dialer());
         let (program, name, args, mut env) = (program.clone(), name.clone(), args.clone(), env.clone());
         let start = Starting::begin();
         let starting = tokio::task::spawn_blocking(move || {
             // Also where the call is dropped meanwhile: what holds names of the workspace goes when it is started.
             let _start = start;
-            let place = ExecContext { dir: &dir, workspace: &workspace, handles: &handles, variables: &variables };
-            let home = place.variables.value("HOME").map(PathBuf::from);
-            let secrets = place.handles.vault().files();
+            let home = variables.value("HOME").map(PathBuf::from);
+            let egress = Egress::of(&grant);
             let wanted = For {
                 grant: &grant,
-                dir: place.dir,
-                workspace: place.workspace,
-                secrets,
+                dir: &dir,
+                workspace: &workspace,
+                secrets: handles.vault().files(),
                 home: home.as_deref(),
                 program: &program,
                 name: &name,
                 time,
+                network: egress.as_ref().map(Egress::network),
             };
             let wall = Wall::new(&wanted).map_err(|why| format!("it cannot be confined: {why}"))?;
             if let Some(folder) = &wall.temporary {
                 env.insert("TMPDIR".to_owned(), folder.to_string_lossy().into_owned());
             }
+            if egress.is_some() {
+                env.extend(Egress::variables());
+            }
             // The texts of these errors hold a number and its meaning, and no path.
-            Running::start(Start { program: &program, name: &name, args: &args, env: &env, dir: &dir, stdin, wall })
+            let start = Start { program: &program, name: &name, args: &args, env: &env, dir: &dir, stdin, wall };
+            let (mut running, pipes) = Running::start(start)?;
+            let listeners = running.listeners();
+            let served = egress.map(|egress| egress.serve(listeners, dialer)).transpose();
+            Ok((running, pipes, served.map_err(|error| error.to_string())?))
         });
         starting.await.unwrap_or_else(|error| Err(error.to_string()))
     }
@@ -482,6 +495,8 @@ impl From<fs::Error> for Error {
     }
 }
 
+#[cfg(test)]
+mod egress_tests;
 #[cfg(test)]
 mod hold_tests;
 #[cfg(test)]

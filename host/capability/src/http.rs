@@ -6,6 +6,7 @@
 
 mod answer;
 mod body;
+mod dial;
 mod lookup;
 mod outgoing;
 mod overrides;
@@ -15,6 +16,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+pub(crate) use dial::Dialer;
 pub(crate) use lookup::Names;
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,7 @@
 //! What something may do, as lines for a person.
 
 use harness_artifact::escape;
+use harness_policy::command::CommandNetwork;
 use harness_policy::grant::Grant;
 use harness_policy::layer::{Layer, Scope};
 use harness_policy::limits::{LimitKey, Limits};
@@ -76,8 +77,10 @@ fn rules(layer: &Layer) -> Vec<Rules> {
         if !exec.folders.is_empty() {
             say("their folders", "exec.folders", texts(&exec.folders));
         }
-        if exec.network {
-            say("their network", "exec.network", vec!["all of it".to_owned()]);
+        match &exec.network {
+            CommandNetwork::None => {}
+            CommandNetwork::Hosts(hosts) => say("their network", "exec.network", texts(hosts)),
+            CommandNetwork::All => say("their network", "exec.network", vec!["all of it".to_owned()]),
         }
         if exec.unconfined {
             say("their wall", "exec.unconfined", vec!["none".to_owned()]);

@@ -44,7 +44,7 @@ pub fn needs(
         let home = variables.value("HOME").map(PathBuf::from);
         CommandNeeds {
             unconfined: exec().any(|exec| exec.unconfined),
-            network: exec().any(|exec| exec.network),
+            network: exec().any(|exec| exec.network.is_some()),
             folders: exec().flat_map(|exec| &exec.folders).filter_map(|folder| folder.path(home.as_deref())).collect(),
         }
     });

@@ -164,7 +164,7 @@ fn annotations(grant: &Grant, has_agents: bool) -> ToolAnnotations {
     let sends = allows(grant, |layer| {
         layer.network.as_ref().map(|network| network.allow.iter().any(|rule| !rule.only_reads()))
     });
-    let runs_with_network = runs && allows(grant, |layer| layer.exec.as_ref().map(|exec| exec.network));
+    let runs_with_network = runs && allows(grant, |layer| layer.exec.as_ref().map(|exec| exec.network.is_some()));
     let delegates = has_agents
         && allows(grant, |layer| layer.services.as_ref().map(|services| services.contains(&Service::Delegate)));
     let changes = writes || runs || sends || delegates;

@@ -4,6 +4,7 @@
 //! an argument can start a second command.
 
 mod folder;
+pub mod network;
 mod rule;
 mod variable;
 
@@ -13,6 +14,7 @@ use super::refusal::Refusal;
 use super::watch::Request;
 
 pub use folder::FolderRule;
+pub use network::{CommandNetwork, CommandReach};
 pub use rule::CommandRule;
 pub use variable::is_identifier;
 
@@ -25,8 +27,8 @@ pub struct ExecRules {
     pub env: Vec<String>,
     /// Folders outside of the workspace that a command may read and run programs from, beside the machine's own.
     pub folders: Vec<FolderRule>,
-    /// Whether a command may use the network.
-    pub network: bool,
+    /// What a command may reach of the network.
+    pub network: CommandNetwork,
     /// Whether a command runs without the kernel's wall.
     pub unconfined: bool,
 }
@@ -71,11 +73,6 @@ impl Grant {
             }
         }
         folders
-    }
-
-    /// Whether a command may use the network: every layer that speaks of commands says so.
-    pub fn exec_network(&self) -> bool {
-        self.every_exec(|rules| rules.network)
     }
 
     /// Whether a command runs without the kernel's wall: every layer that speaks of commands says so.

@@ -12,12 +12,12 @@ use std::net::IpAddr;
 
 use url::Url;
 
-use super::command::{CommandRule, line as line_of};
+use super::command::{CommandNetwork, CommandReach, CommandRule, line as line_of};
 use super::grant::Grant;
 use super::language::{Found, Machine, Parts, Search};
 use super::layer::{Layer, Service};
 use super::limits::LimitKey;
-use super::network::{Method, Scheme, Target, shown};
+use super::network::{Method, NetworkRules, Scheme, Target, shown};
 use super::path::{Access, PathPattern, WorkspacePath, protected};
 
 pub use agreed::{Agreed, agreed};
@@ -66,9 +66,7 @@ pub fn wider(old: &Grant, new: &Grant) -> Vec<Wider> {
                 break;
             }
         }
-        if new.exec_network() && !old.exec_network() {
-            tell("exec.network", certain("commands that use the network".to_owned(), "commands have no network"));
-        }
+        tell("exec.network", network_of_commands(old, new));
         let open = old.exec_folders();
         let folder = new.exec_folders().into_iter().find(|folder| !open.iter().any(|open| open.covers(folder)));
         if let Some(folder) = folder {
@@ -113,6 +111,37 @@ pub fn wider(old: &Grant, new: &Grant) -> Vec<Wider> {
 
 fn certain(what: String, refused: &str) -> Option<Example> {
     Some(Example::Certain { what, refused: refused.to_owned() })
+}
+
+/// Something that commands reach of the network under `new` and not under `old`.
+fn network_of_commands(old: &Grant, new: &Grant) -> Option<Example> {
+    match (old.exec_network(), new.exec_network()) {
+        (CommandReach::All, _) | (_, CommandReach::None) => None,
+        (CommandReach::None, CommandReach::All) => {
+            certain("commands that use the network".to_owned(), "commands have no network")
+        }
+        (CommandReach::Hosts, CommandReach::All) => {
+            certain("commands that use the whole network".to_owned(), "commands reach some hosts alone")
+        }
+        (_, CommandReach::Hosts) => match host(&hosts_of_commands(old), &hosts_of_commands(new)) {
+            Some(Example::Certain { what, .. }) => certain(format!("{what} for commands"), "commands do not reach it"),
+            other => other,
+        },
+    }
+}
+
+/// The hosts of commands as if they were those of requests: one way to compare them. A layer that holds commands to none
+/// is left out.
+fn hosts_of_commands(grant: &Grant) -> Grant {
+    let layers = grant.layers().iter().filter_map(|layer| {
+        let allow = match &layer.exec.as_ref()?.network {
+            CommandNetwork::All => return None,
+            CommandNetwork::None => Vec::new(),
+            CommandNetwork::Hosts(rules) => rules.clone(),
+        };
+        Some(Layer { network: Some(NetworkRules { allow }), ..Layer::silent(layer.origin.clone()) })
+    });
+    Grant::new(layers.collect())
 }
 
 /// All names that any layer lists, in order.

@@ -20,6 +20,8 @@ pub enum Request {
     Shown(WorkspacePath, Access),
     /// A host at an address that its name led to.
     Host(Target, IpAddr),
+    /// A host at an address that its name led to, for a command.
+    CommandHost(Target, IpAddr),
     /// A program with arguments.
     Command(String, Vec<String>),
     /// A variable that a script gave to a command.
@@ -38,6 +40,7 @@ impl Request {
         match self {
             Self::Path(path, access) | Self::Shown(path, access) => grant.decide_path(path, *access).is_ok(),
             Self::Host(target, address) => grant.decide_address(target, *address).is_ok(),
+            Self::CommandHost(target, address) => grant.decide_command_address(target, *address).is_ok(),
             Self::Command(program, args) => grant.decide_command(program, args).is_ok(),
             Self::ChildVariable(name) => grant.decide_child_env(name).is_ok(),
             Self::Variable(name) => grant.decide_env(name).is_ok(),
@@ -55,6 +58,7 @@ impl fmt::Display for Request {
                 write!(f, "{} `{}`", access.doing(), shown(&path.to_string()))
             }
             Self::Host(target, _) => write!(f, "the host `{target}`"),
+            Self::CommandHost(target, _) => write!(f, "the host `{target}` for commands"),
             Self::Command(program, args) => write!(f, "the command `{}`", shown(&line(program, args))),
             Self::ChildVariable(name) | Self::Variable(name) => write!(f, "the variable `{}`", shown(name)),
             Self::Service(service) => write!(f, "`{}`", service.name()),

@@ -12,17 +12,19 @@ use rustix::thread::CapabilitySet;
 
 use super::beside::Beside;
 use super::cgroup::Group;
+use super::confine::Sockets;
 use super::family::{Bond, Family, UserMap};
 use super::filters::Filters;
 use super::landlock::{self, Later, May, Rule, Rules};
 use super::names::ClosedNames;
-use super::network::Network;
+use super::network::{LocalNetwork, Network};
 use super::offers::{Count, Files, Memory, Namespaces, Offers, Standing};
 use super::reach::{self, AccessEntry};
 use super::system::System;
 use super::temporary::Temporary;
 use super::view::{self, Plan, Shown};
 use super::{Confinement, KEPT, Parts, Removed, Wall};
+use harness_policy::command::CommandReach;
 use harness_policy::grant::Grant;
 use harness_policy::limits::Limits;
 use harness_policy::path::WorkspacePath;
@@ -47,6 +49,8 @@ pub struct For<'a> {
     pub name: &'a str,
     /// The time that the command has.
     pub time: Duration,
+    /// The command's own network, where it is granted some hosts.
+    pub network: Option<&'a LocalNetwork>,
 }
 
 impl Wall {
@@ -56,7 +60,14 @@ impl Wall {
     pub fn new(wanted: &For<'_>) -> Result<Self, String> {
         let grant = wanted.grant;
         if grant.exec_unconfined() {
-            return Ok(Self::none());
+            return match grant.exec_network() {
+                CommandReach::Hosts => Err(format!(
+                    "`exec.network` names hosts, and nothing holds a command to them that runs with `exec.unconfined: true`; \
+                     remove one of the two in `{}`",
+                    grant.nearest_origin().file
+                )),
+                CommandReach::None | CommandReach::All => Ok(Self::none()),
+            };
         }
         let offers = Offers::get();
         let stands = offers.wall().map_err(|missing| {
@@ -72,9 +83,10 @@ impl Wall {
         let reached = Reached::new(wanted, system)?;
         let FileAccess { bond, temporary, own_temporary, rules, later } = match stands.namespaces {
             Some(namespaces) => {
-                let network = command_network(grant, &stands, namespaces);
+                let network = command_network(wanted, &stands, namespaces)?;
                 reached.in_view(wanted, namespaces, network, offers.landlock.unwrap_or_default())?
             }
+            None if grant.exec_network() == CommandReach::Hosts => return Err(no_network_of_its_own()),
             None => reached.by_rules(wanted, &governed)?,
         };
         let rules = match stands.files {
@@ -91,7 +103,7 @@ impl Wall {
                 Some(Namespaces::Own) | None => KEPT,
             },
             rules,
-            filters: Filters::of_command(grant.exec_network(), stands.files == Files::Rules, stands.memory)?,
+            filters: Filters::of_command(sockets(grant), stands.files == Files::Rules, stands.memory)?,
         }));
         let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), Group::doors);
         let family = Family { bond, confinement, doors: doors.map_err(|error| error.to_string())? };
@@ -171,6 +183,10 @@ impl<'a> Reached<'a> {
             places,
             workspace: wanted.workspace,
             home: *home,
+            names: match (&network, wanted.network) {
+                (Network::Local(_), Some(local)) => Some(local.hosts()),
+                _ => None,
+            },
         })?;
         let rules = [landlock::of_system(system, &beside.folders), landlock::of_view(places)].concat();
         let later = Later::of_view(&view.private, version)?;
@@ -209,8 +225,31 @@ impl<'a> Reached<'a> {
     }
 }
 
-fn command_network(grant: &Grant, stands: &Standing, namespaces: Namespaces) -> Network {
-    if stands.network && !grant.exec_network() { Network::none(namespaces) } else { Network::Hosts }
+fn command_network(wanted: &For<'_>, stands: &Standing, namespaces: Namespaces) -> Result<Network, String> {
+    Ok(match wanted.grant.exec_network() {
+        CommandReach::All => Network::Machine,
+        CommandReach::None if stands.network => Network::none(namespaces),
+        CommandReach::None => Network::Machine,
+        CommandReach::Hosts if stands.network => {
+            Network::Local(wanted.network.map(|network| network.listen.clone()).unwrap_or_default())
+        }
+        CommandReach::Hosts => return Err(no_network_of_its_own()),
+    })
+}
+
+fn no_network_of_its_own() -> String {
+    "`exec.network` names hosts, and this machine gives commands no network of their own, which could hold them to \
+     those; `harness doctor` reports why"
+        .to_owned()
+}
+
+/// The sockets that a command may make.
+fn sockets(grant: &Grant) -> Sockets {
+    match grant.exec_network() {
+        CommandReach::None => Sockets::None,
+        CommandReach::Hosts => Sockets::Internet,
+        CommandReach::All => Sockets::Commands,
+    }
 }
 
 pub(super) fn user_map(namespaces: Namespaces) -> Result<Option<UserMap>, String> {

@@ -27,7 +27,7 @@ use rustix::process::{
 };
 
 use super::launch::{self, Quiet, Stack, Work};
-use super::network::Network;
+use super::network::{self, Network};
 use super::reach::Identity;
 use super::view::Plan;
 use super::{Confinement, Step, keeper};
@@ -106,6 +106,8 @@ pub(super) struct Begun {
     lifeline: Option<OwnedFd>,
     /// Where the keeper shows the command's code. Not to be waited for: nothing is reported where it was killed.
     ending: OwnedFd,
+    /// The sockets that listen in the command's own network.
+    pub(super) listeners: Vec<OwnedFd>,
 }
 
 impl Begun {
@@ -116,7 +118,8 @@ impl Begun {
 
     /// Ends all of it, waits for that, and leaves nothing to be reaped. Gives what [`code`] gives.
     pub(super) fn finish(self) -> Option<i32> {
-        let Self { keeper, lifeline, ending } = self;
+        let Self { keeper, lifeline, ending, listeners } = self;
+        drop(listeners);
         drop(lifeline);
         reap(&keeper);
         code(&ending)
@@ -168,6 +171,12 @@ impl Family {
         let (gate, opens_gate) = pipe()?;
         let (told, report) = pipe()?;
         rustix::io::ioctl_fionbio(&ending, true)?;
+        let (listeners, hands_over) = if self.listens() > 0 {
+            let (host, keeper) = network::pair()?;
+            (Some(host), Some(keeper))
+        } else {
+            (None, None)
+        };
         let pointers = program.map(Pointers::of);
         let own_memory = self.needs_memory_of_its_own();
         let making = Making {
@@ -181,6 +190,7 @@ impl Family {
             lifeline: lifeline_in,
             ending: ending_in,
             report,
+            hands_over,
         };
         let stack = Stack::new()?;
         let shared = if own_memory { 0 } else { libc::CLONE_VM | libc::CLONE_VFORK };
@@ -197,10 +207,10 @@ impl Family {
             }
         };
         let keeper = keeper.map_err(|error| Failed { step: Some(Step::Namespaces), error: error.into() })?;
-        let begun = Begun { keeper, lifeline: Some(lifeline), ending };
-        let Making { report, gate, opens_gate, stack: second, .. } = making;
+        let mut begun = Begun { keeper, lifeline: Some(lifeline), ending, listeners: Vec::new() };
+        let Making { report, gate, opens_gate, hands_over, stack: second, .. } = making;
         // Nobody else is to hold the other ends.
-        drop((report, gate, opens_gate));
+        drop((report, gate, opens_gate, hands_over));
         // The end comes when both processes are programs of their own: what they were lent may go then.
         let mut said = Vec::new();
         let mut buffer = [0; 16];
@@ -217,9 +227,21 @@ impl Family {
             }
         }
         drop((second, stack));
-        let Some((step, error)) = read_report(&said) else { return Ok(begun) };
-        begun.finish();
-        Err(Failed { step, error })
+        if let Some((step, error)) = read_report(&said) {
+            begun.finish();
+            return Err(Failed { step, error });
+        }
+        let handed = listeners.map_or(Ok(Vec::new()), |listeners| network::receive(&listeners, self.listens()));
+        match handed {
+            Ok(listeners) => {
+                begun.listeners = listeners;
+                Ok(begun)
+            }
+            Err(error) => {
+                begun.finish();
+                Err(Failed { step: Some(Step::Network), error: error.into() })
+            }
+        }
     }
 
     /// The processes of a user namespace are reported through files that are not theirs where the host may not be
@@ -235,8 +257,16 @@ impl Family {
             Bond::Namespaces { user, network, .. } => {
                 let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC;
                 let spaces = if user.is_some() { spaces | libc::CLONE_NEWUSER } else { spaces };
-                if matches!(network, Network::New) { spaces | libc::CLONE_NEWNET } else { spaces }
+                if network.is_new() { spaces | libc::CLONE_NEWNET } else { spaces }
             }
+        }
+    }
+
+    /// How many sockets listen in the command's own network.
+    fn listens(&self) -> usize {
+        match &self.bond {
+            Bond::Namespaces { network: Network::Local(addresses), .. } => addresses.len(),
+            Bond::Namespaces { .. } | Bond::Children => 0,
         }
     }
 }
@@ -262,6 +292,8 @@ struct Making<'a> {
     lifeline: OwnedFd,
     ending: OwnedFd,
     report: OwnedFd,
+    /// Where sockets of the command's own network are handed to the host.
+    hands_over: Option<OwnedFd>,
 }
 
 impl Making<'_> {
@@ -308,7 +340,7 @@ impl Keeper<'_> {
     #[expect(unsafe_code, reason = "it changes the process that it runs in")]
     unsafe fn make(&self) -> Result<std::convert::Infallible, (Step, Errno)> {
         let Self(making) = self;
-        let Making { family, own_memory, keeper, stack, opens_gate, lifeline, ending, .. } = making;
+        let Making { family, own_memory, keeper, stack, opens_gate, lifeline, ending, hands_over, .. } = making;
         // Nobody's terminal is theirs.
         setsid().map_err(at(Step::Session))?;
         step_back();
@@ -323,7 +355,7 @@ impl Keeper<'_> {
                 // The group that it is in now is the top of what is seen.
                 // SAFETY: the flag takes nothing apart but what is seen of control groups.
                 unsafe { unshare(libc::CLONE_NEWCGROUP) }.map_err(at(Step::Namespaces))?;
-                network.enter().map_err(at(Step::Network))?;
+                network.enter(hands_over.as_ref().map(OwnedFd::as_fd)).map_err(at(Step::Network))?;
                 view.build().map_err(at(Step::View))?;
                 go_to(folder, *identity).map_err(at(Step::Folder))?;
                 b'n'

@@ -1,7 +1,8 @@
 //! Filters on the system calls of a command.
 //!
 //! - Without `exec.network` it makes no socket that leads anywhere, to this machine's own (`AF_UNIX`) neither: only
-//!   pairs that are connected to each other for good.
+//!   pairs that are connected to each other for good. Where it is granted some hosts, those of the internet, in a network of
+//!   its own.
 //! - It does not trace other processes, mount, load modules, enter or make namespaces, or type on a terminal.
 //! - It makes no file that others run as its owner: that would outlast the wall. It takes no lease on a file: anyone who opens
 //!   it would wait.
@@ -225,23 +226,27 @@ const X32: u32 = 0x4000_0000;
 pub(super) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    /// For a child that may use the network, or not, whose files are in a view, or held by Landlock `alone`, and of whose
+    /// For a child that may make these sockets, whose files are in a view, or held by Landlock `alone`, and of whose
     /// memory something is held. Made once in a process.
     ///
     /// # Errors
     ///
     /// On a kind of machine that the filters are not made for.
-    pub(super) fn of_command(network: bool, alone: bool, memory: Memory) -> Result<&'static Self, String> {
+    pub(super) fn of_command(sockets: Sockets, alone: bool, memory: Memory) -> Result<&'static Self, String> {
         type Made = OnceLock<Result<Filters, String>>;
-        static MADE: [[[Made; 2]; 2]; 2] = [const { [const { [const { OnceLock::new() }; 2] }; 2] }; 2];
-        let [without_network, with_network] = &MADE;
-        let [in_view, only_rules] = if network { with_network } else { without_network };
+        static MADE: [[[Made; 2]; 2]; 3] = [const { [const { [const { OnceLock::new() }; 2] }; 2] }; 3];
+        let [none, internet, all] = &MADE;
+        let [in_view, only_rules] = match sockets {
+            Sockets::None => none,
+            Sockets::Internet => internet,
+            Sockets::Commands => all,
+        };
         let [together, each] = if alone { only_rules } else { in_view };
         let made = if memory == Memory::Command { together } else { each };
-        made.get_or_init(|| Self::new(network, alone, memory)).as_ref().map_err(Clone::clone)
+        made.get_or_init(|| Self::new(sockets, alone, memory)).as_ref().map_err(Clone::clone)
     }
 
-    fn new(network: bool, alone: bool, memory: Memory) -> Result<Self, String> {
+    fn new(sockets: Sockets, alone: bool, memory: Memory) -> Result<Self, String> {
         let mut never: Rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
         never.insert(libc::SYS_clone, namespaces()?);
         let typing = TYPING.iter().map(|request| rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *request));
@@ -266,8 +271,10 @@ impl Filters {
         let not_there =
             [&NOT_THERE[..], by_key, by_name, files].concat().into_iter().map(|call| (call, Vec::new())).collect();
         let mut programs = vec![program(never, libc::EPERM)?, program(not_there, libc::ENOSYS)?];
-        if !network {
-            programs.push(program(no_sockets()?, libc::EACCES)?);
+        match sockets {
+            Sockets::None => programs.push(program(no_sockets()?, libc::EACCES)?),
+            Sockets::Internet => programs.push(program(sockets_of_the_internet()?, libc::EACCES)?),
+            Sockets::Commands => {}
         }
         Ok(Self(programs))
     }
@@ -331,7 +338,7 @@ impl Filters {
 ///
 /// Why not, for the operator.
 pub(super) fn offered() -> Result<(), String> {
-    Filters::of_command(false, false, Memory::Process)?;
+    Filters::of_command(Sockets::None, false, Memory::Process)?;
     let action = libc::SECCOMP_RET_ERRNO;
     // SAFETY: the kernel reads the one number that the pointer leads to, and changes nothing.
     #[expect(unsafe_code, reason = "there is no function for this call")]
@@ -473,11 +480,14 @@ mod tests {
         let steps = |program: &[sock_filter]| -> Vec<(u16, u8, u8, u32)> {
             program.iter().take(3).map(|step| (step.code, step.jt, step.jf, step.k)).collect()
         };
-        for (network, alone) in [(false, false), (true, false), (false, true), (true, true)] {
-            for memory in [Memory::Command, Memory::Process] {
-                for program in &Filters::of_command(network, alone, memory).unwrap().0 {
+        for sockets in [Sockets::None, Sockets::Internet, Sockets::Commands] {
+            for (alone, memory) in [false, true]
+                .into_iter()
+                .flat_map(|alone| [Memory::Command, Memory::Process].map(|memory| (alone, memory)))
+            {
+                for program in &Filters::of_command(sockets, alone, memory).unwrap().0 {
                     let begins = steps(program) == steps(&without_x32());
-                    assert_eq!(begins, cfg!(target_arch = "x86_64"), "{network} {alone} {memory:?}");
+                    assert_eq!(begins, cfg!(target_arch = "x86_64"), "{sockets:?} {alone} {memory:?}");
                 }
             }
         }

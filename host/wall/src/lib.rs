@@ -57,6 +57,7 @@ use family::{Begun, Bond, Failed, Family};
 use filters::Filters;
 use harness_policy::grant::Grant;
 use harness_sys as sys;
+pub use network::LocalNetwork;
 use network::Network;
 use system::System;
 use temporary::Temporary;
@@ -111,7 +112,7 @@ impl Step {
             Self::Processes => "a count of its processes",
             Self::UserNamespace => "a user namespace",
             Self::Namespaces => "namespaces",
-            Self::Network => "an empty network",
+            Self::Network => "its own network",
             Self::View => "its view of the files",
             Self::Folder => "the folder to start in",
             Self::Limits => "limits",
@@ -226,11 +227,12 @@ impl Wall {
             streams,
             folder: folder.as_fd(),
         };
-        let begun = self.family.start(Some(&program)).map_err(|Failed { step, error }| match step {
+        let mut begun = self.family.start(Some(&program)).map_err(|Failed { step, error }| match step {
             Some(step) => format!("it cannot be confined: {}: {error}", step.name()),
             None => error.to_string(),
         })?;
-        Ok(Held { begun: Some(begun), left: Some((self.removed, Left::new())) })
+        let listeners = std::mem::take(&mut begun.listeners);
+        Ok(Held { begun: Some(begun), listeners, left: Some((self.removed, Left::new())) })
     }
 }
 
@@ -238,6 +240,7 @@ impl Wall {
 #[derive(Debug)]
 pub struct Held {
     begun: Option<Begun>,
+    listeners: Vec<OwnedFd>,
     left: Option<(Removed, Left)>,
 }
 
@@ -294,6 +297,11 @@ pub fn wait_for_ends(most: Duration) {
 }
 
 impl Held {
+    /// The sockets that listen in the command's own network, in the order of [`LocalNetwork::listen`]. Once.
+    pub fn listeners(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.listeners)
+    }
+
     /// A handle that can be read from when the command and all that came of it has ended.
     ///
     /// # Errors
@@ -376,9 +384,10 @@ fn probe() -> Result<(Namespaces, bool), String> {
     for kind in kinds {
         let own = Network::none(*kind);
         // A kernel may be built without namespaces for networks.
-        for network in [own, Network::Hosts] {
-            let nowhere = Path::new("/.workspace");
-            let shown = Shown { system, folders: &[], closed: &[], places: &[], workspace: nowhere, home: None };
+        for network in [own, Network::Machine] {
+            let (nowhere, names) = (Path::new("/.workspace"), None);
+            let shown = Shown { system, folders: &[], closed: &[], places: &[], workspace: nowhere, home: None, names };
+            let has_network = !matches!(network, Network::Machine);
             let stat = rustix::fs::stat(folder).map_err(|error| io::Error::from(error).to_string())?;
             let bond = Bond::Namespaces {
                 user: user_map(*kind)?,
@@ -390,7 +399,7 @@ fn probe() -> Result<(Namespaces, bool), String> {
             match (Family { bond, confinement: Confinement(None), doors: Vec::new() }).start(None) {
                 Ok(tried) => {
                     tried.finish();
-                    return Ok((*kind, !matches!(network, Network::Hosts)));
+                    return Ok((*kind, has_network));
                 }
                 Err(Failed { step, error }) => why = format!("{}: {error}", step.map_or("starting", Step::name)),
             }

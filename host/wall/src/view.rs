@@ -39,6 +39,10 @@ const BASE: &CStr = c"/proc";
 const CLOSED: &CStr = c".closed";
 const CLOSED_FOLDER: &CStr = c".closed/folder";
 const CLOSED_FILE: &CStr = c".closed/file";
+/// What the names of a command's own network are read from.
+const NAMES_FILE: &CStr = c".closed/hosts";
+/// Where programs read names.
+const HOSTS: &str = "/etc/hosts";
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
@@ -47,6 +51,8 @@ const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 #[derive(Debug)]
 pub(super) struct Plan {
     steps: Vec<Step>,
+    /// The text of the file of names, where the command has its own.
+    names: Option<Vec<u8>>,
     /// The temporary folder.
     pub(super) temporary: &'static str,
     /// What may be written beside the workspace.
@@ -75,6 +81,8 @@ enum Step {
         at: CString,
         is_dir: bool,
     },
+    /// The command's own file of names.
+    Names(CString),
     /// What the kernel shows, except these names.
     Processes(Vec<CString>),
 }
@@ -85,6 +93,7 @@ enum What {
     Memory(&'static CStr),
     Mount { attributes: u64, identity: Option<Identity>, is_dir: bool },
     Closed { is_dir: bool },
+    Names,
     Processes,
 }
 
@@ -101,6 +110,8 @@ pub(super) struct Shown<'a> {
     pub(super) workspace: &'a Path,
     /// The user's own folder: there, and empty.
     pub(super) home: Option<&'a Path>,
+    /// The text of the command's own file of names, in the place of the machine's.
+    pub(super) names: Option<Vec<u8>>,
 }
 
 impl Plan {
@@ -115,7 +126,7 @@ impl Plan {
         let private: Vec<PathBuf> =
             home.map(Path::to_owned).into_iter().chain([temporary.into(), "/dev/shm".into()]).collect();
         let there = content(shown, &private);
-        Ok(Self { steps: steps(shown.system, &there)?, temporary, private })
+        Ok(Self { steps: steps(shown.system, &there)?, names: shown.names.clone(), temporary, private })
     }
 
     /// Builds the file system and goes into it. In a mount and a process namespace of the calling process's own, whose
@@ -135,6 +146,13 @@ impl Plan {
         rustix::fs::mkdir(CLOSED, Mode::from_raw_mode(0o755))?;
         rustix::fs::mkdir(CLOSED_FOLDER, Mode::empty())?;
         drop(rustix::fs::open(CLOSED_FILE, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?);
+        if let Some(names) = &self.names {
+            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+            let file = rustix::fs::open(NAMES_FILE, flags, Mode::from_raw_mode(0o444))?;
+            if rustix::io::write(&file, names)? != names.len() {
+                return Err(Errno::NOSPC);
+            }
+        }
         let root = rustix::fs::open(c"/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         // What is mounted from there in one call is read-only as it is.
         attach(there(root.as_fd(), CLOSED)?.as_fd(), root.as_fd(), CLOSED, READ_ONLY | PLAIN)?;
@@ -178,6 +196,12 @@ fn content(shown: &Shown<'_>, private: &[PathBuf]) -> BTreeMap<PathBuf, What> {
     there.extend(system.folders.iter().map(|folder| (folder.clone(), mount(true))));
     there.extend(system.closed.iter().map(|(path, is_dir)| (path.clone(), What::Closed { is_dir: *is_dir })));
     there.extend(system.resolver.iter().map(|path| (path.clone(), mount(false))));
+    if shown.names.is_some()
+        && let Ok(hosts) = harness_sys::real_path(Path::new(HOSTS))
+        && system.shows(&hosts)
+    {
+        there.insert(hosts, What::Names);
+    }
     there.extend(private.iter().map(|path| (path.clone(), What::Memory(PRIVATE))));
     there.extend(shown.folders.iter().map(|folder| (folder.clone(), mount(true))));
     there.extend(shown.closed.iter().map(|(path, is_dir)| (path.clone(), What::Closed { is_dir: *is_dir })));
@@ -217,6 +241,7 @@ fn steps(system: &System, there: &BTreeMap<PathBuf, What>) -> Result<Vec<Step>, 
             What::Memory(options) => Step::Memory { at, options },
             What::Mount { attributes, identity, .. } => Step::Mount { at, attributes, identity },
             What::Closed { is_dir } => Step::Closed { at, is_dir },
+            What::Names => Step::Names(at),
             What::Processes => Step::Processes(system.machine.iter().map(|name| text(name)).collect::<Result<_, _>>()?),
         });
         if path == Path::new("/dev") {
@@ -268,8 +293,8 @@ fn make_way<'a>(
         return Ok(());
     }
     for folder in missing.into_iter().rev() {
-        let is_file =
-            folder == path && matches!(what, What::Mount { is_dir: false, .. } | What::Closed { is_dir: false });
+        let is_file = folder == path
+            && matches!(what, What::Mount { is_dir: false, .. } | What::Closed { is_dir: false } | What::Names);
         steps.push(if is_file { Step::File(relative(folder)?) } else { Step::Folder(relative(folder)?) });
         made.insert(folder);
     }
@@ -301,6 +326,7 @@ impl Step {
                 }
                 attach(from.as_fd(), root, at, *attributes)
             }
+            Self::Names(at) => attach(there(root, NAMES_FILE)?.as_fd(), root, at, READ_ONLY | PLAIN),
             Self::Closed { at, is_dir } => {
                 let from = there(root, if *is_dir { CLOSED_FOLDER } else { CLOSED_FILE })?;
                 match attach(from.as_fd(), root, at, READ_ONLY | PLAIN) {

@@ -11,7 +11,7 @@ use crate::located::Located;
 use crate::shape::{self, Between, Read, Schema, Shape};
 use crate::suggest::closest;
 use crate::yaml::{self, Value};
-use harness_policy::command::{CommandRule, ExecRules, FolderRule};
+use harness_policy::command::{CommandNetwork, CommandRule, ExecRules, FolderRule};
 use harness_policy::layer::{Layer, Origin, Scope, Service};
 use harness_policy::limits::{LimitKey, LimitRules};
 use harness_policy::network::{HostRule, Method, NetworkRules, Scheme};
@@ -65,8 +65,9 @@ keys! {
     given env: Vec<Located<Variable>>;
     /// Folders outside of the workspace that commands may read and run programs from, such as `/opt/go` or `~/.cargo`.
     given folders: Vec<Located<FolderRule>>;
-    /// Whether commands may use the network.
-    given network: bool = false;
+    /// `true`: commands may use the whole network. A list of hosts: they connect to these alone, as
+    /// `network.allowed_domains` has them but without `methods` and `scheme`. Default: false.
+    given network: NetworkValue;
     /// Whether commands run without a wall.
     given unconfined: bool = false;
 }
@@ -124,6 +125,29 @@ keys! {
     given processes: Between<1, 4096>;
     /// Memory of a command in MiB: of all its processes in a control group, otherwise of each process.
     given command_memory_mb: Between<16, 1_048_576>;
+}
+
+/// What is written for the network of commands.
+pub(super) enum NetworkValue {
+    /// All of it, or nothing.
+    All(bool),
+    /// These hosts.
+    Hosts(Hosts),
+}
+
+impl Shape for NetworkValue {
+    fn schema() -> Schema {
+        shape::schema(json!({"anyOf": [bool::schema(), Hosts::schema()]}))
+    }
+}
+
+impl Read for NetworkValue {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        match &field.node.value {
+            Value::Seq(_) => Hosts::read(decoder, field).map(Self::Hosts),
+            _ => decoder.boolean(field).map(Self::All),
+        }
+    }
 }
 
 /// A list of hosts, each a text or `{ host: ..., private: true }`.
@@ -253,7 +277,7 @@ impl Builder {
             allow: self.spots.list(decoder, "exec.allow", &keys.allow).unwrap_or_default(),
             env: env.into_iter().map(|name| name.0).collect(),
             folders: self.spots.list(decoder, "exec.folders", &keys.folders).unwrap_or_default(),
-            network: self.spots.flag(decoder, "exec.network", keys.network),
+            network: self.spots.network_of_commands(decoder, &keys.network),
             unconfined: self.spots.flag(decoder, "exec.unconfined", keys.unconfined),
         }
     }
@@ -341,6 +365,24 @@ impl Spots {
             self.note(key, &decoder.position(field.span()), Vec::new());
         }
         slot.read(decoder)
+    }
+
+    fn network_of_commands(&mut self, decoder: &mut Decoder, slot: &Slot<'_, NetworkValue>) -> CommandNetwork {
+        const KEY: &str = "exec.network";
+        let Some(value) = slot.located(decoder) else { return CommandNetwork::None };
+        let rules = match value.value {
+            NetworkValue::All(all) => {
+                self.note(KEY, &value.position, Vec::new());
+                return if all { CommandNetwork::All } else { CommandNetwork::None };
+            }
+            NetworkValue::Hosts(list) => self.rules(KEY, Located::new(list, value.position)),
+        };
+        CommandNetwork::hosts(rules).unwrap_or_else(|why| {
+            if let Some(field) = slot.field() {
+                decoder.error(field, format!("{}: {why}", quoted(&field.path)));
+            }
+            CommandNetwork::None
+        })
     }
 
     fn limit<const LEAST: u64, const MOST: u64>(

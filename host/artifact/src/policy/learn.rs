@@ -11,7 +11,7 @@ use std::fmt;
 
 use self::within::{Closed, Parted};
 use super::{layer, sources};
-use harness_policy::command::CommandRule;
+use harness_policy::command::{CommandRule, network};
 use harness_policy::grant::Grant;
 use harness_policy::item::scalar as quoted;
 use harness_policy::layer::{Layer, Service};
@@ -32,7 +32,7 @@ pub struct Kept {
     pub variables: Vec<String>,
     /// Folders that commands saw beside the workspace.
     pub folders: Vec<String>,
-    /// Whether commands had the network.
+    /// Whether commands had the whole network.
     pub network: bool,
     /// Whether commands ran unconfined.
     pub unconfined: bool,
@@ -60,6 +60,8 @@ enum Key {
     ChildVariables,
     Folders,
     ChildNetwork,
+    /// The same key, where it is a list.
+    ChildHosts,
     Unconfined,
     Variables,
     Services,
@@ -78,7 +80,7 @@ impl Key {
             Self::Allow => vec!["exec", "allow"],
             Self::ChildVariables => vec!["exec", "env"],
             Self::Folders => vec!["exec", "folders"],
-            Self::ChildNetwork => vec!["exec", "network"],
+            Self::ChildNetwork | Self::ChildHosts => vec!["exec", "network"],
             Self::Unconfined => vec!["exec", "unconfined"],
             Self::Variables => vec!["env"],
             Self::Services => vec!["services"],
@@ -348,6 +350,8 @@ fn needed(requests: &[&Request], kept: &Kept) -> Vec<Rule> {
     requests.retain(|request| rule(request).is_some());
     let requests = &requests;
     let mut rules: BTreeSet<Rule> = requests.iter().filter_map(|request| rule(request)).collect();
+    // One key for both.
+    rules.retain(|rule| !(kept.network && rule.key == Key::ChildHosts));
     if rules.iter().any(|rule| rule.key == Key::Allow) {
         for (key, names) in [(Key::ChildVariables, &kept.variables), (Key::Folders, &kept.folders)] {
             rules.extend(names.iter().map(|name| Rule { key, item: quoted(name) }));
@@ -385,6 +389,9 @@ fn rule(request: &Request) -> Option<Rule> {
         }
         Request::Host(target, address) => {
             (Key::Network, HostRule::item_for(target, AddressKind::of(*address) != AddressKind::Public))
+        }
+        Request::CommandHost(target, address) => {
+            (Key::ChildHosts, network::item_for(target, AddressKind::of(*address) != AddressKind::Public))
         }
         Request::Command(program, args) => (Key::Allow, CommandRule::item_for(program, args)?),
         Request::ChildVariable(name) => (Key::ChildVariables, quoted(name)),

@@ -65,7 +65,10 @@ fn a_whole_policy() {
     assert_eq!(hosts, ["api.example.org", "*.example.net", "127.0.0.1:8080", "build.example.net"]);
     let exec = project.exec.as_ref().unwrap();
     assert_eq!(exec.allow.iter().map(ToString::to_string).collect::<Vec<_>>(), ["git", "cargo test *"]);
-    assert_eq!((exec.env.join(" "), exec.network, exec.unconfined), ("PATH HOME".to_owned(), true, false));
+    assert_eq!(
+        (exec.env.join(" "), &exec.network, exec.unconfined),
+        ("PATH HOME".to_owned(), &CommandNetwork::All, false)
+    );
     assert_eq!(project.env, Some(vec!["CI".to_owned(), "LANG".to_owned()]));
     assert_eq!(project.services, Some(vec![Service::Cache, Service::Clock]));
     assert_eq!(Grant::new(vec![project.clone()]).limits(), Limits { fuel: 2_000_000_000, ..Limits::default() });

@@ -71,6 +71,11 @@ impl Running {
         Ok((Self { held, ended }, pipes))
     }
 
+    /// The sockets that listen in the command's own network. Once.
+    pub(super) fn listeners(&mut self) -> Vec<OwnedFd> {
+        self.held.listeners()
+    }
+
     /// Waits for the command to end, and for all its processes, which end with it.
     pub(super) async fn ended(&self) {
         // A handle that cannot be waited for shows nothing: what has a deadline ends by that.

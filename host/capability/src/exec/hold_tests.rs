@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::tests::{LONG, Workspace, command, granted, mark, marked, ran, sh, with_files};
 use super::*;
-use harness_policy::command::{CommandRule, ExecRules, FolderRule};
+use harness_policy::command::{CommandNetwork, CommandRule, ExecRules, FolderRule};
 use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::limits::LimitKey;
 use harness_policy::path::{FsRules, PathPattern};
@@ -16,7 +16,7 @@ use harness_wall::{Memory, Offers};
 
 fn exec(unconfined: bool) -> ExecRules {
     let allow = ["sh", "bash", "perl", "git", "true"].map(|program| CommandRule::parse(program).unwrap());
-    ExecRules { allow: allow.into(), env: Vec::new(), folders: Vec::new(), network: false, unconfined }
+    ExecRules { allow: allow.into(), env: Vec::new(), folders: Vec::new(), network: CommandNetwork::None, unconfined }
 }
 
 fn grant(unconfined: bool, limits: &[(LimitKey, u64)]) -> Grant {
@@ -59,11 +59,18 @@ async fn what_is_secret_beside_the_workspace_stays_closed() {
     let root = tempfile::tempdir().unwrap();
     let dir = Dir::open_ambient_dir(root.path(), cap_std::ambient_authority()).unwrap();
     let script = format!("cd {} && cat {} bin/linked", folder.display(), files.map(|(path, _)| path).join(" "));
+    let http = Client::default();
     let said = |unconfined: bool| {
         let allow = vec![CommandRule::parse("sh").unwrap()];
         let folders = vec![FolderRule::parse(folder.to_str().unwrap()).unwrap()];
-        let grant = granted(ExecRules { allow, env: Vec::new(), folders, network: false, unconfined });
-        let place = ExecContext { dir: &dir, workspace: root.path(), handles: &handles, variables: &Variables::Host };
+        let grant = granted(ExecRules { allow, env: Vec::new(), folders, network: CommandNetwork::None, unconfined });
+        let place = ExecContext {
+            dir: &dir,
+            workspace: root.path(),
+            handles: &handles,
+            variables: &Variables::Host,
+            http: &http,
+        };
         let script = sh(&script);
         async move { run(&grant, place, LONG, script).await.unwrap().stdout }
     };

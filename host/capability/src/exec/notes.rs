@@ -9,12 +9,12 @@ use harness_policy::grant::Grant;
 use harness_wall::Hit;
 
 /// Adds what there is to say of a command that ended with something else than 0.
-pub(super) fn add(output: &mut Output, hit: Hit, grant: &Grant) {
+pub(super) fn add(output: &mut Output, hit: Hit, refused: &[String], grant: &Grant) {
     if output.exit_code == 0 {
         return;
     }
     let limits = grant.limits();
-    let mut notes = Vec::new();
+    let mut notes = refused.to_vec();
     if hit.memory {
         let most = limits.command_memory_bytes >> 20;
         notes.push(format!("the command took more memory than `limits.command_memory_mb`, which is {most}"));
@@ -59,7 +59,7 @@ mod tests {
             timed_out: false,
             truncated: false,
         };
-        add(&mut output, hit, &Grant::new(Vec::new()));
+        add(&mut output, hit, &[], &Grant::new(Vec::new()));
         output.stderr
     }
 

@@ -8,7 +8,7 @@ use cap_std::ambient_authority;
 use tempfile::TempDir;
 
 use super::*;
-use harness_policy::command::{CommandRule, ExecRules};
+use harness_policy::command::{CommandNetwork, CommandRule, ExecRules};
 use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::limits::LimitRules;
 use harness_policy::path::{FsRules, PathPattern};
@@ -20,7 +20,7 @@ fn grant(allow: &[&str], env: &[&str]) -> Grant {
     let exec = ExecRules {
         allow: allow.iter().map(|text| CommandRule::parse(text).unwrap()).collect(),
         env: env.iter().map(|&name| name.to_owned()).collect(),
-        network: false,
+        network: CommandNetwork::None,
         folders: Vec::new(),
         unconfined: false,
     };
@@ -76,11 +76,23 @@ impl Workspace {
     }
 
     pub(super) async fn run_in(&self, grant: &Grant, left: Duration, command: Command) -> Result<Output, Error> {
+        self.run_with(grant, &Client::default(), left, command).await
+    }
+
+    /// With a client that knows names.
+    pub(super) async fn run_with(
+        &self,
+        grant: &Grant,
+        http: &Client,
+        left: Duration,
+        command: Command,
+    ) -> Result<Output, Error> {
         let place = ExecContext {
             dir: &self.dir,
             workspace: self.root.path(),
             handles: &Handles::default(),
             variables: &Variables::Host,
+            http,
         };
         run(grant, place, left, command).await
     }
@@ -291,6 +303,7 @@ async fn it_starts_in_the_open_folder_and_finds_nothing_in_the_workspace() {
         workspace: workspace.root.path(),
         handles: &Handles::default(),
         variables: &Variables::Host,
+        http: &Client::default(),
     };
     let output = run(&grant, place, LONG, sh("pwd -P")).await.unwrap();
     assert_eq!(output.stdout.trim_end(), moved.canonicalize().unwrap().display().to_string());

@@ -6,7 +6,7 @@ use std::net::{TcpListener, UdpSocket};
 
 use super::tests::{LONG, Workspace, command, granted, mark, marked, ran, sh, until_marked, with_files};
 use super::*;
-use harness_policy::command::{CommandRule, ExecRules, FolderRule};
+use harness_policy::command::{CommandNetwork, CommandRule, ExecRules, FolderRule};
 use harness_policy::layer::Layer;
 use harness_policy::limits::{LimitKey, Limits};
 use harness_policy::path::{FsRules, PathPattern};
@@ -15,13 +15,14 @@ use harness_testing::skip::{Need, skipped};
 const PROGRAMS: [&str; 6] = ["sh", "bash", "perl", "unshare", "git", "setsid"];
 
 fn rules(network: bool, unconfined: bool) -> ExecRules {
+    let network = if network { CommandNetwork::All } else { CommandNetwork::None };
     let allow = PROGRAMS.iter().map(|program| CommandRule::parse(program).unwrap()).collect();
     ExecRules { allow, env: Vec::new(), folders: Vec::new(), network, unconfined }
 }
 
 /// What is wanted of a wall around `sh`, without secrets.
 fn wanted<'a>(grant: &'a Grant, dir: &'a Dir, workspace: &'a Path, program: &'a Path) -> For<'a> {
-    For { grant, dir, workspace, secrets: &[], home: None, program, name: "sh", time: LONG }
+    For { grant, dir, workspace, secrets: &[], home: None, program, name: "sh", time: LONG, network: None }
 }
 
 pub(super) fn confined() -> Grant {
@@ -571,7 +572,14 @@ async fn a_workspace_among_the_systems_folders_is_held_too() {
     let said = |grant: Grant| {
         let (dir, path) = (&dir, &path);
         async move {
-            let place = ExecContext { dir, workspace: path, handles: &Handles::default(), variables: &Variables::Host };
+            let http = Client::default();
+            let place = ExecContext {
+                dir,
+                workspace: path,
+                handles: &Handles::default(),
+                variables: &Variables::Host,
+                http: &http,
+            };
             run(&grant, place, LONG, sh("cat a ../closed/b ../agents/c")).await.map(|output| output.stdout)
         }
     };

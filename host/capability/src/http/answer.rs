@@ -85,7 +85,8 @@ pub(super) fn failure(error: reqwest::Error) -> Error {
     Error::Connection("the answer is not HTTP or broke off".to_owned())
 }
 
-fn no_connection(mut error: &io::Error) -> String {
+/// Why no connection could be made.
+pub(super) fn no_connection(mut error: &io::Error) -> String {
     use io::ErrorKind as Kind;
     // TLS wraps its error in one of these, and the connector that one in another.
     while let Some(inner) = error.get_ref().and_then(|inner| inner.downcast_ref()) {

@@ -15,6 +15,7 @@ use url::{Host, Url};
 use super::Error;
 use harness_policy::grant::Grant;
 use harness_policy::network::Target;
+use harness_policy::refusal::Refusal;
 
 /// More addresses than any name needs.
 const MAX_ADDRESSES: usize = 32;
@@ -134,31 +135,36 @@ impl Vetted {
 /// Looks up the name of a target and decides each address. One address that is refused refuses the name: what is
 /// allowed should not depend on the order of the answers.
 pub(super) async fn vetted(
-    (names, places): (&Names, Places<'_>),
+    asked: (&Names, Places<'_>),
     grant: &Grant,
     target: &Target,
     url: &Url,
 ) -> Result<Vetted, Error> {
-    let literal = |ip| {
-        grant.decide_address(target, ip)?;
+    let addresses = decided(asked, target, |address| grant.decide_address(target, address)).await?;
+    Ok(match target.host() {
+        Host::Domain(_) => Vetted { name: url.host_str().unwrap_or_default().to_owned(), addresses },
         // The connector does not ask for an address, so that there is nothing to hand out.
-        Ok(Vetted { name: String::new(), addresses: Vec::new() })
+        Host::Ipv4(_) | Host::Ipv6(_) => Vetted { name: String::new(), addresses: Vec::new() },
+    })
+}
+
+/// The addresses of a target, each of which may be connected to.
+pub(super) async fn decided(
+    (names, places): (&Names, Places<'_>),
+    target: &Target,
+    decide: impl Fn(IpAddr) -> Result<(), Refusal>,
+) -> Result<Vec<SocketAddr>, Error> {
+    let port = target.port();
+    let addresses = match target.host() {
+        Host::Ipv4(ip) => vec![(*ip, port).into()],
+        Host::Ipv6(ip) => vec![(*ip, port).into()],
+        Host::Domain(name) => names.look_up(places, name.clone(), port).await,
     };
-    match target.host() {
-        Host::Ipv4(ip) => return literal((*ip).into()),
-        Host::Ipv6(ip) => return literal((*ip).into()),
-        Host::Domain(_) => {}
-    }
-    let name = url.host_str().unwrap_or_default().to_owned();
-    let unknown = || Error::Connection(format!("the name `{}` was not found", target.host()));
-    let addresses = names.look_up(places, name.clone(), target.port()).await;
     if addresses.is_empty() {
-        return Err(unknown());
+        return Err(Error::Connection(format!("the name `{}` was not found", target.host())));
     }
-    for address in &addresses {
-        grant.decide_address(target, address.ip())?;
-    }
-    Ok(Vetted { name, addresses })
+    addresses.iter().try_for_each(|address| decide(address.ip()))?;
+    Ok(addresses)
 }
 
 /// A resolver that only knows the name of the request at hand. It fails closed: outside of [`Vetted::scope`], and for

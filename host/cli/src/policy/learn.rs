@@ -11,6 +11,7 @@ use harness_artifact::policy::learn::{Draft, Kept};
 use harness_capability::env::Variables;
 use harness_dispatch::confinement;
 use harness_dispatch::{CallReport, Loaded, Nested, Options, Project, Run};
+use harness_policy::command::CommandReach;
 use harness_policy::layer::Layer;
 use harness_policy::limits::{LimitKey, Limits};
 use harness_policy::path::Access;
@@ -285,7 +286,7 @@ fn kept(report: &CallReport, ran: bool) -> Kept {
     Kept {
         variables,
         folders: if ran { report.grant.exec_folders().iter().map(ToString::to_string).collect() } else { Vec::new() },
-        network: ran && report.grant.exec_network(),
+        network: ran && report.grant.exec_network() == CommandReach::All,
         unconfined: ran && report.grant.exec_unconfined(),
         limits: above.collect(),
         secrets: Vec::new(),

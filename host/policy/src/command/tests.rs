@@ -9,7 +9,7 @@ fn rules(allow: &[&str], env: &[&str]) -> ExecRules {
     ExecRules {
         allow: allow.iter().map(|text| CommandRule::parse(text).unwrap_or_else(|error| panic!("{error}"))).collect(),
         env: env.iter().map(|&name| name.to_owned()).collect(),
-        network: false,
+        network: CommandNetwork::None,
         unconfined: false,
         folders: Vec::new(),
     }
@@ -223,13 +223,14 @@ fn folders_are_those_that_every_layer_covers() {
 
 #[test]
 fn network_and_unconfined_need_every_layer() {
-    let open = ExecRules { network: true, unconfined: true, ..rules(&["git"], &[]) };
+    let open = ExecRules { network: CommandNetwork::All, unconfined: true, ..rules(&["git"], &[]) };
     let wide = Grant::new(vec![layer(Scope::Project, Some(open.clone())), layer(Scope::Artifact, None)]);
     let narrowed =
         Grant::new(vec![layer(Scope::Project, Some(open)), layer(Scope::Artifact, Some(rules(&["git"], &[])))]);
-    assert_eq!((wide.exec_network(), wide.exec_unconfined()), (true, true));
-    assert_eq!((narrowed.exec_network(), narrowed.exec_unconfined()), (false, false));
-    assert_eq!((Grant::new(vec![]).exec_network(), Grant::new(vec![]).exec_unconfined()), (false, false));
+    assert_eq!((wide.exec_network(), wide.exec_unconfined()), (CommandReach::All, true));
+    assert_eq!((narrowed.exec_network(), narrowed.exec_unconfined()), (CommandReach::None, false));
+    let silent = Grant::new(vec![]);
+    assert_eq!((silent.exec_network(), silent.exec_unconfined()), (CommandReach::None, false));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the layers of a grant agree on, in the words of their own rules.
 
 use super::{Access, Example, Grant, path};
-use crate::command::ExecRules;
+use crate::command::{CommandReach, ExecRules};
 use crate::layer::{Layer, Service};
 use crate::network::NetworkRules;
 use crate::path::FsRules;
@@ -27,13 +27,7 @@ pub fn agreed(grant: &Grant) -> Vec<Agreed> {
         };
         of(access.key(), grant, rules, with, move |old, new| path(old, new, access))
     };
-    let hosts = of(
-        "network",
-        grant,
-        |layer| layer.network.as_ref().map(|network| network.allow.clone()),
-        |allow| Layer { network: Some(NetworkRules { allow }), ..Layer::silent(grant.nearest_origin()) },
-        super::host,
-    );
+    let hosts = of_hosts("network", grant);
     let commands = of(
         "exec.allow",
         grant,
@@ -45,6 +39,11 @@ pub fn agreed(grant: &Grant) -> Vec<Agreed> {
         |old, new| super::command(old, new, true),
     );
     let plain = |key, rules| Agreed { key, rules, whole: true };
+    let network = match grant.exec_network() {
+        CommandReach::None => plain("exec.network", vec!["false".to_owned()]),
+        CommandReach::All => plain("exec.network", vec!["true".to_owned()]),
+        CommandReach::Hosts => of_hosts("exec.network", &super::hosts_of_commands(grant)),
+    };
     let protect = grant.layers().iter().filter_map(|layer| layer.fs.as_ref()).flat_map(|fs| &fs.protect);
     let variables = super::names(grant, |layer| layer.env.as_ref());
     let mut variables: Vec<String> =
@@ -65,12 +64,22 @@ pub fn agreed(grant: &Grant) -> Vec<Agreed> {
         commands,
         plain("exec.env", grant.exec_env()),
         plain("exec.folders", grant.exec_folders().iter().map(ToString::to_string).collect()),
-        plain("exec.network", vec![grant.exec_network().to_string()]),
+        network,
         plain("exec.unconfined", vec![grant.exec_unconfined().to_string()]),
         plain("env", variables),
         plain("secrets", secrets),
         plain("services", services.map(|service| service.name().to_owned()).collect()),
     ]
+}
+
+fn of_hosts(key: &'static str, grant: &Grant) -> Agreed {
+    of(
+        key,
+        grant,
+        |layer| layer.network.as_ref().map(|network| network.allow.clone()),
+        |allow| Layer { network: Some(NetworkRules { allow }), ..Layer::silent(grant.nearest_origin()) },
+        super::host,
+    )
 }
 
 fn of<R: Clone + PartialEq + ToString>(

@@ -105,6 +105,24 @@ impl HostRule {
         self.methods.as_ref().is_some_and(|methods| methods.iter().all(reads))
     }
 
+    /// The host as the rule has it, without a port.
+    pub fn host(&self) -> String {
+        match &self.hosts {
+            Hosts::Any => "*".to_owned(),
+            Hosts::Below(name) => format!("*.{name}"),
+            Hosts::Name(_) | Hosts::Address(_) => self.literal().unwrap_or_default(),
+        }
+    }
+
+    /// The one host that it is about, as a URL has it.
+    pub fn literal(&self) -> Option<String> {
+        match &self.hosts {
+            Hosts::Name(name) => Some(name.clone()),
+            Hosts::Address(_) => self.address(),
+            Hosts::Any | Hosts::Below(_) => None,
+        }
+    }
+
     /// The name that it is about, or below which it is.
     pub fn name(&self) -> Option<String> {
         match &self.hosts {
@@ -160,7 +178,7 @@ impl HostRule {
     }
 
     /// Whether the target may be reached at this address.
-    pub(super) fn permits(&self, target: &Target, address: IpAddr) -> bool {
+    pub(crate) fn permits(&self, target: &Target, address: IpAddr) -> bool {
         self.covers(target)
             && match &self.hosts {
                 Hosts::Address(rule) => *rule == address,

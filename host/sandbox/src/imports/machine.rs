@@ -34,7 +34,8 @@ pub(super) fn define(it: &mut Target<'_>, import: Import) -> Result<()> {
                 let dir = opening.await.map_err(|error| exec::Error::Start(error.to_string()))??;
                 let workspace = context.workspace.absolute().as_ref();
                 let variables = context.variables();
-                let place = exec::ExecContext { dir: &dir, workspace, handles: &handles, variables };
+                let http = context.http();
+                let place = exec::ExecContext { dir: &dir, workspace, handles: &handles, variables, http };
                 context.exec().run(&context.grant, place, left, command).await
             }
         }),

@@ -7,6 +7,7 @@ use crate::diagnostic::Position;
 use crate::policy::sources::SourceRules;
 use crate::policy::{ProjectPolicy, layer as keys, with_defaults};
 use crate::random::{self as testing, Dice};
+use harness_policy::command::CommandReach;
 use harness_policy::compare::wider;
 use harness_policy::network::{Method, Target};
 
@@ -93,7 +94,7 @@ fn kept(dice: &mut Dice, grant: &Grant) -> Kept {
     Kept {
         variables: grant.exec_env(),
         folders: grant.exec_folders().iter().map(ToString::to_string).collect(),
-        network: grant.exec_network(),
+        network: grant.exec_network() == CommandReach::All,
         unconfined: grant.exec_unconfined(),
         limits,
         secrets: Vec::new(),

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Draft, Key, MOST_TRIED, Rule, needed, quoted};
 use crate::policy::sources::SourceRules;
 use crate::policy::{ProjectPolicy, sources};
+use harness_policy::command::CommandReach;
 use harness_policy::compare::wider;
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
@@ -117,7 +118,7 @@ impl Draft {
         kept.limits.clear();
         kept.variables.retain(|variable| before.exec_env().contains(variable));
         kept.folders.retain(|kept| before.exec_folders().iter().any(|folder| folder.to_string() == *kept));
-        kept.network &= before.exec_network();
+        kept.network &= before.exec_network() == CommandReach::All;
         kept.unconfined &= before.exec_unconfined();
         let rules = needed(&own.iter().collect::<Vec<_>>(), &kept);
         for group in GROUPS {
