@@ -12,6 +12,7 @@
 //! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
 //! - `notices`: progress and log of a call
+//! - `openings`: how clients begin, as they were recorded
 //! - `page`: what docs/mcp.md shows
 //! - `prompts`: agents and skills as prompts
 //! - `resources`: what clients read
@@ -54,6 +55,8 @@ mod http;
 mod listings;
 #[path = "mcp/notices.rs"]
 mod notices;
+#[path = "mcp/openings.rs"]
+mod openings;
 #[path = "mcp/page.rs"]
 mod page;
 #[path = "cli/project.rs"]
