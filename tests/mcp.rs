@@ -8,6 +8,7 @@
 //! - `configs`: configurations of clients
 //! - `content`: results that are more than a value
 //! - `confirm`: calls that the person at the client confirms
+//! - `ends`: processes of calls that have ended
 //! - `eras`: both eras of the protocol on one process
 //! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
@@ -47,6 +48,8 @@ mod configs;
 mod confirm;
 #[path = "mcp/content.rs"]
 mod content;
+#[path = "mcp/ends.rs"]
+mod ends;
 #[path = "mcp/eras.rs"]
 mod eras;
 #[path = "mcp/http.rs"]
