@@ -5,6 +5,8 @@
 
 #[path = "imports.rs"]
 mod imports;
+#[path = "mcp.rs"]
+mod mcp;
 #[path = "session.rs"]
 mod session;
 
@@ -29,13 +31,14 @@ use serde_json::Value as Json;
 use url::Url;
 
 pub use imports::{answered, imports};
+pub use mcp::{called, mcp_definition, mcp_headers, mcp_lines, mcp_message, mcp_sealed};
 pub use session::{session, shown};
 
 /// A name, and what is done.
 pub type Named = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Named; 10] = [
+pub const TARGETS: [Named; 15] = [
     ("artifact", artifact),
     ("policy", policy),
     ("path", path),
@@ -46,6 +49,11 @@ pub const TARGETS: [Named; 10] = [
     ("provider_stream", provider_stream),
     ("session", session),
     ("imports", imports),
+    ("mcp_lines", mcp_lines),
+    ("mcp_message", mcp_message),
+    ("mcp_headers", mcp_headers),
+    ("mcp_sealed", mcp_sealed),
+    ("mcp_definition", mcp_definition),
 ];
 
 /// The text of an artifact, of each kind: it is there or something is wrong with it, and every message points into it.

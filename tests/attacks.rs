@@ -16,6 +16,7 @@
 //! - `races`, `state`, `mounts`, `printed`, `logs`: what no table can say
 //! - `tenants`: two projects of one host, of which one is after the other
 //! - `host`: what a broken-out guest would do in the host's own process
+//! - `clients`: clients of the Model Context Protocol that are after the project behind `harness mcp serve`
 //! - `page`: whether `docs/security.md` shows the true numbers
 //! - `process`: what the runner looks at in its own process
 //! - `soak`: very many calls
@@ -41,6 +42,7 @@
     clippy::print_stdout,
     clippy::expect_used,
     clippy::string_slice,
+    dead_code,
     reason = "a test ends where something is not as expected, and this one is a program too"
 )]
 
@@ -52,6 +54,10 @@ mod answers;
 mod attempt;
 #[path = "attacks/case.rs"]
 mod case;
+#[path = "mcp/client.rs"]
+mod client;
+#[path = "attacks/clients.rs"]
+mod clients;
 #[path = "attacks/compose.rs"]
 mod compose;
 #[path = "attacks/corpus.rs"]
@@ -78,6 +84,8 @@ mod page;
 mod printed;
 #[path = "attacks/process.rs"]
 mod process;
+#[path = "cli/project.rs"]
+mod project;
 #[path = "attacks/races.rs"]
 mod races;
 #[path = "attacks/server.rs"]
@@ -88,6 +96,8 @@ mod soak;
 mod state;
 #[path = "attacks/tenants.rs"]
 mod tenants;
+#[path = "mcp/web.rs"]
+mod web;
 #[path = "attacks/world.rs"]
 mod world;
 

@@ -67,6 +67,14 @@ fn every_kind_of_line_is_shown() {
     assert_eq!(shown, listed);
 }
 
+/// Of the kept cases of `mcp_headers` some are calls that are made, and some are not.
+#[test]
+fn calls_of_clients_are_made_and_refused() {
+    let cases = cases("mcp_headers");
+    let made = cases.iter().filter(|case| targets::called(case).is_some()).count();
+    assert!((2..cases.len() - 2).contains(&made), "{made}");
+}
+
 /// Kept cases with some bytes cut out and others put in: from another one, or any. Now and then, nothing but any bytes.
 fn near(name: &str) {
     let (_, target) = targets::TARGETS.into_iter().find(|(other, _)| *other == name).unwrap();

@@ -8,10 +8,12 @@
 //! - `configs`: configurations of clients
 //! - `content`: results that are more than a value
 //! - `confirm`: calls that the person at the client confirms
+//! - `ends`: processes of calls that have ended
 //! - `eras`: both eras of the protocol on one process
 //! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
 //! - `notices`: progress and log of a call
+//! - `openings`: how clients begin, as they were recorded
 //! - `page`: what docs/mcp.md shows
 //! - `prompts`: agents and skills as prompts
 //! - `resources`: what clients read
@@ -46,6 +48,8 @@ mod configs;
 mod confirm;
 #[path = "mcp/content.rs"]
 mod content;
+#[path = "mcp/ends.rs"]
+mod ends;
 #[path = "mcp/eras.rs"]
 mod eras;
 #[path = "mcp/http.rs"]
@@ -54,6 +58,8 @@ mod http;
 mod listings;
 #[path = "mcp/notices.rs"]
 mod notices;
+#[path = "mcp/openings.rs"]
+mod openings;
 #[path = "mcp/page.rs"]
 mod page;
 #[path = "cli/project.rs"]

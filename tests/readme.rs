@@ -8,6 +8,8 @@ mod builtins;
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::Value as Json;
+
 const README: &str = include_str!("../README.md");
 const HARNESS: &str = env!("CARGO_BIN_EXE_harness");
 
@@ -41,7 +43,7 @@ fn the_tour_is_true() {
         }
         blocks += 1;
     }
-    assert_eq!(blocks, 9);
+    assert_eq!(blocks, 10);
     let page = std::fs::read_to_string(folder.path().join("timeline.html")).unwrap();
     assert!(page.contains("On 12 May (notes/launch.md).") && page.ends_with("</html>\n"), "{page}");
 }
@@ -51,6 +53,50 @@ fn shows(folder: &Path, text: &str) {
     let (command, shown) = text.split_once('\n').unwrap_or((text, ""));
     let printed = run(folder, &format!("harness {command}"));
     assert_eq!(without_times(&printed), without_times(shown), "{command}");
+}
+
+/// The section on Claude Code: what it says is written, its hook, and its commands as the client's shell runs them.
+#[test]
+fn the_section_on_claude_code_is_true() {
+    let section = README.split("## Use with Claude Code\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let shown = |kind: &str| section.split(&format!("```{kind}\n")).nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "harness init");
+    std::fs::write(folder.path().join(".harness/hooks/no_publish.md"), shown("markdown")).unwrap();
+    assert!(run(folder.path(), "harness validate --strict").ends_with("0 errors, 0 warnings\n"));
+    let bin = Path::new(HARNESS).parent().unwrap();
+    let path = std::env::join_paths([bin, Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
+    let shell = |line: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).current_dir(folder.path()).env("PATH", &path);
+        let output = command.env("CLAUDE_PROJECT_DIR", folder.path()).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let mut commands = 0;
+    for block in section.split("```\n$ ").skip(1) {
+        let (command, wanted) = block.split("```").next().unwrap().split_once('\n').unwrap();
+        assert_eq!(shell(command).1, wanted, "{command}");
+        commands += 1;
+    }
+    assert_eq!(commands, 2);
+    // The server that was written is one that serves the tool which is named.
+    let file: Json = read(&folder.path().join(".mcp.json"));
+    let words: Vec<&str> =
+        file["mcpServers"]["harness"]["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    let list = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}";
+    let (code, listed) = shell(&format!("echo '{list}' | harness {}", words.join(" ")));
+    assert!(code == Some(0) && listed.contains("\"name\":\"word_count\""), "{listed}");
+    // The line of the settings blocks what the hook blocks, and lets pass what it lets pass.
+    let settings: Json = serde_json::from_str(shown("json")).unwrap();
+    let line = settings["hooks"]["PreToolUse"][0]["hooks"][0]["command"].as_str().unwrap();
+    for (command, code) in [("npm publish", 2), ("npm test", 0)] {
+        let input = serde_json::json!({"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": command}});
+        assert_eq!(shell(&format!("echo '{input}' | ({line})")).0, Some(code), "{command}");
+    }
+}
+
+fn read(path: &Path) -> Json {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 /// The page on secrets: its policy, its tool, and the commands.

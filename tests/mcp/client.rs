@@ -45,8 +45,9 @@ pub(crate) struct Client {
 impl Client {
     /// Starts the server of a project that nothing else needs.
     pub(crate) fn of(project: Project) -> Self {
-        let client = Self::start(&project, &[]);
-        Self { project: Some(project), ..client }
+        let mut client = Self::start(&project, &[]);
+        client.project = Some(project);
+        client
     }
 
     /// Starts the server of a project.
@@ -86,6 +87,16 @@ impl Client {
 
     pub(crate) fn line(&mut self, text: &str) {
         self.to.as_mut().unwrap().write_all(format!("{text}\n").as_bytes()).unwrap();
+    }
+
+    /// Bytes that need be neither text nor a line. A server that has ended takes none.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.to.as_mut().unwrap().write_all(bytes).unwrap();
+    }
+
+    /// The number of the server's process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn send(&mut self, message: &Json) {
@@ -167,6 +178,14 @@ impl Client {
         self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
         let code = self.child.wait().unwrap().code().unwrap();
         (rest.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), code, err)
+    }
+}
+
+impl Drop for Client {
+    /// No server outlives its test.
+    fn drop(&mut self) {
+        drop(self.to.take());
+        let _ = self.child.wait();
     }
 }
 

@@ -24,6 +24,12 @@ fn the_commands_print_what_is_shown() {
 }
 
 #[test]
+fn the_page_is_read_in_an_editor_too() {
+    let long: Vec<&str> = PAGE.lines().filter(|line| line.chars().count() > 120).collect();
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
 fn the_commands_serve() {
     let lines: Vec<&str> = blocks("sh").into_iter().flat_map(str::lines).collect();
     assert_eq!(lines.len(), 2);

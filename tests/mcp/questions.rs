@@ -7,6 +7,8 @@ use crate::project::Project;
 use crate::web::{Reply, Web};
 
 const SERVICES: &str = "sandbox:\n  services: [cache, metrics, clock, random, events, meta, delegate, modify, prompt, ask_user, ask_model, ask_roots]\n";
+/// What the person is shown: the host says who asks.
+const SHOWN: &str = "The tool `it` asks:\nWho?";
 /// Writes a file, asks twice, and writes another.
 const TWICE: &str = "\
 def run(args):
@@ -60,7 +62,7 @@ fn a_newer_client_answers_with_further_requests_and_nothing_is_done_twice() {
     assert_eq!(first["resultType"], "input_required", "{first}");
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
     let question = &first["inputRequests"]["name"];
-    assert_eq!((&question["method"], &question["params"]["message"]), (&json!("elicitation/create"), &json!("Who?")));
+    assert_eq!((&question["method"], &question["params"]["message"]), (&json!("elicitation/create"), &json!(SHOWN)));
     assert_eq!(question["params"]["requestedSchema"], schema);
 
     let answers = json!({"name": named("Ada"), "other": 1});
@@ -209,6 +211,7 @@ fn an_older_client_is_asked_while_the_call_waits() {
     {
         let question = client.receive();
         assert_eq!(question["method"], method, "{question}");
+        assert!(method != "elicitation/create" || question["params"]["message"] == SHOWN, "{question}");
         client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer}));
     }
     let answer = client.receive();
@@ -274,6 +277,7 @@ fn an_older_client_over_http_is_asked_in_the_answer_and_answers_with_a_request()
     {
         let question = stream.message();
         assert_eq!(question["method"], method, "{question}");
+        assert!(method != "elicitation/create" || question["params"]["message"] == SHOWN, "{question}");
         // Another request of the server, or one that was never sent, is not answered by it.
         let other = json!({"jsonrpc": "2.0", "id": 0, "result": answer});
         assert_ne!(older(&web, &session, &other).status, 202);

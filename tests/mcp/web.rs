@@ -188,7 +188,12 @@ impl Web {
 
     /// A connection on which a call has begun.
     pub(crate) fn begin(&self, tool: &str) -> TcpStream {
-        let (body, headers) = modern("tools/call", json!({"name": tool}));
+        self.begin_with(tool, json!({}))
+    }
+
+    /// The same with arguments.
+    pub(crate) fn begin_with(&self, tool: &str, arguments: Json) -> TcpStream {
+        let (body, headers) = modern("tools/call", json!({"name": tool, "arguments": arguments}));
         let mut all: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         all.push(("Host", self.address()));
         let mut stream = self.connect();

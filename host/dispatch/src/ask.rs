@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 
 use harness_artifact::cases::Answers;
+use harness_artifact::escape;
 use harness_artifact::value_schema::ValueSchema;
 use harness_capability::ask::{self, Asked, MAX_ANSWERED, Question};
 use harness_sandbox::ends::MAX_ANSWER;
@@ -34,12 +35,13 @@ pub trait Respondent: Debug + Send + Sync {
     fn ask<'a>(&'a self, questions: &'a [Asked]) -> Answering<'a>;
 }
 
-/// Asks, and returns the answers as JSON.
-pub(super) async fn ask(place: &CallContext, questions: &[Asked]) -> Result<String, ask::Error> {
+/// Asks, and returns the answers as JSON. `author` is the third party whose script asks; none for the project's own.
+pub(super) async fn ask(place: &CallContext, author: Option<&str>, questions: &[Asked]) -> Result<String, ask::Error> {
     let Some(respondent) = place.run.respondent() else {
         let why = "nobody can be asked here: call the tool at a terminal, or from a client that answers";
         return Err(ask::Error::Unavailable(why.to_owned()));
     };
+    let questions = &named(questions, &asker(place.caller.as_deref(), author));
     let answers = match tokio::time::timeout(MAX_ANSWER, respondent.ask(questions)).await {
         Ok(Ok(answers)) => answers,
         Ok(Err(Unanswered::Unavailable(why))) => return Err(ask::Error::Unavailable(why)),
@@ -61,6 +63,27 @@ pub(super) async fn ask(place: &CallContext, questions: &[Asked]) -> Result<Stri
         return Err(ask::Error::Failed(why));
     }
     Ok(answers)
+}
+
+/// Who asks a person, such as ``The tool `deploy` of `plugins/acme` ``.
+fn asker(caller: Option<&str>, author: Option<&str>) -> String {
+    let Some((kind, name)) = caller.and_then(|caller| caller.split_once(' ')) else { return "A script".to_owned() };
+    let kind = if kind == "verify" { "`verify` of the tool" } else { kind };
+    let of = author.map(|author| format!(" of `{}`", escape::line(author))).unwrap_or_default();
+    format!("The {kind} `{}`{of}", escape::line(name))
+}
+
+/// The questions as they are shown: a form begins with the name of who asks. No script can leave it out, so that its
+/// question cannot pass for one of the host's own, such as a confirmation.
+fn named(questions: &[Asked], asker: &str) -> Vec<Asked> {
+    let name = |asked: &Asked| {
+        let mut asked = asked.clone();
+        if let Question::User { message, .. } = &mut asked.question {
+            *message = format!("{asker} asks:\n{message}");
+        }
+        asked
+    };
+    questions.iter().map(name).collect()
 }
 
 /// Answers that a case of a test gives.
@@ -118,6 +141,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_form_names_who_asks_and_nothing_else_is_changed() {
+        let form = |message: &str| Question::User { message: message.to_owned(), schema: serde_json::Map::new() };
+        let asked = |question| Asked { key: "q1".to_owned(), question };
+        let questions = [asked(form("`deploy` needs confirmation\nYes?")), asked(Question::Roots)];
+        for (caller, author, want) in [
+            (Some("tool deploy"), None, "The tool `deploy` asks:"),
+            (Some("tool deploy"), Some("plugins/acme"), "The tool `deploy` of `plugins/acme` asks:"),
+            (Some("hook a\u{1b}[2Jb c"), None, "The hook `a\\u{1b}[2Jb c` asks:"),
+            (Some("verify deploy"), None, "The `verify` of the tool `deploy` asks:"),
+            (None, None, "A script asks:"),
+        ] {
+            let shown = form(&format!("{want}\n`deploy` needs confirmation\nYes?"));
+            assert_eq!(named(&questions, &asker(caller, author)), [asked(shown), asked(Question::Roots)]);
+        }
+    }
 
     #[test]
     fn an_accepted_form_is_checked() {

@@ -405,7 +405,7 @@ impl Reentry for Inner {
     }
 
     fn ask(&self, questions: Vec<ask::Asked>, _: Allowance) -> Answering<'_, String, ask::Error> {
-        Box::pin(async move { (super::ask::ask(&self.place, &questions).await, 0) })
+        Box::pin(async move { (super::ask::ask(&self.place, self.author.as_deref(), &questions).await, 0) })
     }
 
     fn can_ask(&self) -> Vec<&'static str> {

@@ -1,8 +1,6 @@
 //! Acts of clients that call no tool of the project: reading a resource, getting a prompt, and searching tools. Each is a
 //! call by the name of its method, which no tool can have, or of `search_tools`: policy, hooks, confirmation and the audit log apply as to any other.
 
-#![expect(clippy::result_large_err, reason = "an outcome goes from the disk to its report once for each request")]
-
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
@@ -23,7 +21,7 @@ use serde_json::{Map, Value as Json};
 use crate::call::client_request;
 use crate::catalog::Catalog;
 use crate::prompts::{self, Prompts};
-use crate::resources;
+use crate::resources::{self, Ended};
 use crate::search::{self, SEARCH};
 use crate::server::Server;
 
@@ -157,7 +155,7 @@ impl BuiltIns for Acts {
 
 async fn read(loaded: Arc<Loaded>, uri: String) -> Outcome<String> {
     let Some(source) = resources::find(&loaded, &uri) else {
-        return resources::denied(resources::not_offered(&loaded, &uri));
+        return *resources::denied(resources::not_offered(&loaded, &uri));
     };
     at_the_disk(move || {
         let grant = loaded.policy().grant_for("", None);
@@ -169,16 +167,16 @@ async fn read(loaded: Arc<Loaded>, uri: String) -> Outcome<String> {
 async fn get(loaded: Arc<Loaded>, name: String, given: Map<String, Json>) -> Outcome<String> {
     let prompts = Prompts::of(&loaded);
     let Some(of) = prompts.get(&name).cloned() else {
-        return resources::denied(Refusal::always(format!("there is no prompt {}", quoted(&name))));
+        return *resources::denied(Refusal::always(format!("there is no prompt {}", quoted(&name))));
     };
     at_the_disk(move || prompts::get(&loaded, &loaded.policy().grant_for("", None), &of, &given)).await
 }
 
 /// Work that waits for the disk, which may take its time.
-async fn at_the_disk(work: impl FnOnce() -> Result<Json, Outcome<String>> + Send + 'static) -> Outcome<String> {
+async fn at_the_disk(work: impl FnOnce() -> Result<Json, Ended> + Send + 'static) -> Outcome<String> {
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(result)) => Outcome::Completed(result.to_string()),
-        Ok(Err(outcome)) => outcome,
+        Ok(Err(ended)) => *ended,
         Err(error) => Outcome::Fault(error.to_string()),
     }
 }

@@ -122,7 +122,7 @@ impl Catalog {
 }
 
 /// A definition. What the program implements is not held by a grant, and has no hints.
-fn define(name: &str, tool: &Tool, hints: Option<ToolAnnotations>, schemas: Schemas) -> Definition {
+pub(crate) fn define(name: &str, tool: &Tool, hints: Option<ToolAnnotations>, schemas: Schemas) -> Definition {
     let (description, parameters) = tool.offered();
     let parameters = match parameters {
         Json::Object(schema) if schemas == Schemas::Whole => schema,

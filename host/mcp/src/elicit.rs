@@ -50,6 +50,12 @@ pub(crate) struct Seals {
     spent: Mutex<HashMap<String, Instant>>,
 }
 
+impl Default for Seals {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Seals {
     /// Seals with a key of its own.
     pub(crate) fn new() -> Self {

@@ -77,6 +77,8 @@ struct IdScanner {
     token: Vec<u8>,
     /// The key that was read last at depth 1 is `id`, and this is its value.
     in_id: bool,
+    /// It has more bytes than are kept.
+    is_cut: bool,
     found: Option<Vec<u8>>,
 }
 
@@ -109,6 +111,7 @@ impl IdScanner {
                 self.in_string = true;
                 if self.depth == 1 && self.at_key {
                     self.token.clear();
+                    self.is_cut = false;
                 }
                 self.keep(byte);
             }
@@ -122,10 +125,15 @@ impl IdScanner {
                 self.at_key = false;
                 self.in_id = self.token.trim_ascii() == b"\"id\"";
                 self.token.clear();
+                self.is_cut = false;
+                if self.in_id {
+                    // The last one counts, as for every reader of JSON here.
+                    self.found = None;
+                }
             }
             b',' | b'}' | b']' => {
                 if self.depth == 1 {
-                    if self.in_id {
+                    if self.in_id && !self.is_cut {
                         self.found = Some(std::mem::take(&mut self.token));
                     }
                     (self.in_id, self.at_key) = (false, byte == b',');
@@ -139,7 +147,12 @@ impl IdScanner {
     }
 
     fn keep(&mut self, byte: u8) {
-        if self.depth == 1 && (self.at_key || self.in_id) && self.token.len() < MAX_TOKEN {
+        if self.depth != 1 || !(self.at_key || self.in_id) {
+            return;
+        }
+        // Half a number is another number.
+        self.is_cut |= self.token.len() >= MAX_TOKEN;
+        if !self.is_cut {
             self.token.push(byte);
         }
     }
@@ -192,6 +205,10 @@ mod tests {
             (format!("{{\"id\":{{\"id\":3}},\"a\":\"{filler}\"}}"), None),
             (format!("[{{\"id\":3,\"a\":\"{filler}\"}}]"), None),
             (format!("{{\"id\":\"{}\"}}", "y".repeat(300)), None),
+            // What is kept of it would be another number.
+            (format!("{{\"id\":{}17}}", " ".repeat(255)), None),
+            (format!("{{\"id\":1,\"a\":\"{filler}\",\"id\":{{}}}}"), None),
+            (format!("{{\"id\":1,\"a\":\"{filler}\",\"id\":2}}"), Some(json!(2))),
             (filler, None),
         ];
         for (text, want) in cases {

@@ -3,7 +3,7 @@
 //! rmcp checks the headers of the protocol against the message and makes the answer. Before it stands what it does not
 //! do: names and tokens, bodies and heads that take long, and numbers of connections and of requests.
 
-mod guard;
+pub(crate) mod guard;
 mod listener;
 pub(crate) mod replies;
 #[cfg(test)]
@@ -213,7 +213,11 @@ fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S, most: Duration) -> P
 }
 
 /// Answers the requests of one connection.
-async fn requests(stream: impl AsyncRead + AsyncWrite + Unpin, handler: Arc<Handler>, ending: CancellationToken) {
+pub(crate) async fn requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    handler: Arc<Handler>,
+    ending: CancellationToken,
+) {
     let stream = TokioIo::new(with_write_timeout(stream, handler.limits.answer));
     let head = handler.limits.head;
     let service = service_fn(move |request| {
@@ -239,7 +243,7 @@ async fn requests(stream: impl AsyncRead + AsyncWrite + Unpin, handler: Arc<Hand
 }
 
 /// Answers requests of all connections.
-struct Handler {
+pub(crate) struct Handler {
     service: StreamableHttpService<Server, NeverSessionManager>,
     access: Access,
     names: Names,
@@ -252,7 +256,7 @@ struct Handler {
 }
 
 impl Handler {
-    fn new(server: Server, access: Access, names: Names, limits: Limits) -> Self {
+    pub(crate) fn new(server: Server, access: Access, names: Names, limits: Limits) -> Self {
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)

@@ -21,6 +21,7 @@
 //! - `names`: names of tools that every client accepts
 //! - `elicit`: confirmation of calls by the person at the client
 //! - `frame`: lines of a stream, bounded
+//! - `fuzzing`: what fuzz targets reach
 //! - `http`: the transport over HTTP
 //! - `message`: messages, and answers to those that are not handled
 //! - `mime`: media types of files
@@ -41,6 +42,8 @@ mod content;
 mod elicit;
 mod files;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod http;
 mod listening;
 mod message;

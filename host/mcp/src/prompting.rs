@@ -151,7 +151,10 @@ fn take(given: &mut Map<String, Json>, missing: &[Argument], answer: &ElicitResu
 pub(crate) fn complete(server: &Server, request: &CompleteRequestParams) -> Result<CompleteResult, ErrorData> {
     let loaded = server.project().loaded();
     let argument = &request.argument;
-    let unknown = |what: String| ErrorData::invalid_params(what, None);
+    let unknown = |mut what: String| {
+        loaded.secrets().redact(&mut what);
+        ErrorData::invalid_params(what, None)
+    };
     let none = || unknown(format!("there is no argument `{}`", argument.name));
     let values: Vec<String> = match &request.r#ref {
         Reference::Prompt(prompt) => {

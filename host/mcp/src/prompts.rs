@@ -1,7 +1,5 @@
 //! Prompts: agents and skills of the project, as messages that a person puts before a model.
 
-#![expect(clippy::result_large_err, reason = "an outcome goes from the disk to its report once for each request")]
-
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -11,13 +9,12 @@ use harness_artifact::skill::arguments::{Argument, Piece, pieces};
 use harness_artifact::third_party;
 use harness_dispatch::Loaded;
 use harness_policy::grant::Grant;
-use harness_sandbox::outcome::Outcome;
 use rmcp::model::{Prompt, PromptArgument};
 use serde_json::{Map, Value as Json, json};
 
 use crate::acts::READ;
 use crate::names::Names;
-use crate::resources::{self, Content, Data, Source, denied, failed};
+use crate::resources::{self, Content, Data, Ended, Source, denied, failed};
 
 /// Files and resources in one prompt.
 const MAX_EMBEDDED: usize = 16;
@@ -121,7 +118,7 @@ impl Of {
 /// # Errors
 ///
 /// How the act ends instead.
-pub(crate) fn get(loaded: &Loaded, grant: &Grant, of: &Of, given: &Map<String, Json>) -> Result<Json, Outcome<String>> {
+pub(crate) fn get(loaded: &Loaded, grant: &Grant, of: &Of, given: &Map<String, Json>) -> Result<Json, Ended> {
     let values = values(of, given).map_err(failed)?;
     let contents = match of {
         Of::Agent(agent) => {
@@ -178,7 +175,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn contents(mut self) -> Result<Vec<Json>, Outcome<String>> {
+    fn contents(mut self) -> Result<Vec<Json>, Ended> {
         let declared: HashSet<&str> = self.skill.arguments.iter().map(|one| one.name.as_str()).collect();
         let mut contents = Vec::new();
         // Where it is cut is seen before any value is in it: no value embeds anything by itself.
@@ -212,7 +209,7 @@ impl Work<'_> {
     }
 
     /// What a target shows. None if it is no file beside the skill and no resource, as the address of a picture elsewhere.
-    fn embed(&mut self, target: &str, declared: &HashSet<&str>) -> Result<Option<Json>, Outcome<String>> {
+    fn embed(&mut self, target: &str, declared: &HashSet<&str>) -> Result<Option<Json>, Ended> {
         let is_chosen =
             pieces(target).iter().any(|piece| matches!(piece, Piece::Value(name) if declared.contains(name)));
         let target = self.filled(target, declared);

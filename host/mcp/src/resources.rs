@@ -1,7 +1,5 @@
 //! Resources: skills with the files beside them, and files that the policy names for clients.
 
-#![expect(clippy::result_large_err, reason = "an outcome goes from the disk to its report once for each request")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -184,12 +182,15 @@ pub(crate) fn not_offered(loaded: &Loaded, uri: &str) -> Refusal {
     Refusal::new("no resource is offered under this URI", hint)
 }
 
+/// How an act ends that comes to no result.
+pub(crate) type Ended = Box<Outcome<String>>;
+
 /// Reads a source. Waits for the disk.
 ///
 /// # Errors
 ///
 /// How the act ends instead.
-pub(crate) fn read(loaded: &Loaded, grant: &Grant, source: &Source) -> Result<Content, Outcome<String>> {
+pub(crate) fn read(loaded: &Loaded, grant: &Grant, source: &Source) -> Result<Content, Ended> {
     match source {
         Source::Skill(skill) => {
             Ok(Content { mime_type: "text/markdown".to_owned(), data: Data::Text(framed(skill, &skill.body)) })
@@ -218,7 +219,7 @@ pub(crate) fn framed(skill: &Skill, text: &str) -> String {
 }
 
 /// A file beside a skill, as it was when the project was loaded.
-fn unchanged(skill: &Skill, file: &SkillFile) -> Result<Vec<u8>, Outcome<String>> {
+fn unchanged(skill: &Skill, file: &SkillFile) -> Result<Vec<u8>, Ended> {
     let path = &file.path;
     if file.bytes > MAX_RESOURCE {
         return Err(failed(format!("`{path}` has more than {MAX_RESOURCE} bytes")));
@@ -232,7 +233,7 @@ fn unchanged(skill: &Skill, file: &SkillFile) -> Result<Vec<u8>, Outcome<String>
     }
 }
 
-fn content(loaded: &Loaded, bytes: Vec<u8>, path: &str, mime_type: Option<&str>) -> Result<Content, Outcome<String>> {
+fn content(loaded: &Loaded, bytes: Vec<u8>, path: &str, mime_type: Option<&str>) -> Result<Content, Ended> {
     let known = mime_type.or_else(|| mime::by_name(path));
     let (data, is_text) = match String::from_utf8(bytes) {
         // A text with such characters is one for nobody.
@@ -266,19 +267,20 @@ pub(crate) fn shown(uri: &str, content: Content) -> Json {
     }
 }
 
-fn ended(error: fs::Error) -> Outcome<String> {
+fn ended(error: fs::Error) -> Ended {
     match error {
         fs::Error::AccessDenied(denial) => denied(Refusal::new(denial.reason, denial.hint)),
         other => failed(why(&other)),
     }
 }
 
-pub(crate) fn denied(refusal: Refusal) -> Outcome<String> {
-    Outcome::Denied { failure: Failure::without_place(FailureKind::Denied, "", refusal.reason.clone()), refusal }
+pub(crate) fn denied(refusal: Refusal) -> Ended {
+    let failure = Failure::without_place(FailureKind::Denied, "", refusal.reason.clone());
+    Box::new(Outcome::Denied { failure, refusal })
 }
 
-pub(crate) fn failed(why: String) -> Outcome<String> {
-    Outcome::Failed(Failure::without_place(FailureKind::Script, "", why))
+pub(crate) fn failed(why: String) -> Ended {
+    Box::new(Outcome::Failed(Failure::without_place(FailureKind::Script, "", why)))
 }
 
 fn why(error: &fs::Error) -> String {

@@ -35,6 +35,8 @@ use crate::{call, elicit, prompting, reading, tasks};
 /// Methods that 2026-07-28 has no more. There, each request names its version and the level of lines that it wants, and
 /// clients subscribe with `subscriptions/listen`.
 const ONLY_OLDER: [&str; 4] = ["initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+/// Bytes of the name of a method that there is not, in the answer.
+const MAX_SHOWN: usize = 200;
 /// Methods that have parameters which may be wrong. Any other method that is not handled does not exist.
 const WITH_PARAMETERS: [&str; 16] = [
     "completion/complete",
@@ -459,7 +461,9 @@ impl ServerHandler for Server {
         Err(if WITH_PARAMETERS.contains(&method) && !is_gone {
             ErrorData::invalid_params(format!("the parameters of `{method}` cannot be read"), None)
         } else {
-            no_method(method)
+            let mut method = request.method.clone();
+            self.project().loaded().secrets().redact(&mut method);
+            no_method(method.get(..method.floor_char_boundary(MAX_SHOWN)).unwrap_or_default())
         })
     }
 }

@@ -56,7 +56,7 @@ impl Token {
 
 /// Names under which clients reach the server.
 #[derive(Debug, Clone)]
-pub(super) enum Names {
+pub(crate) enum Names {
     /// Of a TCP address.
     Of { address: SocketAddr, more: Vec<Authority> },
     /// Of a socket in the file system: any name, as none leads there. A page in a browser cannot reach it.
