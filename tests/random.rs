@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use url::Url;
 
 use harness_artifact::policy::layer;
+use harness_policy::command::CommandReach;
 use harness_policy::grant::Grant;
 use harness_policy::layer::{Layer, Service};
 use harness_policy::limits::LimitKey;

@@ -31,6 +31,23 @@ pub fn same_width(line: &str) -> Cow<'_, str> {
     Cow::Owned(line.chars().map(|c| if c == '\t' { c } else { picture(c) }).collect())
 }
 
+/// For JSON on one line: every hidden character is shown as an escape that JSON has. They are in texts alone there.
+pub fn json(line: &str) -> Cow<'_, str> {
+    if !line.chars().any(is_hidden) {
+        return Cow::Borrowed(line);
+    }
+    let mut shown = String::with_capacity(line.len().saturating_add(16));
+    for c in line.chars() {
+        if is_hidden(c) {
+            // Writing to a string cannot fail.
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| drop(write!(shown, "\\u{unit:04x}")));
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
 fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(|c| is_hidden(c) && !keep(c)) {
         return Cow::Borrowed(text);
@@ -62,6 +79,15 @@ fn picture(c: char) -> char {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    #[test]
+    fn json_stays_json() {
+        let value = serde_json::json!({"a": "x\u{200b}\u{1b}\u{e0041}y"});
+        let shown = super::json(&value.to_string()).into_owned();
+        assert_eq!(shown, r#"{"a":"x\u200b\u001b\udb40\udc41y"}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+        assert_eq!(super::json("{}"), "{}");
+    }
 
     #[test]
     fn a_line_shows_everything_hidden() {

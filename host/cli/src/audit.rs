@@ -97,7 +97,7 @@ fn show(folder: &std::path::Path, command: &Show, printer: Printer) -> Result<Ex
     }
     for line in lines.iter().skip(lines.len().saturating_sub(command.last)) {
         if command.json {
-            printer.data(&escape::line(line));
+            printer.data(&escape::json(line));
         } else {
             printer.data(&shown(line));
         }

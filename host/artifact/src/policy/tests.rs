@@ -1,5 +1,6 @@
 use super::*;
 use crate::policy::hooks::OnError;
+use harness_policy::command::CommandNetwork;
 use harness_policy::limits::Limits;
 use std::time::Duration;
 

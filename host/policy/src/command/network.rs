@@ -232,9 +232,9 @@ mod tests {
         }
         let refusal = grant.decide_command_host(&target("other.example", 443)).unwrap_err();
         assert_eq!(refusal.reason, "commands may not connect to `other.example`");
-        assert_eq!(refusal.hint, "add `other.example:443` to `sandbox.exec.network` in `harness.md`");
+        assert_eq!(refusal.hint, "add `\"other.example:443\"` to `sandbox.exec.network` in `harness.md`");
         let refusal = grant.decide_command_address(&target("example.com", 443), PRIVATE).unwrap_err();
-        assert!(refusal.hint.contains("{ host: example.com:443, private: true }"));
+        assert!(refusal.hint.contains("{ host: \"example.com:443\", private: true }"));
     }
 
     #[test]
