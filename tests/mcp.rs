@@ -9,8 +9,10 @@
 //! - `content`: results that are more than a value
 //! - `confirm`: calls that the person at the client confirms
 //! - `eras`: both eras of the protocol on one process
+//! - `gateway`: servers of other programs whose tools the project has
 //! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
+//! - `mock`: such a server
 //! - `notices`: progress and log of a call
 //! - `page`: what docs/mcp.md shows
 //! - `prompts`: agents and skills as prompts
@@ -48,10 +50,14 @@ mod confirm;
 mod content;
 #[path = "mcp/eras.rs"]
 mod eras;
+#[path = "mcp/gateway.rs"]
+mod gateway;
 #[path = "mcp/http.rs"]
 mod http;
 #[path = "mcp/listings.rs"]
 mod listings;
+#[path = "mcp/mock.rs"]
+mod mock;
 #[path = "mcp/notices.rs"]
 mod notices;
 #[path = "mcp/page.rs"]
