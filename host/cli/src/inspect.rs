@@ -152,7 +152,7 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
         object
     };
     let tools = registry.tools().iter().filter(|tool| wanted(&tool.name)).map(|tool| {
-        let object = json!({
+        let mut object = json!({
             "name": tool.name,
             "file": &*tool.source.file,
             "line": tool.source.line,
@@ -166,8 +166,10 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
             "parameters": tool.json_schema(),
             "returns": tool.returns.as_ref().map(|returns| returns.json()),
             "cases": tool.cases.len(),
-            "server": tool.served.as_ref().map(|served| json!({"name": served.server, "tool": served.tool})),
         });
+        if let (Some(object), Some(served)) = (object.as_object_mut(), &tool.served) {
+            object.insert("server".to_owned(), json!({"name": served.server, "tool": served.tool}));
+        }
         with_grant(object, grant::as_json(&policy.grant_of(tool)))
     });
     let hooks = registry.hooks().iter().filter(|hook| wanted(&hook.name)).map(|hook| {

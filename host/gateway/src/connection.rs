@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::failure::Failure;
 use crate::frame::Lines;
-use crate::limits::{END, FLOOD, IN_FLIGHT, LINE_BYTES, QUOTED};
+use crate::limits::{END, FLOOD, IN_FLIGHT, LAST_WORDS, LINE_BYTES, QUOTED};
 use crate::message::{self, Incoming, RpcError};
 use harness_artifact::escape;
 use harness_capability::exec::Service;
@@ -233,7 +233,7 @@ impl Drop for Waiting<'_> {
 
 /// Serves a connection until it is closed or the process ends, and then ends the process.
 async fn serve(service: Service, mut outgoing: mpsc::Receiver<Vec<u8>>, shared: Arc<Shared>) {
-    let Service { running, mut stdin, stdout, stderr } = service;
+    let Service { running, mut stdin, stdout, mut stderr } = service;
     let (reply, mut replies) = mpsc::channel(IN_FLIGHT);
     let mut words = Vec::new();
     let why = {
@@ -256,11 +256,13 @@ async fn serve(service: Service, mut outgoing: mpsc::Receiver<Vec<u8>>, shared: 
             biased;
             why = read => why,
             why = write => why,
-            never = last_words(stderr, &mut words) => Some(never),
+            () = listen(&mut stderr, &mut words) => None,
         }
     };
     drop(stdin);
     if let Some(why) = why {
+        // What it said last may still be on its way.
+        let _ = tokio::time::timeout(LAST_WORDS, last_words(&mut stderr, &mut words)).await;
         let words = String::from_utf8_lossy(&words);
         let last = words.lines().rev().map(str::trim).find(|line| !line.is_empty());
         let last = last.map(|line| format!("; its last line of errors: {}", escape::line(line))).unwrap_or_default();
@@ -290,18 +292,24 @@ async fn read(mut from: impl AsyncRead + Unpin, take: impl Fn(&[u8]) -> Result<(
     }
 }
 
-/// Keeps the end of what a process says to its operator. Never returns.
-async fn last_words(mut from: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> String {
+/// Keeps the end of what a process says to its operator, as long as it says something.
+async fn last_words(from: &mut (impl AsyncRead + Unpin), kept: &mut Vec<u8>) {
     let mut buffer = vec![0; 8 << 10];
     loop {
         let count = from.read(&mut buffer).await.unwrap_or(0);
         if count == 0 {
-            return std::future::pending().await;
+            return;
         }
         kept.extend_from_slice(buffer.get(..count).unwrap_or_default());
         let more = kept.len().saturating_sub(QUOTED);
         kept.drain(..more);
     }
+}
+
+/// The same without an end.
+async fn listen(from: &mut (impl AsyncRead + Unpin), kept: &mut Vec<u8>) {
+    last_words(from, kept).await;
+    std::future::pending().await
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ pub const PROBE: Duration = Duration::from_secs(2);
 pub const START: Duration = Duration::from_secs(60);
 /// How long a process has to end when its standard input has, before it is killed.
 pub const END: Duration = Duration::from_secs(1);
+/// How long the end of what a process says to its operator is waited for, when it says nothing more to its client.
+pub const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How often a server is started again in a run after it has ended by itself.
 pub const RESTARTS: u32 = 3;
 /// The pause before the first of these; each further one is four times as long.
