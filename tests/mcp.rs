@@ -10,8 +10,10 @@
 //! - `confirm`: calls that the person at the client confirms
 //! - `ends`: processes of calls that have ended
 //! - `eras`: both eras of the protocol on one process
+//! - `gateway`: servers of other programs whose tools the project has
 //! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
+//! - `mock`: such a server
 //! - `notices`: progress and log of a call
 //! - `openings`: how clients begin, as they were recorded
 //! - `page`: what docs/mcp.md shows
@@ -52,10 +54,14 @@ mod content;
 mod ends;
 #[path = "mcp/eras.rs"]
 mod eras;
+#[path = "mcp/gateway.rs"]
+mod gateway;
 #[path = "mcp/http.rs"]
 mod http;
 #[path = "mcp/listings.rs"]
 mod listings;
+#[path = "mcp/mock.rs"]
+mod mock;
 #[path = "mcp/notices.rs"]
 mod notices;
 #[path = "mcp/openings.rs"]

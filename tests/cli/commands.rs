@@ -390,10 +390,11 @@ fn help() {
       inspect      Show the source, the grant and the replaced version of each artifact
       schema       Print the JSON Schema of an artifact's front matter
       validate     Parse and compile everything, and report every error
-      lock         Write `harness.lock`. Artifacts that differ from it are rejected
+      lock         Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected
       policy       Print the grant of a tool, compare two policies, or find the least policy for a call
       audit        Print and verify the audit log
-      mcp          Serve the tools to clients of the Model Context Protocol, or configure clients
+      mcp          Serve the tools to clients of the Model Context Protocol, and manage servers whose
+                   tools the project has
       doctor       Check which isolation features this machine supports
       init         Write a small project that works
       completions  Print a completion script for a shell

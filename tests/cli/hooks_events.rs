@@ -16,6 +16,7 @@ fn catalogue() -> Vec<(&'static str, Json)> {
         ("session.start", Json::Null),
         ("session.end", Json::Null),
         ("turn.start", json!("what the user said")),
+        ("mcp.list", json!({"server": "s", "transport": "stdio", "tools": []})),
         (
             "turn.end",
             json!({"text": "t", "tool_calls": [{"name": "x", "args": {}}], "usage": {"input_tokens": 1234, "output_tokens": 567}, "log": []}),

@@ -21,6 +21,7 @@ pub enum Event {
     BuiltinPre,
     BuiltinPost,
     ArtifactLoad,
+    McpList,
     Error,
     /// `custom.NAME`, emitted by a script; holds `NAME`.
     Custom(String),
@@ -30,7 +31,7 @@ pub enum Event {
 
 impl Event {
     /// Those with a fixed name.
-    pub const FIXED: [Self; 16] = [
+    pub const FIXED: [Self; 17] = [
         Self::SessionStart,
         Self::SessionEnd,
         Self::TurnStart,
@@ -46,6 +47,7 @@ impl Event {
         Self::BuiltinPre,
         Self::BuiltinPost,
         Self::ArtifactLoad,
+        Self::McpList,
         Self::Error,
     ];
 
@@ -90,6 +92,7 @@ impl Event {
             Self::BuiltinPre => "builtin.pre",
             Self::BuiltinPost => "builtin.post",
             Self::ArtifactLoad => "artifact.load",
+            Self::McpList => "mcp.list",
             Self::Error => "error",
             Self::Custom(_) => "custom.",
             Self::Meta(_) => "meta.",
@@ -180,6 +183,7 @@ impl Event {
                 "event",
                 "agent",
             ]),
+            Self::McpList => Shape::Dict(&["server", "transport", "tools", "agent"]),
             Self::Error => Shape::Dict(&["kind", "message", "source", "agent"]),
             Self::Meta(name) => match name.as_str() {
                 "tool_register" => Shape::Dict(&["name", "description", "parameters", "script", "replace", "agent"]),
@@ -198,6 +202,9 @@ impl Event {
             Self::BuiltinPre | Self::BuiltinPost => &["tool", "function", "agent"],
             // There it is the one that is started, and a change of it before it begins an error.
             Self::DelegationPre | Self::DelegationPost | Self::DelegationPostVerify => &["id", "call_id", "name"],
+            Self::ToolPre | Self::ToolPost | Self::McpList => {
+                &["id", "call_id", "name", "agent", "server", "transport"]
+            }
             _ => &["id", "call_id", "name", "agent"],
         }
     }
@@ -208,6 +215,7 @@ impl Event {
         Some(match self {
             Self::TurnStart | Self::Custom(_) => return None,
             Self::SessionStart | Self::SessionEnd | Self::ArtifactLoad | Self::Error => &[],
+            Self::McpList => &["tools"],
             Self::TurnEnd => &["text"],
             Self::ToolPre => &["arguments", "args"],
             Self::ToolPost => &["content", "blocks", "is_error", "result"],
@@ -229,6 +237,15 @@ impl Event {
     /// Whether its payload has `client` where an agent client fires it, and not otherwise.
     pub fn has_client(&self) -> bool {
         matches!(self, Self::ToolPre | Self::ToolPost | Self::AgentStop)
+    }
+
+    /// Keys that its payload has where the tool is one of an MCP server, and not otherwise.
+    pub fn server_keys(&self) -> &'static [&'static str] {
+        match self {
+            Self::ToolPre => &["server", "transport"],
+            Self::ToolPost => &["server", "transport", "structured"],
+            _ => &[],
+        }
     }
 
     /// Whether it is about a built-in that a tool's script calls.

@@ -10,6 +10,8 @@
 //! 4. [`tool`], [`hook`], [`agent`], [`skill`], [`bundle`], [`policy`] and [`model`] declare which keys there are, and [`cases`] those
 //!    of `tests:`; `keys` and `shape` make of a declaration both what is read and the [`schema`] that editors get.
 //!
+//! [`definition`] makes tools of what servers of other programs say of theirs, and [`pinned`] compares that with what it was.
+//!
 //! [`parameters`] are what a tool declares, [`arguments`] checks a call against them, and [`value_schema`] against JSON
 //! Schema. [`escape`] makes any text fit for a terminal.
 
@@ -20,7 +22,9 @@ pub mod bundle;
 pub mod cases;
 mod data;
 pub mod decode;
+pub mod definition;
 pub mod diagnostic;
+pub mod difference;
 pub mod escape;
 pub mod event;
 pub mod frontmatter;
@@ -32,6 +36,7 @@ pub mod located;
 pub mod model;
 mod param_headers;
 pub mod parameters;
+pub mod pinned;
 pub mod policy;
 pub mod replies;
 pub mod schema;

@@ -28,7 +28,7 @@ const DICT_METHODS: [&str; 9] = ["get", "items", "keys", "values", "pop", "updat
 /// Keys that the event does not have, keys that are read like attributes, and keys of a `modify` that change nothing.
 pub fn payload_keys(hook: &Hook) -> Vec<Diagnostic> {
     let Shape::Dict(keys) = hook.event.shape() else { return Vec::new() };
-    let is_client = |key: &str| key == "client" && hook.event.has_client();
+    let is_client = |key: &str| key == "client" && hook.event.has_client() || hook.event.server_keys().contains(&key);
     let mut found = Vec::new();
     for (script, in_when) in [(&hook.when, true), (&hook.script, false)] {
         let Some(script) = script else { continue };

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::decode::{Decoder, Field};
-use super::diagnostic::{Diagnostic, Severity};
+use super::diagnostic::{Diagnostic, Position, Severity};
 use super::json;
 use super::keys::{self, Fields, Keys, Properties, Unknown, keys};
 use super::located::Located;
@@ -321,6 +321,26 @@ impl Parameters {
         }
     }
 
+    /// The parts of a whole schema: what is not understood of it stays as it is, and nothing is compiled.
+    pub(super) fn written_as(schema: &Json, position: &Position) -> Self {
+        let mut parameters = Self::default();
+        let names = schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
+        let required: Vec<&str> = names.collect();
+        for (word, value) in schema.as_object().into_iter().flatten() {
+            match (word.as_str(), value) {
+                ("properties", Json::Object(properties)) => {
+                    let read = |(name, schema): (&String, &Json)| {
+                        Parameter::written_as(name, schema, required.contains(&name.as_str()), position)
+                    };
+                    parameters.list = properties.iter().map(read).collect();
+                }
+                ("type", _) => {}
+                (word, value) => drop(parameters.keywords.insert(word.to_owned(), value.clone())),
+            }
+        }
+        parameters
+    }
+
     /// Parameters as a script gives them, in the same forms. An error is one line.
     pub fn from_json(given: &Json) -> Result<Self, String> {
         if !given.is_object() {
@@ -348,6 +368,31 @@ impl Parameters {
 }
 
 impl Parameter {
+    /// That of a property of a whole schema.
+    fn written_as(name: &str, schema: &Json, is_required: bool, position: &Position) -> Self {
+        let mut keywords = match schema {
+            Json::Object(keywords) => keywords.clone(),
+            Json::Bool(false) => Map::from_iter([("not".to_owned(), json!({}))]),
+            _ => Map::new(),
+        };
+        let kind = keywords.get("type").and_then(Json::as_str).and_then(ParameterType::parse);
+        if kind.is_some() {
+            keywords.shift_remove("type");
+        }
+        let description = keywords.get("description").and_then(Json::as_str).map(str::to_owned);
+        if description.is_some() {
+            keywords.shift_remove("description");
+        }
+        Self {
+            name: name.to_owned(),
+            kind: Located::new(kind.unwrap_or(ParameterType::Any), position.clone()),
+            description: description.map(|text| Located::new(text, position.clone())),
+            required: Located::new(is_required, position.clone()),
+            keywords,
+            position: position.clone(),
+        }
+    }
+
     /// As a model sees it.
     fn json_schema(&self) -> Json {
         let mut property = Map::new();

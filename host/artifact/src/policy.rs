@@ -45,7 +45,7 @@ use self::exit::ExitPolicy;
 use self::hooks::HookFailure;
 use self::layer::{Builder, Hosts, RuleKeys};
 use self::machine::MachinePolicy;
-use self::mcp::McpPolicy;
+use self::mcp::{McpPolicy, McpServer};
 use self::meta::MetaPolicy;
 use self::roots::Root;
 use self::sources::SourceRules;
@@ -270,6 +270,8 @@ impl ProjectPolicy {
         policy.meta = keys.meta.read(decoder).unwrap_or_default();
         policy.delegation = keys.delegation.read(decoder).unwrap_or_default();
         policy.mcp = keys.mcp.read(decoder).unwrap_or_default();
+        policy.names_of_servers(decoder);
+        secrets::warn_of_unused(decoder, &policy.secrets, &policy.mcp.servers);
         policy.context = keys.context.read(decoder).unwrap_or_default();
         policy.exit = keys.exit_policy.read(decoder).unwrap_or_default();
         policy.models = Models::decode(decoder, &models);
@@ -292,6 +294,26 @@ impl ProjectPolicy {
                 let hint = "secrets are named in `sandbox.secrets`".to_owned();
                 decoder.error_with(field, message, Some(hint));
             }
+        }
+    }
+
+    /// What servers and plugins name has to be there: a name that means nothing would grant nothing in silence.
+    fn names_of_servers(&self, decoder: &mut Decoder) {
+        for server in &self.mcp.servers {
+            for name in server.secrets().filter(|name| !self.secrets.iter().any(|secret| secret.name == **name)) {
+                let what = format!("the server {} names no secret {}", quoted(&server.name), quoted(name));
+                let wrong = Diagnostic::error(what).at(server.position.clone());
+                decoder.diagnostics.push(wrong.hint("secrets are named in `sandbox.secrets`"));
+            }
+        }
+        for (name, position) in self
+            .sources
+            .iter()
+            .flat_map(|source| source.servers.iter().flatten())
+            .filter_map(|named| self.mcp.server(&named.value).is_none().then_some((&named.value, &named.position)))
+        {
+            let wrong = Diagnostic::error(format!("there is no server {}", quoted(name))).at(position.clone());
+            decoder.diagnostics.push(wrong.hint("servers are named in `mcp.servers`"));
         }
     }
 
@@ -336,6 +358,29 @@ impl ProjectPolicy {
         let entries = sources::about(&self.sources, source).into_iter();
         let named = entries.filter_map(|entry| Some(ToolsPolicy::of_patterns(entry.tools.as_ref()?, &entry.position)));
         named.reduce(|outer, inner| inner.narrowed_by(outer))
+    }
+
+    /// What a tool may do: of one of a server, what the server's processes may do.
+    pub fn grant_of(&self, tool: &Tool) -> Grant {
+        match tool.served.as_ref().and_then(|served| self.mcp.server(&served.server)) {
+            Some(server) => self.grant_for_server(server),
+            None => self.grant_for(&tool.source_name, tool.capabilities.as_ref()),
+        }
+    }
+
+    /// What the processes of a server may do. The project's rules for commands and hosts of scripts are not the server's:
+    /// its own entry has those.
+    pub fn grant_for_server(&self, server: &McpServer) -> Grant {
+        let mut layers = self.machine.as_ref().map(|machine| machine.layers("")).unwrap_or_default();
+        let project = self.project.clone();
+        layers.push(Layer { exec: None, network: None, env: None, services: None, secrets: None, ..project });
+        layers.push(server.layer.clone());
+        Grant::new(layers)
+    }
+
+    /// Whether what is of a source may call the tools of a server: a plugin's artifacts only where the policy says so.
+    pub fn lends_server(&self, source: &str, server: &str) -> bool {
+        sources::bundle_of(source).is_none_or(|_| sources::lends_server(&self.sources, source, server))
     }
 
     /// What an artifact may do. `source` is its place below `.harness/` without `.md`, such as `tools/deploy` or

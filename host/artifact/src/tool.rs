@@ -8,6 +8,7 @@ use super::alike;
 use super::arguments::{self, ArgumentError};
 use super::cases::{self, Case, Subject, ToolCases};
 use super::decode::{Decoder, Field};
+use super::definition::{Served, server_of};
 use super::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::keys::{self, Unknown, keys};
 use super::located::Located;
@@ -59,6 +60,8 @@ pub struct Tool {
     pub cases: Vec<Case>,
     /// Its `tags:`, for the hooks on `artifact.load`.
     pub tags: Vec<String>,
+    /// The server that it is of, where it is one's.
+    pub served: Option<Served>,
     /// The first line of its file; of one in a list, its entry.
     pub source: Position,
     /// The name by which a policy knows where it comes from, such as `tools/deploy` or `plugins/acme/tools/x`.
@@ -216,6 +219,7 @@ impl Tool {
             capabilities: None,
             cases: Vec::new(),
             tags: Vec::new(),
+            served: None,
             source: here.clone(),
             source_name: format!("built-in/{name}"),
         }
@@ -299,6 +303,7 @@ impl Tool {
             capabilities: keys.capabilities.field().and_then(|f| layer::decode(decoder, f, origin)),
             tags: keys.tags.read(decoder).unwrap_or_default(),
             cases: keys.tests.field().map(|f| cases::decode(decoder, f, Subject::Tool)).unwrap_or_default(),
+            served: None,
             source,
             source_name: source_name.to_owned(),
         }
@@ -312,7 +317,8 @@ impl Tool {
     /// Its description and its parameters as a model gets to see them. What a third party says of its own is quoted and cut.
     pub fn offered(&self) -> (String, Json) {
         let mut parameters = self.json_schema();
-        let description = match third_party::author(&self.source_name) {
+        let author = third_party::author(&self.source_name);
+        let description = match author.or_else(|| server_of(&self.source_name).map(|_| self.source_name.as_str())) {
             None => self.description.clone(),
             Some(author) => {
                 third_party::cut_schema(&mut parameters);
@@ -329,7 +335,8 @@ impl Tool {
 
     /// Gives arguments that are not there the `default` of their parameter.
     pub fn fill_defaults(&self, arguments: &mut Json) {
-        if let Json::Object(arguments) = arguments {
+        // A server fills in its own.
+        if let (Json::Object(arguments), None) = (arguments, &self.served) {
             self.parameters.fill(arguments);
         }
     }

@@ -30,3 +30,9 @@ impl From<Refusal> for Denial {
         Self { reason, hint }
     }
 }
+
+impl From<Denial> for Refusal {
+    fn from(Denial { reason, hint }: Denial) -> Self {
+        Self { reason, hint }
+    }
+}

@@ -87,7 +87,7 @@ pub(crate) enum Command {
     Schema(Schema),
     /// Parse and compile everything, and report every error.
     Validate(Validate),
-    /// Write `harness.lock`. Artifacts that differ from it are rejected.
+    /// Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected.
     Lock(Lock),
     /// Print the grant of a tool, compare two policies, or find the least policy for a call.
     #[command(subcommand)]
@@ -95,7 +95,7 @@ pub(crate) enum Command {
     /// Print and verify the audit log.
     #[command(subcommand)]
     Audit(Audit),
-    /// Serve the tools to clients of the Model Context Protocol, or configure clients.
+    /// Serve the tools to clients of the Model Context Protocol, and manage servers whose tools the project has.
     #[command(subcommand)]
     Mcp(super::mcp::Mcp),
     /// Check which isolation features this machine supports.

@@ -47,7 +47,13 @@ pub(crate) fn run(command: &Call, place: &ProjectArgs, printer: &Printer) -> Res
     let plan = project::plan(&project, place, command.workspace.as_deref());
     project::confine(&plan, &command.confine, *printer)?;
     let progress = Progress::start(format!("running {}", command.tool));
-    let called = project::block_on(asked.make(&project, &run), *printer);
+    let made = async {
+        let made = asked.make(&project, &run).await;
+        // What answered it may have something to finish.
+        run.end_servers().await;
+        made
+    };
+    let called = project::block_on(made, *printer);
     drop(progress);
     let report = match called? {
         Ok(report) => report,

@@ -42,6 +42,7 @@ fn place(layer: &Layer) -> String {
     match &origin.scope {
         Scope::Machine | Scope::Project => file,
         Scope::Source(name) => format!("{file}, source `{name}`"),
+        Scope::Server(name) => format!("{file}, MCP server `{name}`"),
         Scope::Artifact => format!("{file}, its capabilities"),
         Scope::Call => format!("this call, by {file}"),
         Scope::Default => "the defaults".to_owned(),

@@ -40,7 +40,7 @@ pub(crate) fn run(command: &Inspect, place: &ProjectArgs, printer: &Printer) -> 
     for tool in registry.tools().iter().filter(|tool| wanted(&tool.name)) {
         head(&mut text, "tool", &tool.name, &tool.source.to_string(), &tool.source_name);
         text.push_str(&tool_lines(tool, policy));
-        granted(&mut text, &policy.grant_for(&tool.source_name, tool.capabilities.as_ref()));
+        granted(&mut text, &policy.grant_of(tool));
     }
     for hook in registry.hooks().iter().filter(|hook| wanted(&hook.name)) {
         head(&mut text, "hook", &hook.name, &hook.source.to_string(), &hook.source_name);
@@ -91,7 +91,10 @@ fn tool_lines(tool: &Tool, policy: &ProjectPolicy) -> String {
     if let Err(refusal) = policy.tools.decide(&tool.name) {
         text.push_str(&format!("  not callable: {}\n", escape::line(&refusal.reason)));
     }
-    if tool.script.is_none() {
+    if let Some(served) = &tool.served {
+        let (tool, server) = (escape::line(&served.tool), escape::line(&served.server));
+        text.push_str(&format!("  the tool `{tool}` of the MCP server `{server}`\n"));
+    } else if tool.script.is_none() {
         text.push_str("  no script: nothing to run\n");
     }
     let lines = |schema: &Json| escape::line(&schema.to_string()).into_owned();
@@ -149,7 +152,7 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
         object
     };
     let tools = registry.tools().iter().filter(|tool| wanted(&tool.name)).map(|tool| {
-        let object = json!({
+        let mut object = json!({
             "name": tool.name,
             "file": &*tool.source.file,
             "line": tool.source.line,
@@ -164,7 +167,10 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
             "returns": tool.returns.as_ref().map(|returns| returns.json()),
             "cases": tool.cases.len(),
         });
-        with_grant(object, grant::as_json(&policy.grant_for(&tool.source_name, tool.capabilities.as_ref())))
+        if let (Some(object), Some(served)) = (object.as_object_mut(), &tool.served) {
+            object.insert("server".to_owned(), json!({"name": served.server, "tool": served.tool}));
+        }
+        with_grant(object, grant::as_json(&policy.grant_of(tool)))
     });
     let hooks = registry.hooks().iter().filter(|hook| wanted(&hook.name)).map(|hook| {
         let grant = policy.grant_for(&hook.source_name, hook.capabilities.as_ref());

@@ -1,4 +1,6 @@
-//! `harness lock`: keeps what the artifacts are now, or shows what is not as it was kept.
+//! `harness lock`: keeps what the artifacts and servers are now, or shows what is not as it was kept.
+
+mod servers;
 
 use harness_artifact::diagnostic::Diagnostic;
 use harness_artifact::escape;
@@ -13,26 +15,42 @@ use super::printer::Printer;
 use super::project;
 
 pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) -> Exit {
-    let root = project::root(place);
-    let registry = Registry::load_unlocked(&root, &project::machine(place));
+    let (root, machine) = (project::root(place), project::machine(place));
+    let found = Registry::load_unlocked(&root, &machine);
+    // Artifacts may name tools of servers, which are known when these have said what they are.
+    let read = match servers::read(&root, &found, place, *printer) {
+        Ok(read) => read,
+        Err(exit) => return exit,
+    };
+    let (registry, read) = match read.is_empty() {
+        true => (found, Lock::default()),
+        false => {
+            let read = Lock::default().with_servers(read);
+            (Registry::load_with(&root, &machine, &read), read)
+        }
+    };
     if registry.diagnostics().has_errors() {
         project::report(&registry, *printer);
         printer.error("a project with errors cannot be locked", &[], None);
         return Exit::Usage;
     }
-    let now = Lock::of(&registry);
+    let now = Lock::of(&registry).with_servers(read.servers().cloned());
     let kept = match Registry::read_lock(&root) {
         Ok(kept) => kept,
         // One that cannot be read is written again.
         Err(wrong) if command.check => return refused(&wrong, &registry, *printer),
         Err(_) => None,
     };
-    let drifts = kept.as_ref().map(|kept| kept.drifts(&now)).unwrap_or_default();
+    let drifts = Drifts {
+        artifacts: kept.as_ref().map(|kept| kept.drifts(&now)).unwrap_or_default(),
+        servers: servers::drifts(kept.as_ref(), &now),
+    };
     if command.json {
         printer.json(&json!({
-            "locked": kept.is_some() && drifts.is_empty(),
+            "locked": kept.is_some() && drifts.count() == 0,
             "artifacts": now.entries().count(),
-            "drifts": drifts.iter().map(as_json).collect::<Vec<_>>(),
+            "servers": now.servers().count(),
+            "drifts": drifts.artifacts.iter().map(as_json).chain(drifts.servers.iter().map(servers::as_json)).collect::<Vec<_>>(),
         }));
     }
     if command.check {
@@ -42,26 +60,50 @@ pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) 
     }
 }
 
+/// What is not as it was locked.
+struct Drifts {
+    artifacts: Vec<Drift>,
+    servers: Vec<servers::Drift>,
+}
+
+impl Drifts {
+    fn count(&self) -> usize {
+        self.artifacts.len().saturating_add(self.servers.len())
+    }
+
+    fn report(&self, printer: Printer) {
+        self.artifacts.iter().for_each(|drift| report(drift, printer));
+        self.servers.iter().for_each(|drift| servers::report(drift, printer));
+    }
+
+    /// Such as `2 artifacts, 1 server`.
+    fn counted(&self) -> String {
+        let counts = [(self.artifacts.len(), "artifact"), (self.servers.len(), "server")];
+        let shown = counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, noun)| plural(count, noun));
+        shown.collect::<Vec<_>>().join(", ")
+    }
+}
+
 fn refused(wrong: &Diagnostic, registry: &Registry, printer: Printer) -> Exit {
     printer.say(registry.render(wrong, printer.color()).trim_end());
     Exit::Usage
 }
 
 /// Says whether everything is as it was locked.
-fn check(kept: Option<&Lock>, now: &Lock, drifts: &[Drift], quiet: bool, printer: Printer) -> Exit {
+fn check(kept: Option<&Lock>, now: &Lock, drifts: &Drifts, quiet: bool, printer: Printer) -> Exit {
     if kept.is_none() {
         printer.error(&format!("there is no `{}` here", lock::FILE), &[], Some("write one with `harness lock`"));
         return Exit::Usage;
     }
-    if drifts.is_empty() {
+    if drifts.count() == 0 {
         if !quiet {
             printer.data(&format!("matches the lock: {}", counted(now)));
         }
         return Exit::Completed;
     }
-    drifts.iter().for_each(|drift| report(drift, printer));
+    drifts.report(printer);
     printer.error(
-        &format!("differs from the lock: {}", plural(drifts.len(), "artifact")),
+        &format!("differs from the lock: {}", drifts.counted()),
         &[],
         Some("`harness lock` accepts the changes"),
     );
@@ -73,7 +115,7 @@ fn write(
     root: &std::path::Path,
     kept: Option<&Lock>,
     now: &Lock,
-    drifts: &[Drift],
+    drifts: &Drifts,
     quiet: bool,
     printer: Printer,
 ) -> Exit {
@@ -86,9 +128,9 @@ fn write(
         printer.error(&format!("cannot write `{}`: {error}", lock::FILE), &[], None);
         return Exit::Fault;
     }
-    drifts.iter().for_each(|drift| report(drift, printer));
+    drifts.report(printer);
     if !quiet {
-        let before = if kept.is_some() { format!(", {} changed", drifts.len()) } else { String::new() };
+        let before = if kept.is_some() { format!(", {} changed", drifts.count()) } else { String::new() };
         printer.data(&format!("{}: {}{before}", lock::FILE, counted(now)));
     }
     Exit::Completed
@@ -97,7 +139,12 @@ fn write(
 /// One change for a person.
 fn report(drift: &Drift, printer: Printer) {
     printer.say(&escape::line(&drift.describe()));
-    for line in drift.difference().iter().flat_map(|difference| difference.lines()) {
+    print_difference(drift.difference().as_deref(), printer);
+}
+
+/// The lines of a change, `-` for what it was.
+fn print_difference(difference: Option<&str>, printer: Printer) {
+    for line in difference.iter().flat_map(|difference| difference.lines()) {
         let shown = format!("  {}", escape::line(line));
         let color = match line.as_bytes().first() {
             Some(b'-') => Some("31"),
@@ -126,7 +173,15 @@ fn counted(lock: &Lock) -> String {
     let of = |kind| lock.entries().filter(|entry| entry.kind == kind).count();
     let kinds = [(Kind::Tool, "tool"), (Kind::Hook, "hook"), (Kind::Agent, "agent"), (Kind::Bundle, "bundle")];
     let skills = (of(Kind::Skill) > 0).then(|| plural(of(Kind::Skill), "skill"));
-    kinds.into_iter().map(|(kind, noun)| plural(of(kind), noun)).chain(skills).collect::<Vec<_>>().join(", ")
+    let servers = lock.servers().count();
+    let servers = (servers > 0).then(|| plural(servers, "server"));
+    kinds
+        .into_iter()
+        .map(|(kind, noun)| plural(of(kind), noun))
+        .chain(skills)
+        .chain(servers)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn plural(count: usize, noun: &str) -> String {

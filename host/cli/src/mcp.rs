@@ -1,9 +1,11 @@
-//! `harness mcp`: the project's tools for clients of the Model Context Protocol.
+//! `harness mcp`: the project's tools for clients of the Model Context Protocol, and the servers whose tools it has.
 
 mod clients;
 mod config;
+mod edit;
 mod merge;
 mod serve;
+mod servers;
 
 use clap::Subcommand;
 
@@ -20,6 +22,14 @@ pub(crate) enum Mcp {
     Serve(serve::Serve),
     /// Print the configuration with which a client starts the server, or write it to the client's file in the project.
     Config(config::Config),
+    /// List the servers whose tools the project has, as they are locked. None is started.
+    List(servers::List),
+    /// Start a server behind its wall, and compare what it is with the lock.
+    Test(servers::Test),
+    /// Add a server to the policy. Comments and all else in the file stay as they are.
+    Add(servers::Add),
+    /// Remove a server from the policy.
+    Remove(servers::Remove),
 }
 
 /// Runs a command of `harness mcp`. An error is that it did nothing, which was reported.
@@ -27,5 +37,9 @@ pub(crate) fn run(command: &Mcp, place: &ProjectArgs, printer: Printer) -> Resul
     match command {
         Mcp::Serve(command) => serve::run(command, place, printer),
         Mcp::Config(command) => config::run(command, place, printer),
+        Mcp::List(command) => servers::list(command, place, printer),
+        Mcp::Test(command) => servers::test(command, place, printer),
+        Mcp::Add(command) => servers::add(command, place, printer),
+        Mcp::Remove(command) => servers::remove(command, place, printer),
     }
 }

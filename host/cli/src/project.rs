@@ -254,7 +254,7 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
             let raises = registry.policy().map(|policy| {
                 let tool = registry.tool(tool).ok();
                 let own = tool.and_then(|tool| tool.timeout_ms.as_ref()).filter(|own| own.value == limit.allowed);
-                let grant = tool.map(|tool| policy.grant_for(&tool.source_name, tool.capabilities.as_ref()));
+                let grant = tool.map(|tool| policy.grant_of(tool));
                 match (own, grant) {
                     (Some(own), _) => format!("`timeout_ms` in `{}` raises it", own.position),
                     (None, Some(grant)) => grant.raises(LimitKey::Timeout),

@@ -112,6 +112,7 @@ fn tool(new: &NewTool, payload: &Json, by: By<'_>) -> Result<Tool, Error> {
         capabilities: None,
         cases: Vec::new(),
         tags: Vec::new(),
+        served: None,
         source: position,
         source_name: by.source_of(&new.name),
         name: new.name.clone(),

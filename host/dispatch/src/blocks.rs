@@ -12,7 +12,7 @@ use harness_capability::secrets::Vault;
 use harness_policy::text::quoted;
 
 /// What the interpreter writes before content, and before no other value: no JSON begins with it.
-const MARK: &str = "content ";
+pub(super) const MARK: &str = "content ";
 /// Blocks of a result.
 pub const MAX_BLOCKS: usize = 100;
 /// Bytes of the URI of a block.

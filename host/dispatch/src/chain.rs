@@ -163,6 +163,8 @@ pub struct CallContext {
     pub only: Option<Arc<str>>,
     /// The script that this is for, such as `tool deploy`; none for the program itself.
     pub caller: Option<Arc<str>>,
+    /// The name of the source of that script.
+    pub caller_source: Option<Arc<str>>,
     /// The agent that this is for; the root where there is none.
     pub agent: Arc<AgentAt>,
     /// What the scripts of its turn share.
@@ -210,6 +212,7 @@ impl CallContext {
             at_work: None,
             only: None,
             caller: None,
+            caller_source: None,
             agent: Arc::default(),
             turn,
             built_ins,

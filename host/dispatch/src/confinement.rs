@@ -40,6 +40,8 @@ pub fn needs(
     let policy = registry.policy();
     let layers = || policy.map(|policy| &policy.project).into_iter().chain(instead);
     let exec = || layers().filter_map(|layer| layer.exec.as_ref());
+    let servers = || policy.into_iter().flat_map(|policy| &policy.mcp.servers);
+    let exec = || exec().chain(servers().filter_map(|server| server.layer.exec.as_ref()));
     let commands = exec().any(|exec| !exec.allow.is_empty()).then(|| {
         let home = variables.value("HOME").map(PathBuf::from);
         CommandNeeds {
@@ -90,6 +92,8 @@ mod tests {
         assert_eq!(of("sandbox: { exec: { allow: [sh] } }"), commands(false, false, &[]));
         let all = "sandbox: { exec: { allow: [sh], network: true, unconfined: true, folders: [/opt/go] } }";
         assert_eq!(of(all), commands(true, true, &["/opt/go"]));
+        let server = "mcp: { servers: { a: { command: [sh], folders: [/opt/node] } } }";
+        assert_eq!(of(server), commands(false, false, &["/opt/node"]));
         // Where no command is granted, the rest of the rules has no use.
         assert_eq!(of("sandbox: { exec: { allow: [], folders: [/opt/go] } }"), nothing);
     }

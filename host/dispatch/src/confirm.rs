@@ -73,6 +73,9 @@ impl Confirmer for Granted {
 
 /// Why a call of a tool needs confirmation, where it is: the tool's own word, else the policy's.
 pub fn rule(place: &CallContext, tool: &Tool) -> Option<String> {
+    if let Some(served) = tool.served.as_ref().filter(|served| served.is_destructive) {
+        return Some(format!("the MCP server `{}` says that it may destroy something", served.server));
+    }
     if *tool.confirm {
         return Some(format!("`confirm: true` in `{}`", tool.confirm.position));
     }

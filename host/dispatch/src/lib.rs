@@ -27,6 +27,7 @@ mod loaded;
 pub mod loading;
 mod matching;
 pub mod native;
+mod offering;
 mod opening;
 pub mod past;
 pub mod payload;
@@ -39,6 +40,7 @@ mod repository;
 mod run;
 pub mod schedule;
 mod scripted;
+mod served;
 mod spans;
 pub mod tasks;
 pub mod testing;
@@ -56,6 +58,7 @@ use serde_json::Value as Json;
 pub use blocks::Content;
 pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
 pub use content::ToolOutput;
+pub use harness_gateway::Servers;
 pub use host::{Host, HostOptions};
 pub use loaded::Wanted;
 pub use loaded::{Loaded, Unloadable};
@@ -71,12 +74,15 @@ pub use watch::{FileWatch, WatchError};
 use self::chain::CallContext;
 use self::loaded::Parts;
 use self::recorder::Recorder;
+use harness_artifact::definition::Definition;
 use harness_artifact::event::Event;
+use harness_artifact::pinned::Pinned;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
 use harness_capability::fs::Workspace;
 use harness_capability::secrets::Vault;
 use harness_capability::system::System;
+use harness_gateway::Failure;
 use harness_policy::layer::Layer;
 use harness_policy::path::{Access, PathPattern, WorkspacePath, protected};
 use harness_policy::watch::Watch;
@@ -316,6 +322,62 @@ fn read(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
         let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is inside the project's artifacts");
         return Err(OpenError::Workspace { path: folder.to_owned(), source });
     }
+    let secrets = guarded(root, &registry, &mut policy, &workspace, options);
+    if let Some((name, mut layer)) = options.granting.clone()
+        && let Ok(tool) = registry.tool(&name)
+    {
+        // What protects the project is not the tool's affair.
+        if let (Some(fs), Some(own)) = (&mut layer.fs, &policy.project.fs) {
+            fs.protect.extend(own.protect.iter().cloned());
+            fs.repository.extend(own.repository.iter().cloned());
+            fs.home.clone_from(&own.home);
+        }
+        policy.instead = Some((tool.source_name.clone(), layer));
+    }
+    let policy_file = &*policy.project.origin.file;
+    let written = before.and_then(|before| before.parts.recorder.as_ref());
+    let recorder = (options.audit && policy.audit)
+        .then(|| Arc::new(Recorder::new(root, policy_file, written.map(|it| &**it), &host.audit)));
+    let loaded = Loaded::new(Parts {
+        secrets: Arc::new(secrets),
+        system: Arc::new(options.system.clone()),
+        http: host.client(&options.system),
+        natives: options.natives.clone(),
+        coverage: options.coverage,
+        ..Parts::alone(registry, policy, Arc::new(workspace), host.sandbox.clone())
+    });
+    let loaded = match before {
+        Some(before) => loaded.with_images_of(before),
+        None => loaded,
+    };
+    let refused = admission::refused(&loaded, recorder.as_deref());
+    // As the sandbox does then: a process that drops privileges next must have no other threads. One that reloads may have
+    // calls in progress, whose entries are not to be waited for.
+    if before.is_none() {
+        host.audit.rest();
+    }
+    let loaded = match refused.is_empty() {
+        true => loaded,
+        false => {
+            let registry = loaded.parts.registry.without(refused);
+            if registry.policy().is_none() {
+                return Err(OpenError::Artifacts(Box::new(registry)));
+            }
+            Loaded::new(Parts { registry, ..loaded.parts() })
+        }
+    };
+    let loaded = offering::applied(loaded, recorder.as_deref());
+    Ok(Loaded::new(Parts { recorder, watch: options.watch.clone(), ..loaded.parts() }))
+}
+
+/// Takes from a policy what it cannot grant: what makes the project, and the files of its secrets. Gives these, opened.
+fn guarded(
+    root: &Path,
+    registry: &Registry,
+    policy: &mut ProjectPolicy,
+    workspace: &Workspace,
+    options: &Options,
+) -> Vault {
     // What scripts may write must not become an artifact. Where a folder is, and not how it was written, counts.
     let home = sys::real_path(&root.join(HOME)).into_iter();
     for root in registry.roots().iter().cloned().chain(home) {
@@ -359,51 +421,52 @@ fn read(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
             fs.repository.extend(PathPattern::protecting(&path));
         }
     }
-    if let Some((name, mut layer)) = options.granting.clone()
-        && let Ok(tool) = registry.tool(&name)
-    {
-        // What protects the project is not the tool's affair.
-        if let (Some(fs), Some(own)) = (&mut layer.fs, &policy.project.fs) {
-            fs.protect.extend(own.protect.iter().cloned());
-            fs.repository.extend(own.repository.iter().cloned());
-            fs.home.clone_from(&own.home);
-        }
-        policy.instead = Some((tool.source_name.clone(), layer));
-    }
-    let policy_file = &*policy.project.origin.file;
-    let written = before.and_then(|before| before.parts.recorder.as_ref());
-    let recorder = (options.audit && policy.audit)
-        .then(|| Arc::new(Recorder::new(root, policy_file, written.map(|it| &**it), &host.audit)));
-    let loaded = Loaded::new(Parts {
-        secrets: Arc::new(secrets),
-        system: Arc::new(options.system.clone()),
-        http: host.client(&options.system),
-        natives: options.natives.clone(),
-        coverage: options.coverage,
-        ..Parts::alone(registry, policy, Arc::new(workspace), host.sandbox.clone())
-    });
-    let loaded = match before {
-        Some(before) => loaded.with_images_of(before),
-        None => loaded,
-    };
-    let refused = admission::refused(&loaded, recorder.as_deref());
-    // As the sandbox does then: a process that drops privileges next must have no other threads. One that reloads may have
-    // calls in progress, whose entries are not to be waited for.
-    if before.is_none() {
-        host.audit.rest();
-    }
-    let parts = Parts { recorder, watch: options.watch.clone(), ..loaded.parts() };
-    if refused.is_empty() {
-        return Ok(Loaded::new(parts));
-    }
-    let registry = loaded.parts.registry.without(refused);
-    if registry.policy().is_none() {
-        return Err(OpenError::Artifacts(Box::new(registry)));
-    }
-    Ok(Loaded::new(Parts { registry, ..parts }))
+    secrets
 }
 
-/// The artifacts of a registry that its hooks on `artifact.load` let in; all of them where there is none, or where the
+/// Starts the servers of a policy, each behind its wall, and reads what they are: what `harness.lock` keeps of them. All of
+/// them, or the one of a name.
+///
+/// # Errors
+///
+/// Where the workspace cannot be opened. What is wrong with a server is its own answer.
+pub async fn read_servers(
+    root: &Path,
+    registry: &Registry,
+    options: &Options,
+    only: Option<&str>,
+) -> Result<Vec<(String, Result<Pinned, Failure>)>, OpenError> {
+    let Some(mut policy) = registry.policy().cloned() else { return Ok(Vec::new()) };
+    let folder = options.workspace.as_deref().unwrap_or(root);
+    let unopened = |source| OpenError::Workspace { path: folder.to_owned(), source };
+    let workspace = Workspace::open(folder).map_err(unopened)?;
+    let vault = Arc::new(guarded(root, registry, &mut policy, &workspace, options));
+    let mut all = Vec::new();
+    for server in policy.mcp.servers.iter().filter(|server| only.is_none_or(|only| server.name == only)) {
+        let grant = policy.grant_for_server(server);
+        let dir =
+            workspace.service_dir(&grant).map_err(|error| unopened(std::io::Error::other(format!("{error:?}"))))?;
+        let (absolute, variables) = (workspace.absolute().as_ref(), &options.system.variables);
+        let host = harness_gateway::Host { grant: &grant, dir: &dir, workspace: absolute, vault: &vault, variables };
+        let mut read = harness_gateway::read(server, host).await;
+        // What is locked is committed.
+        let held = read.as_ref().ok().and_then(|pinned| {
+            let texts = pinned.tools.iter().map(Definition::canonical).chain(pinned.instructions.clone());
+            texts.into_iter().find_map(|text| vault.find(&text).map(str::to_owned))
+        });
+        if let Some(name) = held {
+            read = Err(Failure::Broken(format!("what it says holds the value of the secret `{name}`")));
+        }
+        if let Err(Failure::Broken(why) | Failure::Said(why)) = &mut read {
+            vault.redact(why);
+        }
+        all.push((server.name.clone(), read));
+    }
+    Ok(all)
+}
+
+/// The artifacts of a registry that its hooks on `artifact.load` let in, with the tools of servers that those on `mcp.list`
+/// leave; all of them where there is none, or where the
 /// project cannot be used anyway.
 ///
 /// # Errors
@@ -411,11 +474,15 @@ fn read(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
 /// Where the sandbox or the workspace cannot be made.
 pub fn admitted(root: &Path, registry: Registry) -> Result<Registry, OpenError> {
     let usable = registry.policy().is_some() && !registry.diagnostics().has_errors();
-    if !usable || registry.chain(&Event::ArtifactLoad).is_empty() {
+    if !usable || [Event::ArtifactLoad, Event::McpList].iter().all(|event| registry.chain(event).is_empty()) {
         return Ok(registry);
     }
     let refused = admission::refused(&for_checking(root, &registry)?, None);
-    Ok(if refused.is_empty() { registry } else { registry.without(refused) })
+    let registry = if refused.is_empty() { registry } else { registry.without(refused) };
+    if registry.policy().is_none() {
+        return Ok(registry);
+    }
+    Ok(offering::listed(&for_checking(root, &registry)?, None))
 }
 
 /// A registry's artifacts, those of one with errors too, to load their scripts and call nothing.

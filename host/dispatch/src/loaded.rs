@@ -262,7 +262,7 @@ impl Loaded {
 
     /// What a tool may do: the project's policy, narrowed by its source's and by its own `capabilities:`.
     pub fn grant(&self, tool: &Tool) -> Grant {
-        self.watched(&tool.source_name, self.parts.policy.grant_for(&tool.source_name, tool.capabilities.as_ref()))
+        self.watched(&tool.source_name, self.parts.policy.grant_of(tool))
     }
 
     /// What a hook may do, within what hooks may do at all.

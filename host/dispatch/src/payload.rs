@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
 use super::blocks;
+use harness_artifact::definition::Served;
 use harness_artifact::event::{Event, Shape};
 use harness_capability::secrets::Vault;
 
@@ -292,6 +293,16 @@ impl Emitted {
         }
         payload
     }
+}
+
+/// The same of a call of a server's tool: with the server, and of a result with the value that came with it.
+pub(super) fn of_server(mut payload: Json, served: Option<&Served>, structured: Option<Json>) -> Json {
+    if let (Some(served), Json::Object(object)) = (served, &mut payload) {
+        object.insert("server".to_owned(), served.server.as_str().into());
+        object.insert("transport".to_owned(), Served::TRANSPORT.into());
+        object.extend(structured.map(|structured| ("structured".to_owned(), structured)));
+    }
+    payload
 }
 
 /// A payload as hooks see it.

@@ -25,15 +25,17 @@ use super::loaded::{Callable, Unloadable};
 use super::loading::LoadDeadline;
 use super::native::{NativeTool, native_outcome};
 use super::past::Happened;
-use super::payload::{ToolPost, ToolPre};
+use super::payload::{self, ToolPost, ToolPre};
 use super::progress::Progress;
 use super::raw;
 use super::recorder::Unfinished;
 use super::reentry::{self, Nested};
 use super::scripted::{self, Of};
+use super::served;
 use super::spans;
 use super::tasks::{Kind, MAX_AGENTS, MAX_TOOLS, New};
 use super::verify::{self, Judgement};
+use harness_artifact::definition::Served;
 use harness_artifact::event::Event;
 use harness_artifact::tool::Tool;
 use harness_audit::Entry;
@@ -150,6 +152,7 @@ enum Body {
     Script(Image),
     Native(Arc<dyn NativeTool>),
     BuiltIn(Arc<dyn BuiltIns>),
+    Served(Served),
 }
 
 /// Whether a call is waited for.
@@ -277,7 +280,7 @@ async fn begin(place: &CallContext, mut call: Call, caller: Option<&Arc<Grant>>)
     callee.tool.fill_defaults(&mut call.arguments);
     check(&callee.tool, &call.arguments, None)?;
 
-    let pre = place.before(&id, &callee.tool.name, &call.arguments).await;
+    let pre = place.before(&id, (&callee.tool.name, callee.tool.served.as_ref()), &call.arguments).await;
     let blocked = pre.as_ref().and_then(|pre| pre.decision.blocked());
     let mut report = CallReport::begun(id, callee.tool.name.clone(), callee.grant.clone(), pre);
     if let Some(reason) = blocked {
@@ -316,14 +319,16 @@ impl Ready {
         let limits = execute(&working.after(report.total()), &callee, &arguments, &mut report).await;
         // Hooks on what came of it have a time of their own: that the tool took all of its own fails no guard.
         let post = || {
-            place.agent.payload(&ToolPost {
+            let payload = place.agent.payload(&ToolPost {
                 call_id: report.id.clone(),
                 name: report.tool.clone(),
                 content: report.content.clone(),
                 blocks: report.rich.as_ref().map(|rich| blocks::as_json(&rich.blocks)),
                 is_error: report.is_error,
                 result: report.result.clone(),
-            })
+            });
+            let structured = report.rich.as_ref().is_some_and(|rich| rich.structured).then(|| report.result.clone());
+            payload::of_server(payload, callee.tool.served.as_ref(), Some(structured.unwrap_or_default()))
         };
         if let Some(post) = place.after(report.total()).fire_if_heard(&Event::ToolPost, post).await {
             report.settle(&post, &place.loaded.parts.secrets);
@@ -343,7 +348,7 @@ impl Ready {
             Body::BuiltIn(_) => {
                 (Kind::Agent, place.loaded.parts.policy.delegation.max_concurrent.unwrap_or(MAX_AGENTS))
             }
-            Body::Script(_) | Body::Native(_) => (Kind::Tool, MAX_TOOLS),
+            Body::Script(_) | Body::Native(_) | Body::Served(_) => (Kind::Tool, MAX_TOOLS),
         };
         let strand = place.run.strand().next_task();
         let tool = begun.tool.clone();
@@ -463,6 +468,12 @@ async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -
     }
     let tool = loaded.parts.registry.tool(name)?.clone();
     loaded.parts.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
+    if let Some(served) = &tool.served {
+        let grant = served::grant(place, &tool, served, caller)?;
+        let loads = place.load_deadline(began, loaded.limits(&tool, &grant).timeout);
+        let (body, caller) = (Body::Served(served.clone()), caller.cloned());
+        return Ok(Callee { tool, grant, body, caller, verify: None, loading: Duration::ZERO, loads });
+    }
     let until = |limits: Limits| place.load_deadline(began, limits.timeout);
     let Callable { image, verify, grant, loading } = loaded.tool(&tool, until).await;
     let timeout = loaded.limits(&tool, &grant).timeout;
@@ -521,6 +532,8 @@ async fn execute(place: &CallContext, callee: &Callee, arguments: &Json, report:
             report.nested = nested;
             Report { outcome, usage: Usage::default(), log: Log::default(), calls: Vec::new(), coverage: None }
         }
+        // On the heap: what it waits for is deep, and few calls are its.
+        Body::Served(served) => Box::pin(served::run(place, served, &callee.grant, limits, arguments)).await,
         Body::Native(native) => {
             let outcome = native_outcome(native.as_ref(), arguments, &limits).await;
             Report { outcome, usage: Usage::default(), log: Log::default(), calls: Vec::new(), coverage: None }
@@ -551,14 +564,20 @@ impl CallContext {
     }
 
     /// Asks the hooks on `tool.pre`, where there are any.
-    pub(super) async fn before(&self, id: &str, name: &str, arguments: &Json) -> Option<Dispatch> {
+    pub(super) async fn before(
+        &self,
+        id: &str,
+        (name, served): (&str, Option<&Served>),
+        arguments: &Json,
+    ) -> Option<Dispatch> {
         let pre = || {
-            self.agent.payload(&ToolPre {
+            let payload = self.agent.payload(&ToolPre {
                 id: id.to_owned(),
                 name: name.to_owned(),
                 arguments: arguments.to_string(),
                 args: arguments.clone(),
-            })
+            });
+            payload::of_server(payload, served, None)
         };
         self.fire_if_heard(&Event::ToolPre, pre).await
     }

@@ -22,7 +22,7 @@ pub(super) fn is_built_in(name: &str) -> bool {
 
 /// Asks the hooks on `tool.pre`, and rejects the call whatever they decide.
 pub(super) async fn reject(place: &CallContext, id: String, name: &str, arguments: &Json) -> CallReport {
-    let pre = place.before(&id, name, arguments).await;
+    let pre = place.before(&id, (name, None), arguments).await;
     let blocked = pre.as_ref().and_then(|pre| pre.decision.blocked());
     let grant = Arc::new(Grant::new(Vec::new()));
     let mut report = CallReport::begun(id, name.to_owned(), grant, pre);

@@ -318,6 +318,7 @@ impl Recorder {
             Scope::Default => Cow::Borrowed("default"),
             Scope::Project => Cow::Borrowed("sandbox"),
             Scope::Source(name) => format!("sandbox.sources.{name}").into(),
+            Scope::Server(name) => format!("mcp.servers.{name}").into(),
             Scope::Artifact => format!("capabilities of {}", layer.origin.file).into(),
         });
         let machine = place.loaded.parts.policy.machine.as_ref();

@@ -88,7 +88,8 @@ impl Inner {
         let depth = place.depth.saturating_add(1);
         let asks_later = role == Role::Tool;
         let begun = Some(place.begun.clone().unwrap_or_default());
-        let deeper = CallContext { depth, caller: Some(script.into()), asks_later, begun, ..place.clone() };
+        let (caller, caller_source) = (Some(script.into()), Some(source.into()));
+        let deeper = CallContext { depth, caller, caller_source, asks_later, begun, ..place.clone() };
         let hears = |event| role == Role::Tool && deeper.at_work.is_some() && deeper.hears(event);
         let listening = Listening { before: hears(&Event::BuiltinPre), after: hears(&Event::BuiltinPost) };
         let author = third_party::author(source).map(str::to_owned);

@@ -16,6 +16,7 @@ use harness_artifact::tool::Tool;
 use harness_capability::log::LogListener;
 use harness_capability::random::Random;
 use harness_capability::turn::Turn;
+use harness_gateway::Servers;
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
 use harness_sandbox::engine::Image;
@@ -50,6 +51,8 @@ pub struct Run {
     request: OnceLock<ClientRequest>,
     /// Where it replays a recording.
     schedule: OnceLock<Arc<dyn Schedule>>,
+    /// The processes of servers that answer its calls.
+    servers: OnceLock<Arc<Servers>>,
 }
 
 /// The request of a client of another program that the calls of a run answer. The audit log has it with each of them.
@@ -111,6 +114,23 @@ impl Run {
     /// What its calls share on the host's side.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
+    }
+
+    /// The processes of servers that answer its calls. They end with the last run that has them.
+    pub fn servers(&self) -> &Arc<Servers> {
+        self.servers.get_or_init(Arc::default)
+    }
+
+    /// Lets it share the processes of servers with other runs of one caller, before its first call; the first time counts.
+    pub fn set_servers(&self, servers: Arc<Servers>) {
+        let _ = self.servers.set(servers);
+    }
+
+    /// Ends the processes of servers that it has, and waits for that.
+    pub async fn end_servers(&self) {
+        if let Some(servers) = self.servers.get() {
+            servers.close().await;
+        }
     }
 
     /// What its scripts share outside of any turn of an agent.

@@ -22,6 +22,7 @@ use crate::agents::{self, AgentTool, Watching};
 use crate::catalog::Target;
 use crate::content;
 use crate::elicit::Asking;
+use crate::listening::Connection;
 use crate::notices::{self, Notices};
 use crate::parked::Begun;
 use crate::questions::{Open, Questions, exchange};
@@ -287,11 +288,14 @@ async fn to_agent(
     server.project().make(call, run).await
 }
 
-/// A run for one request: nothing of a client is kept between two.
+/// A run for one request: nothing of a client is kept between two, but the servers of the one that started this process.
 fn run(asking: Arc<Asking>, context: &RequestContext<RoleServer>) -> Arc<Run> {
     let run = Run::new();
     run.set_client_request(client_request(context));
     run.set_confirmer(asking);
+    if let Some(connection) = context.extensions.get::<Arc<Connection>>() {
+        run.set_servers(connection.servers.clone());
+    }
     run
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use harness_dispatch::Servers;
 use rmcp::model::{ErrorCode, ErrorData, SubscriptionFilter};
 use rmcp::service::{SubscriptionContext, SubscriptionSendError};
 use serde_json::{Value as Json, json};
@@ -52,6 +53,8 @@ pub(crate) struct Connection {
     /// Follows changes from when the client has said that it is initialized.
     follower: Mutex<Option<Follower>>,
     begun: watch::Sender<bool>,
+    /// Processes of servers that answer its calls: one run for it.
+    pub(crate) servers: Arc<Servers>,
 }
 
 impl Connection {

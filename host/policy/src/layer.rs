@@ -26,6 +26,8 @@ pub enum Scope {
     Project,
     /// `sandbox.sources.NAME`.
     Source(String),
+    /// `mcp.servers.NAME`.
+    Server(String),
     /// `capabilities:` of an artifact.
     Artifact,
     /// What a call was narrowed by: keys without anything above them.
@@ -49,6 +51,12 @@ impl Origin {
             }
             Scope::Machine | Scope::Project | Scope::Default => format!("sandbox.{key}"),
             Scope::Source(name) => format!("sandbox.sources.{name}.{key}"),
+            Scope::Server(name) => match key {
+                "network" => format!("mcp.servers.{name}.network.allowed_domains"),
+                "exec.folders" => format!("mcp.servers.{name}.folders"),
+                "exec.allow" => format!("mcp.servers.{name}.command"),
+                key => format!("mcp.servers.{name}.{key}"),
+            },
             Scope::Artifact => format!("capabilities.{key}"),
             Scope::Call => key.to_owned(),
         }

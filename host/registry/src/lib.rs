@@ -31,7 +31,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::lock::{Drift, Lock};
+use self::lock::{Drift, Lock, LockedServer};
 use harness_artifact::agent::{Agent, Use};
 use harness_artifact::diagnostic::{Diagnostic, Diagnostics, Position, Severity};
 use harness_artifact::event::Event;
@@ -56,6 +56,7 @@ pub struct Registry {
     agents: Vec<Arc<Agent>>,
     skills: Vec<Arc<Skill>>,
     bundles: Vec<BundleFile>,
+    servers: Vec<Arc<LockedServer>>,
     replaced: Vec<Replaced>,
     refused: Vec<Refused>,
     roots: Vec<PathBuf>,
@@ -141,14 +142,29 @@ impl Registry {
 
     /// The same within another policy of the machine.
     pub fn load_within(root: &Path, machine: &Machine) -> Self {
-        let mut registry = load::project(root, machine);
-        registry.keep_to_lock(root);
+        let lock = Self::read_lock(root);
+        let locked = lock.as_ref().ok().and_then(Option::as_ref);
+        let mut registry = load::project(root, machine, locked);
+        if locked.is_some() {
+            registry.sources.extend(
+                sys::read_at_most(&root.join(lock::FILE), lock::MAX_BYTES)
+                    .ok()
+                    .map(|text| (lock::FILE.to_owned(), text)),
+            );
+        }
+        registry.keep_to_lock(lock);
         registry
     }
 
     /// The same, whatever `harness.lock` says: to look at what changed.
     pub fn load_unlocked(root: &Path, machine: &Machine) -> Self {
-        load::project(root, machine)
+        let lock = Self::read_lock(root).ok().flatten();
+        load::project(root, machine, lock.as_ref())
+    }
+
+    /// The same with the servers of another lock: of one that is to be written.
+    pub fn load_with(root: &Path, machine: &Machine, lock: &Lock) -> Self {
+        load::project(root, machine, Some(lock))
     }
 
     /// What `harness.lock` in a folder says, where it is there.
@@ -169,9 +185,20 @@ impl Registry {
     }
 
     /// Refuses what is not as it was locked.
-    fn keep_to_lock(&mut self, root: &Path) {
-        let wrong: Vec<Diagnostic> = match Self::read_lock(root) {
-            Ok(None) => return,
+    fn keep_to_lock(&mut self, lock: Result<Option<Lock>, Diagnostic>) {
+        let wrong: Vec<Diagnostic> = match lock {
+            Ok(None) => {
+                let servers = self.policy.iter().flat_map(|policy| &policy.mcp.servers);
+                let unlocked: Vec<Diagnostic> = servers
+                    .map(|server| {
+                        let what = format!("the server {:?} is not locked, so it is not started", server.name);
+                        let warning = Diagnostic::warning(what).at(server.position.clone());
+                        warning.hint("review what it offers with `harness lock`, which writes `harness.lock`")
+                    })
+                    .collect();
+                unlocked.into_iter().for_each(|one| self.diagnostics.push(one));
+                return;
+            }
             Ok(Some(lock)) => {
                 // Of a file with an error it is said already that nothing in it can be used.
                 let broken = |drift: &Drift| {
@@ -179,10 +206,10 @@ impl Registry {
                     errors.any(|one| one.position.as_ref().is_some_and(|at| *at.file == *drift.entry().path))
                 };
                 let drifts = lock.drifts(&Lock::of(self)).into_iter();
-                drifts
+                let drifts = drifts
                     .filter(|drift| !(matches!(drift, Drift::Removed(_)) && broken(drift)))
-                    .map(|d| d.diagnostic())
-                    .collect()
+                    .map(|d| d.diagnostic());
+                drifts.chain(self.servers_against(&lock)).collect()
             }
             Err(wrong) => vec![wrong],
         };
@@ -190,6 +217,39 @@ impl Registry {
             self.policy = None;
         }
         wrong.into_iter().for_each(|one| self.diagnostics.push(one));
+    }
+
+    /// Servers of the policy that are not what a lock says, and those of the lock that the policy does not have.
+    fn servers_against(&self, lock: &Lock) -> Vec<Diagnostic> {
+        let Some(policy) = &self.policy else { return Vec::new() };
+        let mut wrong = Vec::new();
+        for server in &policy.mcp.servers {
+            let what = match lock.server(&server.name) {
+                None => format!("the server {:?} is not in `{}`", server.name, lock::FILE),
+                Some(locked) => match locked.against(server) {
+                    Some(what) => format!("the server {:?} differs from `{}`: {what}", server.name, lock::FILE),
+                    None => continue,
+                },
+            };
+            let hint = "review what it offers with `harness lock`, which starts it and accepts that";
+            wrong.push(Diagnostic::error(what).at(server.position.clone()).hint(hint));
+        }
+        for locked in lock.servers().filter(|locked| policy.mcp.server(&locked.pinned.server).is_none()) {
+            let what = format!("the server {:?} is in `{}` but was removed", locked.pinned.server, lock::FILE);
+            let removed = Diagnostic::error(what).at(locked.position.clone());
+            wrong.push(removed.hint("restore it, or remove it from the lock with `harness lock`"));
+        }
+        wrong
+    }
+
+    /// A server of the policy as it was locked. None where it is not, or is another one now.
+    pub fn server(&self, name: &str) -> Option<&Arc<LockedServer>> {
+        self.servers.iter().find(|server| server.pinned.server == name)
+    }
+
+    /// The servers that are locked, in the order of the policy.
+    pub fn servers(&self) -> &[Arc<LockedServer>] {
+        &self.servers
     }
 
     /// The tools without an error, in the order of their files and within a file as it has them.
@@ -319,6 +379,26 @@ impl Registry {
             registry.policy = None;
         }
         registry.refused = refused;
+        merge::index(&mut registry);
+        registry
+    }
+
+    /// The artifacts with other tools of a server, each instead of the one of its name; the others of the server are left
+    /// out. `refused` is why, where hooks refuse it.
+    #[must_use]
+    pub fn with_served(&self, server: &str, tools: Vec<Tool>, refused: Option<Refused>) -> Self {
+        let mut registry = self.clone();
+        let is_of = |tool: &Tool| tool.served.as_ref().is_some_and(|served| served.server == server);
+        let mut tools = tools;
+        let kept = registry.tools.into_iter().filter_map(|tool| {
+            if !is_of(&tool) {
+                return Some(tool);
+            }
+            let at = tools.iter().position(|other| other.name == tool.name)?;
+            Some(Arc::new(tools.swap_remove(at)))
+        });
+        registry.tools = kept.collect();
+        registry.refused.extend(refused);
         merge::index(&mut registry);
         registry
     }

@@ -19,10 +19,12 @@ mod strays;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub(super) use self::policy::NOT_BESIDE;
 use self::skills::SKILLS;
 use super::bounds::{Amounts, Bounds};
+use super::lock::Lock;
 use super::merge::{self, Level};
 use super::root::{Found, Names, Root};
 use super::{BundleFile, Machine, Registry, resolve};
@@ -50,7 +52,7 @@ pub(super) const BUNDLES: [&str; 3] = ["plugins", "builtins", "overrides"];
 pub(super) const OTHERS: [&str; 3] = [SKILLS, "audit", "sessions"];
 
 /// See [`Registry::load`].
-pub(super) fn project(root: &Path, machine: &Machine) -> Registry {
+pub(super) fn project(root: &Path, machine: &Machine, lock: Option<&Lock>) -> Registry {
     let mut load = Load::default();
     let machine = load.machine(machine);
     let home = match sys::real_path(&root.join(FOLDER)) {
@@ -75,6 +77,9 @@ pub(super) fn project(root: &Path, machine: &Machine) -> Registry {
         load.walk(home);
     }
     load.further_roots(root, home);
+    if let Some(lock) = lock {
+        load.servers(lock);
+    }
     load.finish();
     load.registry
 }
@@ -106,6 +111,20 @@ struct Within<'a> {
 }
 
 impl Load {
+    /// The tools of servers, as they were locked.
+    fn servers(&mut self, lock: &Lock) {
+        let servers = self.registry.policy.as_ref().map(|policy| policy.mcp.servers.clone()).unwrap_or_default();
+        for server in servers {
+            let Some(locked) = lock.server(&server.name).filter(|locked| locked.against(&server).is_none()) else {
+                continue;
+            };
+            let (tools, wrong) = locked.tools(&server);
+            wrong.into_iter().for_each(|one| self.registry.diagnostics.push(one));
+            self.base.tools.extend(tools);
+            self.registry.servers.push(Arc::new(locked.clone()));
+        }
+    }
+
     /// Folders that `artifact_sources` names. What is in them is the operator's own, as what is in `.harness/` is.
     fn further_roots(&mut self, root: &Path, home: Option<Root>) {
         let roots = self.registry.policy.as_ref().map(|policy| policy.roots.clone()).unwrap_or_default();

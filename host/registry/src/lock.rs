@@ -6,9 +6,11 @@
 //!
 //! - `entry`: what is kept of an artifact
 //! - `drift`: what is not as it was
+//! - `server`: what is kept of a server of `mcp.servers`
 
 mod drift;
 mod entry;
+mod server;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +21,8 @@ use harness_artifact::diagnostic::Diagnostic;
 
 pub use drift::Drift;
 pub use entry::{Entry, Kind};
+pub use server::LockedServer;
+use server::ServerDocument;
 
 /// Its name, in the folder that holds `.harness/`.
 pub const FILE: &str = "harness.lock";
@@ -34,10 +38,12 @@ const HEADER: &str = "\
 ";
 
 /// What a lock file says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lock {
     /// By kind and name, which no two artifacts share.
     entries: BTreeMap<(Kind, String), Entry>,
+    /// By name.
+    servers: BTreeMap<String, LockedServer>,
 }
 
 /// The file as TOML has it.
@@ -47,13 +53,22 @@ struct Document {
     version: u32,
     #[serde(default, rename = "artifact", skip_serializing_if = "Vec::is_empty")]
     artifacts: Vec<Entry>,
+    #[serde(default, rename = "server", skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<ServerDocument>,
 }
 
 impl Lock {
     /// What the artifacts of a registry are.
     pub fn of(registry: &Registry) -> Self {
         let entries = entry::all(registry).into_iter().map(|entry| ((entry.kind, entry.name.clone()), entry));
-        Self { entries: entries.collect() }
+        Self { entries: entries.collect(), servers: BTreeMap::new() }
+    }
+
+    /// The same with servers, as they were read.
+    #[must_use]
+    pub fn with_servers(mut self, servers: impl IntoIterator<Item = LockedServer>) -> Self {
+        self.servers = servers.into_iter().map(|server| (server.pinned.server.clone(), server)).collect();
+        self
     }
 
     /// Reads a lock file.
@@ -78,7 +93,15 @@ impl Lock {
                 return Err(Diagnostic::error(wrong).hint("after a merge, write it again with `harness lock`"));
             }
         }
-        Ok(Self { entries })
+        let mut servers = BTreeMap::new();
+        for document in document.servers {
+            let server = LockedServer::read(document, text)?;
+            if let Some(first) = servers.insert(server.pinned.server.clone(), server) {
+                let wrong = format!("`{FILE}` has the server {:?} twice", first.pinned.server);
+                return Err(Diagnostic::error(wrong).hint("after a merge, write it again with `harness lock`"));
+            }
+        }
+        Ok(Self { entries, servers })
     }
 
     /// The text of the file: sorted, so that the same artifacts are always the same text, and each entry on lines of its
@@ -89,7 +112,18 @@ impl Lock {
     /// Where a text cannot be written as TOML.
     pub fn text(&self) -> Result<String, toml::ser::Error> {
         let artifacts = self.entries.values().cloned().collect();
-        Ok(format!("{HEADER}{}", toml::to_string_pretty(&Document { version: VERSION, artifacts })?))
+        let servers = self.servers.values().map(LockedServer::document).collect();
+        Ok(format!("{HEADER}{}", toml::to_string_pretty(&Document { version: VERSION, artifacts, servers })?))
+    }
+
+    /// The servers, in the order of their names.
+    pub fn servers(&self) -> impl Iterator<Item = &LockedServer> {
+        self.servers.values()
+    }
+
+    /// A server by its name.
+    pub fn server(&self, name: &str) -> Option<&LockedServer> {
+        self.servers.get(name)
     }
 
     /// The artifacts.

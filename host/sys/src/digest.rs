@@ -1,5 +1,8 @@
 //! SHA-256 digests as text.
 
+use std::io;
+use std::path::Path;
+
 use sha2::{Digest as _, Sha256};
 
 /// The digest of a text, as the record has them: `sha256:` and hexadecimal digits.
@@ -10,6 +13,23 @@ pub fn digest(text: &str) -> String {
 /// The same of bytes.
 pub fn digest_of(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(bytes)))
+}
+
+/// The same of a file, which is read piece by piece.
+///
+/// # Errors
+///
+/// Those of the system.
+pub fn digest_of_file(path: &Path) -> io::Result<String> {
+    let mut file = super::open_file(path)?;
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        let count = io::Read::read(&mut file, &mut buffer)?;
+        if count == 0 {
+            return Ok(format!("sha256:{}", hex(&hash.finalize())));
+        }
+        hash.update(buffer.get(..count).unwrap_or_default());
+    }
 }
 
 /// Bytes as lower-case hexadecimal digits.

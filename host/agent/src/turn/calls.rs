@@ -10,6 +10,7 @@ use super::super::ledger::Entry;
 use super::super::listener::AgentEvent;
 use super::super::replies::refused;
 use super::Work;
+use harness_artifact::third_party;
 use harness_capability::reentry::{Allowance, Patience};
 use harness_dispatch::builtin::{DELEGATE, DONE};
 use harness_dispatch::payload::ToolUse;
@@ -17,6 +18,9 @@ use harness_dispatch::tasks::{Tasks, Wanted};
 use harness_dispatch::{Call, CallError, CallReport, Nested, pipeline};
 use harness_policy::limits::{LimitKey, Limits};
 use harness_provider::{Finish, Message, Reply, ToolCall};
+
+/// Bytes of a frame around a result, beside the marks of its lines.
+const FRAME: usize = 1024;
 
 /// Calls that run at the same time. They end with the turn that waits for them, and nobody else hears of them.
 struct Concurrent {
@@ -105,7 +109,7 @@ impl Work<'_> {
         let limits = &self.runtime.loaded.policy().project.limits;
         let most = limits.get(LimitKey::Output).unwrap_or(Limits::default().output_bytes);
         let content = match &called {
-            Ok(report) => report.content.clone(),
+            Ok(report) => self.framed(report, most),
             Err(error) => refused(error, most),
         };
         let (agent, took) = (self.runtime.name(), started.elapsed());
@@ -123,6 +127,24 @@ impl Work<'_> {
         }
         history.push(Message::Tool { call_id: call.id.clone(), name: call.name.clone(), content });
         self.tell_said(history);
+    }
+
+    /// What a model gets of a call. What a server says is quoted, as all of a third party is.
+    fn framed(&self, report: &CallReport, most: u64) -> String {
+        let tool = self.runtime.loaded.registry().tool(&report.tool).ok();
+        let Some(tool) = tool.filter(|tool| tool.served.is_some() && report.task.is_none()) else {
+            return report.content.clone();
+        };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut cap = most;
+        loop {
+            let quoted = third_party::quoted(&tool.source_name, &report.content, cap);
+            // Quotation marks before each line take room too.
+            if quoted.len() <= most.saturating_add(FRAME) || cap == 0 {
+                return quoted;
+            }
+            cap /= 2;
+        }
     }
 
     /// Makes a call, or begins it where it is one of several.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use super::{Network, NetworkKeys};
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::{Diagnostic, Diagnostics, Position};
 use crate::keys::{self, Defaulted, Slot, Unknown, keys};
@@ -259,6 +260,35 @@ impl Builder {
         self.layer.services = self.spots.list(decoder, "services", &keys.services);
         let limits = self.spots.inner(decoder, "limits", &keys.limits).map(|keys| self.limits(decoder, &keys));
         self.layer.limits = limits.unwrap_or_default();
+    }
+
+    /// What a server has of a layer. What it does not name is not granted.
+    pub(super) fn of_server(
+        &mut self,
+        decoder: &mut Decoder,
+        fs: &Slot<'_, FsRules>,
+        network: &Slot<'_, Network>,
+        limits: &Slot<'_, LimitRules>,
+    ) {
+        let fs = self.spots.inner(decoder, "fs", fs).map(|keys| self.fs(decoder, &keys));
+        self.layer.fs = Some(fs.unwrap_or_default());
+        if let Some(keys) = network.field().and_then(|field| decoder.keys::<NetworkKeys<'_>>(field)) {
+            self.network(decoder, &keys.allowed_domains);
+        }
+        self.layer.network = Some(self.layer.network.take().unwrap_or_default());
+        let limits = self.spots.inner(decoder, "limits", limits).map(|keys| self.limits(decoder, &keys));
+        self.layer.limits = limits.unwrap_or_default();
+        (self.layer.env, self.layer.services, self.layer.secrets) =
+            (Some(Vec::new()), Some(Vec::new()), Some(Vec::new()));
+    }
+
+    /// The folders of a server's programs.
+    pub(super) fn folders(
+        &mut self,
+        decoder: &mut Decoder,
+        slot: &Slot<'_, Vec<Located<FolderRule>>>,
+    ) -> Vec<FolderRule> {
+        self.spots.list(decoder, "exec.folders", slot).unwrap_or_default()
     }
 
     fn fs(&mut self, decoder: &mut Decoder, keys: &FsKeys<'_>) -> FsRules {

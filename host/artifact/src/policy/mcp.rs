@@ -1,12 +1,17 @@
-//! `mcp`: what clients of the Model Context Protocol are offered beside the project's tools, and how they get these.
+//! `mcp`: what clients of the Model Context Protocol are offered beside the project's tools, how they get these, and the
+//! servers whose tools the project has.
 
 mod choices;
+mod floating;
+mod servers;
 
 use std::collections::HashSet;
 
 use serde_json::json;
 
 pub use self::choices::{AgentsAs, Schemas};
+use self::servers::Servers;
+pub use self::servers::{Keep, McpServer, Piece, VariableText, is_name as is_server_name};
 use super::tools::{NamePattern, ToolsPolicy};
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::Diagnostic;
@@ -70,6 +75,8 @@ pub struct McpPolicy {
     pub schemas: Schemas,
     /// Tools that clients call as tasks, or not at all.
     pub only_as_tasks: Vec<Located<NamePattern>>,
+    /// Servers of other programs whose tools are tools of the project, in the order of the file.
+    pub servers: Vec<McpServer>,
     /// Where `resources` is, or would be, for hints: `.harness/harness.md:5:3`. Empty where there is no `mcp`.
     pub place: String,
 }
@@ -93,6 +100,8 @@ keys! {
     given schemas: Schemas = Schemas::Plain;
     /// Tools that only clients may call that can follow them as tasks, by name. Default: none.
     given only_as_tasks: Vec<Located<NamePattern>>;
+    /// Servers of other programs, by name. Their tools are tools of the project, if `harness.lock` has them.
+    given servers: Servers;
 }
 
 keys! {
@@ -136,6 +145,11 @@ impl McpPolicy {
     /// Whether clients call a tool as a task, or not at all.
     pub fn wants_task(&self, tool: &str) -> bool {
         self.only_as_tasks.iter().any(|pattern| pattern.value.matches(tool))
+    }
+
+    /// A server by its name.
+    pub fn server(&self, name: &str) -> Option<&McpServer> {
+        self.servers.iter().find(|server| server.name == name)
     }
 
     /// The name of an agent that this one offers and another one does not. An error: that could not be found out.
@@ -187,6 +201,7 @@ impl Read for McpPolicy {
             agents_as: keys.agents_as.read(decoder),
             schemas: keys.schemas.read(decoder),
             only_as_tasks: keys.only_as_tasks.read(decoder).unwrap_or_default(),
+            servers: keys.servers.read(decoder).unwrap_or_default().0,
             place,
         })
     }

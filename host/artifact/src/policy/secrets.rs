@@ -2,7 +2,9 @@
 //! file of the project's own.
 
 use super::layer::{self, Hosts, Spots, Variable};
+use super::mcp::McpServer;
 use crate::decode::{Decoder, Field};
+use crate::diagnostic::Diagnostic;
 use crate::keys::{self, Unknown, keys};
 use crate::located::Located;
 use crate::shape::{Name, Read, Schema, Shape};
@@ -84,11 +86,19 @@ fn secret(decoder: &mut Decoder, name: &str, field: &Field<'_>, origin: &Origin)
         return None;
     }
     let (hosts, exec) = (hosts.unwrap_or_default(), exec.unwrap_or_default());
-    if hosts.is_empty() && exec.is_empty() {
-        let hint = "name the `hosts`, or the commands in `exec`, that may receive it";
-        decoder.warn(field, format!("the secret {} cannot be used anywhere", quoted(name)), hint);
-    }
     Some((Secret { name: name.to_owned(), holder: holder?, hosts, exec, origin: origin.clone() }, spots))
+}
+
+/// Warns of secrets that nothing may receive.
+pub(super) fn warn_of_unused(decoder: &mut Decoder, secrets: &[Located<Secret>], servers: &[McpServer]) {
+    for secret in secrets {
+        let named = || servers.iter().any(|server| server.secrets().any(|name| name == secret.name));
+        if secret.hosts.is_empty() && secret.exec.is_empty() && !named() {
+            let hint = "name the `hosts`, or the commands in `exec`, that may receive it";
+            let what = format!("the secret {} cannot be used anywhere", quoted(&secret.name));
+            decoder.diagnostics.push(Diagnostic::warning(what).at(secret.position.clone()).hint(hint));
+        }
+    }
 }
 
 fn path(text: &str) -> Result<String, String> {

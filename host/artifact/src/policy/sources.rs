@@ -35,6 +35,8 @@ pub struct SourceRules {
     pub layer: Layer,
     /// Which tools of others its agents may call; none where it does not say.
     pub tools: Option<Vec<NamePattern>>,
+    /// Servers of `mcp.servers` whose tools its artifacts may call; none where it does not say.
+    pub servers: Option<Vec<Located<String>>>,
     /// Where its name is.
     pub position: Position,
 }
@@ -83,6 +85,8 @@ keys! {
     AgentKeys: Unknown::Refuse;
     /// Patterns of names of tools outside the plugin that the plugin's agents may call, with the plugin's grant.
     given tools: Vec<Located<NamePattern>>;
+    /// Servers of `mcp.servers` whose tools the plugin's scripts and agents may call. Default: none.
+    given mcp: Vec<Located<String>>;
 }
 
 impl Shape for SourceRules {
@@ -96,6 +100,13 @@ impl Shape for SourceRules {
 pub(super) fn lends(all: &[SourceRules], agent: &str, tool: &str) -> bool {
     let mut named = about(all, agent).into_iter().filter_map(|entry| entry.tools.as_ref()).peekable();
     named.peek().is_some() && named.all(|patterns| patterns.iter().any(|pattern| pattern.matches(tool)))
+}
+
+/// Whether what is of a plugin may call the tools of a server: an entry about it names that, and none that names servers
+/// leaves it out.
+pub(super) fn lends_server(all: &[SourceRules], source: &str, server: &str) -> bool {
+    let mut named = about(all, source).into_iter().filter_map(|entry| entry.servers.as_ref()).peekable();
+    named.peek().is_some() && named.all(|names| names.iter().any(|name| name.value == server))
 }
 
 /// The entries that are about an artifact, the outermost first.
@@ -148,7 +159,14 @@ pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Op
         let origin = Origin::new(file, Scope::Source(name.clone()));
         if let Some((layer, more)) = layer::decode_with::<AgentKeys<'_>>(decoder, &entry, origin) {
             let tools = more.tools.read(decoder).map(|all| all.into_iter().map(|one| one.value).collect());
-            sources.push(SourceRules { name: name.clone(), layer, tools, position: decoder.position(key.span) });
+            let servers = more.mcp.read(decoder);
+            sources.push(SourceRules {
+                name: name.clone(),
+                layer,
+                tools,
+                servers,
+                position: decoder.position(key.span),
+            });
         }
     }
     Some(sources)
@@ -247,7 +265,7 @@ mod tests {
         let rule = |name: &str| {
             let origin = Origin::new("f", Scope::Source(name.to_owned()));
             let position = Position { file: "f".into(), line: 1, column: 1, length: 1 };
-            SourceRules { name: name.to_owned(), layer: Layer::silent(origin), tools: None, position }
+            SourceRules { name: name.to_owned(), layer: Layer::silent(origin), tools: None, servers: None, position }
         };
         for (name, covered, other) in [
             ("plugins/acme", "plugins/acme/tools/x", "vendor//plugins/acme/tools/x"),

@@ -65,6 +65,7 @@ fn a_whole_tool() {
         capabilities: None,
         cases: Vec::new(),
         tags: Vec::new(),
+        served: None,
         source: at(1, 1, 3),
         source_name: "tools/run_command".to_owned(),
     };

@@ -38,6 +38,22 @@ impl Workspace {
     pub fn open_dir(&self, grant: &Grant, path: &str) -> Result<Dir, Error> {
         self.place(grant, path, Access::Read, LastLink::Follow)?.folder()
     }
+
+    /// The folder that a server starts in: the workspace where the grant lets it be read, else one of the machine's, as
+    /// the workspace is not there for it.
+    ///
+    /// # Errors
+    ///
+    /// Where neither can be opened.
+    pub fn service_dir(&self, grant: &Grant) -> Result<Dir, Error> {
+        match self.open_dir(grant, ".") {
+            Err(Error::AccessDenied(_)) => {
+                let opened = Dir::open_ambient_dir("/usr", cap_std::ambient_authority());
+                opened.map_err(|error| Error::Io(error.to_string()))
+            }
+            opened => opened,
+        }
+    }
 }
 
 impl ResolvedPath {

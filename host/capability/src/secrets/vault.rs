@@ -237,6 +237,15 @@ impl Vault {
         }
     }
 
+    /// The value of a secret for a variable of a server that the policy names it in. Nothing else is given to.
+    ///
+    /// # Errors
+    ///
+    /// Where it has no value.
+    pub fn open_for_server(&self, name: &str) -> Result<&str, Refusal> {
+        self.value(name)
+    }
+
     /// Whether there is anything to look for.
     pub fn scans(&self) -> bool {
         self.scanner.is_some()

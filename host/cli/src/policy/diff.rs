@@ -172,9 +172,7 @@ fn artifacts(old: &Registry, new: &Registry, news: &mut News) {
 
 /// The grants of all tools and hooks, those that agents have for themselves included, by what they are called.
 fn grants(registry: &Registry, policy: &ProjectPolicy) -> BTreeMap<String, Grant> {
-    let tool = |of: &str, tool: &Tool| {
-        (format!("tool `{of}{}`", tool.name), policy.grant_for(&tool.source_name, tool.capabilities.as_ref()))
-    };
+    let tool = |of: &str, tool: &Tool| (format!("tool `{of}{}`", tool.name), policy.grant_of(tool));
     let hook = |of: &str, hook: &Hook| {
         (format!("hook `{of}{}`", hook.name), policy.grant_for(&hook.source_name, hook.capabilities.as_ref()))
     };

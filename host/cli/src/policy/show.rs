@@ -45,7 +45,7 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
             return Err(Exit::Usage);
         }
     };
-    let mut granted = policy.grant_for(source, own);
+    let mut granted = called.map_or_else(|| policy.grant_for(source, own), |tool| policy.grant_of(tool));
     if let Some(rules) = &command.within {
         granted = granted.meet(&Grant::new(vec![call::narrowing(rules, printer)?]));
     }

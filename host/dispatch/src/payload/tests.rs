@@ -54,6 +54,7 @@ fn the_types_have_the_keys_of_their_events() {
     let tool = harness_artifact::tool::Tool::parse("f.md", "f", "---\n---\n").0.unwrap();
     let payloads = [
         (Event::ArtifactLoad, crate::admission::payload_of(&tool)),
+        (Event::McpList, full(&json!({"server": "", "transport": "", "tools": []}))),
         (Event::BuiltinPre, full(&builtin)),
         (Event::BuiltinPost, full(&BuiltinPost { pre: builtin.clone(), result: Json::Null, error: None })),
         (Event::ToolPre, pre()),

@@ -1,15 +1,12 @@
 //! What is not as it was locked, in words and lines.
 
-use similar::{ChangeTag, TextDiff};
-
 use super::FILE;
 use super::entry::Entry;
 use harness_artifact::diagnostic::{Diagnostic, Position};
+use harness_artifact::difference::{compared, cut};
 
 /// Lines of a difference that are reported.
 const MAX_LINES: usize = 40;
-/// Characters of a line that are reported.
-const MAX_WIDTH: usize = 160;
 
 /// An artifact that is not what the lock says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,11 +81,7 @@ impl Drift {
         {
             lines.extend(compared("description", &format!("{before}\n"), &format!("{}\n", new.shown.description)));
         }
-        let more = lines.len().saturating_sub(MAX_LINES);
-        lines.truncate(MAX_LINES);
-        if more > 0 {
-            lines.push(format!("... and {more} more lines"));
-        }
+        let lines = cut(lines, MAX_LINES);
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
@@ -126,21 +119,4 @@ fn changed(old: &Entry, new: &Entry) -> Vec<&'static str> {
     let parts: Vec<&str> = parts.into_iter().filter_map(|(name, changed)| changed.then_some(name)).collect();
     // Limits, capabilities, priority, cases, or only the form.
     if parts.is_empty() { vec!["other lines of its file"] } else { parts }
-}
-
-fn compared(title: &str, old: &str, new: &str) -> Vec<String> {
-    let mut lines = vec![format!("{title}:")];
-    let diff = TextDiff::from_lines(old, new);
-    for change in diff.grouped_ops(1).iter().flatten().flat_map(|op| diff.iter_changes(op)) {
-        let sign = match change.tag() {
-            ChangeTag::Equal => ' ',
-            ChangeTag::Delete => '-',
-            ChangeTag::Insert => '+',
-        };
-        let line = change.value().trim_end_matches('\n');
-        let shown: String = line.chars().take(MAX_WIDTH).collect();
-        let rest = if shown.len() < line.len() { "..." } else { "" };
-        lines.push(format!("{sign} {shown}{rest}"));
-    }
-    lines
 }

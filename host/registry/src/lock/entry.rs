@@ -101,7 +101,9 @@ impl Entry {
 
 /// All artifacts of a registry.
 pub(super) fn all(registry: &Registry) -> Vec<Entry> {
-    let tools = registry.tools().iter().map(|one| tool(registry, one));
+    // What is of a server is locked with that.
+    let own = registry.tools().iter().filter(|one| one.served.is_none());
+    let tools = own.map(|one| tool(registry, one));
     let hooks = registry.hooks().iter().map(|one| hook(registry, one));
     let agents = registry.agents().iter().map(|one| agent(registry, one));
     let bundles = registry.bundles().iter().map(|bundle| Entry {

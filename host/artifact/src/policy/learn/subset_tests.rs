@@ -48,7 +48,7 @@ fn policy(dice: &mut Dice) -> ProjectPolicy {
         .into_iter()
         .map(|name| {
             let position = Position { file: "harness.md".into(), line: 1, column: 1, length: 1 };
-            SourceRules { name: name.to_owned(), layer: layer(dice), tools: None, position }
+            SourceRules { name: name.to_owned(), layer: layer(dice), tools: None, servers: None, position }
         })
         .collect();
     policy

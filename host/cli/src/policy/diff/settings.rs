@@ -2,6 +2,7 @@
 
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::hooks::OnError;
+use harness_artifact::policy::mcp::McpServer;
 use harness_policy::compare::wider_secrets;
 
 use super::{Finding, News, finding};
@@ -46,6 +47,22 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
             tell(key, true, &format!("clients may read {one}"), "no entry says so");
         }
     }
+    for server in &new.mcp.servers {
+        let what = |of: &McpServer| format!("{} with {}", of.command().join(" "), variables(of));
+        match old.mcp.server(&server.name) {
+            None => tell(
+                "mcp.servers",
+                true,
+                &format!("the server `{}` runs {}", server.name, what(server)),
+                "there is none",
+            ),
+            Some(before) if what(before) != what(server) => {
+                let key = format!("mcp.servers.{}", server.name);
+                tell(&key, true, &format!("it runs {}", what(server)), &format!("it runs {}", what(before)));
+            }
+            Some(_) => {}
+        }
+    }
     for one in wider_secrets(old.secrets.iter().map(|one| &one.value), new.secrets.iter().map(|one| &one.value)) {
         add(&format!("sandbox.{}", one.key), finding(one.example));
     }
@@ -74,6 +91,12 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
         (Some(before), Some(now)) if before != now => add("delegation.verify", None),
         _ => {}
     }
+}
+
+/// The variables of a server, as they are written.
+fn variables(server: &McpServer) -> String {
+    let all: Vec<String> = server.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if all.is_empty() { "no variables".to_owned() } else { all.join(" ") }
 }
 
 fn resources(policy: &ProjectPolicy) -> Vec<String> {

@@ -1,0 +1,190 @@
+//! What a server was when someone looked at it, and what of it is another one now.
+
+use super::definition::Definition;
+use super::difference::{compared, cut};
+use harness_policy::text::quoted;
+
+/// Lines that are shown of the changes of a server.
+const MAX_LINES: usize = 60;
+
+/// A server as it was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pinned {
+    /// Its name in the policy.
+    pub server: String,
+    /// Its command, as the policy has it.
+    pub command: Vec<String>,
+    /// The digest of the program's file.
+    pub program: String,
+    /// The revision of the protocol that it speaks.
+    pub version: String,
+    /// What it tells models of itself.
+    pub instructions: Option<String>,
+    /// Its tools that are tools of the project, in the order of their names.
+    pub tools: Vec<Definition>,
+}
+
+/// Something of a server that is not as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// In one line, such as ``the tool `read` changed``.
+    pub what: String,
+    /// Line by line, where there is a text to compare.
+    pub lines: Vec<String>,
+}
+
+impl Change {
+    fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), lines: Vec::new() }
+    }
+}
+
+impl Pinned {
+    /// What of it is another one in `new`: nothing where both are the same.
+    pub fn changes(&self, new: &Self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if self.command != new.command {
+            let lines = |command: &[String]| command.iter().map(|word| format!("{word}\n")).collect::<String>();
+            let lines = compared("command", &lines(&self.command), &lines(&new.command));
+            changes.push(Change { what: "its command changed".to_owned(), lines });
+        }
+        if self.program != new.program {
+            changes.push(Change::new("the file of its program changed"));
+        }
+        if self.version != new.version {
+            changes.push(Change::new(format!("it speaks {} instead of {}", new.version, self.version)));
+        }
+        changes.extend(instructions(self.instructions.as_deref(), new.instructions.as_deref()));
+        changes.extend(tools(&self.tools, &new.tools));
+        changes
+    }
+}
+
+/// What of a server's instructions is another text.
+pub fn instructions(old: Option<&str>, new: Option<&str>) -> Option<Change> {
+    (old != new).then(|| {
+        let text = |text: Option<&str>| text.map(|text| format!("{text}\n")).unwrap_or_default();
+        Change { what: "its instructions changed".to_owned(), lines: compared("instructions", &text(old), &text(new)) }
+    })
+}
+
+/// Which tools were added, removed or changed, by name.
+pub fn tools(old: &[Definition], new: &[Definition]) -> Vec<Change> {
+    let find = |all: &'_ [Definition], name: &str| all.iter().find(|one| one.name() == name).cloned();
+    let mut changes = Vec::new();
+    for was in old {
+        match find(new, was.name()) {
+            None => changes.push(Change::new(format!("the tool {} was removed", quoted(was.name())))),
+            Some(is) if is.canonical() != was.canonical() => {
+                let text = |one: &Definition| format!("{}\n", one.lines());
+                let lines = compared(was.name(), &text(was), &text(&is));
+                changes.push(Change { what: format!("the tool {} changed", quoted(was.name())), lines });
+            }
+            Some(_) => {}
+        }
+    }
+    let added = new.iter().filter(|one| find(old, one.name()).is_none());
+    changes.extend(added.map(|one| Change::new(format!("the tool {} was added", quoted(one.name())))));
+    changes
+}
+
+/// All changes in one line, and line by line below that, where there are texts to compare.
+pub fn describe(server: &str, changes: &[Change]) -> (String, Option<String>) {
+    let what: Vec<&str> = changes.iter().map(|change| change.what.as_str()).collect();
+    let shown = what.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+    let rest = what.len().saturating_sub(5);
+    let more = if rest > 0 { format!(", and {rest} more") } else { String::new() };
+    let lines = cut(changes.iter().flat_map(|change| change.lines.clone()).collect(), MAX_LINES);
+    let line = format!("the server {} differs from `harness.lock`: {shown}{more}", quoted(server));
+    (line, (!lines.is_empty()).then(|| lines.join("\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+
+    fn tool(name: &str, description: &str) -> Definition {
+        let json = json!({"description": description, "name": name, "inputSchema": {"type": "object"}});
+        Definition::read(json).unwrap()
+    }
+
+    fn server() -> Pinned {
+        Pinned {
+            server: "files".to_owned(),
+            command: vec!["mcp-files".to_owned(), "--x".to_owned()],
+            program: "sha256:1".to_owned(),
+            version: "2025-11-25".to_owned(),
+            instructions: Some("Be kind.".to_owned()),
+            tools: vec![tool("read", "Reads."), tool("write", "Writes.")],
+        }
+    }
+
+    fn told(new: &Pinned) -> (String, Option<String>) {
+        let server = server();
+        describe("files", &server.changes(new))
+    }
+
+    #[test]
+    fn each_change_is_shown() {
+        assert_eq!(server().changes(&server()), []);
+        let tools = |tools: Vec<Definition>| told(&Pinned { tools, ..server() });
+        let differs = "the server `files` differs from `harness.lock`: ";
+        assert_eq!(
+            tools(vec![tool("read", "Reads, and tells."), tool("write", "Writes.")]),
+            (
+                format!("{differs}the tool `read` changed"),
+                Some("read:\n  {\n-   \"description\": \"Reads.\",\n+   \"description\": \"Reads, and tells.\",\n    \"inputSchema\": {".to_owned())
+            )
+        );
+        // A tool of another name is another tool.
+        assert_eq!(
+            tools(vec![tool("read", "Reads."), tool("Write", "Writes.")]),
+            (format!("{differs}the tool `write` was removed, the tool `Write` was added"), None)
+        );
+        assert_eq!(
+            told(&Pinned { instructions: None, program: String::new(), version: "2026-07-28".to_owned(), ..server() }),
+            (
+                format!(
+                    "{differs}the file of its program changed, it speaks 2026-07-28 instead of 2025-11-25, its instructions changed"
+                ),
+                Some("instructions:\n- Be kind.".to_owned())
+            )
+        );
+        assert_eq!(
+            told(&Pinned { command: vec!["mcp-files".to_owned()], ..server() }),
+            (format!("{differs}its command changed"), Some("command:\n  mcp-files\n- --x".to_owned()))
+        );
+    }
+
+    /// A definition with every kind of value, for changes of single bytes.
+    fn rich() -> Json {
+        json!({
+            "name": "read", "title": "Read", "description": "Reads a file.",
+            "inputSchema": {"type": "object", "properties": {"path": {"type": "string", "maxLength": 100}}, "required": ["path"]},
+            "outputSchema": {"type": "object", "properties": {"n": {"type": "number", "minimum": -1.5}}},
+            "annotations": {"readOnlyHint": true, "destructiveHint": false, "title": null},
+            "_meta": {"com.example/x": [1, 2, {"a": "b"}]}, "icons": [{"src": "https://a.example/i.png"}],
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        /// Each change of one byte that leaves a definition is seen, and is no longer the tool that was locked.
+        #[test]
+        fn no_change_of_a_byte_is_missed(at in 0_usize..400, byte in 32_u8..127) {
+            let text = rich().to_string();
+            let mut bytes = text.clone().into_bytes();
+            let at = at % bytes.len();
+            prop_assume!(bytes[at] != byte);
+            bytes[at] = byte;
+            let locked = Definition::read(rich()).unwrap();
+            let changed = serde_json::from_slice(&bytes).ok().and_then(|json: Json| Definition::read(json).ok());
+            if let Some(changed) = changed.filter(|changed| *changed.json() != rich()) {
+                prop_assert!(!tools(std::slice::from_ref(&locked), std::slice::from_ref(&changed)).is_empty());
+            }
+        }
+    }
+}

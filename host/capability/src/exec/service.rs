@@ -1,0 +1,82 @@
+//! A command that is talked to while it runs: a server of tools. The wall around it is that of every other command.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::net::unix::pipe::{Receiver, Sender};
+
+use super::child::{Pipes, Running};
+use super::search::SearchPath;
+use super::{Error, ExecContext, Prepared, look_up};
+use harness_policy::grant::Grant;
+
+/// A command that serves.
+#[derive(Debug, Clone)]
+pub struct ServiceCommand {
+    /// A name that is looked up, or an absolute path.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// All its variables but those of the host: `TMPDIR`, and `PATH` where it is not there.
+    pub env: BTreeMap<String, String>,
+}
+
+/// A command that serves, with the host's ends of its streams. Dropping its process ends that with all that came of it.
+#[derive(Debug)]
+pub struct Service {
+    /// Its process.
+    pub running: ServiceProcess,
+    /// Its standard input.
+    pub stdin: Sender,
+    /// What it says.
+    pub stdout: Receiver,
+    /// What it says to its operator.
+    pub stderr: Receiver,
+}
+
+/// The process of a command that serves, and all that came of it. Dropping it ends them.
+#[derive(Debug)]
+pub struct ServiceProcess(Running);
+
+impl ServiceProcess {
+    /// Waits for the command to end, and for all its processes, which end with it.
+    pub async fn ended(&self) {
+        self.0.ended().await;
+    }
+
+    /// Ends what is left of it and reaps it. Gives its code, where it ended by itself with one.
+    pub async fn finish(self) -> Option<i32> {
+        self.0.finish().await.0
+    }
+}
+
+/// Where the program of a command that serves is, with this `PATH`, else the default one.
+pub fn service_program(program: &str, path: Option<&str>, workspace: &Path) -> Option<PathBuf> {
+    look_up(program, &SearchPath::new(path, workspace))
+}
+
+/// Starts a command that serves. `time` is what each of its processes may use of a processor.
+///
+/// To be called in a tokio runtime with I/O and time.
+///
+/// # Errors
+///
+/// Where the grant does not cover it, or it cannot be started.
+pub async fn start_service(
+    grant: &Grant,
+    place: ExecContext<'_>,
+    command: ServiceCommand,
+    time: Duration,
+) -> Result<Service, Error> {
+    let ServiceCommand { program: name, args, mut env } = command;
+    grant.decide_command(&name, &args)?;
+    let path = SearchPath::new(env.get("PATH").map(String::as_str), place.workspace);
+    env.insert("PATH".to_owned(), path.value());
+    let program = look_up(&name, &path).ok_or_else(|| Error::NotFound(name.clone()))?;
+    let prepared = Prepared { grant, place, program, name, args, env };
+    let (running, pipes) = prepared.start(true, time).await.map_err(Error::Start)?;
+    let Pipes { stdin, stdout, stderr } = pipes;
+    let stdin = stdin.ok_or_else(|| Error::Start("it has no standard input".to_owned()))?;
+    Ok(Service { running: ServiceProcess(running), stdin, stdout, stderr })
+}

@@ -1,0 +1,264 @@
+//! `harness mcp list`, `test`, `add` and `remove`: the servers whose tools the project has.
+
+use std::path::Path;
+
+use clap::Args;
+use harness_artifact::pinned::describe;
+use harness_artifact::policy::mcp::{Keep, McpServer, is_server_name};
+use harness_artifact::{escape, third_party};
+use harness_capability::system::System;
+use harness_dispatch::{self as dispatch, Options};
+use harness_registry::Registry;
+use harness_sys::{self as sys, output};
+use serde_json::{Value as Json, json};
+
+use super::edit;
+use crate::args::ProjectArgs;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::project;
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Print the servers as one JSON array.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 as it is locked, 1 it cannot be read or differs, 2 there is no such server.")]
+pub(crate) struct Test {
+    /// The server.
+    pub(crate) name: String,
+
+    /// Print what it is as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  harness mcp add files --read docs -- mcp-files\n  \
+                        harness mcp add git --keep call -- uvx mcp-server-git==2025.1.14")]
+pub(crate) struct Add {
+    /// Its name: 1 to 20 characters of `a-z`, `0-9` and `_`, a letter first. Names of its tools begin with it.
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+
+    /// Pattern of paths of the workspace that it may read; may be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) read: Vec<String>,
+
+    /// Pattern of paths of the workspace that it may write; may be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) write: Vec<String>,
+
+    /// A variable of it as `NAME=VALUE`, with `{secret:NAME}` and `{env:NAME}` in the value; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+
+    /// Start a process for each call instead of one for a run.
+    #[arg(long)]
+    pub(crate) keep_call: bool,
+
+    /// Let it start packages without an exact version.
+    #[arg(long)]
+    pub(crate) floating: bool,
+
+    /// The command, after `--`.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    /// The server.
+    pub(crate) name: String,
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let why = "1 to 20 characters of a-z, 0-9 and _, a letter first";
+    if is_server_name(text) { Ok(text.to_owned()) } else { Err(why.to_owned()) }
+}
+
+pub(super) fn list(command: &List, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    let registry = project::registry(place);
+    project::report(&registry, printer);
+    let policy = registry.policy().ok_or(Exit::Usage)?;
+    let servers = &policy.mcp.servers;
+    if command.json {
+        printer.json(&servers.iter().map(|server| as_json(server, &registry)).collect());
+        return Ok(Exit::Completed);
+    }
+    if servers.is_empty() {
+        printer.say("no servers: add one with `harness mcp add NAME -- COMMAND`");
+        return Ok(Exit::Completed);
+    }
+    let mut text = String::new();
+    for server in servers {
+        let state = match registry.server(&server.name) {
+            Some(locked) => {
+                let tools = locked.pinned.tools.iter().filter(|tool| server.offers(tool.name())).count();
+                format!("{}, {tools} tools", locked.pinned.version)
+            }
+            None => "not locked".to_owned(),
+        };
+        let command = escape::line(&server.command().join(" ")).into_owned();
+        text.push_str(&format!("{}  {command}  (keep: {}; {state})\n", server.name, server.keep.word()));
+        for tool in
+            registry.tools().iter().filter(|tool| tool.served.as_ref().is_some_and(|of| of.server == server.name))
+        {
+            text.push_str(&format!("    {}\n", escape::line(&tool.name)));
+        }
+    }
+    printer.data(&text);
+    Ok(Exit::Completed)
+}
+
+fn as_json(server: &McpServer, registry: &Registry) -> Json {
+    let tools = registry.tools().iter().filter_map(|tool| {
+        let served = tool.served.as_ref().filter(|served| served.server == server.name)?;
+        Some(json!({"name": tool.name, "tool": served.tool}))
+    });
+    let env = server.env.iter().map(|(name, value)| (name.clone(), Json::from(value.to_string())));
+    json!({
+        "name": server.name,
+        "transport": "stdio",
+        "command": server.command(),
+        "env": env.collect::<serde_json::Map<String, Json>>(),
+        "keep": server.keep.word(),
+        "locked": registry.server(&server.name).map(|locked| json!({"protocol": locked.pinned.version})),
+        "tools": tools.collect::<Vec<_>>(),
+    })
+}
+
+pub(super) fn test(command: &Test, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    let (root, machine) = (project::root(place), project::machine(place));
+    let registry = Registry::load_unlocked(&root, &machine);
+    let Some(policy) = registry.policy() else {
+        project::report(&registry, printer);
+        return Err(Exit::Usage);
+    };
+    if policy.mcp.server(&command.name).is_none() {
+        let why = format!("there is no server `{}`", command.name);
+        printer.error(&why, &[], Some("`harness mcp list` lists them"));
+        return Err(Exit::Usage);
+    }
+    let options = Options { machine, system: System::default().with_environment(), ..Options::default() };
+    let read = project::block_on(dispatch::read_servers(&root, &registry, &options, Some(&command.name)), printer)?;
+    let read = read.map_err(|error| project::unopened(&error, printer))?;
+    let Some((name, read)) = read.into_iter().next() else { return Err(Exit::Usage) };
+    let pinned = match read {
+        Ok(pinned) => pinned,
+        Err(failure) => {
+            let why = format!("the server `{name}`: {}", escape::line(&failure.to_string()));
+            printer.error(&why, &[], None);
+            return Ok(Exit::Failed);
+        }
+    };
+    let locked = Registry::read_lock(&root).ok().flatten();
+    let locked = locked.as_ref().and_then(|lock| lock.server(&name));
+    let changes = locked.map(|locked| locked.pinned.changes(&pinned)).unwrap_or_default();
+    let drift = (!changes.is_empty()).then(|| describe(&name, &changes));
+    if command.json {
+        printer.json(&json!({
+            "name": name,
+            "protocol": pinned.version,
+            "instructions": pinned.instructions,
+            "tools": pinned.tools.iter().map(|tool| tool.json().clone()).collect::<Vec<_>>(),
+            "locked": locked.is_some() && drift.is_none(),
+            "drift": drift.as_ref().map(|(told, difference)| json!({"told": told, "difference": difference})),
+        }));
+    } else {
+        let mut text = format!("{name} speaks {}: {} tools\n", pinned.version, pinned.tools.len());
+        for tool in &pinned.tools {
+            let description = tool.json().get("description").and_then(Json::as_str).unwrap_or_default();
+            text.push_str(&format!("  {}  {}\n", tool.name(), third_party::line(description)));
+        }
+        printer.data(&text);
+    }
+    match (&drift, locked) {
+        (Some((told, difference)), _) => {
+            let causes: Vec<String> =
+                difference.iter().flat_map(|lines| lines.lines()).map(|line| escape::line(line).into_owned()).collect();
+            printer.error(&escape::line(told), &causes, Some("`harness lock` accepts that"));
+            Ok(Exit::Failed)
+        }
+        (None, None) => {
+            printer.say("not locked: `harness lock` accepts what it is");
+            Ok(Exit::Failed)
+        }
+        (None, Some(_)) => Ok(Exit::Completed),
+    }
+}
+
+pub(super) fn add(command: &Add, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    change(place, printer, "added", |file, text| edit::add(file, text, &command.name, &entry(command)))?;
+    printer.data(&format!("added `{}`: review what it offers with `harness lock`", command.name));
+    Ok(Exit::Completed)
+}
+
+pub(super) fn remove(command: &Remove, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    change(place, printer, "removed", |file, text| edit::remove(file, text, &command.name))?;
+    printer.data(&format!("removed `{}`: take it out of the lock with `harness lock`", command.name));
+    Ok(Exit::Completed)
+}
+
+/// The value of an entry, on one line of YAML. JSON is YAML too.
+fn entry(command: &Add) -> String {
+    let list = |texts: &[String]| json!(texts).to_string();
+    let mut parts = vec![format!("command: {}", list(&command.command))];
+    if !command.env.is_empty() {
+        let pairs = command.env.iter().map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let pairs: Vec<String> = pairs.map(|(name, value)| format!("{}: {}", json!(name), json!(value))).collect();
+        parts.push(format!("env: {{ {} }}", pairs.join(", ")));
+    }
+    let sides = [("read", &command.read), ("write", &command.write)];
+    let sides: Vec<String> = sides
+        .into_iter()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(key, side)| format!("{key}: {}", list(side)))
+        .collect();
+    if !sides.is_empty() {
+        parts.push(format!("fs: {{ {} }}", sides.join(", ")));
+    }
+    if command.keep_call {
+        parts.push(format!("keep: {}", Keep::Call.word()));
+    }
+    if command.floating {
+        parts.push("floating: true".to_owned());
+    }
+    format!("{{ {} }}", parts.join(", "))
+}
+
+/// Changes the file of the policy. What is wrong with the policy then is reported, and the file stays as it was.
+fn change(
+    place: &ProjectArgs,
+    printer: Printer,
+    done: &str,
+    edit: impl Fn(&str, &str) -> Result<String, String>,
+) -> Result<(), Exit> {
+    let root = project::there(place, printer)?;
+    let registry = Registry::load_unlocked(&root, &project::machine(place));
+    let named = registry.policy_file();
+    let file = if named.is_empty() { ".harness/harness.md" } else { named };
+    let failed = |why: String| {
+        printer.error(&format!("`{file}` stays as it is: {why}"), &[], None);
+        Exit::Usage
+    };
+    let path = root.join(file);
+    let text = match sys::read_text(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(format!("it cannot be read: {error}"))),
+    };
+    let new = edit(file, &text).map_err(failed)?;
+    let (policy, wrong) = harness_artifact::policy::ProjectPolicy::parse(file, &new);
+    if policy.is_none() {
+        for diagnostic in &wrong {
+            printer.problem(diagnostic, &diagnostic.render(Some(&new), printer.color()));
+        }
+        return Err(failed(format!("nothing is {done}")));
+    }
+    let shared: [&Path; 1] = [&root];
+    output::write(&path, &new, output::Readers::All, &shared).map_err(|error| failed(error.to_string()))
+}

@@ -1,0 +1,147 @@
+//! A call of a tool that a server of another program has.
+
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::blocks::MARK;
+use super::call_error::CallError;
+use super::chain::CallContext;
+use harness_artifact::definition::Served;
+use harness_artifact::tool::Tool;
+use harness_capability::env::Variables;
+use harness_capability::exec::Runner;
+use harness_capability::log::{Level, Log};
+use harness_gateway::{Call, Failure, Host, ToolResult};
+use harness_policy::grant::Grant;
+use harness_policy::layer::Layer;
+use harness_policy::limits::Limits;
+use harness_policy::refusal::Refusal;
+use harness_policy::text::quoted;
+use harness_sandbox::outcome::{self, FailureKind, Limit, LimitKind, Outcome, Report, Usage};
+
+/// What the process that answers a call may do: what the server may, within the files and limits of the script that calls
+/// it. A script's rules for commands and hosts are about its own.
+///
+/// # Errors
+///
+/// Where the caller is of a plugin that may not call this server.
+pub(super) fn grant(
+    place: &CallContext,
+    tool: &Tool,
+    served: &Served,
+    caller: Option<&Arc<Grant>>,
+) -> Result<Arc<Grant>, CallError> {
+    let (policy, borrowers) = (&place.loaded.parts.policy, &place.loaded.parts.borrowers);
+    let sources = borrowers.iter().map(String::as_str).chain(place.caller_source.as_deref());
+    if let Some(source) = sources.into_iter().find(|source| !policy.lends_server(source, &served.server)) {
+        let plugin = harness_artifact::policy::sources::bundle_of(source).unwrap_or(source);
+        let reason = format!("the MCP server {} is not granted to {}", quoted(&served.server), quoted(plugin));
+        let file = &policy.project.origin.file;
+        let hint = format!("add `{}` to `sandbox.sources.{plugin}.mcp` in `{file}`", served.server);
+        return Err(CallError::NotAllowed(Refusal::new(reason, hint)));
+    }
+    let mut grant = place.loaded.grant(tool);
+    if let Some(caller) = caller {
+        let within = |layer: &Arc<Layer>| Layer {
+            network: None,
+            exec: None,
+            env: None,
+            services: None,
+            secrets: None,
+            ..(**layer).clone()
+        };
+        grant = grant.meet(&Grant::new(caller.layers().iter().map(within).collect()));
+    }
+    if !place.run.layers().is_empty() {
+        grant = grant.meet(&Grant::new(place.run.layers().to_vec()));
+    }
+    Ok(Arc::new(grant))
+}
+
+/// Makes a call within its time. Dropping it ends the process that answers it.
+pub(super) async fn run(
+    place: &CallContext,
+    served: &Served,
+    grant: &Arc<Grant>,
+    limits: Limits,
+    arguments: &Json,
+) -> Report<String> {
+    let mut log = Log::default();
+    let outcome = match tokio::time::timeout(limits.timeout, ask(place, served, grant, &limits, arguments)).await {
+        Ok(Ok(result)) => Outcome::Completed(text(result)),
+        Ok(Err(failure)) => failed(place, failure, &mut log),
+        Err(_) => {
+            let allowed = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
+            Outcome::Limited(Limit::of(LimitKind::Deadline, allowed))
+        }
+    };
+    Report { outcome, usage: Usage::default(), log, calls: Vec::new(), coverage: None }
+}
+
+async fn ask(
+    place: &CallContext,
+    served: &Served,
+    grant: &Arc<Grant>,
+    limits: &Limits,
+    arguments: &Json,
+) -> Result<ToolResult, Failure> {
+    let parts = &place.loaded.parts;
+    let overrides = &place.run.session().overrides;
+    if matches!(overrides.exec, Runner::Canned(_)) {
+        let what = format!("the MCP server {} is not called in a test or a replay", quoted(&served.server));
+        return Err(Failure::Broken(what));
+    }
+    let gone = || Failure::Broken(format!("the MCP server {} is not locked", quoted(&served.server)));
+    let server = parts.policy.mcp.server(&served.server).ok_or_else(gone)?;
+    let locked = parts.registry.server(&served.server).ok_or_else(gone)?;
+    let workspace = parts.workspace.clone();
+    let (there, of) = (workspace.clone(), grant.clone());
+    let opened = tokio::task::spawn_blocking(move || there.service_dir(&of)).await;
+    let unopened = |why: &dyn std::fmt::Debug| Failure::Broken(format!("the folder to start in: {why:?}"));
+    let dir = match opened {
+        Ok(Ok(dir)) => dir,
+        Ok(Err(error)) => return Err(unopened(&error)),
+        Err(error) => return Err(unopened(&error)),
+    };
+    let variables: &Variables = overrides.variables.as_ref().unwrap_or(&parts.system.variables);
+    let host = Host {
+        grant: &grant.unwatched(),
+        dir: &dir,
+        workspace: workspace.absolute().as_ref(),
+        vault: &parts.secrets,
+        variables,
+    };
+    let call = Call { server, locked: &locked.pinned, tool: &served.tool, arguments, time: limits.timeout };
+    place.run.servers().call(call, host).await
+}
+
+/// A result as the interpreter writes it: one text is that text, anything more is content.
+fn text(result: ToolResult) -> String {
+    let ToolResult { blocks, structured, is_error } = result;
+    if let ([block], None, false) = (blocks.as_slice(), &structured, is_error)
+        && block.get("type") == Some(&json!("text"))
+        && block.as_object().is_some_and(|block| block.len() == 2)
+        && let Some(text) = block.get("text").filter(|text| text.is_string())
+    {
+        return text.to_string();
+    }
+    format!("{MARK}{}", json!({"blocks": blocks, "structured": structured, "error": is_error}))
+}
+
+fn failed(place: &CallContext, failure: Failure, log: &mut Log) -> Outcome<String> {
+    match failure {
+        Failure::Refused { refusal, difference } => {
+            // For the operator: what a changed definition says is not for a model.
+            if let Some(mut difference) = difference {
+                place.loaded.parts.secrets.redact(&mut difference);
+                log.write(Level::Error, difference, 1);
+            }
+            let failure = outcome::Failure::without_place(FailureKind::Denied, "", refusal.reason.clone());
+            Outcome::Denied { failure, refusal }
+        }
+        Failure::Broken(why) | Failure::Said(why) => {
+            Outcome::Failed(outcome::Failure::without_place(FailureKind::Script, "", why))
+        }
+    }
+}

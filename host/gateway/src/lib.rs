@@ -1,0 +1,31 @@
+//! Tools of other programs: clients of their servers of the Model Context Protocol, over standard input and output.
+//!
+//! What a server says is data from a third party: each line, number and text of it has a bound, and nothing of it decides
+//! anything that the policy and the lock have not decided before. The client is our own, and not that of `rmcp`, because
+//! definitions are compared as they came, with all their keys, and because each bound of [`limits`] ends a server that
+//! exceeds it instead of being handled by another layer.
+//!
+//! - `frame`: lines of a stream, bounded
+//! - `message`: what a line is
+//! - `results`: what a call gave
+//! - `connection`: requests and answers of one process
+//! - `era`: which revision of the protocol a server speaks
+//! - `listing`: the definitions of a server's tools
+//! - `process`: a server's process, behind its wall
+//! - `pool`: the processes of a run, and the calls that they answer
+
+mod connection;
+mod era;
+mod failure;
+mod frame;
+pub mod limits;
+mod listing;
+mod message;
+mod pool;
+mod process;
+mod results;
+
+pub use failure::Failure;
+pub use pool::{Call, Servers};
+pub use process::{Host, read};
+pub use results::ToolResult;

@@ -1,0 +1,30 @@
+//! What a server may take of the host at most.
+
+use std::time::Duration;
+
+/// Bytes of a line.
+pub const LINE_BYTES: usize = 4 << 20;
+/// Requests that one process answers at one time.
+pub const IN_FLIGHT: usize = 64;
+/// Pages of a listing.
+pub const PAGES: usize = 100;
+/// Messages in a second that answer nothing, at which a process is ended.
+pub const FLOOD: u32 = 5_000;
+/// Bytes of a server's instructions.
+pub const INSTRUCTIONS_BYTES: usize = 64 << 10;
+/// How long a server may be silent when it is asked for its revisions.
+pub const PROBE: Duration = Duration::from_secs(2);
+/// How long a server has to begin, and to list its tools, where no call waits for it.
+pub const START: Duration = Duration::from_secs(60);
+/// How long a process has to end when its standard input has, before it is killed.
+pub const END: Duration = Duration::from_secs(1);
+/// How long the end of what a process says to its operator is waited for, when it says nothing more to its client.
+pub const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How often a server is started again in a run after it has ended by itself.
+pub const RESTARTS: u32 = 3;
+/// The pause before the first of these; each further one is four times as long.
+pub const BACKOFF: Duration = Duration::from_millis(100);
+/// Processes of servers that a run keeps at one time.
+pub const KEPT: usize = 16;
+/// Bytes of a message of a server's that is quoted in an error.
+pub const QUOTED: usize = 1024;
