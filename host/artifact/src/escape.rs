@@ -39,8 +39,10 @@ pub fn json(line: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(line.len().saturating_add(16));
     for c in line.chars() {
         if is_hidden(c) {
-            // Writing to a string cannot fail.
-            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| drop(write!(shown, "\\u{unit:04x}")));
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
         } else {
             shown.push(c);
         }

@@ -80,6 +80,7 @@ use harness_artifact::pinned::Pinned;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
 use harness_capability::fs::Workspace;
+use harness_capability::http::Client;
 use harness_capability::secrets::Vault;
 use harness_capability::system::System;
 use harness_gateway::Failure;
@@ -447,7 +448,9 @@ pub async fn read_servers(
         let dir =
             workspace.service_dir(&grant).map_err(|error| unopened(std::io::Error::other(format!("{error:?}"))))?;
         let (absolute, variables) = (workspace.absolute().as_ref(), &options.system.variables);
-        let host = harness_gateway::Host { grant: &grant, dir: &dir, workspace: absolute, vault: &vault, variables };
+        let (grant, dir, vault) = (&grant, &dir, &vault);
+        let host =
+            harness_gateway::Host { grant, dir, workspace: absolute, vault, variables, http: &Client::default() };
         let mut read = harness_gateway::read(server, host).await;
         // What is locked is committed.
         let held = read.as_ref().ok().and_then(|pinned| {

@@ -111,6 +111,7 @@ async fn ask(
         workspace: workspace.absolute().as_ref(),
         vault: &parts.secrets,
         variables,
+        http: overrides.http.as_ref().unwrap_or(&parts.http),
     };
     let call = Call { server, locked: &locked.pinned, tool: &served.tool, arguments, time: limits.timeout };
     place.run.servers().call(call, host).await

@@ -16,6 +16,7 @@ use harness_artifact::pinned::{Change, Pinned};
 use harness_artifact::policy::mcp::{McpServer, Piece};
 use harness_capability::env::Variables;
 use harness_capability::exec::{self, ExecContext, ServiceCommand};
+use harness_capability::http::Client;
 use harness_capability::secrets::{Handles, Vault};
 use harness_policy::grant::Grant;
 
@@ -32,6 +33,8 @@ pub struct Host<'a> {
     pub vault: &'a Arc<Vault>,
     /// The variables of the machine, as the project sees them.
     pub variables: &'a Variables,
+    /// Whose names and share of lookups count for the hosts that they connect to.
+    pub http: &'a Client,
 }
 
 /// Reads what a server is: what is locked of it.
@@ -88,8 +91,8 @@ async fn digest(server: &McpServer, host: &Host<'_>) -> Result<String, Failure> 
 async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Connection, Failure> {
     let env = environment(server, host)?;
     let handles = Handles::new(host.vault.clone());
-    let Host { grant, dir, workspace, variables, .. } = *host;
-    let place = ExecContext { dir, workspace, handles: &handles, variables };
+    let Host { grant, dir, workspace, variables, http, .. } = *host;
+    let place = ExecContext { dir, workspace, handles: &handles, variables, http };
     let command = ServiceCommand { program: server.program.clone(), args: server.args.clone(), env };
     let service = exec::start_service(grant, place, command, time).await.map_err(|error| match error {
         exec::Error::AccessDenied(denial) => Failure::Refused { refusal: denial.into(), difference: None },

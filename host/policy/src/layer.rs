@@ -52,7 +52,7 @@ impl Origin {
             Scope::Machine | Scope::Project | Scope::Default => format!("sandbox.{key}"),
             Scope::Source(name) => format!("sandbox.sources.{name}.{key}"),
             Scope::Server(name) => match key {
-                "network" => format!("mcp.servers.{name}.network.allowed_domains"),
+                "network" | "exec.network" => format!("mcp.servers.{name}.network.allowed_domains"),
                 "exec.folders" => format!("mcp.servers.{name}.folders"),
                 "exec.allow" => format!("mcp.servers.{name}.command"),
                 key => format!("mcp.servers.{name}.{key}"),

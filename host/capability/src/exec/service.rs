@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 use super::child::{Pipes, Running};
+use super::egress::Served;
 use super::search::SearchPath;
 use super::{Error, ExecContext, Prepared, look_up};
 use harness_policy::grant::Grant;
@@ -37,17 +38,21 @@ pub struct Service {
 
 /// The process of a command that serves, and all that came of it. Dropping it ends them.
 #[derive(Debug)]
-pub struct ServiceProcess(Running);
+pub struct ServiceProcess {
+    running: Running,
+    /// Its network, where it is granted some hosts.
+    _served: Option<Served>,
+}
 
 impl ServiceProcess {
     /// Waits for the command to end, and for all its processes, which end with it.
     pub async fn ended(&self) {
-        self.0.ended().await;
+        self.running.ended().await;
     }
 
     /// Ends what is left of it and reaps it. Gives its code, where it ended by itself with one.
     pub async fn finish(self) -> Option<i32> {
-        self.0.finish().await.0
+        self.running.finish().await.0
     }
 }
 
@@ -75,8 +80,8 @@ pub async fn start_service(
     env.insert("PATH".to_owned(), path.value());
     let program = look_up(&name, &path).ok_or_else(|| Error::NotFound(name.clone()))?;
     let prepared = Prepared { grant, place, program, name, args, env };
-    let (running, pipes) = prepared.start(true, time).await.map_err(Error::Start)?;
+    let (running, pipes, served) = prepared.start(true, time).await.map_err(Error::Start)?;
     let Pipes { stdin, stdout, stderr } = pipes;
     let stdin = stdin.ok_or_else(|| Error::Start("it has no standard input".to_owned()))?;
-    Ok(Service { running: ServiceProcess(running), stdin, stdout, stderr })
+    Ok(Service { running: ServiceProcess { running, _served: served }, stdin, stdout, stderr })
 }

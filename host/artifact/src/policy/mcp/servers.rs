@@ -13,9 +13,10 @@ use crate::diagnostic::{Diagnostic, Position};
 use crate::keys::{self, Unknown, keys};
 use crate::located::Located;
 use crate::shape::{self, Named, Read, Schema, Shape, Shown};
-use harness_policy::command::{CommandRule, ExecRules, FolderRule};
+use harness_policy::command::{CommandNetwork, CommandRule, ExecRules, FolderRule};
 use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::limits::LimitRules;
+use harness_policy::network::NetworkRules;
 use harness_policy::path::FsRules;
 use harness_policy::text::quoted;
 
@@ -276,15 +277,16 @@ fn server(decoder: &mut Decoder, name: &str, field: &Field<'_>, position: Positi
     let mut builder = Builder::new(Origin::new(&*position.file, Scope::Server(name.to_owned())));
     builder.of_server(decoder, &keys.fs, &keys.network, &keys.limits);
     let folders = builder.folders(decoder, &keys.folders);
-    let exec = ExecRules { allow: vec![rule], env: Vec::new(), folders, network: false, unconfined: false };
     let mut layer = builder.layer(Some(&position));
-    layer.exec = Some(exec);
-    if let (Some(network), true) =
-        (keys.network.field(), layer.network.as_ref().is_some_and(|rules| !rules.allow.is_empty()))
-    {
-        let what = format!("{}: that a server reaches these hosts alone cannot be enforced yet", quoted(&network.path));
-        decoder.error_with(network, what, Some("leave it out: the server then has no network".to_owned()));
-    }
+    // What it reaches is what commands reach: it makes no requests by the host's own client.
+    let hosts = layer.network.replace(NetworkRules::default()).map(|rules| rules.allow).unwrap_or_default();
+    let network = CommandNetwork::hosts(hosts).unwrap_or_else(|why| {
+        if let Some(network) = keys.network.field() {
+            decoder.error(network, format!("{}: {why}", quoted(&network.path)));
+        }
+        CommandNetwork::None
+    });
+    layer.exec = Some(ExecRules { allow: vec![rule], env: Vec::new(), folders, network, unconfined: false });
     let tools = keys.tools.read(decoder).map(|all| all.into_iter().map(|one| one.value).collect());
     Some(McpServer {
         name: name.to_owned(),

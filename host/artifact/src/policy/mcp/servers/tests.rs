@@ -1,3 +1,6 @@
+use harness_policy::command::CommandReach;
+use harness_policy::command::network::connection;
+
 use super::*;
 use crate::policy::ProjectPolicy;
 use harness_policy::grant::Grant;
@@ -46,7 +49,7 @@ fn a_server_has_what_its_entry_and_the_project_grant() {
         grant.decide_path(&path, harness_policy::path::Access::Read).is_ok()
     };
     let nothing = of("mcp: { servers: { a: { command: [b, c] } } }\n");
-    assert!(!reads(&nothing, "docs/x") && !nothing.exec_network() && !nothing.exec_unconfined());
+    assert!(!reads(&nothing, "docs/x") && nothing.exec_network() == CommandReach::None && !nothing.exec_unconfined());
     assert!(nothing.decide_command("b", &["c".to_owned()]).is_ok());
     assert!(nothing.decide_command("b", &[]).is_err());
     let docs = "mcp: { servers: { a: { command: [b], fs: { read: [docs] } } } }\n";
@@ -56,7 +59,21 @@ fn a_server_has_what_its_entry_and_the_project_grant() {
     let other = of(
         "sandbox: { exec: { allow: [git], network: true, unconfined: true } }\nmcp: { servers: { a: { command: [b] } } }\n",
     );
-    assert!(other.decide_command("b", &[]).is_ok() && !other.exec_network() && !other.exec_unconfined());
+    assert!(other.decide_command("b", &[]).is_ok() && !other.exec_unconfined());
+    assert_eq!(other.exec_network(), CommandReach::None);
+    // Nor are hosts of scripts those of servers.
+    let hosts = of(
+        "network: { allowed_domains: [a.example] }\nmcp: { servers: { a: { command: [b], network: { allowed_domains: [b.example] } } } }\n",
+    );
+    assert_eq!(hosts.exec_network(), CommandReach::Hosts);
+    let reached: Vec<String> =
+        hosts.command_hosts().iter().map(|target| format!("{}:{}", target.host(), target.port())).collect();
+    assert_eq!(reached, ["b.example:443", "b.example:80"]);
+    let refusal = hosts.decide_command_host(&connection("a.example", 443).unwrap()).unwrap_err();
+    assert_eq!(
+        refusal.hint,
+        "add `\"a.example:443\"` to `mcp.servers.a.network.allowed_domains` in `.harness/harness.md`"
+    );
 }
 
 #[test]
@@ -83,9 +100,8 @@ fn what_is_wrong_is_said() {
         ("{ command: [b], env: { TMPDIR: x } }", "4 `TMPDIR` is set by the host"),
         ("{ command: [b], env: { 'A B': x } }", "4 `A B` is not the name of a variable"),
         (
-            "{ command: [b], network: { allowed_domains: [a.example] } }",
-            "4 `mcp.servers.a.network`: that a server reaches these hosts alone cannot be enforced yet (leave it out: \
-             the server then has no network)",
+            "{ command: [b], network: { allowed_domains: [{ host: a.example, methods: [GET] }] } }",
+            "4 `mcp.servers.a.network`: `methods` and `scheme` of `a.example` cannot be enforced: commands encrypt what they send",
         ),
     ] {
         let wrong = one(entry);
