@@ -54,7 +54,7 @@ fn catalogue() -> Vec<(&'static str, Json)> {
 }
 
 /// What a hook may change of each event whose payload is not taken back whole.
-const TAKEN: [(&str, &str); 11] = [
+const TAKEN: [(&str, &str); 12] = [
     ("turn.end", "a hook can change `text`"),
     ("tool.pre", "a hook can change `arguments` and `args`"),
     ("tool.post", "a hook can change `content`, `blocks`, `is_error` and `result`"),
@@ -64,6 +64,7 @@ const TAKEN: [(&str, &str); 11] = [
     ("delegation.post", "a hook can change `result`"),
     ("delegation.post_verify", "a hook can change `result`"),
     ("agent.stop", "a hook can change `text` and `response`"),
+    ("mcp.list", "a hook can change `tools`"),
     ("error", "a hook can change nothing of it"),
     ("meta.tool_register", "a hook can change `description`"),
 ];
@@ -80,7 +81,9 @@ fn a_change_that_nothing_takes_back_is_told() {
     for (event, payload) in catalogue() {
         let Some((_, taken)) = TAKEN.iter().find(|(name, _)| *name == event) else { continue };
         for key in payload.as_object().unwrap().keys() {
-            if ["id", "call_id", "name"].contains(&key.as_str()) || taken.contains(&format!("`{key}`")) {
+            if ["id", "call_id", "name", "server", "transport"].contains(&key.as_str())
+                || taken.contains(&format!("`{key}`"))
+            {
                 continue;
             }
             let body = format!("return modify({{'{key}': ['other']}})");
@@ -249,7 +252,8 @@ fn arguments_and_args_stay_equal() {
 #[test]
 fn a_name_that_is_no_event() {
     let names = "session.start, session.end, turn.start, turn.end, tool.pre, tool.post, completion.pre, completion.post, \
-                 delegation.pre, delegation.post, delegation.post_verify, agent.stop, builtin.pre, builtin.post, artifact.load, error, `custom.NAME` and `meta.NAME`";
+                 delegation.pre, delegation.post, delegation.post_verify, agent.stop, builtin.pre, builtin.post, artifact.load, \
+                 mcp.list, error, `custom.NAME` and `meta.NAME`";
     let project = Project::new();
     for name in ["tool.mid", "Tool.pre", "", "custom.", "custom.A", "custom.a.b", "custom.a-b", "meta.", "meta.X"] {
         let ran = project.run(&["fire", name]);

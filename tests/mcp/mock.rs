@@ -9,13 +9,21 @@ use serde_json::{Value as Json, json};
 
 use crate::client::{LEGACY, MODERN};
 
-/// The program, and the folder that it is alone in.
+/// The program, and the folder that it is alone in: beside this one, and replaced when this one is newer.
 pub(crate) fn program() -> (PathBuf, PathBuf) {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
-        // Kept for the whole process, and removed by whatever empties the machine's temporary folder.
-        let folder = tempfile::Builder::new().prefix("mcp-mock").tempdir().unwrap().keep();
-        std::fs::copy(std::env::current_exe().unwrap(), folder.join("server")).unwrap();
+        let own = std::env::current_exe().unwrap();
+        let folder = own.with_file_name("mcp-mock");
+        std::fs::create_dir_all(&folder).unwrap();
+        let server = folder.join("server");
+        let made = |path: &Path| std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
+        if made(&server) < made(&own) {
+            // As a whole: another process of tests may start it.
+            let copy = folder.join(format!("server-{}", std::process::id()));
+            std::fs::copy(&own, &copy).unwrap();
+            std::fs::rename(&copy, &server).unwrap();
+        }
         folder
     });
     (folder.join("server"), folder.clone())
