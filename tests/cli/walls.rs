@@ -1,7 +1,8 @@
 //! The report of the walls around commands and around the host. What the walls hold is in the tests of `exec`.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write as _};
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -54,6 +55,38 @@ fn each_result_says_what_it_ran_behind() {
     assert_eq!(tier(&unconfined, "it"), json!("unconfined"));
     assert_eq!(tier(&unconfined, "fine"), json!("instance"));
     assert_eq!(tier(&project("{ allow: [other] }"), "it"), json!("instance"));
+}
+
+/// Through a host that has given up what it does not need.
+#[test]
+fn a_command_connects_to_the_hosts_that_are_named_and_to_no_others() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().write_all(b"hello");
+        }
+    });
+    let asks = |network: &str| {
+        let policy = format!("{{ allow: [bash], network: {network} }}");
+        let tool = "def run(args):\n    return exec.run('bash', ['-c', args['script']])['stdout']\n";
+        let project = project(&policy).tool("it", SCRIPT, tool);
+        let script = json!({"script": format!("exec 3<>/dev/tcp/localhost/{port} && cat <&3")});
+        project.run(&["call", "it", "--args", &script.to_string(), "--self-confine"])
+    };
+    let named = asks(&format!("[{{ host: \"localhost:{port}\", private: true }}]"));
+    // Without a view there is nothing to hold it with, and that is said.
+    if !standing(&project("{ allow: [bash] }")).contains("view") {
+        assert!(named.code != 0 && named.err.contains("gives commands no network of their own"), "{named}");
+        return;
+    }
+    assert_eq!((named.code, named.out.as_str()), (0, "hello\n"), "{named}");
+    for other in ["[example.com]", "[]", "false"] {
+        let ran = asks(other);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "\n"), "{other}: {ran}");
+    }
+    let ran = asks("[{ host: example.com, methods: [GET] }]");
+    assert!(ran.code != 0 && ran.err.contains("cannot be enforced: commands encrypt what they send"), "{ran}");
 }
 
 #[test]
