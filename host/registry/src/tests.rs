@@ -178,7 +178,7 @@ fn every_file_with_its_errors() {
     2 | event: x
       |        ^
       |
-      = hint: events are session.start, session.end, turn.start, turn.end, tool.pre, tool.post, completion.pre, completion.post, delegation.pre, delegation.post, delegation.post_verify, agent.stop, builtin.pre, builtin.post, artifact.load, error, `custom.NAME` and `meta.NAME`
+      = hint: events are session.start, session.end, turn.start, turn.end, tool.pre, tool.post, completion.pre, completion.post, delegation.pre, delegation.post, delegation.post_verify, agent.stop, builtin.pre, builtin.post, artifact.load, mcp.list, error, `custom.NAME` and `meta.NAME`
     error: parse hook worse.md: the first line is not `---`
      --> .harness/hooks/worse.md:1:1
       |

@@ -71,8 +71,7 @@ fn a_load_that_is_stopped_reports_its_line() {
         let deadline = Some(Instant::now() + Duration::from_millis(milliseconds));
         at(ENDLESS, Budget { fuel: u64::MAX / 2, deadline, milliseconds, ..budget })
     });
-    let mut stopped = stopped.skip_while(|at| *at == first);
-    assert_eq!(stopped.next(), Some(inner));
+    assert!(stopped.into_iter().any(|at| at == inner));
 }
 
 /// A load that takes its time keeps nobody of the same thread waiting, and who waits for it waits until the deadline.

@@ -271,10 +271,8 @@ impl Filters {
         let not_there =
             [&NOT_THERE[..], by_key, by_name, files].concat().into_iter().map(|call| (call, Vec::new())).collect();
         let mut programs = vec![program(never, libc::EPERM)?, program(not_there, libc::ENOSYS)?];
-        match sockets {
-            Sockets::None => programs.push(program(no_sockets()?, libc::EACCES)?),
-            Sockets::Internet => programs.push(program(sockets_of_the_internet()?, libc::EACCES)?),
-            Sockets::Commands => {}
+        if sockets != Sockets::Commands {
+            programs.push(program(refused_sockets(sockets)?, libc::EACCES)?);
         }
         Ok(Self(programs))
     }
@@ -301,11 +299,7 @@ impl Filters {
         }
         let not_there = NOT_THERE_FOR_HOST.iter().take(if makes_walls { 1 } else { 2 });
         let not_there = not_there.map(|call| (*call, Vec::new())).collect();
-        let sockets = match sockets {
-            Sockets::None => no_sockets()?,
-            Sockets::Internet => sockets_of_the_internet()?,
-            Sockets::Commands => no_raw_sockets()?,
-        };
+        let sockets = refused_sockets(sockets)?;
         let refused = [(never, libc::EPERM), (not_there, libc::ENOSYS), (sockets, libc::EACCES)];
         Ok(Self(refused.into_iter().map(|(rules, errno)| program(rules, errno)).collect::<Result<_, _>>()?))
     }
@@ -381,6 +375,15 @@ fn namespaces() -> Result<Vec<SeccompRule>, String> {
         rule(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)
     });
     made.collect()
+}
+
+/// Of sockets: what is not for who may make these.
+fn refused_sockets(sockets: Sockets) -> Result<Rules, String> {
+    Ok(match sockets {
+        Sockets::None => no_sockets()?,
+        Sockets::Internet => sockets_of_the_internet()?,
+        Sockets::Commands => no_raw_sockets()?,
+    })
 }
 
 /// Of sockets: all, and of pairs those that can be pointed elsewhere.

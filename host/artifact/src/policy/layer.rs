@@ -1,5 +1,7 @@
 //! The keys that make a [`Layer`]: the same below `sandbox`, in an entry of `sandbox.sources`, and in `capabilities`.
 
+mod network;
+
 use std::collections::BTreeMap;
 
 use serde_json::json;
@@ -12,7 +14,7 @@ use crate::located::Located;
 use crate::shape::{self, Between, Read, Schema, Shape};
 use crate::suggest::closest;
 use crate::yaml::{self, Value};
-use harness_policy::command::{CommandNetwork, CommandRule, ExecRules, FolderRule};
+use harness_policy::command::{CommandRule, ExecRules, FolderRule};
 use harness_policy::layer::{Layer, Origin, Scope, Service};
 use harness_policy::limits::{LimitKey, LimitRules};
 use harness_policy::network::{HostRule, Method, NetworkRules, Scheme};
@@ -20,6 +22,7 @@ use harness_policy::path::protected::rule_against;
 use harness_policy::path::{Access, FsRules, PathPattern, WorkspacePath};
 use harness_policy::positions::{RulePosition, RulePositions, Spot};
 use harness_policy::text::quoted;
+use network::NetworkValue;
 
 keys! {
     /// What a layer has as a list and the project's own elsewhere: hosts in `network.allowed_domains`, secrets where they
@@ -126,29 +129,6 @@ keys! {
     given processes: Between<1, 4096>;
     /// Memory of a command in MiB: of all its processes in a control group, otherwise of each process.
     given command_memory_mb: Between<16, 1_048_576>;
-}
-
-/// What is written for the network of commands.
-pub(super) enum NetworkValue {
-    /// All of it, or nothing.
-    All(bool),
-    /// These hosts.
-    Hosts(Hosts),
-}
-
-impl Shape for NetworkValue {
-    fn schema() -> Schema {
-        shape::schema(json!({"anyOf": [bool::schema(), Hosts::schema()]}))
-    }
-}
-
-impl Read for NetworkValue {
-    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        match &field.node.value {
-            Value::Seq(_) => Hosts::read(decoder, field).map(Self::Hosts),
-            _ => decoder.boolean(field).map(Self::All),
-        }
-    }
 }
 
 /// A list of hosts, each a text or `{ host: ..., private: true }`.
@@ -395,24 +375,6 @@ impl Spots {
             self.note(key, &decoder.position(field.span()), Vec::new());
         }
         slot.read(decoder)
-    }
-
-    fn network_of_commands(&mut self, decoder: &mut Decoder, slot: &Slot<'_, NetworkValue>) -> CommandNetwork {
-        const KEY: &str = "exec.network";
-        let Some(value) = slot.located(decoder) else { return CommandNetwork::None };
-        let rules = match value.value {
-            NetworkValue::All(all) => {
-                self.note(KEY, &value.position, Vec::new());
-                return if all { CommandNetwork::All } else { CommandNetwork::None };
-            }
-            NetworkValue::Hosts(list) => self.rules(KEY, Located::new(list, value.position)),
-        };
-        CommandNetwork::hosts(rules).unwrap_or_else(|why| {
-            if let Some(field) = slot.field() {
-                decoder.error(field, format!("{}: {why}", quoted(&field.path)));
-            }
-            CommandNetwork::None
-        })
     }
 
     fn limit<const LEAST: u64, const MOST: u64>(

@@ -105,8 +105,8 @@ pub(super) fn lends(all: &[SourceRules], agent: &str, tool: &str) -> bool {
 /// Whether what is of a plugin may call the tools of a server: an entry about it names that, and none that names servers
 /// leaves it out.
 pub(super) fn lends_server(all: &[SourceRules], source: &str, server: &str) -> bool {
-    let mut named = about(all, source).into_iter().filter_map(|entry| entry.servers.as_ref()).peekable();
-    named.peek().is_some() && named.all(|names| names.iter().any(|name| name.value == server))
+    let mut lending = about(all, source).into_iter().filter_map(|entry| entry.servers.as_ref()).peekable();
+    lending.peek().is_some() && lending.all(|names| names.iter().any(|name| name.value == server))
 }
 
 /// The entries that are about an artifact, the outermost first.

@@ -125,7 +125,7 @@ async fn a_name_that_leads_inside_needs_a_rule_that_says_so() {
              `{{ host: \"api.test:{port}\", private: true }}` to `sandbox.exec.network` in `.harness/harness.md`"
         )
     );
-    assert_eq!((output.stdout.as_str(), output.exit_code), ("", 3));
+    assert!(output.stdout.is_empty() && output.exit_code != 0, "{output:?}");
     assert!(seen.try_recv().is_err());
 }
 
@@ -220,7 +220,9 @@ async fn connections_end_with_the_command() {
         stream.read_to_string(&mut all).map(|_| all)
     });
     assert_eq!(bash(&grant, &script).await.exit_code, 0);
-    assert_eq!(talk.join().unwrap().unwrap(), "x\n");
+    // Not on this thread: the runtime's own ends the connections.
+    let said = tokio::task::spawn_blocking(move || talk.join()).await.unwrap();
+    assert_eq!(said.unwrap().unwrap(), "x\n");
 }
 
 #[tokio::test]

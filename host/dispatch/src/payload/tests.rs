@@ -189,6 +189,7 @@ fn no_change_is_without_effect_and_without_a_word() {
             let stays = match *key {
                 "agent" => !delegates,
                 "tool" | "function" => event.is_builtin(),
+                "server" | "transport" => matches!(event, Event::McpList),
                 key => ["id", "call_id", "name"].contains(&key),
             };
             assert_eq!(after[*key] == payload.get(*key).cloned().unwrap_or_default(), stays, "{event} {key}");

@@ -143,6 +143,10 @@ impl Grant {
 ///
 /// Where it is no host.
 pub fn connection(host: &str, port: u16) -> Result<Target, NoTarget> {
+    // A URL would go without the latter.
+    if host.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(NoTarget::Host("this is not the name of a host".to_owned()));
+    }
     // The scheme is not known, and no rule for commands asks for it.
     let url = Url::parse(&format!("http://{host}:{port}/")).map_err(|error| NoTarget::Host(error.to_string()))?;
     // Whatever else a URL can hold is no host.
