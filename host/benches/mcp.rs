@@ -13,7 +13,7 @@
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    clippy::string_slice,
+    clippy::indexing_slicing,
     reason = "a measurement ends where something fails"
 )]
 

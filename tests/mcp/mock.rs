@@ -1,6 +1,8 @@
 //! A server of another program: this test binary itself, started as one. What it does is in the variable `BEHAVIOR`, a
 //! list of words.
 
+#![expect(clippy::exit, clippy::print_stderr, reason = "a process of its own, which ends and complains as servers do")]
+
 use std::io::{BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

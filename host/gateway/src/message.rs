@@ -59,7 +59,7 @@ fn answer(id: Json, mut message: Map<String, Json>) -> Incoming {
         _ => return Incoming::Noise,
     };
     // Ours are numbers from 1. What is written otherwise, such as `1.0` or `"1"`, is not one of them.
-    match id.as_u64().filter(|number| *number > 0 && id.to_string() == number.to_string()) {
+    match id.as_u64().filter(|number| *number > 0) {
         Some(id) => Incoming::Answer { id, answer },
         None => Incoming::Foreign(id.to_string()),
     }
