@@ -118,7 +118,7 @@ fn what_is_wrong_is_said() {
         parse("mcp: { servers: { A-B: { command: [b] } } }\n").1,
         ["2 `A-B` is not the name of a server (1 to 20 characters of a-z, 0-9 and _, a letter first)"]
     );
-    assert!(one("{ comand: [b] }").iter().any(|one| one.starts_with("4 unknown key `mcp.servers.a.comand`")));
+    assert!(one("{ commands: [b] }").iter().any(|one| one.starts_with("4 unknown key `mcp.servers.a.commands`")));
 }
 
 #[test]
