@@ -13,6 +13,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FlockOperation, Mode};
 use rustix::io::Errno;
@@ -23,6 +24,9 @@ use harness_sys::PLACEHOLDER;
 
 /// How often a name is taken that others remove in the same moment.
 const TRIES: usize = 1_000;
+
+/// Between tries where somebody removes a placeholder: with all tries some seconds, which no machine is so busy for.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The closed root names of a workspace: as long as this is there, each of them is.
 #[derive(Debug)]
@@ -98,8 +102,9 @@ fn hold(workspace: &OwnedFd, name: &'static str) -> Result<Option<Held>, Errno> 
         };
         match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared) {
             Ok(()) => {}
+            // Who removes it has it for a few system calls, but may lose the processor between them.
             Err(Errno::WOULDBLOCK) => {
-                std::thread::yield_now();
+                std::thread::sleep(PAUSE);
                 continue;
             }
             Err(error) => return Err(error),
