@@ -45,6 +45,12 @@ fn is_there(name: &str) -> bool {
     Path::new(&folder).join("docs").join(name).exists()
 }
 
+/// What a host says to who connects to it, or why there is no connection.
+fn dialed(place: &str) -> String {
+    let connected = std::net::TcpStream::connect(place).and_then(std::io::read_to_string);
+    connected.unwrap_or_else(|error| error.kind().to_string())
+}
+
 struct Server {
     does: Vec<String>,
     calls: u32,
@@ -192,6 +198,7 @@ impl Server {
             std::process::exit(7);
         }
         let result = match message["params"]["name"].as_str().unwrap() {
+            "echo" if self.does("dials") => text(dialed(&argument("text"))),
             "echo" => text(argument("text")),
             "read" => match std::fs::read_to_string(argument("path")) {
                 Ok(read) => text(read),

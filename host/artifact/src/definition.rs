@@ -14,6 +14,7 @@ use super::parameters::Parameters;
 use super::tool::Tool;
 use super::value_schema::ValueSchema;
 use harness_policy::text::{is_hidden, quoted};
+use sha2::{Digest as _, Sha256};
 
 /// Objects and lists within each other in a definition.
 pub const MAX_DEPTH: usize = 32;
@@ -27,6 +28,8 @@ pub const MAX_TOOLS: usize = 1_000;
 const MAX_NAME: usize = 128;
 /// Characters of its name in the project.
 const MAX_FITTED: usize = 40;
+/// Hexadecimal digits of the SHA-256 digest of its whole name, which one ends with that was cut.
+const DIGITS: usize = 8;
 
 /// A definition that nothing is wrong with.
 #[derive(Debug, Clone, PartialEq)]
@@ -184,19 +187,11 @@ pub fn fitted(server: &str, tool: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     let mut name: String = server.chars().chain(['_']).chain(tool.chars().map(fit)).collect();
     if name.len() > MAX_FITTED {
-        // Eight digits and what is before them.
-        name.truncate(MAX_FITTED - 9);
+        name.truncate(MAX_FITTED - 1 - DIGITS);
         name.push('_');
-        name.push_str(&fnv(tool));
+        name.extend(Sha256::digest(tool).iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")));
     }
     name
-}
-
-/// Eight digits by which long names with one beginning differ. Of no worth against anyone: that two names are one is an
-/// error anyway.
-fn fnv(text: &str) -> String {
-    let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    format!("{hash:08x}")
 }
 
 /// The one form of a JSON value: keys in the order of their bytes at any depth, nothing between tokens.

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-pub(crate) use dial::Dialer;
+pub(crate) use dial::{Dialer, Place};
 pub(crate) use lookup::Names;
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -106,6 +106,7 @@ pub struct Response {
 pub struct Connector {
     inner: OnceLock<Result<reqwest::Client, String>>,
     lookups: lookup::Lookups,
+    dialed: dial::Dialed,
 }
 
 /// Sends the requests of one project.

@@ -15,14 +15,19 @@ pub struct Amounts {
     pub open_files: u32,
     /// Bytes of the bodies of requests and answers that are under way.
     pub http_bytes: u64,
+    /// Connections of commands to hosts at one time; each takes two descriptors.
+    pub connections: u32,
 }
 
 impl Default for Amounts {
-    /// As much as there is.
+    /// As much as there is, and a quarter of the connections: who has all of them leaves others without descriptors.
     fn default() -> Self {
-        Self { commands: u32::MAX, open_files: u32::MAX, http_bytes: u64::MAX }
+        Self { commands: u32::MAX, open_files: u32::MAX, http_bytes: u64::MAX, connections: MAX_CONNECTIONS / 4 }
     }
 }
+
+/// Connections of the commands of all projects of a host at one time.
+pub const MAX_CONNECTIONS: u32 = 512;
 
 /// What of that is in use.
 #[derive(Debug)]
@@ -30,6 +35,7 @@ pub struct Resources {
     most: Amounts,
     commands: Arc<Semaphore>,
     open_files: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
     http_bytes: AtomicU64,
 }
 
@@ -50,6 +56,7 @@ impl Resources {
             most,
             commands: places(most.commands),
             open_files: places(most.open_files),
+            connections: places(most.connections),
             http_bytes: AtomicU64::new(0),
         }
     }
@@ -71,6 +78,18 @@ impl Resources {
     /// its call ends that.
     pub async fn open_files(&self) -> Option<OwnedSemaphorePermit> {
         self.open_files.clone().acquire_owned().await.ok()
+    }
+
+    /// A place for a connection of a command, for as long as it lasts.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none now.
+    pub fn connection(&self) -> Result<OwnedSemaphorePermit, String> {
+        self.connections.clone().try_acquire_owned().map_err(|_| {
+            let what = format!("the project's commands have {} connections", self.most.connections);
+            busy(&what, "connections")
+        })
     }
 
     /// Room for the bodies of an exchange.
@@ -144,6 +163,17 @@ mod tests {
         // Without a bound, and without a project.
         assert_eq!(Arc::new(Resources::default()).bodies().take(usize::MAX), Ok(()));
         assert_eq!(Bodies::default().take(usize::MAX), Ok(()));
+    }
+
+    #[test]
+    fn connections_are_counted() {
+        let resources = Resources::new(Amounts { connections: 1, ..Amounts::default() });
+        let first = resources.connection().unwrap();
+        let why =
+            "busy: the project's commands have 1 connections (`connections`, set by the project's quota); retry later";
+        assert_eq!(resources.connection().unwrap_err(), why);
+        drop(first);
+        assert!(resources.connection().is_ok());
     }
 
     #[tokio::test(start_paused = true)]

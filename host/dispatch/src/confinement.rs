@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use harness_artifact::model::Provider;
 use harness_capability::env::Variables;
+use harness_policy::command::CommandNetwork;
 use harness_policy::layer::Layer;
 use harness_registry::Registry;
 use harness_wall::confine::{CommandNeeds, Needs};
@@ -46,17 +47,19 @@ pub fn needs(
         let home = variables.value("HOME").map(PathBuf::from);
         CommandNeeds {
             unconfined: exec().any(|exec| exec.unconfined),
-            network: exec().any(|exec| exec.network.is_some()),
+            network: exec().any(|exec| exec.network == CommandNetwork::All),
             folders: exec().flat_map(|exec| &exec.folders).filter_map(|folder| folder.path(home.as_deref())).collect(),
         }
     });
     let asks = policy.is_some_and(|policy| policy.models.all().any(|model| *model.provider != Provider::Script));
+    // Commands that reach some hosts alone make sockets of the internet, in a network of their own.
+    let connects = exec().any(|exec| !exec.allow.is_empty() && matches!(exec.network, CommandNetwork::Hosts(_)));
     let granted = layers().filter_map(|layer| layer.network.as_ref()).any(|network| !network.allow.is_empty());
     Needs {
         read: folders(registry, root),
         write: vec![workspace.unwrap_or(root).to_owned(), root.join(harness_audit::FOLDER)],
         commands,
-        hosts: asks || granted,
+        hosts: asks || granted || connects,
     }
 }
 
@@ -92,6 +95,15 @@ mod tests {
         assert_eq!(of("sandbox: { exec: { allow: [sh] } }"), commands(false, false, &[]));
         let all = "sandbox: { exec: { allow: [sh], network: true, unconfined: true, folders: [/opt/go] } }";
         assert_eq!(of(all), commands(true, true, &["/opt/go"]));
+        // Some hosts need less than the whole network: no Unix socket and none of the kernel's.
+        let some = |policy: &str| {
+            let needs = of(policy);
+            (needs.commands.is_some_and(|commands| commands.network), needs.hosts)
+        };
+        assert_eq!(some("sandbox: { exec: { allow: [sh], network: [a.example] } }"), (false, true));
+        assert_eq!(some("sandbox: { exec: { allow: [], network: [a.example] } }"), (false, false));
+        let server = "mcp: { servers: { a: { command: [sh], network: { allowed_domains: [a.example] } } } }";
+        assert_eq!(some(server), (false, true));
         let server = "mcp: { servers: { a: { command: [sh], folders: [/opt/node] } } }";
         assert_eq!(of(server), commands(false, false, &["/opt/node"]));
         // Where no command is granted, the rest of the rules has no use.

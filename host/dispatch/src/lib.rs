@@ -81,6 +81,7 @@ use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
 use harness_capability::fs::Workspace;
 use harness_capability::http::Client;
+use harness_capability::resources::Resources;
 use harness_capability::secrets::Vault;
 use harness_capability::system::System;
 use harness_gateway::Failure;
@@ -449,8 +450,8 @@ pub async fn read_servers(
             workspace.service_dir(&grant).map_err(|error| unopened(std::io::Error::other(format!("{error:?}"))))?;
         let (absolute, variables) = (workspace.absolute().as_ref(), &options.system.variables);
         let (grant, dir, vault) = (&grant, &dir, &vault);
-        let host =
-            harness_gateway::Host { grant, dir, workspace: absolute, vault, variables, http: &Client::default() };
+        let (http, resources) = (&Client::default(), &Resources::default());
+        let host = harness_gateway::Host { grant, dir, workspace: absolute, vault, variables, http, resources };
         let mut read = harness_gateway::read(server, host).await;
         // What is locked is committed.
         let held = read.as_ref().ok().and_then(|pinned| {

@@ -112,6 +112,7 @@ async fn ask(
         vault: &parts.secrets,
         variables,
         http: overrides.http.as_ref().unwrap_or(&parts.http),
+        resources: parts.sandbox.share().resources(),
     };
     let call = Call { server, locked: &locked.pinned, tool: &served.tool, arguments, time: limits.timeout };
     place.run.servers().call(call, host).await

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::failure::Failure;
 use crate::frame::Lines;
-use crate::limits::{END, FLOOD, IN_FLIGHT, LAST_WORDS, LINE_BYTES, QUOTED};
+use crate::limits::{END, FLOOD, IN_FLIGHT, LAST_WORDS, LINE_BYTES, LINE_VALUES, QUOTED};
 use crate::message::{self, Incoming, RpcError};
 use harness_artifact::escape;
 use harness_capability::exec::Service;
@@ -89,6 +89,9 @@ impl Shared {
     ///
     /// Why the process is to be ended.
     fn take(&self, line: &[u8], replies: &mpsc::Sender<Vec<u8>>) -> Result<(), String> {
+        if message::values(line) > LINE_VALUES {
+            return Err(format!("it sent a line of more than {LINE_VALUES} values"));
+        }
         let incoming = Incoming::read(line);
         let mut state = self.state();
         match incoming {
@@ -336,6 +339,23 @@ mod tests {
         assert!(take(4).is_err() && take(5).is_err());
         let foreign = b"{\"jsonrpc\":\"2.0\",\"id\":\"3\",\"result\":{}}";
         assert_eq!(shared.take(foreign, &reply), Err("it answered the request \"3\", which was not made".to_owned()));
+    }
+
+    /// Few bytes make many values, of which each takes far more.
+    #[test]
+    fn a_line_has_no_more_values_than_so_many() {
+        let shared = Shared::default();
+        let (reply, _replies) = mpsc::channel(1);
+        let (sender, mut receiver) = oneshot::channel();
+        shared.state().pending.insert(1, sender);
+        let answer = |list: &str| format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{list}}}").into_bytes();
+        let take = |list: &str| shared.take(&answer(list), &reply);
+        let why = format!("it sent a line of more than {LINE_VALUES} values");
+        assert_eq!(take(&format!("[{}0]", "0,".repeat(LINE_VALUES))), Err(why));
+        // In a text they are none.
+        let text = "[{:,\\\"".repeat(LINE_VALUES / 4);
+        assert_eq!(take(&format!("[\"{text}\"]")), Ok(()));
+        assert!(receiver.try_recv().unwrap().is_ok());
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Bytes of a line.
 pub const LINE_BYTES: usize = 4 << 20;
+/// Values in a line: each takes some hundred bytes, however few it has in the line.
+pub const LINE_VALUES: usize = 200_000;
 /// Requests that one process answers at one time.
 pub const IN_FLIGHT: usize = 64;
 /// Pages of a listing.
@@ -16,6 +18,8 @@ pub const INSTRUCTIONS_BYTES: usize = 64 << 10;
 pub const PROBE: Duration = Duration::from_secs(2);
 /// How long a server has to begin, and to list its tools, where no call waits for it.
 pub const START: Duration = Duration::from_secs(60);
+/// How long a process waits for a place among the commands of its project. Its call may end before.
+pub const PLACE: Duration = Duration::from_secs(5);
 /// How long a process has to end when its standard input has, before it is killed.
 pub const END: Duration = Duration::from_secs(1);
 /// How long the end of what a process says to its operator is waited for, when it says nothing more to its client.

@@ -7,6 +7,22 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// Those that begin with `initialize`, the newest first.
 pub(crate) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
+/// At least as many values as a line has, if it is JSON: each but the first comes after `,`, `[`, `{` or `:` outside of a
+/// text.
+pub(crate) fn values(line: &[u8]) -> usize {
+    let (mut count, mut in_text, mut escaped) = (1_usize, false, false);
+    for byte in line {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' | b':' if !in_text => count = count.saturating_add(1),
+            _ => {}
+        }
+    }
+    count
+}
+
 /// A line of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Incoming {
@@ -106,6 +122,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn values_are_counted_as_json_has_them() {
+        for (line, count) in
+            [("1", 1), ("[]", 2), ("[1,2]", 3), ("{\"a,[\":[1]}", 4), ("\"\\\",\"", 1), ("\"\\\\\",", 2)]
+        {
+            assert_eq!(values(line.as_bytes()), count, "{line}");
+        }
+    }
 
     fn read(line: &str) -> Incoming {
         Incoming::read(line.as_bytes())

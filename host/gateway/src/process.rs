@@ -10,13 +10,14 @@ use cap_std::fs::Dir;
 use crate::connection::Connection;
 use crate::era::{self, Opened};
 use crate::failure::Failure;
-use crate::limits::START;
+use crate::limits::{PLACE, START};
 use crate::listing;
 use harness_artifact::pinned::{Change, Pinned};
 use harness_artifact::policy::mcp::{McpServer, Piece};
 use harness_capability::env::Variables;
 use harness_capability::exec::{self, ExecContext, ServiceCommand};
 use harness_capability::http::Client;
+use harness_capability::resources::Resources;
 use harness_capability::secrets::{Handles, Vault};
 use harness_policy::grant::Grant;
 
@@ -35,6 +36,8 @@ pub struct Host<'a> {
     pub variables: &'a Variables,
     /// Whose names and share of lookups count for the hosts that they connect to.
     pub http: &'a Client,
+    /// What the project's commands may use together; each process counts among them.
+    pub resources: &'a Resources,
 }
 
 /// Reads what a server is: what is locked of it.
@@ -91,16 +94,17 @@ async fn digest(server: &McpServer, host: &Host<'_>) -> Result<String, Failure> 
 async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Connection, Failure> {
     let env = environment(server, host)?;
     let handles = Handles::new(host.vault.clone());
-    let Host { grant, dir, workspace, variables, http, .. } = *host;
+    let Host { grant, dir, workspace, variables, http, resources, .. } = *host;
     let place = ExecContext { dir, workspace, handles: &handles, variables, http };
     let command = ServiceCommand { program: server.program.clone(), args: server.args.clone(), env };
-    let service = exec::start_service(grant, place, command, time).await.map_err(|error| match error {
-        exec::Error::AccessDenied(denial) => Failure::Refused { refusal: denial.into(), difference: None },
-        exec::Error::InvalidCommand(why) | exec::Error::Start(why) => {
-            Failure::Broken(format!("it cannot be started: {why}"))
-        }
-        exec::Error::NotFound(name) => Failure::Broken(format!("there is no program `{name}`")),
-    })?;
+    let service =
+        exec::start_service(grant, place, command, (resources, PLACE), time).await.map_err(|error| match error {
+            exec::Error::AccessDenied(denial) => Failure::Refused { refusal: denial.into(), difference: None },
+            exec::Error::InvalidCommand(why) | exec::Error::Start(why) => {
+                Failure::Broken(format!("it cannot be started: {why}"))
+            }
+            exec::Error::NotFound(name) => Failure::Broken(format!("there is no program `{name}`")),
+        })?;
     Ok(Connection::new(service))
 }
 

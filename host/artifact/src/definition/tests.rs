@@ -128,7 +128,9 @@ fn names_fit_and_are_distinct() {
     assert_eq!(fitted("github", "create_issue"), "github_create_issue");
     assert_eq!(fitted("a", "Get.User-2"), "a_get_user_2");
     let (one, other) = (fitted("server", &"x".repeat(60)), fitted("server", &"x".repeat(61)));
-    assert!(one.len() == 40 && other.len() == 40 && one != other, "{one} {other}");
+    // `printf %060d 0 | tr 0 x | sha256sum`, and with one more.
+    assert_eq!(one, format!("server_{}_42f2d973", "x".repeat(24)));
+    assert_eq!(other, format!("server_{}_c508e75f", "x".repeat(24)));
     let all = |names: &[&str]| {
         let read = |name: &&str| Definition::read(with("name", json!(name))).unwrap();
         distinct("s", &names.iter().map(read).collect::<Vec<_>>())

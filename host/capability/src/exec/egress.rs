@@ -19,11 +19,11 @@ use harness_policy::network::Target;
 use harness_wall::LocalNetwork;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use url::Host;
 
-use crate::http::{Dialer, Error};
+use crate::http::{Dialer, Error, Place};
 
 /// The proxy of a command's own network.
 const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 8, 0, 1), 3128);
@@ -32,10 +32,10 @@ const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 8, 0, 1), 3128)
 const FIRST: u32 = u32::from_be_bytes([127, 8, 1, 1]);
 
 /// Ports of names that a policy spells out; beyond, programs have the proxy.
-const MAX_LISTENERS: usize = 256;
+const MAX_LISTENERS: usize = 64;
 
 /// Connections of one command at one time.
-const MAX_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 64;
 
 /// Bytes that are relayed in one piece.
 const PIECE: usize = 64 << 10;
@@ -65,7 +65,7 @@ impl Egress {
         let mut targets = Vec::new();
         let mut addresses: BTreeMap<String, Ipv4Addr> = BTreeMap::new();
         for target in grant.command_hosts() {
-            if local.listen.len() > MAX_LISTENERS {
+            if targets.len() == MAX_LISTENERS {
                 break;
             }
             let address = match target.host() {
@@ -147,8 +147,20 @@ struct Relay {
 }
 
 impl Relay {
+    fn dialer(&self) -> Result<&Dialer, String> {
+        self.dialer.as_ref().ok_or_else(|| "there is no network here".to_owned())
+    }
+
+    /// A place for one more connection: among those of the command, of its project and of the host.
+    fn place(&self) -> Result<(OwnedSemaphorePermit, Place), String> {
+        let own = self.connections.clone().try_acquire_owned();
+        let own =
+            own.map_err(|_| format!("the command had {MAX_CONNECTIONS} connections at one time, which are all"))?;
+        Ok((own, self.dialer()?.place()?))
+    }
+
     async fn connect(&self, target: &Target) -> Result<TcpStream, Error> {
-        let dialer = self.dialer.as_ref().ok_or_else(|| Error::Connection("there is no network here".to_owned()))?;
+        let dialer = self.dialer().map_err(Error::Connection)?;
         let connected = dialer.connect(&self.grant, target).await;
         if let Err(Error::AccessDenied(denial)) = &connected {
             self.refuse(denial.to_string());
@@ -177,7 +189,13 @@ async fn accept(listener: TcpListener, target: Option<Target>, relay: Arc<Relay>
                     continue;
                 };
                 // One too many is closed at once.
-                let Ok(place) = relay.connections.clone().try_acquire_owned() else { continue };
+                let place = match relay.place() {
+                    Ok(place) => place,
+                    Err(why) => {
+                        relay.refuse(why);
+                        continue;
+                    }
+                };
                 let (target, relay) = (target.clone(), relay.clone());
                 connections.spawn(async move {
                     let _ = stream.set_nodelay(true);
@@ -203,4 +221,46 @@ async fn direct(mut stream: TcpStream, target: &Target, relay: &Relay) {
 /// Carries both ways until both sides have ended.
 async fn join(one: &mut (impl AsyncRead + AsyncWrite + Unpin), other: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     let _ = tokio::io::copy_bidirectional_with_sizes(one, other, PIECE, PIECE).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_policy::command::{CommandNetwork, ExecRules};
+    use harness_policy::layer::{Layer, Origin, Scope};
+    use harness_policy::network::HostRule;
+
+    use super::*;
+
+    fn grant(hosts: &[String]) -> Grant {
+        let network = CommandNetwork::hosts(hosts.iter().map(|host| HostRule::parse(host).unwrap()).collect()).unwrap();
+        let exec = Some(ExecRules { network, ..ExecRules::default() });
+        Grant::new(vec![Layer { exec, ..Layer::silent(Origin::new("harness.md", Scope::Project)) }])
+    }
+
+    #[test]
+    fn each_name_has_an_address_and_each_port_a_listener() {
+        let hosts =
+            ["b.example", "a.example:8443", "localhost:9", "127.0.0.9:9", "10.0.0.1", "[::1]:9", "*.example.org"];
+        let egress = Egress::of(&grant(&hosts.map(str::to_owned))).unwrap();
+        let listen: Vec<String> = egress.local.listen.iter().map(ToString::to_string).collect();
+        // Without an address of their own: what the proxy alone leads to.
+        assert_eq!(
+            listen,
+            ["127.8.0.1:3128", "127.8.1.1:443", "127.8.1.1:80", "127.8.1.2:8443", "127.0.0.1:9", "127.0.0.9:9"]
+        );
+        let named = |name: &str, last: u8| (name.to_owned(), Ipv4Addr::new(127, 8, 1, last));
+        assert_eq!(egress.local.names, [named("a.example", 2), named("b.example", 1)]);
+        let targets: Vec<String> = egress.targets.iter().map(|to| format!("{}:{}", to.host(), to.port())).collect();
+        assert_eq!(targets, ["b.example:443", "b.example:80", "a.example:8443", "localhost:9", "127.0.0.9:9"]);
+        assert!(Egress::of(&grant(&[])).is_none());
+    }
+
+    #[test]
+    fn there_are_no_more_listeners_than_so_many() {
+        let hosts = |count: usize| (0..count).map(|n| format!("h{n}.example:443")).collect::<Vec<_>>();
+        for count in [MAX_LISTENERS, MAX_LISTENERS + 1] {
+            let egress = Egress::of(&grant(&hosts(count))).unwrap();
+            assert_eq!((egress.local.listen.len(), egress.targets.len()), (MAX_LISTENERS + 1, MAX_LISTENERS));
+        }
+    }
 }

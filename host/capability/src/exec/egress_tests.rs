@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
@@ -11,6 +12,9 @@ use harness_testing::skip::{Need, skipped};
 
 use super::tests::{LONG, Workspace, command, granted};
 use super::*;
+use crate::http::Connector;
+use crate::resources::{Amounts, MAX_CONNECTIONS, Resources};
+use crate::system::System;
 
 fn rules(network: CommandNetwork, unconfined: bool) -> Grant {
     let allow = ["bash", "perl"].iter().map(|program| CommandRule::parse(program).unwrap()).collect();
@@ -242,12 +246,16 @@ async fn a_command_has_no_more_than_so_many_connections() {
     let grant = hosts(&[format!("!api.test:{port}")]);
     // Each that is open was answered with a byte, and each that is not, with an end.
     let script = format!(
-        "use IO::Socket::INET; my ($open, $closed) = (0, 0); my @all; for (1..260) {{ \
+        "use IO::Socket::INET; my ($open, $closed) = (0, 0); my @all; for (1..68) {{ \
          my $s = IO::Socket::INET->new(PeerAddr => 'api.test', PeerPort => {port}) or die; push @all, $s; \
          if (sysread($s, my $b, 1)) {{ $open++ }} else {{ $closed++ }} }} print \"$open $closed\""
     );
     let ran = Workspace::new().run_with(&grant, &names(), LONG, command("perl", &["-e", &script])).await.unwrap();
-    assert_eq!(ran.stdout, "256 4", "{ran:?}");
+    assert_eq!(ran.stdout, "64 4", "{ran:?}");
+    // Of the others, a note is on standard error of a command that fails.
+    let script = format!("{script}; exit 1");
+    let ran = Workspace::new().run_with(&grant, &names(), LONG, command("perl", &["-e", &script])).await.unwrap();
+    assert_eq!(ran.stderr, "harness: the command had 64 connections at one time, which are all\n");
 }
 
 #[tokio::test]
@@ -261,4 +269,44 @@ async fn where_nothing_holds_a_command_it_does_not_run() {
         "it cannot be confined: `exec.network` names hosts, and nothing holds a command to them that runs with \
          `exec.unconfined: true`; remove one of the two in `.harness/harness.md`"
     );
+}
+
+/// What one command may have is not what all of them may have.
+#[tokio::test]
+async fn the_commands_of_a_project_and_of_a_host_share_connections() {
+    let client = |connector: &Arc<Connector>, connections: u32| {
+        let resources = Arc::new(Resources::new(Amounts { connections, ..Amounts::default() }));
+        Client::of(connector, &System::default(), &resources).dialer().unwrap()
+    };
+    let connector = Arc::<Connector>::default();
+    let (small, large) = (client(&connector, 2), client(&connector, u32::MAX));
+    let held: Vec<_> = (0..2).map(|_| small.place().unwrap()).collect();
+    let why = small.place().unwrap_err();
+    assert_eq!(
+        why,
+        "busy: the project's commands have 2 connections (`connections`, set by the project's quota); retry later"
+    );
+    let others: Vec<_> = (0..MAX_CONNECTIONS - 2).map(|_| large.place().unwrap()).collect();
+    assert_eq!(large.place().unwrap_err(), "busy: the commands of the host have 512 connections; retry later");
+    drop(held);
+    assert!(small.place().is_ok() && large.place().is_ok());
+    drop(others);
+    // By default no project has all of them.
+    let plain = Client::of(&connector, &System::default(), &Arc::default()).dialer().unwrap();
+    let all = std::iter::from_fn(|| plain.place().ok()).collect::<Vec<_>>();
+    assert_eq!(all.len(), 128);
+}
+
+/// A server takes a place among the commands of its project, for as long as it runs.
+#[tokio::test]
+async fn what_serves_counts_among_the_commands_of_a_project() {
+    let workspace = Workspace::new();
+    let grant = rules(CommandNetwork::None, false);
+    let resources = Resources::new(Amounts { commands: 1, ..Amounts::default() });
+    let start = || workspace.serve(&grant, &resources, command("bash", &["-c", "read -r line"]));
+    let first = start().await.unwrap();
+    let Err(Error::Start(why)) = start().await else { panic!("two at one time") };
+    assert!(why.starts_with("busy: the command waited") && why.contains("`commands`"), "{why}");
+    first.running.finish().await;
+    assert!(start().await.is_ok());
 }

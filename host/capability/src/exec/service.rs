@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::child::{Pipes, Running};
 use super::egress::Served;
 use super::search::SearchPath;
 use super::{Error, ExecContext, Prepared, look_up};
+use crate::resources::Resources;
 use harness_policy::grant::Grant;
 
 /// A command that serves.
@@ -42,6 +44,8 @@ pub struct ServiceProcess {
     running: Running,
     /// Its network, where it is granted some hosts.
     _served: Option<Served>,
+    /// Its place among the commands of the project.
+    _place: OwnedSemaphorePermit,
 }
 
 impl ServiceProcess {
@@ -61,21 +65,24 @@ pub fn service_program(program: &str, path: Option<&str>, workspace: &Path) -> O
     look_up(program, &SearchPath::new(path, workspace))
 }
 
-/// Starts a command that serves. `time` is what each of its processes may use of a processor.
+/// Starts a command that serves. `time` is what each of its processes may use of a processor. It counts among the commands
+/// of its project for as long as it runs, and waits so long at most for one of them to end.
 ///
 /// To be called in a tokio runtime with I/O and time.
 ///
 /// # Errors
 ///
-/// Where the grant does not cover it, or it cannot be started.
+/// Where the grant does not cover it, there is no place for it, or it cannot be started.
 pub async fn start_service(
     grant: &Grant,
     place: ExecContext<'_>,
     command: ServiceCommand,
+    (resources, patience): (&Resources, Duration),
     time: Duration,
 ) -> Result<Service, Error> {
     let ServiceCommand { program: name, args, mut env } = command;
     grant.decide_command(&name, &args)?;
+    let of_project = resources.command(patience).await.map_err(Error::Start)?;
     let path = SearchPath::new(env.get("PATH").map(String::as_str), place.workspace);
     env.insert("PATH".to_owned(), path.value());
     let program = look_up(&name, &path).ok_or_else(|| Error::NotFound(name.clone()))?;
@@ -83,5 +90,5 @@ pub async fn start_service(
     let (running, pipes, served) = prepared.start(true, time).await.map_err(Error::Start)?;
     let Pipes { stdin, stdout, stderr } = pipes;
     let stdin = stdin.ok_or_else(|| Error::Start("it has no standard input".to_owned()))?;
-    Ok(Service { running: ServiceProcess { running, _served: served }, stdin, stdout, stderr })
+    Ok(Service { running: ServiceProcess { running, _served: served, _place: of_project }, stdin, stdout, stderr })
 }

@@ -8,6 +8,7 @@ use cap_std::ambient_authority;
 use tempfile::TempDir;
 
 use super::*;
+use crate::resources::Resources;
 use harness_policy::command::{CommandNetwork, CommandRule, ExecRules};
 use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::limits::LimitRules;
@@ -77,6 +78,19 @@ impl Workspace {
 
     pub(super) async fn run_in(&self, grant: &Grant, left: Duration, command: Command) -> Result<Output, Error> {
         self.run_with(grant, &Client::default(), left, command).await
+    }
+
+    /// As a server, which waits no time for a place.
+    pub(super) async fn serve(&self, grant: &Grant, resources: &Resources, command: Command) -> Result<Service, Error> {
+        let place = ExecContext {
+            dir: &self.dir,
+            workspace: self.root.path(),
+            handles: &Handles::default(),
+            variables: &Variables::Host,
+            http: &Client::default(),
+        };
+        let command = ServiceCommand { program: command.program, args: command.args, env: BTreeMap::new() };
+        start_service(grant, place, command, (resources, Duration::ZERO), LONG).await
     }
 
     /// With a client that knows names.

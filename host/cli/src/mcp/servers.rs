@@ -38,7 +38,7 @@ pub(crate) struct Test {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  harness mcp add files --read docs -- mcp-files\n  \
-                        harness mcp add git --keep call -- uvx mcp-server-git==2025.1.14")]
+                        harness mcp add git --keep-call -- uvx mcp-server-git==2025.1.14")]
 pub(crate) struct Add {
     /// Its name: 1 to 20 characters of `a-z`, `0-9` and `_`, a letter first. Names of its tools begin with it.
     #[arg(value_parser = name)]
@@ -51,6 +51,10 @@ pub(crate) struct Add {
     /// Pattern of paths of the workspace that it may write; may be repeated.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) write: Vec<String>,
+
+    /// Host that it may connect to, such as `api.example.org` or `*.example.net:8443`; may be repeated.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) network: Vec<String>,
 
     /// A variable of it as `NAME=VALUE`, with `{secret:NAME}` and `{env:NAME}` in the value; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
@@ -220,6 +224,9 @@ fn entry(command: &Add) -> String {
         .collect();
     if !sides.is_empty() {
         parts.push(format!("fs: {{ {} }}", sides.join(", ")));
+    }
+    if !command.network.is_empty() {
+        parts.push(format!("network: {{ allowed_domains: {} }}", list(&command.network)));
     }
     if command.keep_call {
         parts.push(format!("keep: {}", Keep::Call.word()));

@@ -33,11 +33,13 @@ pub struct Quota {
     pub open_files: u32,
     /// Bytes of the bodies of HTTP requests and answers that are under way. A request that would exceed them fails.
     pub http_bytes: u64,
+    /// Connections of its commands to the hosts of `exec.network` at one time. More are closed at once.
+    pub connections: u32,
 }
 
 impl Default for Quota {
     fn default() -> Self {
-        let Amounts { commands, open_files, http_bytes } = Amounts::default();
+        let Amounts { commands, open_files, http_bytes, connections } = Amounts::default();
         Self {
             weight: fair::WEIGHT,
             concurrent_calls: u32::MAX,
@@ -48,6 +50,7 @@ impl Default for Quota {
             commands,
             open_files,
             http_bytes,
+            connections,
         }
     }
 }
@@ -97,6 +100,11 @@ impl Quota {
     pub fn http_bytes(self, bytes: u64) -> Self {
         Self { http_bytes: bytes, ..self }
     }
+
+    /// The same with another number of connections of its commands.
+    pub fn connections(self, connections: u32) -> Self {
+        Self { connections, ..self }
+    }
 }
 
 /// A project among those of a host.
@@ -114,8 +122,8 @@ impl Share {
     /// The share of a project that is opened.
     pub fn new(quota: Quota) -> Arc<Self> {
         static SHARES: AtomicU64 = AtomicU64::new(1);
-        let Quota { commands, open_files, http_bytes, .. } = quota;
-        let resources = Arc::new(Resources::new(Amounts { commands, open_files, http_bytes }));
+        let Quota { commands, open_files, http_bytes, connections, .. } = quota;
+        let resources = Arc::new(Resources::new(Amounts { commands, open_files, http_bytes, connections }));
         let (id, memory) = (SHARES.fetch_add(1, Ordering::Relaxed), AtomicU64::new(0));
         let loads = Arc::new(Semaphore::new(LOADS_OF_ONE as usize));
         Arc::new(Self { quota, id, memory, resources, loads })
