@@ -52,9 +52,10 @@
 //! - `requests`: HTTP as a script writes it
 //! - `tls`: servers that a script trusts over TLS
 //!
-//! Commands: `call`, `arguments`, `clients`, `commands`, `output`, `terminal`, `rejected`, `wrong`, `testing`
+//! Commands: `call`, `code`, `arguments`, `clients`, `commands`, `output`, `terminal`, `rejected`, `wrong`, `testing`
 //!
 //! - `call`: how a call ends, and what it prints
+//! - `code`: code mode: scripts of models and clients that call tools
 //! - `ask`: questions of tools to the person at the terminal
 //! - `arguments`: arguments, project and workspace
 //! - `clients`: hooks of agent clients, which `fire --format` answers
@@ -138,6 +139,8 @@ mod audit;
 mod call;
 #[path = "cli/clients.rs"]
 mod clients;
+#[path = "cli/code.rs"]
+mod code;
 #[path = "cli/commands.rs"]
 mod commands;
 #[path = "cli/confirm.rs"]

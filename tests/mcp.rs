@@ -5,6 +5,7 @@
 //! - `access`: who may connect over HTTP
 //! - `agents`: agents as tools
 //! - `calls`: results of calls, and what governs them
+//! - `code`: code mode for clients
 //! - `configs`: configurations of clients
 //! - `content`: results that are more than a value
 //! - `confirm`: calls that the person at the client confirms
@@ -44,6 +45,8 @@ mod calls;
 mod changes;
 #[path = "mcp/client.rs"]
 mod client;
+#[path = "mcp/code.rs"]
+mod code;
 #[path = "mcp/configs.rs"]
 mod configs;
 #[path = "mcp/confirm.rs"]

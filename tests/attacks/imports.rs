@@ -106,6 +106,9 @@ pub(crate) fn proper(import: Import) -> Vec<Given> {
             Number(100),
         ],
         Import::MetaCallTool => vec![Text("other"), Text("{\"bytes\": 4}")],
+        Import::MetaCallAll => {
+            vec![Text("{\"calls\": [{\"name\": \"other\", \"arguments\": {\"bytes\": 4}}], \"limit\": 1}")]
+        }
         Import::MetaListTools => vec![Number(1), Text("*")],
         Import::AgentsDelegate | Import::AgentsDelegateAsync => vec![Text("worker"), Text("Work.")],
         Import::TasksPoll => vec![Task],
@@ -139,6 +142,9 @@ pub(crate) fn large(import: Import) -> Option<Vec<Given>> {
         Import::RandomBytes => vec![Number(u32::MAX)],
         Import::EventsEmit => vec![Text("custom.it"), Wide(1 << 20)],
         Import::MetaCallTool => vec![Text("other"), Text("{\"bytes\": 3000000}")],
+        Import::MetaCallAll => {
+            vec![Text("{\"calls\": [{\"name\": \"other\", \"arguments\": {\"bytes\": 3000000}}], \"limit\": 1}")]
+        }
         _ => return None,
     })
 }

@@ -1,5 +1,7 @@
 //! `meta.register_tool`, `register_hook`, `call_tool`, `list_tools`: what a run adds to itself, and tools that call
-//! tools.
+//! tools. `meta.call`, `try_call`, `parallel` and `function`, which give their values, are in `meta/calls.rs`.
+
+mod calls;
 
 use starlark::environment::GlobalsBuilder;
 use starlark::starlark_module;
@@ -12,7 +14,10 @@ use crate::phase::{self, Needs};
 use crate::record::dict;
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
-    builder.namespace("meta", functions);
+    builder.namespace("meta", |space| {
+        functions(space);
+        calls::functions(space);
+    });
 }
 
 #[starlark_module]

@@ -20,7 +20,7 @@ use harness_dispatch::builtin::{
 use harness_dispatch::chain::CallContext;
 use harness_dispatch::payload::AgentAt;
 use harness_dispatch::tasks::Tasks;
-use harness_dispatch::{Loaded, Run};
+use harness_dispatch::{Loaded, Run, code};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Service;
 use harness_provider::ToolSchema;
@@ -253,7 +253,9 @@ impl Runtime {
         let delegation = [DELEGATE, DELEGATE_ASYNC, DELEGATE_STATUS, DELEGATE_AWAIT];
         let own = self.built_ins.iter().filter(|tool| delegates || tool.name == DONE);
         let own = own.filter(|tool| !deepest || !delegation.contains(&&*tool.name));
-        let all = self.loaded.registry().tools().iter().chain(added).chain(own);
+        let offered_tools = self.loaded.registry().tools().iter().chain(added);
+        let has_tools = self.loaded.policy().mcp.expose.has_tools();
+        let all = offered_tools.filter(|_| has_tools).chain(code::tools(&self.loaded)).chain(own);
         all.filter(|tool| self.loaded.policy().tools.decide(&tool.name).is_ok()).map(|tool| offered(tool)).collect()
     }
 }

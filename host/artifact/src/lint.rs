@@ -1,6 +1,7 @@
 //! What is probably not meant, beyond what does not fit the format: warnings of `harness validate`.
 
 mod builtins;
+mod calls;
 mod emits;
 mod entry;
 mod tokens;
@@ -14,7 +15,8 @@ use super::suggest::closest;
 use super::upstream;
 use harness_policy::text::quoted;
 
-pub use builtins::is_built_in;
+pub use builtins::{is_built_in, is_taken};
+pub use calls::{Calls, Fault, calls};
 pub use entry::{described, handler, tool};
 
 /// Findings about one artifact that are reported. A script of a megabyte can hold very many, and nobody reads them all.

@@ -93,6 +93,8 @@ pub trait Reentry: Send + Sync + fmt::Debug {
     fn register_hook(&self, hook: meta::NewHook, left: Allowance) -> Answering<'_, (), meta::Error>;
     /// `meta.call-tool`: the content that a model would get.
     fn call_tool(&self, name: String, arguments: String, left: Allowance) -> Answering<'_, String, meta::Error>;
+    /// `meta.call-all`: what each call gave, as a JSON list.
+    fn call_all(&self, calls: String, left: Allowance) -> Answering<'_, String, meta::Error>;
     /// `agents.delegate`: the result of the agent, as JSON.
     fn delegate(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error>;
     /// `agents.delegate-async`: the task, as JSON.

@@ -15,7 +15,9 @@ pub mod ask;
 pub mod blocks;
 pub mod builtin;
 mod call_error;
+mod calls;
 pub mod chain;
+pub mod code;
 pub mod confinement;
 pub mod confirm;
 pub mod content;
@@ -225,7 +227,10 @@ impl Project {
         let loaded = self.loaded();
         let mut shown = name.to_owned();
         loaded.parts.secrets.redact(&mut shown);
-        let tool = loaded.parts.registry.tool(&shown)?.clone();
+        let tool = match code::tool(&loaded, &shown) {
+            Some(tool) => tool.clone(),
+            None => loaded.parts.registry.tool(&shown)?.clone(),
+        };
         loaded.parts.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         Ok(tool)
     }

@@ -19,6 +19,7 @@ use super::blocks::{self, Content, Returned};
 use super::builtin::{Answered, BuiltInCall, BuiltIns, DELEGATE, DONE, READ_SKILL};
 pub use super::call_error::CallError;
 use super::chain::{CallContext, Dispatch, Verdict, cap_by};
+use super::code;
 use super::confirm::{self, Answer};
 use super::content::ToolOutput;
 use super::loaded::{Callable, Unloadable};
@@ -30,7 +31,7 @@ use super::progress::Progress;
 use super::raw;
 use super::recorder::Unfinished;
 use super::reentry::{self, Nested};
-use super::scripted::{self, Of};
+use super::scripted::{self, Of, Standing};
 use super::served;
 use super::spans;
 use super::tasks::{Kind, MAX_AGENTS, MAX_TOOLS, New};
@@ -133,7 +134,7 @@ struct Callee {
 
 impl Callee {
     fn of(&self) -> Of<'_> {
-        Of { tool: &self.tool, grant: &self.grant }
+        Of { tool: &self.tool, grant: &self.grant, standing: Standing::Artifact }
     }
 
     /// Until when what it calls waits for scripts to be loaded. What came before it is not its time: someone may have
@@ -153,6 +154,7 @@ enum Body {
     Native(Arc<dyn NativeTool>),
     BuiltIn(Arc<dyn BuiltIns>),
     Served(Served),
+    Code,
 }
 
 /// Whether a call is waited for.
@@ -181,6 +183,7 @@ pub fn can_run_concurrently(place: &CallContext, name: &str) -> bool {
     let waited = |tool: &Tool| !place.goes_on(tool);
     match place.added_tool(name) {
         Some(added) => waited(&added.tool),
+        None if code::tool(&place.loaded, name).is_some() => true,
         None => name == DELEGATE || place.loaded.parts.registry.tool(name).is_ok_and(|tool| waited(tool)),
     }
 }
@@ -348,7 +351,7 @@ impl Ready {
             Body::BuiltIn(_) => {
                 (Kind::Agent, place.loaded.parts.policy.delegation.max_concurrent.unwrap_or(MAX_AGENTS))
             }
-            Body::Script(_) | Body::Native(_) | Body::Served(_) => (Kind::Tool, MAX_TOOLS),
+            Body::Script(_) | Body::Native(_) | Body::Served(_) | Body::Code => (Kind::Tool, MAX_TOOLS),
         };
         let strand = place.run.strand().next_task();
         let tool = begun.tool.clone();
@@ -466,6 +469,13 @@ async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -
         let caller = caller.cloned();
         return Ok(Callee { tool, grant, body, caller, verify: None, loading: Duration::ZERO, loads });
     }
+    if let Some(tool) = code::tool(loaded, name) {
+        loaded.parts.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
+        let (tool, grant) = (tool.clone(), code::grant(loaded, place.run.layers(), caller));
+        let loads = place.load_deadline(began, loaded.limits(&tool, &grant).timeout);
+        let (body, caller) = (Body::Code, caller.cloned());
+        return Ok(Callee { tool, grant, body, caller, verify: None, loading: Duration::ZERO, loads });
+    }
     let tool = loaded.parts.registry.tool(name)?.clone();
     loaded.parts.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
     if let Some(served) = &tool.served {
@@ -530,6 +540,16 @@ async fn execute(place: &CallContext, callee: &Callee, arguments: &Json, report:
             let call = BuiltInCall { name: &callee.tool.name, arguments, caller: callee.caller.as_ref() };
             let Answered { outcome, nested } = built_ins.call(place, call).await;
             report.nested = nested;
+            Report { outcome, usage: Usage::default(), log: Log::default(), calls: Vec::new(), coverage: None }
+        }
+        Body::Code if callee.tool.name == code::RUN_SCRIPT => {
+            let who = (&callee.grant, callee.caller.as_ref());
+            let (ran, nested) = Box::pin(code::run(place, &callee.tool, who, limits, arguments)).await;
+            report.nested = nested;
+            ran
+        }
+        Body::Code => {
+            let outcome = code::answer(place, &callee.tool.name, arguments);
             Report { outcome, usage: Usage::default(), log: Log::default(), calls: Vec::new(), coverage: None }
         }
         // On the heap: what it waits for is deep, and few calls are its.

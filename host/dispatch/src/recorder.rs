@@ -13,6 +13,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::chain::{CallContext, Dispatch, HookRun, Verdict};
+use super::code;
 use super::pipeline::{CallError, CallReport};
 use harness_artifact::event::Event;
 use harness_audit::{AuditWriter, Backlog, Cut, Entry, Key, Log, MAX_NAME, MAX_TEXT, Room, Row, Wait, kept, kept_list};
@@ -195,6 +196,10 @@ impl Recorder {
         if let Some(tool) = tool {
             entry.put_text("file", &tool.source.file, MAX_NAME);
             entry.put("digest", &*self.digest(place, &tool.source.file, tool.script.as_ref().map(|s| &*s.text)));
+        }
+        if let Some(script) = code::script_of(&place.loaded, name, arguments) {
+            // The caller of what it calls has the same digest.
+            entry.put("digest", &digest(script));
         }
         let arguments = serde_json::to_vec(arguments).unwrap_or_default();
         let digest = entry.key().digest(&arguments);

@@ -8,12 +8,12 @@ use serde_json::{Value as Json, json};
 use super::added::{self, By};
 use super::builtin::{DELEGATE, DELEGATE_ASYNC};
 use super::chain::{CallContext, Dispatch, Verdict};
+use super::code;
 use super::payload::{self, BuiltinPost, BuiltinPre, Emitted};
 use super::pipeline::{self, Call, CallError, CallReport};
 use super::tasks::{Found, MAX_WAITED, Wanted};
 use super::trail::Trail;
 use harness_artifact::event::Event;
-use harness_artifact::policy::meta::MAX_CALL_DEPTH;
 use harness_artifact::policy::tools::NamePattern;
 use harness_artifact::third_party;
 use harness_capability::denial::Denial;
@@ -70,13 +70,15 @@ pub fn started(nested: &[Nested]) -> Usage {
 #[derive(Debug)]
 pub struct Inner {
     /// Where what it starts is dispatched: one level deeper.
-    place: CallContext,
+    pub(super) place: CallContext,
     /// The caller's.
-    grant: Arc<Grant>,
+    pub(super) grant: Arc<Grant>,
     /// The third party that it is of; none for the project's own.
     author: Option<String>,
     /// Tools that wait for this call.
-    calls: u32,
+    pub(super) calls: u32,
+    /// Of a script that a model or a client wrote: the grant of who runs it, where that is a script.
+    pub(super) code: Option<Option<Arc<Grant>>>,
     /// Which hooks listen to what it calls.
     listening: Listening,
     nested: Mutex<Trail>,
@@ -93,7 +95,13 @@ impl Inner {
         let hears = |event| role == Role::Tool && deeper.at_work.is_some() && deeper.hears(event);
         let listening = Listening { before: hears(&Event::BuiltinPre), after: hears(&Event::BuiltinPost) };
         let author = third_party::author(source).map(str::to_owned);
-        Self { place: deeper, grant, author, calls: place.calls, listening, nested: Mutex::default() }
+        Self { place: deeper, grant, author, calls: place.calls, code: None, listening, nested: Mutex::default() }
+    }
+
+    /// The same for a script that a model or a client wrote, which the audit log knows by its digest.
+    pub(super) fn of_code(self, caller: Option<Arc<Grant>>, digest: &str) -> Self {
+        let place = CallContext { caller: Some(format!("script {digest}").into()), ..self.place };
+        Self { place, code: Some(caller), ..self }
     }
 
     /// Fires an event of a built-in. Gives back what hooks made of one key of its payload, where that is something else.
@@ -138,17 +146,17 @@ impl Inner {
         By { grant: &self.grant, author: self.author.as_deref() }
     }
 
-    fn record(&self, nested: Nested) {
+    pub(super) fn record(&self, nested: Nested) {
         self.nested.lock().unwrap_or_else(PoisonError::into_inner).push(nested);
     }
 
     /// The place for what is started now.
-    async fn place(&self, left: Allowance) -> CallContext {
+    pub(super) async fn place(&self, left: Allowance) -> CallContext {
         self.place.now(Some(left)).await
     }
 
-    fn meta_enabled(&self) -> Result<(), meta::Error> {
-        if self.place.loaded.parts.policy.meta.enabled {
+    pub(super) fn meta_enabled(&self) -> Result<(), meta::Error> {
+        if self.place.loaded.parts.policy.meta.enabled || self.code.is_some() {
             return Ok(());
         }
         let file = &self.place.loaded.parts.policy.project.origin.file;
@@ -158,6 +166,9 @@ impl Inner {
 
     fn may_register(&self, what: &str) -> Result<(), meta::Error> {
         self.meta_enabled()?;
+        if self.code.is_some() {
+            return Err(meta::Error::Invalid(format!("a script of `{}` cannot register {what}", code::RUN_SCRIPT)));
+        }
         if self.calls > 0 {
             return Err(meta::Error::Invalid(format!("cannot register {what} from within meta.call_tool")));
         }
@@ -347,47 +358,11 @@ impl Reentry for Inner {
     }
 
     fn call_tool(&self, name: String, arguments: String, left: Allowance) -> Answering<'_, String, meta::Error> {
-        Box::pin(async move {
-            if let Err(error) = self.meta_enabled() {
-                return (Err(error), 0);
-            }
-            let most = self.place.loaded.parts.policy.meta.max_call_depth.unwrap_or(MAX_CALL_DEPTH);
-            let most = u32::try_from(most).unwrap_or(u32::MAX).min(NESTING);
-            if self.calls >= most || self.place.depth > NESTING {
-                return (Err(meta::Error::TooDeep(most)), 0);
-            }
-            let Ok(args) = serde_json::from_str::<Json>(&arguments) else {
-                return (Err(meta::Error::Invalid("the arguments are not JSON".to_owned())), 0);
-            };
-            let event = payload::MetaCallTool { name: name.clone(), arguments, args };
-            let (allowed, fuel) = self.governed("call_tool", self.place.agent.payload(&event), left).await;
-            let args = match allowed {
-                Ok(payload) => payload.get("args").cloned().unwrap_or_default(),
-                // A caller looks at a text, whatever kept the tool from running.
-                Err(meta::Error::AccessDenied(denial)) => return (Ok(format!("error: {}", denial.reason)), fuel),
-                Err(error) => return (Err(error), fuel),
-            };
-            let place = CallContext { calls: self.calls.saturating_add(1), ..self.place(left.after(fuel)).await };
-            let call = Call { id: None, name, arguments: args };
-            match pipeline::call(&place, call, Some(&self.grant)).await {
-                Ok(report) => {
-                    let used = fuel.saturating_add(report.total().fuel);
-                    let content =
-                        if report.is_error { format!("error: {}", report.content) } else { report.content.clone() };
-                    self.record(Nested::Call(Box::new(report)));
-                    (Ok(content), used)
-                }
-                Err(error) => {
-                    let text = format!("error: {}", describe(&error));
-                    let mut used = fuel;
-                    if let CallError::Arguments { pre: Some(pre), .. } = error {
-                        used = used.saturating_add(pre.usage().fuel);
-                        self.record(Nested::Event(*pre));
-                    }
-                    (Ok(text), used)
-                }
-            }
-        })
+        Box::pin(self.content_of(name, arguments, left))
+    }
+
+    fn call_all(&self, calls: String, left: Allowance) -> Answering<'_, String, meta::Error> {
+        Box::pin(self.values_of(calls, left))
     }
 
     fn delegate(&self, agent: String, task: String, left: Allowance) -> Answering<'_, String, agents::Error> {

@@ -12,18 +12,34 @@ use harness_sandbox::engine::Image;
 use harness_sandbox::imports::Role;
 use harness_sandbox::outcome::Report;
 use harness_sandbox::state::Context;
+use harness_sys::digest::digest;
 
 /// The tool whose script runs, and what it may do.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Of<'a> {
     pub(super) tool: &'a Tool,
     pub(super) grant: &'a Arc<Grant>,
+    pub(super) standing: Standing<'a>,
+}
+
+/// Whose script it is, which decides what it may call.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Standing<'a> {
+    /// An artifact's. What it calls gets no more than its own grant.
+    Artifact,
+    /// A model's or a client's. What it calls gets no more than whoever runs it: the caller, where that is a script.
+    Code {
+        /// The grant of that.
+        caller: Option<&'a Arc<Grant>>,
+        /// The text of the script.
+        script: &'a str,
+    },
 }
 
 /// Runs one in an instance of its own; `what` says which it is. Gives back what it started, too.
 pub(super) async fn run(
     place: &CallContext,
-    Of { tool, grant }: Of<'_>,
+    Of { tool, grant, standing }: Of<'_>,
     (image, what): (&Image, &str),
     limits: Limits,
     input: &str,
@@ -31,7 +47,11 @@ pub(super) async fn run(
     let place = &place.working(tool);
     let script = format!("{what} {}", tool.name);
     let listener = ToolVoice::of(place, &tool.name, &script);
-    let inner = Arc::new(Inner::new(place, script, &tool.source_name, grant.clone(), Role::Tool));
+    let inner = Inner::new(place, script, &tool.source_name, grant.clone(), Role::Tool);
+    let inner = Arc::new(match standing {
+        Standing::Artifact => inner,
+        Standing::Code { caller, script } => inner.of_code(caller.cloned(), &digest(script)),
+    });
     let context = Context {
         grant: grant.clone(),
         workspace: place.workspace.clone(),

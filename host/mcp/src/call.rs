@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use harness_agent::{Listener, Silent};
 use harness_artifact::arguments::ArgumentError;
 use harness_dispatch::builtin::DELEGATE;
+use harness_dispatch::code::RUN_SCRIPT;
 use harness_dispatch::{Call, CallError, CallReport, ClientRequest, Loaded, Run};
 use harness_policy::refusal::Refusal;
 use harness_sandbox::outcome::Outcome;
@@ -88,6 +89,7 @@ fn begin(
             Some(Target::Tool(name)) if unable => refuse(&server, name, arguments, &run).await,
             Some(Target::Agent(agent)) => to_agent(&server, (agent, arguments), &run, loaded, reporter).await,
             Some(Target::Tool(name)) => to_tool(&server, name, arguments, &run, &loaded).await,
+            Some(Target::Code(name)) => to_tool(&server, name, arguments, &run, &loaded).await,
             // A name that is not listed is called all the same, so that the audit log has it.
             Some(Target::Search) | None => to_tool(&server, &name, arguments, &run, &loaded).await,
         }
@@ -259,7 +261,7 @@ async fn to_tool(
     run: &Arc<Run>,
     loaded: &Loaded,
 ) -> Result<CallReport, CallError> {
-    if loaded.registry().tool(name).is_ok() {
+    if loaded.registry().tool(name).is_ok() || name == RUN_SCRIPT {
         harness_agent::attach(server.project(), run, server.settings().models.clone());
     }
     server.project().call(name, Json::Object(arguments), run).await

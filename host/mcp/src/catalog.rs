@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use harness_artifact::policy::mcp::Schemas;
 use harness_artifact::tool::Tool;
-use harness_dispatch::Loaded;
+use harness_dispatch::{Loaded, code};
 use harness_policy::grant::Grant;
 use harness_policy::layer::{Layer, Service};
 use rmcp::model::{JsonObject, Tool as Definition, ToolAnnotations};
@@ -41,6 +41,8 @@ pub(crate) enum Target {
     Agent(AgentTool),
     /// The search for tools.
     Search,
+    /// One of the tools of code mode, of this name.
+    Code(&'static str),
 }
 
 impl Catalog {
@@ -56,10 +58,11 @@ impl Catalog {
         let agents = agents::offered(loaded);
         let names = Names::of(offered.keys().copied().chain(agents.keys().map(String::as_str)));
         let has_agents = !loaded.registry().agents().is_empty();
-        let schemas = loaded.policy().mcp.schemas;
+        let (schemas, expose) = (loaded.policy().mcp.schemas, loaded.policy().mcp.expose);
         let mut catalog = Self::default();
         for (name, own) in names.iter() {
             let (definition, target) = match (offered.get(own), agents.get(own)) {
+                (Some(_), _) if !expose.has_tools() => continue,
                 (Some(tool), _) => {
                     let hints = tool.script.as_ref().map(|_| annotations(&loaded.grant(tool), has_agents));
                     (define(name, tool, hints, schemas), Target::Tool(own.to_owned()))
@@ -71,7 +74,26 @@ impl Catalog {
             catalog.targets.insert(name.to_owned(), target);
         }
         catalog.offer_search(loaded);
+        catalog.offer_code(loaded);
         catalog
+    }
+
+    /// Lists the tools of code mode, where the policy offers them. They win over what has their names.
+    fn offer_code(&mut self, loaded: &Loaded) {
+        for tool in code::tools(loaded).iter().filter(|tool| loaded.policy().tools.decide(&tool.name).is_ok()) {
+            let hints = match tool.name.as_str() {
+                // It can do what all tools can.
+                code::RUN_SCRIPT => ToolAnnotations::new().read_only(false).destructive(true).open_world(true),
+                _ => ToolAnnotations::new().read_only(true).open_world(false),
+            };
+            let definition = define(&tool.name, tool, Some(hints), Schemas::Whole);
+            if let Some(listed) = &mut self.listed {
+                listed.insert(tool.name.clone(), definition.clone());
+            }
+            self.definitions.insert(tool.name.clone(), definition);
+            let name = code::NAMES.iter().find(|name| **name == tool.name);
+            self.targets.extend(name.map(|name| (tool.name.clone(), Target::Code(name))));
+        }
     }
 
     /// Lists the first ones only, and the search for the others, where there are more than the policy wants listed.

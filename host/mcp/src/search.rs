@@ -1,5 +1,6 @@
 //! `search_tools`: where there are more tools than a client gets listed, it finds the others by words.
 
+use harness_dispatch::code::rank;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ContentBlock, ErrorData, JsonObject, Tool as Definition, ToolAnnotations,
@@ -17,8 +18,6 @@ pub(crate) const SEARCH: &str = "search_tools";
 const MAX_FOUND: usize = 20;
 /// Bytes of all of them as JSON, unless the first one is larger.
 const MAX_BYTES: usize = 32 << 10;
-/// Words of a query that count.
-const MAX_WORDS: usize = 16;
 
 /// Its definition, where there are so many tools.
 pub(crate) fn definition(tools: usize) -> Definition {
@@ -39,24 +38,11 @@ pub(crate) fn definition(tools: usize) -> Definition {
 
 /// The tools that a query finds: those with more of its words first, in names before descriptions, then by name.
 pub(crate) fn find(catalog: &Catalog, query: &str) -> Json {
-    let query = query.to_lowercase();
-    let words: Vec<&str> =
-        query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).take(MAX_WORDS).collect();
-    let mut found: Vec<(usize, usize, &Definition)> = Vec::new();
-    for tool in catalog.definitions().values().filter(|tool| tool.name != SEARCH) {
-        let name = tool.name.to_lowercase();
-        let description = tool.description.as_deref().unwrap_or_default().to_lowercase();
-        let in_name = words.iter().filter(|word| name.contains(**word)).count();
-        let anywhere = words.iter().filter(|word| name.contains(**word) || description.contains(**word)).count();
-        if anywhere > 0 {
-            found.push((anywhere, in_name, tool));
-        }
-    }
-    // They come in the order of their names, which equal ones keep.
-    found.sort_by_key(|(anywhere, in_name, _)| std::cmp::Reverse((*anywhere, *in_name)));
+    let tools = catalog.definitions().values().filter(|tool| tool.name != SEARCH);
+    let found = rank(query, tools.map(|tool| (&*tool.name, tool.description.as_deref().unwrap_or_default(), tool)));
     let total = found.len();
     let (mut tools, mut bytes) = (Vec::new(), 0_usize);
-    for (_, _, tool) in found.into_iter().take(MAX_FOUND) {
+    for tool in found.into_iter().take(MAX_FOUND) {
         let shown = json!({"name": tool.name, "description": tool.description, "inputSchema": *tool.input_schema});
         bytes = bytes.saturating_add(shown.to_string().len());
         if bytes > MAX_BYTES && !tools.is_empty() {

@@ -168,6 +168,7 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
         | Import::MetaRegisterTool
         | Import::MetaRegisterHook
         | Import::MetaCallTool
+        | Import::MetaCallAll
         | Import::MetaListTools
         | Import::AgentsDelegate
         | Import::AgentsDelegateAsync

@@ -224,6 +224,7 @@ imports! {
     MetaRegisterTool    = "meta" "register-tool"            Tools,       Stays,  Unchanged, Again,  20_000_000 + 20, Bytes(2 << 20) => Bytes(0), As("meta.register_tool", &["name", "description", "parameters", "script", "replace"]);
     MetaRegisterHook    = "meta" "register-hook"            Tools,       Stays,  Unchanged, Again,  20_000_000 + 20, Bytes(2 << 20) => Bytes(0), As("meta.register_hook", &["name", "event", "script", "when", "priority"]);
     MetaCallTool        = "meta" "call-tool"                Scripts,     Stays,  Unchanged, Again,      500_000 + 4, Bytes(EXCHANGE) => Bytes(EXCHANGE), As("meta.call_tool", &["name", "arguments"]);
+    MetaCallAll         = "meta" "call-all"                 Scripts,     Stays,  Unchanged, Again,      500_000 + 4, Bytes(EXCHANGE) => Bytes(EXCHANGE), As("meta.parallel", &["calls"]);
     MetaListTools       = "meta" "list-tools"               Scripts,     Stays,  Unchanged, Again,      200_000 + 4, Bytes(1 << 10) => Bytes(NAMES), As("meta.list_tools", &["pattern"]);
     AgentsDelegate      = "agents" "delegate"               Tools,       Stays,  Unchanged, Again,    1_000_000 + 4, Bytes(1 << 20) => Bytes(8 << 20), As("delegate", &["agent", "task"]);
     AgentsDelegateAsync = "agents" "delegate-async"         Tools,       Stays,  Unchanged, Again,    1_000_000 + 4, Bytes(1 << 20) => Bytes(1 << 10), As("delegate_async", &["agent", "task"]);

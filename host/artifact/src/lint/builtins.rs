@@ -101,6 +101,16 @@ pub fn is_built_in(name: &str) -> bool {
         || THERE.spaces.get(space).is_some_and(|functions| function.is_empty() || functions.contains_key(function))
 }
 
+/// Whether a name that is called by itself is the language's, or a built-in.
+pub(super) fn is_known(name: &str) -> bool {
+    WORDS.contains(&name) || THERE.language.contains(name) || THERE.alone.contains_key(name)
+}
+
+/// Whether a name is a word of the language, one of its functions, or a built-in's.
+pub fn is_taken(name: &str) -> bool {
+    is_known(name) || THERE.spaces.contains_key(name)
+}
+
 fn forbidden(name: &str, at: Position) -> Diagnostic {
     let error = Diagnostic::error(format!("a hook may not call `{name}`: the call is denied each time")).at(at);
     error.hint("let the hook call a tool that does it, by `meta.call_tool`")

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use serde_json::json;
 
-pub use self::choices::{AgentsAs, Schemas};
+pub use self::choices::{AgentsAs, Expose, Schemas};
 use self::servers::Servers;
 pub use self::servers::{Keep, McpServer, Piece, VariableText, is_name as is_server_name};
 use super::tools::{NamePattern, ToolsPolicy};
@@ -73,6 +73,8 @@ pub struct McpPolicy {
     pub agents_as: AgentsAs,
     /// How clients get the schemas of parameters.
     pub schemas: Schemas,
+    /// What clients and agents get to call.
+    pub expose: Expose,
     /// Tools that clients call as tasks, or not at all.
     pub only_as_tasks: Vec<Located<NamePattern>>,
     /// Servers of other programs whose tools are tools of the project, in the order of the file.
@@ -98,6 +100,9 @@ keys! {
     /// How clients get the schemas of parameters: without the keywords at the top that services of models refuse, such as
     /// `anyOf` (`plain`), or as they are written (`whole`).
     given schemas: Schemas = Schemas::Plain;
+    /// What clients and the project's agents get to call: the tools (`tools`); `search_tools`, `describe_tool` and
+    /// `run_script`, whose scripts call the tools (`code`); or `both`.
+    given expose: Expose = Expose::Tools;
     /// Tools that only clients may call that can follow them as tasks, by name. Default: none.
     given only_as_tasks: Vec<Located<NamePattern>>;
     /// Servers of other programs, by name. Their tools are tools of the project, if `harness.lock` has them.
@@ -200,6 +205,7 @@ impl Read for McpPolicy {
             agents: keys.agents.read(decoder).unwrap_or_default(),
             agents_as: keys.agents_as.read(decoder),
             schemas: keys.schemas.read(decoder),
+            expose: keys.expose.read(decoder),
             only_as_tasks: keys.only_as_tasks.read(decoder).unwrap_or_default(),
             servers: keys.servers.read(decoder).unwrap_or_default().0,
             place,

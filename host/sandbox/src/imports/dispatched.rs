@@ -32,6 +32,10 @@ pub(super) fn define(it: &mut Target<'_>, import: Import) -> Result<()> {
             let (granted, reentry) = s.meta();
             (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.call_tool(name, arguments, left).await })
         }),
+        Import::MetaCallAll => nested(it, import, |s, (calls,): (String,), left| {
+            let (granted, reentry) = s.meta();
+            (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.call_all(calls, left).await })
+        }),
         Import::MetaListTools => nested(it, import, |s, (pattern,): (Option<String>,), left| {
             let (granted, reentry) = s.meta();
             (granted, reentry, move |r: Arc<dyn Reentry>| async move { r.list_tools(pattern, left).await })

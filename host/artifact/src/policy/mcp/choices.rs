@@ -33,6 +33,50 @@ impl Schemas {
     const WORDS: [(&'static str, Self); 2] = [("plain", Self::Plain), ("whole", Self::Whole)];
 }
 
+/// What clients and the project's agents get to call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Expose {
+    /// The tools.
+    #[default]
+    Tools,
+    /// `search_tools`, `describe_tool` and `run_script`, whose scripts call the tools.
+    Code,
+    /// Both.
+    Both,
+}
+
+impl Expose {
+    const WORDS: [(&'static str, Self); 3] = [("tools", Self::Tools), ("code", Self::Code), ("both", Self::Both)];
+
+    /// Whether scripts are run that call the tools.
+    pub fn has_code(self) -> bool {
+        self != Self::Tools
+    }
+
+    /// Whether the tools are offered themselves.
+    pub fn has_tools(self) -> bool {
+        self != Self::Code
+    }
+}
+
+impl Shape for Expose {
+    fn schema() -> Schema {
+        shape::words(Self::WORDS.map(|(word, _)| word))
+    }
+}
+
+impl Read for Expose {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        shape::word(decoder, field, &Self::WORDS)
+    }
+}
+
+impl Shown for Expose {
+    fn shown(&self) -> Json {
+        shape::word_of(*self, &Self::WORDS)
+    }
+}
+
 impl Shape for AgentsAs {
     fn schema() -> Schema {
         shape::words(Self::WORDS.map(|(word, _)| word))

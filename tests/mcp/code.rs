@@ -1,0 +1,123 @@
+//! Code mode for clients: three tools instead of all.
+
+use serde_json::{Value as Json, json};
+
+use crate::client::{Client, audited};
+use crate::project::{FINE, Project};
+
+const ON: &str = "mcp: { expose: code }\n";
+
+fn names(tools: &[Json]) -> Vec<&str> {
+    tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+fn project(policy: &str) -> Project {
+    (0..60).fold(Project::new().policy(policy), |project, n| project.tool(&format!("t{n:02}"), "", FINE))
+}
+
+#[test]
+fn a_client_gets_three_tools_and_calls_all_by_scripts() {
+    let project = project(ON);
+    let mut client = Client::start(&project, &[]);
+    let tools = client.tools();
+    assert_eq!(names(&tools), ["describe_tool", "run_script", "search_tools"]);
+    assert_eq!(tools[1]["annotations"], json!({"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}));
+    let whole = Client::start(&self::project("mcp: { search_above: off }\n"), &[]).tools();
+    let bytes = |tools: &[Json]| Json::from(tools.to_vec()).to_string().len();
+    assert!(bytes(&tools) * 3 < bytes(&whole), "{} {}", bytes(&tools), bytes(&whole));
+    let (found, is_error) = client.text("search_tools", json!({"query": "t07"}));
+    assert_eq!((found.as_str(), is_error), ("1 of 60 tools:\nt07()  # A tool.", false));
+    let script =
+        "def run():\n    return [t01(), len(meta.parallel([('t%d%d' % (n // 10, n % 10),) for n in range(20)]))]\n";
+    assert_eq!(client.text("run_script", json!({"script": script})), ("[\"fine\",20]".to_owned(), false));
+    // What is not listed is called all the same.
+    assert_eq!(client.text("t01", json!({})), ("fine".to_owned(), false));
+}
+
+#[test]
+fn a_script_of_a_client_does_not_set_agents_to_work() {
+    let delegates = "def run(args):\n    return delegate('helper', 'Go.')\n";
+    let policy = format!("{ON}model: {{ provider: script, script: replies.yaml }}\n");
+    let project = Project::new()
+        .policy(&policy)
+        .file(".harness/agents/helper.md", "---\n---\nYou help.\n")
+        .file("replies.yaml", "- text: Helped.\n")
+        .tool("sets", "", delegates);
+    let mut client = Client::start(&project, &[]);
+    let script = |call: &str| json!({"script": format!("def run():\n    return {call}\n")});
+    let (text, is_error) =
+        client.text("run_script", script("meta.call('dele' + 'gate', {'agent': 'helper', 'task': 'Go.'})"));
+    assert!(is_error && text.contains("`delegate` is called by a model or a client, and not by a script"), "{text}");
+    // A tool of the project may, as ever.
+    let (text, is_error) = client.text("run_script", script("sets()"));
+    assert!(!is_error && text.contains("Helped."), "{text}");
+    let outcomes: Vec<(Json, Json)> =
+        audited(&project).iter().map(|line| (line["tool"].clone(), line["client"]["name"].clone())).collect();
+    assert!(outcomes.iter().all(|(_, client)| *client == json!("tester")), "{outcomes:?}");
+}
+
+#[test]
+fn both_are_offered_where_the_policy_says_both() {
+    let mut client = Client::start(&project("mcp: { expose: both, search_above: 5 }\n"), &[]);
+    let listed = client.tools();
+    assert_eq!(names(&listed), ["describe_tool", "run_script", "search_tools", "t00", "t01", "t02", "t03"]);
+    let (found, _) = client.text("search_tools", json!({"query": "t59"}));
+    assert_eq!(found, "1 of 60 tools:\nt59()  # A tool.");
+}
+
+/// A project as large as those of several servers: 100 tools with five described parameters each.
+fn hundred(policy: &str) -> Project {
+    let verbs = ["list", "get", "create", "update", "delete"];
+    let things = ["issue", "label", "branch", "release", "comment", "project", "member", "review", "commit", "file"];
+    let mut project = Project::new().policy(policy);
+    for service in ["tracker", "forge"] {
+        for (verb, thing) in verbs.iter().flat_map(|verb| things.iter().map(move |thing| (verb, thing))) {
+            let front = format!(
+                "parameters:\n  project: {{ type: string, required: true, description: 'Name of the project that has the {thing}.' }}\n  \
+                 id: {{ type: number, description: 'Number of the {thing}; without one, the newest.' }}\n  \
+                 state: {{ type: string, enum: [open, closed, all], default: open, description: 'State of the {thing}.' }}\n  \
+                 since: {{ type: string, format: date-time, description: 'Only what changed since then.' }}\n  \
+                 fields: {{ type: array, items: {{ type: string }}, description: 'Fields that the answer has.' }}\n"
+            );
+            let text = format!(
+                "---\n{front}script: |\n  def run(args):\n      return {{'id': args.get('id', 0), 'title': 'x' * 200, 'votes': args.get('id', 0) % 7}}\n---\n\
+                 Does {verb} for one {thing} of a project in the {service}. Returns the {thing} with its title and votes, \
+                 after the change if there was one.\n"
+            );
+            project = project.file(&format!(".harness/tools/{service}_{verb}_{thing}.md"), &text);
+        }
+    }
+    project
+}
+
+/// What the page compares is what is measured: bytes of definitions, messages, and bytes of results.
+#[test]
+fn the_page_compares_what_is_measured() {
+    let bytes = |value: &Json| value.to_string().len();
+    let measured = |policy: &str, calls: &dyn Fn(&mut Client) -> (usize, usize)| {
+        let mut client = Client::start(&hundred(policy), &[]);
+        let definitions = bytes(&Json::from(client.tools()));
+        let (messages, results) = calls(&mut client);
+        (definitions, messages, results)
+    };
+    let one_by_one = measured("mcp: { search_above: off }\n", &|client| {
+        let called: Vec<String> =
+            (0..20).map(|id| client.text("tracker_get_issue", json!({"project": "p", "id": id})).0).collect();
+        (called.len(), called.iter().map(String::len).sum())
+    });
+    let by_script = measured(ON, &|client| {
+        let script = "def run():\n    calls = [(\"tracker_get_issue\", {\"project\": \"p\", \"id\": n}) for n in range(20)]\n    \
+                      return [one.value[\"id\"] for one in meta.parallel(calls) if one.value[\"votes\"] > 4]\n";
+        let (text, is_error) = client.text("run_script", json!({"script": script}));
+        assert_eq!((text.as_str(), is_error), ("[5,6,12,13,19]", false));
+        (1, text.len())
+    });
+    assert!(by_script.0 * 20 <= one_by_one.0, "{one_by_one:?} {by_script:?}");
+    let row = |what: &str, (definitions, messages, results): (usize, usize, usize)| {
+        format!("| {what} | {definitions} | {messages} | {results} |")
+    };
+    let page = include_str!("../../docs/mcp.md");
+    for row in [row("`expose: tools`", one_by_one), row("`expose: code`", by_script)] {
+        assert!(page.contains(&row), "{row}");
+    }
+}
