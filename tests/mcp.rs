@@ -18,8 +18,10 @@
 //! - `openings`: how clients begin, as they were recorded
 //! - `page`: what docs/mcp.md shows
 //! - `prompts`: agents and skills as prompts
+//! - `remote`: servers at URLs whose tools the project has
 //! - `resources`: what clients read
 //! - `questions`: questions of tools to the client
+//! - `site`: such a server at a URL
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
 //! - `tasks`: calls that last
 //! - `web`: a client that connects over HTTP
@@ -74,8 +76,12 @@ mod project;
 mod prompts;
 #[path = "mcp/questions.rs"]
 mod questions;
+#[path = "mcp/remote.rs"]
+mod remote;
 #[path = "mcp/resources.rs"]
 mod resources;
+#[path = "mcp/site.rs"]
+mod site;
 #[path = "mcp/streams.rs"]
 mod streams;
 #[path = "mcp/tasks.rs"]

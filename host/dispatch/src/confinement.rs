@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use harness_artifact::model::Provider;
+use harness_artifact::policy::mcp::Endpoint;
 use harness_capability::env::Variables;
 use harness_policy::command::CommandNetwork;
 use harness_policy::layer::Layer;
@@ -59,7 +60,7 @@ pub fn needs(
         read: folders(registry, root),
         write: vec![workspace.unwrap_or(root).to_owned(), root.join(harness_audit::FOLDER)],
         commands,
-        hosts: asks || granted || connects,
+        hosts: asks || granted || connects || servers().any(|server| matches!(server.endpoint, Endpoint::Url(_))),
     }
 }
 
@@ -106,6 +107,7 @@ mod tests {
         assert_eq!(some(server), (false, true));
         let server = "mcp: { servers: { a: { command: [sh], folders: [/opt/node] } } }";
         assert_eq!(of(server), commands(false, false, &["/opt/node"]));
+        assert_eq!(of("mcp: { servers: { a: { url: 'https://a.example/mcp' } } }"), hosts);
         // Where no command is granted, the rest of the rules has no use.
         assert_eq!(of("sandbox: { exec: { allow: [], folders: [/opt/go] } }"), nothing);
     }

@@ -58,7 +58,7 @@ use serde_json::Value as Json;
 pub use blocks::Content;
 pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
 pub use content::ToolOutput;
-pub use harness_gateway::Servers;
+pub use harness_gateway::{Reading, Servers};
 pub use host::{Host, HostOptions};
 pub use loaded::Wanted;
 pub use loaded::{Loaded, Unloadable};
@@ -76,7 +76,6 @@ use self::loaded::Parts;
 use self::recorder::Recorder;
 use harness_artifact::definition::Definition;
 use harness_artifact::event::Event;
-use harness_artifact::pinned::Pinned;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
 use harness_capability::fs::Workspace;
@@ -437,7 +436,7 @@ pub async fn read_servers(
     registry: &Registry,
     options: &Options,
     only: Option<&str>,
-) -> Result<Vec<(String, Result<Pinned, Failure>)>, OpenError> {
+) -> Result<Vec<(String, Result<Reading, Failure>)>, OpenError> {
     let Some(mut policy) = registry.policy().cloned() else { return Ok(Vec::new()) };
     let folder = options.workspace.as_deref().unwrap_or(root);
     let unopened = |source| OpenError::Workspace { path: folder.to_owned(), source };
@@ -454,7 +453,7 @@ pub async fn read_servers(
         let host = harness_gateway::Host { grant, dir, workspace: absolute, vault, variables, http, resources };
         let mut read = harness_gateway::read(server, host).await;
         // What is locked is committed.
-        let held = read.as_ref().ok().and_then(|pinned| {
+        let held = read.as_ref().ok().and_then(|Reading { pinned, .. }| {
             let texts = pinned.tools.iter().map(Definition::canonical).chain(pinned.instructions.clone());
             texts.into_iter().find_map(|text| vault.find(&text).map(str::to_owned))
         });
