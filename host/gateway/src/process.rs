@@ -118,10 +118,12 @@ async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Li
     match &server.endpoint {
         Endpoint::Command(command) => Ok(Link::Process(start_process(command, host, time).await?)),
         Endpoint::Url(remote) => {
-            let filled = |(name, value): &(String, VariableText)| Ok((name.clone(), filled(value, host)?));
-            let sealed: Result<Vec<_>, Failure> = remote.headers.iter().map(filled).collect();
+            let mut sealed = Vec::new();
+            for (name, value) in &remote.headers {
+                sealed.push((name.clone(), filled(value, host)?));
+            }
             let (http, grant, vault) = (host.http.clone(), host.grant.clone(), host.vault.clone());
-            Ok(Link::Remote(Remote::new(Reach { url: remote.url.clone(), sealed: sealed?, http, grant, vault })))
+            Ok(Link::Remote(Remote::new(Reach { url: remote.url.clone(), sealed, http, grant, vault })))
         }
     }
 }

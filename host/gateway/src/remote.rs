@@ -121,7 +121,7 @@ impl Remote {
         let mut sent = Sent { shared: &self.shared, id, is_canceled: method != "initialize" };
         let answer = tokio::select! {
             biased;
-            _ = over.wait_for(Option::is_some) => Err(self.shared.broken()),
+            () = ended(&mut over) => Err(self.shared.broken()),
             answer = self.shared.ask(id, method, params) => answer,
         };
         sent.is_canceled = false;
@@ -194,6 +194,11 @@ impl Remote {
             task.abort();
         }
     }
+}
+
+/// Waits until a session is over.
+async fn ended(over: &mut watch::Receiver<Option<String>>) {
+    let _ = over.wait_for(Option::is_some).await;
 }
 
 impl Drop for Remote {

@@ -226,7 +226,7 @@ impl Shared {
                 let session = self.session();
                 let tool = params.get("name").and_then(Json::as_str).unwrap_or_default();
                 let mirrored = session.mirrored.get(tool).filter(|_| method == "tools/call");
-                headers::of_request(version, method, params, mirrored.map_or(&[], Vec::as_slice))
+                headers::of_request(version, method, params, mirrored.map(Vec::as_slice).unwrap_or_default())
             }
             None => self.session().headers(),
         };

@@ -3,6 +3,7 @@ use harness_policy::command::network::connection;
 
 use super::*;
 use crate::policy::ProjectPolicy;
+use crate::policy::mcp::Piece;
 use harness_policy::grant::Grant;
 
 fn parse(policy: &str) -> (Option<ProjectPolicy>, Vec<String>) {
