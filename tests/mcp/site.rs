@@ -16,10 +16,42 @@ pub(crate) struct Received {
     pub(crate) path: String,
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
+    /// Where it is JSON.
     pub(crate) body: Json,
+    pub(crate) text: String,
 }
 
 impl Received {
+    /// Reads one from a connection.
+    pub(crate) fn read(stream: &mut TcpStream) -> std::io::Result<Self> {
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 8192]);
+        let end = loop {
+            if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at;
+            }
+            let count = stream.read(&mut buffer)?;
+            if count == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            bytes.extend_from_slice(&buffer[..count]);
+        };
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let mut body = bytes[end + 4..].to_vec();
+        let mut lines = head.split("\r\n");
+        let mut first = lines.next().unwrap().split(' ');
+        let (method, path) = (first.next().unwrap().to_owned(), first.next().unwrap().to_owned());
+        let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+        let headers: Vec<(String, String)> = lines.filter_map(header).collect();
+        let length = headers.iter().find(|(name, _)| name == "content-length");
+        let length = length.map_or(0, |(_, value)| value.parse().unwrap());
+        while body.len() < length {
+            let count = stream.read(&mut buffer)?;
+            body.extend_from_slice(&buffer[..count]);
+        }
+        let text = String::from_utf8_lossy(&body).into_owned();
+        Ok(Self { method, path, headers, body: serde_json::from_slice(&body).unwrap_or_default(), text })
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
@@ -136,31 +168,7 @@ impl Visit {
     }
 
     fn read(&mut self) -> std::io::Result<Received> {
-        let (mut bytes, mut buffer) = (Vec::new(), [0; 8192]);
-        let end = loop {
-            if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-                break at;
-            }
-            let count = self.stream.read(&mut buffer)?;
-            if count == 0 {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
-            }
-            bytes.extend_from_slice(&buffer[..count]);
-        };
-        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-        let mut body = bytes[end + 4..].to_vec();
-        let mut lines = head.split("\r\n");
-        let mut first = lines.next().unwrap().split(' ');
-        let (method, path) = (first.next().unwrap().to_owned(), first.next().unwrap().to_owned());
-        let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
-        let headers: Vec<(String, String)> = lines.filter_map(header).collect();
-        let length = headers.iter().find(|(name, _)| name == "content-length");
-        let length = length.map_or(0, |(_, value)| value.parse().unwrap());
-        while body.len() < length {
-            let count = self.stream.read(&mut buffer)?;
-            body.extend_from_slice(&buffer[..count]);
-        }
-        Ok(Received { method, path, headers, body: serde_json::from_slice(&body).unwrap_or_default() })
+        Received::read(&mut self.stream)
     }
 
     fn head(&mut self, status: &str, headers: &str) -> Sent {

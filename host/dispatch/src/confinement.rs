@@ -55,10 +55,16 @@ pub fn needs(
     let asks = policy.is_some_and(|policy| policy.models.all().any(|model| *model.provider != Provider::Script));
     // Commands that reach some hosts alone make sockets of the internet, in a network of their own.
     let connects = exec().any(|exec| !exec.allow.is_empty() && matches!(exec.network, CommandNetwork::Hosts(_)));
+    // The logins of the operator at servers, where there are any yet.
+    let logs_in = servers().any(|server| matches!(&server.endpoint, Endpoint::Url(remote) if remote.oauth.is_some()));
+    let logins = harness_gateway::logins(variables).filter(|_| logs_in);
     let granted = layers().filter_map(|layer| layer.network.as_ref()).any(|network| !network.allow.is_empty());
     Needs {
         read: folders(registry, root),
-        write: vec![workspace.unwrap_or(root).to_owned(), root.join(harness_audit::FOLDER)],
+        write: [workspace.unwrap_or(root).to_owned(), root.join(harness_audit::FOLDER)]
+            .into_iter()
+            .chain(logins)
+            .collect(),
         commands,
         hosts: asks || granted || connects || servers().any(|server| matches!(server.endpoint, Endpoint::Url(_))),
     }

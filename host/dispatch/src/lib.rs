@@ -58,7 +58,7 @@ use serde_json::Value as Json;
 pub use blocks::Content;
 pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
 pub use content::ToolOutput;
-pub use harness_gateway::{Reading, Servers};
+pub use harness_gateway::{LoggedIn, Prompt, Reading, Servers};
 pub use host::{Host, HostOptions};
 pub use loaded::Wanted;
 pub use loaded::{Loaded, Unloadable};
@@ -425,6 +425,74 @@ fn guarded(
     secrets
 }
 
+/// What servers are started and asked with, without a project.
+struct Ground {
+    policy: ProjectPolicy,
+    workspace: Workspace,
+    vault: Arc<Vault>,
+}
+
+impl Ground {
+    /// None where there is no policy.
+    fn of(root: &Path, registry: &Registry, options: &Options) -> Result<Option<Self>, OpenError> {
+        let Some(mut policy) = registry.policy().cloned() else { return Ok(None) };
+        let folder = options.workspace.as_deref().unwrap_or(root);
+        let unopened = |source| OpenError::Workspace { path: folder.to_owned(), source };
+        let workspace = Workspace::open(folder).map_err(unopened)?;
+        let vault = Arc::new(guarded(root, registry, &mut policy, &workspace, options));
+        Ok(Some(Self { policy, workspace, vault }))
+    }
+}
+
+/// What is done about the login at a server.
+#[derive(Debug, Clone, Copy)]
+pub enum LoginAction<'a> {
+    /// Somebody logs in. With the port of the listener that the browser comes back to (0 is any), and who shows the address.
+    In(u16, &'a dyn Prompt),
+    /// The login is forgotten.
+    Out,
+}
+
+/// What came of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginState {
+    /// Somebody is logged in, or was already.
+    In(LoggedIn),
+    /// Nobody is. Whether somebody was.
+    Out(bool),
+}
+
+/// Logs in at a server of a policy, or out. None where there is no server of this name.
+///
+/// # Errors
+///
+/// Where the workspace cannot be opened. What is wrong with the login is its own answer.
+pub async fn login_server(
+    root: &Path,
+    registry: &Registry,
+    options: &Options,
+    name: &str,
+    action: LoginAction<'_>,
+) -> Result<Option<Result<LoginState, Failure>>, OpenError> {
+    let Some(Ground { policy, workspace, vault }) = Ground::of(root, registry, options)? else { return Ok(None) };
+    let Some(server) = policy.mcp.server(name) else { return Ok(None) };
+    let unopened = |source| OpenError::Workspace { path: root.to_owned(), source };
+    let grant = policy.grant_for_server(server);
+    let dir = workspace.service_dir(&grant).map_err(|error| unopened(std::io::Error::other(format!("{error:?}"))))?;
+    let (absolute, variables) = (workspace.absolute().as_ref(), &options.system.variables);
+    let (http, resources) = (&Client::default(), &Resources::default());
+    let (grant, dir, vault) = (&grant, &dir, &vault);
+    let host = harness_gateway::Host { grant, dir, workspace: absolute, vault, variables, http, resources };
+    let mut done = match action {
+        LoginAction::In(port, prompt) => harness_gateway::login(server, host, port, prompt).await.map(LoginState::In),
+        LoginAction::Out => harness_gateway::logout(server, host).map(LoginState::Out),
+    };
+    if let Err(Failure::Broken(why) | Failure::Said(why)) = &mut done {
+        vault.redact(why);
+    }
+    Ok(Some(done))
+}
+
 /// Starts the servers of a policy, each behind its wall, and reads what they are: what `harness.lock` keeps of them. All of
 /// them, or the one of a name.
 ///
@@ -437,11 +505,8 @@ pub async fn read_servers(
     options: &Options,
     only: Option<&str>,
 ) -> Result<Vec<(String, Result<Reading, Failure>)>, OpenError> {
-    let Some(mut policy) = registry.policy().cloned() else { return Ok(Vec::new()) };
-    let folder = options.workspace.as_deref().unwrap_or(root);
-    let unopened = |source| OpenError::Workspace { path: folder.to_owned(), source };
-    let workspace = Workspace::open(folder).map_err(unopened)?;
-    let vault = Arc::new(guarded(root, registry, &mut policy, &workspace, options));
+    let Some(Ground { policy, workspace, vault }) = Ground::of(root, registry, options)? else { return Ok(Vec::new()) };
+    let unopened = |source| OpenError::Workspace { path: root.to_owned(), source };
     let mut all = Vec::new();
     for server in policy.mcp.servers.iter().filter(|server| only.is_none_or(|only| server.name == only)) {
         let grant = policy.grant_for_server(server);

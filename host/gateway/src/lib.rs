@@ -16,6 +16,7 @@
 //! - `sse`: server-sent events, bounded
 //! - `headers`: what a request over HTTP says in its headers too
 //! - `remote`: requests to a server at a URL
+//! - `oauth`: logins at servers
 //! - `link`: a process or a remote server, as what is above them sees it
 //! - `pool`: the processes of a run, and the calls that they answer
 
@@ -28,6 +29,7 @@ pub mod limits;
 mod link;
 mod listing;
 mod message;
+mod oauth;
 mod pool;
 mod process;
 mod remote;
@@ -35,6 +37,7 @@ mod results;
 pub mod sse;
 
 pub use failure::Failure;
+pub use oauth::{LoggedIn, Prompt, folder as logins, login, logout};
 pub use pool::{Call, Servers};
 pub use process::{Host, Reading, read};
 pub use results::ToolResult;

@@ -13,6 +13,9 @@ use crate::failure::Failure;
 use crate::limits::{PLACE, START};
 use crate::link::Link;
 use crate::listing;
+use crate::oauth::Login;
+use crate::oauth::asker::Asker;
+use crate::oauth::store::Store;
 use crate::remote::{Reach, Remote};
 use harness_artifact::pinned::{Pinned, PinnedEndpoint};
 use harness_artifact::policy::mcp::{Endpoint, McpServer, Piece, ServerCommand, VariableText};
@@ -123,9 +126,27 @@ async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Li
                 sealed.push((name.clone(), filled(value, host)?));
             }
             let (http, grant, vault) = (host.http.clone(), host.grant.clone(), host.vault.clone());
-            Ok(Link::Remote(Remote::new(Reach { url: remote.url.clone(), sealed, http, grant, vault })))
+            let (url, login) = (remote.url.clone(), login_of(server, host)?);
+            Ok(Link::Remote(Remote::new(Reach { url, sealed, http, grant, vault, login })))
         }
     }
+}
+
+/// The login at a server, where the policy says that somebody logs in there.
+///
+/// # Errors
+///
+/// Why it cannot be used.
+pub(crate) fn login_of(server: &McpServer, host: &Host<'_>) -> Result<Option<Login>, Failure> {
+    let Endpoint::Url(remote) = &server.endpoint else { return Ok(None) };
+    let Some(settings) = &remote.oauth else { return Ok(None) };
+    let secret = match settings.client.as_ref().and_then(|client| client.secret.as_deref()) {
+        Some(name) => Some(host.vault.open_for_server(name)?.to_owned()),
+        None => None,
+    };
+    let store = Store::of(&server.name, remote.url.as_str(), host.workspace, host.variables)?;
+    let asker = Asker { http: host.http.clone(), grant: host.grant.clone(), vault: host.vault.clone() };
+    Ok(Some(Login::new((&server.name, &remote.url), (settings, secret), store, asker)))
 }
 
 async fn start_process(server: &ServerCommand, host: &Host<'_>, time: Duration) -> Result<Connection, Failure> {

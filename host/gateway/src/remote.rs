@@ -19,10 +19,13 @@ use crate::connection::Answer;
 use crate::failure::Failure;
 use crate::limits::{END, IN_FLIGHT};
 use crate::message::MODERN;
+use crate::oauth::Login;
 use harness_artifact::definition::{Definition, ParamHeader};
 use harness_capability::http::Client;
 use harness_capability::secrets::Vault;
 use harness_policy::grant::Grant;
+
+pub(crate) use exchange::failure;
 
 /// Why a session is over that the server does not know any more. Another one may be begun.
 pub(crate) const LOST: &str = "the server has ended its session";
@@ -45,6 +48,8 @@ pub(crate) struct Reach {
     pub(crate) http: Client,
     pub(crate) grant: Grant,
     pub(crate) vault: Arc<Vault>,
+    /// The login there, where there is one.
+    pub(crate) login: Option<Login>,
 }
 
 struct Shared {

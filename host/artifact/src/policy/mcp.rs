@@ -4,6 +4,7 @@
 mod address;
 mod choices;
 mod floating;
+mod oauth;
 mod servers;
 mod template;
 
@@ -13,6 +14,7 @@ use serde_json::json;
 
 pub use self::address::ServerUrl;
 pub use self::choices::{AgentsAs, Schemas};
+pub use self::oauth::{OAuth, Registered, is_scope};
 use self::servers::Servers;
 pub use self::servers::{Endpoint, Keep, McpServer, ServerCommand, is_name as is_server_name};
 pub use self::template::{Piece, VariableText};

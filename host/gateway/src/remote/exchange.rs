@@ -14,6 +14,7 @@ use crate::limits::{
     FLOOD, ID_BYTES, LINE_BYTES, LINE_VALUES, MAX_RESUME, REFUSAL_BYTES, RESUME, RESUMES, STREAM_BYTES, STREAM_MESSAGES,
 };
 use crate::message::{self, Incoming, MODERN};
+use crate::oauth::challenge::Challenge;
 use crate::sse::{Events, TooLong};
 use harness_artifact::escape;
 use harness_capability::http::Error;
@@ -40,7 +41,7 @@ impl Shared {
             return self.refused(&mut opened).await;
         }
         let session = opened.header("mcp-session-id").map(str::to_owned);
-        let answer = match kind(&opened) {
+        let mut answer = match kind(&opened) {
             JSON => {
                 let body = opened.whole(LINE_BYTES).await.map_err(failure)?;
                 self.take(body, id).await?.ok_or_else(|| self.ended("it answered a request with no answer"))?
@@ -51,6 +52,7 @@ impl Shared {
                 return Err(Failure::Broken(format!("it answered a request with HTTP status {status} and no message")));
             }
         };
+        self.redact(&mut answer);
         if let (true, Ok(result)) = (method == "initialize", &answer) {
             self.agreed(result, session)?;
         }
@@ -69,6 +71,15 @@ impl Shared {
         Ok(())
     }
 
+    /// Takes tokens out of what a server says. What else is secret is taken out where results are used.
+    fn redact(&self, answer: &mut Answer) {
+        match (&self.reach.login, answer) {
+            (None, _) => {}
+            (Some(login), Ok(result)) => login.redact(result),
+            (Some(login), Err(error)) => login.redact_text(&mut error.message),
+        }
+    }
+
     /// What an answer says that is no success.
     async fn refused(&self, opened: &mut Opened) -> Result<Answer, Failure> {
         let status = opened.status();
@@ -83,7 +94,11 @@ impl Shared {
         }
         let body = opened.whole(REFUSAL_BYTES).await.unwrap_or_default();
         match message::error_of(&body) {
-            Some(error) => Ok(Err(error)),
+            Some(error) => {
+                let mut answer = Err(error);
+                self.redact(&mut answer);
+                Ok(answer)
+            }
             None => Err(Failure::Said(format!("it answered with HTTP status {status}"))),
         }
     }
@@ -249,8 +264,33 @@ impl Shared {
         body: Option<Vec<u8>>,
     ) -> Result<Opened, Failure> {
         let reach = &self.reach;
-        let request = OwnRequest { method, url: &reach.url, headers, sealed: reach.sealed.clone(), body };
-        reach.http.open(&reach.grant, &reach.vault, request).await.map_err(failure)
+        let mut is_replaced = false;
+        loop {
+            let token = match &reach.login {
+                Some(login) => login.token().await?,
+                None => None,
+            };
+            let mut sealed = reach.sealed.clone();
+            sealed.extend(token.iter().map(|token| ("authorization".to_owned(), format!("Bearer {token}"))));
+            let request = OwnRequest { method, url: &reach.url, headers: headers.clone(), sealed, body: body.clone() };
+            let opened = reach.http.open(&reach.grant, &reach.vault, request).await.map_err(failure)?;
+            let (status, Some(login)) = (opened.status(), &reach.login) else { return Ok(opened) };
+            if !matches!(status, 401 | 403) {
+                return Ok(opened);
+            }
+            // Once: what is refused with a new token too is refused.
+            if let (401, Some(token), false) = (status, &token, is_replaced) {
+                is_replaced = true;
+                if login.replace(token).await? {
+                    continue;
+                }
+            }
+            let challenge = Challenge::read(opened.header_values("www-authenticate"));
+            if status == 403 && challenge.scopes.is_empty() {
+                return Ok(opened);
+            }
+            return Err(login.wanted(status, challenge).await);
+        }
     }
 
     /// Ends the session. Returns why, as the failure of a request.
@@ -276,7 +316,7 @@ fn kind(opened: &Opened) -> &'static str {
 }
 
 /// Why a message could not be exchanged.
-fn failure(error: Error) -> Failure {
+pub(crate) fn failure(error: Error) -> Failure {
     match error {
         Error::AccessDenied(denial) => Failure::Refused { refusal: denial.into(), difference: None },
         Error::InvalidUrl(why) | Error::InvalidRequest(why) | Error::Connection(why) => Failure::Broken(why),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use url::{Host, Url};
 
+use super::oauth::OAuth;
 use super::template::VariableText;
 use harness_policy::network::address::AddressKind;
 use harness_policy::network::{HostRule, Method, Scheme, Target, shown};
@@ -37,6 +38,8 @@ pub struct ServerUrl {
     pub url: Url,
     /// Headers of each request, beside those of the protocol.
     pub headers: Vec<(String, VariableText)>,
+    /// How somebody logs in there. None: nobody does.
+    pub oauth: Option<OAuth>,
 }
 
 impl ServerUrl {

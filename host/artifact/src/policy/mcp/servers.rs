@@ -8,13 +8,14 @@ use super::super::layer::{self, Builder};
 use super::super::tools::NamePattern;
 use super::address::{self, ServerUrl};
 use super::floating;
+use super::oauth::OAuth;
 use super::template::VariableText;
 use crate::decode::{Decoder, Field};
 use crate::definition::Transport;
 use crate::diagnostic::{Diagnostic, Position};
 use crate::keys::{self, Unknown, keys};
 use crate::located::Located;
-use crate::shape::{self, Named, Read, Schema, Shape, Shown};
+use crate::shape::{self, Entry, Named, Read, Schema, Shape, Shown};
 use harness_policy::command::{CommandNetwork, CommandRule, ExecRules, FolderRule};
 use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::limits::LimitRules;
@@ -123,12 +124,14 @@ keys! {
     given headers: Named<VariableText>;
     /// Whether the host of `url` may lead to a private address, and be asked with `http`. Default: false.
     given private: bool;
+    /// How somebody logs in at `url` with `harness mcp login`: `{}` is enough for most. Default: nobody does.
+    given oauth: OAuth;
     /// Variables of the command. `{secret:NAME}` and `{env:NAME}` in a value stand for a secret and for a variable of the
     /// host.
     given env: Named<VariableText>;
     /// Files of the workspace that the command may read and write, which `sandbox.fs` has to grant too. Default: none.
     given fs: FsRules;
-    /// Hosts that the command may reach. Default: none.
+    /// Hosts that the command may reach; of a URL with `oauth`, those of authorization servers. Default: none.
     given network: Network;
     /// Folders outside of the workspace that the command may read and run programs from, such as `/opt/node`.
     given folders: Vec<Located<FolderRule>>;
@@ -219,7 +222,7 @@ fn command(
     line: &Field<'_>,
     (mut layer, folders): (Layer, Vec<FolderRule>),
 ) -> Option<(Endpoint, Layer)> {
-    refuse(decoder, "url", &[keys.headers.field(), keys.private.field()]);
+    refuse(decoder, "url", &[keys.headers.field(), keys.private.field(), keys.oauth.field()]);
     let command = Vec::<String>::read(decoder, line)?;
     let wrong = |decoder: &mut Decoder, why: &str| decoder.error(line, format!("{}: {why}", quoted(&line.path)));
     let Some((program, args)) = command.split_first() else {
@@ -260,14 +263,22 @@ fn command(
     Some((Endpoint::Command(ServerCommand { program, args, env: env.pairs() }), layer))
 }
 
+fn is_authorization(entry: &&Entry<VariableText>) -> bool {
+    entry.name.eq_ignore_ascii_case("authorization")
+}
+
 fn remote(
     decoder: &mut Decoder,
     keys: &ServerKeys<'_>,
     field: &Field<'_>,
     mut layer: Layer,
 ) -> Option<(Endpoint, Layer)> {
-    let others = [keys.env.field(), keys.fs.field(), keys.network.field(), keys.folders.field(), keys.floating.field()];
+    let others = [keys.env.field(), keys.fs.field(), keys.folders.field(), keys.floating.field()];
     refuse(decoder, "command", &others);
+    let oauth = keys.oauth.read(decoder);
+    if oauth.is_none() {
+        refuse(decoder, "command` or `oauth", &[keys.network.field()]);
+    }
     let is_private = keys.private.read(decoder).unwrap_or(false);
     let headers = keys.headers.read(decoder).unwrap_or_default();
     for entry in &headers.0 {
@@ -275,10 +286,15 @@ fn remote(
             decoder.diagnostics.push(Diagnostic::error(why).at(entry.position.clone()));
         }
     }
+    if let (Some(oauth), Some(given)) = (keys.oauth.field(), headers.0.iter().find(is_authorization)) {
+        let why = format!("{} has `oauth`, which sets the header {}", quoted(&oauth.path), quoted(&given.name));
+        decoder.diagnostics.push(Diagnostic::error(why).at(given.position.clone()));
+    }
     let (url, rule) = decoder.parse_one(field, |text| ServerUrl::parse(text, is_private))?;
-    layer.network = Some(NetworkRules { allow: vec![rule] });
+    let others = layer.network.take().map(|rules| rules.allow).unwrap_or_default();
+    layer.network = Some(NetworkRules { allow: std::iter::once(rule).chain(others).collect() });
     layer.exec = Some(ExecRules::default());
-    Some((Endpoint::Url(ServerUrl { url, headers: headers.pairs() }), layer))
+    Some((Endpoint::Url(ServerUrl { url, headers: headers.pairs(), oauth }), layer))
 }
 
 impl McpServer {
@@ -311,9 +327,14 @@ impl McpServer {
         self.tools.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| pattern.matches(tool)))
     }
 
-    /// The secrets that its variables or headers hold.
+    /// The secrets that its variables or headers hold, and that of its client.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.given().iter().flat_map(|(_, value)| value.secrets())
+        let oauth = match &self.endpoint {
+            Endpoint::Url(remote) => remote.oauth.as_ref(),
+            Endpoint::Command(_) => None,
+        };
+        let client = oauth.and_then(|oauth| oauth.client.as_ref()?.secret.as_deref());
+        self.given().iter().flat_map(|(_, value)| value.secrets()).chain(client)
     }
 }
 
