@@ -13,6 +13,7 @@
 //! - `gateway`: servers of other programs whose tools the project has
 //! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
+//! - `logins`: logins at servers
 //! - `mock`: such a server
 //! - `notices`: progress and log of a call
 //! - `openings`: how clients begin, as they were recorded
@@ -62,6 +63,8 @@ mod gateway;
 mod http;
 #[path = "mcp/listings.rs"]
 mod listings;
+#[path = "mcp/logins.rs"]
+mod logins;
 #[path = "mcp/mock.rs"]
 mod mock;
 #[path = "mcp/notices.rs"]

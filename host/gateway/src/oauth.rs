@@ -114,9 +114,8 @@ impl Login {
             *kept = Some(now);
             Ok(())
         });
-        if let Err(failure) = written {
-            return failure;
-        }
+        // Where it cannot be kept, the next login finds out again what is wanted.
+        drop(written);
         let what = match (status, challenge.scopes.join(" ")) {
             (401, _) => "wants a login".to_owned(),
             (_, scopes) if scopes.is_empty() => "wants a login that allows more".to_owned(),
