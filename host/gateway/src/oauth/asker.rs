@@ -81,10 +81,9 @@ impl Asker {
             let value = STANDARD.encode(format!("{}:{}", coded(id), coded(secret)));
             ("authorization".to_owned(), format!("Basic {value}"))
         });
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        form.extend_pairs(fields);
+        let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish().into_bytes();
         let headers = vec![("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned())];
-        self.send(Method::Post, url, headers, sealed.into_iter().collect(), Some(form.finish().into_bytes())).await
+        self.send(Method::Post, url, headers, sealed.into_iter().collect(), Some(form)).await
     }
 
     async fn send(

@@ -136,9 +136,9 @@ fn trusted(name: &str, is_described: bool, found: &Json) -> Result<Issuer, Failu
         let what = format!("the authorization server {} does not support PKCE with S256", shown(name));
         return Err(Failure::Broken(what));
     }
-    let endpoint = |key: &str| match text(key) {
-        Some(endpoint) => Ok(Some(safe(endpoint, &format!("the `{key}` of the authorization server"))?)),
-        None => Ok(None),
+    let endpoint = |key: &str| -> Result<Option<Url>, Failure> {
+        let what = format!("the `{key}` of the authorization server");
+        text(key).map(|endpoint| safe(endpoint, &what)).transpose()
     };
     let needed = |key: &str| -> Result<Url, Failure> {
         let none = || Failure::Broken(format!("the authorization server {} has no `{key}`", shown(name)));
