@@ -447,7 +447,7 @@ impl Ground {
 /// What is done about the login at a server.
 #[derive(Debug, Clone, Copy)]
 pub enum LoginAction<'a> {
-    /// Somebody logs in. With the port of the listener that the browser comes back to (0 is any), and who shows the address.
+    /// Log in. With the port of the listener that the browser comes back to (0 is any), and who shows the address.
     In(u16, &'a dyn Prompt),
     /// The login is forgotten.
     Out,
@@ -456,9 +456,9 @@ pub enum LoginAction<'a> {
 /// What came of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginState {
-    /// Somebody is logged in, or was already.
+    /// There is a login, a new one or the one before.
     In(LoggedIn),
-    /// Nobody is. Whether somebody was.
+    /// There is none. Whether there was one.
     Out(bool),
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use crate::failure::Failure;
 use crate::limits::INSTRUCTIONS_BYTES;
 use crate::link::Link;
-use crate::message::{LEGACY, MODERN, client, meta};
+use crate::message::{LEGACY, MODERN, RpcError, UNSUPPORTED_VERSION, client, meta};
 use harness_artifact::definition::shown;
 use harness_artifact::third_party;
 
@@ -61,7 +61,17 @@ pub(crate) fn params(version: &str, mut params: Json) -> Json {
 
 /// What a server of the newest revision says of itself; nothing where it is none.
 async fn discover(link: &Link) -> Result<Option<Result<About, Failure>>, Failure> {
-    let Ok(result) = link.request("server/discover", &params(MODERN, json!({}))).await? else { return Ok(None) };
+    let asked = params(MODERN, json!({}));
+    let mut answer = link.request("server/discover", &asked).await?;
+    // One that names the revision beside its refusal is asked once more, as the protocol wants it.
+    let names_it = |error: &RpcError| {
+        let supported = error.data.get("supported").and_then(Json::as_array).into_iter().flatten();
+        error.code == UNSUPPORTED_VERSION && supported.into_iter().any(|version| version == MODERN)
+    };
+    if answer.as_ref().is_err_and(names_it) {
+        answer = link.request("server/discover", &asked).await?;
+    }
+    let Ok(result) = answer else { return Ok(None) };
     let versions = result.get("supportedVersions").and_then(Json::as_array).into_iter().flatten();
     let speaks = versions.into_iter().any(|version| version == MODERN);
     Ok(speaks.then(|| about(&result, MODERN)))

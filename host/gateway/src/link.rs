@@ -90,7 +90,7 @@ impl Link {
         }
     }
 
-    /// Whether nothing of a server that is asked for one thing alone would go on after that was canceled.
+    /// Whether a canceled request was the last one that its process served.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
             Self::Process(process) => process.in_flight() == 0,

@@ -10,6 +10,9 @@ pub(crate) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", 
 /// The code of an error that says that headers and message differ.
 pub(crate) const HEADER_MISMATCH: i64 = -32020;
 
+/// The code of an error that says that a revision is not spoken, with those that are.
+pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
+
 /// At least as many values as a line has, if it is JSON: each but the first comes after `,`, `[`, `{` or `:` outside of a
 /// text.
 pub(crate) fn values(line: &[u8]) -> usize {

@@ -132,7 +132,7 @@ async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Li
     }
 }
 
-/// The login at a server, where the policy says that somebody logs in there.
+/// The login at a server, where the policy allows one.
 ///
 /// # Errors
 ///

@@ -182,7 +182,7 @@ impl Remote {
         self.deafen();
     }
 
-    /// Ends it, and tells the server, where it has a session.
+    /// Ends it, at the server too where that has a session.
     pub(crate) async fn close(self) {
         self.deafen();
         if self.shared.session().id.is_some() && self.over().is_none() {
@@ -212,8 +212,8 @@ impl Drop for Remote {
     }
 }
 
-/// A request that was sent. Dropped before the answer is there, it is canceled: by the end of its connection, of which an
-/// older server is told as well.
+/// A request that was sent. Dropped before the answer is there, it is canceled: by the end of its connection, and at an
+/// older server by a notification too.
 struct Sent<'r> {
     shared: &'r Arc<Shared>,
     id: u64,
@@ -228,8 +228,8 @@ impl Drop for Sent<'_> {
         let (shared, id) = (self.shared.clone(), self.id);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                let told = json!({"requestId": id});
-                let _ = tokio::time::timeout(END, shared.notify("notifications/cancelled", &told)).await;
+                let params = json!({"requestId": id});
+                let _ = tokio::time::timeout(END, shared.notify("notifications/cancelled", &params)).await;
             });
         }
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use harness_artifact::policy::mcp::is_scope;
 
-/// Bytes of a header that are looked at.
+/// Bytes of a header that is read.
 const MAX_BYTES: usize = 8192;
 
 /// What is wanted.

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::process::{self, Host};
 use harness_artifact::policy::mcp::McpServer;
 
-/// How long somebody has to log in.
+/// How long a login may take.
 const TIME: Duration = Duration::from_secs(600);
 /// How often a server may want more at one login.
 const ROUNDS: u32 = 3;
@@ -27,7 +27,7 @@ pub trait Prompt: Sync + std::fmt::Debug {
 /// What a login came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoggedIn {
-    /// Somebody has logged in.
+    /// There is a new login.
     Now,
     /// The server takes what it is sent already.
     Already,

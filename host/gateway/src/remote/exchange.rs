@@ -193,7 +193,7 @@ impl Shared {
         let _ = self.send(Method::Delete, self.session().headers(), None).await;
     }
 
-    /// Hears what the server notifies of, until it ends that. `ready` is told when the server has begun.
+    /// Hears what the server notifies of, until it ends that. `ready` is dropped when the server has begun.
     pub(super) async fn hear(&self, id: u64, is_modern: bool, ready: oneshot::Sender<()>) {
         let mut ready = Some(ready);
         let opened = if is_modern {

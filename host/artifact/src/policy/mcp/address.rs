@@ -38,7 +38,7 @@ pub struct ServerUrl {
     pub url: Url,
     /// Headers of each request, beside those of the protocol.
     pub headers: Vec<(String, VariableText)>,
-    /// How somebody logs in there. None: nobody does.
+    /// The login there. None: the server wants none.
     pub oauth: Option<OAuth>,
 }
 

@@ -1,4 +1,4 @@
-//! `oauth` of a server at a URL: how somebody logs in there with `harness mcp login`.
+//! `oauth` of a server at a URL: the login with `harness mcp login`.
 
 use url::Url;
 
@@ -10,7 +10,7 @@ use harness_policy::text::quoted;
 /// Characters of a scope (RFC 6749, section 3.3).
 const MAX_SCOPE: usize = 200;
 
-/// How somebody logs in at a server.
+/// The login at a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OAuth {
     /// A client that the operator has registered.

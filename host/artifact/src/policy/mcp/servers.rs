@@ -124,7 +124,7 @@ keys! {
     given headers: Named<VariableText>;
     /// Whether the host of `url` may lead to a private address, and be asked with `http`. Default: false.
     given private: bool;
-    /// How somebody logs in at `url` with `harness mcp login`: `{}` is enough for most. Default: nobody does.
+    /// The login at `url` with `harness mcp login`; `{}` is enough for most servers. Default: none.
     given oauth: OAuth;
     /// Variables of the command. `{secret:NAME}` and `{env:NAME}` in a value stand for a secret and for a variable of the
     /// host.
