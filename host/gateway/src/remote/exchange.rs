@@ -190,7 +190,8 @@ impl Shared {
 
     /// Ends the session at the server.
     pub(super) async fn end_session(&self) {
-        let _ = self.send(Method::Delete, self.session().headers(), None).await;
+        let headers = self.session().headers();
+        let _ = self.send(Method::Delete, headers, None).await;
     }
 
     /// Hears what the server notifies of, until it ends that. `ready` is dropped when the server has begun.
