@@ -3,6 +3,7 @@
 //! A process or session answers nothing before its definitions were compared with the lock, and nothing any more when they differ.
 //! Whatever changed then stays refused until the run ends.
 
+use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -83,11 +84,16 @@ impl Servers {
     ///
     /// Why there is no result.
     pub async fn call(&self, call: Call<'_>, host: Host<'_>) -> Result<ToolResult, Failure> {
-        let made = match call.server.keep {
-            Keep::Call => fresh(call, &host).await,
-            Keep::Run => self.kept(call, &host)?.call(call, &host).await,
+        // Of a type of its own: what callers wrap around it is deep enough.
+        let making: Pin<Box<dyn Future<Output = Result<ToolResult, Failure>> + Send + '_>> = match call.server.keep {
+            Keep::Call => Box::pin(fresh(call, &host)),
+            Keep::Run => {
+                let kept = self.kept(call, &host)?;
+                let host = &host;
+                Box::pin(async move { kept.call(call, host).await })
+            }
         };
-        made.map_err(|failure| named(&call.server.name, failure))
+        making.await.map_err(|failure| named(&call.server.name, failure))
     }
 
     /// Ends all processes, and waits for that.
