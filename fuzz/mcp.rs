@@ -1,4 +1,5 @@
-//! What clients of the Model Context Protocol send: lines, messages, headers and sealed texts. And what they get of tools.
+//! What clients of the Model Context Protocol send: lines, messages, headers and sealed texts. And what they get of tools,
+//! and what servers stream.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,6 +12,7 @@ use harness_artifact::tool::Tool;
 use harness_artifact::value_schema::ValueSchema;
 use harness_dispatch::confirm::Granted;
 use harness_dispatch::{Options, Project};
+use harness_gateway::sse::Events;
 use harness_mcp::fuzzing::{Endpoint, PORT, Seals, definition, lines, message};
 use harness_mcp::{MAX_NAME, Names, Server, Settings};
 use serde_json::{Value as Json, json};
@@ -180,6 +182,49 @@ pub fn mcp_sealed(bytes: &[u8]) {
     }
     let cut = sealed.get(..at).unwrap_or_default();
     assert_eq!((SEALS.open(cut), SEALS.open(text)), ([None, None, None], [None, None, None]));
+}
+
+/// A byte for the longest event, one for where the stream is cut, and the stream. Events are the same however it is cut,
+/// and none is longer than it may be. Lines are as the specification of events has them.
+pub fn mcp_events(bytes: &[u8]) {
+    let [most, size, stream @ ..] = bytes else { return };
+    let most = usize::from(*most);
+    let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let mut events = Events::new(most);
+        let found: Result<Vec<_>, _> = pieces.map(|piece| events.feed(piece)).collect();
+        (found.map(|found| found.concat()), events)
+    };
+    let (found, events) = read(&mut std::iter::once(stream));
+    let (cut, same) = read(&mut stream.chunks(usize::from(*size).max(1)));
+    assert_eq!(found, cut);
+    let Ok(found) = found else { return };
+    assert_eq!((events.last_id(), events.retry()), (same.last_id(), same.retry()));
+    // A replacement character has three bytes where there was one.
+    assert!(found.iter().all(|data| data.len() <= most.saturating_mul(3)));
+    let text = String::from_utf8_lossy(stream).replace("\r\n", "\n").replace('\r', "\n");
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let data = |block: &str| -> Option<String> {
+        let lines = block.split('\n').filter_map(|line| match line.split_once(':') {
+            Some(("data", value)) => Some(value.strip_prefix(' ').unwrap_or(value)),
+            None if line == "data" => Some(""),
+            _ => None,
+        });
+        let lines: Vec<&str> = lines.collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    };
+    // What no blank line ends is no event.
+    let (mut wanted, mut block) = (Vec::new(), Vec::new());
+    let mut lines: Vec<&str> = text.split('\n').collect();
+    lines.pop();
+    for line in lines {
+        if line.is_empty() {
+            wanted.extend(data(&block.join("\n")));
+            block.clear();
+        } else {
+            block.push(line);
+        }
+    }
+    assert_eq!(found, wanted);
 }
 
 /// The text of a tool. What clients get of it is plainly a schema of an object, which can be used, and a description

@@ -31,14 +31,14 @@ use serde_json::Value as Json;
 use url::Url;
 
 pub use imports::{answered, imports};
-pub use mcp::{called, mcp_definition, mcp_headers, mcp_lines, mcp_message, mcp_sealed};
+pub use mcp::{called, mcp_definition, mcp_events, mcp_headers, mcp_lines, mcp_message, mcp_sealed};
 pub use session::{session, shown};
 
 /// A name, and what is done.
 pub type Named = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Named; 15] = [
+pub const TARGETS: [Named; 16] = [
     ("artifact", artifact),
     ("policy", policy),
     ("path", path),
@@ -54,6 +54,7 @@ pub const TARGETS: [Named; 15] = [
     ("mcp_headers", mcp_headers),
     ("mcp_sealed", mcp_sealed),
     ("mcp_definition", mcp_definition),
+    ("mcp_events", mcp_events),
 ];
 
 /// The text of an artifact, of each kind: it is there or something is wrong with it, and every message points into it.

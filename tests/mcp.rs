@@ -14,13 +14,16 @@
 //! - `gateway`: servers of other programs whose tools the project has
 //! - `http`: messages over HTTP
 //! - `listings`: definitions of tools
+//! - `logins`: logins at servers
 //! - `mock`: such a server
 //! - `notices`: progress and log of a call
 //! - `openings`: how clients begin, as they were recorded
 //! - `page`: what docs/mcp.md shows
 //! - `prompts`: agents and skills as prompts
+//! - `remote`: servers at URLs whose tools the project has
 //! - `resources`: what clients read
 //! - `questions`: questions of tools to the client
+//! - `site`: such a server at a URL
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
 //! - `tasks`: calls that last
 //! - `web`: a client that connects over HTTP
@@ -63,6 +66,8 @@ mod gateway;
 mod http;
 #[path = "mcp/listings.rs"]
 mod listings;
+#[path = "mcp/logins.rs"]
+mod logins;
 #[path = "mcp/mock.rs"]
 mod mock;
 #[path = "mcp/notices.rs"]
@@ -77,8 +82,12 @@ mod project;
 mod prompts;
 #[path = "mcp/questions.rs"]
 mod questions;
+#[path = "mcp/remote.rs"]
+mod remote;
 #[path = "mcp/resources.rs"]
 mod resources;
+#[path = "mcp/site.rs"]
+mod site;
 #[path = "mcp/streams.rs"]
 mod streams;
 #[path = "mcp/tasks.rs"]

@@ -10,6 +10,8 @@ use serde_json::{Map, Value as Json};
 use super::alike;
 use super::diagnostic::Position;
 use super::located::Located;
+use super::param_headers;
+pub use super::param_headers::ParamHeader;
 use super::parameters::Parameters;
 use super::tool::Tool;
 use super::value_schema::ValueSchema;
@@ -45,14 +47,32 @@ pub struct Served {
     pub server: String,
     /// The name of the tool at the server.
     pub tool: String,
+    /// How the server is spoken to.
+    pub transport: Transport,
     /// Whether the server says that a call may destroy something: a person confirms each.
     pub is_destructive: bool,
 }
 
-impl Served {
-    /// How the server is connected to.
-    pub const TRANSPORT: &'static str = "stdio";
+/// How a server is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Over the standard input and output of a command.
+    Stdio,
+    /// Over Streamable HTTP.
+    Http,
+}
 
+impl Transport {
+    /// The word in payloads of hooks and in `harness.lock`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+        }
+    }
+}
+
+impl Served {
     /// The name of its source, as messages and frames have it.
     pub fn source(server: &str) -> String {
         format!("{SOURCE}{server}")
@@ -112,6 +132,16 @@ impl Definition {
         &self.json
     }
 
+    /// The arguments that are sent as headers too, over HTTP.
+    ///
+    /// # Errors
+    ///
+    /// Why a client leaves the tool out: a header is not as the protocol wants it.
+    pub fn mirrored(&self) -> Result<Vec<ParamHeader>, String> {
+        let schema = self.json.get("inputSchema").unwrap_or(&Json::Null);
+        param_headers::mirrored(schema).map_err(|why| format!("the tool {}: {why}", quoted(&self.name)))
+    }
+
     /// The text by which two definitions are one: keys in order, nothing between tokens.
     pub fn canonical(&self) -> String {
         canonical(&self.json)
@@ -127,7 +157,7 @@ impl Definition {
     /// # Errors
     ///
     /// Why calls of it could not be checked.
-    pub fn tool(&self, server: &str, position: &Position) -> Result<Tool, String> {
+    pub fn tool(&self, server: &str, transport: Transport, position: &Position) -> Result<Tool, String> {
         let wrong = |what: &str, why: String| format!("the tool {}: {what}: {why}", quoted(&self.name));
         let schema = self.json.get("inputSchema").cloned().unwrap_or_default();
         let parameters = Parameters::of_schema(&schema, position).map_err(|why| wrong("`inputSchema`", why))?;
@@ -148,7 +178,7 @@ impl Definition {
             asynchronous: Located::new(false, position.clone()),
             source: position.clone(),
             source_name: Served::source(server),
-            served: Some(Served { server: server.to_owned(), tool: self.name.clone(), is_destructive }),
+            served: Some(Served { server: server.to_owned(), tool: self.name.clone(), transport, is_destructive }),
             ..plain
         })
     }

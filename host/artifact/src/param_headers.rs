@@ -23,6 +23,54 @@ pub(super) fn check(schema: &Json) -> Result<(), String> {
     }
 }
 
+/// An argument that is sent as a header too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParamHeader {
+    /// The keys that lead to it, from the arguments on.
+    pub path: Vec<String>,
+    /// What follows `Mcp-Param-` in the name of the header.
+    pub name: String,
+}
+
+impl ParamHeader {
+    /// The text of the argument; none where it is missing, null, or nothing that a header holds.
+    pub fn value(&self, arguments: &Json) -> Option<String> {
+        let value = self.path.iter().try_fold(arguments, |value, key| value.get(key))?;
+        match value {
+            Json::String(text) => Some(text.clone()),
+            Json::Bool(truth) => Some(truth.to_string()),
+            Json::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+                (Some(whole), ..) => Some(whole.to_string()),
+                (_, Some(whole), _) => Some(whole.to_string()),
+                (.., Some(float)) if float.fract() == 0.0 => Some(format!("{float:.0}")),
+                _ => None,
+            },
+            Json::Null | Json::Array(_) | Json::Object(_) => None,
+        }
+    }
+}
+
+/// The headers of a schema of arguments, in its order.
+///
+/// # Errors
+///
+/// What is wrong with the first that is not as the protocol wants it.
+pub(super) fn mirrored(schema: &Json) -> Result<Vec<ParamHeader>, String> {
+    check(schema)?;
+    let mut found = Vec::new();
+    let mut waiting = vec![(Vec::new(), schema)];
+    while let Some((path, schema)) = waiting.pop() {
+        if let Some(name) = schema.get(KEYWORD).and_then(Json::as_str) {
+            found.push(ParamHeader { path: path.clone(), name: name.to_owned() });
+        }
+        let properties = schema.get("properties").and_then(Json::as_object);
+        for (key, property) in properties.into_iter().flatten().rev() {
+            waiting.push((path.iter().chain([key]).cloned().collect(), property));
+        }
+    }
+    Ok(found)
+}
+
 /// `is_reached` is whether only keys of objects lead here from the arguments.
 fn within(schema: &Map<String, Json>, path: &str, is_reached: bool, seen: &mut BTreeSet<String>) -> Result<(), String> {
     if let Some(header) = schema.get(KEYWORD) {
@@ -145,5 +193,24 @@ mod tests {
         assert_eq!(check(&json!({"type": "string", "x-mcp-header": "A"})), Err(format!("`x-mcp-header`{only}")));
         let below = json!({"$defs": {"a": {"type": "string", "x-mcp-header": "A"}}});
         assert_eq!(check(&below), Err(format!("`x-mcp-header`{only}")));
+    }
+
+    #[test]
+    fn arguments_are_texts_of_headers() {
+        let inner = json!({"type": "object", "properties": {"zone": {"type": "string", "x-mcp-header": "Zone"}}});
+        let schema = json!({"type": "object", "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"}, "place": inner, "other": {"type": "string"},
+            "n": {"type": "integer", "x-mcp-header": "N"}, "dry": {"type": "boolean", "x-mcp-header": "Dry"},
+        }});
+        let headers = mirrored(&schema).unwrap();
+        let values = |arguments: &Json| -> Vec<String> {
+            headers.iter().filter_map(|one| Some(format!("{}={}", one.name, one.value(arguments)?))).collect()
+        };
+        let all = json!({"region": "eu", "place": {"zone": "b"}, "n": -7, "dry": false, "other": "x"});
+        assert_eq!(values(&all), ["Region=eu", "Zone=b", "N=-7", "Dry=false"]);
+        let float: Json = serde_json::from_str(r#"{"n": 42.0, "region": null, "place": "x"}"#).unwrap();
+        assert_eq!(values(&float), ["N=42"]);
+        assert_eq!(values(&json!({"n": 1.5, "dry": [true]})), Vec::<String>::new());
+        assert!(mirrored(&json!({"properties": {"a": {"type": "number", "x-mcp-header": "A"}}})).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! What a server was when someone looked at it, and what of it is another one now.
 
-use super::definition::Definition;
+use super::definition::{Definition, Transport};
 use super::difference::{compared, cut};
 use harness_policy::text::quoted;
 
@@ -12,16 +12,65 @@ const MAX_LINES: usize = 60;
 pub struct Pinned {
     /// Its name in the policy.
     pub server: String,
-    /// Its command, as the policy has it.
-    pub command: Vec<String>,
-    /// The digest of the program's file.
-    pub program: String,
+    /// Where it is.
+    pub endpoint: PinnedEndpoint,
     /// The revision of the protocol that it speaks.
     pub version: String,
     /// What it tells models of itself.
     pub instructions: Option<String>,
     /// Its tools that are tools of the project, in the order of their names.
     pub tools: Vec<Definition>,
+}
+
+/// Where a server was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PinnedEndpoint {
+    /// A command of this machine.
+    Command {
+        /// As the policy has it.
+        command: Vec<String>,
+        /// The digest of the program's file.
+        program: String,
+    },
+    /// A URL.
+    Url(String),
+}
+
+impl PinnedEndpoint {
+    /// How it is spoken to.
+    pub fn transport(&self) -> Transport {
+        match self {
+            Self::Command { .. } => Transport::Stdio,
+            Self::Url(_) => Transport::Http,
+        }
+    }
+
+    /// What of it is another one in `new`.
+    pub fn changes(&self, new: &Self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        match (self, new) {
+            (Self::Command { command: old, program: was }, Self::Command { command: new, program: is }) => {
+                if old != new {
+                    let lines = |command: &[String]| command.iter().map(|word| format!("{word}\n")).collect::<String>();
+                    let lines = compared("command", &lines(old), &lines(new));
+                    changes.push(Change { what: "its command changed".to_owned(), lines });
+                }
+                if was != is {
+                    changes.push(Change::new("the file of its program changed"));
+                }
+            }
+            (Self::Url(old), Self::Url(new)) if old != new => {
+                let lines = compared("url", &format!("{old}\n"), &format!("{new}\n"));
+                changes.push(Change { what: "its url changed".to_owned(), lines });
+            }
+            (Self::Url(_), Self::Url(_)) => {}
+            (old, new) => {
+                let (new, old) = (new.transport().name(), old.transport().name());
+                changes.push(Change::new(format!("its transport is {new} instead of {old}")));
+            }
+        }
+        changes
+    }
 }
 
 /// Something of a server that is not as it was.
@@ -42,15 +91,7 @@ impl Change {
 impl Pinned {
     /// What of it is another one in `new`: nothing where both are the same.
     pub fn changes(&self, new: &Self) -> Vec<Change> {
-        let mut changes = Vec::new();
-        if self.command != new.command {
-            let lines = |command: &[String]| command.iter().map(|word| format!("{word}\n")).collect::<String>();
-            let lines = compared("command", &lines(&self.command), &lines(&new.command));
-            changes.push(Change { what: "its command changed".to_owned(), lines });
-        }
-        if self.program != new.program {
-            changes.push(Change::new("the file of its program changed"));
-        }
+        let mut changes = self.endpoint.changes(&new.endpoint);
         if self.version != new.version {
             changes.push(Change::new(format!("it speaks {} instead of {}", new.version, self.version)));
         }
@@ -111,11 +152,15 @@ mod tests {
         Definition::read(json).unwrap()
     }
 
+    fn command(words: &[&str], program: &str) -> PinnedEndpoint {
+        let command = words.iter().map(|word| (*word).to_owned()).collect();
+        PinnedEndpoint::Command { command, program: program.to_owned() }
+    }
+
     fn server() -> Pinned {
         Pinned {
             server: "files".to_owned(),
-            command: vec!["mcp-files".to_owned(), "--x".to_owned()],
-            program: "sha256:1".to_owned(),
+            endpoint: command(&["mcp-files", "--x"], "sha256:1"),
             version: "2025-11-25".to_owned(),
             instructions: Some("Be kind.".to_owned()),
             tools: vec![tool("read", "Reads."), tool("write", "Writes.")],
@@ -145,7 +190,12 @@ mod tests {
             (format!("{differs}the tool `write` was removed, the tool `Write` was added"), None)
         );
         assert_eq!(
-            told(&Pinned { instructions: None, program: String::new(), version: "2026-07-28".to_owned(), ..server() }),
+            told(&Pinned {
+                instructions: None,
+                endpoint: command(&["mcp-files", "--x"], ""),
+                version: "2026-07-28".to_owned(),
+                ..server()
+            }),
             (
                 format!(
                     "{differs}the file of its program changed, it speaks 2026-07-28 instead of 2025-11-25, its instructions changed"
@@ -154,8 +204,15 @@ mod tests {
             )
         );
         assert_eq!(
-            told(&Pinned { command: vec!["mcp-files".to_owned()], ..server() }),
+            told(&Pinned { endpoint: command(&["mcp-files"], "sha256:1"), ..server() }),
             (format!("{differs}its command changed"), Some("command:\n  mcp-files\n- --x".to_owned()))
+        );
+        let at = |url: &str| Pinned { endpoint: PinnedEndpoint::Url(url.to_owned()), ..server() };
+        assert_eq!(told(&at("https://a.example/")), (format!("{differs}its transport is http instead of stdio"), None));
+        assert_eq!(at("https://a.example/").changes(&at("https://a.example/")), []);
+        assert_eq!(
+            describe("files", &at("https://a.example/").changes(&at("https://b.example/"))),
+            (format!("{differs}its url changed"), Some("url:\n- https://a.example/\n+ https://b.example/".to_owned()))
         );
     }
 

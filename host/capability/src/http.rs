@@ -10,6 +10,7 @@ mod dial;
 mod lookup;
 mod outgoing;
 mod overrides;
+pub mod own;
 mod redirect;
 
 use std::net::IpAddr;
@@ -109,8 +110,8 @@ pub struct Connector {
     dialed: dial::Dialed,
 }
 
-/// Sends the requests of one project.
-#[derive(Debug, Default)]
+/// Sends the requests of one project. A copy has the same connector, share of lookups and resources.
+#[derive(Debug, Clone, Default)]
 pub struct Client {
     connector: Arc<Connector>,
     /// Where requests are answered from, instead of by the network.

@@ -13,6 +13,7 @@ use super::args::{self, ProjectArgs};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
+pub(crate) use servers::report_left_out;
 
 pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) -> Exit {
     let (root, machine) = (project::root(place), project::machine(place));

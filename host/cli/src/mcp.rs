@@ -3,6 +3,7 @@
 mod clients;
 mod config;
 mod edit;
+mod login;
 mod merge;
 mod serve;
 mod servers;
@@ -30,6 +31,10 @@ pub(crate) enum Mcp {
     Add(servers::Add),
     /// Remove a server from the policy.
     Remove(servers::Remove),
+    /// Log in at a server with OAuth: prints an address to open in a browser, and waits for the answer.
+    Login(login::Login),
+    /// Forget the login at a server.
+    Logout(login::Logout),
 }
 
 /// Runs a command of `harness mcp`. An error is that it did nothing, which was reported.
@@ -41,5 +46,7 @@ pub(crate) fn run(command: &Mcp, place: &ProjectArgs, printer: Printer) -> Resul
         Mcp::Test(command) => servers::test(command, place, printer),
         Mcp::Add(command) => servers::add(command, place, printer),
         Mcp::Remove(command) => servers::remove(command, place, printer),
+        Mcp::Login(command) => login::login(command, place, printer),
+        Mcp::Logout(command) => login::logout(command, place, printer),
     }
 }

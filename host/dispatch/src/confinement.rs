@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use harness_artifact::model::Provider;
+use harness_artifact::policy::mcp::Endpoint;
 use harness_capability::env::Variables;
 use harness_policy::command::CommandNetwork;
 use harness_policy::layer::Layer;
@@ -54,12 +55,18 @@ pub fn needs(
     let asks = policy.is_some_and(|policy| policy.models.all().any(|model| *model.provider != Provider::Script));
     // Commands that reach some hosts alone make sockets of the internet, in a network of their own.
     let connects = exec().any(|exec| !exec.allow.is_empty() && matches!(exec.network, CommandNetwork::Hosts(_)));
+    // The logins of the operator at servers, where there are any yet.
+    let logs_in = servers().any(|server| matches!(&server.endpoint, Endpoint::Url(remote) if remote.oauth.is_some()));
+    let logins = harness_gateway::logins(variables).filter(|_| logs_in);
     let granted = layers().filter_map(|layer| layer.network.as_ref()).any(|network| !network.allow.is_empty());
     Needs {
         read: folders(registry, root),
-        write: vec![workspace.unwrap_or(root).to_owned(), root.join(harness_audit::FOLDER)],
+        write: [workspace.unwrap_or(root).to_owned(), root.join(harness_audit::FOLDER)]
+            .into_iter()
+            .chain(logins)
+            .collect(),
         commands,
-        hosts: asks || granted || connects,
+        hosts: asks || granted || connects || servers().any(|server| matches!(server.endpoint, Endpoint::Url(_))),
     }
 }
 
@@ -106,6 +113,7 @@ mod tests {
         assert_eq!(some(server), (false, true));
         let server = "mcp: { servers: { a: { command: [sh], folders: [/opt/node] } } }";
         assert_eq!(of(server), commands(false, false, &["/opt/node"]));
+        assert_eq!(of("mcp: { servers: { a: { url: 'https://a.example/mcp' } } }"), hosts);
         // Where no command is granted, the rest of the rules has no use.
         assert_eq!(of("sandbox: { exec: { allow: [], folders: [/opt/go] } }"), nothing);
     }

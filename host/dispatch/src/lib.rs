@@ -60,7 +60,7 @@ use serde_json::Value as Json;
 pub use blocks::Content;
 pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
 pub use content::ToolOutput;
-pub use harness_gateway::Servers;
+pub use harness_gateway::{LoggedIn, Prompt, Reading, Servers};
 pub use host::{Host, HostOptions};
 pub use loaded::Wanted;
 pub use loaded::{Loaded, Unloadable};
@@ -78,7 +78,6 @@ use self::loaded::Parts;
 use self::recorder::Recorder;
 use harness_artifact::definition::Definition;
 use harness_artifact::event::Event;
-use harness_artifact::pinned::Pinned;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
 use harness_capability::fs::Workspace;
@@ -431,6 +430,74 @@ fn guarded(
     secrets
 }
 
+/// What servers are started and asked with, without a project.
+struct Ground {
+    policy: ProjectPolicy,
+    workspace: Workspace,
+    vault: Arc<Vault>,
+}
+
+impl Ground {
+    /// None where there is no policy.
+    fn of(root: &Path, registry: &Registry, options: &Options) -> Result<Option<Self>, OpenError> {
+        let Some(mut policy) = registry.policy().cloned() else { return Ok(None) };
+        let folder = options.workspace.as_deref().unwrap_or(root);
+        let unopened = |source| OpenError::Workspace { path: folder.to_owned(), source };
+        let workspace = Workspace::open(folder).map_err(unopened)?;
+        let vault = Arc::new(guarded(root, registry, &mut policy, &workspace, options));
+        Ok(Some(Self { policy, workspace, vault }))
+    }
+}
+
+/// What is done about the login at a server.
+#[derive(Debug, Clone, Copy)]
+pub enum LoginAction<'a> {
+    /// Log in. With the port of the listener that the browser comes back to (0 is any), and who shows the address.
+    In(u16, &'a dyn Prompt),
+    /// The login is forgotten.
+    Out,
+}
+
+/// What came of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginState {
+    /// There is a login, a new one or the one before.
+    In(LoggedIn),
+    /// There is none. Whether there was one.
+    Out(bool),
+}
+
+/// Logs in at a server of a policy, or out. None where there is no server of this name.
+///
+/// # Errors
+///
+/// Where the workspace cannot be opened. What is wrong with the login is its own answer.
+pub async fn login_server(
+    root: &Path,
+    registry: &Registry,
+    options: &Options,
+    name: &str,
+    action: LoginAction<'_>,
+) -> Result<Option<Result<LoginState, Failure>>, OpenError> {
+    let Some(Ground { policy, workspace, vault }) = Ground::of(root, registry, options)? else { return Ok(None) };
+    let Some(server) = policy.mcp.server(name) else { return Ok(None) };
+    let unopened = |source| OpenError::Workspace { path: root.to_owned(), source };
+    let grant = policy.grant_for_server(server);
+    let dir = workspace.service_dir(&grant).map_err(|error| unopened(std::io::Error::other(format!("{error:?}"))))?;
+    let (absolute, variables) = (workspace.absolute().as_ref(), &options.system.variables);
+    let (http, resources) = (&Client::default(), &Resources::default());
+    let (grant, dir, vault) = (&grant, &dir, &vault);
+    let host = harness_gateway::Host { grant, dir, workspace: absolute, vault, variables, http, resources };
+    let mut done = match action {
+        LoginAction::In(port, prompt) => harness_gateway::login(server, host, port, prompt).await.map(LoginState::In),
+        LoginAction::Out => harness_gateway::logout(server, host).map(LoginState::Out),
+    };
+    if let Err(Failure::Broken(why) | Failure::Said(why)) = &mut done {
+        vault.redact(why);
+    }
+    Ok(Some(done))
+}
+
 /// Starts the servers of a policy, each behind its wall, and reads what they are: what `harness.lock` keeps of them. All of
 /// them, or the one of a name.
 ///
@@ -442,12 +509,9 @@ pub async fn read_servers(
     registry: &Registry,
     options: &Options,
     only: Option<&str>,
-) -> Result<Vec<(String, Result<Pinned, Failure>)>, OpenError> {
-    let Some(mut policy) = registry.policy().cloned() else { return Ok(Vec::new()) };
-    let folder = options.workspace.as_deref().unwrap_or(root);
-    let unopened = |source| OpenError::Workspace { path: folder.to_owned(), source };
-    let workspace = Workspace::open(folder).map_err(unopened)?;
-    let vault = Arc::new(guarded(root, registry, &mut policy, &workspace, options));
+) -> Result<Vec<(String, Result<Reading, Failure>)>, OpenError> {
+    let Some(Ground { policy, workspace, vault }) = Ground::of(root, registry, options)? else { return Ok(Vec::new()) };
+    let unopened = |source| OpenError::Workspace { path: root.to_owned(), source };
     let mut all = Vec::new();
     for server in policy.mcp.servers.iter().filter(|server| only.is_none_or(|only| server.name == only)) {
         let grant = policy.grant_for_server(server);
@@ -459,7 +523,7 @@ pub async fn read_servers(
         let host = harness_gateway::Host { grant, dir, workspace: absolute, vault, variables, http, resources };
         let mut read = harness_gateway::read(server, host).await;
         // What is locked is committed.
-        let held = read.as_ref().ok().and_then(|pinned| {
+        let held = read.as_ref().ok().and_then(|Reading { pinned, .. }| {
             let texts = pinned.tools.iter().map(Definition::canonical).chain(pinned.instructions.clone());
             texts.into_iter().find_map(|text| vault.find(&text).map(str::to_owned))
         });

@@ -12,7 +12,7 @@ use super::loaded::{Loaded, Parts};
 use super::payload::AgentAt;
 use super::recorder::Recorder;
 use super::run::Run;
-use harness_artifact::definition::{Definition, Served};
+use harness_artifact::definition::{Definition, Served, Transport};
 use harness_artifact::event::Event;
 use harness_artifact::third_party;
 use harness_artifact::tool::Tool;
@@ -58,7 +58,8 @@ async fn ask(loaded: &Loaded, recorder: Option<&Recorder>) -> Registry {
         let definitions = server.pinned.tools.iter().filter(|definition| named(definition.name()));
         let definitions: Vec<Json> = definitions.map(|definition| definition.json().clone()).collect();
         let place = CallContext::outermost(view.clone(), Run::new());
-        let payload = json!({"server": name, "transport": Served::TRANSPORT, "tools": definitions});
+        let payload =
+            json!({"server": name, "transport": server.pinned.endpoint.transport().name(), "tools": definitions});
         let dispatch = place.fire(&Event::McpList, AgentAt::default().payload(&payload)).await;
         let decided = |hook: &HookRun| matches!(hook.verdict, Verdict::Modify | Verdict::Block | Verdict::Error);
         let recorder = recorder.filter(|_| dispatch.hooks.iter().any(decided));
@@ -85,7 +86,8 @@ fn left(server: &str, tools: &[Arc<Tool>], definitions: Option<&Json>) -> Result
         let Some(before) = tools.iter().find(named) else {
             return Err(format!("`tools` has `{}`, which was not there", definition.name()));
         };
-        let mut tool = definition.tool(server, &before.source)?;
+        let transport = before.served.as_ref().map_or(Transport::Stdio, |served| served.transport);
+        let mut tool = definition.tool(server, transport, &before.source)?;
         if left.iter().any(|other| other.name == tool.name) {
             return Err(format!("`tools` has `{}` twice", definition.name()));
         }
@@ -129,7 +131,9 @@ mod tests {
     fn hooks_leave_out_and_rewrite_and_add_nothing() {
         let here = Position { file: "harness.lock".into(), line: 3, column: 1, length: 1 };
         let definition = |name: &str, text: &str| json!({"name": name, "description": text, "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": name == "drop"}});
-        let tool = |name: &str| Arc::new(Definition::read(definition(name, "old")).unwrap().tool("s", &here).unwrap());
+        let tool = |name: &str| {
+            Arc::new(Definition::read(definition(name, "old")).unwrap().tool("s", Transport::Stdio, &here).unwrap())
+        };
         let tools = [tool("a"), tool("b"), tool("drop")];
         let left = |definitions: Json| left("s", &tools, Some(&definitions));
         let kept = left(json!([definition("b", "new")])).unwrap();

@@ -299,7 +299,7 @@ impl Emitted {
 pub(super) fn of_server(mut payload: Json, served: Option<&Served>, structured: Option<Json>) -> Json {
     if let (Some(served), Json::Object(object)) = (served, &mut payload) {
         object.insert("server".to_owned(), served.server.as_str().into());
-        object.insert("transport".to_owned(), Served::TRANSPORT.into());
+        object.insert("transport".to_owned(), served.transport.name().into());
         object.extend(structured.map(|structured| ("structured".to_owned(), structured)));
     }
     payload

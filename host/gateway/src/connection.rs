@@ -54,14 +54,14 @@ struct State {
 
 /// Counts messages that answer nothing.
 #[derive(Debug, Default)]
-struct Flood {
+pub(crate) struct Flood {
     since: Option<Instant>,
     count: u32,
 }
 
 impl Flood {
     /// Whether there are too many.
-    fn add(&mut self, now: Instant) -> bool {
+    pub(crate) fn add(&mut self, now: Instant) -> bool {
         let fresh = self.since.is_some_and(|since| now.saturating_duration_since(since) < Duration::from_secs(1));
         if !fresh {
             (self.since, self.count) = (Some(now), 0);
@@ -107,9 +107,10 @@ impl Shared {
                 let id = escape::line(&id).chars().take(40).collect::<String>();
                 return Err(format!("it answered the request {id}, which was not made"));
             }
-            Incoming::Request(id) => {
-                // It may ask for nothing, and hears so.
-                replies.try_send(message::not_offered(&id)).map_err(|_| "it asks faster than it reads".to_owned())?;
+            Incoming::Request { id, method, .. } => {
+                replies
+                    .try_send(message::reply(&id, &method))
+                    .map_err(|_| "it asks faster than it reads".to_owned())?;
             }
             Incoming::Notification(method) => {
                 if method == "notifications/tools/list_changed" {

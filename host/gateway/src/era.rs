@@ -3,17 +3,17 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::connection::Connection;
 use crate::failure::Failure;
-use crate::limits::{INSTRUCTIONS_BYTES, PROBE};
-use crate::message::{LEGACY, MODERN, client, meta};
+use crate::limits::INSTRUCTIONS_BYTES;
+use crate::link::Link;
+use crate::message::{LEGACY, MODERN, RpcError, UNSUPPORTED_VERSION, client, meta};
 use harness_artifact::definition::shown;
 use harness_artifact::third_party;
 
 /// A server that is ready for requests.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    pub(crate) connection: Connection,
+    pub(crate) link: Link,
     pub(crate) about: About,
 }
 
@@ -28,24 +28,27 @@ pub(crate) struct About {
 
 /// Finds out which revision a server speaks. One that ends at the question, does not answer it or answers otherwise is
 /// started again, as older servers are not made to be asked.
-pub(crate) async fn probe(start: impl AsyncFn() -> Result<Connection, Failure>) -> Result<Opened, Failure> {
-    let connection = start().await?;
-    if let Ok(Ok(Some(about))) = tokio::time::timeout(PROBE, discover(&connection)).await {
-        return Ok(Opened { connection, about: about? });
+pub(crate) async fn probe(start: impl AsyncFn() -> Result<Link, Failure>) -> Result<Opened, Failure> {
+    let link = start().await?;
+    match tokio::time::timeout(link.probe(), discover(&link)).await {
+        Ok(Ok(Some(about))) => return Ok(Opened { link, about: about? }),
+        // It may not be asked, whatever it speaks.
+        Ok(Err(refused @ Failure::Refused { .. })) => return Err(refused),
+        _ => {}
     }
-    connection.kill("it speaks an older revision");
+    link.kill("it speaks an older revision");
     begin(start().await?, LEGACY.first().copied().unwrap_or_default()).await
 }
 
 /// Begins with a server of which the revision is known.
-pub(crate) async fn begin(connection: Connection, version: &str) -> Result<Opened, Failure> {
+pub(crate) async fn begin(link: Link, version: &str) -> Result<Opened, Failure> {
     let about = if version == MODERN {
-        let about = discover(&connection).await?;
+        let about = discover(&link).await?;
         about.ok_or_else(|| Failure::Broken(format!("it does not speak {MODERN} any more")))??
     } else {
-        initialize(&connection, version).await?
+        initialize(&link, version).await?
     };
-    Ok(Opened { connection, about })
+    Ok(Opened { link, about })
 }
 
 /// The parameters of a request, with what its revision adds.
@@ -57,16 +60,26 @@ pub(crate) fn params(version: &str, mut params: Json) -> Json {
 }
 
 /// What a server of the newest revision says of itself; nothing where it is none.
-async fn discover(connection: &Connection) -> Result<Option<Result<About, Failure>>, Failure> {
-    let Ok(result) = connection.request("server/discover", &params(MODERN, json!({}))).await? else { return Ok(None) };
+async fn discover(link: &Link) -> Result<Option<Result<About, Failure>>, Failure> {
+    let asked = params(MODERN, json!({}));
+    let mut answer = link.request("server/discover", &asked).await?;
+    // One that names the revision beside its refusal is asked once more, as the protocol wants it.
+    let names_it = |error: &RpcError| {
+        let supported = error.data.get("supported").and_then(Json::as_array).into_iter().flatten();
+        error.code == UNSUPPORTED_VERSION && supported.into_iter().any(|version| version == MODERN)
+    };
+    if answer.as_ref().is_err_and(names_it) {
+        answer = link.request("server/discover", &asked).await?;
+    }
+    let Ok(result) = answer else { return Ok(None) };
     let versions = result.get("supportedVersions").and_then(Json::as_array).into_iter().flatten();
     let speaks = versions.into_iter().any(|version| version == MODERN);
     Ok(speaks.then(|| about(&result, MODERN)))
 }
 
-async fn initialize(connection: &Connection, version: &str) -> Result<About, Failure> {
+async fn initialize(link: &Link, version: &str) -> Result<About, Failure> {
     let asked = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client()});
-    let result = connection.request("initialize", &asked).await?.map_err(|error| {
+    let result = link.request("initialize", &asked).await?.map_err(|error| {
         let why = third_party::line(&error.message);
         Failure::Said(format!("it does not begin: {why} ({})", error.code))
     })?;
@@ -76,7 +89,7 @@ async fn initialize(connection: &Connection, version: &str) -> Result<About, Fai
         return Err(Failure::Broken(format!("it speaks the revision {shown:?}, which is not known")));
     }
     let about = about(&result, spoken)?;
-    connection.notify("notifications/initialized", &json!({})).await;
+    link.notify("notifications/initialized", &json!({})).await;
     Ok(about)
 }
 

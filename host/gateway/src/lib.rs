@@ -1,4 +1,5 @@
-//! Tools of other programs: clients of their servers of the Model Context Protocol, over standard input and output.
+//! Tools of other programs: clients of their servers of the Model Context Protocol, over standard input and output, and over
+//! HTTP.
 //!
 //! What a server says is data from a third party: each line, number and text of it has a bound, and nothing of it decides
 //! anything that the policy and the lock have not decided before. The client is our own, and not that of `rmcp`, because
@@ -12,20 +13,31 @@
 //! - `era`: which revision of the protocol a server speaks
 //! - `listing`: the definitions of a server's tools
 //! - `process`: a server's process, behind its wall
+//! - `sse`: server-sent events, bounded
+//! - `headers`: what a request over HTTP says in its headers too
+//! - `remote`: requests to a server at a URL
+//! - `oauth`: logins at servers
+//! - `link`: a process or a remote server, as what is above them sees it
 //! - `pool`: the processes of a run, and the calls that they answer
 
 mod connection;
 mod era;
 mod failure;
 mod frame;
+mod headers;
 pub mod limits;
+mod link;
 mod listing;
 mod message;
+mod oauth;
 mod pool;
 mod process;
+mod remote;
 mod results;
+pub mod sse;
 
 pub use failure::Failure;
+pub use oauth::{LoggedIn, Prompt, folder as logins, login, logout};
 pub use pool::{Call, Servers};
-pub use process::{Host, read};
+pub use process::{Host, Reading, read};
 pub use results::ToolResult;

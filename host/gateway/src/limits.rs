@@ -32,3 +32,19 @@ pub const BACKOFF: Duration = Duration::from_millis(100);
 pub const KEPT: usize = 16;
 /// Bytes of a message of a server's that is quoted in an error.
 pub const QUOTED: usize = 1024;
+/// How long a server at a URL may be silent when it is asked for its revisions: it may be started by that.
+pub const PROBE_REMOTE: Duration = Duration::from_secs(10);
+/// Bytes of the events of one answer together.
+pub const STREAM_BYTES: usize = 64 << 20;
+/// Messages in the events of one answer that do not answer the request.
+pub const STREAM_MESSAGES: u32 = 10_000;
+/// Bytes of an answer that refuses a request.
+pub const REFUSAL_BYTES: usize = 64 << 10;
+/// How often the stream of one answer is continued after it has ended too early.
+pub const RESUMES: u32 = 100;
+/// The pause before that, where the server names none.
+pub const RESUME: Duration = Duration::from_secs(1);
+/// The longest pause that a server may name.
+pub const MAX_RESUME: Duration = Duration::from_secs(60);
+/// Bytes of a session's identifier, and of an event's.
+pub const ID_BYTES: usize = 1024;

@@ -2,35 +2,44 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::connection::Connection;
 use crate::era::params;
 use crate::failure::Failure;
 use crate::limits::PAGES;
-use harness_artifact::definition::{Definition, MAX_TOOLS, distinct};
+use crate::link::Link;
+use crate::message::MODERN;
+use harness_artifact::definition::{Definition, MAX_TOOLS, Transport, distinct};
 use harness_artifact::policy::mcp::McpServer;
 use harness_artifact::third_party;
+
+/// The tools of a server.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    /// In the order of their names.
+    pub(crate) tools: Vec<Definition>,
+    /// Those that clients have to leave out, and why.
+    pub(crate) left_out: Vec<String>,
+}
 
 /// Reads all pages. Tools that the policy leaves out are not looked at.
 ///
 /// # Errors
 ///
 /// What is wrong with the listing, or with a definition.
-pub(crate) async fn list(
-    connection: &Connection,
-    version: &str,
-    server: &McpServer,
-) -> Result<Vec<Definition>, Failure> {
+pub(crate) async fn list(link: &Link, version: &str, server: &McpServer) -> Result<Listed, Failure> {
     let mut listing = Listing::default();
     let mut cursor: Option<String> = None;
     for _ in 0..PAGES {
         let asked = cursor.take().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
-        let page = connection.request("tools/list", &params(version, asked)).await?.map_err(|error| {
+        let page = link.request("tools/list", &params(version, asked)).await?.map_err(|error| {
             let why = third_party::line(&error.message);
             Failure::Said(format!("it does not list its tools: {why} ({})", error.code))
         })?;
         cursor = listing.add(&page, |name| server.offers(name)).map_err(Failure::Broken)?;
         if cursor.is_none() {
-            return listing.whole(&server.name).map_err(Failure::Broken);
+            let has_headers = version == MODERN && server.transport() == Transport::Http;
+            let listed = listing.whole(&server.name, has_headers).map_err(Failure::Broken)?;
+            link.learn(&listed.tools);
+            return Ok(listed);
         }
     }
     Err(Failure::Broken(format!("its tools are more than {PAGES} pages")))
@@ -64,10 +73,19 @@ impl Listing {
         }
     }
 
-    fn whole(mut self, server: &str) -> Result<Vec<Definition>, String> {
+    /// `has_headers` is whether arguments may be headers too: then a tool is left out whose headers are not as the protocol
+    /// wants them.
+    fn whole(self, server: &str, has_headers: bool) -> Result<Listed, String> {
+        let (mut tools, mut left_out) = (Vec::new(), Vec::new());
         distinct(server, &self.tools)?;
-        self.tools.sort_by(|a, b| a.name().cmp(b.name()));
-        Ok(self.tools)
+        for tool in self.tools {
+            match tool.mirrored().map(|_| ()).or_else(|why| if has_headers { Err(why) } else { Ok(()) }) {
+                Ok(()) => tools.push(tool),
+                Err(why) => left_out.push(why),
+            }
+        }
+        tools.sort_by(|a, b| a.name().cmp(b.name()));
+        Ok(Listed { tools, left_out })
     }
 }
 
@@ -84,7 +102,23 @@ mod tests {
         for page in pages {
             listing.add(page, &offers)?;
         }
-        Ok(listing.whole("s")?.iter().map(|tool| tool.name().to_owned()).collect())
+        Ok(listing.whole("s", false)?.tools.iter().map(|tool| tool.name().to_owned()).collect())
+    }
+
+    #[test]
+    fn tools_with_wrong_headers_are_left_out_where_headers_are_sent() {
+        let with = |name: &str, header: &str| {
+            let region = json!({"type": "string", "x-mcp-header": header});
+            json!({"name": name, "inputSchema": {"type": "object", "properties": {"region": region}}})
+        };
+        for (has_headers, names, left_out) in [(true, vec!["a"], 1), (false, vec!["a", "b"], 0)] {
+            let mut listing = Listing::default();
+            listing.add(&json!({"tools": [with("b", "not a header"), with("a", "Region")]}), |_| true).unwrap();
+            let listed = listing.whole("s", has_headers).unwrap();
+            assert_eq!(listed.tools.iter().map(Definition::name).collect::<Vec<_>>(), names);
+            assert_eq!(listed.left_out.len(), left_out);
+            assert!(listed.left_out.iter().all(|why| why.starts_with("the tool `b`: `x-mcp-header` of `region`")));
+        }
     }
 
     #[test]

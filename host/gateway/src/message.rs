@@ -7,6 +7,12 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// Those that begin with `initialize`, the newest first.
 pub(crate) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
+/// The code of an error that says that headers and message differ.
+pub(crate) const HEADER_MISMATCH: i64 = -32020;
+
+/// The code of an error that says that a revision is not spoken, with those that are.
+pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
+
 /// At least as many values as a line has, if it is JSON: each but the first comes after `,`, `[`, `{` or `:` outside of a
 /// text.
 pub(crate) fn values(line: &[u8]) -> usize {
@@ -30,8 +36,8 @@ pub(crate) enum Incoming {
     Answer { id: u64, answer: Result<Json, RpcError> },
     /// An answer to nothing that we can have asked. With the identifier, as JSON.
     Foreign(String),
-    /// A request of the server's, which has to be answered. With its identifier.
-    Request(Json),
+    /// A request of the server's, which has to be answered.
+    Request { id: Json, method: String, params: Json },
     /// A notification.
     Notification(String),
     /// No message of the protocol.
@@ -54,7 +60,10 @@ impl Incoming {
             return Self::Noise;
         }
         match (message.shift_remove("method"), message.shift_remove("id")) {
-            (Some(Json::String(_)), Some(id @ (Json::String(_) | Json::Number(_)))) => Self::Request(id),
+            (Some(Json::String(method)), Some(id @ (Json::String(_) | Json::Number(_)))) => {
+                let params = message.shift_remove("params").unwrap_or_default();
+                Self::Request { id, method, params }
+            }
             (Some(Json::String(method)), None) => Self::Notification(method),
             (Some(_), _) => Self::Noise,
             (None, id) => answer(id.unwrap_or_default(), message),
@@ -91,7 +100,26 @@ pub(crate) fn notification(method: &str, params: &Json) -> Vec<u8> {
     line(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
 }
 
-/// The answer to a request of the server's: nothing is offered to it.
+/// The answer to a request of the server's, as a line. It may ask whether anybody is there, and for nothing else.
+pub(crate) fn reply(id: &Json, method: &str) -> Vec<u8> {
+    match method {
+        "ping" => line(&json!({"jsonrpc": "2.0", "id": id, "result": {}})),
+        _ => not_offered(id),
+    }
+}
+
+/// The error in the body of an answer that refuses a request, whatever request it names.
+pub(crate) fn error_of(body: &[u8]) -> Option<RpcError> {
+    let Ok(Json::Object(mut message)) = serde_json::from_slice(body) else { return None };
+    let error = message.shift_remove("error")?;
+    // Some servers answer what they do not take for a request without an identifier.
+    match answer(json!(1), Map::from_iter([("error".to_owned(), error)])) {
+        Incoming::Answer { answer: Err(error), .. } => Some(error),
+        _ => None,
+    }
+}
+
+/// The answer to a request that nothing is offered for.
 pub(crate) fn not_offered(id: &Json) -> Vec<u8> {
     let error = json!({"code": -32601, "message": "this client offers no such method"});
     line(&json!({"jsonrpc": "2.0", "id": id, "error": error}))
@@ -147,7 +175,9 @@ mod tests {
             assert!(matches!(message(&format!("\"id\":{id},\"result\":{{}}")), Incoming::Foreign(_)), "{id}");
         }
         assert_eq!(message("\"result\":{}"), Incoming::Foreign("null".to_owned()));
-        assert_eq!(message("\"id\":\"a\",\"method\":\"roots/list\""), Incoming::Request(json!("a")));
+        let asks = |id: Json, params: Json| Incoming::Request { id, method: "roots/list".to_owned(), params };
+        assert_eq!(message("\"id\":\"a\",\"method\":\"roots/list\""), asks(json!("a"), Json::Null));
+        assert_eq!(message("\"id\":1,\"method\":\"roots/list\",\"params\":{}"), asks(json!(1), json!({})));
         assert_eq!(message("\"method\":\"a/b\",\"params\":{}"), Incoming::Notification("a/b".to_owned()));
         for noise in [
             "\"id\":1",
@@ -170,7 +200,9 @@ mod tests {
     fn a_request_is_one_line() {
         let line = request(3, "tools/call", &json!({"a": "b\nc"}));
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
-        assert_eq!(read(std::str::from_utf8(&line).unwrap()), Incoming::Request(json!(3)));
+        let read = read(std::str::from_utf8(&line).unwrap());
+        let (method, params) = ("tools/call".to_owned(), json!({"a": "b\nc"}));
+        assert_eq!(read, Incoming::Request { id: json!(3), method, params });
     }
 
     proptest! {

@@ -1,21 +1,23 @@
-//! The processes of servers that a run has, and the calls that they answer.
+//! The processes and sessions of servers that a run has, and the calls that they answer.
 //!
-//! A process answers nothing before its definitions were compared with the lock, and nothing any more when they differ.
+//! A process or session answers nothing before its definitions were compared with the lock, and nothing any more when they differ.
 //! Whatever changed then stays refused until the run ends.
 
+use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use tokio::sync::Mutex;
 
-use crate::connection::Connection;
 use crate::era::{About, Opened, params};
 use crate::failure::Failure;
 use crate::limits::{BACKOFF, KEPT, RESTARTS};
+use crate::link::Link;
 use crate::listing;
-use crate::message::MODERN;
+use crate::message::HEADER_MISMATCH;
 use crate::process::{self, Host};
+use crate::remote::LOST;
 use crate::results::ToolResult;
 use harness_artifact::pinned::{self, Change, Pinned};
 use harness_artifact::policy::mcp::{Keep, McpServer};
@@ -67,10 +69,10 @@ struct State {
     refused: Option<Failure>,
 }
 
-/// A process that was compared with the lock.
+/// A process or session that was compared with the lock.
 #[derive(Debug)]
 struct Live {
-    connection: Connection,
+    link: Link,
     about: About,
 }
 
@@ -82,11 +84,16 @@ impl Servers {
     ///
     /// Why there is no result.
     pub async fn call(&self, call: Call<'_>, host: Host<'_>) -> Result<ToolResult, Failure> {
-        let made = match call.server.keep {
-            Keep::Call => fresh(call, &host).await,
-            Keep::Run => self.kept(call, &host)?.call(call, &host).await,
+        // Of a type of its own: what callers wrap around it is deep enough.
+        let making: Pin<Box<dyn Future<Output = Result<ToolResult, Failure>> + Send + '_>> = match call.server.keep {
+            Keep::Call => Box::pin(fresh(call, &host)),
+            Keep::Run => {
+                let kept = self.kept(call, &host)?;
+                let host = &host;
+                Box::pin(async move { kept.call(call, host).await })
+            }
         };
-        made.map_err(|failure| named(&call.server.name, failure))
+        making.await.map_err(|failure| named(&call.server.name, failure))
     }
 
     /// Ends all processes, and waits for that.
@@ -95,7 +102,7 @@ impl Servers {
         for kept in all {
             let live = kept.state.lock().await.live.take();
             if let Some(live) = live.and_then(Arc::into_inner) {
-                live.connection.close().await;
+                live.link.close().await;
             }
         }
     }
@@ -130,19 +137,28 @@ fn named(server: &str, failure: Failure) -> Failure {
     }
 }
 
-/// A call of a process of its own.
+/// A call of a process or session of its own.
 async fn fresh(call: Call<'_>, host: &Host<'_>) -> Result<ToolResult, Failure> {
     let live = Live::start(call.server, call.locked, host, call.time).await?;
     let (result, changed) = live.ask(call).await;
-    if changed {
-        live.compare(call.server, call.locked).await?;
-    }
-    result
+    let compared = if changed { live.compare(call.server, call.locked).await } else { Ok(()) };
+    live.link.end().await;
+    compared.and(result)
 }
 
 impl Kept {
     async fn call(&self, call: Call<'_>, host: &Host<'_>) -> Result<ToolResult, Failure> {
         let live = self.live(host).await?;
+        let made = self.call_of(call, live.clone()).await;
+        // A session that is not known any more has done nothing with the call: it is made once more, in a new one.
+        if made.is_err() && live.link.over().is_some_and(|why| why == LOST) {
+            let live = self.live(host).await?;
+            return self.call_of(call, live).await;
+        }
+        made
+    }
+
+    async fn call_of(&self, call: Call<'_>, live: Arc<Live>) -> Result<ToolResult, Failure> {
         let using = Using { live: &live, done: false };
         let (result, changed) = live.ask(call).await;
         using.done();
@@ -161,13 +177,13 @@ impl Kept {
             return Err(refused.clone());
         }
         if let Some(live) = state.live.clone() {
-            if live.connection.over().is_none() {
-                if live.connection.take_changed() {
+            if live.link.over().is_none() {
+                if live.link.take_changed() {
                     self.compare(&mut state, &live).await?;
                 }
                 return Ok(live);
             }
-            let by_itself = live.connection.over().is_some_and(|why| why != CANCELED);
+            let by_itself = live.link.over().is_some_and(|why| why != CANCELED && why != LOST);
             state.ends = state.ends.saturating_add(u32::from(by_itself));
             state.live = None;
         }
@@ -192,7 +208,7 @@ impl Kept {
     async fn compare(&self, state: &mut State, live: &Arc<Live>) -> Result<(), Failure> {
         let compared = live.compare(&self.server, &self.locked).await;
         if let Err(failure) = &compared {
-            live.connection.kill("its tools changed while it ran");
+            live.link.kill("its tools changed while it ran");
             state.live = None;
             if matches!(failure, Failure::Refused { .. }) {
                 state.refused = Some(failure.clone());
@@ -217,8 +233,8 @@ impl Using<'_> {
 impl Drop for Using<'_> {
     fn drop(&mut self) {
         // The request itself is dropped before this, and no longer counted.
-        if !self.done && self.live.connection.in_flight() == 0 {
-            self.live.connection.kill(CANCELED);
+        if !self.done && self.live.link.is_idle() {
+            self.live.link.kill(CANCELED);
         }
     }
 }
@@ -226,8 +242,8 @@ impl Drop for Using<'_> {
 impl Live {
     /// Starts a process and compares it with the lock.
     async fn start(server: &McpServer, locked: &Pinned, host: &Host<'_>, time: Duration) -> Result<Self, Failure> {
-        let Opened { connection, about } = process::open(server, locked, host, time).await?;
-        let live = Self { connection, about };
+        let Opened { link, about } = process::open(server, locked, host, time).await?;
+        let live = Self { link, about };
         let mut changes = Vec::new();
         if live.about.version != locked.version {
             let what = format!("it speaks {} instead of {}", live.about.version, locked.version);
@@ -237,9 +253,8 @@ impl Live {
         if !changes.is_empty() {
             return Err(Failure::drift(&server.name, &changes));
         }
-        if live.about.notifies && live.about.version == MODERN {
-            let asked = json!({"notifications": {"toolsListChanged": true}});
-            live.connection.begin("subscriptions/listen", &params(MODERN, asked)).await?;
+        if live.about.notifies {
+            live.link.subscribe(&live.about.version).await?;
         }
         live.compare(server, locked).await?;
         Ok(live)
@@ -247,8 +262,11 @@ impl Live {
 
     /// Lists the tools again, as often as the server says that they are others, and compares them with the lock.
     async fn compare(&self, server: &McpServer, locked: &Pinned) -> Result<(), Failure> {
-        self.connection.take_changed();
-        let tools = listing::list(&self.connection, &self.about.version, server).await?;
+        if self.about.notifies {
+            self.link.subscribe_again(&self.about.version).await;
+        }
+        self.link.take_changed();
+        let tools = listing::list(&self.link, &self.about.version, server).await?.tools;
         let offered: Vec<_> = locked.tools.iter().filter(|tool| server.offers(tool.name())).cloned().collect();
         let changes = pinned::tools(&offered, &tools);
         if changes.is_empty() { Ok(()) } else { Err(Failure::drift(&server.name, &changes)) }
@@ -257,13 +275,15 @@ impl Live {
     /// Asks for a call. Also says whether the tools changed meanwhile.
     async fn ask(&self, call: Call<'_>) -> (Result<ToolResult, Failure>, bool) {
         let asked = json!({"name": call.tool, "arguments": call.arguments});
-        let answer = self.connection.request("tools/call", &params(&self.about.version, asked)).await;
+        let answer = self.link.request("tools/call", &params(&self.about.version, asked)).await;
+        // It knows of other headers than those that its definitions have named.
+        let is_mismatch = matches!(&answer, Ok(Err(error)) if error.code == HEADER_MISMATCH);
         let result = match answer {
             Ok(Ok(result)) => ToolResult::read(&result),
             Ok(Err(error)) => Err(Failure::Said(format!("{} ({})", third_party::line(&error.message), error.code))),
             Err(failure) => Err(failure),
         };
-        let changed = self.connection.over().is_none() && self.connection.take_changed();
+        let changed = self.link.over().is_none() && (self.link.take_changed() || is_mismatch);
         (result, changed)
     }
 }

@@ -1,4 +1,4 @@
-//! A server's process, behind its wall.
+//! Starts a server: its process, behind its wall, or what is asked at its URL.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,9 +11,14 @@ use crate::connection::Connection;
 use crate::era::{self, Opened};
 use crate::failure::Failure;
 use crate::limits::{PLACE, START};
+use crate::link::Link;
 use crate::listing;
-use harness_artifact::pinned::{Change, Pinned};
-use harness_artifact::policy::mcp::{McpServer, Piece};
+use crate::oauth::Login;
+use crate::oauth::asker::Asker;
+use crate::oauth::store::Store;
+use crate::remote::{Reach, Remote};
+use harness_artifact::pinned::{Pinned, PinnedEndpoint};
+use harness_artifact::policy::mcp::{Endpoint, McpServer, Piece, ServerCommand, VariableText};
 use harness_capability::env::Variables;
 use harness_capability::exec::{self, ExecContext, ServiceCommand};
 use harness_capability::http::Client;
@@ -40,20 +45,30 @@ pub struct Host<'a> {
     pub resources: &'a Resources,
 }
 
-/// Reads what a server is: what is locked of it.
+/// What a server is now.
+#[derive(Debug)]
+pub struct Reading {
+    /// What is locked of it.
+    pub pinned: Pinned,
+    /// Tools that clients have to leave out, each with the reason.
+    pub left_out: Vec<String>,
+}
+
+/// Reads what a server is.
 ///
 /// # Errors
 ///
 /// Why it cannot be started, or what is wrong with what it says.
-pub async fn read(server: &McpServer, host: Host<'_>) -> Result<Pinned, Failure> {
-    let program = digest(server, &host).await?;
+pub async fn read(server: &McpServer, host: Host<'_>) -> Result<Reading, Failure> {
+    let endpoint = endpoint(server, &host).await?;
     let reading = async {
         let opened = era::probe(async || start(server, &host, START).await).await?;
         let about = opened.about.clone();
-        let tools = listing::list(&opened.connection, &about.version, server).await?;
-        opened.connection.close().await;
+        let listed = listing::list(&opened.link, &about.version, server).await?;
+        opened.link.close().await;
         let (version, instructions) = (about.version, about.instructions);
-        Ok(Pinned { server: server.name.clone(), command: server.command(), program, version, instructions, tools })
+        let pinned = Pinned { server: server.name.clone(), endpoint, version, instructions, tools: listed.tools };
+        Ok(Reading { pinned, left_out: listed.left_out })
     };
     let late = || Failure::Broken(format!("it did not list its tools within {} seconds", START.as_secs()));
     tokio::time::timeout(START, reading).await.unwrap_or_else(|_| Err(late()))
@@ -70,15 +85,26 @@ pub(crate) async fn open(
     host: &Host<'_>,
     time: Duration,
 ) -> Result<Opened, Failure> {
-    if digest(server, host).await? != locked.program {
-        let changed = Change { what: "the file of its program changed".to_owned(), lines: Vec::new() };
-        return Err(Failure::drift(&server.name, &[changed]));
+    let changes = locked.endpoint.changes(&endpoint(server, host).await?);
+    if !changes.is_empty() {
+        return Err(Failure::drift(&server.name, &changes));
     }
     era::begin(start(server, host, time).await?, &locked.version).await
 }
 
+/// Where a server is now.
+async fn endpoint(server: &McpServer, host: &Host<'_>) -> Result<PinnedEndpoint, Failure> {
+    match &server.endpoint {
+        Endpoint::Command(command) => {
+            let program = digest(command, host).await?;
+            Ok(PinnedEndpoint::Command { command: command.words(), program })
+        }
+        Endpoint::Url(remote) => Ok(PinnedEndpoint::Url(remote.url.to_string())),
+    }
+}
+
 /// The digest of a server's program.
-async fn digest(server: &McpServer, host: &Host<'_>) -> Result<String, Failure> {
+async fn digest(server: &ServerCommand, host: &Host<'_>) -> Result<String, Failure> {
     let env = environment(server, host)?;
     let program = exec::service_program(&server.program, env.get("PATH").map(String::as_str), host.workspace)
         .ok_or_else(|| Failure::Broken(format!("there is no program `{}`", server.program)))?;
@@ -91,7 +117,39 @@ async fn digest(server: &McpServer, host: &Host<'_>) -> Result<String, Failure> 
     }
 }
 
-async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Connection, Failure> {
+async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Link, Failure> {
+    match &server.endpoint {
+        Endpoint::Command(command) => Ok(Link::Process(start_process(command, host, time).await?)),
+        Endpoint::Url(remote) => {
+            let mut sealed = Vec::new();
+            for (name, value) in &remote.headers {
+                sealed.push((name.clone(), filled(value, host)?));
+            }
+            let (http, grant, vault) = (host.http.clone(), host.grant.clone(), host.vault.clone());
+            let (url, login) = (remote.url.clone(), login_of(server, host)?);
+            Ok(Link::Remote(Remote::new(Reach { url, sealed, http, grant, vault, login })))
+        }
+    }
+}
+
+/// The login at a server, where the policy allows one.
+///
+/// # Errors
+///
+/// Why it cannot be used.
+pub(crate) fn login_of(server: &McpServer, host: &Host<'_>) -> Result<Option<Login>, Failure> {
+    let Endpoint::Url(remote) = &server.endpoint else { return Ok(None) };
+    let Some(settings) = &remote.oauth else { return Ok(None) };
+    let secret = match settings.client.as_ref().and_then(|client| client.secret.as_deref()) {
+        Some(name) => Some(host.vault.open_for_server(name)?.to_owned()),
+        None => None,
+    };
+    let store = Store::of(&server.name, remote.url.as_str(), host.workspace, host.variables)?;
+    let asker = Asker { http: host.http.clone(), grant: host.grant.clone(), vault: host.vault.clone() };
+    Ok(Some(Login::new((&server.name, &remote.url), (settings, secret), store, asker)))
+}
+
+async fn start_process(server: &ServerCommand, host: &Host<'_>, time: Duration) -> Result<Connection, Failure> {
     let env = environment(server, host)?;
     let handles = Handles::new(host.vault.clone());
     let Host { grant, dir, workspace, variables, http, resources, .. } = *host;
@@ -109,24 +167,29 @@ async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Co
 }
 
 /// All its variables, with what the policy names in them.
-fn environment(server: &McpServer, host: &Host<'_>) -> Result<BTreeMap<String, String>, Failure> {
+fn environment(server: &ServerCommand, host: &Host<'_>) -> Result<BTreeMap<String, String>, Failure> {
     let mut env = BTreeMap::new();
     for (name, value) in &server.env {
-        let mut text = String::new();
-        for piece in value.pieces() {
-            match piece {
-                Piece::Text(plain) => text.push_str(plain),
-                Piece::Secret(secret) => text.push_str(host.vault.open_for_server(secret)?),
-                Piece::Variable(variable) => {
-                    host.vault.decide_variable(variable)?;
-                    let unset = || Failure::Broken(format!("the variable `{variable}` is not set"));
-                    text.push_str(&host.variables.value(variable).ok_or_else(unset)?);
-                }
-            }
-        }
-        env.insert(name.clone(), text);
+        env.insert(name.clone(), filled(value, host)?);
     }
     // The folder to start in need not be it.
     env.entry("HARNESS_WORKSPACE".to_owned()).or_insert_with(|| host.workspace.to_string_lossy().into_owned());
     Ok(env)
+}
+
+/// A text with the secrets and variables that it names.
+fn filled(value: &VariableText, host: &Host<'_>) -> Result<String, Failure> {
+    let mut text = String::new();
+    for piece in value.pieces() {
+        match piece {
+            Piece::Text(plain) => text.push_str(plain),
+            Piece::Secret(secret) => text.push_str(host.vault.open_for_server(secret)?),
+            Piece::Variable(variable) => {
+                host.vault.decide_variable(variable)?;
+                let unset = || Failure::Broken(format!("the variable `{variable}` is not set"));
+                text.push_str(&host.variables.value(variable).ok_or_else(unset)?);
+            }
+        }
+    }
+    Ok(text)
 }

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use url::Host;
 
 use super::grant::Grant;
-use super::layer::Origin;
+use super::layer::{Origin, Scope};
 use super::refusal::Refusal;
 use super::watch::Request;
 use address::AddressKind;
@@ -82,10 +82,14 @@ fn not_public(target: &Target, address: IpAddr, origin: &Origin) -> Refusal {
         return Refusal::always(format!("the address `{target}` was asked and another would be reached"));
     }
     let kind = AddressKind::of(address).words();
-    Refusal::new(
-        format!("the host `{target}` leads to {kind} address, which needs a rule with `private: true`"),
-        origin.add(&HostRule::item_for(target, true), "network"),
-    )
+    let hint = match &origin.scope {
+        // It has one host, that of its URL, and no list.
+        Scope::Server(name) => {
+            format!("add `private: true` to `mcp.servers.{name}` in `{}`", origin.at(origin.places.own()))
+        }
+        _ => origin.add(&HostRule::item_for(target, true), "network"),
+    };
+    Refusal::new(format!("the host `{target}` leads to {kind} address, which needs a rule with `private: true`"), hint)
 }
 
 #[cfg(test)]

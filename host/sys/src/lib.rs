@@ -8,6 +8,7 @@ pub mod digest;
 pub mod memory;
 pub mod output;
 pub mod own;
+pub mod private;
 pub mod slices;
 pub mod socket;
 pub mod tree;

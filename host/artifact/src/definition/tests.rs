@@ -72,9 +72,14 @@ fn a_definition_is_a_tool() {
         "name": "Read-File", "description": " Reads. ", "inputSchema": schema, "_meta": {"x": 1.50},
         "outputSchema": {"type": "object", "required": ["n"]}, "annotations": {"destructiveHint": true, "readOnlyHint": true},
     });
-    let tool = Definition::read(definition).unwrap().tool("files", &here()).unwrap();
+    let tool = Definition::read(definition).unwrap().tool("files", Transport::Stdio, &here()).unwrap();
     assert_eq!((tool.name.as_str(), tool.description.as_str()), ("files_read_file", "Reads."));
-    let served = Served { server: "files".to_owned(), tool: "Read-File".to_owned(), is_destructive: true };
+    let served = Served {
+        server: "files".to_owned(),
+        tool: "Read-File".to_owned(),
+        transport: Transport::Stdio,
+        is_destructive: true,
+    };
     assert_eq!((tool.served.as_ref(), *tool.confirm, tool.source_name.as_str()), (Some(&served), true, "mcp/files"));
     assert_eq!(
         tool.json_schema(),
@@ -105,7 +110,7 @@ fn what_cannot_be_checked_is_no_tool() {
         (json!({"type": "object", "$ref": "https://a.example/x"}), ""),
         (json!({"type": "object", "properties": {"a": {"pattern": "("}}}), ""),
     ] {
-        let found = Definition::read(with("inputSchema", schema.clone())).unwrap().tool("s", &here());
+        let found = Definition::read(with("inputSchema", schema.clone())).unwrap().tool("s", Transport::Http, &here());
         let found = found.err().unwrap_or_else(|| panic!("{schema}"));
         assert!(found.starts_with("the tool `read`: `inputSchema`: ") && found.contains(why), "{found}");
     }
@@ -114,7 +119,8 @@ fn what_cannot_be_checked_is_no_tool() {
 #[test]
 fn hints_of_an_untrusted_server_only_tighten() {
     let confirms = |annotations: Json| {
-        let tool = Definition::read(with("annotations", annotations)).unwrap().tool("s", &here()).unwrap();
+        let tool =
+            Definition::read(with("annotations", annotations)).unwrap().tool("s", Transport::Http, &here()).unwrap();
         *tool.confirm
     };
     assert!(

@@ -1,17 +1,23 @@
 //! `mcp`: what clients of the Model Context Protocol are offered beside the project's tools, how they get these, and the
 //! servers whose tools the project has.
 
+mod address;
 mod choices;
 mod floating;
+mod oauth;
 mod servers;
+mod template;
 
 use std::collections::HashSet;
 
 use serde_json::json;
 
+pub use self::address::ServerUrl;
 pub use self::choices::{AgentsAs, Expose, Schemas};
+pub use self::oauth::{OAuth, Registered, is_scope};
 use self::servers::Servers;
-pub use self::servers::{Keep, McpServer, Piece, VariableText, is_name as is_server_name};
+pub use self::servers::{Endpoint, Keep, McpServer, ServerCommand, is_name as is_server_name};
+pub use self::template::{Piece, VariableText};
 use super::tools::{NamePattern, ToolsPolicy};
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::Diagnostic;

@@ -5,7 +5,7 @@ use std::path::Path;
 use harness_artifact::pinned::{Pinned, describe};
 use harness_artifact::{escape, third_party};
 use harness_capability::system::System;
-use harness_dispatch::{self as dispatch, Options};
+use harness_dispatch::{self as dispatch, Options, Reading};
 use harness_registry::Registry;
 use harness_registry::lock::{self, Lock, LockedServer};
 use serde_json::{Value as Json, json};
@@ -52,7 +52,10 @@ pub(super) fn read(
     let mut exit = None;
     for (name, read) in read {
         match read {
-            Ok(pinned) => locked.push(LockedServer::new(pinned)),
+            Ok(Reading { pinned, left_out }) => {
+                report_left_out(&name, &left_out, printer);
+                locked.push(LockedServer::new(pinned));
+            }
             Err(failure) => {
                 let why = escape::line(&failure.to_string()).into_owned();
                 printer.error(&format!("the server `{name}` cannot be locked: {why}"), &[], None);
@@ -61,6 +64,13 @@ pub(super) fn read(
         }
     }
     exit.map_or(Ok(locked), Err)
+}
+
+/// Reports tools of a server that clients have to leave out.
+pub(crate) fn report_left_out(server: &str, left_out: &[String], printer: Printer) {
+    for why in left_out {
+        printer.say(&escape::line(&format!("the server `{server}`: left out: {why}")));
+    }
 }
 
 /// What of the servers is not as it was locked, by name.

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use clap::Args;
 use harness_artifact::pinned::describe;
-use harness_artifact::policy::mcp::{Keep, McpServer, is_server_name};
+use harness_artifact::policy::mcp::{Endpoint, Keep, McpServer, is_server_name};
 use harness_artifact::{escape, third_party};
 use harness_capability::system::System;
-use harness_dispatch::{self as dispatch, Options};
+use harness_dispatch::{self as dispatch, Options, Reading};
 use harness_registry::Registry;
 use harness_sys::{self as sys, output};
 use serde_json::{Value as Json, json};
@@ -15,6 +15,7 @@ use serde_json::{Value as Json, json};
 use super::edit;
 use crate::args::ProjectArgs;
 use crate::exit::Exit;
+use crate::lock::report_left_out;
 use crate::printer::Printer;
 use crate::project;
 
@@ -38,7 +39,8 @@ pub(crate) struct Test {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  harness mcp add files --read docs -- mcp-files\n  \
-                        harness mcp add git --keep-call -- uvx mcp-server-git==2025.1.14")]
+                        harness mcp add git --keep-call -- uvx mcp-server-git==2025.1.14\n  \
+                        harness mcp add docs --url https://mcp.example.com/mcp --header 'Authorization: Bearer {secret:DOCS}'")]
 pub(crate) struct Add {
     /// Its name: 1 to 20 characters of `a-z`, `0-9` and `_`, a letter first. Names of its tools begin with it.
     #[arg(value_parser = name)]
@@ -60,7 +62,7 @@ pub(crate) struct Add {
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
 
-    /// Start a process for each call instead of one for a run.
+    /// Start a process, or begin a session, for each call instead of one for a run.
     #[arg(long)]
     pub(crate) keep_call: bool,
 
@@ -68,8 +70,25 @@ pub(crate) struct Add {
     #[arg(long)]
     pub(crate) floating: bool,
 
+    /// URL of a server over HTTP, such as `https://mcp.example.com/mcp`, instead of a command.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["command", "read", "write", "network", "env", "floating"])]
+    pub(crate) url: Option<String>,
+
+    /// A header of each request to the URL as `NAME: VALUE`, with `{secret:NAME}` and `{env:NAME}` in the value; may be
+    /// repeated.
+    #[arg(long, value_name = "NAME: VALUE", requires = "url")]
+    pub(crate) header: Vec<String>,
+
+    /// Let the host of the URL lead to a private address, and ask it with `http`.
+    #[arg(long, requires = "url")]
+    pub(crate) private: bool,
+
+    /// Pattern of names of its tools that the project has, as it names them; may be repeated. Default: all.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) tool: Vec<String>,
+
     /// The command, after `--`.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
 
@@ -94,7 +113,7 @@ pub(super) fn list(command: &List, place: &ProjectArgs, printer: Printer) -> Res
         return Ok(Exit::Completed);
     }
     if servers.is_empty() {
-        printer.say("no servers: add one with `harness mcp add NAME -- COMMAND`");
+        printer.say("no servers: add one with `harness mcp add NAME -- COMMAND` or `harness mcp add NAME --url URL`");
         return Ok(Exit::Completed);
     }
     let mut text = String::new();
@@ -106,8 +125,8 @@ pub(super) fn list(command: &List, place: &ProjectArgs, printer: Printer) -> Res
             }
             None => "not locked".to_owned(),
         };
-        let command = escape::line(&server.command().join(" ")).into_owned();
-        text.push_str(&format!("{}  {command}  (keep: {}; {state})\n", server.name, server.keep.word()));
+        let location = escape::line(&server.location()).into_owned();
+        text.push_str(&format!("{}  {location}  (keep: {}; {state})\n", server.name, server.keep.word()));
         for tool in
             registry.tools().iter().filter(|tool| tool.served.as_ref().is_some_and(|of| of.server == server.name))
         {
@@ -123,16 +142,23 @@ fn as_json(server: &McpServer, registry: &Registry) -> Json {
         let served = tool.served.as_ref().filter(|served| served.server == server.name)?;
         Some(json!({"name": tool.name, "tool": served.tool}))
     });
-    let env = server.env.iter().map(|(name, value)| (name.clone(), Json::from(value.to_string())));
-    json!({
-        "name": server.name,
-        "transport": "stdio",
-        "command": server.command(),
-        "env": env.collect::<serde_json::Map<String, Json>>(),
+    let given = server.given().iter().map(|(name, value)| (name.clone(), Json::from(value.to_string())));
+    let given: Json = given.collect::<serde_json::Map<String, Json>>().into();
+    let mut shown = json!({"name": server.name, "transport": server.transport().name()});
+    let endpoint = match &server.endpoint {
+        Endpoint::Command(command) => json!({"command": command.words(), "env": given}),
+        Endpoint::Url(remote) => json!({"url": remote.url.as_str(), "headers": given}),
+    };
+    let rest = json!({
         "keep": server.keep.word(),
         "locked": registry.server(&server.name).map(|locked| json!({"protocol": locked.pinned.version})),
         "tools": tools.collect::<Vec<_>>(),
-    })
+    });
+    if let (Some(shown), Json::Object(endpoint), Json::Object(rest)) = (shown.as_object_mut(), endpoint, rest) {
+        shown.extend(endpoint);
+        shown.extend(rest);
+    }
+    shown
 }
 
 pub(super) fn test(command: &Test, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
@@ -152,7 +178,10 @@ pub(super) fn test(command: &Test, place: &ProjectArgs, printer: Printer) -> Res
     let read = read.map_err(|error| project::unopened(&error, printer))?;
     let Some((name, read)) = read.into_iter().next() else { return Err(Exit::Usage) };
     let pinned = match read {
-        Ok(pinned) => pinned,
+        Ok(Reading { pinned, left_out }) => {
+            report_left_out(&name, &left_out, printer);
+            pinned
+        }
         Err(failure) => {
             let why = format!("the server `{name}`: {}", escape::line(&failure.to_string()));
             printer.error(&why, &[], None);
@@ -210,11 +239,25 @@ pub(super) fn remove(command: &Remove, place: &ProjectArgs, printer: Printer) ->
 /// The value of an entry, on one line of YAML. JSON is YAML too.
 fn entry(command: &Add) -> String {
     let list = |texts: &[String]| json!(texts).to_string();
-    let mut parts = vec![format!("command: {}", list(&command.command))];
+    let pairs = |pairs: &[String], sign: char| {
+        let pairs = pairs.iter().map(|pair| pair.split_once(sign).unwrap_or((pair, "")));
+        let pairs: Vec<String> =
+            pairs.map(|(name, value)| format!("{}: {}", json!(name.trim()), json!(value.trim_start()))).collect();
+        pairs.join(", ")
+    };
+    let mut parts = Vec::new();
+    match &command.url {
+        Some(url) => parts.push(format!("url: {}", json!(url))),
+        None => parts.push(format!("command: {}", list(&command.command))),
+    }
+    if !command.header.is_empty() {
+        parts.push(format!("headers: {{ {} }}", pairs(&command.header, ':')));
+    }
+    if command.private {
+        parts.push("private: true".to_owned());
+    }
     if !command.env.is_empty() {
-        let pairs = command.env.iter().map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        let pairs: Vec<String> = pairs.map(|(name, value)| format!("{}: {}", json!(name), json!(value))).collect();
-        parts.push(format!("env: {{ {} }}", pairs.join(", ")));
+        parts.push(format!("env: {{ {} }}", pairs(&command.env, '=')));
     }
     let sides = [("read", &command.read), ("write", &command.write)];
     let sides: Vec<String> = sides
@@ -230,6 +273,9 @@ fn entry(command: &Add) -> String {
     }
     if command.keep_call {
         parts.push(format!("keep: {}", Keep::Call.word()));
+    }
+    if !command.tool.is_empty() {
+        parts.push(format!("tools: {}", list(&command.tool)));
     }
     if command.floating {
         parts.push("floating: true".to_owned());

@@ -5,10 +5,10 @@ use toml::Spanned;
 
 use super::FILE;
 use super::entry::position;
-use harness_artifact::definition::{Definition, Served, distinct};
+use harness_artifact::definition::{Definition, distinct};
 use harness_artifact::diagnostic::{Diagnostic, Position};
-use harness_artifact::pinned::Pinned;
-use harness_artifact::policy::mcp::McpServer;
+use harness_artifact::pinned::{Pinned, PinnedEndpoint};
+use harness_artifact::policy::mcp::{Endpoint, McpServer};
 use harness_artifact::tool::Tool;
 use harness_sys::digest::digest;
 
@@ -18,9 +18,15 @@ use harness_sys::digest::digest;
 pub(super) struct ServerDocument {
     name: Spanned<String>,
     transport: String,
-    command: Vec<String>,
+    /// Of one over standard input and output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command: Option<Vec<String>>,
     /// Of the file of its program.
-    program: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    program: Option<String>,
+    /// Of one over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
     /// The revision of the protocol.
     protocol: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,9 +75,14 @@ impl LockedServer {
             let wrong = Diagnostic::error(format!("`{FILE}`: the server {server:?}: {why}")).at(at.clone());
             wrong.hint("write it again with `harness lock`")
         };
-        if document.transport != Served::TRANSPORT {
-            return Err(wrong(&at, format!("the transport {:?} is not known", document.transport)));
-        }
+        let ServerDocument { transport, command, program, url, protocol: version, instructions, .. } = document;
+        let endpoint = match (&*transport, command, program, url) {
+            ("stdio", Some(command), Some(program), None) => PinnedEndpoint::Command { command, program },
+            ("http", None, None, Some(url)) => PinnedEndpoint::Url(url),
+            ("stdio", ..) => return Err(wrong(&at, "one over stdio has a `command` and a `program`".to_owned())),
+            ("http", ..) => return Err(wrong(&at, "one over http has a `url` alone".to_owned())),
+            _ => return Err(wrong(&at, format!("the transport {transport:?} is not known"))),
+        };
         let (mut tools, mut positions) = (Vec::new(), Vec::new());
         for tool in document.tools {
             let here = position(text, Some(tool.name.span()));
@@ -84,13 +95,16 @@ impl LockedServer {
             positions.push(here);
         }
         distinct(&server, &tools).map_err(|why| wrong(&at, why))?;
-        let ServerDocument { command, program, protocol: version, instructions, .. } = document;
-        Ok(Self { pinned: Pinned { server, command, program, version, instructions, tools }, position: at, positions })
+        Ok(Self { pinned: Pinned { server, endpoint, version, instructions, tools }, position: at, positions })
     }
 
     pub(super) fn document(&self) -> ServerDocument {
         let unplaced = |text: &str| Spanned::new(0..0, text.to_owned());
-        let Pinned { server, command, program, version, instructions, tools } = &self.pinned;
+        let Pinned { server, endpoint, version, instructions, tools } = &self.pinned;
+        let (command, program, url) = match endpoint.clone() {
+            PinnedEndpoint::Command { command, program } => (Some(command), Some(program), None),
+            PinnedEndpoint::Url(url) => (None, None, Some(url)),
+        };
         let tool = |tool: &Definition| ToolDocument {
             name: unplaced(tool.name()),
             sha256: digest(&tool.canonical()),
@@ -98,9 +112,10 @@ impl LockedServer {
         };
         ServerDocument {
             name: unplaced(server),
-            transport: Served::TRANSPORT.to_owned(),
-            command: command.clone(),
-            program: program.clone(),
+            transport: endpoint.transport().name().to_owned(),
+            command,
+            program,
+            url,
             protocol: version.clone(),
             instructions: instructions.clone(),
             tools: tools.iter().map(tool).collect(),
@@ -109,7 +124,15 @@ impl LockedServer {
 
     /// What of it the policy now says otherwise, in words.
     pub(crate) fn against(&self, server: &McpServer) -> Option<String> {
-        (server.command() != self.pinned.command).then(|| "its command changed".to_owned())
+        let what = match (&server.endpoint, &self.pinned.endpoint) {
+            (Endpoint::Command(now), PinnedEndpoint::Command { command, .. }) => {
+                (now.words() != *command).then_some("its command changed")
+            }
+            (Endpoint::Url(now), PinnedEndpoint::Url(url)) => (now.url.as_str() != url).then_some("its url changed"),
+            (Endpoint::Command(_), PinnedEndpoint::Url(_)) => Some("it is a command instead of a url"),
+            (Endpoint::Url(_), PinnedEndpoint::Command { .. }) => Some("it is a url instead of a command"),
+        };
+        what.map(str::to_owned)
     }
 
     /// Its tools that the policy wants, or what cannot be one.
@@ -119,7 +142,7 @@ impl LockedServer {
             if !server.offers(definition.name()) {
                 continue;
             }
-            match definition.tool(&self.pinned.server, position) {
+            match definition.tool(&self.pinned.server, self.pinned.endpoint.transport(), position) {
                 Ok(tool) => tools.push(tool),
                 Err(why) => {
                     let what = format!("the server {:?}: {why}", self.pinned.server);

@@ -1,18 +1,21 @@
-//! `mcp.servers`: programs that serve tools by the Model Context Protocol, and what the wall around each of them opens.
-
-use std::fmt;
+//! `mcp.servers`: servers of tools by the Model Context Protocol, and what each of them may do. One is a command behind a
+//! wall of its own, or a URL.
 
 use serde_json::{Value as Json, json};
 
 use super::super::Network;
 use super::super::layer::{self, Builder};
 use super::super::tools::NamePattern;
+use super::address::{self, ServerUrl};
 use super::floating;
+use super::oauth::OAuth;
+use super::template::VariableText;
 use crate::decode::{Decoder, Field};
+use crate::definition::Transport;
 use crate::diagnostic::{Diagnostic, Position};
 use crate::keys::{self, Unknown, keys};
 use crate::located::Located;
-use crate::shape::{self, Named, Read, Schema, Shape, Shown};
+use crate::shape::{self, Entry, Named, Read, Schema, Shape, Shown};
 use harness_policy::command::{CommandNetwork, CommandRule, ExecRules, FolderRule};
 use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::limits::LimitRules;
@@ -25,28 +28,51 @@ const MAX_SERVERS: usize = 64;
 /// Characters of a server's name: names of tools begin with it, and have 40.
 const MAX_NAME: usize = 20;
 
-/// A server that is a command behind a wall of its own.
+/// A server whose tools are tools of the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServer {
     /// Its key: names of its tools begin with it.
     pub name: String,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// How long one process or session of it serves.
+    pub keep: Keep,
+    /// Names of its tools that are tools of the project, as it names them. None: all.
+    pub tools: Option<Vec<NamePattern>>,
+    /// What its processes, or requests to it, may do. It speaks of everything.
+    pub layer: Layer,
+    /// Where its name is.
+    pub position: Position,
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A command of this machine, spoken to over standard input and output.
+    Command(ServerCommand),
+    /// A URL, spoken to over HTTP.
+    Url(ServerUrl),
+}
+
+/// A server that is a command behind a wall of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerCommand {
     /// The program.
     pub program: String,
     /// Its arguments, literally.
     pub args: Vec<String>,
     /// All its variables but `TMPDIR`, and `PATH` where it is not there.
     pub env: Vec<(String, VariableText)>,
-    /// How long one process of it serves.
-    pub keep: Keep,
-    /// Names of its tools that are tools of the project, as it names them. None: all.
-    pub tools: Option<Vec<NamePattern>>,
-    /// What its processes may do. It speaks of everything.
-    pub layer: Layer,
-    /// Where its name is.
-    pub position: Position,
 }
 
-/// How long one process of a server serves.
+impl ServerCommand {
+    /// The program and its arguments as one list.
+    pub fn words(&self) -> Vec<String> {
+        std::iter::once(&self.program).chain(&self.args).cloned().collect()
+    }
+}
+
+/// How long one process or session of a server serves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keep {
     /// For all calls of a run.
@@ -86,117 +112,37 @@ impl Shown for Keep {
     }
 }
 
-/// The value of a variable, with secrets and variables of the host by name: `Bearer {secret:TOKEN}`, `{env:HOME}/x`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VariableText(Vec<Piece>);
-
-/// A part of a [`VariableText`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
-    /// As it is written.
-    Text(String),
-    /// The value of a secret.
-    Secret(String),
-    /// The value of a variable of the host's environment.
-    Variable(String),
-}
-
-impl VariableText {
-    /// Reads one.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with a part in braces.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
-        while let Some((before, after)) = rest.split_once('{') {
-            plain.push_str(before);
-            let kind = [("secret:", Piece::Secret as fn(String) -> Piece), ("env:", Piece::Variable)];
-            let Some((name, make)) =
-                kind.into_iter().find_map(|(start, make)| Some((after.strip_prefix(start)?, make)))
-            else {
-                plain.push('{');
-                rest = after;
-                continue;
-            };
-            let Some((name, after)) = name.split_once('}') else {
-                return Err(format!("{} has no `}}`", quoted(&format!("{{{after}"))));
-            };
-            let name = layer::variable(name)?;
-            if !plain.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut plain)));
-            }
-            pieces.push(make(name));
-            rest = after;
-        }
-        plain.push_str(rest);
-        if !plain.is_empty() {
-            pieces.push(Piece::Text(plain));
-        }
-        if text.contains('\0') {
-            return Err("there is a NUL in it".to_owned());
-        }
-        Ok(Self(pieces))
-    }
-
-    /// Its parts in order.
-    pub fn pieces(&self) -> &[Piece] {
-        &self.0
-    }
-
-    /// The secrets that it names.
-    pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|piece| match piece {
-            Piece::Secret(name) => Some(name.as_str()),
-            Piece::Text(_) | Piece::Variable(_) => None,
-        })
-    }
-}
-
-/// As it is written in a policy.
-impl fmt::Display for VariableText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|piece| match piece {
-            Piece::Text(text) => f.write_str(text),
-            Piece::Secret(name) => write!(f, "{{secret:{name}}}"),
-            Piece::Variable(name) => write!(f, "{{env:{name}}}"),
-        })
-    }
-}
-
-impl Shape for VariableText {
-    fn schema() -> Schema {
-        String::schema()
-    }
-}
-
-impl Read for VariableText {
-    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        decoder.parse_one(field, Self::parse)
-    }
-}
-
 keys! {
-    /// The keys of one server.
+    /// The keys of one server: `command` or `url`, and what belongs to it.
     ServerKeys: Unknown::Refuse;
     /// The program and each argument, literally. It runs behind the wall that commands run behind.
-    required command: Vec<String>;
-    /// Its variables. `{secret:NAME}` and `{env:NAME}` in a value stand for a secret and for a variable of the host.
+    given command: Vec<String>;
+    /// The URL of a server over HTTP, such as `https://mcp.example.com/mcp`. Requests go to its host and no other.
+    given url: String;
+    /// Headers of each request to `url`. `{secret:NAME}` and `{env:NAME}` in a value stand for a secret and for a variable
+    /// of the host.
+    given headers: Named<VariableText>;
+    /// Whether the host of `url` may lead to a private address, and be asked with `http`. Default: false.
+    given private: bool;
+    /// The login at `url` with `harness mcp login`; `{}` is enough for most servers. Default: none.
+    given oauth: OAuth;
+    /// Variables of the command. `{secret:NAME}` and `{env:NAME}` in a value stand for a secret and for a variable of the
+    /// host.
     given env: Named<VariableText>;
-    /// Files of the workspace that it may read and write, which `sandbox.fs` has to grant too. Default: none.
+    /// Files of the workspace that the command may read and write, which `sandbox.fs` has to grant too. Default: none.
     given fs: FsRules;
-    /// Hosts that it may reach. Default: none.
+    /// Hosts that the command may reach; of a URL with `oauth`, those of authorization servers. Default: none.
     given network: Network;
-    /// Folders outside of the workspace that it may read and run programs from, such as `/opt/node`.
+    /// Folders outside of the workspace that the command may read and run programs from, such as `/opt/node`.
     given folders: Vec<Located<FolderRule>>;
-    /// Limits of its processes. The smallest limit of all layers applies.
+    /// Limits of its calls and processes. The smallest limit of all layers applies.
     given limits: LimitRules;
-    /// How long one process serves: all calls of a run (`run`), or one (`call`).
+    /// How long one process or session serves: all calls of a run (`run`), or one (`call`).
     given keep: Keep = Keep::Run;
     /// Patterns of names of its tools, as it names them, that are tools of the project. Default: all.
     given tools: Vec<Located<NamePattern>>;
-    /// Whether `npx`, `uvx` and the like may start a package without an exact version.
-    given floating: bool = false;
+    /// Whether `npx`, `uvx` and the like may start a package without an exact version. Default: false.
+    given floating: bool;
 }
 
 /// `mcp.servers`, by name.
@@ -243,10 +189,40 @@ pub fn is_name(text: &str) -> bool {
 
 fn server(decoder: &mut Decoder, name: &str, field: &Field<'_>, position: Position) -> Option<McpServer> {
     let keys: ServerKeys<'_> = decoder.keys(field)?;
-    let Some(line) = keys.command.field() else {
-        decoder.error(field, format!("{} has no `command`", quoted(&field.path)));
-        return None;
+    let mut builder = Builder::new(Origin::new(&*position.file, Scope::Server(name.to_owned())));
+    builder.of_server(decoder, &keys.fs, &keys.network, &keys.limits);
+    let folders = builder.folders(decoder, &keys.folders);
+    let layer = builder.layer(Some(&position));
+    let (endpoint, layer) = match (keys.command.field(), keys.url.field()) {
+        (Some(line), None) => command(decoder, &keys, line, (layer, folders))?,
+        (None, Some(url)) => remote(decoder, &keys, url, layer)?,
+        (Some(_), Some(url)) => {
+            decoder.error(url, format!("{} has both `command` and `url`: it is one of them", quoted(&field.path)));
+            return None;
+        }
+        (None, None) => {
+            decoder.error(field, format!("{} has neither `command` nor `url`", quoted(&field.path)));
+            return None;
+        }
     };
+    let tools = keys.tools.read(decoder).map(|all| all.into_iter().map(|one| one.value).collect());
+    Some(McpServer { name: name.to_owned(), endpoint, keep: keys.keep.read(decoder), tools, layer, position })
+}
+
+/// Refuses keys that mean nothing beside `command` or `url`.
+fn refuse(decoder: &mut Decoder, of: &str, others: &[Option<&Field<'_>>]) {
+    for other in others.iter().copied().flatten() {
+        decoder.error(other, format!("{} is for a server with `{of}`", quoted(&other.path)));
+    }
+}
+
+fn command(
+    decoder: &mut Decoder,
+    keys: &ServerKeys<'_>,
+    line: &Field<'_>,
+    (mut layer, folders): (Layer, Vec<FolderRule>),
+) -> Option<(Endpoint, Layer)> {
+    refuse(decoder, "url", &[keys.headers.field(), keys.private.field(), keys.oauth.field()]);
     let command = Vec::<String>::read(decoder, line)?;
     let wrong = |decoder: &mut Decoder, why: &str| decoder.error(line, format!("{}: {why}", quoted(&line.path)));
     let Some((program, args)) = command.split_first() else {
@@ -260,7 +236,7 @@ fn server(decoder: &mut Decoder, name: &str, field: &Field<'_>, position: Positi
             return None;
         }
     };
-    if let (Some(package), false) = (floating::package(program, args), keys.floating.read(decoder)) {
+    if let (Some(package), false) = (floating::package(program, args), keys.floating.read(decoder).unwrap_or(false)) {
         let what = format!("{}: {package}", quoted(&line.path));
         let hint = "name the exact version, or write `floating: true` to run whatever is the newest".to_owned();
         decoder.error_with(line, what, Some(hint));
@@ -274,10 +250,6 @@ fn server(decoder: &mut Decoder, name: &str, field: &Field<'_>, position: Positi
             decoder.diagnostics.push(Diagnostic::error(why).at(entry.position.clone()));
         }
     }
-    let mut builder = Builder::new(Origin::new(&*position.file, Scope::Server(name.to_owned())));
-    builder.of_server(decoder, &keys.fs, &keys.network, &keys.limits);
-    let folders = builder.folders(decoder, &keys.folders);
-    let mut layer = builder.layer(Some(&position));
     // What it reaches is what commands reach: it makes no requests by the host's own client.
     let hosts = layer.network.replace(NetworkRules::default()).map(|rules| rules.allow).unwrap_or_default();
     let network = CommandNetwork::hosts(hosts).unwrap_or_else(|why| {
@@ -287,23 +259,67 @@ fn server(decoder: &mut Decoder, name: &str, field: &Field<'_>, position: Positi
         CommandNetwork::None
     });
     layer.exec = Some(ExecRules { allow: vec![rule], env: Vec::new(), folders, network, unconfined: false });
-    let tools = keys.tools.read(decoder).map(|all| all.into_iter().map(|one| one.value).collect());
-    Some(McpServer {
-        name: name.to_owned(),
-        program: program.clone(),
-        args: args.to_vec(),
-        env: env.pairs(),
-        keep: keys.keep.read(decoder),
-        tools,
-        layer,
-        position,
-    })
+    let (program, args) = (program.clone(), args.to_vec());
+    Some((Endpoint::Command(ServerCommand { program, args, env: env.pairs() }), layer))
+}
+
+fn is_authorization(entry: &&Entry<VariableText>) -> bool {
+    entry.name.eq_ignore_ascii_case("authorization")
+}
+
+fn remote(
+    decoder: &mut Decoder,
+    keys: &ServerKeys<'_>,
+    field: &Field<'_>,
+    mut layer: Layer,
+) -> Option<(Endpoint, Layer)> {
+    let others = [keys.env.field(), keys.fs.field(), keys.folders.field(), keys.floating.field()];
+    refuse(decoder, "command", &others);
+    let oauth = keys.oauth.read(decoder);
+    if oauth.is_none() {
+        refuse(decoder, "command` or `oauth", &[keys.network.field()]);
+    }
+    let is_private = keys.private.read(decoder).unwrap_or(false);
+    let headers = keys.headers.read(decoder).unwrap_or_default();
+    for entry in &headers.0 {
+        if let Err(why) = address::header(&entry.name, &entry.value) {
+            decoder.diagnostics.push(Diagnostic::error(why).at(entry.position.clone()));
+        }
+    }
+    if let (Some(oauth), Some(given)) = (keys.oauth.field(), headers.0.iter().find(is_authorization)) {
+        let why = format!("{} has `oauth`, which sets the header {}", quoted(&oauth.path), quoted(&given.name));
+        decoder.diagnostics.push(Diagnostic::error(why).at(given.position.clone()));
+    }
+    let (url, rule) = decoder.parse_one(field, |text| ServerUrl::parse(text, is_private))?;
+    let others = layer.network.take().map(|rules| rules.allow).unwrap_or_default();
+    layer.network = Some(NetworkRules { allow: std::iter::once(rule).chain(others).collect() });
+    layer.exec = Some(ExecRules::default());
+    Some((Endpoint::Url(ServerUrl { url, headers: headers.pairs(), oauth }), layer))
 }
 
 impl McpServer {
-    /// The command as one list.
-    pub fn command(&self) -> Vec<String> {
-        std::iter::once(&self.program).chain(&self.args).cloned().collect()
+    /// How it is spoken to.
+    pub fn transport(&self) -> Transport {
+        match &self.endpoint {
+            Endpoint::Command(_) => Transport::Stdio,
+            Endpoint::Url(_) => Transport::Http,
+        }
+    }
+
+    /// Where it is, in one line: the command or the URL.
+    pub fn location(&self) -> String {
+        match &self.endpoint {
+            Endpoint::Command(command) => command.words().join(" "),
+            Endpoint::Url(remote) => remote.url.to_string(),
+        }
+    }
+
+    /// Its variables or headers, as they are written.
+    pub fn given(&self) -> &[(String, VariableText)] {
+        match &self.endpoint {
+            Endpoint::Command(command) => &command.env,
+            Endpoint::Url(remote) => &remote.headers,
+        }
     }
 
     /// Whether one of its tools is a tool of the project, by the name that it has there.
@@ -311,9 +327,14 @@ impl McpServer {
         self.tools.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| pattern.matches(tool)))
     }
 
-    /// The secrets that its variables hold.
+    /// The secrets that its variables or headers hold, and that of its client.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.env.iter().flat_map(|(_, value)| value.secrets())
+        let oauth = match &self.endpoint {
+            Endpoint::Url(remote) => remote.oauth.as_ref(),
+            Endpoint::Command(_) => None,
+        };
+        let client = oauth.and_then(|oauth| oauth.client.as_ref()?.secret.as_deref());
+        self.given().iter().flat_map(|(_, value)| value.secrets()).chain(client)
     }
 }
 

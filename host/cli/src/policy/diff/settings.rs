@@ -1,5 +1,6 @@
 //! What is no grant of a tool: how strict hooks are, what a run may add, who gets secrets, what agents may use.
 
+use harness_artifact::definition::Transport;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::hooks::OnError;
 use harness_artifact::policy::mcp::McpServer;
@@ -48,17 +49,17 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
         }
     }
     for server in &new.mcp.servers {
-        let what = |of: &McpServer| format!("{} with {}", of.command().join(" "), variables(of));
+        let what = |of: &McpServer| {
+            let verb = if of.transport() == Transport::Http { "is asked at" } else { "runs" };
+            format!("{verb} {} with {}", of.location(), variables(of))
+        };
         match old.mcp.server(&server.name) {
-            None => tell(
-                "mcp.servers",
-                true,
-                &format!("the server `{}` runs {}", server.name, what(server)),
-                "there is none",
-            ),
+            None => {
+                tell("mcp.servers", true, &format!("the server `{}` {}", server.name, what(server)), "there is none")
+            }
             Some(before) if what(before) != what(server) => {
                 let key = format!("mcp.servers.{}", server.name);
-                tell(&key, true, &format!("it runs {}", what(server)), &format!("it runs {}", what(before)));
+                tell(&key, true, &format!("it {}", what(server)), &format!("it {}", what(before)));
             }
             Some(_) => {}
         }
@@ -93,10 +94,14 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
     }
 }
 
-/// The variables of a server, as they are written.
+/// The variables or headers of a server, as they are written.
 fn variables(server: &McpServer) -> String {
-    let all: Vec<String> = server.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    if all.is_empty() { "no variables".to_owned() } else { all.join(" ") }
+    let (sign, none) = match server.transport() {
+        Transport::Stdio => ("=", "no variables"),
+        Transport::Http => (": ", "no headers"),
+    };
+    let all: Vec<String> = server.given().iter().map(|(name, value)| format!("{name}{sign}{value}")).collect();
+    if all.is_empty() { none.to_owned() } else { all.join(" ") }
 }
 
 fn resources(policy: &ProjectPolicy) -> Vec<String> {

@@ -3,6 +3,7 @@ use harness_policy::command::network::connection;
 
 use super::*;
 use crate::policy::ProjectPolicy;
+use crate::policy::mcp::Piece;
 use harness_policy::grant::Grant;
 
 fn parse(policy: &str) -> (Option<ProjectPolicy>, Vec<String>) {
@@ -28,8 +29,9 @@ fn servers_are_read_in_the_order_of_the_file() {
     let policy = policy.unwrap();
     let [github, files] = policy.mcp.servers.as_slice() else { panic!("{:?}", policy.mcp.servers) };
     assert_eq!((github.name.as_str(), github.keep, &github.tools), ("github", Keep::Call, &None));
-    assert_eq!(github.command(), ["npx", "-y", "a@1.2.3"]);
-    let env: Vec<String> = github.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let Endpoint::Command(command) = &github.endpoint else { panic!("{:?}", github.endpoint) };
+    assert_eq!(command.words(), ["npx", "-y", "a@1.2.3"]);
+    let env: Vec<String> = command.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(env, ["TOKEN=Bearer {secret:GITHUB}", "HOME={env:HOME}/x"]);
     assert_eq!(github.secrets().collect::<Vec<_>>(), ["GITHUB"]);
     assert_eq!((files.keep, files.position.to_string().as_str()), (Keep::Run, ".harness/harness.md:6:5"));
@@ -76,11 +78,60 @@ fn a_server_has_what_its_entry_and_the_project_grant() {
     );
 }
 
+/// A URL grants its host to the host's own requests, and nothing else.
+#[test]
+fn a_server_at_a_url_reaches_its_host_alone() {
+    use harness_policy::network::{Method, Target};
+    let policy = "sandbox: { secrets: { KEY: { env: K } }, exec: { allow: [git] } }
+network: { allowed_domains: [b.example] }
+mcp: { servers: { a: { url: 'https://a.example/mcp', headers: { Authorization: 'Bearer {secret:KEY}' }, tools: ['search_*'] } } }
+";
+    let (policy, wrong) = parse(policy);
+    assert_eq!(wrong, Vec::<String>::new());
+    let policy = policy.unwrap();
+    let server = &policy.mcp.servers[0];
+    let Endpoint::Url(remote) = &server.endpoint else { panic!("{:?}", server.endpoint) };
+    assert_eq!((remote.url.as_str(), server.transport().name()), ("https://a.example/mcp", "http"));
+    assert_eq!(server.secrets().collect::<Vec<_>>(), ["KEY"]);
+    assert!(server.offers("search_x") && !server.offers("drop"));
+    let grant = policy.grant_for_server(server);
+    let target = |url: &str| Target::of(&url.parse().unwrap()).unwrap().by(Method::Post);
+    assert_eq!(grant.decide_target(&target("https://a.example/other")), Ok(()));
+    for url in ["https://b.example/", "http://a.example/", "https://a.example:8443/", "https://x.a.example/"] {
+        assert!(grant.decide_target(&target(url)).is_err(), "{url}");
+    }
+    assert!(grant.decide_command("git", &[]).is_err());
+    let path = harness_policy::path::WorkspacePath::parse("docs", "").unwrap();
+    assert!(grant.decide_path(&path, harness_policy::path::Access::Read).is_err());
+    let inside = "127.0.0.1".parse().unwrap();
+    let hint = grant.decide_address(&target("https://a.example/"), inside).unwrap_err().hint;
+    assert_eq!(hint, "add `private: true` to `mcp.servers.a` in `.harness/harness.md:4:19`");
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     let one = |entry: &str| parse(&format!("mcp:\n  servers:\n    a: {entry}\n")).1;
     for (entry, want) in [
-        ("{}", "4 `mcp.servers.a` has no `command`"),
+        ("{}", "4 `mcp.servers.a` has neither `command` nor `url`"),
+        (
+            "{ command: [b], url: 'https://a.example/mcp' }",
+            "4 `mcp.servers.a` has both `command` and `url`: it is one of them",
+        ),
+        ("{ command: [b], headers: { A: b } }", "4 `mcp.servers.a.headers` is for a server with `url`"),
+        (
+            "{ url: 'https://a.example/mcp', fs: { read: [docs] } }",
+            "4 `mcp.servers.a.fs` is for a server with `command`",
+        ),
+        ("{ url: 'https://a.example/mcp', headers: { Mcp-Name: b } }", "4 the header `Mcp-Name` is set by the host"),
+        (
+            "{ url: 'https://a.example/mcp', headers: { A: '{secret:X}' } }",
+            "4 the server `a` names no secret `X` (secrets are named in `sandbox.secrets`)",
+        ),
+        (
+            "{ url: 'http://a.example/mcp' }",
+            "4 `mcp.servers.a.url`: `http` shows everything on the way: use `https`, or `private: true` for a host of \
+             your own network",
+        ),
         ("{ command: [] }", "4 `mcp.servers.a.command`: it is empty: the program comes first"),
         (
             "{ command: mcp-files }",
