@@ -8,6 +8,7 @@
 //! - `configs`: configurations of clients
 //! - `content`: results that are more than a value
 //! - `confirm`: calls that the person at the client confirms
+//! - `elicits`: forms of servers for the person
 //! - `ends`: processes of calls that have ended
 //! - `eras`: both eras of the protocol on one process
 //! - `gateway`: servers of other programs whose tools the project has
@@ -20,6 +21,7 @@
 //! - `prompts`: agents and skills as prompts
 //! - `resources`: what clients read
 //! - `questions`: questions of tools to the client
+//! - `stops`: how processes of servers end
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
 //! - `tasks`: calls that last
 //! - `web`: a client that connects over HTTP
@@ -50,6 +52,8 @@ mod configs;
 mod confirm;
 #[path = "mcp/content.rs"]
 mod content;
+#[path = "mcp/elicits.rs"]
+mod elicits;
 #[path = "mcp/ends.rs"]
 mod ends;
 #[path = "mcp/eras.rs"]
@@ -72,10 +76,14 @@ mod page;
 mod project;
 #[path = "mcp/prompts.rs"]
 mod prompts;
+#[path = "cli/pty.rs"]
+mod pty;
 #[path = "mcp/questions.rs"]
 mod questions;
 #[path = "mcp/resources.rs"]
 mod resources;
+#[path = "mcp/stops.rs"]
+mod stops;
 #[path = "mcp/streams.rs"]
 mod streams;
 #[path = "mcp/tasks.rs"]

@@ -31,6 +31,7 @@ mod offering;
 mod opening;
 pub mod past;
 pub mod payload;
+mod person;
 pub mod pipeline;
 pub mod progress;
 mod raw;
@@ -451,7 +452,7 @@ pub async fn read_servers(
         let (absolute, variables) = (workspace.absolute().as_ref(), &options.system.variables);
         let (grant, dir, vault) = (&grant, &dir, &vault);
         let (http, resources) = (&Client::default(), &Resources::default());
-        let host = harness_gateway::Host { grant, dir, workspace: absolute, vault, variables, http, resources };
+        let host = harness_gateway::Host { grant, dir, workspace: absolute, vault, variables, http, resources, answerer: None };
         let mut read = harness_gateway::read(server, host).await;
         // What is locked is committed.
         let held = read.as_ref().ok().and_then(|pinned| {

@@ -7,12 +7,13 @@ use serde_json::{Value as Json, json};
 use super::blocks::MARK;
 use super::call_error::CallError;
 use super::chain::CallContext;
+use super::person::{Person, within};
 use harness_artifact::definition::Served;
 use harness_artifact::tool::Tool;
 use harness_capability::env::Variables;
 use harness_capability::exec::Runner;
 use harness_capability::log::{Level, Log};
-use harness_gateway::{Call, Failure, Host, ToolResult};
+use harness_gateway::{Answerer, Call, Failure, Host, ToolResult};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
 use harness_policy::limits::Limits;
@@ -59,7 +60,7 @@ pub(super) fn grant(
     Ok(Arc::new(grant))
 }
 
-/// Makes a call within its time. Dropping it ends the process that answers it.
+/// Makes a call within its time, which does not run while a person is asked. Dropping it ends the process that answers it.
 pub(super) async fn run(
     place: &CallContext,
     served: &Served,
@@ -68,10 +69,13 @@ pub(super) async fn run(
     arguments: &Json,
 ) -> Report<String> {
     let mut log = Log::default();
-    let outcome = match tokio::time::timeout(limits.timeout, ask(place, served, grant, &limits, arguments)).await {
-        Ok(Ok(result)) => Outcome::Completed(text(result)),
-        Ok(Err(failure)) => failed(place, failure, &mut log),
-        Err(_) => {
+    let person = Person::of(place, &served.server);
+    let person = person.as_ref();
+    let asked = ask(place, served, grant, &limits, arguments, person);
+    let outcome = match within(limits.timeout, person, asked).await {
+        Some(Ok(result)) => Outcome::Completed(text(result)),
+        Some(Err(failure)) => failed(place, failure, &mut log),
+        None => {
             let allowed = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
             Outcome::Limited(Limit::of(LimitKind::Deadline, allowed))
         }
@@ -85,6 +89,7 @@ async fn ask(
     grant: &Arc<Grant>,
     limits: &Limits,
     arguments: &Json,
+    person: Option<&Person<'_>>,
 ) -> Result<ToolResult, Failure> {
     let parts = &place.loaded.parts;
     let overrides = &place.run.session().overrides;
@@ -113,6 +118,7 @@ async fn ask(
         variables,
         http: overrides.http.as_ref().unwrap_or(&parts.http),
         resources: parts.sandbox.share().resources(),
+        answerer: person.map(|person| person as &dyn Answerer),
     };
     let call = Call { server, locked: &locked.pinned, tool: &served.tool, arguments, time: limits.timeout };
     place.run.servers().call(call, host).await

@@ -4,6 +4,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::connection::Connection;
+use crate::elicit::capabilities;
 use crate::failure::Failure;
 use crate::limits::{INSTRUCTIONS_BYTES, PROBE};
 use crate::message::{LEGACY, MODERN, client, meta};
@@ -65,7 +66,7 @@ async fn discover(connection: &Connection) -> Result<Option<Result<About, Failur
 }
 
 async fn initialize(connection: &Connection, version: &str) -> Result<About, Failure> {
-    let asked = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client()});
+    let asked = json!({"protocolVersion": version, "capabilities": capabilities(connection.can_ask()), "clientInfo": client()});
     let result = connection.request("initialize", &asked).await?.map_err(|error| {
         let why = third_party::line(&error.message);
         Failure::Said(format!("it does not begin: {why} ({})", error.code))

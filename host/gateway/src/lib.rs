@@ -9,12 +9,14 @@
 //! - `message`: what a line is
 //! - `results`: what a call gave
 //! - `connection`: requests and answers of one process
+//! - `elicit`: forms of servers for the person at the host
 //! - `era`: which revision of the protocol a server speaks
 //! - `listing`: the definitions of a server's tools
 //! - `process`: a server's process, behind its wall
 //! - `pool`: the processes of a run, and the calls that they answer
 
 mod connection;
+mod elicit;
 mod era;
 mod failure;
 mod frame;
@@ -25,6 +27,7 @@ mod pool;
 mod process;
 mod results;
 
+pub use elicit::{Answerer, Answering, Form};
 pub use failure::Failure;
 pub use pool::{Call, Servers};
 pub use process::{Host, read};

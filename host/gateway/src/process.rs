@@ -8,6 +8,7 @@ use std::time::Duration;
 use cap_std::fs::Dir;
 
 use crate::connection::Connection;
+use crate::elicit::Answerer;
 use crate::era::{self, Opened};
 use crate::failure::Failure;
 use crate::limits::{PLACE, START};
@@ -38,6 +39,8 @@ pub struct Host<'a> {
     pub http: &'a Client,
     /// What the project's commands may use together; each process counts among them.
     pub resources: &'a Resources,
+    /// Who answers what a server asks during a call; none where nobody can.
+    pub answerer: Option<&'a dyn Answerer>,
 }
 
 /// Reads what a server is: what is locked of it.
@@ -105,7 +108,7 @@ async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Co
             }
             exec::Error::NotFound(name) => Failure::Broken(format!("there is no program `{name}`")),
         })?;
-    Ok(Connection::new(service))
+    Ok(Connection::new(service, host.answerer.is_some()))
 }
 
 /// All its variables, with what the policy names in them.
