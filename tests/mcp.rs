@@ -25,6 +25,7 @@
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
 //! - `tasks`: calls that last
 //! - `web`: a client that connects over HTTP
+//! - `wrap`: a server behind its wall for a client of its own
 
 #![expect(
     clippy::unwrap_used,
@@ -90,3 +91,5 @@ mod streams;
 mod tasks;
 #[path = "mcp/web.rs"]
 mod web;
+#[path = "mcp/wrap.rs"]
+mod wrap;

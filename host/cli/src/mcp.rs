@@ -6,6 +6,7 @@ mod edit;
 mod merge;
 mod serve;
 mod servers;
+mod wrap;
 
 use clap::Subcommand;
 
@@ -30,6 +31,8 @@ pub(crate) enum Mcp {
     Add(servers::Add),
     /// Remove a server from the policy.
     Remove(servers::Remove),
+    /// Run a server behind its wall for the client that starts this command: lines pass as they are.
+    Wrap(wrap::Wrap),
 }
 
 /// Runs a command of `harness mcp`. An error is that it did nothing, which was reported.
@@ -41,5 +44,6 @@ pub(crate) fn run(command: &Mcp, place: &ProjectArgs, printer: Printer) -> Resul
         Mcp::Test(command) => servers::test(command, place, printer),
         Mcp::Add(command) => servers::add(command, place, printer),
         Mcp::Remove(command) => servers::remove(command, place, printer),
+        Mcp::Wrap(command) => wrap::run(command, place, printer),
     }
 }

@@ -37,6 +37,7 @@ pub mod progress;
 mod raw;
 mod recorder;
 pub mod reentry;
+mod relaying;
 mod repository;
 mod run;
 pub mod schedule;
@@ -59,7 +60,7 @@ use serde_json::Value as Json;
 pub use blocks::Content;
 pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
 pub use content::ToolOutput;
-pub use harness_gateway::Servers;
+pub use harness_gateway::{Failure as ServerFailure, Servers, Streams};
 pub use host::{Host, HostOptions};
 pub use loaded::Wanted;
 pub use loaded::{Loaded, Unloadable};
@@ -67,6 +68,7 @@ pub use native::NativeTool;
 pub use past::{Looked, Refused, Saw};
 pub use pipeline::{Call, CallError, CallReport};
 pub use reentry::Nested;
+pub use relaying::relay_server;
 pub use run::{Added, ClientRequest, Run};
 pub use tasks::MAX_AGENTS;
 pub use verify::Judgement;
@@ -452,7 +454,8 @@ pub async fn read_servers(
         let (absolute, variables) = (workspace.absolute().as_ref(), &options.system.variables);
         let (grant, dir, vault) = (&grant, &dir, &vault);
         let (http, resources) = (&Client::default(), &Resources::default());
-        let host = harness_gateway::Host { grant, dir, workspace: absolute, vault, variables, http, resources, answerer: None };
+        let (workspace, answerer) = (absolute, None);
+        let host = harness_gateway::Host { grant, dir, workspace, vault, variables, http, resources, answerer };
         let mut read = harness_gateway::read(server, host).await;
         // What is locked is committed.
         let held = read.as_ref().ok().and_then(|pinned| {

@@ -70,14 +70,14 @@ struct Asked {
 
 /// Counts messages that answer nothing.
 #[derive(Debug, Default)]
-struct Flood {
+pub(crate) struct Flood {
     since: Option<Instant>,
     count: u32,
 }
 
 impl Flood {
     /// Whether there are too many.
-    fn add(&mut self, now: Instant) -> bool {
+    pub(crate) fn add(&mut self, now: Instant) -> bool {
         let fresh = self.since.is_some_and(|since| now.saturating_duration_since(since) < Duration::from_secs(1));
         if !fresh {
             (self.since, self.count) = (Some(now), 0);

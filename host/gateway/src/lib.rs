@@ -13,6 +13,7 @@
 //! - `era`: which revision of the protocol a server speaks
 //! - `listing`: the definitions of a server's tools
 //! - `process`: a server's process, behind its wall
+//! - `relay`: a process for a client of its own
 //! - `pool`: the processes of a run, and the calls that they answer
 
 mod connection;
@@ -25,10 +26,12 @@ mod listing;
 mod message;
 mod pool;
 mod process;
+mod relay;
 mod results;
 
 pub use elicit::{Answerer, Answering, Form};
 pub use failure::Failure;
 pub use pool::{Call, Servers};
 pub use process::{Host, read};
+pub use relay::{Streams, relay};
 pub use results::ToolResult;

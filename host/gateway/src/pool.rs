@@ -24,7 +24,7 @@ use harness_artifact::third_party;
 use harness_policy::grant::Grant;
 
 /// How much of the processor a kept process may use: its calls have deadlines of their own.
-const KEPT_TIME: Duration = Duration::from_secs(86_400);
+pub(crate) const KEPT_TIME: Duration = Duration::from_secs(86_400);
 
 /// Why a process ends whose only call was ended.
 const CANCELED: &str = "the call that it answered was ended";

@@ -16,7 +16,7 @@ use crate::listing;
 use harness_artifact::pinned::{Change, Pinned};
 use harness_artifact::policy::mcp::{McpServer, Piece};
 use harness_capability::env::Variables;
-use harness_capability::exec::{self, ExecContext, ServiceCommand};
+use harness_capability::exec::{self, ExecContext, Service, ServiceCommand};
 use harness_capability::http::Client;
 use harness_capability::resources::Resources;
 use harness_capability::secrets::{Handles, Vault};
@@ -95,20 +95,27 @@ async fn digest(server: &McpServer, host: &Host<'_>) -> Result<String, Failure> 
 }
 
 async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Connection, Failure> {
+    Ok(Connection::new(service(server, host, time).await?, host.answerer.is_some()))
+}
+
+/// Starts the process of a server behind its wall.
+///
+/// # Errors
+///
+/// Why it cannot be started.
+pub(crate) async fn service(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Service, Failure> {
     let env = environment(server, host)?;
     let handles = Handles::new(host.vault.clone());
     let Host { grant, dir, workspace, variables, http, resources, .. } = *host;
     let place = ExecContext { dir, workspace, handles: &handles, variables, http };
     let command = ServiceCommand { program: server.program.clone(), args: server.args.clone(), env };
-    let service =
-        exec::start_service(grant, place, command, (resources, PLACE), time).await.map_err(|error| match error {
-            exec::Error::AccessDenied(denial) => Failure::Refused { refusal: denial.into(), difference: None },
-            exec::Error::InvalidCommand(why) | exec::Error::Start(why) => {
-                Failure::Broken(format!("it cannot be started: {why}"))
-            }
-            exec::Error::NotFound(name) => Failure::Broken(format!("there is no program `{name}`")),
-        })?;
-    Ok(Connection::new(service, host.answerer.is_some()))
+    exec::start_service(grant, place, command, (resources, PLACE), time).await.map_err(|error| match error {
+        exec::Error::AccessDenied(denial) => Failure::Refused { refusal: denial.into(), difference: None },
+        exec::Error::InvalidCommand(why) | exec::Error::Start(why) => {
+            Failure::Broken(format!("it cannot be started: {why}"))
+        }
+        exec::Error::NotFound(name) => Failure::Broken(format!("there is no program `{name}`")),
+    })
 }
 
 /// All its variables, with what the policy names in them.
