@@ -19,6 +19,7 @@
 //! - `openings`: how clients begin, as they were recorded
 //! - `page`: what docs/mcp.md shows
 //! - `prompts`: agents and skills as prompts
+//! - `recorded`: tools of servers in tests and replays
 //! - `resources`: what clients read
 //! - `questions`: questions of tools to the client
 //! - `stops`: how processes of servers end
@@ -81,6 +82,8 @@ mod prompts;
 mod pty;
 #[path = "mcp/questions.rs"]
 mod questions;
+#[path = "mcp/recorded.rs"]
+mod recorded;
 #[path = "mcp/resources.rs"]
 mod resources;
 #[path = "mcp/stops.rs"]

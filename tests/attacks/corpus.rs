@@ -12,7 +12,9 @@ use crate::attempt::{Seen, attempt, write};
 use crate::case::{self, Case, Setting, Verdict};
 use crate::process::{CANARY, Held, children_left, lingering};
 use crate::world::{Servers, Stage, World};
-use crate::{Arguments, clients, guests, host, imports, logs, mounts, printed, races, servers as mcp_servers, state, tenants};
+use crate::{
+    Arguments, clients, guests, host, imports, logs, mounts, printed, races, servers as mcp_servers, state, tenants,
+};
 
 /// The areas of the catalogue, in its order, and those for guests that are no interpreter and for the host's own process.
 pub(crate) const AREAS: [&str; 17] = [

@@ -83,7 +83,10 @@ fn an_older_client_answers_the_form_of_a_server() {
         client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         client.begin("tools/call", json!({"name": "m_echo", "arguments": arguments(&form())}));
         let question = client.receive();
-        assert_eq!((&question["method"], &question["params"]["message"]), (&json!("elicitation/create"), &json!(SHOWN)));
+        assert_eq!(
+            (&question["method"], &question["params"]["message"]),
+            (&json!("elicitation/create"), &json!(SHOWN))
+        );
         let result = json!({"action": "accept", "content": {"n": 7}});
         client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}));
         let answer = client.receive();

@@ -63,7 +63,8 @@ struct Server {
 #[ignore = "it is a server, which other tests start"]
 fn serve() {
     let behavior = std::env::var("BEHAVIOR").unwrap_or_default();
-    let mut server = Server { does: behavior.split(' ').map(str::to_owned).collect(), calls: 0, pages: 0, declared: Json::Null };
+    let mut server =
+        Server { does: behavior.split(' ').map(str::to_owned).collect(), calls: 0, pages: 0, declared: Json::Null };
     // The harness of tests has begun a line.
     say("");
     while let Some(message) = next() {
@@ -240,7 +241,9 @@ impl Server {
         let said = &message["params"]["inputResponses"];
         if said.is_null() || self.does("forever") {
             let request = json!({"method": "elicitation/create", "params": params});
-            return Err(json!({"resultType": "input_required", "inputRequests": {"e": request}, "requestState": "s{1}"}));
+            return Err(
+                json!({"resultType": "input_required", "inputRequests": {"e": request}, "requestState": "s{1}"}),
+            );
         }
         assert_eq!(message["params"]["requestState"], "s{1}");
         Ok(format!("{declared} {}", said["e"]))

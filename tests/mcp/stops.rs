@@ -46,6 +46,7 @@ fn a_server_that_stays_gets_sigterm_and_can_end_in_order() {
 /// All of its processes get it, and who ignores it is killed: the call ends all the same.
 #[test]
 fn a_server_that_ignores_sigterm_is_killed() {
-    let ignores = "trap 'out term' TERM\nsh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' &\nwhile :; do sleep 1; done\n";
+    let ignores =
+        "trap 'out term' TERM\nsh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' &\nwhile :; do sleep 1; done\n";
     assert_eq!(ended(ignores), (0, "eof\nterm\n".to_owned()));
 }

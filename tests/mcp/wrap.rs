@@ -72,7 +72,8 @@ fn a_profile_and_options_open_the_wall() {
 
 #[test]
 fn an_entry_of_the_policy_opens_the_wall() {
-    let entry = "mcp:\n  servers:\n    s: { command: [sh, \"SCRIPT\"], fs: { read: [docs] }, env: { MINE: \"x y\" } }\n";
+    let entry =
+        "mcp:\n  servers:\n    s: { command: [sh, \"SCRIPT\"], fs: { read: [docs] }, env: { MINE: \"x y\" } }\n";
     let (project, script) = project(entry);
     let mut client = wrapped(&project, &script, &[]);
     assert_eq!(said(&mut client, "cat docs/a.md; printf %s :$MINE:; cat src/b.md 2>/dev/null"), "one:x y:");
@@ -81,7 +82,10 @@ fn an_entry_of_the_policy_opens_the_wall() {
     // Another command is described by no entry, and options replace the entry.
     let ran = project.run(&["mcp", "wrap", "--", "sh", &script, "--more"]);
     assert_eq!(ran.code, 2, "{ran}");
-    assert!(ran.err.contains("no server of the policy has the command `sh ") && ran.err.contains("--profile strict"), "{ran}");
+    assert!(
+        ran.err.contains("no server of the policy has the command `sh ") && ran.err.contains("--profile strict"),
+        "{ran}"
+    );
     let mut client = wrapped(&project, &script, &["--read", "docs", "--env", "MINE={env:HARNESS_TEST_VARIABLE}"]);
     assert_eq!(said(&mut client, "printf %s :$MINE:$HARNESS_TEST_VARIABLE:"), ":a value::");
 }

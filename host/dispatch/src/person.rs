@@ -106,11 +106,7 @@ impl Answerer for Person<'_> {
 }
 
 /// Waits for a piece of work, for as long as this and the time in which a person is asked. None: it was not done.
-pub(super) async fn within<T>(
-    time: Duration,
-    person: Option<&Person<'_>>,
-    work: impl Future<Output = T>,
-) -> Option<T> {
+pub(super) async fn within<T>(time: Duration, person: Option<&Person<'_>>, work: impl Future<Output = T>) -> Option<T> {
     within_and(time, || person.map(Person::waited).unwrap_or_default(), work).await
 }
 

@@ -459,7 +459,8 @@ mod tests {
     fn a_person_is_asked_by_the_oldest_call_and_nobody_declines() {
         let shared = Shared { can_ask: true, ..Shared::default() };
         let (reply, mut replies) = mpsc::channel(4);
-        let asks = b"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"elicitation/create\",\"params\":{\"message\":\"m\"}}";
+        let asks =
+            b"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"elicitation/create\",\"params\":{\"message\":\"m\"}}";
         assert_eq!(shared.take(asks, &reply), Ok(()));
         let declined = message::response(&json!("a"), &Ok(json!({"action": "decline"})));
         assert_eq!(replies.try_recv(), Ok(declined));

@@ -51,7 +51,8 @@ impl Form {
         }
         let message = params.get("message").and_then(Json::as_str).filter(|text| !text.is_empty());
         let message = message.ok_or("a form has no `message`")?;
-        let schema = params.get("requestedSchema").and_then(Json::as_object).ok_or("a form has no `requestedSchema`")?;
+        let schema =
+            params.get("requestedSchema").and_then(Json::as_object).ok_or("a form has no `requestedSchema`")?;
         check_form(schema)?;
         let fields = schema.get("properties").and_then(Json::as_object).into_iter().flat_map(Map::values);
         if fields.into_iter().any(|field| nested(field)) {
@@ -61,7 +62,9 @@ impl Form {
         if message.len().saturating_add(text.len()) > FORM_BYTES {
             return Err(format!("the form has over {FORM_BYTES} bytes"));
         }
-        shown(message).and_then(|()| all_shown(&Json::Object(schema.clone()))).map_err(|_| "the form has hidden characters")?;
+        shown(message)
+            .and_then(|()| all_shown(&Json::Object(schema.clone())))
+            .map_err(|_| "the form has hidden characters")?;
         Ok(Self { message: message.to_owned(), schema: schema.clone() })
     }
 }
@@ -71,16 +74,15 @@ fn nested(field: &Json) -> bool {
     let Some(field) = field.as_object() else { return true };
     let items = field.get("items").and_then(Json::as_object);
     let keys = field.keys().chain(items.into_iter().flat_map(Map::keys));
-    keys.into_iter().any(|key| matches!(key.as_str(), "properties" | "$ref" | "allOf" | "not" | "if" | "additionalProperties"))
+    keys.into_iter()
+        .any(|key| matches!(key.as_str(), "properties" | "$ref" | "allOf" | "not" | "if" | "additionalProperties"))
 }
 
 fn all_shown(value: &Json) -> Result<(), String> {
     match value {
         Json::String(text) => shown(text),
         Json::Array(items) => items.iter().try_for_each(all_shown),
-        Json::Object(object) => {
-            object.iter().try_for_each(|(key, value)| shown(key).and_then(|()| all_shown(value)))
-        }
+        Json::Object(object) => object.iter().try_for_each(|(key, value)| shown(key).and_then(|()| all_shown(value))),
         Json::Null | Json::Bool(_) | Json::Number(_) => Ok(()),
     }
 }

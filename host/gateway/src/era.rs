@@ -66,7 +66,8 @@ async fn discover(connection: &Connection) -> Result<Option<Result<About, Failur
 }
 
 async fn initialize(connection: &Connection, version: &str) -> Result<About, Failure> {
-    let asked = json!({"protocolVersion": version, "capabilities": capabilities(connection.can_ask()), "clientInfo": client()});
+    let asked =
+        json!({"protocolVersion": version, "capabilities": capabilities(connection.can_ask()), "clientInfo": client()});
     let result = connection.request("initialize", &asked).await?.map_err(|error| {
         let why = third_party::line(&error.message);
         Failure::Said(format!("it does not begin: {why} ({})", error.code))

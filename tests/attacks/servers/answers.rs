@@ -95,7 +95,8 @@ fn floods(line: &str) -> Ended {
 
 fn others(ids: &[&str]) -> Ended {
     ids.iter().try_fold(String::new(), |_, id| {
-        let script = format!("call() {{ say \"{{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":{id},\\\"result\\\":{{}}}}\"; }}");
+        let script =
+            format!("call() {{ say \"{{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":{id},\\\"result\\\":{{}}}}\"; }}");
         fails(Evil::new(), &script, 1, "which was not made")
     })
 }

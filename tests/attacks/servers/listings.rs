@@ -178,7 +178,8 @@ fn two_pages(second: usize) -> Ended {
 }
 
 fn endless(_kind: &str, page: &str, is_attack: bool) -> Ended {
-    let script = format!("list() {{ say \"{{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$id,\\\"result\\\":{page}}}\"; }}\n");
+    let script =
+        format!("list() {{ say \"{{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$id,\\\"result\\\":{page}}}\"; }}\n");
     either(&Evil::new().does(&script), if is_attack { "its tools are more than 100 pages" } else { "" })
 }
 

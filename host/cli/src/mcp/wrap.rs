@@ -102,7 +102,8 @@ pub(super) fn run(command: &Wrap, place: &ProjectArgs, printer: Printer) -> Resu
         let named = policy.mcp.servers.iter().find(|server| server.command() == command.command);
         let Some(McpServer { name, .. }) = named else {
             let line = escape::line(&command.command.join(" ")).into_owned();
-            let hint = "name what it may do, such as `--profile strict` or `--read docs`, or add it with `harness mcp add`";
+            let hint =
+                "name what it may do, such as `--profile strict` or `--read docs`, or add it with `harness mcp add`";
             printer.error(&format!("no server of the policy has the command `{line}`"), &[], Some(hint));
             return Err(Exit::Usage);
         };
@@ -187,12 +188,7 @@ impl Wrap {
 }
 
 /// The policy with the server that the command line describes.
-fn described(
-    command: &Wrap,
-    registry: &Registry,
-    root: &Path,
-    printer: Printer,
-) -> Result<ProjectPolicy, Exit> {
+fn described(command: &Wrap, registry: &Registry, root: &Path, printer: Printer) -> Result<ProjectPolicy, Exit> {
     let named = registry.policy_file();
     let file = if named.is_empty() { ".harness/harness.md" } else { named };
     let failed = |why: String| {
