@@ -23,7 +23,8 @@ fn value() -> impl Strategy<Value = Json> {
     leaf.prop_recursive(4, 24, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Json::from),
-            prop::collection::vec(("[a-zA-Z$_/~ ]{0,6}", inner), 0..4).prop_map(|pairs| Json::Object(pairs.into_iter().collect())),
+            prop::collection::vec(("[a-zA-Z$_/~ ]{0,6}", inner), 0..4)
+                .prop_map(|pairs| Json::Object(pairs.into_iter().collect())),
         ]
     })
 }
