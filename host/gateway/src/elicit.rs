@@ -55,7 +55,7 @@ impl Form {
             params.get("requestedSchema").and_then(Json::as_object).ok_or("a form has no `requestedSchema`")?;
         check_form(schema)?;
         let fields = schema.get("properties").and_then(Json::as_object).into_iter().flat_map(Map::values);
-        if fields.into_iter().any(|field| nested(field)) {
+        if fields.into_iter().any(nested) {
             return Err("a field of the form is nested".to_owned());
         }
         let text = Json::Object(schema.clone()).to_string();

@@ -123,7 +123,9 @@ pub(super) fn run(command: &Wrap, place: &ProjectArgs, printer: Printer) -> Resu
     let ended = project::block_on(relayed, printer)?;
     // What it said last is written before this process ends, to a client that reads.
     if ended.is_ok() {
-        (0..WRITERS).for_each(|_| drop(written.recv_timeout(FLUSH)));
+        for _ in 0..WRITERS {
+            let _ = written.recv_timeout(FLUSH);
+        }
     }
     match ended {
         Err(heard) => Ok(heard.exit()),
