@@ -99,7 +99,8 @@ fn where_nobody_can_answer_nothing_is_offered_and_all_is_declined() {
     for (era, told) in [(ERAS[0], "{} -32601\n"), (ERAS[1], "{} {\"action\":\"decline\"}\n")] {
         let ran = locked(era).run(&["call", "m_echo", "--args", &arguments(&form()).to_string()]);
         assert_eq!((ran.code, ran.out.as_str()), (0, told), "{era}: {ran}");
-        let mut client = Client::start(&locked(era), &[]);
+        let project = locked(era);
+        let mut client = Client::start(&project, &[]);
         assert_eq!(client.text("m_echo", arguments(&form())), (told.trim_end().to_owned(), false), "{era}");
     }
 }
@@ -131,7 +132,8 @@ fn what_is_no_plain_form_is_not_shown() {
         let mut form = form();
         form[key] = value;
         for (era, told) in [(ERAS[0], "-32602"), (ERAS[1], "{\"action\":\"decline\"}")] {
-            let mut client = Client::start(&locked(era), &[]);
+            let project = locked(era);
+            let mut client = Client::start(&project, &[]);
             let result = asked(&mut client, &form, &json!({}));
             assert_eq!(text(&result), format!("{DECLARED} {told}"), "{era} {form}");
         }

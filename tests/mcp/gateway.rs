@@ -372,7 +372,7 @@ fn listings_need_no_running_server() {
     assert!(shown.out.contains(".harness/harness.md:4:5, MCP server `m`"), "{shown}");
     let shown = project.run(&["policy", "show", "m"]);
     assert!(shown.out.starts_with("MCP server m, source `mcp/m`\ncommand: /"), "{shown}");
-    for line in ["\nvariables: BEHAVIOR\n", "\nkeep: run\n", "  read: docs\n", "  write: nothing\n"] {
+    for line in ["\nvariables: BEHAVIOR\n", "\nkeep: run\n", "  fs.read: docs\n", "  fs.write: nothing\n"] {
         assert!(shown.out.contains(line), "{line}: {shown}");
     }
     let shown = project.run(&["policy", "show", "m", "--json"]).json();

@@ -34,7 +34,7 @@ fn project(policy: &str, replies: &Json) -> Project {
          tests:\n\
          - name: gives what the case gives\n  \
            given:\n    mcp:\n    - { tool: s_port, args: { of: a }, text: \"7\", structured: { port: 7 } }\n    - { tool: s_port, text: no, is_error: true }\n  \
-           expect: { result: [{ port: 7 }, \"error: no\"] }\n\
+           expect: { result: [\"7\", \"error: no\"] }\n\
          - name: gives nothing that the case does not give\n  \
            given: { mcp: [{ tool: s_port, args: { of: b }, text: \"7\" }] }\n  \
            contains: { result: [\"error: the case gives no result of `s_port` with these arguments in `given.mcp`\"] }\n\
@@ -66,7 +66,7 @@ fn a_case_gives_results_of_servers_and_none_is_started() {
     assert_eq!(counts(&project), before);
     // The control: the real one.
     let ran = project.run(&["call", "ask"]);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "[{\"port\":8080},\"error: there is none\"]\n"), "{ran}");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "[\"8080\",\"error: there is none\"]\n"), "{ran}");
     assert_eq!(counts(&project), (before.0 + 1, 2));
 }
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::connection::Flood;
 use crate::failure::Failure;
 use crate::frame::Lines;
-use crate::limits::{END, FLOOD, LINE_BYTES, LINE_DEPTH, LINE_VALUES, TERMINATE};
+use crate::limits::{END, FLOOD, LAST_WORDS, LINE_BYTES, LINE_DEPTH, LINE_VALUES, TERMINATE};
 use crate::message::{Incoming, Size};
 use crate::pool::KEPT_TIME;
 use crate::process::{self, Host};
@@ -46,6 +46,30 @@ pub async fn relay(server: &McpServer, host: Host<'_>, streams: Streams) -> Resu
             }
             // Its client has closed: it may finish what it answers.
             if timeout(END, running.ended()).await.is_err() {
+                running.terminate();
+                if timeout(TERMINATE, running.ended()).await.is_err() {
+                    return None;
+                }
+            }
+            // All that it has said is in its pipe.
+            std::future::pending().await
+        };
+        let (mut closed, mut told, mut is_told) = (pin!(closed), pin!(aside(stderr, errors)), false);
+        let why = loop {
+            tokio::select! {
+                biased;
+                why = &mut down => break why,
+                why = &mut closed => break why,
+                () = &mut told, if !is_told => is_told = true,
+            }
+        };
+        // What it said last may still be on its way.
+        if !is_told {
+            let _ = timeout(LAST_WORDS, told).await;
+        }
+        why
+    };
+    if timeout(END, running.ended()).await.is_err() {
                 running.terminate();
                 if timeout(TERMINATE, running.ended()).await.is_err() {
                     return None;
@@ -128,7 +152,7 @@ async fn aside(mut from: Receiver, errors: mpsc::Sender<Vec<u8>>) {
     loop {
         let count = from.read(&mut buffer).await.unwrap_or(0);
         if count == 0 {
-            return std::future::pending().await;
+            return;
         }
         // Where nobody reads it, it is read all the same: its pipe is not to fill.
         let _ = errors.send(buffer.get(..count).unwrap_or_default().to_vec()).await;

@@ -48,7 +48,7 @@ pub(super) const CASES: &[Coded] = cases! {
     "335" "leaves a program for the search of the next command": next_program(), fine();
     "336" "leaves a file for its next process": leaves(true), leaves(false);
     "337" "listens, and connects to the machine's own services": connects(), fine();
-    "338" "has LD_PRELOAD among its own variables": policy_env("LD_PRELOAD"), fine();
+    "338" "has the host's own folder for temporary files among its variables": policy_env("TMPDIR"), fine();
     "339" "has a PATH that leads into the workspace": own_path(), fine();
 };
 
@@ -390,7 +390,7 @@ fn connects() -> Ended {
     held(ran.code == 0 && !connected && !ran.out.contains("owned"), (ran, connected))
 }
 
-/// The operator alone writes a server's variables; the host's own ones stay the host's.
+/// The operator writes a server's variables; those that the host sets stay the host's.
 fn policy_env(name: &str) -> Ended {
     let evil = Evil::with(&format!(", env: {{ {name}: /tmp/evil.so }}"), "");
     let ran = evil.0.run(&["lock"]);

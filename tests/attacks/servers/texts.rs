@@ -37,7 +37,7 @@ pub(super) const CASES: &[Coded] = cases! {
     "427" "has a tool whose name in the project is that of another server's": two_servers("a", "b_c", "a_b", "c", true), two_servers("a", "b_c", "a_b", "d", false);
     "428" "has a tool whose name in the project looks like another server's": two_servers("a", "l", "b", "l", false), two_servers("a", "l", "b", "m", false);
     "429" "has the name of a tool of the project": shadows("s_echo"), shadows("other");
-    "430" "has a name that looks like that of a tool of the project": shadows("s_ech0"), shadows("other");
+    "430" "has a name that looks like that of a tool of the project": looks_like("s_read_1"), looks_like("s_read_2");
     "431" "has the name of one of the host's own tools": own_names(), fine();
     "432" "steers the terminal by what changed of its definition": steered_drift(), fine();
     "433" "fills the log of a call with what changed": long_drift(), fine();
@@ -224,9 +224,7 @@ fn two_servers(one: &str, one_tool: &str, other: &str, other_tool: &str, is_atta
     let ran = evil.call_of(&format!("{one}_{one_tool}"), &json!({}));
     match is_attack {
         true => held(
-            ran.code == 2
-                && ran.out.is_empty()
-                && (ran.err.contains("two ") || ran.err.contains("twice") || ran.err.contains("also")),
+            locked.code == 2 && locked.err.contains("is defined more than once") && ran.code == 2 && ran.out.is_empty(),
             (locked, ran),
         ),
         false => works(locked.code == 0 && ran.code == 0 && ran.out == "hello\n", (locked, ran)),
@@ -241,8 +239,22 @@ fn shadows(name: &str) -> Ended {
     let ran = evil.call();
     match name {
         "other" => works(locked.code == 0 && ran.code == 0 && ran.out == "hello\n", (locked, ran)),
-        // Nothing is called by a name that two have.
-        _ => held(ran.code == 2 && !ran.out.contains("hello") && ran.err.contains(name), (locked, ran)),
+        // The project's own tool is there, and the server is not locked.
+        _ => held(
+            locked.code == 2 && locked.err.contains("is defined more than once") && ran.out == "fine\n",
+            (locked, ran),
+        ),
+    }
+}
+
+/// A tool of the project of this name, beside the tool `s_read_l` of the server.
+fn looks_like(name: &str) -> Ended {
+    let evil = Evil::new().lists(&[plain("read_l")]);
+    let evil = Evil(evil.0.tool(name, "", FINE));
+    let locked = evil.0.run(&["lock"]);
+    match name {
+        "s_read_2" => works(locked.code == 0, locked),
+        _ => held(locked.code == 2 && locked.err.contains("looks like the tool"), locked),
     }
 }
 
