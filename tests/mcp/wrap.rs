@@ -86,7 +86,7 @@ fn an_entry_of_the_policy_opens_the_wall() {
         "{ran}"
     );
     let mut client = wrapped(&project, &script, &["--read", "docs", "--env", "MINE={env:HARNESS_TEST_VARIABLE}"]);
-    assert_eq!(said(&mut client, "printf %s :$MINE:$HARNESS_TEST_VARIABLE:"), ":a value::");
+    assert_eq!(said(&mut client, "printf %s :$MINE:$HARNESS_TEST_VARIABLE:"), ":avalue::");
 }
 
 #[test]

@@ -54,7 +54,9 @@ pub async fn relay(server: &McpServer, host: Host<'_>, streams: Streams) -> Resu
             // All that it has said is in its pipe.
             std::future::pending().await
         };
-        let (mut closed, mut told, mut is_told) = (pin!(closed), pin!(aside(stderr, errors)), false);
+        let mut closed = pin!(closed);
+        let mut told = pin!(aside(stderr, errors));
+        let mut is_told = false;
         let why = loop {
             tokio::select! {
                 biased;
@@ -68,22 +70,6 @@ pub async fn relay(server: &McpServer, host: Host<'_>, streams: Streams) -> Resu
             let _ = timeout(LAST_WORDS, told).await;
         }
         why
-    };
-    if timeout(END, running.ended()).await.is_err() {
-                running.terminate();
-                if timeout(TERMINATE, running.ended()).await.is_err() {
-                    return None;
-                }
-            }
-            // All that it has said is in its pipe.
-            std::future::pending().await
-        };
-        tokio::select! {
-            biased;
-            why = &mut down => why,
-            why = closed => why,
-            () = aside(stderr, errors) => None,
-        }
     };
     if timeout(END, running.ended()).await.is_err() {
         running.terminate();
