@@ -45,7 +45,8 @@ macro_rules! cases {
 use cases;
 
 /// A server of the newest revision. The file `evil` beside it overrides what it does.
-const SCRIPT: &str = r#"d=$HARNESS_WORKSPACE/docs
+const SCRIPT: &str = r#"cd "$HARNESS_WORKSPACE"
+d=$HARNESS_WORKSPACE/docs
 say() { printf '%s\n' "$1"; }
 put() { printf '{"jsonrpc":"2.0","id":%s,"result":' "$1"; cat "$d/$2"; printf '}\n'; }
 refuse() { printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$1"; }

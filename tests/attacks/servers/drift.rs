@@ -29,7 +29,7 @@ pub(super) const CASES: &[Coded] = cases! {
     "020" "changes an argument's type": at("/inputSchema/properties/more/type", json!("number")), reordered();
     "021" "writes a number in another way": at("/inputSchema/properties/text/maxLength", number("1e7")), reordered();
     "022" "changes a number by its last digit": at("/inputSchema/properties/text/maxLength", json!(10_000_001)), reordered();
-    "023" "writes null for a key that was not there": at("/inputSchema/properties/text/title", Json::Null), reordered();
+    "023" "writes null for a key that was not there": at("/_meta/com.example~1b", Json::Null), reordered();
     "024" "changes metadata": at("/_meta/com.example~1a/0", json!(2)), reordered();
     "025" "changes an icon, to fetch another one": at("/icons/0/src", json!("https://b.example/icon.png")), reordered();
     "026" "adds a key that nobody knows": changed("x-note", json!(1)), reordered();
