@@ -17,6 +17,7 @@
 //! - `tenants`: two projects of one host, of which one is after the other
 //! - `host`: what a broken-out guest would do in the host's own process
 //! - `clients`: clients of the Model Context Protocol that are after the project behind `harness mcp serve`
+//! - `servers`: servers of other programs that are after the project which has started them
 //! - `page`: whether `docs/security.md` shows the true numbers
 //! - `process`: what the runner looks at in its own process
 //! - `soak`: very many calls
@@ -90,6 +91,8 @@ mod project;
 mod races;
 #[path = "attacks/server.rs"]
 mod server;
+#[path = "attacks/servers.rs"]
+mod servers;
 #[path = "attacks/soak.rs"]
 mod soak;
 #[path = "attacks/state.rs"]

@@ -9,6 +9,7 @@
 //! - `configs`: configurations of clients
 //! - `content`: results that are more than a value
 //! - `confirm`: calls that the person at the client confirms
+//! - `elicits`: forms of servers for the person
 //! - `ends`: processes of calls that have ended
 //! - `eras`: both eras of the protocol on one process
 //! - `gateway`: servers of other programs whose tools the project has
@@ -20,13 +21,16 @@
 //! - `openings`: how clients begin, as they were recorded
 //! - `page`: what docs/mcp.md shows
 //! - `prompts`: agents and skills as prompts
+//! - `recorded`: tools of servers in tests and replays
 //! - `remote`: servers at URLs whose tools the project has
 //! - `resources`: what clients read
 //! - `questions`: questions of tools to the client
 //! - `site`: such a server at a URL
+//! - `stops`: how processes of servers end
 //! - `streams`: lines, identifiers, cancellation and the end of a stream
 //! - `tasks`: calls that last
 //! - `web`: a client that connects over HTTP
+//! - `wrap`: a server behind its wall for a client of its own
 
 #![expect(
     clippy::unwrap_used,
@@ -56,6 +60,8 @@ mod configs;
 mod confirm;
 #[path = "mcp/content.rs"]
 mod content;
+#[path = "mcp/elicits.rs"]
+mod elicits;
 #[path = "mcp/ends.rs"]
 mod ends;
 #[path = "mcp/eras.rs"]
@@ -80,17 +86,25 @@ mod page;
 mod project;
 #[path = "mcp/prompts.rs"]
 mod prompts;
+#[path = "cli/pty.rs"]
+mod pty;
 #[path = "mcp/questions.rs"]
 mod questions;
+#[path = "mcp/recorded.rs"]
+mod recorded;
 #[path = "mcp/remote.rs"]
 mod remote;
 #[path = "mcp/resources.rs"]
 mod resources;
 #[path = "mcp/site.rs"]
 mod site;
+#[path = "mcp/stops.rs"]
+mod stops;
 #[path = "mcp/streams.rs"]
 mod streams;
 #[path = "mcp/tasks.rs"]
 mod tasks;
 #[path = "mcp/web.rs"]
 mod web;
+#[path = "mcp/wrap.rs"]
+mod wrap;

@@ -2,11 +2,13 @@
 //!
 //! Calls over HTTP stand beside their floor: the same HTTP server in a process of its own, which answers with a constant,
 //! asked by the same clients in the same run. The start of a server stands beside `harness --version`.
+//! Tools of other programs' servers, through the gateway, stand beside the same client at the server itself; so does the
+//! network of such a server.
 //! Prints tables, and writes `target/bench/mcp.json`.
 //!
 //! ```text
 //! cargo bench --bench mcp              all
-//! cargo bench --bench mcp -- calls     those whose name has this in it: calls, start, ends
+//! cargo bench --bench mcp -- calls     those whose name has this in it: calls, start, ends, gateway
 //! ```
 
 #![expect(
@@ -16,6 +18,9 @@
     clippy::indexing_slicing,
     reason = "a measurement ends where something fails"
 )]
+
+#[path = "mcp/gateway.rs"]
+mod gateway;
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -53,6 +58,9 @@ fn main() {
     if std::env::args().any(|argument| argument == FLOOR) {
         return answer_a_constant();
     }
+    if std::env::args().any(|argument| argument == gateway::SERVE) {
+        return gateway::serve();
+    }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let takes = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted));
     let mut result = json!({"cores": std::thread::available_parallelism().map_or(0, usize::from)});
@@ -64,6 +72,9 @@ fn main() {
     }
     if takes("ends") {
         result["ends"] = ends();
+    }
+    if takes("gateway") {
+        result["gateway"] = gateway::run();
     }
     let out = harness_bench::target().unwrap().join("bench");
     std::fs::create_dir_all(&out).unwrap();
@@ -254,7 +265,12 @@ struct Client {
 impl Client {
     fn start(binary: &Path, folder: &Path) -> Self {
         let mut command = Command::new(binary);
-        command.arg("-C").arg(folder).args(["mcp", "serve"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("-C").arg(folder).args(["mcp", "serve"]);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         Self { child, to, from }
@@ -264,10 +280,15 @@ impl Client {
         self.to.as_mut().unwrap().write_all(format!("{message}\n").as_bytes()).unwrap();
     }
 
-    fn ask(&mut self, message: &str, part: &str) {
+    fn answer(&mut self, message: &str) -> String {
         self.send(message);
         let mut line = String::new();
         self.from.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn ask(&mut self, message: &str, part: &str) {
+        let line = self.answer(message);
         assert!(line.contains(part), "{line}");
     }
 }

@@ -12,10 +12,12 @@ use crate::attempt::{Seen, attempt, write};
 use crate::case::{self, Case, Setting, Verdict};
 use crate::process::{CANARY, Held, children_left, lingering};
 use crate::world::{Servers, Stage, World};
-use crate::{Arguments, clients, guests, host, imports, logs, mounts, printed, races, state, tenants};
+use crate::{
+    Arguments, clients, guests, host, imports, logs, mounts, printed, races, servers as mcp_servers, state, tenants,
+};
 
 /// The areas of the catalogue, in its order, and those for guests that are no interpreter and for the host's own process.
-pub(crate) const AREAS: [&str; 16] = [
+pub(crate) const AREAS: [&str; 17] = [
     "paths",
     "links",
     "odd",
@@ -32,6 +34,7 @@ pub(crate) const AREAS: [&str; 16] = [
     "host",
     "tenants",
     "clients",
+    "servers",
 ];
 
 /// Longest time for what is left of a command that was given up.
@@ -117,7 +120,7 @@ pub(crate) fn all() -> Vec<Any> {
     cases.extend(guests::all().into_iter().map(|case| Any::Guest(Box::new(case))));
     cases.extend(imports::all().into_iter().map(Any::Import));
     let coded = [races::CASES, state::CASES, mounts::CASES, printed::CASES, logs::CASES, host::CASES];
-    let coded = coded.iter().chain(tenants::CASES).chain(clients::CASES).copied();
+    let coded = coded.iter().chain(tenants::CASES).chain(clients::CASES).chain(mcp_servers::CASES).copied();
     cases.extend(coded.flatten().map(|case| Any::Coded(*case)));
     cases.sort_by_key(|case| (AREAS.iter().position(|area| *area == case.area()), case.id().to_owned()));
     cases

@@ -430,7 +430,7 @@ fn inspect() {
     assert_eq!((&whole["line"], &whole["places"]["network"]["column"]), (&json!(null), &json!(29)));
     for arguments in [&["inspect", "nobody"][..], &["inspect", "it", "nobody", "--json"]] {
         let ran = project.run(arguments);
-        ran.says(2, "error: there is no tool, hook, agent or skill `nobody`");
+        ran.says(2, "error: there is no tool, hook, agent, skill or MCP server `nobody`");
         assert_eq!(ran.out, "");
     }
 }

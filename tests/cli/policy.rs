@@ -86,7 +86,7 @@ fn a_grant_is_shown_with_what_set_each_limit() {
         (&shown["source"], &shown["grant"]["env"]["rules"]),
         (&json!("agents/finder/tools/find"), &json!(["HOME"]))
     );
-    project.run(&["policy", "show", "finder/none"]).says(2, "there is no tool or hook `finder/none`");
+    project.run(&["policy", "show", "finder/none"]).says(2, "there is no tool, hook or MCP server `finder/none`");
     let own = "  has `find`: `harness policy show finder/find`\n";
     assert!(project.run(&["inspect", "finder"]).out.ends_with(own));
 }

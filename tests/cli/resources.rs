@@ -36,7 +36,7 @@ fn what_clients_read_is_shown() {
     assert_eq!((&found["kind"], &found["refused"], &found["offered"]), (&json!("act"), &json!(null), &offered));
     let refused = project.run(&["policy", "show", "prompts/get"]).out;
     assert!(refused.contains("not callable: the tool `prompts/get` is denied by `prompts/*`"), "{refused}");
-    project.run(&["policy", "show", "tools/list"]).says(2, "there is no tool or hook `tools/list`");
+    project.run(&["policy", "show", "tools/list"]).says(2, "there is no tool, hook or MCP server `tools/list`");
 }
 
 #[test]

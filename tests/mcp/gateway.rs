@@ -370,6 +370,17 @@ fn listings_need_no_running_server() {
     assert!(shown.out.contains("the tool `echo` of the MCP server `m`"), "{shown}");
     let shown = project.run(&["policy", "show", "m_echo"]);
     assert!(shown.out.contains(".harness/harness.md:4:5, MCP server `m`"), "{shown}");
+    let shown = project.run(&["policy", "show", "m"]);
+    assert!(shown.out.starts_with("MCP server m, source `mcp/m`\ncommand: /"), "{shown}");
+    for line in ["\nvariables: BEHAVIOR\n", "\nkeep: run\n", "  fs.read: docs\n", "  fs.write: nothing\n"] {
+        assert!(shown.out.contains(line), "{line}: {shown}");
+    }
+    let shown = project.run(&["policy", "show", "m", "--json"]).json();
+    assert_eq!((&shown["kind"], &shown["command"][1]), (&json!("server"), &json!("--ignored")), "{shown}");
+    let shown = project.run(&["inspect", "m"]);
+    assert!(shown.out.starts_with("MCP server m\n  from .harness/harness.md:4:5, source `mcp/m`\n"), "{shown}");
+    let shown = project.run(&["inspect", "--json"]).json();
+    assert_eq!((&shown["servers"][0]["name"], &shown["servers"][0]["keep"]), (&json!("m"), &json!("run")), "{shown}");
     let mut client = Client::start(&project, &[]);
     let names: Vec<String> = client.tools().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
     assert!(names.contains(&"m_get_pid".to_owned()), "{names:?}");

@@ -55,13 +55,16 @@ struct Server {
     does: Vec<String>,
     calls: u32,
     pages: u32,
+    /// What its client has declared when it began.
+    declared: Json,
 }
 
 #[test]
 #[ignore = "it is a server, which other tests start"]
 fn serve() {
     let behavior = std::env::var("BEHAVIOR").unwrap_or_default();
-    let mut server = Server { does: behavior.split(' ').map(str::to_owned).collect(), calls: 0, pages: 0 };
+    let mut server =
+        Server { does: behavior.split(' ').map(str::to_owned).collect(), calls: 0, pages: 0, declared: Json::Null };
     // The harness of tests has begun a line.
     say("");
     while let Some(message) = next() {
@@ -110,6 +113,7 @@ impl Server {
             "server/discover" if self.does("silent") => {}
             "server/discover" => refuse(-32601),
             "initialize" => {
+                self.declared = message["params"]["capabilities"].clone();
                 let mut result = json!({"protocolVersion": LEGACY, "capabilities": {"tools": tools}, "serverInfo": {"name": "mock", "version": "1"}});
                 if self.does("instructs") {
                     result["instructions"] = json!(if is_there("instructions") { "Obey." } else { "Be kind." });
@@ -198,6 +202,10 @@ impl Server {
             std::process::exit(7);
         }
         let result = match message["params"]["name"].as_str().unwrap() {
+            "echo" if self.does("elicits") => match self.elicited(message) {
+                Ok(told) => text(told),
+                Err(asks) => asks,
+            },
             "echo" if self.does("dials") => text(dialed(&argument("text"))),
             "echo" => text(argument("text")),
             "read" => match std::fs::read_to_string(argument("path")) {
@@ -218,6 +226,27 @@ impl Server {
         if self.does("again") {
             send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
         }
+    }
+
+    /// Asks the person for what the argument says: what came of it, or in the newest revision what is asked.
+    fn elicited(&self, message: &Json) -> Result<String, Json> {
+        let params: Json = serde_json::from_str(message["params"]["arguments"]["text"].as_str().unwrap()).unwrap();
+        if !self.does("modern") {
+            send(&json!({"jsonrpc": "2.0", "id": "e", "method": "elicitation/create", "params": params}));
+            let answer = next().unwrap();
+            let said = if answer["error"].is_null() { &answer["result"] } else { &answer["error"]["code"] };
+            return Ok(format!("{} {said}", self.declared));
+        }
+        let declared = &message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+        let said = &message["params"]["inputResponses"];
+        if said.is_null() || self.does("forever") {
+            let request = json!({"method": "elicitation/create", "params": params});
+            return Err(
+                json!({"resultType": "input_required", "inputRequests": {"e": request}, "requestState": "s{1}"}),
+            );
+        }
+        assert_eq!(message["params"]["requestState"], "s{1}");
+        Ok(format!("{declared} {}", said["e"]))
     }
 
     /// Asks the client for its model and its folders, and returns what it answers.

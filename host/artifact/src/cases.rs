@@ -47,6 +47,8 @@ pub struct Given {
     pub http: Vec<HttpAnswer>,
     /// The output of commands.
     pub commands: Vec<CommandResult>,
+    /// The results of tools of MCP servers.
+    pub mcp: Vec<McpResult>,
     /// The time of the clock, in seconds and nanoseconds since 1970: 0 where the case does not say.
     pub now: (i64, u32),
     /// The seed of the random numbers.
@@ -100,6 +102,21 @@ pub struct CommandResult {
     pub stderr: String,
     pub exit_code: i32,
     pub timed_out: bool,
+}
+
+/// What a tool of an MCP server gives for these arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct McpResult {
+    /// The name of the tool in the project.
+    pub tool: String,
+    /// None: whatever the arguments are.
+    pub args: Option<Json>,
+    /// The text of the result.
+    pub text: Option<String>,
+    /// Its structured content.
+    pub structured: Option<Json>,
+    /// Whether it says that it failed.
+    pub is_error: bool,
 }
 
 /// One thing that must come out.

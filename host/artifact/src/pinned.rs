@@ -141,6 +141,8 @@ pub fn describe(server: &str, changes: &[Change]) -> (String, Option<String>) {
 }
 
 #[cfg(test)]
+mod mutations;
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use serde_json::{Value as Json, json};

@@ -205,8 +205,12 @@ fn checked(written: Written) -> Result<Question, String> {
     }
 }
 
-/// The form that clients can show: an object without objects in it.
-fn check_form(schema: &Map<String, Json>) -> Result<(), String> {
+/// Checks that clients can show a form: an object without objects in it, of so many fields at most.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_form(schema: &Map<String, Json>) -> Result<(), String> {
     let wrong = || "the schema must be of an object, with `type` and `properties`".to_owned();
     if schema.get("type").and_then(Json::as_str) != Some("object") {
         return Err(wrong());

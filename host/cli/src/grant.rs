@@ -1,6 +1,7 @@
 //! What something may do, as lines for a person.
 
 use harness_artifact::escape;
+use harness_artifact::policy::mcp::McpServer;
 use harness_policy::command::CommandNetwork;
 use harness_policy::grant::Grant;
 use harness_policy::layer::{Layer, Scope};
@@ -11,6 +12,20 @@ use serde_json::{Map, Value as Json, json};
 /// The layers of a grant, a few lines each.
 pub(crate) fn lines(grant: &Grant) -> Vec<String> {
     grant.layers().iter().flat_map(|one| layer(one)).collect()
+}
+
+/// What an MCP server is, a few lines: its command and the names of its variables.
+pub(crate) fn server(server: &McpServer) -> Vec<String> {
+    let command = escape::line(&server.command().join(" ")).into_owned();
+    let names: Vec<&str> = server.env.iter().map(|(name, _)| name.as_str()).collect();
+    let variables = if names.is_empty() { "none".to_owned() } else { escape::line(&names.join(", ")).into_owned() };
+    let mut lines = vec![format!("command: {command}"), format!("variables: {variables}")];
+    if let Some(tools) = &server.tools {
+        let tools: Vec<String> = tools.iter().map(ToString::to_string).collect();
+        lines.push(format!("tools: {}", escape::line(&tools.join(", "))));
+    }
+    lines.push(format!("keep: {}", server.keep.word()));
+    lines
 }
 
 /// The limits in one line.

@@ -1,6 +1,7 @@
 //! `harness inspect`: what is loaded, from where, what each may do, and what replaced what.
 
 use harness_artifact::agent::Use;
+use harness_artifact::definition::Served;
 use harness_artifact::escape;
 use harness_artifact::hook::Hook;
 use harness_artifact::policy::ProjectPolicy;
@@ -23,10 +24,11 @@ pub(crate) fn run(command: &Inspect, place: &ProjectArgs, printer: &Printer) -> 
             || registry.hook(name).is_some()
             || registry.agents().iter().any(|agent| agent.name == *name)
             || registry.skills().iter().any(|skill| skill.name == *name)
+            || policy.mcp.server(name).is_some()
     };
     if let Some(unknown) = command.names.iter().find(|name| !known(name)) {
         printer.error(
-            &format!("there is no tool, hook, agent or skill `{unknown}`"),
+            &format!("there is no tool, hook, agent, skill or MCP server `{unknown}`"),
             &[],
             Some("`harness inspect` lists all"),
         );
@@ -58,6 +60,11 @@ pub(crate) fn run(command: &Inspect, place: &ProjectArgs, printer: &Printer) -> 
     for skill in registry.skills().iter().filter(|skill| wanted(&skill.name)) {
         head(&mut text, "skill", &skill.name, &skill.source.to_string(), &skill.source_name);
         text.push_str(&skills::lines(skill, policy));
+    }
+    for server in policy.mcp.servers.iter().filter(|server| wanted(&server.name)) {
+        head(&mut text, "MCP server", &server.name, &server.position.to_string(), &Served::source(&server.name));
+        text.push_str(&grant::server(server).iter().map(|line| format!("  {line}\n")).collect::<String>());
+        granted(&mut text, &policy.grant_for_server(server));
     }
     for bundle in registry.bundles().iter().filter(|_| command.names.is_empty()) {
         text.push_str(&format!("bundle {}\n", escape::line(&bundle.name)));
@@ -176,13 +183,29 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
         let grant = policy.grant_for(&hook.source_name, hook.capabilities.as_ref());
         with_grant(hooks::as_json(hook), grant::as_json(&grant))
     });
+    let servers = policy.mcp.servers.iter().filter(|server| wanted(&server.name)).map(|server| {
+        let object = json!({
+            "name": server.name,
+            "file": &*server.position.file,
+            "line": server.position.line,
+            "command": server.command(),
+            "variables": server.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            "keep": server.keep.word(),
+        });
+        with_grant(object, grant::as_json(&policy.grant_for_server(server)))
+    });
+    let servers: Vec<Json> = servers.collect();
     let replaced = registry.replaced().iter().filter(|one| wanted(&one.name));
-    json!({
+    let mut all = json!({
         "tools": tools.collect::<Vec<_>>(),
         "hooks": hooks.collect::<Vec<_>>(),
         "agents": registry.agents().iter().filter(|agent| wanted(&agent.name)).map(|agent| agents::as_json(agent)).collect::<Vec<_>>(),
         "skills": registry.skills().iter().filter(|skill| wanted(&skill.name)).map(|skill| skills::as_json(skill, policy)).collect::<Vec<_>>(),
         "bundles": registry.bundles().iter().map(|bundle| &bundle.name).collect::<Vec<_>>(),
         "replaced": replaced.map(|one| json!({"kind": one.kind, "name": one.name, "by": one.by.to_string(), "what": one.what.to_string()})).collect::<Vec<_>>(),
-    })
+    });
+    if let (Some(all), false) = (all.as_object_mut(), servers.is_empty()) {
+        all.insert("servers".to_owned(), Json::Array(servers));
+    }
+    all
 }

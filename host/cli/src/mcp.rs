@@ -7,6 +7,7 @@ mod login;
 mod merge;
 mod serve;
 mod servers;
+mod wrap;
 
 use clap::Subcommand;
 
@@ -35,6 +36,8 @@ pub(crate) enum Mcp {
     Login(login::Login),
     /// Forget the login at a server.
     Logout(login::Logout),
+    /// Run a server behind its wall for the client that starts this command: lines pass as they are.
+    Wrap(wrap::Wrap),
 }
 
 /// Runs a command of `harness mcp`. An error is that it did nothing, which was reported.
@@ -48,5 +51,6 @@ pub(crate) fn run(command: &Mcp, place: &ProjectArgs, printer: Printer) -> Resul
         Mcp::Remove(command) => servers::remove(command, place, printer),
         Mcp::Login(command) => login::login(command, place, printer),
         Mcp::Logout(command) => login::logout(command, place, printer),
+        Mcp::Wrap(command) => wrap::run(command, place, printer),
     }
 }

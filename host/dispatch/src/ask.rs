@@ -129,7 +129,7 @@ impl Respondent for Canned {
 }
 
 /// Whether an accepted form has what it asks for. A client that shows it need not check that.
-fn fits(question: &Question, answer: &Json) -> Result<(), String> {
+pub(super) fn fits(question: &Question, answer: &Json) -> Result<(), String> {
     let (Question::User { schema, .. }, Some(content)) = (question, answer.get("content")) else { return Ok(()) };
     let schema = ValueSchema::compile(Json::Object(schema.clone()));
     let schema = schema.map_err(|why| format!("the schema of the form cannot be used: {why}"))?;

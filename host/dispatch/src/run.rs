@@ -10,6 +10,7 @@ use super::progress::{Progress, ProgressListener, ScriptLog};
 use super::schedule::{Live, Replay, Schedule};
 use super::tasks::Tasks;
 use super::view::View;
+use harness_artifact::cases::McpResult;
 use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
 use harness_artifact::tool::Tool;
@@ -53,6 +54,8 @@ pub struct Run {
     schedule: OnceLock<Arc<dyn Schedule>>,
     /// The processes of servers that answer its calls.
     servers: OnceLock<Arc<Servers>>,
+    /// Results of their tools, instead of the servers.
+    fakes: OnceLock<Vec<McpResult>>,
 }
 
 /// The request of a client of another program that the calls of a run answer. The audit log has it with each of them.
@@ -119,6 +122,15 @@ impl Run {
     /// The processes of servers that answer its calls. They end with the last run that has them.
     pub fn servers(&self) -> &Arc<Servers> {
         self.servers.get_or_init(Arc::default)
+    }
+
+    /// Gives results of tools of servers, none of which is called then; the first time counts.
+    pub(crate) fn set_fakes(&self, fakes: Vec<McpResult>) {
+        let _ = self.fakes.set(fakes);
+    }
+
+    pub(crate) fn fakes(&self) -> Option<&[McpResult]> {
+        self.fakes.get().map(Vec::as_slice)
     }
 
     /// Lets it share the processes of servers with other runs of one caller, before its first call; the first time counts.

@@ -7,18 +7,22 @@ use serde_json::{Value as Json, json};
 use super::blocks::MARK;
 use super::call_error::CallError;
 use super::chain::CallContext;
-use harness_artifact::definition::Served;
+use super::person::{Person, within};
+use harness_artifact::cases::McpResult;
+use harness_artifact::definition::{Served, canonical, fitted};
 use harness_artifact::tool::Tool;
 use harness_capability::env::Variables;
 use harness_capability::exec::Runner;
 use harness_capability::log::{Level, Log};
-use harness_gateway::{Call, Failure, Host, ToolResult};
+use harness_gateway::{Answerer, Call, Failure, Host, ToolResult};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
 use harness_policy::limits::Limits;
 use harness_policy::refusal::Refusal;
 use harness_policy::text::quoted;
 use harness_sandbox::outcome::{self, FailureKind, Limit, LimitKind, Outcome, Report, Usage};
+use harness_sandbox::strand;
+use harness_sandbox::tape::Taping;
 
 /// What the process that answers a call may do: what the server may, within the files and limits of the script that calls
 /// it. A script's rules for commands and hosts are about its own.
@@ -59,7 +63,8 @@ pub(super) fn grant(
     Ok(Arc::new(grant))
 }
 
-/// Makes a call within its time. Dropping it ends the process that answers it.
+/// Makes a call within its time, which does not run while a person is asked. Dropping it ends the process that answers it.
+/// A replay gives what the recording has, and calls nothing.
 pub(super) async fn run(
     place: &CallContext,
     served: &Served,
@@ -68,15 +73,107 @@ pub(super) async fn run(
     arguments: &Json,
 ) -> Report<String> {
     let mut log = Log::default();
-    let outcome = match tokio::time::timeout(limits.timeout, ask(place, served, grant, &limits, arguments)).await {
-        Ok(Ok(result)) => Outcome::Completed(text(result)),
-        Ok(Err(failure)) => failed(place, failure, &mut log),
-        Err(_) => {
-            let allowed = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
-            Outcome::Limited(Limit::of(LimitKind::Deadline, allowed))
+    let outcome = match taping(place, served, arguments) {
+        None => called(place, served, grant, limits, arguments, &mut log).await,
+        Some(mut taping) => {
+            if taping.is_call_abandoned() {
+                return strand::cut().await;
+            }
+            let outcome = match taping.call_given() {
+                Some(given) => given.as_ref().and_then(replayed).unwrap_or_else(|| {
+                    let why = format!("the recording has no result of the MCP server {}", quoted(&served.server));
+                    Outcome::Failed(outcome::Failure::without_place(FailureKind::Script, "", why))
+                }),
+                None => {
+                    let mut outcome = called(place, served, grant, limits, arguments, &mut log).await;
+                    let secrets = &place.loaded.parts.secrets;
+                    outcome.redact(secrets);
+                    if let Outcome::Completed(text) = &mut outcome {
+                        secrets.redact(text);
+                    }
+                    taping.keep_call(recorded(&outcome));
+                    outcome
+                }
+            };
+            taping.end_call(&outcome);
+            outcome
         }
     };
     Report { outcome, usage: Usage::default(), log, calls: Vec::new(), coverage: None }
+}
+
+/// The tape of a run that has one, for a call of this tool as it was locked.
+fn taping(place: &CallContext, served: &Served, arguments: &Json) -> Option<Box<Taping>> {
+    let locked = place.loaded.parts.registry.server(&served.server)?;
+    let definition = locked.pinned.tools.iter().find(|tool| tool.name() == served.tool)?;
+    let file = format!("{}/{}", Served::source(&served.server), served.tool);
+    Taping::begin_call(place.run.session(), &file, &definition.canonical(), &canonical(arguments))
+}
+
+async fn called(
+    place: &CallContext,
+    served: &Served,
+    grant: &Arc<Grant>,
+    limits: Limits,
+    arguments: &Json,
+    log: &mut Log,
+) -> Outcome<String> {
+    let person = Person::of(place, &served.server);
+    let person = person.as_ref();
+    let asked = ask(place, served, grant, &limits, arguments, person);
+    match within(limits.timeout, person, asked).await {
+        Some(Ok(result)) => Outcome::Completed(text(result)),
+        Some(Err(failure)) => failed(place, failure, log),
+        None => {
+            let allowed = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
+            Outcome::Limited(Limit::of(LimitKind::Deadline, allowed))
+        }
+    }
+}
+
+/// What a call came to, as a recording keeps it.
+fn recorded(outcome: &Outcome<String>) -> Json {
+    match outcome {
+        Outcome::Completed(text) => json!({"completed": text}),
+        Outcome::Denied { refusal, .. } => json!({"denied": refusal.reason, "hint": refusal.hint}),
+        Outcome::Limited(limit) => json!({"limited": limit.allowed}),
+        Outcome::Failed(failure) => json!({"failed": failure.message}),
+        Outcome::Busy(busy) => json!({"failed": busy.to_string()}),
+        Outcome::Fault(why) => json!({"failed": why}),
+    }
+}
+
+/// The same from a recording. None: it is no such thing.
+fn replayed(kept: &Json) -> Option<Outcome<String>> {
+    let text = |key: &str| kept.get(key).and_then(Json::as_str).map(str::to_owned);
+    if let Some(text) = text("completed") {
+        return Some(Outcome::Completed(text));
+    }
+    if let Some(reason) = text("denied") {
+        return Some(denied(Refusal::new(reason, text("hint").unwrap_or_default())));
+    }
+    if let Some(allowed) = kept.get("limited").and_then(Json::as_u64) {
+        return Some(Outcome::Limited(Limit::of(LimitKind::Deadline, allowed)));
+    }
+    let why = text("failed")?;
+    Some(Outcome::Failed(outcome::Failure::without_place(FailureKind::Script, "", why)))
+}
+
+fn denied(refusal: Refusal) -> Outcome<String> {
+    let failure = outcome::Failure::without_place(FailureKind::Denied, "", refusal.reason.clone());
+    Outcome::Denied { failure, refusal }
+}
+
+/// What a case of a test gives for a call.
+fn faked(fakes: &[McpResult], served: &Served, arguments: &Json) -> Result<ToolResult, Failure> {
+    let name = fitted(&served.server, &served.tool);
+    let is_of = |fake: &&McpResult| fake.tool == name && fake.args.as_ref().is_none_or(|args| args == arguments);
+    let Some(fake) = fakes.iter().find(is_of) else {
+        let why = format!("the case gives no result of {} with these arguments in `given.mcp`", quoted(&name));
+        return Err(Failure::Broken(why));
+    };
+    let blocks = fake.text.iter().map(|text| json!({"type": "text", "text": text})).collect();
+    Ok(ToolResult { blocks, structured: fake.structured.clone(), is_error: fake.is_error })
 }
 
 async fn ask(
@@ -85,8 +182,12 @@ async fn ask(
     grant: &Arc<Grant>,
     limits: &Limits,
     arguments: &Json,
+    person: Option<&Person<'_>>,
 ) -> Result<ToolResult, Failure> {
     let parts = &place.loaded.parts;
+    if let Some(fakes) = place.run.fakes() {
+        return faked(fakes, served, arguments);
+    }
     let overrides = &place.run.session().overrides;
     if matches!(overrides.exec, Runner::Canned(_)) {
         let what = format!("the MCP server {} is not called in a test or a replay", quoted(&served.server));
@@ -113,6 +214,7 @@ async fn ask(
         variables,
         http: overrides.http.as_ref().unwrap_or(&parts.http),
         resources: parts.sandbox.share().resources(),
+        answerer: person.map(|person| person as &dyn Answerer),
     };
     let call = Call { server, locked: &locked.pinned, tool: &served.tool, arguments, time: limits.timeout };
     place.run.servers().call(call, host).await
@@ -139,8 +241,7 @@ fn failed(place: &CallContext, failure: Failure, log: &mut Log) -> Outcome<Strin
                 place.loaded.parts.secrets.redact(&mut difference);
                 log.write(Level::Error, difference, 1);
             }
-            let failure = outcome::Failure::without_place(FailureKind::Denied, "", refusal.reason.clone());
-            Outcome::Denied { failure, refusal }
+            denied(refusal)
         }
         Failure::Broken(why) | Failure::Said(why) => {
             Outcome::Failed(outcome::Failure::without_place(FailureKind::Script, "", why))

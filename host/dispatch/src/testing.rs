@@ -181,6 +181,7 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
     // Nothing that it calls is real.
     run.set_confirmer(Arc::new(Granted));
     run.set_respondent(Arc::new(Canned::of(&case.given.answers)));
+    run.set_fakes(case.given.mcp.clone());
     let only = (!case.given.hooks).then(|| match &subject.artifact {
         // No hook at all: none has an empty name.
         Artifact::Tool(_) => Arc::from(""),

@@ -13,20 +13,25 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::elicit::{self, Answerer};
 use crate::failure::Failure;
 use crate::frame::Lines;
-use crate::limits::{END, FLOOD, IN_FLIGHT, LAST_WORDS, LINE_BYTES, LINE_VALUES, QUOTED};
-use crate::message::{self, Incoming, RpcError};
+use crate::limits::{END, FLOOD, FORMS, IN_FLIGHT, LAST_WORDS, LINE_BYTES, LINE_DEPTH, LINE_VALUES, QUOTED, TERMINATE};
+use crate::message::{self, Incoming, RpcError, Size};
 use harness_artifact::escape;
 use harness_capability::exec::Service;
 
 /// Requests that were given up and may still be answered.
 const MAX_ABANDONED: usize = 1024;
 
+/// Why a process ends that does not read what it is answered.
+const ASKS_FASTER: &str = "it asks faster than it reads";
+
 /// What a request came to.
 pub(crate) type Answer = Result<Json, RpcError>;
 
-/// The connection to one process. Dropping it closes the process's standard input, and kills it a second later.
+/// The connection to one process. Dropping it closes the process's standard input. One that is still there a second later
+/// gets SIGTERM, and is killed after one more.
 #[derive(Debug)]
 pub(crate) struct Connection {
     shared: Arc<Shared>,
@@ -39,6 +44,8 @@ pub(crate) struct Connection {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
+    /// Whether the server may ask a person.
+    can_ask: bool,
     /// Whether the server has said that its tools are others.
     changed: AtomicBool,
 }
@@ -47,9 +54,18 @@ struct Shared {
 struct State {
     pending: HashMap<u64, oneshot::Sender<Answer>>,
     abandoned: HashSet<u64>,
+    /// The requests whose callers answer what the server asks, the oldest first.
+    askers: Vec<(u64, mpsc::Sender<Asked>)>,
     /// Why it is over.
     over: Option<String>,
     flood: Flood,
+}
+
+/// What a server asks a person.
+#[derive(Debug)]
+struct Asked {
+    id: Json,
+    params: Json,
 }
 
 /// Counts messages that answer nothing.
@@ -81,6 +97,7 @@ impl Shared {
         let mut state = self.state();
         state.over.get_or_insert(why);
         state.pending.clear();
+        state.askers.clear();
     }
 
     /// Takes a line.
@@ -89,8 +106,12 @@ impl Shared {
     ///
     /// Why the process is to be ended.
     fn take(&self, line: &[u8], replies: &mpsc::Sender<Vec<u8>>) -> Result<(), String> {
-        if message::values(line) > LINE_VALUES {
+        let Size { values, depth } = Size::of(line);
+        if values > LINE_VALUES {
             return Err(format!("it sent a line of more than {LINE_VALUES} values"));
+        }
+        if depth > LINE_DEPTH {
+            return Err(format!("it sent a line that is nested more than {LINE_DEPTH} levels deep"));
         }
         let incoming = Incoming::read(line);
         let mut state = self.state();
@@ -107,10 +128,19 @@ impl Shared {
                 let id = escape::line(&id).chars().take(40).collect::<String>();
                 return Err(format!("it answered the request {id}, which was not made"));
             }
+            Incoming::Broken { id } => {
+                return Err(format!("it answered the request {id} with neither a result nor an error, or with both"));
+            }
+            Incoming::Request { id, method, params } if self.can_ask && method == elicit::METHOD => {
+                // Who waits longest answers: all callers of a process have the same person.
+                let asked = Asked { id: id.clone(), params };
+                if !state.askers.first().is_some_and(|(_, asker)| asker.try_send(asked).is_ok()) {
+                    let declined = message::response(&id, &Ok(elicit::declined()));
+                    replies.try_send(declined).map_err(|_| ASKS_FASTER.to_owned())?;
+                }
+            }
             Incoming::Request { id, method, .. } => {
-                replies
-                    .try_send(message::reply(&id, &method))
-                    .map_err(|_| "it asks faster than it reads".to_owned())?;
+                replies.try_send(message::reply(&id, &method)).map_err(|_| ASKS_FASTER.to_owned())?;
             }
             Incoming::Notification(method) => {
                 if method == "notifications/tools/list_changed" {
@@ -127,9 +157,9 @@ impl Shared {
 }
 
 impl Connection {
-    /// Talks to a process that was just started. To be called in a runtime.
-    pub(crate) fn new(service: Service) -> Self {
-        let shared = Arc::<Shared>::default();
+    /// Talks to a process that was just started, which may ask a person or not. To be called in a runtime.
+    pub(crate) fn new(service: Service, can_ask: bool) -> Self {
+        let shared = Arc::new(Shared { can_ask, ..Shared::default() });
         let (out, outgoing) = mpsc::channel(IN_FLIGHT);
         let task = tokio::spawn(serve(service, outgoing, shared.clone()));
         Self { shared, out, room: Semaphore::new(IN_FLIGHT), next: AtomicU64::new(1), task }
@@ -149,6 +179,57 @@ impl Connection {
         let answer = answer.await;
         drop(waiting);
         answer.map_err(|_| self.broken())
+    }
+
+    /// The same for a call, during which the server may ask a person.
+    ///
+    /// # Errors
+    ///
+    /// As for [`request`](Self::request).
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        params: &Json,
+        answerer: Option<&dyn Answerer>,
+    ) -> Result<Answer, Failure> {
+        let _room = self.room.acquire().await;
+        let (id, mut answer) = self.register()?;
+        let (asker, mut asked) = mpsc::channel(FORMS);
+        if answerer.is_some() {
+            self.shared.state().askers.push((id, asker));
+        }
+        let waiting = Waiting { connection: self, id };
+        let _ = self.out.send(message::request(id, method, params)).await;
+        let mut shown = 0_usize;
+        let answer = loop {
+            let one = tokio::select! {
+                biased;
+                answer = &mut answer => break answer,
+                Some(one) = asked.recv() => one,
+            };
+            shown = shown.saturating_add(1);
+            let answerer = answerer.filter(|_| shown <= FORMS);
+            let (said, over) = tokio::select! {
+                biased;
+                answer = &mut answer => (Ok(elicit::declined()), Some(answer)),
+                said = elicit::answer(answerer, &one.params) => (said, None),
+            };
+            let _ = self.out.send(message::response(&one.id, &said)).await;
+            if let Some(answer) = over {
+                break answer;
+            }
+        };
+        drop(waiting);
+        // What it asked is no longer answered.
+        while let Ok(one) = asked.try_recv() {
+            let _ = self.out.send(message::response(&one.id, &Ok(elicit::declined()))).await;
+        }
+        answer.map_err(|_| self.broken())
+    }
+
+    /// Whether the server may ask a person.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.shared.can_ask
     }
 
     /// Asks for something that lasts: nobody waits for the answer.
@@ -219,6 +300,7 @@ struct Waiting<'c> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.connection.shared.state();
+        state.askers.retain(|(asker, _)| *asker != self.id);
         if state.pending.remove(&self.id).is_none() || state.over.is_some() {
             return;
         }
@@ -274,7 +356,10 @@ async fn serve(service: Service, mut outgoing: mpsc::Receiver<Vec<u8>>, shared: 
     } else {
         shared.end("it was closed".to_owned());
     }
-    let _ = tokio::time::timeout(END, running.ended()).await;
+    if tokio::time::timeout(END, running.ended()).await.is_err() {
+        running.terminate();
+        let _ = tokio::time::timeout(TERMINATE, running.ended()).await;
+    }
     running.finish().await;
 }
 
@@ -368,6 +453,27 @@ mod tests {
         assert_eq!(replies.try_recv(), Ok(message::not_offered(&json!("a"))));
         assert_eq!(shared.take(asks, &reply), Ok(()));
         assert_eq!(shared.take(asks, &reply), Err("it asks faster than it reads".to_owned()));
+    }
+
+    #[test]
+    fn a_person_is_asked_by_the_oldest_call_and_nobody_declines() {
+        let shared = Shared { can_ask: true, ..Shared::default() };
+        let (reply, mut replies) = mpsc::channel(4);
+        let asks =
+            b"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"elicitation/create\",\"params\":{\"message\":\"m\"}}";
+        assert_eq!(shared.take(asks, &reply), Ok(()));
+        let declined = message::response(&json!("a"), &Ok(json!({"action": "decline"})));
+        assert_eq!(replies.try_recv(), Ok(declined));
+        let (asker, mut asked) = mpsc::channel(1);
+        let (other, mut others) = mpsc::channel(1);
+        shared.state().askers = vec![(3, asker), (4, other)];
+        assert_eq!(shared.take(asks, &reply), Ok(()));
+        assert_eq!(asked.try_recv().map(|asked| asked.params), Ok(json!({"message": "m"})));
+        assert!(others.try_recv().is_err() && replies.try_recv().is_err());
+        // A server that may not ask hears that there is no such method.
+        let shared = Shared::default();
+        assert_eq!(shared.take(asks, &reply), Ok(()));
+        assert_eq!(replies.try_recv(), Ok(message::not_offered(&json!("a"))));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::elicit::capabilities;
 use crate::failure::Failure;
 use crate::limits::INSTRUCTIONS_BYTES;
 use crate::link::Link;
@@ -78,7 +79,8 @@ async fn discover(link: &Link) -> Result<Option<Result<About, Failure>>, Failure
 }
 
 async fn initialize(link: &Link, version: &str) -> Result<About, Failure> {
-    let asked = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client()});
+    let asked =
+        json!({"protocolVersion": version, "capabilities": capabilities(link.can_ask()), "clientInfo": client()});
     let result = link.request("initialize", &asked).await?.map_err(|error| {
         let why = third_party::line(&error.message);
         Failure::Said(format!("it does not begin: {why} ({})", error.code))

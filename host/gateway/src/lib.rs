@@ -10,6 +10,7 @@
 //! - `message`: what a line is
 //! - `results`: what a call gave
 //! - `connection`: requests and answers of one process
+//! - `elicit`: forms of servers for the person at the host
 //! - `era`: which revision of the protocol a server speaks
 //! - `listing`: the definitions of a server's tools
 //! - `process`: a server's process, behind its wall
@@ -18,9 +19,11 @@
 //! - `remote`: requests to a server at a URL
 //! - `oauth`: logins at servers
 //! - `link`: a process or a remote server, as what is above them sees it
+//! - `relay`: a process for a client of its own
 //! - `pool`: the processes of a run, and the calls that they answer
 
 mod connection;
+mod elicit;
 mod era;
 mod failure;
 mod frame;
@@ -32,12 +35,15 @@ mod message;
 mod oauth;
 mod pool;
 mod process;
+mod relay;
 mod remote;
 mod results;
 pub mod sse;
 
+pub use elicit::{Answerer, Answering, Form};
 pub use failure::Failure;
 pub use oauth::{LoggedIn, Prompt, folder as logins, login, logout};
 pub use pool::{Call, Servers};
 pub use process::{Host, Reading, read};
+pub use relay::{Streams, relay};
 pub use results::ToolResult;

@@ -6,10 +6,18 @@ use std::time::Duration;
 pub const LINE_BYTES: usize = 4 << 20;
 /// Values in a line: each takes some hundred bytes, however few it has in the line.
 pub const LINE_VALUES: usize = 200_000;
+/// Objects and lists within each other in a line.
+pub const LINE_DEPTH: usize = 100;
 /// Requests that one process answers at one time.
 pub const IN_FLIGHT: usize = 64;
 /// Pages of a listing.
 pub const PAGES: usize = 100;
+/// Forms that a server shows a person for one call, and at once.
+pub const FORMS: usize = 16;
+/// Bytes of a form, its message included.
+pub const FORM_BYTES: usize = 16 << 10;
+/// How often the result of one call may ask for something.
+pub const ROUNDS: usize = 8;
 /// Messages in a second that answer nothing, at which a process is ended.
 pub const FLOOD: u32 = 5_000;
 /// Bytes of a server's instructions.
@@ -20,8 +28,10 @@ pub const PROBE: Duration = Duration::from_secs(2);
 pub const START: Duration = Duration::from_secs(60);
 /// How long a process waits for a place among the commands of its project. Its call may end before.
 pub const PLACE: Duration = Duration::from_secs(5);
-/// How long a process has to end when its standard input has, before it is killed.
+/// How long a process has to end when its standard input has, before it gets SIGTERM.
 pub const END: Duration = Duration::from_secs(1);
+/// How long it has to end after that, before it is killed.
+pub const TERMINATE: Duration = Duration::from_secs(1);
 /// How long the end of what a process says to its operator is waited for, when it says nothing more to its client.
 pub const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How often a server is started again in a run after it has ended by itself.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use crate::connection::{Answer, Connection};
+use crate::elicit::Answerer;
 use crate::era::params;
 use crate::failure::Failure;
 use crate::limits::{PROBE, PROBE_REMOTE};
@@ -29,6 +30,31 @@ impl Link {
         match self {
             Self::Process(process) => process.request(method, params).await,
             Self::Remote(remote) => remote.request(method, params).await,
+        }
+    }
+
+    /// The same for a call, during which the server may ask. A process asks by requests; a remote server only by results.
+    ///
+    /// # Errors
+    ///
+    /// As for [`request`](Self::request).
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        params: &Json,
+        answerer: Option<&dyn Answerer>,
+    ) -> Result<Answer, Failure> {
+        match self {
+            Self::Process(process) => process.call(method, params, answerer).await,
+            Self::Remote(remote) => remote.request(method, params).await,
+        }
+    }
+
+    /// Whether the server may ask by requests, which it is told when it begins.
+    pub(crate) fn can_ask(&self) -> bool {
+        match self {
+            Self::Process(process) => process.can_ask(),
+            Self::Remote(_) => false,
         }
     }
 

@@ -13,20 +13,38 @@ pub(crate) const HEADER_MISMATCH: i64 = -32020;
 /// The code of an error that says that a revision is not spoken, with those that are.
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// At least as many values as a line has, if it is JSON: each but the first comes after `,`, `[`, `{` or `:` outside of a
-/// text.
-pub(crate) fn values(line: &[u8]) -> usize {
-    let (mut count, mut in_text, mut escaped) = (1_usize, false, false);
-    for byte in line {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            b',' | b'[' | b'{' | b':' if !in_text => count = count.saturating_add(1),
-            _ => {}
+/// How large a line is, if it is JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// At least as many values as it has: each but the first comes after `,`, `[`, `{` or `:` outside of a text.
+    pub(crate) values: usize,
+    /// Objects and lists within each other.
+    pub(crate) depth: usize,
+}
+
+impl Size {
+    /// Counts without reading a value.
+    pub(crate) fn of(line: &[u8]) -> Self {
+        let (mut values, mut in_text, mut escaped) = (1_usize, false, false);
+        let (mut open, mut depth) = (0_usize, 0);
+        for byte in line {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_text => escaped = true,
+                b'"' => in_text = !in_text,
+                b',' | b':' if !in_text => values = values.saturating_add(1),
+                b'[' | b'{' if !in_text => {
+                    (values, open) = (values.saturating_add(1), open.saturating_add(1));
+                    depth = depth.max(open);
+                }
+                b']' | b'}' if !in_text => open = open.saturating_sub(1),
+                _ => {}
+            }
         }
+        // What does not begin as a message is no value at all.
+        let is_message = line.trim_ascii_start().starts_with(b"{");
+        Self { values, depth: if is_message { depth } else { 0 } }
     }
-    count
 }
 
 /// A line of a server.
@@ -36,6 +54,8 @@ pub(crate) enum Incoming {
     Answer { id: u64, answer: Result<Json, RpcError> },
     /// An answer to nothing that we can have asked. With the identifier, as JSON.
     Foreign(String),
+    /// An answer that is none, to a request that can be one of ours.
+    Broken { id: u64 },
     /// A request of the server's, which has to be answered.
     Request { id: Json, method: String, params: Json },
     /// A notification.
@@ -72,6 +92,8 @@ impl Incoming {
 }
 
 fn answer(id: Json, mut message: Map<String, Json>) -> Incoming {
+    // Ours are numbers from 1. What is written otherwise, such as `1.0` or `"1"`, is not one of them.
+    let Some(id) = id.as_u64().filter(|number| *number > 0) else { return Incoming::Foreign(id.to_string()) };
     let answer = match (message.shift_remove("result"), message.shift_remove("error")) {
         (Some(result), None) => Ok(result),
         (None, Some(Json::Object(error))) => {
@@ -81,13 +103,9 @@ fn answer(id: Json, mut message: Map<String, Json>) -> Incoming {
             Err(RpcError { code, message: text.to_owned(), data })
         }
         // Both, neither, or an error that is none.
-        _ => return Incoming::Noise,
+        _ => return Incoming::Broken { id },
     };
-    // Ours are numbers from 1. What is written otherwise, such as `1.0` or `"1"`, is not one of them.
-    match id.as_u64().filter(|number| *number > 0) {
-        Some(id) => Incoming::Answer { id, answer },
-        None => Incoming::Foreign(id.to_string()),
-    }
+    Incoming::Answer { id, answer }
 }
 
 /// A request, as a line.
@@ -117,6 +135,16 @@ pub(crate) fn error_of(body: &[u8]) -> Option<RpcError> {
         Incoming::Answer { answer: Err(error), .. } => Some(error),
         _ => None,
     }
+}
+
+/// The answer to a request of the server's, as a line.
+pub(crate) fn response(id: &Json, answer: &Result<Json, RpcError>) -> Vec<u8> {
+    line(&match answer {
+        Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        Err(RpcError { code, message, .. }) => {
+            json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+        }
+    })
 }
 
 /// The answer to a request that nothing is offered for.
@@ -153,10 +181,17 @@ mod tests {
 
     #[test]
     fn values_are_counted_as_json_has_them() {
-        for (line, count) in
-            [("1", 1), ("[]", 2), ("[1,2]", 3), ("{\"a,[\":[1]}", 4), ("\"\\\",\"", 1), ("\"\\\\\",", 2)]
-        {
-            assert_eq!(values(line.as_bytes()), count, "{line}");
+        for (line, values, depth) in [
+            ("1", 1, 0),
+            ("[]", 2, 0),
+            ("[1,2]", 3, 0),
+            ("{\"a,[\":[1]}", 4, 2),
+            (" {\"a\":{},\"b\":[[]]}", 7, 3),
+            ("{\"[[\\\"[[\":1}", 3, 1),
+            ("\"\\\",\"", 1, 0),
+            ("\"\\\\\",", 2, 0),
+        ] {
+            assert_eq!(Size::of(line.as_bytes()), Size { values, depth }, "{line}");
         }
     }
 
@@ -179,13 +214,10 @@ mod tests {
         assert_eq!(message("\"id\":\"a\",\"method\":\"roots/list\""), asks(json!("a"), Json::Null));
         assert_eq!(message("\"id\":1,\"method\":\"roots/list\",\"params\":{}"), asks(json!(1), json!({})));
         assert_eq!(message("\"method\":\"a/b\",\"params\":{}"), Incoming::Notification("a/b".to_owned()));
-        for noise in [
-            "\"id\":1",
-            "\"id\":1,\"result\":1,\"error\":{}",
-            "\"id\":1,\"error\":\"no\"",
-            "\"method\":1",
-            "\"id\":[],\"method\":\"a\"",
-        ] {
+        for broken in ["\"id\":1", "\"id\":1,\"result\":1,\"error\":{}", "\"id\":1,\"error\":\"no\""] {
+            assert_eq!(message(broken), Incoming::Broken { id: 1 }, "{broken}");
+        }
+        for noise in ["\"method\":1", "\"id\":[],\"method\":\"a\""] {
             assert_eq!(message(noise), Incoming::Noise, "{noise}");
         }
         let deep = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));

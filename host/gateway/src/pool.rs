@@ -7,15 +7,16 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use tokio::sync::Mutex;
 
+use crate::elicit::{self, Answerer};
 use crate::era::{About, Opened, params};
 use crate::failure::Failure;
-use crate::limits::{BACKOFF, KEPT, RESTARTS};
+use crate::limits::{BACKOFF, KEPT, RESTARTS, ROUNDS};
 use crate::link::Link;
 use crate::listing;
-use crate::message::HEADER_MISMATCH;
+use crate::message::{HEADER_MISMATCH, MODERN, RpcError};
 use crate::process::{self, Host};
 use crate::remote::LOST;
 use crate::results::ToolResult;
@@ -25,7 +26,7 @@ use harness_artifact::third_party;
 use harness_policy::grant::Grant;
 
 /// How much of the processor a kept process may use: its calls have deadlines of their own.
-const KEPT_TIME: Duration = Duration::from_secs(86_400);
+pub(crate) const KEPT_TIME: Duration = Duration::from_secs(86_400);
 
 /// Why a process ends whose only call was ended.
 const CANCELED: &str = "the call that it answered was ended";
@@ -57,6 +58,8 @@ struct Kept {
     server: McpServer,
     locked: Pinned,
     grant: Grant,
+    /// Whether it may ask a person, which it is told when it begins.
+    can_ask: bool,
     state: Mutex<State>,
 }
 
@@ -109,8 +112,11 @@ impl Servers {
 
     fn kept(&self, call: Call<'_>, host: &Host<'_>) -> Result<Arc<Kept>, Failure> {
         let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let same =
-            |kept: &&Arc<Kept>| kept.server == *call.server && kept.locked == *call.locked && kept.grant == *host.grant;
+        let can_ask = host.answerer.is_some();
+        let same = |kept: &&Arc<Kept>| {
+            let is_of = kept.server == *call.server && kept.locked == *call.locked;
+            is_of && kept.grant == *host.grant && kept.can_ask == can_ask
+        };
         if let Some(kept) = all.iter().find(same) {
             return Ok(kept.clone());
         }
@@ -121,7 +127,7 @@ impl Servers {
             all.remove(idle);
         }
         let (server, locked) = (call.server.clone(), call.locked.clone());
-        let kept = Arc::new(Kept { server, locked, grant: host.grant.clone(), state: Mutex::default() });
+        let kept = Arc::new(Kept { server, locked, grant: host.grant.clone(), can_ask, state: Mutex::default() });
         all.push(kept.clone());
         Ok(kept)
     }
@@ -140,7 +146,7 @@ fn named(server: &str, failure: Failure) -> Failure {
 /// A call of a process or session of its own.
 async fn fresh(call: Call<'_>, host: &Host<'_>) -> Result<ToolResult, Failure> {
     let live = Live::start(call.server, call.locked, host, call.time).await?;
-    let (result, changed) = live.ask(call).await;
+    let (result, changed) = live.ask(call, host.answerer).await;
     let compared = if changed { live.compare(call.server, call.locked).await } else { Ok(()) };
     live.link.end().await;
     compared.and(result)
@@ -160,7 +166,7 @@ impl Kept {
 
     async fn call_of(&self, call: Call<'_>, live: Arc<Live>) -> Result<ToolResult, Failure> {
         let using = Using { live: &live, done: false };
-        let (result, changed) = live.ask(call).await;
+        let (result, changed) = live.ask(call, host.answerer).await;
         using.done();
         if changed {
             // What it gave was made by what is no longer what was locked.
@@ -272,18 +278,41 @@ impl Live {
         if changes.is_empty() { Ok(()) } else { Err(Failure::drift(&server.name, &changes)) }
     }
 
-    /// Asks for a call. Also says whether the tools changed meanwhile.
-    async fn ask(&self, call: Call<'_>) -> (Result<ToolResult, Failure>, bool) {
-        let asked = json!({"name": call.tool, "arguments": call.arguments});
-        let answer = self.link.request("tools/call", &params(&self.about.version, asked)).await;
-        // It knows of other headers than those that its definitions have named.
-        let is_mismatch = matches!(&answer, Ok(Err(error)) if error.code == HEADER_MISMATCH);
-        let result = match answer {
-            Ok(Ok(result)) => ToolResult::read(&result),
-            Ok(Err(error)) => Err(Failure::Said(format!("{} ({})", third_party::line(&error.message), error.code))),
-            Err(failure) => Err(failure),
-        };
+    /// Asks for a call, as often as its result asks a person. Also says whether the tools changed meanwhile.
+    async fn ask(&self, call: Call<'_>, answerer: Option<&dyn Answerer>) -> (Result<ToolResult, Failure>, bool) {
+        let mut is_mismatch = false;
+        let result = self.rounds(call, answerer, &mut is_mismatch).await;
         let changed = self.link.over().is_none() && (self.link.take_changed() || is_mismatch);
         (result, changed)
+    }
+
+    async fn rounds(
+        &self,
+        call: Call<'_>,
+        answerer: Option<&dyn Answerer>,
+        is_mismatch: &mut bool,
+    ) -> Result<ToolResult, Failure> {
+        let is_modern = self.about.version == MODERN;
+        let mut answers = Map::new();
+        for _ in 0..=ROUNDS {
+            let mut asked = json!({"name": call.tool, "arguments": call.arguments});
+            if let Some(asked) = asked.as_object_mut() {
+                asked.append(&mut answers);
+            }
+            let mut asked = params(&self.about.version, asked);
+            if let Some(can) = asked.pointer_mut("/_meta/io.modelcontextprotocol~1clientCapabilities") {
+                *can = elicit::capabilities(answerer.is_some());
+            }
+            let result = self.link.call("tools/call", &asked, answerer).await?;
+            // It knows of other headers than those that its definitions have named.
+            *is_mismatch = result.as_ref().is_err_and(|error| error.code == HEADER_MISMATCH);
+            let said = |error: RpcError| format!("{} ({})", third_party::line(&error.message), error.code);
+            let result = result.map_err(|error| Failure::Said(said(error)))?;
+            if !is_modern || result.get("resultType").and_then(Json::as_str) != Some("input_required") {
+                return ToolResult::read(&result);
+            }
+            answers = elicit::answers(&result, answerer).await?;
+        }
+        Err(Failure::Broken(format!("the result of one call asks more than {ROUNDS} times")))
     }
 }

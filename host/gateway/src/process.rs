@@ -8,6 +8,7 @@ use std::time::Duration;
 use cap_std::fs::Dir;
 
 use crate::connection::Connection;
+use crate::elicit::Answerer;
 use crate::era::{self, Opened};
 use crate::failure::Failure;
 use crate::limits::{PLACE, START};
@@ -20,7 +21,7 @@ use crate::remote::{Reach, Remote};
 use harness_artifact::pinned::{Pinned, PinnedEndpoint};
 use harness_artifact::policy::mcp::{Endpoint, McpServer, Piece, ServerCommand, VariableText};
 use harness_capability::env::Variables;
-use harness_capability::exec::{self, ExecContext, ServiceCommand};
+use harness_capability::exec::{self, ExecContext, Service, ServiceCommand};
 use harness_capability::http::Client;
 use harness_capability::resources::Resources;
 use harness_capability::secrets::{Handles, Vault};
@@ -43,6 +44,8 @@ pub struct Host<'a> {
     pub http: &'a Client,
     /// What the project's commands may use together; each process counts among them.
     pub resources: &'a Resources,
+    /// Who answers what a server asks during a call; none where nobody can.
+    pub answerer: Option<&'a dyn Answerer>,
 }
 
 /// What a server is now.
@@ -119,7 +122,10 @@ async fn digest(server: &ServerCommand, host: &Host<'_>) -> Result<String, Failu
 
 async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Link, Failure> {
     match &server.endpoint {
-        Endpoint::Command(command) => Ok(Link::Process(start_process(command, host, time).await?)),
+        Endpoint::Command(command) => {
+            let service = service(command, host, time).await?;
+            Ok(Link::Process(Connection::new(service, host.answerer.is_some())))
+        }
         Endpoint::Url(remote) => {
             let mut sealed = Vec::new();
             for (name, value) in &remote.headers {
@@ -149,21 +155,24 @@ pub(crate) fn login_of(server: &McpServer, host: &Host<'_>) -> Result<Option<Log
     Ok(Some(Login::new((&server.name, &remote.url), (settings, secret), store, asker)))
 }
 
-async fn start_process(server: &ServerCommand, host: &Host<'_>, time: Duration) -> Result<Connection, Failure> {
+/// Starts the process of a server behind its wall.
+///
+/// # Errors
+///
+/// Why it cannot be started.
+pub(crate) async fn service(server: &ServerCommand, host: &Host<'_>, time: Duration) -> Result<Service, Failure> {
     let env = environment(server, host)?;
     let handles = Handles::new(host.vault.clone());
     let Host { grant, dir, workspace, variables, http, resources, .. } = *host;
     let place = ExecContext { dir, workspace, handles: &handles, variables, http };
     let command = ServiceCommand { program: server.program.clone(), args: server.args.clone(), env };
-    let service =
-        exec::start_service(grant, place, command, (resources, PLACE), time).await.map_err(|error| match error {
-            exec::Error::AccessDenied(denial) => Failure::Refused { refusal: denial.into(), difference: None },
-            exec::Error::InvalidCommand(why) | exec::Error::Start(why) => {
-                Failure::Broken(format!("it cannot be started: {why}"))
-            }
-            exec::Error::NotFound(name) => Failure::Broken(format!("there is no program `{name}`")),
-        })?;
-    Ok(Connection::new(service))
+    exec::start_service(grant, place, command, (resources, PLACE), time).await.map_err(|error| match error {
+        exec::Error::AccessDenied(denial) => Failure::Refused { refusal: denial.into(), difference: None },
+        exec::Error::InvalidCommand(why) | exec::Error::Start(why) => {
+            Failure::Broken(format!("it cannot be started: {why}"))
+        }
+        exec::Error::NotFound(name) => Failure::Broken(format!("there is no program `{name}`")),
+    })
 }
 
 /// All its variables, with what the policy names in them.

@@ -162,6 +162,11 @@ impl Registry {
         load::project(root, machine, lock.as_ref())
     }
 
+    /// What is in force in a folder without a project: the defaults, within the host policy.
+    pub fn outside(machine: &Machine) -> Self {
+        load::outside(machine)
+    }
+
     /// The same with the servers of another lock: of one that is to be written.
     pub fn load_with(root: &Path, machine: &Machine, lock: &Lock) -> Self {
         load::project(root, machine, Some(lock))

@@ -84,6 +84,20 @@ pub(super) fn project(root: &Path, machine: &Machine, lock: Option<&Lock>) -> Re
     load.registry
 }
 
+/// See [`Registry::outside`].
+pub(super) fn outside(machine: &Machine) -> Registry {
+    let mut load = Load::default();
+    let machine = load.machine(machine);
+    if !load.guard_lost {
+        let policy = ProjectPolicy::absent(POLICY_FILE);
+        load.registry.policy = Some(match machine {
+            Some(machine) => policy.narrowed_by(machine),
+            None => policy,
+        });
+    }
+    load.registry
+}
+
 #[derive(Default)]
 struct Load {
     registry: Registry,

@@ -122,6 +122,11 @@ pub struct Answered {
     pub over: Option<String>,
 }
 
+/// The role of a tool of another program.
+const CALL_ROLE: &str = "mcp";
+/// What is kept of a call of one.
+const CALL: &str = "mcp.call";
+
 /// How serde asks whether to leave a number out.
 fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -172,6 +177,45 @@ impl Taping {
         Some(Box::new(Self { tape, script, started, given, answers: Vec::new(), kept: 0, ended: false }))
     }
 
+    /// For a call of a tool of another program, in a run that has a tape. `file` is what the tool is of, `code` what it was
+    /// when it was locked, and `input` what it is called with.
+    pub fn begin_call(session: &Session, file: &str, code: &str, input: &str) -> Option<Box<Self>> {
+        let tape = session.tape.clone()?;
+        let script =
+            Script { file: file.to_owned(), code: digest(code), role: CALL_ROLE.to_owned(), input: digest(input) };
+        let given = tape.begin(&script);
+        Some(Box::new(Self {
+            tape,
+            script,
+            started: Instant::now(),
+            given,
+            answers: Vec::new(),
+            kept: 0,
+            ended: false,
+        }))
+    }
+
+    /// What such a call came to, where that is given: none in it where it was not kept.
+    pub fn call_given(&mut self) -> Option<Option<Json>> {
+        let given = self.given.as_mut()?;
+        Some(given.answers.pop_front().and_then(|one| one.answer))
+    }
+
+    /// Whether nobody waited for the end of such a call any more: it comes to none.
+    pub fn is_call_abandoned(&self) -> bool {
+        self.is_abandoned()
+    }
+
+    /// Keeps what such a call came to.
+    pub fn keep_call(&mut self, answer: Json) {
+        self.keep(CALL.to_owned(), self.script.input.clone(), answer, Spent::default());
+    }
+
+    /// Reports how such a call ended.
+    pub fn end_call(self: Box<Self>, outcome: &Outcome<String>) {
+        self.end(outcome, Usage::default(), false);
+    }
+
     /// The digest of what a host call is given, and what it answers, where that is said.
     pub(super) fn asked<A: DeserializeOwned>(
         &mut self,
@@ -202,14 +246,17 @@ impl Taping {
         if self.given.is_some() {
             return;
         }
-        let answer = serde_json::to_value(answer).unwrap_or_default();
+        self.keep(import.name(), given, serde_json::to_value(answer).unwrap_or_default(), spent);
+    }
+
+    fn keep(&mut self, call: String, given: String, answer: Json, spent: Spent) {
         let bytes = answer.to_string().len();
         let fits = bytes <= MAX_ANSWER && self.kept.saturating_add(bytes) <= MAX_ANSWERS;
         if fits {
             self.kept = self.kept.saturating_add(bytes);
         }
         self.answers.push(Answered {
-            call: import.name(),
+            call,
             given,
             answer: fits.then_some(answer),
             omitted: (!fits).then_some(bytes as u64),

@@ -6,7 +6,7 @@
 //! else: there is no library in it.
 //!
 //! Its streams are the host's:
-//! - 0: closed at the other end when all is to be over.
+//! - 0: closed at the other end when all is to be over. A byte before that asks the command to end, by SIGTERM.
 //! - 1: where the code of the command goes, in four bytes; -1 where a signal ended it.
 //! - 2: a byte goes there as soon as it stands. The command does not begin before.
 //!
@@ -29,6 +29,7 @@ use machine::{call, number};
 
 const SIGCHLD: u64 = 17;
 const SIGKILL: usize = 9;
+const SIGTERM: usize = 15;
 const POLLIN: i16 = 1;
 const POLLHUP: i16 = 16;
 const WNOHANG: usize = 1;
@@ -64,7 +65,7 @@ unsafe extern "C" fn keep(stack: *const usize) -> ! {
         exit(1);
     }
     call(number::CLOSE, [2, 0, 0, 0, 0]);
-    let mut code = wait_for_either(command, ended as c_int);
+    let mut code = wait_for_either(kind, command, ended as c_int);
     if kind == b'c' {
         code = end_all(command, code);
     }
@@ -76,7 +77,7 @@ unsafe extern "C" fn keep(stack: *const usize) -> ! {
 
 /// Returns when the command has ended, with its code, or when all is to be over. Who loses its parent and ends in the
 /// meantime is taken away.
-fn wait_for_either(command: isize, ended: c_int) -> Option<c_int> {
+fn wait_for_either(kind: u8, command: isize, ended: c_int) -> Option<c_int> {
     loop {
         loop {
             match wait(WNOHANG) {
@@ -85,12 +86,17 @@ fn wait_for_either(command: isize, ended: c_int) -> Option<c_int> {
                 _ => break,
             }
         }
-        let mut either = [PollFd { fd: 0, events: 0, revents: 0 }, PollFd { fd: ended, events: POLLIN, revents: 0 }];
+        let mut either = [PollFd { fd: 0, events: POLLIN, revents: 0 }, PollFd { fd: ended, events: POLLIN, revents: 0 }];
         call(number::PPOLL, [address_mut(&mut either), 2, 0, 0, 0]);
         if either[0].revents & POLLHUP != 0 {
             return None;
         }
         let mut told = [0_u8; 128];
+        if either[0].revents & POLLIN != 0 && call(number::READ, [0, address_mut(&mut told), 1, 0, 0]) == 1 {
+            // In a namespace everything but this process, which is its first; else the command's group.
+            let whom = if kind == b'c' { (-command) as usize } else { usize::MAX };
+            call(number::KILL, [whom, SIGTERM, 0, 0, 0]);
+        }
         call(number::READ, [ended as usize, address_mut(&mut told), 128, 0, 0]);
     }
 }

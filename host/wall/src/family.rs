@@ -3,7 +3,7 @@
 //! A command could leave its group and continue in the background, and a host that is killed can kill nobody. So
 //! between the host and a command stands a *keeper*: a program of its own (`host/keeper`) that holds nothing of the
 //! host's, and waits for two things, the end of the command and the end of a pipe that only the host holds open.
-//! Whatever ends the host closes the pipe. (The kernel's own signal for this is bound to the thread that made a
+//! Whatever ends the host closes the pipe. A byte in it has the keeper send SIGTERM. (The kernel's own signal for this is bound to the thread that made a
 //! process, and a runtime's threads come and go.)
 //!
 //! With namespaces, the keeper is the first process of the command's own; when it ends, the kernel ends all the others,
@@ -111,6 +111,13 @@ pub(super) struct Begun {
 }
 
 impl Begun {
+    /// Has the keeper send SIGTERM to all of it. One that has ended reads nothing any more.
+    pub(super) fn terminate(&self) {
+        if let Some(lifeline) = &self.lifeline {
+            let _ = rustix::io::write(lifeline, &[1]);
+        }
+    }
+
     /// Ends all of it.
     pub(super) fn end(&mut self) {
         self.lifeline = None;

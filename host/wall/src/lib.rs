@@ -311,6 +311,13 @@ impl Held {
         self.begun.as_ref().ok_or(io::ErrorKind::NotFound)?.keeper.try_clone()
     }
 
+    /// Sends SIGTERM to all of its processes; without namespaces, to those of the command's own group.
+    pub fn terminate(&self) {
+        if let Some(begun) = &self.begun {
+            begun.terminate();
+        }
+    }
+
     /// Ends all of its processes; someone has to wait for it.
     pub fn end(mut self) -> Self {
         if let Some(begun) = &mut self.begun {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Answers, Aspect, Case, CommandResult, Expectation, Given, HttpAnswer, Subject};
+use super::{Answers, Aspect, Case, CommandResult, Expectation, Given, HttpAnswer, McpResult, Subject};
 use crate::data::{Arguments, Data, ExitCode, Metric, Moment};
 use crate::decode::{Decoder, Field};
 use crate::event::Event;
@@ -57,6 +57,8 @@ keys! {
     optional http: Vec<HttpAnswer>;
     /// The output of commands.
     optional commands: Vec<CommandResult>;
+    /// The results of tools of MCP servers.
+    optional mcp: Vec<McpResult>;
     /// The time of the clock, such as `2026-01-02T03:04:05Z`, or seconds since 1970.
     optional now: Moment;
     /// The seed of the random numbers.
@@ -116,6 +118,21 @@ keys! {
     optional exit_code: ExitCode;
     /// Whether it times out.
     optional timed_out: bool = false;
+}
+
+keys! {
+    /// One result of a tool of an MCP server.
+    McpKeys: Unknown::Refuse;
+    /// The name of the tool in the project, such as `git_log`.
+    required tool: String;
+    /// Its arguments. Default: any.
+    optional args: Data;
+    /// The text of its result.
+    optional text: String;
+    /// Its structured content.
+    optional structured: Data;
+    /// Whether it says that it failed.
+    optional is_error: bool = false;
 }
 
 /// `tests:` of a tool, for its schema.
@@ -263,6 +280,7 @@ impl Read for Given {
             files: keys.files.read(decoder).unwrap_or_default().pairs(),
             http: keys.http.read(decoder).unwrap_or_default(),
             commands: keys.commands.read(decoder).unwrap_or_default(),
+            mcp: keys.mcp.read(decoder).unwrap_or_default(),
             now: keys.now.read(decoder).map(|now| now.0).unwrap_or_default(),
             random: keys.random.read(decoder).map(|seed| seed.0).unwrap_or_default(),
             env: keys.env.read(decoder).unwrap_or_default().pairs(),
@@ -321,6 +339,25 @@ impl Read for HttpAnswer {
             headers: keys.headers.read(decoder).unwrap_or_default().pairs(),
             body: keys.body.read(decoder).unwrap_or_default(),
             url: required(decoder, field, "url", &keys.url)?,
+        })
+    }
+}
+
+impl Shape for McpResult {
+    fn schema() -> Schema {
+        keys::schema::<McpKeys<'_>>()
+    }
+}
+
+impl Read for McpResult {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: McpKeys<'_> = decoder.keys(field)?;
+        Some(Self {
+            args: keys.args.read(decoder).map(|args| args.0),
+            text: keys.text.read(decoder),
+            structured: keys.structured.read(decoder).map(|value| value.0),
+            is_error: keys.is_error.read(decoder),
+            tool: required(decoder, field, "tool", &keys.tool)?,
         })
     }
 }

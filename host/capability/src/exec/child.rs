@@ -84,6 +84,11 @@ impl Running {
         }
     }
 
+    /// Asks all its processes to end, by SIGTERM.
+    pub(super) fn terminate(&self) {
+        self.held.terminate();
+    }
+
     /// Ends what is left of it and reaps it; gives the command's code, and what it ran into. No code where a signal ended it,
     /// and where it does not end, which only a broken disk or driver does.
     pub(super) async fn finish(self) -> (Option<i32>, Hit) {

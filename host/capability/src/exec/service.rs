@@ -54,6 +54,11 @@ impl ServiceProcess {
         self.running.ended().await;
     }
 
+    /// Asks all its processes to end, by SIGTERM. Whether they do shows by [`ended`](Self::ended).
+    pub fn terminate(&self) {
+        self.running.terminate();
+    }
+
     /// Ends what is left of it and reaps it. Gives its code, where it ended by itself with one.
     pub async fn finish(self) -> Option<i32> {
         self.running.finish().await.0

@@ -1,5 +1,6 @@
 //! `harness policy show`: one grant, as it is enforced.
 
+use harness_artifact::definition::Served;
 use harness_artifact::escape;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
@@ -33,19 +34,26 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
     let tool = found.as_ref().ok().copied().or_else(|| registry.tool_of_agent(name));
     let hook = registry.hook(name).or_else(|| registry.hook_of_agent(name));
     let is_act = harness_mcp::ACTS.contains(&name);
+    let (server, source_of_server) = (policy.mcp.server(name), Served::source(name));
     let (kind, source, own, called) = match (tool, hook) {
         (Some(tool), _) => ("tool", tool.source_name.as_str(), tool.capabilities.as_ref(), Some(tool)),
         (None, Some(hook)) => ("hook", hook.source_name.as_str(), hook.capabilities.as_ref(), None),
         // What MCP clients do without a tool has what the project may do.
         (None, None) if is_act => ("act", "", None, None),
+        (None, None) if server.is_some() => ("server", source_of_server.as_str(), None, None),
         (None, None) => {
             let hint = found.err().and_then(|unknown| unknown.hint());
             let hint = hint.unwrap_or_else(|| "`harness inspect` lists all".to_owned());
-            printer.error(&format!("there is no tool or hook `{name}`"), &[], Some(&hint));
+            printer.error(&format!("there is no tool, hook or MCP server `{name}`"), &[], Some(&hint));
             return Err(Exit::Usage);
         }
     };
-    let mut granted = called.map_or_else(|| policy.grant_for(source, own), |tool| policy.grant_of(tool));
+    let server = server.filter(|_| kind == "server");
+    let mut granted = match (called, server) {
+        (Some(tool), _) => policy.grant_of(tool),
+        (None, Some(server)) => policy.grant_for_server(server),
+        (None, None) => policy.grant_for(source, own),
+    };
     if let Some(rules) = &command.within {
         granted = granted.meet(&Grant::new(vec![call::narrowing(rules, printer)?]));
     }
@@ -76,13 +84,20 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
         if let (Some(told), true) = (told.as_object_mut(), kind == "act") {
             told.insert("offered".to_owned(), json!(offered));
         }
+        if let (Some(told), Some(server)) = (told.as_object_mut(), server) {
+            told.insert("command".to_owned(), json!(server.command()));
+        }
         printer.json(&told);
         return Ok(Exit::Completed);
     }
     let mut text = match kind {
         "act" => format!("act {} of MCP clients\n", escape::line(name)),
+        "server" => format!("MCP server {}, source `{}`\n", escape::line(name), escape::line(source)),
         _ => format!("{kind} {}, source `{}`\n", escape::line(name), escape::line(source)),
     };
+    for line in server.map(grant::server).unwrap_or_default() {
+        text.push_str(&format!("{line}\n"));
+    }
     if let Some(refusal) = refused {
         text.push_str(&format!("not callable: {}\n", escape::line(&refusal.reason)));
     }

@@ -11,9 +11,10 @@ use crate::era::params;
 use crate::failure::Failure;
 use crate::headers;
 use crate::limits::{
-    FLOOD, ID_BYTES, LINE_BYTES, LINE_VALUES, MAX_RESUME, REFUSAL_BYTES, RESUME, RESUMES, STREAM_BYTES, STREAM_MESSAGES,
+    FLOOD, ID_BYTES, LINE_BYTES, LINE_DEPTH, LINE_VALUES, MAX_RESUME, REFUSAL_BYTES, RESUME, RESUMES, STREAM_BYTES,
+    STREAM_MESSAGES,
 };
-use crate::message::{self, Incoming, MODERN};
+use crate::message::{self, Incoming, MODERN, Size};
 use crate::oauth::challenge::Challenge;
 use crate::sse::{Events, TooLong};
 use harness_artifact::escape;
@@ -150,13 +151,21 @@ impl Shared {
         if text.trim_ascii().is_empty() {
             return Ok(None);
         }
-        if message::values(&text) > LINE_VALUES {
+        let size = Size::of(&text);
+        if size.values > LINE_VALUES {
             return Err(self.ended(&format!("it sent a message of more than {LINE_VALUES} values")));
+        }
+        if size.depth > LINE_DEPTH {
+            return Err(self.ended(&format!("it sent a message of more than {LINE_DEPTH} nested levels")));
         }
         match Incoming::read(&text) {
             Incoming::Answer { id: of, answer } if of == id => return Ok(Some(answer)),
             Incoming::Answer { id: of, .. } => {
                 return Err(self.ended(&format!("it answered the request {of} instead of {id}")));
+            }
+            Incoming::Broken { id } => {
+                return Err(self
+                    .ended(&format!("it answered the request {id} with neither a result nor an error, or with both")));
             }
             Incoming::Foreign(of) => {
                 let of = escape::line(&of).chars().take(40).collect::<String>();
@@ -225,8 +234,8 @@ impl Shared {
                 match Incoming::read(event.as_bytes()) {
                     Incoming::Notification(method) => self.notified(&method),
                     Incoming::Request { id, method, .. } => self.reply(&id, &method).await,
-                    Incoming::Answer { .. } | Incoming::Foreign(_) if is_modern => return,
-                    Incoming::Answer { .. } | Incoming::Foreign(_) | Incoming::Noise => {}
+                    Incoming::Answer { .. } | Incoming::Broken { .. } | Incoming::Foreign(_) if is_modern => return,
+                    Incoming::Answer { .. } | Incoming::Broken { .. } | Incoming::Foreign(_) | Incoming::Noise => {}
                 }
                 // The first message says what is accepted.
                 drop(ready.take());

@@ -201,3 +201,35 @@ fn a_lock_that_cannot_be_read() {
     std::os::unix::fs::symlink("nowhere", folder.root().join("harness.lock")).unwrap();
     assert!(folder.wrong().contains("cannot read `harness.lock`"), "{}", folder.wrong());
 }
+
+/// Each byte of a locked server is another one: the lock cannot be read, or the server differs from what it says.
+#[test]
+fn no_byte_of_a_locked_server_changes_unseen() {
+    let tool = serde_json::json!({
+        "name": "read", "description": "Reads.", "inputSchema": {"type": "object"}, "_meta": {"a": [1, true, null]},
+    });
+    let pinned = harness_artifact::pinned::Pinned {
+        server: "s".to_owned(),
+        command: vec!["mcp-s".to_owned(), "--x".to_owned()],
+        program: "sha256:12".to_owned(),
+        version: "2026-07-28".to_owned(),
+        instructions: Some("Be kind.".to_owned()),
+        tools: vec![harness_artifact::definition::Definition::read(tool).unwrap()],
+    };
+    let text = Lock::default().with_servers([LockedServer::new(pinned.clone())]).text().unwrap();
+    let begins = text.find("[[server]]").unwrap();
+    let same = Lock::parse(&text).unwrap();
+    assert_eq!(same.server("s").unwrap().pinned, pinned);
+    for at in begins..text.len() {
+        for byte in [b'x', b'0', b' ', b'"', b'\n'] {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] = byte;
+            let changed = String::from_utf8(bytes).unwrap();
+            let Ok(lock) = Lock::parse(&changed) else { continue };
+            // Another name is another server, which is not locked then.
+            let Some(server) = lock.server("s") else { continue };
+            // What was written with other space only is the same; anything else differs from the server.
+            assert!(server.pinned == pinned || !server.pinned.changes(&pinned).is_empty(), "{changed}");
+        }
+    }
+}

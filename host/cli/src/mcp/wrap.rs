@@ -1,0 +1,262 @@
+//! `harness mcp wrap`: a server of another program for any client, behind the wall.
+
+use std::io::{Read as _, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use harness_artifact::escape;
+use harness_artifact::policy::ProjectPolicy;
+use harness_artifact::policy::mcp::McpServer;
+use harness_capability::system::System;
+use harness_dispatch::{Options, ServerFailure as Failure, Streams, relay_server};
+use harness_registry::Registry;
+use harness_sys as sys;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::edit;
+use crate::args::ProjectArgs;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::project;
+use crate::signals::Signals;
+
+/// The name of a server that only the command line describes.
+const NAME: &str = "wrapped";
+/// Pieces of a stream that wait for their reader.
+const WAITING: usize = 16;
+/// Threads that write.
+const WRITERS: usize = 2;
+/// How long they write after the end.
+const FLUSH: Duration = Duration::from_secs(2);
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 the client has closed or the server ended with 0, 1 it failed, 2 it cannot be \
+                        started so, 3 denied.\n\nExamples:\n  harness mcp wrap -- mcp-files\n  \
+                        harness mcp wrap --profile read-workspace --network api.example.org -- uvx mcp-x==1.2.3")]
+pub(crate) struct Wrap {
+    /// What the server may do, before the options below add to it. Default: the entry of `mcp.servers` with this command,
+    /// or `strict` where an option below is given.
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) profile: Option<Profile>,
+
+    /// Pattern of paths of the workspace that it may read; may be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) read: Vec<String>,
+
+    /// Pattern of paths of the workspace that it may write; may be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) write: Vec<String>,
+
+    /// Host that it may connect to, such as `api.example.org` or `*.example.net:8443`; may be repeated.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) network: Vec<String>,
+
+    /// A variable of it as `NAME=VALUE`, with `{secret:NAME}` and `{env:NAME}` in the value; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+
+    /// Folder outside of the workspace that it may read and run programs from; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Vec<PathBuf>,
+
+    /// Let it start packages without an exact version.
+    #[arg(long)]
+    pub(crate) floating: bool,
+
+    /// Folder that the server works in. Default: the folder that holds `.harness`, else the current one.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+
+    /// The command, after `--`.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+/// What a server may do that no policy describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Profile {
+    /// No file of the workspace, no host, no variable.
+    Strict,
+    /// Read the workspace, but not its secrets; no host, no variable.
+    ReadWorkspace,
+    /// Read and write the workspace, but not what governs it; no host, no variable.
+    WriteWorkspace,
+}
+
+pub(super) fn run(command: &Wrap, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    project::named(place, printer)?;
+    let (root, machine) = (project::root(place), project::machine(place));
+    let registry =
+        if Registry::is_in(&root) { Registry::load_unlocked(&root, &machine) } else { Registry::outside(&machine) };
+    let Some(policy) = registry.policy() else {
+        project::report(&registry, printer);
+        return Err(Exit::Usage);
+    };
+    let (policy, name) = if command.is_described() {
+        (described(command, &registry, &root, printer)?, NAME.to_owned())
+    } else {
+        let named = policy.mcp.servers.iter().find(|server| server.command() == command.command);
+        let Some(McpServer { name, .. }) = named else {
+            let line = escape::line(&command.command.join(" ")).into_owned();
+            let hint =
+                "name what it may do, such as `--profile strict` or `--read docs`, or add it with `harness mcp add`";
+            printer.error(&format!("no server of the policy has the command `{line}`"), &[], Some(hint));
+            return Err(Exit::Usage);
+        };
+        (policy.clone(), name.clone())
+    };
+    let options = Options {
+        workspace: command.workspace.clone(),
+        machine,
+        system: System::default().with_environment(),
+        ..Options::default()
+    };
+    let (streams, written) = streams(printer)?;
+    let relayed = async {
+        let mut signals = Signals::new();
+        signals.unless(relay_server(&root, &registry, policy, &options, &name, streams)).await
+    };
+    let ended = project::block_on(relayed, printer)?;
+    // What it said last is written before this process ends, to a client that reads.
+    if ended.is_ok() {
+        for _ in 0..WRITERS {
+            let _ = written.recv_timeout(FLUSH);
+        }
+    }
+    match ended {
+        Err(heard) => Ok(heard.exit()),
+        Ok(Err(error)) => Err(project::unopened(&error, printer)),
+        Ok(Ok(Ok(None | Some(0)))) => Ok(Exit::Completed),
+        Ok(Ok(Ok(Some(code)))) => {
+            printer.error(&format!("the server ended with the code {code}"), &[], None);
+            Ok(Exit::Failed)
+        }
+        Ok(Ok(Err(failure))) => Ok(failed(&failure, printer)),
+    }
+}
+
+fn failed(failure: &Failure, printer: Printer) -> Exit {
+    let why = format!("the server: {}", escape::line(&failure.to_string()));
+    match failure {
+        Failure::Refused { refusal, .. } => {
+            printer.error(&why, &[], Some(&refusal.hint));
+            Exit::Denied
+        }
+        Failure::Broken(_) | Failure::Said(_) => {
+            printer.error(&why, &[], None);
+            Exit::Failed
+        }
+    }
+}
+
+impl Wrap {
+    /// Whether the command line says what the server may do.
+    fn is_described(&self) -> bool {
+        let lists = [&self.read, &self.write, &self.network, &self.env];
+        self.profile.is_some()
+            || self.floating
+            || !self.folder.is_empty()
+            || lists.into_iter().any(|list| !list.is_empty())
+    }
+
+    /// As an entry of `mcp.servers`, on one line of YAML. JSON is YAML too.
+    fn entry(&self) -> String {
+        let whole = || vec![".".to_owned()];
+        let (mut read, mut write) = match self.profile {
+            None | Some(Profile::Strict) => (Vec::new(), Vec::new()),
+            Some(Profile::ReadWorkspace) => (whole(), Vec::new()),
+            Some(Profile::WriteWorkspace) => (whole(), whole()),
+        };
+        read.extend(self.read.iter().cloned());
+        write.extend(self.write.iter().cloned());
+        let pairs = self.env.iter().map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let env: serde_json::Map<_, _> = pairs.map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        let mut entry = json!({
+            "command": self.command,
+            "env": env,
+            "fs": {"read": read, "write": write},
+            "network": {"allowed_domains": self.network},
+            "folders": self.folder,
+        });
+        if let (true, Some(entry)) = (self.floating, entry.as_object_mut()) {
+            entry.insert("floating".to_owned(), json!(true));
+        }
+        entry.to_string()
+    }
+}
+
+/// The policy with the server that the command line describes.
+fn described(command: &Wrap, registry: &Registry, root: &Path, printer: Printer) -> Result<ProjectPolicy, Exit> {
+    let named = registry.policy_file();
+    let file = if named.is_empty() { ".harness/harness.md" } else { named };
+    let failed = |why: String| {
+        printer.error(&format!("the options cannot be added to `{file}`: {why}"), &[], None);
+        Exit::Usage
+    };
+    let text = match sys::read_text(&root.join(file)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(format!("it cannot be read: {error}"))),
+    };
+    let text = edit::add(file, &text, NAME, &command.entry()).map_err(failed)?;
+    let (policy, wrong) = ProjectPolicy::parse(file, &text);
+    let machine = registry.policy().and_then(|policy| policy.machine.clone());
+    match (policy, machine) {
+        (Some(policy), Some(machine)) => Ok(policy.narrowed_by(*machine)),
+        (Some(policy), None) => Ok(policy),
+        (None, _) => {
+            for diagnostic in &wrong {
+                printer.problem(diagnostic, &diagnostic.render(Some(&text), printer.color()));
+            }
+            Err(failed("they are not a server".to_owned()))
+        }
+    }
+}
+
+/// The streams of this process, each with a thread of its own: what is at their other ends may block them. Each of the two
+/// that write says when it has.
+fn streams(printer: Printer) -> Result<(Streams, std::sync::mpsc::Receiver<()>), Exit> {
+    let (found, input) = mpsc::channel(WAITING);
+    let reader = move || {
+        let (mut input, mut chunk) = (std::io::stdin(), vec![0; CHUNK]);
+        loop {
+            let read = match input.read(&mut chunk) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Ok(0) | Err(_) => return,
+                Ok(read) => chunk.get(..read).unwrap_or_default().to_vec(),
+            };
+            if found.blocking_send(read).is_err() {
+                return;
+            }
+        }
+    };
+    let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop).map_err(|error| {
+            printer.error(&format!("cannot start: {error}"), &[], None);
+            Exit::Fault
+        })
+    };
+    // They end with their streams, or with this process.
+    start("wrap-read", Box::new(reader))?;
+    let (output, lines) = mpsc::channel(WAITING);
+    let (errors, told) = mpsc::channel(WAITING);
+    let (done, written) = std::sync::mpsc::channel();
+    let is_done = done.clone();
+    start("wrap-write", Box::new(move || write(std::io::stdout(), lines, &done)))?;
+    start("wrap-errors", Box::new(move || write(std::io::stderr(), told, &is_done)))?;
+    Ok((Streams { input, output, errors }, written))
+}
+
+/// Writes until all senders are gone, or nobody reads.
+fn write(mut to: impl Write, mut from: mpsc::Receiver<Vec<u8>>, done: &std::sync::mpsc::Sender<()>) {
+    while let Some(bytes) = from.blocking_recv() {
+        if to.write_all(&bytes).and_then(|()| to.flush()).is_err() {
+            break;
+        }
+    }
+    let _ = done.send(());
+}
