@@ -315,6 +315,11 @@ impl Reentry for Echo {
         Box::pin(async move { (answer, 1) })
     }
 
+    fn call_all(&self, calls: String, _: Allowance) -> Answering<'_, String, meta::Error> {
+        let answer = if calls.is_empty() { Err(meta::Error::TooDeep(8)) } else { Ok(calls) };
+        Box::pin(async move { (answer, 1) })
+    }
+
     fn delegate(&self, agent: String, task: String, _: Allowance) -> Answering<'_, String, agents::Error> {
         let answer = if agent.is_empty() { Err(agents::Error::Failed(task)) } else { Ok(task) };
         Box::pin(async move { (answer, 1) })

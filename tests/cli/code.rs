@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::agent_turns::agent;
-use crate::artifacts::{each, gives};
+use crate::agent_turns::{agent, spied, told};
+use crate::artifacts::gives;
 use crate::project::{Project, Ran};
 
 const ON: &str = "mcp: { expose: code }\n";
@@ -19,6 +19,7 @@ fn project() -> Project {
         .policy(&format!("{ON}sandbox: {{ fs: {{ write: [calls.txt], read: [calls.txt] }} }}\n"))
         .tool("echo", "", ECHO)
         .tool("counts", number, COUNTS)
+        .tool("doubles", number, &gives("args['n'] * 2"))
         .tool("fails", "", "def run(args):\n    fail('no luck')\n")
         .tool("my-tool", "", &gives("'mine'"))
 }
@@ -62,14 +63,14 @@ fn a_call_that_fails_ends_the_script_at_its_line() {
 #[test]
 fn errors_are_values_where_the_script_wants_them() {
     let project = project();
-    let text = "def run():\n    calls = [('counts', {'n': n}) for n in range(20)]\n    \
-                all = meta.parallel(calls + [('fails', {}), ('nobody',), ('counts', {'n': 'x'})], limit=16)\n    \
+    let text = "def run():\n    calls = [('doubles', {'n': n}) for n in range(20)]\n    \
+                all = meta.parallel(calls + [('fails', {}), ('nobody',), ('doubles', {'n': 'x'})], limit=16)\n    \
                 return [one.value for one in all if one.ok] + [one.error for one in all if not one.ok] + [all[20].value]\n";
     let numbers: Vec<Json> = (0..20).map(|n| json!(n * 2)).collect();
     let errors = json!([
         "tool error: no luck (.harness/tools/fails.md:4:7)",
         "there is no tool `nobody`",
-        "the arguments of `counts` do not fit its parameters: `n` must be number, found string",
+        "the arguments of `doubles` do not fit its parameters: the argument `n` must be of type number, found string",
         null,
     ]);
     gives_json(&project, text, &Json::Array([numbers, errors.as_array().unwrap().clone()].concat()));
@@ -103,11 +104,11 @@ fn what_is_wrong_is_said_before_the_first_call() {
 #[test]
 fn a_script_may_call_tools_and_nothing_else() {
     let project = project().file("calls.txt", "x").policy(&format!(
-        "{ON}meta: {{ enabled: true }}\nsandbox: {{ fs: {{ read: [calls.txt] }}, env: [HOME], secrets: {{ K: {{ env: K }} }} }}\n"
+        "{ON}meta: {{ enabled: true }}\nsandbox: {{ fs: {{ read: [calls.txt] }}, env: [HOME], secrets: {{ K: {{ env: K, hosts: [api.example.com] }} }} }}\n"
     ));
     let reads = project.tool("reads", "", "def run(args):\n    return fs.read('calls.txt')\n");
     for (call, why) in [
-        ("fs.read('calls.txt')", "fs.read: `calls.txt` may not be read"),
+        ("fs.read('calls.txt')", "fs.read: reading `calls.txt` is not granted"),
         ("env('HOME')", "env: "),
         ("secret('K')", "secret: "),
         ("cache.set('a', 1)", "cache.set: "),
@@ -146,7 +147,7 @@ fn each_call_is_governed_with_its_own_arguments() {
         .policy(&format!("{ON}tools_policy: {{ deny: [closed] }}\nsandbox: {{ fs: {{ write: [calls.txt] }} }}\n"));
     script(&project, "def run():\n    return counts(n=2)\n").gives("4");
     script(&project, "def run():\n    return counts(n=3)\n")
-        .says(1, "error: tool `run_script` failed: counts: tool denied: blocked by hook \"no_threes\": three\n");
+        .says(1, "error: tool `run_script` failed: counts: tool blocked: blocked by hook \"no_threes\": three\n");
     let ran = script(&project, "def run():\n    return asked()\n");
     assert!(ran.code == 1 && ran.err.contains("asked: tool denied: `asked` was not confirmed"), "{ran}");
     let ran = script(&project, "def run():\n    return meta.try_call('clo' + 'sed').error\n");
@@ -187,10 +188,10 @@ fn fuel_and_time_are_those_of_one_call() {
     let few = calls(4, 10);
     assert_eq!((few.code, &few.json()["result"]), (0, &json!(4)), "{few}");
     // One of these alone would be let run for longer than all have together.
-    let alone = project.run(&["call", "burns", "n=200000", "--json"]);
+    let alone = project.run(&["call", "burns", "n=80000", "--json"]);
     let fuel = |ran: &Ran| ran.json()["usage"]["fuel"].as_u64().unwrap();
     assert!(alone.code == 0 && fuel(&alone) > 15_000_000, "{alone}");
-    let many = calls(4, 200_000);
+    let many = calls(4, 80_000);
     assert_eq!((many.code, &many.json()["result"]), (0, &json!(0)), "{many}");
     assert!(fuel(&many) <= 60_000_000, "{many}");
 }
@@ -207,22 +208,22 @@ fn tools_are_found_and_described() {
     let found = project.run(&["call", "search_tools", "query=tracker"]);
     assert_eq!(
         found.out,
-        "1 of 8 tools:\ntracker_list(project: str, state: \"open\" | \"closed\" = \"open\") -> list[dict]  # A tool.\n",
+        "1 of 9 tools:\ntracker_list(project: str, state: \"open\" | \"closed\" = \"open\") -> list[dict]  # A tool.\n",
         "{found}"
     );
     let found = project.run(&["call", "search_tools", "query=fs"]);
-    assert_eq!(found.out, "1 of 8 tools:\nmeta.call(\"fs\", {})  # A tool.\n", "{found}");
+    assert_eq!(found.out, "1 of 9 tools:\nmeta.call(\"fs\", {})  # A tool.\n", "{found}");
     assert_eq!(
         project.run(&["call", "search_tools", "query=zebra"]).out,
-        "None of 8 tools: use other words, of what the tool does.\n"
+        "None of 9 tools: use other words, of what the tool does.\n"
     );
     let described = project.run(&["call", "describe_tool", "name=tracker_list"]);
     assert_eq!(
         described.out,
         "tracker_list(project: str, state: \"open\" | \"closed\" = \"open\") -> list[dict]\n\n# tracker-list\n\nA tool.\n\n\
-         Parameters, as JSON Schema:\n- \"state\": {\"type\":\"string\",\"enum\":[\"open\",\"closed\"],\"default\":\"open\"}\n\
+         Parameters, as JSON Schema:\n- \"state\": {\"type\":\"string\",\"default\":\"open\",\"enum\":[\"open\",\"closed\"]}\n\
          - \"project\" (required): {\"type\":\"string\"}\n\n\
-         Returns, as JSON Schema: {\"type\":\"array\",\"items\":{\"type\":\"object\"}}\n\n",
+         Returns, as JSON Schema: {\"type\":\"array\",\"items\":{\"type\":\"object\"}}\n",
         "{described}"
     );
     project
@@ -243,13 +244,17 @@ fn without_the_key_there_is_no_code_mode() {
 
 #[test]
 fn an_agent_calls_tools_by_scripts() {
-    let replies = "- expect_tools: [search_tools, describe_tool, run_script]\n  tool_calls: [{ name: run_script, args: { script: \"def run():\\n    return [one.value for one in meta.parallel([('echo', {'n': n}) for n in range(3)])]\\n\" } }]\n\
-                   - expect: '[{\"n\":0},{\"n\":1},{\"n\":2}]'\n  text: Done.\n";
-    let replies = replies.replace("expect_tools: [search_tools, describe_tool, run_script]\n  ", "");
-    let project = agent(ON, &replies).tool("echo", "", ECHO);
-    project.run(&["run", "Go."]).says(0, "");
+    let script = "def run():\n    calls = [('echo', {'n': n}) for n in range(3)]\n    return [one.value for one in meta.parallel(calls)]\n";
+    let replies = json!([
+        {"tool_calls": [{"name": "run_script", "args": {"script": script}}]},
+        {"expect": "[{\"n\":0},{\"n\":1},{\"n\":2}]", "text": "Done."},
+    ]);
+    let project = spied(agent(ON, &replies.to_string()).tool("echo", "", ECHO), &["completion.pre"]);
+    let ran = project.run(&["run", "Go."]);
+    ran.says(0, "");
+    let tools = &told(&ran, "completion.pre")[0]["tools"];
+    let names: Vec<&Json> = tools.as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
+    assert_eq!(names, ["search_tools", "describe_tool", "run_script"]);
     let ran = project.run(&["sessions", "replay"]);
     assert!(ran.code == 0 && ran.out.contains(": replay matches: "), "{ran}");
-    let context = project.run(&["context", "--json"]).json();
-    assert_eq!(each(&context["tools"], "name"), ["search_tools", "describe_tool", "run_script"]);
 }
