@@ -15,15 +15,16 @@ use serde_json::Value as Json;
 
 use super::chain::CallContext;
 use super::loaded::Loaded;
+use super::reentry::Nested;
 use harness_artifact::alike;
 use harness_artifact::lint;
 use harness_artifact::tool::{ParameterType, Tool};
 use harness_policy::grant::Grant;
 use harness_policy::layer::{Layer, Origin, Scope, Service};
-use harness_sandbox::outcome::Outcome;
+use harness_policy::limits::Limits;
+use harness_sandbox::outcome::{Outcome, Report};
 
 pub use find::rank;
-pub(super) use script::run;
 
 /// Finds tools by words.
 pub const SEARCH_TOOLS: &str = "search_tools";
@@ -131,8 +132,22 @@ fn function(tool: &str) -> Option<String> {
     (starts && name != "run" && !lint::is_taken(&name)).then_some(name)
 }
 
+/// Runs one of the tools. `caller` is the grant of the script that calls it, where one does: nothing that it calls gets more.
+pub(super) async fn run(
+    place: &CallContext,
+    tool: &Tool,
+    (grant, caller): (&Arc<Grant>, Option<&Arc<Grant>>),
+    limits: Limits,
+    arguments: &Json,
+) -> (Report<String>, Vec<Nested>) {
+    if tool.name == RUN_SCRIPT {
+        return script::run(place, tool, (grant, caller), limits, arguments).await;
+    }
+    (script::ended(answer(place, &tool.name, arguments), 0), Vec::new())
+}
+
 /// `search_tools` and `describe_tool`.
-pub(super) fn answer(place: &CallContext, name: &str, arguments: &Json) -> Outcome<String> {
+fn answer(place: &CallContext, name: &str, arguments: &Json) -> Outcome<String> {
     let text = |key: &str| arguments.get(key).and_then(Json::as_str).unwrap_or_default();
     let callable = Callable::at(place);
     let answer = match name {

@@ -490,7 +490,8 @@ pub async fn login_server(
     let (absolute, variables) = (workspace.absolute().as_ref(), &options.system.variables);
     let (http, resources) = (&Client::default(), &Resources::default());
     let (grant, dir, vault) = (&grant, &dir, &vault);
-    let host = harness_gateway::Host { grant, dir, workspace: absolute, vault, variables, http, resources };
+    let (workspace, answerer) = (absolute, None);
+    let host = harness_gateway::Host { grant, dir, workspace, vault, variables, http, resources, answerer };
     let mut done = match action {
         LoginAction::In(port, prompt) => harness_gateway::login(server, host, port, prompt).await.map(LoginState::In),
         LoginAction::Out => harness_gateway::logout(server, host).map(LoginState::Out),

@@ -133,6 +133,15 @@ struct Callee {
 }
 
 impl Callee {
+    /// One of which nothing is to be loaded, and that nothing judges.
+    fn ready(
+        (tool, grant, body): (Arc<Tool>, Arc<Grant>, Body),
+        caller: Option<&Arc<Grant>>,
+        loads: Option<LoadDeadline>,
+    ) -> Self {
+        Self { tool, grant, body, caller: caller.cloned(), verify: None, loading: Duration::ZERO, loads }
+    }
+
     fn of(&self) -> Of<'_> {
         Of { tool: &self.tool, grant: &self.grant, standing: Standing::Artifact }
     }
@@ -443,15 +452,7 @@ async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -
         let grant = narrowed(added.grant.clone());
         let body = Body::Script(added.image.clone());
         let loads = place.load_deadline(began, loaded.limits(&added.tool, &grant).timeout);
-        return Ok(Callee {
-            tool: added.tool.clone(),
-            grant,
-            body,
-            caller: caller.cloned(),
-            verify: None,
-            loading: Duration::ZERO,
-            loads,
-        });
+        return Ok(Callee::ready((added.tool.clone(), grant, body), caller, loads));
     }
     let built_in = |built_ins: &Arc<dyn BuiltIns>| {
         let tool = built_ins.tools().iter().find(|tool| tool.name == name)?;
@@ -466,23 +467,21 @@ async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -
         }
         let grant = narrowed(Arc::new(loaded.parts.policy.grant_for("", None)));
         let (body, loads) = (Body::BuiltIn(built_ins), place.load_deadline(began, grant.limits().timeout));
-        let caller = caller.cloned();
-        return Ok(Callee { tool, grant, body, caller, verify: None, loading: Duration::ZERO, loads });
+        return Ok(Callee::ready((tool, grant, body), caller, loads));
     }
     if let Some(tool) = code::tool(loaded, name) {
         loaded.parts.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
         let (tool, grant) = (tool.clone(), code::grant(loaded, place.run.layers(), caller));
         let loads = place.load_deadline(began, loaded.limits(&tool, &grant).timeout);
-        let (body, caller) = (Body::Code, caller.cloned());
-        return Ok(Callee { tool, grant, body, caller, verify: None, loading: Duration::ZERO, loads });
+        return Ok(Callee::ready((tool, grant, Body::Code), caller, loads));
     }
     let tool = loaded.parts.registry.tool(name)?.clone();
     loaded.parts.policy.tools.decide(name).map_err(CallError::NotAllowed)?;
     if let Some(served) = &tool.served {
         let grant = served::grant(place, &tool, served, caller)?;
         let loads = place.load_deadline(began, loaded.limits(&tool, &grant).timeout);
-        let (body, caller) = (Body::Served(served.clone()), caller.cloned());
-        return Ok(Callee { tool, grant, body, caller, verify: None, loading: Duration::ZERO, loads });
+        let body = Body::Served(served.clone());
+        return Ok(Callee::ready((tool, grant, body), caller, loads));
     }
     let until = |limits: Limits| place.load_deadline(began, limits.timeout);
     let Callable { image, verify, grant, loading } = loaded.tool(&tool, until).await;
@@ -542,15 +541,11 @@ async fn execute(place: &CallContext, callee: &Callee, arguments: &Json, report:
             report.nested = nested;
             Report { outcome, usage: Usage::default(), log: Log::default(), calls: Vec::new(), coverage: None }
         }
-        Body::Code if callee.tool.name == code::RUN_SCRIPT => {
+        Body::Code => {
             let who = (&callee.grant, callee.caller.as_ref());
             let (ran, nested) = Box::pin(code::run(place, &callee.tool, who, limits, arguments)).await;
             report.nested = nested;
             ran
-        }
-        Body::Code => {
-            let outcome = code::answer(place, &callee.tool.name, arguments);
-            Report { outcome, usage: Usage::default(), log: Log::default(), calls: Vec::new(), coverage: None }
         }
         // On the heap: what it waits for is deep, and few calls are its.
         Body::Served(served) => Box::pin(served::run(place, served, &callee.grant, limits, arguments)).await,

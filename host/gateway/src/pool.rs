@@ -155,16 +155,16 @@ async fn fresh(call: Call<'_>, host: &Host<'_>) -> Result<ToolResult, Failure> {
 impl Kept {
     async fn call(&self, call: Call<'_>, host: &Host<'_>) -> Result<ToolResult, Failure> {
         let live = self.live(host).await?;
-        let made = self.call_of(call, live.clone()).await;
+        let made = self.call_of(call, host, live.clone()).await;
         // A session that is not known any more has done nothing with the call: it is made once more, in a new one.
         if made.is_err() && live.link.over().is_some_and(|why| why == LOST) {
             let live = self.live(host).await?;
-            return self.call_of(call, live).await;
+            return self.call_of(call, host, live).await;
         }
         made
     }
 
-    async fn call_of(&self, call: Call<'_>, live: Arc<Live>) -> Result<ToolResult, Failure> {
+    async fn call_of(&self, call: Call<'_>, host: &Host<'_>, live: Arc<Live>) -> Result<ToolResult, Failure> {
         let using = Using { live: &live, done: false };
         let (result, changed) = live.ask(call, host.answerer).await;
         using.done();

@@ -23,8 +23,8 @@ use harness_sandbox::outcome::{Entry, Failure, FailureKind, Limit, LimitKind, Ou
 /// The name of the file in errors.
 const FILE: &str = "script";
 
-/// Runs a script. `caller` is the grant of the script that calls it, where one does: no tool gets more than that.
-pub(crate) async fn run(
+/// Runs a script.
+pub(super) async fn run(
     place: &CallContext,
     tool: &Tool,
     (grant, caller): (&Arc<Grant>, Option<&Arc<Grant>>),
@@ -57,7 +57,8 @@ pub(crate) async fn run(
     (report, nested)
 }
 
-fn ended(outcome: Outcome<String>, fuel: u64) -> Report<String> {
+/// A report of an ending before or without an instance.
+pub(super) fn ended(outcome: Outcome<String>, fuel: u64) -> Report<String> {
     let usage = Usage { fuel, ..Usage::default() };
     Report { outcome, usage, log: Log::default(), calls: Vec::new(), coverage: None }
 }
