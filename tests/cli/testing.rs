@@ -383,7 +383,7 @@ fn cases_are_run_by_the_names_of_their_artifacts() {
     assert_eq!(only(&["guard", "greet", "greet"]), (3, 6));
     let unknown = |name: &str, hint: &str| {
         let ran = project.run(&["test", "greet", name]);
-        let wanted = format!("error: there is no tool, hook or MCP server `{name}`\n\nhint: {hint}\n");
+        let wanted = format!("error: there is no tool or hook `{name}`\n\nhint: {hint}\n");
         assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (2, "", wanted.as_str()));
     };
     unknown("gard", "did you mean `guard`?");

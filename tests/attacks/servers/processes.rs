@@ -15,7 +15,7 @@ pub(super) const CASES: &[Coded] = cases! {
     "302" "reads it by a link, a relative path, the path of a process": reads("ln -s \"$HARNESS_WORKSPACE/src/secret.txt\" \"$TMPDIR/l\"; cat \"$TMPDIR/l\" src/secret.txt docs/../src/secret.txt /proc/self/cwd/src/secret.txt /proc/self/root/$HARNESS_WORKSPACE/src/secret.txt"), shows("cat docs/../docs/plain.txt", "plain");
     "303" "reads what no grant opens: keys, agents, records": reads("cat .env docs/.env docs/id_rsa docs/server.pem .harness/agents/a.md agents/team.md"), shows("cat docs/plain.txt", "plain");
     "304" "reads what only the machine's owner may": reads("cat /etc/shadow /etc/gshadow /etc/ssl/private/* /root/.ssh/* \"$HOME\"/.ssh/* /var/log/*log"), shows("cat docs/plain.txt", "plain");
-    "305" "lists folders that it may not": reads("ls -a src /root /home/* /var/lib /proc/1/root/root 2>&1 | sed 's/secret.txt/canary-7f3a91d2-never-to-be-seen/'"), shows("ls docs", "plain.txt");
+    "305" "lists folders that it may not": reads("ls -a src /root/.ssh /home/* /var/lib /proc/1/root/root 2>&1 | sed 's/secret.txt/canary-7f3a91d2-never-to-be-seen/'"), shows("ls docs", "plain.txt");
     "306" "writes into the workspace": writes("echo x >docs/new; echo x >new; echo x >>docs/server.sh; mv docs/plain.txt docs/b; rm -rf src; mkdir docs/f; ln docs/plain.txt docs/h; ln -s x docs/s; true >docs/result"), written();
     "307" "writes where it may, and where that leads by a link": writes_by_links(), written();
     "308" "writes the policy, the lock, hooks of git, and records": writes_closed(), written();

@@ -35,7 +35,7 @@ pub(super) const CASES: &[Coded] = cases! {
     "425" "shows a secret as what changed of a definition": leaks_in_drift(), kept();
     "426" "repeats a secret in the revision that it speaks": locks_secret("discover", "{\"supportedVersions\":[\"%s\"],\"capabilities\":{\"tools\":{}}}"), kept();
     "427" "has a tool whose name in the project is that of another server's": two_servers("a", "b_c", "a_b", "c", true), two_servers("a", "b_c", "a_b", "d", false);
-    "428" "has a tool whose name in the project looks like another server's": two_servers("a", "l", "b", "l", false), two_servers("a", "l", "b", "m", false);
+    "428" "has a tool whose name in the project looks like another server's": two_servers("a1", "x", "al", "x", true), two_servers("a1", "x", "al", "y", false);
     "429" "has the name of a tool of the project": shadows("s_echo"), shadows("other");
     "430" "has a name that looks like that of a tool of the project": looks_like("s_read_1"), looks_like("s_read_2");
     "431" "has the name of one of the host's own tools": own_names(), fine();
@@ -221,12 +221,10 @@ fn two_servers(one: &str, one_tool: &str, other: &str, other_tool: &str, is_atta
         "list() { say \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$id,\\\"result\\\":{\\\"tools\\\":[{\\\"name\\\":\\\"$TOOL\\\",\\\"inputSchema\\\":{\\\"type\\\":\\\"object\\\"}}]}}\"; }\n",
     );
     let locked = evil.0.run(&["lock"]);
+    let refused = |err: &str| err.contains("is defined more than once") || err.contains("looks like the tool");
     let ran = evil.call_of(&format!("{one}_{one_tool}"), &json!({}));
     match is_attack {
-        true => held(
-            locked.code == 2 && locked.err.contains("is defined more than once") && ran.code == 2 && ran.out.is_empty(),
-            (locked, ran),
-        ),
+        true => held(locked.code == 2 && refused(&locked.err) && ran.code == 2 && ran.out.is_empty(), (locked, ran)),
         false => works(locked.code == 0 && ran.code == 0 && ran.out == "hello\n", (locked, ran)),
     }
 }
