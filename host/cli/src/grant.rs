@@ -1,7 +1,7 @@
 //! What something may do, as lines for a person.
 
 use harness_artifact::escape;
-use harness_artifact::policy::mcp::McpServer;
+use harness_artifact::policy::mcp::{Endpoint, McpServer};
 use harness_policy::command::CommandNetwork;
 use harness_policy::grant::Grant;
 use harness_policy::layer::{Layer, Scope};
@@ -14,18 +14,39 @@ pub(crate) fn lines(grant: &Grant) -> Vec<String> {
     grant.layers().iter().flat_map(|one| layer(one)).collect()
 }
 
-/// What an MCP server is, a few lines: its command and the names of its variables.
+/// What an MCP server is, a few lines: its command and the names of its variables, or its URL and those of its headers.
 pub(crate) fn server(server: &McpServer) -> Vec<String> {
-    let command = escape::line(&server.command().join(" ")).into_owned();
-    let names: Vec<&str> = server.env.iter().map(|(name, _)| name.as_str()).collect();
-    let variables = if names.is_empty() { "none".to_owned() } else { escape::line(&names.join(", ")).into_owned() };
-    let mut lines = vec![format!("command: {command}"), format!("variables: {variables}")];
+    let (place, given) = match &server.endpoint {
+        Endpoint::Command(_) => ("command", "variables"),
+        Endpoint::Url(_) => ("url", "headers"),
+    };
+    let names: Vec<&str> = server.given().iter().map(|(name, _)| name.as_str()).collect();
+    let names = if names.is_empty() { "none".to_owned() } else { escape::line(&names.join(", ")).into_owned() };
+    let mut lines = vec![format!("{place}: {}", escape::line(&server.location())), format!("{given}: {names}")];
     if let Some(tools) = &server.tools {
         let tools: Vec<String> = tools.iter().map(ToString::to_string).collect();
         lines.push(format!("tools: {}", escape::line(&tools.join(", "))));
     }
     lines.push(format!("keep: {}", server.keep.word()));
     lines
+}
+
+/// A JSON object with where a server is too, and the names of what it is given.
+pub(crate) fn with_endpoint(mut object: Json, server: &McpServer) -> Json {
+    if let Some(object) = object.as_object_mut() {
+        let names: Vec<&String> = server.given().iter().map(|(name, _)| name).collect();
+        match &server.endpoint {
+            Endpoint::Command(command) => {
+                object.insert("command".to_owned(), json!(command.words()));
+                object.insert("variables".to_owned(), json!(names));
+            }
+            Endpoint::Url(remote) => {
+                object.insert("url".to_owned(), json!(remote.url.to_string()));
+                object.insert("headers".to_owned(), json!(names));
+            }
+        }
+    }
+    object
 }
 
 /// The limits in one line.

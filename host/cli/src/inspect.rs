@@ -188,10 +188,9 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
             "name": server.name,
             "file": &*server.position.file,
             "line": server.position.line,
-            "command": server.command(),
-            "variables": server.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
             "keep": server.keep.word(),
         });
+        let object = grant::with_endpoint(object, server);
         with_grant(object, grant::as_json(&policy.grant_for_server(server)))
     });
     let servers: Vec<Json> = servers.collect();

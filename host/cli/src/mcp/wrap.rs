@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use harness_artifact::escape;
 use harness_artifact::policy::ProjectPolicy;
-use harness_artifact::policy::mcp::McpServer;
+use harness_artifact::policy::mcp::{Endpoint, McpServer};
 use harness_capability::system::System;
 use harness_dispatch::{Options, ServerFailure as Failure, Streams, relay_server};
 use harness_registry::Registry;
@@ -99,7 +99,11 @@ pub(super) fn run(command: &Wrap, place: &ProjectArgs, printer: Printer) -> Resu
     let (policy, name) = if command.is_described() {
         (described(command, &registry, &root, printer)?, NAME.to_owned())
     } else {
-        let named = policy.mcp.servers.iter().find(|server| server.command() == command.command);
+        let has_command = |server: &&McpServer| match &server.endpoint {
+            Endpoint::Command(own) => own.words() == command.command,
+            Endpoint::Url(_) => false,
+        };
+        let named = policy.mcp.servers.iter().find(has_command);
         let Some(McpServer { name, .. }) = named else {
             let line = escape::line(&command.command.join(" ")).into_owned();
             let hint =

@@ -84,8 +84,8 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
         if let (Some(told), true) = (told.as_object_mut(), kind == "act") {
             told.insert("offered".to_owned(), json!(offered));
         }
-        if let (Some(told), Some(server)) = (told.as_object_mut(), server) {
-            told.insert("command".to_owned(), json!(server.command()));
+        if let Some(server) = server {
+            told = grant::with_endpoint(told, server);
         }
         printer.json(&told);
         return Ok(Exit::Completed);

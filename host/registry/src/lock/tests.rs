@@ -210,8 +210,10 @@ fn no_byte_of_a_locked_server_changes_unseen() {
     });
     let pinned = harness_artifact::pinned::Pinned {
         server: "s".to_owned(),
-        command: vec!["mcp-s".to_owned(), "--x".to_owned()],
-        program: "sha256:12".to_owned(),
+        endpoint: harness_artifact::pinned::PinnedEndpoint::Command {
+            command: vec!["mcp-s".to_owned(), "--x".to_owned()],
+            program: "sha256:12".to_owned(),
+        },
         version: "2026-07-28".to_owned(),
         instructions: Some("Be kind.".to_owned()),
         tools: vec![harness_artifact::definition::Definition::read(tool).unwrap()],
