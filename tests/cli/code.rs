@@ -149,7 +149,7 @@ fn each_call_is_governed_with_its_own_arguments() {
     script(&project, "def run():\n    return counts(n=3)\n")
         .says(1, "error: tool `run_script` failed: counts: tool blocked: blocked by hook \"no_threes\": three\n");
     let ran = script(&project, "def run():\n    return asked()\n");
-    assert!(ran.code == 1 && ran.err.contains("asked: tool denied: `asked` was not confirmed"), "{ran}");
+    assert!(ran.code == 1 && ran.err.contains("asked: tool denied: each call of `asked` needs confirmation"), "{ran}");
     let ran = script(&project, "def run():\n    return meta.try_call('clo' + 'sed').error\n");
     assert!(ran.code == 0 && ran.out.contains("`closed` is denied"), "{ran}");
     // It is no function either.
@@ -173,7 +173,7 @@ fn the_audit_log_links_calls_to_their_script() {
 
 #[test]
 fn fuel_and_time_are_those_of_one_call() {
-    let burns = "def run(args):\n    n = 0\n    for i in range(args['n']):\n        n += i\n    return n\n";
+    let burns = "def run(args):\n    n = 0\n    for i in range(args['n']):\n        n = i\n    return n\n";
     let project = Project::new().policy(&format!("{ON}sandbox: {{ limits: {{ fuel: 60000000 }} }}\n")).tool(
         "burns",
         "parameters:\n  n: { type: number }\n",
@@ -228,7 +228,7 @@ fn tools_are_found_and_described() {
     );
     project
         .run(&["call", "describe_tool", "name=trackerlist"])
-        .says(1, "error: tool `describe_tool` failed: there is no tool \"trackerlist\": did you mean `tracker-list`?");
+        .says(1, "error: tool `describe_tool` failed: there is no tool `trackerlist`: did you mean `tracker-list`?");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn a_client_gets_three_tools_and_calls_all_by_scripts() {
     let tools = client.tools();
     assert_eq!(names(&tools), ["describe_tool", "run_script", "search_tools"]);
     assert_eq!(tools[1]["annotations"], json!({"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}));
-    let whole = Client::start(&self::project("mcp: { search_above: off }\n"), &[]).tools();
+    let whole = Client::of(self::project("mcp: { search_above: off }\n")).tools();
     let bytes = |tools: &[Json]| Json::from(tools.to_vec()).to_string().len();
     assert!(bytes(&tools) * 3 < bytes(&whole), "{} {}", bytes(&tools), bytes(&whole));
     let (found, is_error) = client.text("search_tools", json!({"query": "t07"}));
@@ -58,7 +58,7 @@ fn a_script_of_a_client_does_not_set_agents_to_work() {
 
 #[test]
 fn both_are_offered_where_the_policy_says_both() {
-    let mut client = Client::start(&project("mcp: { expose: both, search_above: 5 }\n"), &[]);
+    let mut client = Client::of(project("mcp: { expose: both, search_above: 5 }\n"));
     let listed = client.tools();
     assert_eq!(names(&listed), ["describe_tool", "run_script", "search_tools", "t00", "t01", "t02", "t03"]);
     let (found, _) = client.text("search_tools", json!({"query": "t59"}));
@@ -95,7 +95,7 @@ fn hundred(policy: &str) -> Project {
 fn the_page_compares_what_is_measured() {
     let bytes = |value: &Json| value.to_string().len();
     let measured = |policy: &str, calls: &dyn Fn(&mut Client) -> (usize, usize)| {
-        let mut client = Client::start(&hundred(policy), &[]);
+        let mut client = Client::of(hundred(policy));
         let definitions = bytes(&Json::from(client.tools()));
         let (messages, results) = calls(&mut client);
         (definitions, messages, results)

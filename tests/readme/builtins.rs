@@ -16,6 +16,9 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
 /// What the examples have instead of the folder that a case is run in.
 const WORKSPACE: &str = "/home/ada/project";
 
+/// The tool that examples call.
+const GREET: &str = "---\nparameters: { name: { type: string } }\nscript: |\n  def run(args):\n      return \"hello \" + args[\"name\"]\n---\nGreet someone.\n";
+
 /// Those that are not written as a function of a namespace in the guest.
 const BY_HAND: [&str; 2] = ["log(message)", "print(*values)"];
 
@@ -46,12 +49,16 @@ fn name(signature: &str) -> &str {
 fn the_page_on_builtins_has_all_of_them() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest/src/globals");
     let mut registered: BTreeSet<String> = BY_HAND.map(str::to_owned).into();
-    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+    for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_file() {
             let text = std::fs::read_to_string(entry.path()).unwrap();
             registered.extend(signatures(text.split("#[cfg(test)]").next().unwrap()));
         }
     }
+    // Its namespace is opened in the file beside it.
+    let calls = std::fs::read_to_string(folder.join("meta/calls.rs")).unwrap().replace("= LIMIT)", "= 8)");
+    let calls = format!("builder.namespace(\"meta\"\n{}", calls.split("#[cfg(test)]").next().unwrap());
+    registered.extend(signatures(&calls.replace("pub(super) fn functions", "fn functions")));
     assert!(registered.contains("fs.read(path)"));
     let told: BTreeSet<String> = rows().into_keys().collect();
     let only_one_has: Vec<&String> = told.symmetric_difference(&registered).collect();
@@ -231,8 +238,7 @@ fn the_examples_of_builtins_are_true() {
     let [policy, given] = blocks();
     let (of_agents, examples): (Vec<_>, Vec<_>) = examples().into_iter().partition(Example::is_of_agents);
     write(&folder, "harness.md", &format!("---\n{policy}\n---\n"));
-    let greet = "parameters: { name: { type: string } }\nscript: |\n  def run(args):\n      return \"hello \" + args[\"name\"]\n";
-    write(&folder, "tools/greet.md", &format!("---\n{greet}---\nGreet someone.\n"));
+    write(&folder, "tools/greet.md", GREET);
     let entry = "  def run(args):\n      return repr(EXAMPLES[args[\"n\"]]())\n";
     let all = script(&examples, entry) + &cases(&examples, given, "args", "result");
     write(&folder, "tools/examples.md", &format!("---\nparameters: {{ n: {{ type: number }} }}\n{all}---\nAll.\n"));
@@ -277,6 +283,7 @@ fn hooks_have_what_the_page_says() {
     // What begins a task for them: else they would fail before they ask for one.
     let slow = "script: |\n  def run(args):\n      return {\"task_id\": \"task_1\"}\n";
     write(folder.path(), "tools/slow.md", &format!("---\n{slow}---\nSlow.\n"));
+    write(folder.path(), "tools/greet.md", GREET);
     write(folder.path(), "harness.md", &format!("---\n{policy}\n---\n"));
     write(folder.path(), "hooks/examples.md", &format!("---\nevent: custom.example\n{hook}---\nAll.\n"));
     let found = found(folder.path(), "examples");

@@ -289,7 +289,7 @@ mod tests {
     fn results_have_room_together() {
         let mut room = MAX_VALUES;
         let answer = |bytes: usize| Answer { value: Some("x".repeat(bytes).into()), ..Answer::refused(String::new()) };
-        assert!(shown(answer(MAX_VALUES - 20), &mut room).get("value").is_some());
+        assert!(shown(answer(MAX_VALUES - 40), &mut room).get("value").is_some());
         let why = "the result of 112 bytes does not fit: all results of these calls have 11534336 bytes together";
         assert_eq!(shown(answer(100), &mut room), json!({"error": why}));
         assert_eq!(shown(answer(1), &mut room), json!({"value": "x"}));

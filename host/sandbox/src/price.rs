@@ -224,7 +224,6 @@ imports! {
     MetaRegisterTool    = "meta" "register-tool"            Tools,       Stays,  Unchanged, Again,  20_000_000 + 20, Bytes(2 << 20) => Bytes(0), As("meta.register_tool", &["name", "description", "parameters", "script", "replace"]);
     MetaRegisterHook    = "meta" "register-hook"            Tools,       Stays,  Unchanged, Again,  20_000_000 + 20, Bytes(2 << 20) => Bytes(0), As("meta.register_hook", &["name", "event", "script", "when", "priority"]);
     MetaCallTool        = "meta" "call-tool"                Scripts,     Stays,  Unchanged, Again,      500_000 + 4, Bytes(EXCHANGE) => Bytes(EXCHANGE), As("meta.call_tool", &["name", "arguments"]);
-    MetaCallAll         = "meta" "call-all"                 Scripts,     Stays,  Unchanged, Again,      500_000 + 4, Bytes(EXCHANGE) => Bytes(EXCHANGE), As("meta.parallel", &["calls"]);
     MetaListTools       = "meta" "list-tools"               Scripts,     Stays,  Unchanged, Again,      200_000 + 4, Bytes(1 << 10) => Bytes(NAMES), As("meta.list_tools", &["pattern"]);
     AgentsDelegate      = "agents" "delegate"               Tools,       Stays,  Unchanged, Again,    1_000_000 + 4, Bytes(1 << 20) => Bytes(8 << 20), As("delegate", &["agent", "task"]);
     AgentsDelegateAsync = "agents" "delegate-async"         Tools,       Stays,  Unchanged, Again,    1_000_000 + 4, Bytes(1 << 20) => Bytes(1 << 10), As("delegate_async", &["agent", "task"]);
@@ -246,6 +245,7 @@ imports! {
     ProgressReport      = "progress" "report"               Tools,       Stays,  Unchanged, Again,        5_000 + 2, Bytes(STEP) => Bytes(0), As("progress", &["done", "total", "message"]);
     AskAsk              = "ask" "ask"                       Tools,       Leaves, Unchanged, Kept,       200_000 + 4, Bytes(QUESTIONS) => Bytes(ANSWERS), As("ask.all", &["questions"]);
     AskCan              = "ask" "can"                       Tools,       Stays,  Unchanged, Kept,         5_000 + 4, Bytes(0) => Bytes(1 << 10), As("ask.can", &[]);
+    MetaCallAll         = "meta" "call-all"                 Scripts,     Stays,  Unchanged, Again,      500_000 + 4, Bytes(EXCHANGE) => Bytes(EXCHANGE), As("meta.parallel", &["calls"]);
 }
 
 #[cfg(test)]

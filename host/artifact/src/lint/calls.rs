@@ -73,9 +73,10 @@ pub fn calls(text: &str, functions: &BTreeMap<String, Arc<Tool>>, names: &BTreeM
 
 /// The name in `meta.call("name", ...)` and `meta.try_call("name", ...)`, where there is no such tool.
 fn by_name(all: &[Token<'_>], index: usize, names: &BTreeMap<&str, &Arc<Tool>>) -> Option<Fault> {
-    let [dot, call, open, name] = all.get(index.checked_add(1)?..index.checked_add(5)?)? else { return None };
-    let (What::Mark('.'), What::Name("call" | "try_call"), What::Mark('('), What::Text(text)) =
-        (dot.what, call.what, open.what, name.what)
+    let [dot, call, open, name, after] = all.get(index.checked_add(1)?..index.checked_add(6)?)? else { return None };
+    // A name that is put together is known when it runs.
+    let (What::Mark('.'), What::Name("call" | "try_call"), What::Mark('('), What::Text(text), What::Mark(',' | ')')) =
+        (dot.what, call.what, open.what, name.what, after.what)
     else {
         return None;
     };
@@ -369,7 +370,7 @@ mod tests {
                 "4:5 search: `more` must be of type `object`, and this is of type `array`",
                 "5:5 there is no tool or function `serch`: did you mean `search`?",
                 "6:5 search: `query` is given twice",
-                "7:19 there is no tool \"serch\": did you mean \"search\"?",
+                "7:19 there is no tool `serch`: did you mean `search`?",
                 "8:5 search: missing: `query`",
             ]
         );
