@@ -41,7 +41,7 @@ fn a_script_of_a_client_does_not_set_agents_to_work() {
     let project = Project::new()
         .policy(&policy)
         .file(".harness/agents/helper.md", "---\n---\nYou help.\n")
-        .file("replies.yaml", "- text: Helped.\n")
+        .file("replies.yaml", "- { agent: helper, text: Helped. }\n")
         .tool("sets", "", delegates);
     let mut client = Client::start(&project, &[]);
     let script = |call: &str| json!({"script": format!("def run():\n    return {call}\n")});
@@ -51,9 +51,10 @@ fn a_script_of_a_client_does_not_set_agents_to_work() {
     // A tool of the project may, as ever.
     let (text, is_error) = client.text("run_script", script("sets()"));
     assert!(!is_error && text.contains("Helped."), "{text}");
-    let outcomes: Vec<(Json, Json)> =
-        audited(&project).iter().map(|line| (line["tool"].clone(), line["client"]["name"].clone())).collect();
-    assert!(outcomes.iter().all(|(_, client)| *client == json!("tester")), "{outcomes:?}");
+    let called: Vec<(Json, Json)> =
+        audited(&project).iter().map(|line| (line["tool"].clone(), line["client"].clone())).collect();
+    let want = ["run_script", "delegate", "sets", "run_script"].map(|tool| (json!(tool), json!("tester")));
+    assert_eq!(called, want);
 }
 
 #[test]
@@ -117,7 +118,6 @@ fn the_page_compares_what_is_measured() {
         format!("| {what} | {definitions} | {messages} | {results} |")
     };
     let page = include_str!("../../docs/mcp.md");
-    for row in [row("`expose: tools`", one_by_one), row("`expose: code`", by_script)] {
-        assert!(page.contains(&row), "{row}");
-    }
+    let rows = format!("{}\n{}\n", row("`expose: tools`", one_by_one), row("`expose: code`", by_script));
+    assert!(page.contains(&rows), "{rows}");
 }

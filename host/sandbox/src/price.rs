@@ -321,7 +321,7 @@ mod tests {
             "monotonic-clock.now insecure-seed.insecure-seed last-words.write log.write events.emit \
              meta.register-tool meta.register-hook meta.call-tool meta.list-tools agents.delegate \
              agents.delegate-async tasks.poll tasks.wait coverage.record limits.regex-bytes observe.before observe.after \
-             progress.report"
+             progress.report meta.call-all"
         );
         assert_eq!(named(&|import| import.price().carries_a_file()), "fs.read fs.write fs.append fs.read-base64");
         assert_eq!(
