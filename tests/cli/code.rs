@@ -204,7 +204,7 @@ fn tools_are_found_and_described() {
         .tool("tracker-list", front, ECHO)
         .tool("fs", "", ECHO)
         .tool("other", "", ECHO)
-        .tool("o_ther", "", ECHO);
+        .tool("another", "", ECHO);
     let found = project.run(&["call", "search_tools", "query=tracker"]);
     assert_eq!(
         found.out,

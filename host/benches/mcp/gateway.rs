@@ -138,7 +138,7 @@ fn call(tool: &str, arguments: &Value) -> String {
 fn told(client: &mut Client, tool: &str, port: u16) -> f64 {
     let line = client.answer(&call(tool, &json!({ "port": port })));
     let answer: Value = serde_json::from_str(&line).unwrap();
-    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{line}")).parse().unwrap()
+    answer["result"]["content"][0]["text"].as_str().unwrap().parse().unwrap()
 }
 
 /// All rows.

@@ -354,14 +354,14 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_found_before_the_first_call() {
-        let calls = "def run():\n    search('a')\n    search(qery='a', limit='3')\n    search(query=1, tags={}, deep=0, more=[])\n    \
+        let calls = "def run():\n    search('a')\n    search(quer='a', limit='3')\n    search(query=1, tags={}, deep=0, more=[])\n    \
                      serch(query='a')\n    search(query='a', query='b')\n    meta.try_call('serch', {})\n    search()\n";
         assert_eq!(
             faults(calls),
             [
                 "2:5 search: arguments are given by name, such as `search(query=...)`",
                 "2:5 search: missing: `query`",
-                "3:5 search: there is no parameter `qery`: did you mean `query`?",
+                "3:5 search: there is no parameter `quer`: did you mean `query`?",
                 "3:5 search: `limit` must be of type `number`, and this is of type `string`",
                 "3:5 search: missing: `query`",
                 "4:5 search: `query` must be of type `string`, and this is of type `number`",
