@@ -197,7 +197,7 @@ mod tests {
                 "meta.try_call: arguments: a dict key must be a string to be told as JSON, got int",
             ),
             ("meta.parallel('t')", "meta.parallel: calls must be a list, got string"),
-            ("meta.parallel(['t'])", "meta.parallel: each call must be `(name, arguments)`, got t"),
+            ("meta.parallel(['t'])", "meta.parallel: each call must be `(name, arguments)`, got \"t\""),
             (
                 "meta.parallel([('t', {}, 1)])",
                 "meta.parallel: each call must be `(name, arguments)`, got (\"t\", {}, 1)",
