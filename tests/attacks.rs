@@ -47,7 +47,15 @@
     reason = "a test ends where something is not as expected, and this one is a program too"
 )]
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Instant;
+
+/// The areas of one of the two processes that share a whole run: they take about as long as all others together.
+const HALF: [&str; 3] = ["guests", "clients", "servers"];
+
+/// The argument that names areas.
+const AREAS: &str = "--areas=";
 
 #[path = "attacks/answers.rs"]
 mod answers;
@@ -110,6 +118,8 @@ struct Arguments {
     ignored: bool,
     /// Only what begins so; all where there is none.
     chosen: Vec<String>,
+    /// Of these areas only: what a run tells the two processes that share it.
+    areas: Option<String>,
     /// End at the first that fails.
     fail_fast: bool,
     /// Give up first what a host whose commands have the network does not need.
@@ -118,13 +128,15 @@ struct Arguments {
 
 impl Arguments {
     fn read() -> Self {
-        let mut arguments = Self { list: false, ignored: false, chosen: Vec::new(), fail_fast: false, confined: false };
+        let mut arguments =
+            Self { list: false, ignored: false, chosen: Vec::new(), areas: None, fail_fast: false, confined: false };
         for argument in std::env::args().skip(1) {
             match argument.as_str() {
                 "--list" => arguments.list = true,
                 "--ignored" => arguments.ignored = true,
                 "--confined" => arguments.confined = true,
                 "--fail-fast" => arguments.fail_fast = true,
+                other if other.starts_with(AREAS) => arguments.areas = other.strip_prefix(AREAS).map(str::to_owned),
                 other if !other.starts_with('-') => arguments.chosen.push(other.to_owned()),
                 _ => {}
             }
@@ -132,9 +144,36 @@ impl Arguments {
         arguments
     }
 
-    fn takes(&self, id: &str) -> bool {
-        self.chosen.is_empty() || self.chosen.iter().any(|chosen| id.starts_with(chosen.as_str()))
+    fn takes(&self, case: &corpus::Any) -> bool {
+        let id = case.id();
+        self.areas.as_ref().is_none_or(|areas| areas.split(',').any(|area| area == case.area()))
+            && (self.chosen.is_empty() || self.chosen.iter().any(|chosen| id.starts_with(chosen.as_str())))
     }
+}
+
+/// Runs the areas of both halves in two processes, side by side: many cases wait for something, and each process looks at
+/// itself alone. Gives back how many cases failed.
+fn in_two() -> usize {
+    let (first, second): (Vec<&str>, Vec<&str>) = corpus::AREAS.into_iter().partition(|area| !HALF.contains(area));
+    let run = |areas: Vec<&str>| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(std::env::args().skip(1)).arg(format!("{AREAS}{}", areas.join(",")));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut failed = 0;
+        for line in BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap) {
+            println!("{line}");
+            // The last line has it.
+            let words: Vec<&str> = line.split(' ').collect();
+            let told = words.iter().position(|word| *word == "failed,").and_then(|at| words[at - 1].parse().ok());
+            failed = told.unwrap_or(failed);
+        }
+        // One that was ended has told nothing.
+        if child.wait().unwrap().success() { 0 } else { failed.max(1) }
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| run(second));
+        run(first) + other.join().unwrap()
+    })
 }
 
 fn main() {
@@ -159,16 +198,24 @@ fn main() {
 
     let started = Instant::now();
     let mut cases = corpus::all();
-    let mut wrong = corpus::check(&cases);
-    wrong.extend(page::check(&cases));
-    wrong.extend(mutants::check());
-    cases.retain(|case| arguments.takes(case.id()));
+    let mut wrong = Vec::new();
+    if arguments.areas.is_none() {
+        wrong.extend(corpus::check(&cases));
+        wrong.extend(page::check(&cases));
+        wrong.extend(mutants::check());
+    }
+    cases.retain(|case| arguments.takes(case));
     if arguments.list {
         cases.iter().for_each(|case| println!("{}: test", case.id()));
         return;
     }
-    let servers = runtime.block_on(world::Servers::start());
-    let mut failed = corpus::run(&runtime, &servers, &cases, &arguments);
+    let halves = |of_half: bool| cases.iter().any(|case| HALF.contains(&case.area()) == of_half);
+    let mut failed = if arguments.areas.is_none() && !arguments.fail_fast && halves(true) && halves(false) {
+        in_two()
+    } else {
+        let servers = runtime.block_on(world::Servers::start());
+        corpus::run(&runtime, &servers, &cases, &arguments)
+    };
     wrong.iter().for_each(|wrong| println!("\nFAILED the corpus: {wrong}"));
     failed += wrong.len();
     let known = cases.iter().filter(|case| case.known()).count();

@@ -231,6 +231,45 @@ fn tools_are_found_and_described() {
         .says(1, "error: tool `describe_tool` failed: there is no tool `trackerlist`: did you mean `tracker-list`?");
 }
 
+/// No third party comes to a function of the project's tools, or to the host's own names.
+#[test]
+fn names_are_the_projects_before_others() {
+    let theirs = "---\nscript: |\n  def run(args):\n      return 'theirs'\n---\nTheirs.\n";
+    let with = |name: &str| project().file(&format!(".harness/plugins/acme/tools/{name}.md"), theirs);
+    let mine = "def run():\n    return my_tool()\n";
+    script(&project(), mine).gives("mine");
+    script(&with("my_tool"), mine).gives("mine");
+    script(&with("my_tool"), "def run():\n    return meta.call('my_tool')\n").gives("theirs");
+    for name in ["run_script", "search_tools", "describe_tool"] {
+        let project = with(name);
+        let why = format!("tool \"{name}\" has the name of a built-in tool");
+        let ran = project.run(&["validate"]);
+        assert!(ran.code == 2 && ran.err.contains(&why), "{ran}");
+        assert_eq!(project.policy("").run(&["validate"]).code, 0);
+    }
+    // Nor does a script of a tool, for the rest of the run.
+    let adds =
+        "def run(args):\n    return meta.register_tool('run_script', 'd', script='def run(args):\\n    return 1\\n')\n";
+    let meta = "meta: { enabled: true }\n";
+    let project = |policy: &str| Project::new().policy(policy).tool("adds", "", adds);
+    let refused = "meta.register_tool: tool \"run_script\" already registered";
+    project(&format!("{ON}{meta}")).run(&["call", "adds"]).says(1, &format!("error: tool `adds` failed: {refused}\n"));
+    project(meta).run(&["call", "adds"]).gives("true");
+}
+
+/// Rules for names know the three, and decide on them.
+#[test]
+fn the_policy_decides_on_the_tools_of_code_mode() {
+    let allows =
+        |names: &str| project().policy(&format!("{ON}tools_policy: {{ mode: allowlist, allow: [{names}] }}\n"));
+    let text = "def run():\n    return 1\n";
+    let valid = allows("run_script, echo").run(&["validate"]);
+    assert!(valid.code == 0 && !valid.out.contains("no tool is named"), "{valid}");
+    script(&allows("run_script, echo"), text).gives("1");
+    let ran = script(&allows("echo"), text);
+    ran.says(3, "error: the tool `run_script` is not allowed\n");
+}
+
 #[test]
 fn without_the_key_there_is_no_code_mode() {
     for policy in ["", "mcp: { expose: tools }\n"] {

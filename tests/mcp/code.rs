@@ -57,6 +57,21 @@ fn a_script_of_a_client_does_not_set_agents_to_work() {
     assert_eq!(called, want);
 }
 
+/// What the policy lets clients call as a task alone is not called by a script.
+#[test]
+fn only_as_tasks_holds_for_scripts_too() {
+    let script = json!({"script": "def run():\n    return [meta.try_call(name).error for name in ['slow', 'fast']]\n"});
+    let project = Project::new()
+        .policy("mcp: { expose: code, only_as_tasks: [slow] }\n")
+        .tool("slow", "", FINE)
+        .tool("fast", "", FINE);
+    let ran = project.run(&["call", "run_script", "--args", &script.to_string()]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "[null,null]\n"), "{ran}");
+    let mut client = Client::of(project);
+    let refused = "[\"`slow` is only called as a task, and not by a script of a client\",null]";
+    assert_eq!(client.text("run_script", script), (refused.to_owned(), false));
+}
+
 #[test]
 fn both_are_offered_where_the_policy_says_both() {
     let mut client = Client::of(project("mcp: { expose: both, search_above: 5 }\n"));

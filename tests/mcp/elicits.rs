@@ -11,8 +11,12 @@ use crate::pty::Person;
 const ERAS: [&str; 2] = ["elicits", "elicits modern"];
 
 fn locked(behavior: &str) -> Project {
+    locked_with(behavior, "sandbox: { services: [ask_user] }\n")
+}
+
+fn locked_with(behavior: &str, policy: &str) -> Project {
     let entry = mock::entry("m", behavior, ", fs: { read: [docs] }");
-    let project = Project::new().policy(&format!("mcp:\n  servers:\n{entry}")).file("docs/a.md", "one\n");
+    let project = Project::new().policy(&format!("{policy}mcp:\n  servers:\n{entry}")).file("docs/a.md", "one\n");
     let ran = project.run(&["lock"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran}");
     project
@@ -105,6 +109,17 @@ fn where_nobody_can_answer_nothing_is_offered_and_all_is_declined() {
     }
 }
 
+/// By default a server may not ask, even where a user could answer.
+#[test]
+fn a_server_asks_only_where_the_policy_grants_it() {
+    for policy in ["", "sandbox: { services: [] }\n"] {
+        for (era, told) in [(ERAS[0], "{} -32601"), (ERAS[1], "{} {\"action\":\"decline\"}")] {
+            let mut client = Client::of(locked_with(era, policy));
+            assert_eq!(text(&asked(&mut client, &form(), &json!({}))), told, "{era} {policy}");
+        }
+    }
+}
+
 #[test]
 fn a_person_at_the_terminal_answers() {
     for era in ERAS {
@@ -128,6 +143,9 @@ fn what_is_no_plain_form_is_not_shown() {
         ("message", json!("x".repeat(20_000))),
         ("requestedSchema", nested),
         ("requestedSchema", json!({"type": "string"})),
+        // Nobody would have to say anything.
+        ("requestedSchema", json!({"type": "object", "properties": {}})),
+        ("requestedSchema", json!({"type": "object", "properties": {"sudo password": {"type": "string"}}})),
     ] {
         let mut form = form();
         form[key] = value;

@@ -338,6 +338,36 @@ fn scripts_call_servers_and_plugins_only_those_that_are_named() {
     assert_eq!(told(&project, "theirs", json!({})), (0, "hi\n".to_owned()));
 }
 
+/// A plugin does not reach a server by an agent that writes a script for it.
+#[test]
+fn code_mode_lends_a_plugin_no_server() {
+    let script = json!("def run():\n    return meta.try_call(\"m_echo\", {\"text\": \"hi\"})\n");
+    let replies = json!([
+        {"agent": "helper", "tool_calls": [{"name": "run_script", "args": {"script": script}}]},
+        {"agent": "helper", "text": "done"},
+    ]);
+    let sets = "---\nscript: |\n  def run(args):\n    return delegate('helper', 'Go.')\n---\n";
+    let asked = |sources: &str| {
+        let model = "model: { provider: script, script: replies.yaml }\n";
+        let policy = policy("modern", "").replace("mcp:\n", &format!("{model}{sources}mcp:\n  expose: code\n"));
+        let project = Project::new()
+            .policy(&policy)
+            .file("replies.yaml", &replies.to_string())
+            .file(".harness/agents/helper.md", "---\n---\nYou help.\n")
+            .file(".harness/plugins/acme/tools/sets.md", sets);
+        assert_eq!(project.run(&["lock"]).code, 0);
+        let ran = call(&project, "sets", json!({}));
+        assert_eq!(ran.code, 0, "{ran}");
+        let echo = audited(&project).into_iter().find(|line| line["tool"] == "m_echo").unwrap();
+        (echo["outcome"].clone(), echo["why"].clone())
+    };
+    let refused = json!("the MCP server `m` is not granted to `plugins/acme`");
+    let (outcome, why) = asked("sandbox: { sources: { plugins/acme: { services: [delegate] } } }\n");
+    assert_eq!((outcome, why), (json!("denied"), refused));
+    let lent = asked("sandbox: { sources: { plugins/acme: { services: [delegate], mcp: [m] } } }\n");
+    assert_eq!(lent, (json!("completed"), Json::Null));
+}
+
 /// Hooks on `mcp.list` leave definitions out and write others, and a server is still held against what is locked.
 #[test]
 fn hooks_rewrite_what_a_server_offers() {

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::crowd::{ALONE, is_running};
 
 /// Turns where `HARNESS_TURNS` does not say, which is a multiple of 100.
-const TURNS: u64 = 10_000;
+const TURNS: u64 = 5_000;
 /// By how much resident memory may grow after the first fifth, in KiB: pools fill up, and allocators keep what they had.
 const MAY_GROW: u64 = 4 << 10;
 

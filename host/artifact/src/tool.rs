@@ -26,6 +26,8 @@ use harness_policy::text::quoted;
 /// Names that tools of the host have, and no artifact.
 pub const RESERVED: [&str; 7] =
     ["delegate", "delegate_async", "delegate_await", "delegate_status", READ_SKILL, "task_await", "task_poll"];
+/// Names of the host's tools of code mode: of no artifact where the policy offers them (`mcp.expose`).
+pub const CODE_TOOLS: [&str; 3] = ["search_tools", "describe_tool", "run_script"];
 /// The tool by which a model reads a skill.
 pub const READ_SKILL: &str = "read_skill";
 /// The tool by which a model says that its task is complete, where the policy asks for that: the host's, unless the

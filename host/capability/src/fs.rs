@@ -144,8 +144,8 @@ pub struct Workspace {
     local: bool,
     /// The protected files that have several names, as they were last found.
     searched: Mutex<Option<Searched>>,
-    /// How long every look at the disk takes, for a test of what a slow one does.
-    pub slow: Option<std::time::Duration>,
+    /// What every look at the disk waits for, for a test of what a slow one does.
+    pub slow: Option<fn()>,
 }
 
 impl Workspace {

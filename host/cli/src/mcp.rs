@@ -5,6 +5,7 @@ mod config;
 mod edit;
 mod login;
 mod merge;
+mod opens;
 mod serve;
 mod servers;
 mod wrap;

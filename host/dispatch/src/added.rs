@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::chain::CallContext;
+use super::code;
 use super::run::{Added, AddedHook, AddedTool};
 use harness_artifact::alike;
 use harness_artifact::diagnostic::Position;
@@ -53,12 +54,14 @@ pub(crate) fn check_tool(place: &CallContext, new: &NewTool) -> Result<Json, Err
     check_name(&new.name)?;
     let added = &place.added;
     let replaces = added.tool(&new.name).is_some();
-    let taken = RESERVED.contains(&new.name.as_str()) || place.loaded.parts.registry.tool(&new.name).is_ok();
+    let of_host = RESERVED.contains(&new.name.as_str()) || code::tool(&place.loaded, &new.name).is_some();
+    let taken = of_host || place.loaded.parts.registry.tool(&new.name).is_ok();
     if taken || (replaces && !new.replace) {
         return Err(registered("tool", &new.name));
     }
     let names = place.loaded.parts.registry.tools().iter().map(|tool| tool.name.as_str());
     let names = names.chain(added.tools.iter().map(|one| one.tool.name.as_str())).chain(RESERVED);
+    let names = names.chain(code::tools(&place.loaded).iter().map(|tool| tool.name.as_str()));
     check_looks("tool", &new.name, names)?;
     let most = place.loaded.parts.policy.meta.max_tools.unwrap_or(MAX_TOOLS);
     if !replaces && added.tools.len() as u64 >= most {

@@ -176,13 +176,19 @@ impl Inner {
         self.code.as_ref().map_or(Some(&self.grant), Option::as_ref)
     }
 
-    /// Why a script does not call this: the three tools of code mode, and for a script of theirs the host's own tools of an
-    /// agent, are for those that call directly.
+    /// Why a script does not call this. The three tools of code mode are for models and clients; so are, for a script of
+    /// theirs, the host's own tools of an agent, and for a client's the tools of `mcp.only_as_tasks`.
     fn only_direct(&self, name: &str) -> Option<String> {
         let is_code = code::tool(&self.place.loaded, name).is_some();
         let built_ins = self.place.built_ins.iter().filter(|_| self.code.is_some());
         let is_own = || built_ins.flat_map(|all| all.tools()).any(|tool| tool.name == name);
-        (is_code || is_own()).then(|| format!("`{name}` is called by a model or a client, and not by a script"))
+        if is_code || is_own() {
+            return Some(format!("`{name}` is called by a model or a client, and not by a script"));
+        }
+        // A client that follows no task gets no further by a script.
+        let is_client = self.code.is_some() && self.place.run.client_request().is_some();
+        let wants_task = is_client && self.place.loaded.parts.policy.mcp.wants_task(name);
+        wants_task.then(|| format!("`{name}` is only called as a task, and not by a script of a client"))
     }
 
     /// One call, from the hooks on `meta.call_tool` on.

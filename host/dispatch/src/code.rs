@@ -26,15 +26,14 @@ use harness_sandbox::outcome::{Outcome, Report};
 
 pub use find::rank;
 
-/// Finds tools by words.
-pub const SEARCH_TOOLS: &str = "search_tools";
-/// Shows how a tool is called from a script.
-pub const DESCRIBE_TOOL: &str = "describe_tool";
-/// Runs a script that calls tools.
-pub const RUN_SCRIPT: &str = "run_script";
+pub use harness_artifact::tool::CODE_TOOLS as NAMES;
 
-/// All of them.
-pub const NAMES: [&str; 3] = [SEARCH_TOOLS, DESCRIBE_TOOL, RUN_SCRIPT];
+/// Finds tools by words.
+const SEARCH_TOOLS: &str = NAMES[0];
+/// Shows how a tool is called from a script.
+const DESCRIBE_TOOL: &str = NAMES[1];
+/// Runs a script that calls tools.
+pub const RUN_SCRIPT: &str = NAMES[2];
 
 /// The text that `run_script` is described by.
 const ABOUT: &str = "Runs a Starlark script (a subset of Python: no import, class, try, while or recursion) and returns what \
@@ -96,8 +95,8 @@ pub(super) fn grant(loaded: &Loaded, run: &[Layer], caller: Option<&Arc<Grant>>)
 struct Callable {
     /// By their names.
     tools: BTreeMap<String, Arc<Tool>>,
-    /// By the names of their functions: those of tools whose name is none in the language, or is a built-in's, or would be
-    /// two tools', are called by `meta.call`.
+    /// By the names of their functions. A tool whose function would have a name of the language, of a built-in or of
+    /// another tool is called by `meta.call`.
     functions: BTreeMap<String, Arc<Tool>>,
 }
 
@@ -107,10 +106,18 @@ impl Callable {
         let all = loaded.parts.registry.tools().iter().chain(place.added_tools().map(|added| &added.tool));
         let allowed = all.filter(|tool| loaded.parts.policy.tools.decide(&tool.name).is_ok());
         let tools: BTreeMap<String, Arc<Tool>> = allowed.map(|tool| (tool.name.clone(), tool.clone())).collect();
+        // Tools of the project have the names first, and among these the ones that need no other. A name that two tools
+        // of one kind would have is neither's, and no other's either.
         let mut functions: BTreeMap<String, Option<Arc<Tool>>> = BTreeMap::new();
-        for tool in tools.values() {
-            if let Some(function) = function(&tool.name) {
-                functions.entry(function).and_modify(|two| *two = None).or_insert_with(|| Some(tool.clone()));
+        for (is_own, is_exact) in [(true, true), (true, false), (false, true), (false, false)] {
+            let mut named: BTreeMap<String, Option<Arc<Tool>>> = BTreeMap::new();
+            for tool in tools.values().filter(|tool| stub::author(tool).is_none() == is_own) {
+                if let Some(function) = function(&tool.name).filter(|function| (*function == tool.name) == is_exact) {
+                    named.entry(function).and_modify(|two| *two = None).or_insert_with(|| Some(tool.clone()));
+                }
+            }
+            for (function, tool) in named {
+                functions.entry(function).or_insert(tool);
             }
         }
         let functions = functions.into_iter().filter_map(|(function, tool)| Some((function, tool?))).collect();

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use harness_artifact::definition::Served;
 use harness_artifact::third_party;
 use harness_capability::ask::{Asked, Question};
 use harness_capability::secrets::Vault;
+use harness_gateway::limits::FORMS;
 use harness_gateway::{Answerer, Answering, Form};
+use harness_policy::layer::Service;
 use harness_sandbox::ends::MAX_ANSWER;
 use serde_json::{Value as Json, json};
 use tokio::time::{Instant, timeout};
@@ -27,6 +30,8 @@ pub(super) struct Person<'a> {
     secrets: &'a Vault,
     server: &'a str,
     waited: Mutex<Waited>,
+    /// Forms of this call so far, by requests and by results.
+    shown: AtomicUsize,
 }
 
 /// How long a person has been waited for.
@@ -38,10 +43,12 @@ struct Waited {
 }
 
 impl<'a> Person<'a> {
-    /// None where nobody can be asked.
+    /// None where nobody can be asked, or the project does not let its client be asked (`ask_user` in `sandbox.services`).
     pub(super) fn of(place: &'a CallContext, server: &'a str) -> Option<Self> {
+        place.loaded.parts.policy.grant_for("", None).decide_service(Service::AskUser).ok()?;
         let respondent = place.run.respondent().filter(|respondent| respondent.can().contains(&"user"))?;
-        Some(Self { respondent, secrets: &place.loaded.parts.secrets, server, waited: Mutex::default() })
+        let (waited, shown) = (Mutex::default(), AtomicUsize::default());
+        Some(Self { respondent, secrets: &place.loaded.parts.secrets, server, waited, shown })
     }
 
     /// How long the call has waited for the person, which its own time does not count.
@@ -93,9 +100,13 @@ impl Answerer for Person<'_> {
         Box::pin(async move {
             let declined = json!({"action": "decline"});
             let Some(question) = self.question(form) else { return declined };
+            let left = MAX_ANSWER.saturating_sub(self.waited());
+            if self.shown.fetch_add(1, Ordering::Relaxed) >= FORMS || left.is_zero() {
+                return declined;
+            }
             let _asking = Asking::begin(self);
             let questions = [question];
-            let Ok(answered) = timeout(MAX_ANSWER, self.respondent.ask(&questions)).await else {
+            let Ok(answered) = timeout(left, self.respondent.ask(&questions)).await else {
                 return json!({"action": "cancel"});
             };
             let answer = answered.ok().and_then(|answers| answers.into_iter().next());

@@ -98,10 +98,13 @@ impl Inner {
         Self { place: deeper, grant, author, calls: place.calls, code: None, listening, nested: Mutex::default() }
     }
 
-    /// The same for a script that a model or a client wrote, which the audit log knows by its digest.
-    pub(super) fn of_code(self, caller: Option<Arc<Grant>>, digest: &str) -> Self {
-        let place = CallContext { caller: Some(format!("script {digest}").into()), ..self.place };
-        Self { place, code: Some(caller), ..self }
+    /// The same for a script that a model or a client wrote, which the audit log knows by its digest. It has no source of
+    /// its own: its calls count as those of `outer`, which runs it, so that a third party reaches no more by a script.
+    pub(super) fn of_code(self, outer: &CallContext, caller: Option<Arc<Grant>>, digest: &str) -> Self {
+        let author = outer.caller_source.as_deref().and_then(third_party::author).map(str::to_owned);
+        let (caller_source, by) = (outer.caller_source.clone(), Some(format!("script {digest}").into()));
+        let place = CallContext { caller: by, caller_source, ..self.place };
+        Self { place, author, code: Some(caller), ..self }
     }
 
     /// Fires an event of a built-in. Gives back what hooks made of one key of its payload, where that is something else.

@@ -27,7 +27,7 @@ pub(super) struct Of<'a> {
 pub(super) enum Standing<'a> {
     /// An artifact's. What it calls gets no more than its own grant.
     Artifact,
-    /// A model's or a client's. What it calls gets no more than whoever runs it: the caller, where that is a script.
+    /// A model's or a client's. What it calls gets no more than its caller, where that is a script.
     Code {
         /// The grant of that.
         caller: Option<&'a Arc<Grant>>,
@@ -50,7 +50,7 @@ pub(super) async fn run(
     let inner = Inner::new(place, script, &tool.source_name, grant.clone(), Role::Tool);
     let inner = Arc::new(match standing {
         Standing::Artifact => inner,
-        Standing::Code { caller, script } => inner.of_code(caller.cloned(), &digest(script)),
+        Standing::Code { caller, script } => inner.of_code(place, caller.cloned(), &digest(script)),
     });
     let context = Context {
         grant: grant.clone(),

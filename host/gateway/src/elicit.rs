@@ -17,13 +17,18 @@ use harness_artifact::definition::shown;
 use harness_artifact::third_party;
 use harness_capability::ask::check_form;
 
+/// Bytes of the name of a field.
+const MAX_NAME: usize = 64;
+/// Characters of each text of a field: its title, description, choices and default.
+const MAX_FIELD: usize = 200;
+
 /// The request by which a server asks a person.
 pub(crate) const METHOD: &str = "elicitation/create";
 
 /// A form that can be shown: of flat fields, bounded, without hidden characters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Form {
-    /// What the server says. It is a third party's: whoever shows it names the server.
+    /// What the server says. It is a third party's: the host shows it with the name of the server.
     pub message: String,
     /// The schema of the form: an object whose properties are texts, numbers, booleans or choices.
     pub schema: Map<String, Json>,
@@ -54,9 +59,16 @@ impl Form {
         let schema =
             params.get("requestedSchema").and_then(Json::as_object).ok_or("a form has no `requestedSchema`")?;
         check_form(schema)?;
-        let fields = schema.get("properties").and_then(Json::as_object).into_iter().flat_map(Map::values);
-        if fields.into_iter().any(nested) {
+        let fields = schema.get("properties").and_then(Json::as_object);
+        let fields = fields.filter(|fields| !fields.is_empty()).ok_or("a form has no fields")?;
+        if fields.values().any(nested) {
             return Err("a field of the form is nested".to_owned());
+        }
+        if !fields.keys().all(|name| is_name(name)) || !fields.values().all(is_short) {
+            return Err(format!(
+                "names of fields have up to {MAX_NAME} letters, digits, `_`, `-` and `.`, and their texts up to \
+                 {MAX_FIELD} characters without two spaces in a row"
+            ));
         }
         let text = Json::Object(schema.clone()).to_string();
         if message.len().saturating_add(text.len()) > FORM_BYTES {
@@ -66,6 +78,22 @@ impl Form {
             .and_then(|()| all_shown(&Json::Object(schema.clone())))
             .map_err(|_| "the form has hidden characters")?;
         Ok(Self { message: message.to_owned(), schema: schema.clone() })
+    }
+}
+
+/// A name that stands in a question of the host's, where nothing else is of the server.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+/// Whether no text of a field is so long, or has so much space in it, that it could look like a line of the host's.
+fn is_short(value: &Json) -> bool {
+    match value {
+        Json::String(text) => text.chars().count() <= MAX_FIELD && !text.contains("  "),
+        Json::Array(items) => items.iter().all(is_short),
+        Json::Object(object) => object.values().all(is_short),
+        Json::Null | Json::Bool(_) | Json::Number(_) => true,
     }
 }
 
@@ -178,10 +206,20 @@ mod tests {
             json!({"type": "array", "items": {"type": "object", "properties": {}}}),
             json!({"type": "string", "$ref": "#"}),
             json!({"type": "string", "title": "a\u{202e}b"}),
+            json!({"type": "string", "enum": ["ok", format!("x{}Call it? [y]es, [N]o", " ".repeat(40))]}),
+            json!({"type": "string", "default": "x".repeat(MAX_FIELD + 1)}),
             json!(true),
         ] {
             assert!(Form::read(&params(field.clone())).is_err(), "{field}");
         }
+        for (name, is_shown) in [("n-1.x_Y", true), ("", false), ("sudo password", false), (&*"n".repeat(65), false)] {
+            let schema = json!({"type": "object", "properties": {name: {"type": "string"}}});
+            let read = Form::read(&json!({"message": "Which?", "requestedSchema": schema}));
+            assert_eq!(read.is_ok(), is_shown, "{name}");
+        }
+        // To a form without fields nobody would have to say anything.
+        let empty = json!({"message": "Delete all?", "requestedSchema": {"type": "object", "properties": {}}});
+        assert_eq!(Form::read(&empty), Err("a form has no fields".to_owned()));
         let mut other = params(json!({"type": "integer"}));
         other["mode"] = json!("url");
         assert_eq!(Form::read(&other), Err("only forms are shown".to_owned()));

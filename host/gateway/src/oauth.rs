@@ -20,7 +20,7 @@ pub use self::login::{LoggedIn, Prompt, login, logout};
 pub use self::store::folder;
 use self::store::{Kept, Store, Tokens};
 use crate::failure::Failure;
-use harness_artifact::policy::mcp::OAuth;
+use harness_artifact::policy::mcp::{OAuth, Registered};
 use harness_capability::secrets::{Given, Vault};
 use harness_policy::layer::{Origin, Scope};
 use harness_policy::refusal::Refusal;
@@ -28,6 +28,9 @@ use harness_policy::secret::{Holder, Secret};
 
 /// Seconds before the end of a token at which it is renewed.
 const EARLY: u64 = 30;
+
+/// Tokens and passwords that are looked for in what a server says, the newest.
+const SHOWN: usize = 16;
 
 /// The login at one server.
 pub(crate) struct Login {
@@ -146,13 +149,13 @@ impl Login {
         let secrets = clients.filter_map(|client| client.secret.as_ref());
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let (values, vault) = &mut *shown;
-        let known = values.len();
-        for value in tokens.chain(secrets) {
-            if !values.contains(value) {
-                values.push(value.clone());
-            }
-        }
-        if values.len() != known {
+        let is_new = |value: &&String| !values.contains(value);
+        let new: Vec<String> = tokens.chain(secrets).filter(is_new).cloned().collect();
+        if !new.is_empty() {
+            values.extend(new);
+            // An authorization server may give new ones again and again.
+            let old = values.len().saturating_sub(SHOWN);
+            values.drain(..old);
             let secret = |value: &String| {
                 let origin = Origin::new("", Scope::Default);
                 let holder = Holder::Variable(String::new());
@@ -166,7 +169,19 @@ impl Login {
     /// Renews the tokens, where that can be done. Where the authorization server refuses, there are none any more.
     async fn renew(&self, kept: &mut Kept) -> Result<(), Failure> {
         self.hide(kept);
-        let Some(tokens) = kept.tokens.clone() else { return Ok(()) };
+        // Another process may have renewed them, logged in again, or logged out.
+        let now = self.store.read()?;
+        if now.tokens != kept.tokens {
+            *kept = now;
+            return Ok(());
+        }
+        *kept = now;
+        let Some(mut tokens) = kept.tokens.clone() else { return Ok(()) };
+        // The password of the policy's client is not kept.
+        let is_own = |client: &Registered| client.id == tokens.client.id && client.issuer == tokens.issuer;
+        if tokens.client.port == 0 {
+            tokens.client.secret = self.secret.clone().filter(|_| self.settings.client.as_ref().is_some_and(is_own));
+        }
         let Some(refresh) = &tokens.refresh else { return Ok(()) };
         let fields = [
             ("grant_type", "refresh_token"),
@@ -176,12 +191,35 @@ impl Login {
         let endpoint = asker::safe(&tokens.token_endpoint, "the token endpoint")?;
         let (status, answer) = flow::ask_for_token(&self.asker, &endpoint, &tokens.client, &fields).await?;
         match flow::read_tokens(status, &answer, &tokens) {
-            Ok(new) => kept.tokens = Some(Tokens { refresh: new.refresh.or(tokens.refresh), ..new }),
-            // The server's trouble is no end of a login.
-            Err(failure) if status >= 500 => return Err(failure),
-            Err(_) => kept.tokens = None,
+            Ok(new) => kept.tokens = Some(Tokens { refresh: new.refresh.or(tokens.refresh), ..new }.to_keep()),
+            Err(failure) => {
+                // Another process may have renewed them meanwhile, and with that have ended these.
+                let now = self.store.read()?;
+                if now.tokens != kept.tokens {
+                    *kept = now;
+                    return Ok(());
+                }
+                // The server's trouble is no end of a login.
+                if !flow::is_over(&answer) {
+                    return Err(failure);
+                }
+                kept.tokens = None;
+            }
         }
         self.hide(kept);
         self.store.write(kept)
+    }
+
+    /// Replaces tokens in the failure of a request.
+    pub(crate) fn redact_failure(&self, mut failure: Failure) -> Failure {
+        match &mut failure {
+            Failure::Broken(why) | Failure::Said(why) => self.redact_text(why),
+            Failure::Refused { refusal, difference } => {
+                self.redact_text(&mut refusal.reason);
+                self.redact_text(&mut refusal.hint);
+                difference.iter_mut().for_each(|text| self.redact_text(text));
+            }
+        }
+        failure
     }
 }

@@ -102,12 +102,13 @@ impl Servers {
     /// Ends all processes, and waits for that.
     pub async fn close(&self) {
         let all = std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner));
-        for kept in all {
+        let close = async |kept: Arc<Kept>| {
             let live = kept.state.lock().await.live.take();
             if let Some(live) = live.and_then(Arc::into_inner) {
                 live.link.close().await;
             }
-        }
+        };
+        futures_util::future::join_all(all.into_iter().map(close)).await;
     }
 
     fn kept(&self, call: Call<'_>, host: &Host<'_>) -> Result<Arc<Kept>, Failure> {
@@ -294,7 +295,7 @@ impl Live {
     ) -> Result<ToolResult, Failure> {
         let is_modern = self.about.version == MODERN;
         let mut answers = Map::new();
-        for _ in 0..=ROUNDS {
+        for round in 0..=ROUNDS {
             let mut asked = json!({"name": call.tool, "arguments": call.arguments});
             if let Some(asked) = asked.as_object_mut() {
                 asked.append(&mut answers);
@@ -311,7 +312,10 @@ impl Live {
             if !is_modern || result.get("resultType").and_then(Json::as_str) != Some("input_required") {
                 return ToolResult::read(&result);
             }
-            answers = elicit::answers(&result, answerer).await?;
+            // Nobody is asked for what would not be sent on.
+            if round < ROUNDS {
+                answers = elicit::answers(&result, answerer).await?;
+            }
         }
         Err(Failure::Broken(format!("the result of one call asks more than {ROUNDS} times")))
     }

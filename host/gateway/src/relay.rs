@@ -1,7 +1,7 @@
 //! A server behind its wall for a client of its own: lines pass as they are, in both directions, and are bounded.
 
 use std::pin::pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::{Receiver, Sender};
@@ -17,6 +17,9 @@ use crate::pool::KEPT_TIME;
 use crate::process::{self, Host};
 use harness_artifact::policy::mcp::{Endpoint, McpServer};
 use harness_capability::exec::Service;
+
+/// The time between two looks at whether the client of a server that reads nothing is still there.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The ends of the client's streams.
 #[derive(Debug)]
@@ -94,13 +97,26 @@ async fn upwards(mut input: mpsc::Receiver<Vec<u8>>, mut to: Sender) -> Option<S
         };
         for mut line in lines {
             line.push(b'\n');
-            if to.write_all(&line).await.is_err() {
+            let written = tokio::select! {
+                written = to.write_all(&line) => written,
+                // A server that reads nothing does not keep this from seeing that the client is gone.
+                () = closed(&input) => return None,
+            };
+            if written.is_err() {
                 // What it has said is still to be read.
                 return std::future::pending().await;
             }
         }
     }
     None
+}
+
+/// Waits until the client has closed, and what it said before has had time to be read.
+async fn closed(input: &mpsc::Receiver<Vec<u8>>) {
+    while !input.is_closed() {
+        tokio::time::sleep(LOOK).await;
+    }
+    tokio::time::sleep(END).await;
 }
 
 /// Passes what the server says, until it ends. Gives what is wrong with it.

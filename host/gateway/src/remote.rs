@@ -130,7 +130,11 @@ impl Remote {
             answer = self.shared.ask(id, method, params) => answer,
         };
         sent.is_canceled = false;
-        answer
+        // What others say in an error may hold a token too.
+        answer.map_err(|failure| match &self.shared.reach.login {
+            Some(login) => login.redact_failure(failure),
+            None => failure,
+        })
     }
 
     /// Sends a notification. Whether it was taken shows with the next request.

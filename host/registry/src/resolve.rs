@@ -9,13 +9,20 @@ use harness_artifact::diagnostic::{Diagnostic, Diagnostics, Position, Severity};
 use harness_artifact::lint::is_built_in;
 use harness_artifact::located::Located;
 use harness_artifact::suggest::closest;
-use harness_artifact::tool::{DONE, RESERVED};
+use harness_artifact::tool::{CODE_TOOLS, DONE, RESERVED};
 use harness_policy::text::quoted;
+
+/// Names of the host's own tools under this policy, which no artifact may have.
+fn hosts_names(registry: &Registry) -> impl Iterator<Item = &'static str> + use<> {
+    let has_code = registry.policy.as_ref().is_some_and(|policy| policy.mcp.expose.has_code());
+    RESERVED.into_iter().chain(CODE_TOOLS.into_iter().filter(move |_| has_code))
+}
 
 /// Names that the host's own tools have.
 pub(super) fn reserved(registry: &mut Registry) {
+    let names: BTreeSet<&str> = hosts_names(registry).collect();
     let own = registry.agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
-    let tools = registry.tools.iter().chain(own).filter(|tool| RESERVED.contains(&tool.name.as_str()));
+    let tools = registry.tools.iter().chain(own).filter(|tool| names.contains(tool.name.as_str()));
     let found: Vec<Diagnostic> = tools
         .map(|tool| {
             let message = format!("tool {:?} has the name of a built-in tool", tool.name);
@@ -32,7 +39,7 @@ const HOSTS_OWN: &str = "one of the host's own tools";
 pub(super) fn look_alikes(registry: &mut Registry) {
     let own = registry.agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
     let tools = registry.tools.iter().chain(own).map(|one| (one.name.as_str(), shown(&one.source)));
-    let tools: Vec<_> = RESERVED.into_iter().map(|name| (name, (HOSTS_OWN.to_owned(), None))).chain(tools).collect();
+    let tools: Vec<_> = hosts_names(registry).map(|name| (name, (HOSTS_OWN.to_owned(), None))).chain(tools).collect();
     let own = registry.agents.iter().flat_map(|agent| &agent.hooks).filter_map(Use::inline);
     let hooks: Vec<_> = registry.hooks.iter().chain(own).map(|one| (one.name.as_str(), shown(&one.source))).collect();
     let agents: Vec<_> = registry.agents.iter().map(|one| (one.name.as_str(), shown(&one.source))).collect();
@@ -193,7 +200,8 @@ pub(super) fn rules(registry: &mut Registry, found: Vec<String>) {
     }
     let own = registry.agents.iter().flat_map(|agent| &agent.tools).filter_map(Use::inline);
     let names = registry.tools.iter().chain(own).map(|tool| tool.name.as_str());
-    let names: Vec<&str> = names.chain(RESERVED).chain([DONE]).collect();
+    let mut names: Vec<&str> = names.collect();
+    hosts_names(registry).chain([DONE]).for_each(|name| names.push(name));
     let mut left = MOST_COMPARED;
     for pattern in policy.tools.patterns() {
         left = left.saturating_sub(names.len());

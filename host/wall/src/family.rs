@@ -3,8 +3,8 @@
 //! A command could leave its group and continue in the background, and a host that is killed can kill nobody. So
 //! between the host and a command stands a *keeper*: a program of its own (`host/keeper`) that holds nothing of the
 //! host's, and waits for two things, the end of the command and the end of a pipe that only the host holds open.
-//! Whatever ends the host closes the pipe. A byte in it has the keeper send SIGTERM. (The kernel's own signal for this is bound to the thread that made a
-//! process, and a runtime's threads come and go.)
+//! Whatever ends the host closes the pipe. A byte in it has the keeper send SIGTERM. (The kernel's own signal for this is
+//! bound to the thread that made a process, and a runtime's threads come and go.)
 //!
 //! With namespaces, the keeper is the first process of the command's own; when it ends, the kernel ends all the others,
 //! and only then is it over. Without, the keeper is given every process that loses its parent, and kills until none is

@@ -28,7 +28,7 @@ pub(super) const CASES: &[Coded] = cases! {
     "315" "stops the host instead": stops(), fine();
     "316" "leaves a process in the background": lingers_by("sleep 1000 & ", "call"), fine();
     "317" "leaves one in a session of its own": lingers_by("setsid sleep 1000 </dev/null >/dev/null 2>&1 & ", "call"), fine();
-    "318" "leaves one by forking twice": lingers_by("(sh -c 'sleep 1000 &' </dev/null >/dev/null 2>&1 &) ; ", "call"), fine();
+    "318" "leaves one by forking twice": lingers_by("(sh -c \"sleep 1000 &\" </dev/null >/dev/null 2>&1 &) ; ", "call"), fine();
     "319" "leaves one that ignores all signals": lingers_by("sh -c 'trap \"\" TERM HUP INT QUIT PIPE; while :; do sleep 1; done' & ", "call"), fine();
     "320" "leaves one that holds the output open": lingers_by("sleep 1000 & exit 0; ", "exit"), fine();
     "321" "does not end when its input does": stays(), fine();

@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use super::super::agent::Agent;
 use super::super::bundle::Bundle;
 use super::super::diagnostic::{Diagnostics, Severity};
@@ -37,7 +39,11 @@ fn json(node: &Node) -> Json {
 fn fits(kind: Kind, yaml: &str) -> bool {
     let node = yaml::parse(yaml, 1).0.unwrap();
     let value = if node.value == Value::Null { json!({}) } else { json(&node) };
-    jsonschema::validator_for(&of(kind)).unwrap().is_valid(&value)
+    // Compiling a schema takes far longer than asking it.
+    static ALL: LazyLock<Vec<jsonschema::Validator>> =
+        LazyLock::new(|| Kind::ALL.iter().map(|kind| jsonschema::validator_for(&of(*kind)).unwrap()).collect());
+    let at = Kind::ALL.iter().position(|one| *one == kind).unwrap();
+    ALL[at].is_valid(&value)
 }
 
 #[track_caller]

@@ -13,6 +13,7 @@ use harness_sys::{self as sys, output};
 use serde_json::{Value as Json, json};
 
 use super::edit;
+use super::opens::Opens;
 use crate::args::ProjectArgs;
 use crate::exit::Exit;
 use crate::lock::report_left_out;
@@ -46,29 +47,12 @@ pub(crate) struct Add {
     #[arg(value_parser = name)]
     pub(crate) name: String,
 
-    /// Pattern of paths of the workspace that it may read; may be repeated.
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) read: Vec<String>,
-
-    /// Pattern of paths of the workspace that it may write; may be repeated.
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) write: Vec<String>,
-
-    /// Host that it may connect to, such as `api.example.org` or `*.example.net:8443`; may be repeated.
-    #[arg(long, value_name = "HOST")]
-    pub(crate) network: Vec<String>,
-
-    /// A variable of it as `NAME=VALUE`, with `{secret:NAME}` and `{env:NAME}` in the value; may be repeated.
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub(crate) env: Vec<String>,
+    #[command(flatten)]
+    pub(crate) opens: Opens,
 
     /// Start a process, or begin a session, for each call instead of one for a run.
     #[arg(long)]
     pub(crate) keep_call: bool,
-
-    /// Let it start packages without an exact version.
-    #[arg(long)]
-    pub(crate) floating: bool,
 
     /// URL of a server over HTTP, such as `https://mcp.example.com/mcp`, instead of a command.
     #[arg(long, value_name = "URL", conflicts_with_all = ["command", "read", "write", "network", "env", "floating"])]
@@ -256,10 +240,10 @@ fn entry(command: &Add) -> String {
     if command.private {
         parts.push("private: true".to_owned());
     }
-    if !command.env.is_empty() {
-        parts.push(format!("env: {{ {} }}", pairs(&command.env, '=')));
+    if !command.opens.env.is_empty() {
+        parts.push(format!("env: {{ {} }}", pairs(&command.opens.env, '=')));
     }
-    let sides = [("read", &command.read), ("write", &command.write)];
+    let sides = [("read", &command.opens.read), ("write", &command.opens.write)];
     let sides: Vec<String> = sides
         .into_iter()
         .filter(|(_, list)| !list.is_empty())
@@ -268,8 +252,8 @@ fn entry(command: &Add) -> String {
     if !sides.is_empty() {
         parts.push(format!("fs: {{ {} }}", sides.join(", ")));
     }
-    if !command.network.is_empty() {
-        parts.push(format!("network: {{ allowed_domains: {} }}", list(&command.network)));
+    if !command.opens.network.is_empty() {
+        parts.push(format!("network: {{ allowed_domains: {} }}", list(&command.opens.network)));
     }
     if command.keep_call {
         parts.push(format!("keep: {}", Keep::Call.word()));
@@ -277,7 +261,7 @@ fn entry(command: &Add) -> String {
     if !command.tool.is_empty() {
         parts.push(format!("tools: {}", list(&command.tool)));
     }
-    if command.floating {
+    if command.opens.floating {
         parts.push("floating: true".to_owned());
     }
     format!("{{ {} }}", parts.join(", "))

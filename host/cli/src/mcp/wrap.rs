@@ -16,6 +16,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::edit;
+use super::opens::Opens;
 use crate::args::ProjectArgs;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -43,29 +44,12 @@ pub(crate) struct Wrap {
     #[arg(long, value_name = "PROFILE")]
     pub(crate) profile: Option<Profile>,
 
-    /// Pattern of paths of the workspace that it may read; may be repeated.
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) read: Vec<String>,
-
-    /// Pattern of paths of the workspace that it may write; may be repeated.
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) write: Vec<String>,
-
-    /// Host that it may connect to, such as `api.example.org` or `*.example.net:8443`; may be repeated.
-    #[arg(long, value_name = "HOST")]
-    pub(crate) network: Vec<String>,
-
-    /// A variable of it as `NAME=VALUE`, with `{secret:NAME}` and `{env:NAME}` in the value; may be repeated.
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub(crate) env: Vec<String>,
+    #[command(flatten)]
+    pub(crate) opens: Opens,
 
     /// Folder outside of the workspace that it may read and run programs from; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Vec<PathBuf>,
-
-    /// Let it start packages without an exact version.
-    #[arg(long)]
-    pub(crate) floating: bool,
 
     /// Folder that the server works in. Default: the folder that holds `.harness`, else the current one.
     #[arg(long, value_name = "DIR")]
@@ -160,9 +144,9 @@ fn failed(failure: &Failure, printer: Printer) -> Exit {
 impl Wrap {
     /// Whether the command line says what the server may do.
     fn is_described(&self) -> bool {
-        let lists = [&self.read, &self.write, &self.network, &self.env];
+        let lists = [&self.opens.read, &self.opens.write, &self.opens.network, &self.opens.env];
         self.profile.is_some()
-            || self.floating
+            || self.opens.floating
             || !self.folder.is_empty()
             || lists.into_iter().any(|list| !list.is_empty())
     }
@@ -175,18 +159,18 @@ impl Wrap {
             Some(Profile::ReadWorkspace) => (whole(), Vec::new()),
             Some(Profile::WriteWorkspace) => (whole(), whole()),
         };
-        read.extend(self.read.iter().cloned());
-        write.extend(self.write.iter().cloned());
-        let pairs = self.env.iter().map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        read.extend(self.opens.read.iter().cloned());
+        write.extend(self.opens.write.iter().cloned());
+        let pairs = self.opens.env.iter().map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let env: serde_json::Map<_, _> = pairs.map(|(name, value)| (name.to_owned(), json!(value))).collect();
         let mut entry = json!({
             "command": self.command,
             "env": env,
             "fs": {"read": read, "write": write},
-            "network": {"allowed_domains": self.network},
+            "network": {"allowed_domains": self.opens.network},
             "folders": self.folder,
         });
-        if let (true, Some(entry)) = (self.floating, entry.as_object_mut()) {
+        if let (true, Some(entry)) = (self.opens.floating, entry.as_object_mut()) {
             entry.insert("floating".to_owned(), json!(true));
         }
         entry.to_string()

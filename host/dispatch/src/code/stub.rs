@@ -46,7 +46,8 @@ fn is_required(tool: &Tool, name: &str) -> bool {
     tool.parameters.list.iter().any(|parameter| parameter.name == name && parameter.required.value)
 }
 
-fn author(tool: &Tool) -> Option<String> {
+/// The third party that a tool is of: a plugin or a server.
+pub(super) fn author(tool: &Tool) -> Option<String> {
     let author = third_party::author(&tool.source_name).map(str::to_owned);
     author.or_else(|| server_of(&tool.source_name).map(|_| tool.source_name.clone()))
 }

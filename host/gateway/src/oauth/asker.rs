@@ -14,8 +14,8 @@ use harness_capability::http::Client;
 use harness_capability::http::own::OwnRequest;
 use harness_capability::secrets::Vault;
 use harness_policy::grant::Grant;
-use harness_policy::network::Method;
 use harness_policy::network::address::AddressKind;
+use harness_policy::network::{Method, Target};
 
 /// Bytes of an answer.
 const MAX_BYTES: usize = 1 << 20;
@@ -57,6 +57,16 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 impl Asker {
+    /// Whether a browser may be sent there: where the grant lets the host itself go.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not.
+    pub(crate) fn may_open(&self, url: &Url) -> Result<(), Failure> {
+        let target = Target::of(url).map_err(|why| Failure::Broken(format!("{}: {why}", shown(url.as_str()))))?;
+        self.grant.decide_target(&target.by(Method::Get)).map_err(Into::into)
+    }
+
     /// A document; none where there is none.
     pub(crate) async fn get(&self, url: &Url) -> Result<Option<Json>, Failure> {
         let (status, json) = self.send(Method::Get, url, Vec::new(), Vec::new(), None).await?;

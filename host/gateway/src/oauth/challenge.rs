@@ -7,6 +7,9 @@ use harness_artifact::policy::mcp::is_scope;
 /// Bytes of a header that is read.
 const MAX_BYTES: usize = 8192;
 
+/// Scopes of one text, and of one login.
+pub(super) const MAX_SCOPES: usize = 64;
+
 /// What is wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -57,7 +60,7 @@ fn bearer(header: &str) -> Option<Challenge> {
 /// The scopes of a text, each once, in its order.
 pub(crate) fn scopes(text: &str) -> Vec<String> {
     let mut scopes: Vec<String> = Vec::new();
-    for scope in text.split(' ').filter(|scope| is_scope(scope)) {
+    for scope in text.split(' ').filter(|scope| is_scope(scope)).take(MAX_SCOPES) {
         if !scopes.iter().any(|known| known == scope) {
             scopes.push(scope.to_owned());
         }

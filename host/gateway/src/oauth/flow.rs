@@ -14,6 +14,9 @@ use crate::failure::Failure;
 /// Bytes of a token.
 const MAX_TOKEN: usize = 16 << 10;
 
+/// Seconds that a token counts as good at least: one that ends at once would be renewed before each request.
+const LEAST: u64 = 60;
+
 /// Ways in which a client may show who it is, the first that is known is taken.
 const METHODS: [&str; 3] = ["none", "client_secret_basic", "client_secret_post"];
 
@@ -103,8 +106,14 @@ pub(super) fn read_tokens(status: u16, answer: &Json, old: &Tokens) -> Result<To
     let access = text("access_token").filter(is_token).filter(|_| status == 200 && is_bearer);
     let Some(access) = access else { return Err(refused("issue a token", status, answer)) };
     let lasts = answer.get("expires_in").and_then(Json::as_u64);
-    let expires = lasts.map(|seconds| harness_sys::since_epoch().as_secs().saturating_add(seconds));
+    let expires = lasts.map(|seconds| harness_sys::since_epoch().as_secs().saturating_add(seconds.max(LEAST)));
     Ok(Tokens { access, refresh: text("refresh_token").filter(is_token), expires, ..old.clone() })
+}
+
+/// Whether an answer ends a login, rather than being a trouble that may pass (RFC 6749, section 5.2).
+pub(super) fn is_over(answer: &Json) -> bool {
+    let error = answer.get("error").and_then(Json::as_str);
+    matches!(error, Some("invalid_grant" | "invalid_client" | "unauthorized_client"))
 }
 
 /// What an authorization server says when it does not do something.

@@ -1,13 +1,21 @@
 //! Where the browser comes back to: a listener on the loopback interface, for one answer.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
 use super::flow::Returned;
 use crate::failure::Failure;
 
 /// Bytes of a request.
 const MAX_BYTES: usize = 16 << 10;
+
+/// How long a connection has to say what it wants, and to take the answer. Others wait meanwhile.
+const TIME: Duration = Duration::from_secs(2);
+/// How long is waited where no connection can be taken.
+const REST: Duration = Duration::from_millis(100);
 
 /// A listener that is known by its port.
 #[derive(Debug)]
@@ -32,8 +40,13 @@ impl Listener {
     /// Waits for the answer with this state. What comes otherwise is not taken.
     pub(super) async fn returned(&self, state: &str) -> Returned {
         loop {
-            let Ok((mut stream, _)) = self.listener.accept().await else { continue };
-            let Some(query) = query(&mut stream).await else {
+            let Ok((mut stream, _)) = self.listener.accept().await else {
+                tokio::time::sleep(REST).await;
+                continue;
+            };
+            // Browsers connect in advance, and others may keep a connection open.
+            let Ok(query) = timeout(TIME, query(&mut stream)).await else { continue };
+            let Some(query) = query else {
                 answer(&mut stream, "404 Not Found", "Nothing is here.").await;
                 continue;
             };
@@ -68,6 +81,9 @@ async fn answer(stream: &mut TcpStream, status: &str, text: &str) {
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\nConnection: close\r\nCache-Control: no-store\r\n\r\n"
     );
-    let _ = stream.write_all(format!("{head}{text}").as_bytes()).await;
-    let _ = stream.shutdown().await;
+    let written = async {
+        let _ = stream.write_all(format!("{head}{text}").as_bytes()).await;
+        let _ = stream.shutdown().await;
+    };
+    let _ = timeout(TIME, written).await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Login;
 use super::asker::shown;
-use super::challenge::Challenge;
+use super::challenge::{Challenge, MAX_SCOPES};
 use super::discovery::{self, Issuer, Resource};
 use super::flow;
 use super::listener::Listener;
@@ -109,6 +109,8 @@ impl Login {
         if !scopes.is_empty() {
             address.query_pairs_mut().append_pair("scope", &scopes.join(" "));
         }
+        // The browser goes where requests of the host may go.
+        self.asker.may_open(&issuer.authorization)?;
         prompt.open(&issuer.name, address.as_str());
         let code = listener.returned(&state).await.code(&issuer)?;
         let fields = [
@@ -126,7 +128,7 @@ impl Login {
             resource: resource.name,
             ..Tokens::default()
         };
-        kept.tokens = Some(flow::read_tokens(status, &answer, &about)?);
+        kept.tokens = Some(flow::read_tokens(status, &answer, &about)?.to_keep());
         if client.port != 0 {
             kept.clients.insert(issuer.name, client);
         }
@@ -174,7 +176,7 @@ impl Login {
         let offline = issuer.scopes.contains(&offline).then_some(&offline);
         let mut scopes: Vec<String> = Vec::new();
         for scope in wanted.iter().chain(asked).chain(&self.settings.scopes).chain(offline) {
-            if !scopes.contains(scope) {
+            if !scopes.contains(scope) && scopes.len() < MAX_SCOPES {
                 scopes.push(scope.clone());
             }
         }

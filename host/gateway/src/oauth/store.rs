@@ -55,6 +55,16 @@ pub(crate) struct Tokens {
     pub(crate) expires: Option<u64>,
 }
 
+impl Tokens {
+    /// The same without what the policy has: the password of a client that was not registered here.
+    pub(crate) fn to_keep(mut self) -> Self {
+        if self.client.port == 0 {
+            self.client.secret = None;
+        }
+        self
+    }
+}
+
 /// Where the file is.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
@@ -69,6 +79,13 @@ pub fn folder(variables: &Variables) -> Option<PathBuf> {
     Some(state.join("harness/mcp"))
 }
 
+/// Where a folder is in truth, as far as it is there: links may lead elsewhere.
+fn real(folder: &Path) -> PathBuf {
+    let there = folder.ancestors().find_map(|part| Some((part, sys::real_path(part).ok()?)));
+    let rest = |part| folder.strip_prefix(part).unwrap_or(Path::new(""));
+    there.map_or_else(|| folder.to_owned(), |(part, real)| real.join(rest(part)))
+}
+
 impl Store {
     /// That of a server of a project.
     ///
@@ -78,7 +95,7 @@ impl Store {
     pub(crate) fn of(server: &str, url: &str, workspace: &Path, variables: &Variables) -> Result<Self, Failure> {
         let none = || Failure::Broken("logins are kept in `$XDG_STATE_HOME` or `$HOME`, and neither is set".to_owned());
         let folder = folder(variables).ok_or_else(none)?;
-        if folder.starts_with(workspace) {
+        if folder.starts_with(workspace) || real(&folder).starts_with(workspace) {
             let what = format!("logins would be kept in `{}`, which is in the workspace", folder.display());
             return Err(Failure::Broken(format!("{what}: set `XDG_STATE_HOME`")));
         }
@@ -111,6 +128,9 @@ impl Store {
     /// Why it cannot be written.
     pub(crate) fn write(&self, kept: &Kept) -> Result<(), Failure> {
         let text = serde_json::to_string(kept).unwrap_or_default();
+        if text.len() > MAX_BYTES {
+            return Err(Failure::Broken(format!("the login cannot be kept: it has more than {MAX_BYTES} bytes")));
+        }
         let wrong = |error| Failure::Broken(format!("the login cannot be kept in `{}`: {error}", self.path.display()));
         sys::private::write(&self.path, &text).map_err(wrong)
     }

@@ -151,12 +151,8 @@ impl Shared {
         if text.trim_ascii().is_empty() {
             return Ok(None);
         }
-        let size = Size::of(&text);
-        if size.values > LINE_VALUES {
-            return Err(self.ended(&format!("it sent a message of more than {LINE_VALUES} values")));
-        }
-        if size.depth > LINE_DEPTH {
-            return Err(self.ended(&format!("it sent a message of more than {LINE_DEPTH} nested levels")));
+        if let Some(why) = too_large(&text) {
+            return Err(self.ended(&why));
         }
         match Incoming::read(&text) {
             Incoming::Answer { id: of, answer } if of == id => return Ok(Some(answer)),
@@ -229,6 +225,10 @@ impl Shared {
             for event in data {
                 if flood.add(Instant::now()) {
                     self.end(&format!("it sent more than {FLOOD} messages in a second that answer nothing"));
+                    return;
+                }
+                if let Some(why) = too_large(event.as_bytes()) {
+                    self.end(&why);
                     return;
                 }
                 match Incoming::read(event.as_bytes()) {
@@ -316,6 +316,15 @@ impl Session {
         let version = self.version.iter().map(|version| ("mcp-protocol-version".to_owned(), version.clone()));
         version.chain(self.id.iter().map(|id| ("mcp-session-id".to_owned(), id.clone()))).collect()
     }
+}
+
+/// Why a message is not read, where it is too large once it is.
+fn too_large(text: &[u8]) -> Option<String> {
+    let size = Size::of(text);
+    if size.values > LINE_VALUES {
+        return Some(format!("it sent a message of more than {LINE_VALUES} values"));
+    }
+    (size.depth > LINE_DEPTH).then(|| format!("it sent a message of more than {LINE_DEPTH} nested levels"))
 }
 
 /// What an answer is, without parameters.

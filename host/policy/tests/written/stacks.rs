@@ -8,11 +8,23 @@ use harness_policy::layer::Layer;
 use super::random::{Dice, Request, layer, request};
 
 /// Stacks that are tried.
-const STACKS: usize = 1_000_000;
+const STACKS: usize = 100_000;
+/// Stacks that are tried once in a while.
+const MORE: usize = 1_000_000;
 
 /// Adding a layer never allows what was refused, wherever it is added, and the order of layers never changes an answer.
 #[test]
+fn a_layer_only_narrows_and_the_order_does_not_matter() {
+    in_threads(STACKS);
+}
+
+#[test]
+#[ignore = "takes minutes"]
 fn a_million_stacks() {
+    in_threads(MORE);
+}
+
+fn in_threads(stacks: usize) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -20,8 +32,8 @@ fn a_million_stacks() {
                 let mut dice = Dice::new(1000 + thread as u64);
                 let pool: Vec<Arc<Layer>> = (0..500).map(|_| Arc::new(layer(&mut dice))).collect();
                 let requests: Vec<Request> = (0..2000).map(|_| request(&mut dice)).collect();
-                let (mut refused, mut allowed, mut lost) = (0, 0, 0);
-                for _ in 0..STACKS / threads {
+                let (mut refused, mut allowed, mut lost) = (0_usize, 0_usize, 0_usize);
+                for _ in 0..stacks / threads {
                     let mut layers: Vec<Arc<Layer>> = (0..dice.below(5)).map(|_| dice.one(&pool).clone()).collect();
                     let before = Grant::of(layers.clone());
                     let place = dice.below(layers.len() + 1);
@@ -40,13 +52,14 @@ fn a_million_stacks() {
                         // Without any layer there are the default limits, and nothing else.
                         let silent = before.layers().is_empty() || !speaks(&before, request);
                         assert!(!then || first || silent, "{request:?} {before:#?} {after:#?}");
-                        refused += u32::from(!first);
-                        allowed += u32::from(then);
-                        lost += u32::from(first && !then);
+                        refused += usize::from(!first);
+                        allowed += usize::from(then);
+                        lost += usize::from(first && !then);
                     }
                 }
                 // All three happen, and often.
-                assert!(refused > 100_000 && allowed > 100_000 && lost > 10_000, "{refused} {allowed} {lost}");
+                let many = stacks / threads / 5;
+                assert!(refused > many && allowed > many && lost > many / 10, "{refused} {allowed} {lost}");
             });
         }
     });

@@ -12,7 +12,7 @@ use harness_policy::compare::wider;
 use harness_policy::network::{Method, Target};
 
 /// Calls that are tried.
-const CALLS: usize = 4_000;
+const CALLS: usize = 2_000;
 /// Calls that are tried once in a while.
 const MORE: usize = 1_000_000;
 
