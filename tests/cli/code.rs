@@ -270,6 +270,38 @@ fn the_policy_decides_on_the_tools_of_code_mode() {
     ran.says(3, "error: the tool `run_script` is not allowed\n");
 }
 
+/// Tools that are hidden from direct use, by their author or by the policy.
+#[test]
+fn a_tool_for_scripts_alone_is_not_called_by_a_model() {
+    let script = "def run():\n    return [hidden(n=1), other(n=2)]\n";
+    let replies = json!([
+        {"tool_calls": [{"name": "hidden", "args": {"n": 1}}, {"name": "other", "args": {"n": 1}}]},
+        {"expect": "error: the tool `other` is only called by scripts", "tool_calls": [{"name": "echo", "args": {"n": 3}}]},
+        {"expect": "{\"n\":3}", "tool_calls": [{"name": "run_script", "args": {"script": script}}]},
+        {"expect": "[{\"n\":1},{\"n\":2}]", "text": "Done."},
+    ]);
+    let policy = "mcp: { expose: both, only_in_scripts: [oth*] }\n";
+    let made = |policy: &str| {
+        let project = agent(policy, &replies.to_string()).tool("echo", "", ECHO).tool("other", "", ECHO);
+        project.tool("hidden", "expose: script\n", ECHO)
+    };
+    let project = spied(made(policy), &["completion.pre"]);
+    let ran = project.run(&["run", "Go."]);
+    ran.says(0, "");
+    let tools = &told(&ran, "completion.pre")[0]["tools"];
+    let names: Vec<&Json> = tools.as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
+    assert_eq!(names, ["echo", "search_tools", "describe_tool", "run_script"]);
+    // A person may, and so may a tool.
+    project.run(&["call", "hidden", "n=1"]).gives("{\"n\":\"1\"}");
+    project.run(&["call", "other", "n=1"]).gives("{\"n\":\"1\"}");
+    let ran = project.run(&["inspect"]);
+    assert_eq!(ran.out.matches("  only scripts call it, no model and no client\n").count(), 2, "{ran}");
+    let ran = made("mcp: { only_in_scripts: [othre] }\n").run(&["validate"]);
+    assert!(ran.err.contains("`mcp.only_in_scripts`: no tool is named like `othre`"), "{ran}");
+    let wrong = Project::new().tool("x", "expose: tools\n", ECHO).run(&["validate"]);
+    assert!(wrong.code == 2 && wrong.err.contains("expose \"tools\" must be both|script"), "{wrong}");
+}
+
 #[test]
 fn without_the_key_there_is_no_code_mode() {
     for policy in ["", "mcp: { expose: tools }\n"] {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::client::{Client, audited};
+use crate::client::{Client, audited, meta};
 use crate::project::{FINE, Project};
 
 const ON: &str = "mcp: { expose: code }\n";
@@ -70,6 +70,28 @@ fn only_as_tasks_holds_for_scripts_too() {
     let mut client = Client::of(project);
     let refused = "[\"`slow` is only called as a task, and not by a script of a client\",null]";
     assert_eq!(client.text("run_script", script), (refused.to_owned(), false));
+}
+
+/// A tool for scripts alone is found and called by scripts, and is no tool of a client.
+#[test]
+fn a_tool_for_scripts_alone_is_not_listed() {
+    let project = Project::new()
+        .policy("mcp: { expose: both, only_in_scripts: [m_*] }\n")
+        .tool("shown", "", FINE)
+        .tool("m_one", "", FINE)
+        .tool("hidden", "expose: script\n", FINE);
+    let mut client = Client::of(project);
+    let listed = client.tools();
+    assert_eq!(names(&listed), ["describe_tool", "run_script", "search_tools", "shown"]);
+    for name in ["hidden", "m_one"] {
+        let answer = client.request("tools/call", json!({"name": name, "arguments": {}, "_meta": meta()}));
+        let message = format!("the tool `{name}` is only called by scripts");
+        assert_eq!(answer["error"], json!({"code": -32602, "message": message}), "{answer}");
+    }
+    let script = json!({"script": "def run():\n    return [hidden(), m_one(), shown()]\n"});
+    assert_eq!(client.text("run_script", script), ("[\"fine\",\"fine\",\"fine\"]".to_owned(), false));
+    let (found, _) = client.text("search_tools", json!({"query": "hidden"}));
+    assert!(found.contains("\nhidden()"), "{found}");
 }
 
 #[test]

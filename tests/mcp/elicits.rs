@@ -6,6 +6,7 @@ use crate::client::{Client, LEGACY, meta};
 use crate::mock;
 use crate::project::Project;
 use crate::pty::Person;
+use crate::site::Site;
 
 /// The server speaks the older era, or the newest revision.
 const ERAS: [&str; 2] = ["elicits", "elicits modern"];
@@ -107,6 +108,47 @@ fn where_nobody_can_answer_nothing_is_offered_and_all_is_declined() {
         let mut client = Client::start(&project, &[]);
         assert_eq!(client.text("m_echo", arguments(&form())), (told.trim_end().to_owned(), false), "{era}");
     }
+}
+
+/// A server at a URL asks in the stream of the call, and is answered by a request of its own.
+#[test]
+fn an_older_server_at_a_url_asks_in_the_middle_of_a_call() {
+    let site = Site::start("");
+    let policy = "sandbox: { services: [ask_user] }\n";
+    let servers = format!("mcp:\n  servers:\n{}", site.entry(""));
+    let project = || {
+        site.does("");
+        let project = Project::new().policy(&format!("{policy}{servers}"));
+        assert_eq!(project.run(&["lock"]).code, 0);
+        site.does("form");
+        project
+    };
+    for (answer, told) in [
+        (json!({"action": "accept", "content": {"n": 7}}), json!({"action": "accept", "content": {"n": 7}})),
+        (json!({"action": "decline"}), json!({"action": "decline"})),
+        (json!({"action": "accept", "content": {"n": "7"}}), json!({"action": "decline"})),
+    ] {
+        let mut client = Client::of(project());
+        let first = asked(&mut client, &form(), &json!({}));
+        assert_eq!(first["inputRequests"]["form"]["params"]["message"], SHOWN, "{first}");
+        let more = json!({"requestState": first["requestState"], "inputResponses": {"form": answer}});
+        let result = asked(&mut client, &form(), &more);
+        assert_eq!(text(&result), json!({"jsonrpc": "2.0", "id": "form", "result": told}).to_string());
+        // It was told that it may ask, when the session began.
+        let begun = site.received().into_iter().rev().find(|one| one.body["method"] == "initialize").unwrap();
+        assert_eq!(begun.body["params"]["capabilities"], json!({"elicitation": {"form": {}}}));
+    }
+    // What cannot be shown is an error, and where nobody can answer there is no such method.
+    let mut client = Client::of(project());
+    let url = json!({"mode": "url", "message": "Open it.", "url": "https://a.example"});
+    let error = json!({"code": -32602, "message": "only forms are shown"});
+    let result = asked(&mut client, &url, &json!({}));
+    assert_eq!(text(&result), json!({"jsonrpc": "2.0", "id": "form", "error": error}).to_string());
+    let ran = project().run(&["call", "m_echo", "--args", &arguments(&form()).to_string()]);
+    let error = json!({"code": -32601, "message": "this client offers no such method"});
+    assert_eq!(ran.out, format!("{}\n", json!({"jsonrpc": "2.0", "id": "form", "error": error})), "{ran}");
+    let begun = site.received().into_iter().rev().find(|one| one.body["method"] == "initialize").unwrap();
+    assert_eq!(begun.body["params"]["capabilities"], json!({}));
 }
 
 /// By default a server may not ask, even where a user could answer.

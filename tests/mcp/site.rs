@@ -417,7 +417,7 @@ impl Visit {
             self.head("200 OK", "Content-Type: application/json\r\nContent-Length: 1000\r\n")?;
             return self.stream.write_all(b"{");
         }
-        let is_stream = ["sse", "rug", "asks", "endless", "huge-event", "breaks", "cut", "long-line", "many"];
+        let is_stream = ["sse", "rug", "asks", "endless", "huge-event", "breaks", "cut", "long-line", "many", "form"];
         if !is_stream.into_iter().any(|word| self.does(word)) {
             return self.json("200 OK", "", &result);
         }
@@ -454,7 +454,25 @@ impl Visit {
                 self.event(&json!({"jsonrpc": "2.0", "id": method, "method": method, "params": {}}))?;
             }
         }
+        if self.does("form") {
+            let params: Json = serde_json::from_str(echo).unwrap();
+            let before = self.state().received.len();
+            self.event(&json!({"jsonrpc": "2.0", "id": "form", "method": "elicitation/create", "params": params}))?;
+            let answer = self.answer_to("form", before);
+            return self.event(&text(&answer.to_string()));
+        }
         self.event(&result)
+    }
+
+    /// Waits for the answer to a request of its own that was made after so many requests of the client.
+    fn answer_to(&self, id: &str, before: usize) -> Json {
+        let (state, came) = &*self.state;
+        let answers = |state: &State| {
+            let mut after = state.received.iter().skip(before).map(|one| &one.body);
+            after.find(|body| body["id"] == id && body["method"].is_null()).cloned()
+        };
+        let state = came.wait_while(state.lock().unwrap(), |state| answers(state).is_none()).unwrap();
+        answers(&state).unwrap()
     }
 
     /// Continues the stream of a call.

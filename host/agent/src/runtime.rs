@@ -20,7 +20,7 @@ use harness_dispatch::builtin::{
 use harness_dispatch::chain::CallContext;
 use harness_dispatch::payload::AgentAt;
 use harness_dispatch::tasks::Tasks;
-use harness_dispatch::{Loaded, Run, code};
+use harness_dispatch::{CallError, Loaded, Run, code};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Service;
 use harness_provider::ToolSchema;
@@ -254,10 +254,18 @@ impl Runtime {
         let own = self.built_ins.iter().filter(|tool| delegates || tool.name == DONE);
         let own = own.filter(|tool| !deepest || !delegation.contains(&&*tool.name));
         let offered_tools = self.loaded.registry().tools().iter().chain(added);
-        let has_tools = self.loaded.policy().mcp.expose.has_tools();
-        let all = offered_tools.filter(|_| has_tools).chain(code::tools(&self.loaded)).chain(own);
+        let mcp = &self.loaded.policy().mcp;
+        let is_direct = |tool: &&Arc<Tool>| mcp.expose.has_tools() && !mcp.is_only_in_scripts(tool);
+        let all = offered_tools.filter(is_direct).chain(code::tools(&self.loaded)).chain(own);
         all.filter(|tool| self.loaded.policy().tools.decide(&tool.name).is_ok()).map(|tool| offered(tool)).collect()
     }
+}
+
+/// Why a model does not call a tool itself, where only scripts do.
+pub(super) fn only_in_scripts(place: &CallContext, name: &str) -> Option<CallError> {
+    let registered = || place.loaded.registry().tool(name).ok();
+    let tool = place.added_tool(name).map(|added| &added.tool).or_else(registered)?;
+    code::only_in_scripts(&place.loaded, tool)
 }
 
 /// A tool as a model gets to see it.

@@ -13,6 +13,7 @@ use super::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::keys::{self, Unknown, keys};
 use super::located::Located;
 use super::parameters::{self, Parameters, Returns};
+use super::policy::mcp::ToolExpose;
 use super::policy::{layer, sources};
 use super::script::Script;
 use super::shape::{self, Name, Schema, Shape};
@@ -56,6 +57,8 @@ pub struct Tool {
     pub asynchronous: Located<bool>,
     /// Whether a person confirms each call, for every caller.
     pub confirm: Located<bool>,
+    /// Who calls it.
+    pub expose: ToolExpose,
     /// The `capabilities:` it restricts itself to: one more layer of its grant.
     pub capabilities: Option<Layer>,
     /// Its `tests:`, in the order of the file.
@@ -162,6 +165,8 @@ keys! {
     optional asynchronous("async"): bool = false;
     /// Whether a person confirms each call, for every caller.
     given confirm: bool = false;
+    /// Who calls the tool: models, clients and scripts (`both`), or scripts alone (`script`).
+    given expose: ToolExpose = ToolExpose::Both;
     /// Rules that narrow the grant of the tool: one more layer.
     given capabilities: Layer;
     /// Cases that `harness test` runs.
@@ -218,6 +223,7 @@ impl Tool {
             timeout_ms: None,
             asynchronous: Located::new(false, here.clone()),
             confirm: Located::new(false, here.clone()),
+            expose: ToolExpose::Both,
             capabilities: None,
             cases: Vec::new(),
             tags: Vec::new(),
@@ -302,6 +308,7 @@ impl Tool {
             timeout_ms: keys.timeout_ms.field().and_then(|f| timeout_ms(decoder, name, f)),
             asynchronous: keys.asynchronous.located(decoder, &source),
             confirm: keys.confirm.located(decoder, &source),
+            expose: keys.expose.read(decoder),
             capabilities: keys.capabilities.field().and_then(|f| layer::decode(decoder, f, origin)),
             tags: keys.tags.read(decoder).unwrap_or_default(),
             cases: keys.tests.field().map(|f| cases::decode(decoder, f, Subject::Tool)).unwrap_or_default(),

@@ -121,6 +121,9 @@ fn tool_lines(tool: &Tool, policy: &ProjectPolicy) -> String {
     if needs_confirmation(tool, policy) {
         text.push_str("  each call needs confirmation by a person\n");
     }
+    if policy.mcp.is_only_in_scripts(tool) {
+        text.push_str("  only scripts call it, no model and no client\n");
+    }
     if let Some(timeout) = &tool.timeout_ms {
         text.push_str(&format!("  timeout_ms: {}\n", timeout.value));
     }
@@ -176,6 +179,9 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
         });
         if let (Some(object), Some(served)) = (object.as_object_mut(), &tool.served) {
             object.insert("server".to_owned(), json!({"name": served.server, "tool": served.tool}));
+        }
+        if let (Some(object), true) = (object.as_object_mut(), policy.mcp.is_only_in_scripts(tool)) {
+            object.insert("expose".to_owned(), json!("script"));
         }
         with_grant(object, grant::as_json(&policy.grant_of(tool)))
     });

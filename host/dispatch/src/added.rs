@@ -15,6 +15,7 @@ use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
 use harness_artifact::located::Located;
 use harness_artifact::parameters::Parameters;
+use harness_artifact::policy::mcp::ToolExpose;
 use harness_artifact::policy::meta::{MAX_HOOKS, MAX_TOOLS};
 use harness_artifact::script::Script;
 use harness_artifact::tool::{RESERVED, Tool};
@@ -112,6 +113,7 @@ fn tool(new: &NewTool, payload: &Json, by: By<'_>) -> Result<Tool, Error> {
         timeout_ms: None,
         asynchronous: Located::new(false, position.clone()),
         confirm: Located::new(false, position.clone()),
+        expose: ToolExpose::Both,
         capabilities: None,
         cases: Vec::new(),
         tags: Vec::new(),

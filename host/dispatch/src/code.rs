@@ -15,6 +15,7 @@ use serde_json::Value as Json;
 
 use super::chain::CallContext;
 use super::loaded::Loaded;
+use super::pipeline::CallError;
 use super::reentry::Nested;
 use harness_artifact::alike;
 use harness_artifact::lint;
@@ -22,6 +23,7 @@ use harness_artifact::tool::{ParameterType, Tool};
 use harness_policy::grant::Grant;
 use harness_policy::layer::{Layer, Origin, Scope, Service};
 use harness_policy::limits::Limits;
+use harness_policy::refusal::Refusal;
 use harness_sandbox::outcome::{Outcome, Report};
 
 pub use find::rank;
@@ -63,6 +65,14 @@ pub fn tools(loaded: &Loaded) -> &'static [Arc<Tool>] {
 /// One of them by its name, where the policy offers it.
 pub(super) fn tool(loaded: &Loaded, name: &str) -> Option<&'static Arc<Tool>> {
     tools(loaded).iter().find(|tool| tool.name == name)
+}
+
+/// Why a model or a client does not call a tool itself, where only scripts do.
+pub fn only_in_scripts(loaded: &Loaded, tool: &Tool) -> Option<CallError> {
+    let mcp = &loaded.parts.policy.mcp;
+    let hint = if mcp.expose.has_code() { "call it in a script by `run_script`" } else { "" };
+    let refusal = || Refusal::new(format!("the tool `{}` is only called by scripts", tool.name), hint);
+    mcp.is_only_in_scripts(tool).then(|| CallError::NotAllowed(refusal()))
 }
 
 /// The script that a call of `run_script` has.

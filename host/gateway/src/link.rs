@@ -33,7 +33,7 @@ impl Link {
         }
     }
 
-    /// The same for a call, during which the server may ask. A process asks by requests; a remote server only by results.
+    /// The same for a call, during which the server may ask a person.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Link {
     ) -> Result<Answer, Failure> {
         match self {
             Self::Process(process) => process.call(method, params, answerer).await,
-            Self::Remote(remote) => remote.request(method, params).await,
+            Self::Remote(remote) => remote.call(method, params, answerer).await,
         }
     }
 
@@ -54,7 +54,7 @@ impl Link {
     pub(crate) fn can_ask(&self) -> bool {
         match self {
             Self::Process(process) => process.can_ask(),
-            Self::Remote(_) => false,
+            Self::Remote(remote) => remote.can_ask(),
         }
     }
 

@@ -133,7 +133,15 @@ async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Li
             }
             let (http, grant, vault) = (host.http.clone(), host.grant.clone(), host.vault.clone());
             let (url, login) = (remote.url.clone(), login_of(server, host)?);
-            Ok(Link::Remote(Remote::new(Reach { url, sealed, http, grant, vault, login })))
+            Ok(Link::Remote(Remote::new(Reach {
+                url,
+                sealed,
+                http,
+                grant,
+                vault,
+                login,
+                can_ask: host.answerer.is_some(),
+            })))
         }
     }
 }

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use url::Url;
 
 use crate::connection::Answer;
+use crate::elicit::Answerer;
 use crate::failure::Failure;
 use crate::limits::{END, IN_FLIGHT};
 use crate::message::MODERN;
@@ -50,6 +51,8 @@ pub(crate) struct Reach {
     pub(crate) vault: Arc<Vault>,
     /// The login there, where there is one.
     pub(crate) login: Option<Login>,
+    /// Whether the server may ask a person, which it is told when it begins.
+    pub(crate) can_ask: bool,
 }
 
 struct Shared {
@@ -120,6 +123,20 @@ impl Remote {
     ///
     /// Why there will be no answer.
     pub(crate) async fn request(&self, method: &str, params: &Json) -> Result<Answer, Failure> {
+        self.call(method, params, None).await
+    }
+
+    /// The same for a call, during which the server may ask a person.
+    ///
+    /// # Errors
+    ///
+    /// As for [`request`](Self::request).
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        params: &Json,
+        answerer: Option<&dyn Answerer>,
+    ) -> Result<Answer, Failure> {
         let _room = self.room.acquire().await;
         let mut over = self.shared.over.subscribe();
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -127,7 +144,7 @@ impl Remote {
         let answer = tokio::select! {
             biased;
             () = ended(&mut over) => Err(self.shared.broken()),
-            answer = self.shared.ask(id, method, params) => answer,
+            answer = self.shared.ask(id, method, params, answerer) => answer,
         };
         sent.is_canceled = false;
         // What others say in an error may hold a token too.
@@ -135,6 +152,11 @@ impl Remote {
             Some(login) => login.redact_failure(failure),
             None => failure,
         })
+    }
+
+    /// Whether the server may ask a person.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.shared.reach.can_ask
     }
 
     /// Sends a notification. Whether it was taken shows with the next request.

@@ -7,7 +7,7 @@ use harness_agent::{Listener, Silent};
 use harness_artifact::arguments::ArgumentError;
 use harness_dispatch::builtin::DELEGATE;
 use harness_dispatch::code::RUN_SCRIPT;
-use harness_dispatch::{Call, CallError, CallReport, ClientRequest, Loaded, Run};
+use harness_dispatch::{Call, CallError, CallReport, ClientRequest, Loaded, Run, code};
 use harness_policy::refusal::Refusal;
 use harness_sandbox::outcome::Outcome;
 use harness_sys::digest::digest;
@@ -77,16 +77,22 @@ fn begin(
     let run = run(asking.clone(), context);
     run.set_progress(notices.clone());
     run.set_respondent(questions.clone());
-    let unable = match &target {
-        Some(Target::Tool(name)) => !slot.can_be() && loaded.policy().mcp.wants_task(name),
-        _ => false,
+    let tool = match &target {
+        Some(Target::Tool(name)) => Some(name.as_str()),
+        None => Some(&*request.name),
+        Some(_) => None,
     };
+    let unable = tool.is_some_and(|name| !slot.can_be() && loaded.policy().mcp.wants_task(name));
+    let refused = tool.and_then(|name| Some((name.to_owned(), refusal(&loaded, name, unable)?)));
     let of = subject(request);
     let (name, arguments) = (request.name.to_string(), request.arguments.take().unwrap_or_default());
     let (server, reporter, to) = (server.clone(), notices.clone(), target.clone());
     let work = Box::pin(async move {
+        if let Some((name, why)) = refused {
+            let call = Call { id: None, name, arguments: Json::Object(arguments) };
+            return server.project().refuse(call, why, &run).await;
+        }
         match &to {
-            Some(Target::Tool(name)) if unable => refuse(&server, name, arguments, &run).await,
             Some(Target::Agent(agent)) => to_agent(&server, (agent, arguments), &run, loaded, reporter).await,
             Some(Target::Tool(name)) => to_tool(&server, name, arguments, &run, &loaded).await,
             Some(Target::Code(name)) => to_tool(&server, name, arguments, &run, &loaded).await,
@@ -244,12 +250,14 @@ pub(crate) fn is_task_at_once(server: &Server, name: &str) -> bool {
     in_background || policy.mcp.wants_task(name)
 }
 
-/// Refuses a call of a tool that is only called as a task.
-async fn refuse(server: &Server, name: &str, arguments: JsonObject, run: &Arc<Run>) -> Result<CallReport, CallError> {
-    let reason = format!("`{name}` is only called as a task, which this client cannot follow");
-    let hint = "declare the extension `io.modelcontextprotocol/tasks`, or take the tool out of `mcp.only_as_tasks` in the policy";
-    let call = Call { id: None, name: name.to_owned(), arguments: Json::Object(arguments) };
-    server.project().refuse(call, CallError::NotAllowed(Refusal::new(reason, hint.to_owned())), run).await
+/// Why a client does not call a tool itself, whatever the policy lets be called.
+fn refusal(loaded: &Loaded, name: &str, unable: bool) -> Option<CallError> {
+    if unable {
+        let reason = format!("`{name}` is only called as a task, which this client cannot follow");
+        let hint = "declare the extension `io.modelcontextprotocol/tasks`, or take the tool out of `mcp.only_as_tasks` in the policy";
+        return Some(CallError::NotAllowed(Refusal::new(reason, hint)));
+    }
+    code::only_in_scripts(loaded, loaded.registry().tool(name).ok()?)
 }
 
 /// Calls a tool. Its script may delegate to agents, and nothing else may: a client that calls `delegate` itself would use

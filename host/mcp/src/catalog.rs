@@ -53,6 +53,7 @@ impl Catalog {
             .tools()
             .iter()
             .filter(|tool| loaded.policy().tools.decide(&tool.name).is_ok())
+            .filter(|tool| !loaded.policy().mcp.is_only_in_scripts(tool))
             .map(|tool| (tool.name.as_str(), tool))
             .collect();
         let agents = agents::offered(loaded);

@@ -218,9 +218,11 @@ pub(super) fn rules(registry: &mut Registry, found: Vec<String>) {
     let agents: Vec<&str> = registry.agents.iter().map(|agent| agent.name.as_str()).collect();
     let tools: Vec<&str> = registry.tools.iter().map(|tool| tool.name.as_str()).collect();
     let mcp = &policy.mcp;
-    for (key, kind, patterns, names) in
-        [("agents", "agent", &mcp.agents, agents), ("only_as_tasks", "tool", &mcp.only_as_tasks, tools)]
-    {
+    for (key, kind, patterns, names) in [
+        ("agents", "agent", &mcp.agents, &agents),
+        ("only_as_tasks", "tool", &mcp.only_as_tasks, &tools),
+        ("only_in_scripts", "tool", &mcp.only_in_scripts, &tools),
+    ] {
         for pattern in patterns {
             left = left.saturating_sub(names.len());
             if left > 0 && !names.iter().any(|name| pattern.matches(name)) {

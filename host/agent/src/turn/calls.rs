@@ -9,6 +9,7 @@ use super::super::exchange::{arguments, has_arguments};
 use super::super::ledger::Entry;
 use super::super::listener::AgentEvent;
 use super::super::replies::refused;
+use super::super::runtime::only_in_scripts;
 use super::Work;
 use harness_artifact::third_party;
 use harness_capability::reentry::{Allowance, Patience};
@@ -159,7 +160,8 @@ impl Work<'_> {
         // Without `done` no turn could end that has to.
         let ends = call.name == DONE && self.runtime.crew.settings.exit.wants_done();
         let caller = self.runtime.caller.as_ref();
-        match self.runtime.failures.refuse(&call.name).filter(|_| !ends) {
+        let failing = || self.runtime.failures.refuse(&call.name).filter(|_| !ends);
+        match only_in_scripts(&here, &call.name).or_else(failing) {
             Some(why) => pipeline::refuse(&here, requested, why).await,
             None if of > 1 => pipeline::start(&here, requested, caller).await,
             None => pipeline::call(&here, requested, caller).await,

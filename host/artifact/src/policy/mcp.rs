@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use serde_json::json;
 
 pub use self::address::ServerUrl;
-pub use self::choices::{AgentsAs, Expose, Schemas};
+pub use self::choices::{AgentsAs, Expose, Schemas, ToolExpose};
 pub use self::oauth::{OAuth, Registered, is_scope};
 use self::servers::Servers;
 pub use self::servers::{Endpoint, Keep, McpServer, ServerCommand, is_name as is_server_name};
@@ -24,6 +24,7 @@ use crate::diagnostic::Diagnostic;
 use crate::keys::{self, Slot, Unknown, keys};
 use crate::located::Located;
 use crate::shape::{self, Between, Name, Named, Read, Schema, Shape};
+use crate::tool::Tool;
 use crate::yaml::Value;
 use harness_policy::path::protected::rule_against;
 use harness_policy::path::{Access, PathPattern, WorkspacePath};
@@ -83,6 +84,8 @@ pub struct McpPolicy {
     pub expose: Expose,
     /// Tools that clients call as tasks, or not at all.
     pub only_as_tasks: Vec<Located<NamePattern>>,
+    /// Tools that scripts call, and no model or client.
+    pub only_in_scripts: Vec<Located<NamePattern>>,
     /// Servers of other programs whose tools are tools of the project, in the order of the file.
     pub servers: Vec<McpServer>,
     /// Where `resources` is, or would be, for hints: `.harness/harness.md:5:3`. Empty where there is no `mcp`.
@@ -111,6 +114,8 @@ keys! {
     given expose: Expose = Expose::Tools;
     /// Tools that only clients may call that can follow them as tasks, by name. Default: none.
     given only_as_tasks: Vec<Located<NamePattern>>;
+    /// Tools that only scripts may call, by name, as those with `expose: script`. Default: none.
+    given only_in_scripts: Vec<Located<NamePattern>>;
     /// Servers of other programs, by name. Their tools are tools of the project, if `harness.lock` has them.
     given servers: Servers;
 }
@@ -156,6 +161,12 @@ impl McpPolicy {
     /// Whether clients call a tool as a task, or not at all.
     pub fn wants_task(&self, tool: &str) -> bool {
         self.only_as_tasks.iter().any(|pattern| pattern.value.matches(tool))
+    }
+
+    /// Whether scripts call a tool, and no model or client.
+    pub fn is_only_in_scripts(&self, tool: &Tool) -> bool {
+        let is_named = || self.only_in_scripts.iter().any(|pattern| pattern.value.matches(&tool.name));
+        tool.expose == ToolExpose::Script || is_named()
     }
 
     /// A server by its name.
@@ -213,6 +224,7 @@ impl Read for McpPolicy {
             schemas: keys.schemas.read(decoder),
             expose: keys.expose.read(decoder),
             only_as_tasks: keys.only_as_tasks.read(decoder).unwrap_or_default(),
+            only_in_scripts: keys.only_in_scripts.read(decoder).unwrap_or_default(),
             servers: keys.servers.read(decoder).unwrap_or_default().0,
             place,
         })

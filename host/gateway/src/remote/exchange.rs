@@ -7,12 +7,13 @@ use tokio::sync::oneshot;
 
 use super::{LOST, Session, Shared};
 use crate::connection::{Answer, Flood};
+use crate::elicit::{self, Answerer};
 use crate::era::params;
 use crate::failure::Failure;
 use crate::headers;
 use crate::limits::{
-    FLOOD, ID_BYTES, LINE_BYTES, LINE_DEPTH, LINE_VALUES, MAX_RESUME, REFUSAL_BYTES, RESUME, RESUMES, STREAM_BYTES,
-    STREAM_MESSAGES,
+    FLOOD, FORMS, ID_BYTES, LINE_BYTES, LINE_DEPTH, LINE_VALUES, MAX_RESUME, REFUSAL_BYTES, RESUME, RESUMES,
+    STREAM_BYTES, STREAM_MESSAGES,
 };
 use crate::message::{self, Incoming, MODERN, Size};
 use crate::oauth::challenge::Challenge;
@@ -34,9 +35,23 @@ struct Stream {
     resumes: u32,
 }
 
+/// Who answers what the server asks while a request waits.
+#[derive(Debug, Default)]
+struct Asker<'a> {
+    answerer: Option<&'a dyn Answerer>,
+    forms: usize,
+}
+
 impl Shared {
     /// Sends a request, and reads its answer.
-    pub(super) async fn ask(&self, id: u64, method: &str, params: &Json) -> Result<Answer, Failure> {
+    pub(super) async fn ask(
+        &self,
+        id: u64,
+        method: &str,
+        params: &Json,
+        answerer: Option<&dyn Answerer>,
+    ) -> Result<Answer, Failure> {
+        let mut asker = Asker { answerer, forms: 0 };
         let mut opened = self.post(method, params, message::request(id, method, params)).await?;
         if !(200..300).contains(&opened.status()) {
             return self.refused(&mut opened).await;
@@ -45,9 +60,11 @@ impl Shared {
         let mut answer = match kind(&opened) {
             JSON => {
                 let body = opened.whole(LINE_BYTES).await.map_err(failure)?;
-                self.take(body, id).await?.ok_or_else(|| self.ended("it answered a request with no answer"))?
+                self.take(body, id, &mut asker)
+                    .await?
+                    .ok_or_else(|| self.ended("it answered a request with no answer"))?
             }
-            EVENTS => self.answer_of(opened, id).await?,
+            EVENTS => self.answer_of(opened, id, &mut asker).await?,
             _ => {
                 let status = opened.status();
                 return Err(Failure::Broken(format!("it answered a request with HTTP status {status} and no message")));
@@ -105,7 +122,7 @@ impl Shared {
     }
 
     /// Reads events until the answer is among them. A stream of an older server that ends before is continued.
-    async fn answer_of(&self, mut opened: Opened, id: u64) -> Result<Answer, Failure> {
+    async fn answer_of(&self, mut opened: Opened, id: u64, asker: &mut Asker<'_>) -> Result<Answer, Failure> {
         let (mut events, mut stream) = (Events::new(LINE_BYTES), Stream::default());
         loop {
             let next = opened.next().await;
@@ -115,7 +132,7 @@ impl Shared {
                     return Err(self.ended(&format!("its answer has more than {STREAM_BYTES} bytes")));
                 }
                 for event in self.events(&mut events, &bytes)? {
-                    if let Some(answer) = self.take(event.into_bytes(), id).await? {
+                    if let Some(answer) = self.take(event.into_bytes(), id, asker).await? {
                         return Ok(answer);
                     }
                     stream.messages = stream.messages.saturating_add(1);
@@ -146,7 +163,7 @@ impl Shared {
     }
 
     /// Takes a message that came while a request waits for its answer. Returns the answer, where it is that.
-    async fn take(&self, text: Vec<u8>, id: u64) -> Result<Option<Answer>, Failure> {
+    async fn take(&self, text: Vec<u8>, id: u64, asker: &mut Asker<'_>) -> Result<Option<Answer>, Failure> {
         // An event that is there for its identifier alone.
         if text.trim_ascii().is_empty() {
             return Ok(None);
@@ -167,7 +184,7 @@ impl Shared {
                 let of = escape::line(&of).chars().take(40).collect::<String>();
                 return Err(self.ended(&format!("it answered the request {of}, which was not made")));
             }
-            Incoming::Request { id, method, .. } => self.reply(&id, &method).await,
+            Incoming::Request { id, method, params } => self.reply(&id, &method, params, asker).await,
             Incoming::Notification(method) => self.notified(&method),
             Incoming::Noise => {}
         }
@@ -180,12 +197,23 @@ impl Shared {
         }
     }
 
-    /// Answers a request of an older server. A newer one may not ask.
-    async fn reply(&self, id: &Json, method: &str) {
-        if self.session().version.is_some() {
-            // Whether it was taken is the server's business.
-            let _ = self.post("", &Json::Null, message::reply(id, method)).await;
+    /// Answers a request of an older server. A newer one may not ask. What the server sends meanwhile waits.
+    async fn reply(&self, id: &Json, method: &str, mut params: Json, asker: &mut Asker<'_>) {
+        if self.session().version.is_none() {
+            return;
         }
+        let answer = if self.reach.can_ask && method == elicit::METHOD {
+            if let Some(login) = &self.reach.login {
+                login.redact(&mut params);
+            }
+            asker.forms = asker.forms.saturating_add(1);
+            let answerer = asker.answerer.filter(|_| asker.forms <= FORMS);
+            message::response(id, &elicit::answer(answerer, &params).await)
+        } else {
+            message::reply(id, method)
+        };
+        // Whether it was taken is the server's business.
+        let _ = self.post("", &Json::Null, answer).await;
     }
 
     /// Sends a notification.
@@ -233,7 +261,10 @@ impl Shared {
                 }
                 match Incoming::read(event.as_bytes()) {
                     Incoming::Notification(method) => self.notified(&method),
-                    Incoming::Request { id, method, .. } => self.reply(&id, &method).await,
+                    // Nobody answers what no call waits for.
+                    Incoming::Request { id, method, params } => {
+                        self.reply(&id, &method, params, &mut Asker::default()).await;
+                    }
                     Incoming::Answer { .. } | Incoming::Broken { .. } | Incoming::Foreign(_) if is_modern => return,
                     Incoming::Answer { .. } | Incoming::Broken { .. } | Incoming::Foreign(_) | Incoming::Noise => {}
                 }

@@ -59,6 +59,38 @@ impl Expose {
     }
 }
 
+/// Who calls a tool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ToolExpose {
+    /// Models, clients and scripts.
+    #[default]
+    Both,
+    /// Scripts alone.
+    Script,
+}
+
+impl ToolExpose {
+    const WORDS: [(&'static str, Self); 2] = [("both", Self::Both), ("script", Self::Script)];
+}
+
+impl Shape for ToolExpose {
+    fn schema() -> Schema {
+        shape::words(Self::WORDS.map(|(word, _)| word))
+    }
+}
+
+impl Read for ToolExpose {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        shape::word(decoder, field, &Self::WORDS)
+    }
+}
+
+impl Shown for ToolExpose {
+    fn shown(&self) -> Json {
+        shape::word_of(*self, &Self::WORDS)
+    }
+}
+
 impl Shape for Expose {
     fn schema() -> Schema {
         shape::words(Self::WORDS.map(|(word, _)| word))
