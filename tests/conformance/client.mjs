@@ -20,8 +20,6 @@ const hosts = new Set();
 // What a document of the client's would be: the suite reads none.
 const document = "https://conformance-test.local/client-metadata.json";
 let client = {};
-// What a server shows needs a person at a terminal, who takes every default.
-const asks = scenario === "elicitation-sep1034-client-defaults";
 
 function policy() {
   const allowed = [...hosts].map((host) => ({ host, private: true }));
@@ -29,8 +27,7 @@ function policy() {
   const server = { url, private: true, oauth, network: { allowed_domains: allowed } };
   const secrets = context.client_secret ? { SECRET: { env: "CONFORMANCE_SECRET" } } : {};
   mkdirSync(join(root, ".harness"), { recursive: true });
-  const services = asks ? ["ask_user"] : [];
-  const text = JSON.stringify({ sandbox: { secrets, services }, mcp: { servers: { s: server } } });
+  const text = JSON.stringify({ sandbox: { secrets }, mcp: { servers: { s: server } } });
   writeFileSync(join(root, ".harness", "harness.md"), `---\n${text}\n---\n`);
 }
 
@@ -38,20 +35,6 @@ function run(...args) {
   const ran = spawnSync(harness, ["-C", root, ...args], { env: environment, encoding: "utf8" });
   console.error(`harness ${args.join(" ")}: ${ran.status}\n${ran.stdout}${ran.stderr}`);
   return ran;
-}
-
-// Runs a command at a terminal, where a person answers each question with an empty line.
-async function typed(...args) {
-  const command = [harness, "-C", root, ...args].map((word) => `'${word}'`).join(" ");
-  const child = spawn("script", ["-qefc", command, "/dev/null"], { env: environment });
-  let out = "";
-  child.stdout.on("data", (data) => {
-    out += data;
-    if (/\): $/.test(out)) child.stdin.write("\n");
-  });
-  const status = await new Promise((done) => child.on("close", done));
-  console.error(`harness ${args.join(" ")}: ${status}\n${out}`);
-  return { status, stdout: out, stderr: "" };
 }
 
 // Logs in as a person does: opens the address that is printed, and lets the authorization server send the browser back.
@@ -128,7 +111,7 @@ if (!failed) {
     if (!name) continue;
     // What is null is left out: the schemas of the tools allow no null.
     const given = Object.fromEntries(Object.entries(call.arguments).filter(([, value]) => value !== null));
-    const ran = await (asks ? typed : logged)("call", name, "--args", JSON.stringify(given), "--yes");
+    const ran = await logged("call", name, "--args", JSON.stringify(given), "--yes");
     failed ||= ran.status !== 0;
   }
 }
