@@ -72,6 +72,31 @@ fn only_as_tasks_holds_for_scripts_too() {
     assert_eq!(client.text("run_script", script), (refused.to_owned(), false));
 }
 
+/// A client that writes a tool's own name, which is not listed, gets no further than by the listed one.
+#[test]
+fn a_tool_has_one_policy_by_each_of_its_names() {
+    let policy = "mcp: { only_as_tasks: [my-*, none*], only_in_scripts: [her-*] }\n";
+    let project =
+        Project::new().policy(policy).tool("my-tool", "", FINE).tool("her-tool", "", FINE).tool("its-tool", "", FINE);
+    let mut client = Client::of(project);
+    let listed = client.tools();
+    let [its, my] = names(&listed)[..] else { panic!("{listed:?}") };
+    assert!(its.starts_with("its_tool") && my.starts_with("my_tool"), "{its} {my}");
+    let mut called = |name: &str| {
+        let answer = client.request("tools/call", json!({"name": name, "arguments": {}, "_meta": meta()}));
+        answer["error"]["code"].as_i64().ok_or_else(|| answer["result"]["content"][0]["text"].clone())
+    };
+    for name in [my, "my-tool"] {
+        assert_eq!(called(name), Ok(-32021), "{name}");
+    }
+    assert_eq!(called("her-tool"), Ok(-32602));
+    // What is not there is not there, whatever the policy says of its name.
+    assert_eq!(called("none-tool"), Ok(-32602));
+    for name in [its, "its-tool"] {
+        assert_eq!(called(name), Err(json!("fine")), "{name}");
+    }
+}
+
 /// A tool for scripts alone is found and called by scripts, and is no tool of a client.
 #[test]
 fn a_tool_for_scripts_alone_is_not_listed() {

@@ -151,6 +151,29 @@ fn an_older_server_at_a_url_asks_in_the_middle_of_a_call() {
     assert_eq!(begun.body["params"]["capabilities"], json!({}));
 }
 
+/// A call shows 16 forms. Further ones are declined, and nobody sees them.
+#[test]
+fn a_server_asks_so_often_in_one_call_and_no_more() {
+    let site = Site::start("");
+    let policy = format!("sandbox: {{ services: [ask_user] }}\nmcp:\n  servers:\n{}", site.entry(""));
+    let project = Project::new().policy(&policy);
+    assert_eq!(project.run(&["lock"]).code, 0);
+    site.does("forms");
+    let mut client = Client::start(&project, &[]);
+    let (info, can) = (json!({"name": "older", "version": "1.0"}), json!({"elicitation": {}}));
+    client.request("initialize", json!({"protocolVersion": LEGACY, "capabilities": can, "clientInfo": info}));
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    client.begin("tools/call", json!({"name": "m_echo", "arguments": arguments(&form())}));
+    for _ in 0..16 {
+        let question = client.receive();
+        assert_eq!(question["params"]["message"], SHOWN, "{question}");
+        let result = json!({"action": "accept", "content": {"n": 7}});
+        client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}));
+    }
+    let answer = client.receive();
+    assert_eq!(text(&answer["result"]), format!("{}decline decline", "accept ".repeat(16)));
+}
+
 /// By default a server may not ask, even where a user could answer.
 #[test]
 fn a_server_asks_only_where_the_policy_grants_it() {

@@ -417,7 +417,8 @@ impl Visit {
             self.head("200 OK", "Content-Type: application/json\r\nContent-Length: 1000\r\n")?;
             return self.stream.write_all(b"{");
         }
-        let is_stream = ["sse", "rug", "asks", "endless", "huge-event", "breaks", "cut", "long-line", "many", "form"];
+        let is_stream =
+            ["sse", "rug", "asks", "endless", "huge-event", "breaks", "cut", "long-line", "many", "form", "forms"];
         if !is_stream.into_iter().any(|word| self.does(word)) {
             return self.json("200 OK", "", &result);
         }
@@ -460,6 +461,17 @@ impl Visit {
             self.event(&json!({"jsonrpc": "2.0", "id": "form", "method": "elicitation/create", "params": params}))?;
             let answer = self.answer_to("form", before);
             return self.event(&text(&answer.to_string()));
+        }
+        if self.does("forms") {
+            let params: Json = serde_json::from_str(echo).unwrap();
+            let mut actions = Vec::new();
+            for n in 0..18 {
+                let before = self.state().received.len();
+                let id = format!("form{n}");
+                self.event(&json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params}))?;
+                actions.push(self.answer_to(&id, before)["result"]["action"].as_str().unwrap().to_owned());
+            }
+            return self.event(&text(&actions.join(" ")));
         }
         self.event(&result)
     }

@@ -57,6 +57,31 @@ pub(crate) fn word_of<T: PartialEq>(value: T, words: &[(&str, T)]) -> Json {
     words.iter().find(|(_, other)| *other == value).map_or(Json::Null, |(word, _)| json!(word))
 }
 
+/// Lets types be chosen in front matter by the words of their `WORDS`, each with its value.
+macro_rules! chosen_by_word {
+    ($($choice:ty),+) => {$(
+        impl $crate::shape::Shape for $choice {
+            fn schema() -> $crate::shape::Schema {
+                $crate::shape::words(Self::WORDS.map(|(word, _)| word))
+            }
+        }
+
+        impl $crate::shape::Read for $choice {
+            fn read(decoder: &mut $crate::decode::Decoder, field: &$crate::decode::Field<'_>) -> Option<Self> {
+                $crate::shape::word(decoder, field, &Self::WORDS)
+            }
+        }
+
+        impl $crate::shape::Shown for $choice {
+            fn shown(&self) -> serde_json::Value {
+                $crate::shape::word_of(*self, &Self::WORDS)
+            }
+        }
+    )+};
+}
+
+pub(crate) use chosen_by_word;
+
 /// The same, or nothing after the key.
 pub(crate) fn or_nothing(mut schema: Schema) -> Schema {
     match schema.get_mut("type") {

@@ -149,13 +149,15 @@ impl Login {
         let secrets = clients.filter_map(|client| client.secret.as_ref());
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let (values, vault) = &mut *shown;
-        let is_new = |value: &&String| !values.contains(value);
-        let new: Vec<String> = tokens.chain(secrets).filter(is_new).cloned().collect();
-        if !new.is_empty() {
-            values.extend(new);
-            // An authorization server may give new ones again and again.
-            let old = values.len().saturating_sub(SHOWN);
-            values.drain(..old);
+        // Those in use are the newest, and of them the tokens.
+        let used: Vec<String> = secrets.chain(tokens).cloned().collect();
+        let has_new = used.iter().any(|value| !values.contains(value));
+        values.retain(|value| !used.contains(value));
+        values.extend(used);
+        // An authorization server may give new ones again and again.
+        let old = values.len().saturating_sub(SHOWN);
+        values.drain(..old);
+        if has_new {
             let secret = |value: &String| {
                 let origin = Origin::new("", Scope::Default);
                 let holder = Holder::Variable(String::new());

@@ -77,11 +77,7 @@ fn begin(
     let run = run(asking.clone(), context);
     run.set_progress(notices.clone());
     run.set_respondent(questions.clone());
-    let tool = match &target {
-        Some(Target::Tool(name)) => Some(name.as_str()),
-        None => Some(&*request.name),
-        Some(_) => None,
-    };
+    let tool = tool_of(&loaded, target.as_ref(), &request.name);
     let unable = tool.is_some_and(|name| !slot.can_be() && loaded.policy().mcp.wants_task(name));
     let refused = tool.and_then(|name| Some((name.to_owned(), refusal(&loaded, name, unable)?)));
     let of = subject(request);
@@ -244,10 +240,19 @@ fn answer(
 /// background, or wants a task.
 pub(crate) fn is_task_at_once(server: &Server, name: &str) -> bool {
     let (loaded, catalog) = server.catalog();
-    let Some(Target::Tool(name)) = catalog.target(name) else { return false };
+    let Some(name) = tool_of(&loaded, catalog.target(name), name) else { return false };
     let policy = loaded.policy();
     let in_background = policy.async_tools && loaded.registry().tool(name).is_ok_and(|tool| *tool.asynchronous);
     in_background || policy.mcp.wants_task(name)
+}
+
+/// The name of the tool that a client calls, which may be one that is not listed.
+fn tool_of<'a>(loaded: &Loaded, target: Option<&'a Target>, asked: &'a str) -> Option<&'a str> {
+    match target {
+        Some(Target::Tool(name)) => Some(name),
+        None => loaded.registry().tool(asked).is_ok().then_some(asked),
+        Some(_) => None,
+    }
 }
 
 /// Why a client does not call a tool itself, whatever the policy lets be called.

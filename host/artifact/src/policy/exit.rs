@@ -1,11 +1,9 @@
 //! `exit_policy`: when a turn is over.
 
-use serde_json::Value as Json;
-
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::Position;
 use crate::keys::{self, Unknown, keys};
-use crate::shape::{self, Between, Read, Schema, Shape, Shown};
+use crate::shape::{Between, Read, Schema, Shape, chosen_by_word};
 
 /// Rules for the end of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -99,38 +97,4 @@ impl Read for ExitPolicy {
     }
 }
 
-impl Shape for ExitMode {
-    fn schema() -> Schema {
-        shape::words(Self::WORDS.map(|(word, _)| word))
-    }
-}
-
-impl Read for ExitMode {
-    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        shape::word(decoder, field, &Self::WORDS)
-    }
-}
-
-impl Shown for ExitMode {
-    fn shown(&self) -> Json {
-        shape::word_of(*self, &Self::WORDS)
-    }
-}
-
-impl Shape for OnMaxIterations {
-    fn schema() -> Schema {
-        shape::words(Self::WORDS.map(|(word, _)| word))
-    }
-}
-
-impl Read for OnMaxIterations {
-    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        shape::word(decoder, field, &Self::WORDS)
-    }
-}
-
-impl Shown for OnMaxIterations {
-    fn shown(&self) -> Json {
-        shape::word_of(*self, &Self::WORDS)
-    }
-}
+chosen_by_word!(ExitMode, OnMaxIterations);

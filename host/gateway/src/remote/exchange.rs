@@ -12,8 +12,8 @@ use crate::era::params;
 use crate::failure::Failure;
 use crate::headers;
 use crate::limits::{
-    FLOOD, FORMS, ID_BYTES, LINE_BYTES, LINE_DEPTH, LINE_VALUES, MAX_RESUME, REFUSAL_BYTES, RESUME, RESUMES,
-    STREAM_BYTES, STREAM_MESSAGES,
+    FLOOD, ID_BYTES, LINE_BYTES, LINE_DEPTH, LINE_VALUES, MAX_RESUME, REFUSAL_BYTES, RESUME, RESUMES, STREAM_BYTES,
+    STREAM_MESSAGES,
 };
 use crate::message::{self, Incoming, MODERN, Size};
 use crate::oauth::challenge::Challenge;
@@ -35,13 +35,6 @@ struct Stream {
     resumes: u32,
 }
 
-/// Who answers what the server asks while a request waits.
-#[derive(Debug, Default)]
-struct Asker<'a> {
-    answerer: Option<&'a dyn Answerer>,
-    forms: usize,
-}
-
 impl Shared {
     /// Sends a request, and reads its answer.
     pub(super) async fn ask(
@@ -51,7 +44,6 @@ impl Shared {
         params: &Json,
         answerer: Option<&dyn Answerer>,
     ) -> Result<Answer, Failure> {
-        let mut asker = Asker { answerer, forms: 0 };
         let mut opened = self.post(method, params, message::request(id, method, params)).await?;
         if !(200..300).contains(&opened.status()) {
             return self.refused(&mut opened).await;
@@ -60,11 +52,11 @@ impl Shared {
         let mut answer = match kind(&opened) {
             JSON => {
                 let body = opened.whole(LINE_BYTES).await.map_err(failure)?;
-                self.take(body, id, &mut asker)
+                self.take(body, id, answerer)
                     .await?
                     .ok_or_else(|| self.ended("it answered a request with no answer"))?
             }
-            EVENTS => self.answer_of(opened, id, &mut asker).await?,
+            EVENTS => self.answer_of(opened, id, answerer).await?,
             _ => {
                 let status = opened.status();
                 return Err(Failure::Broken(format!("it answered a request with HTTP status {status} and no message")));
@@ -122,7 +114,7 @@ impl Shared {
     }
 
     /// Reads events until the answer is among them. A stream of an older server that ends before is continued.
-    async fn answer_of(&self, mut opened: Opened, id: u64, asker: &mut Asker<'_>) -> Result<Answer, Failure> {
+    async fn answer_of(&self, mut opened: Opened, id: u64, answerer: Option<&dyn Answerer>) -> Result<Answer, Failure> {
         let (mut events, mut stream) = (Events::new(LINE_BYTES), Stream::default());
         loop {
             let next = opened.next().await;
@@ -132,7 +124,7 @@ impl Shared {
                     return Err(self.ended(&format!("its answer has more than {STREAM_BYTES} bytes")));
                 }
                 for event in self.events(&mut events, &bytes)? {
-                    if let Some(answer) = self.take(event.into_bytes(), id, asker).await? {
+                    if let Some(answer) = self.take(event.into_bytes(), id, answerer).await? {
                         return Ok(answer);
                     }
                     stream.messages = stream.messages.saturating_add(1);
@@ -163,7 +155,7 @@ impl Shared {
     }
 
     /// Takes a message that came while a request waits for its answer. Returns the answer, where it is that.
-    async fn take(&self, text: Vec<u8>, id: u64, asker: &mut Asker<'_>) -> Result<Option<Answer>, Failure> {
+    async fn take(&self, text: Vec<u8>, id: u64, answerer: Option<&dyn Answerer>) -> Result<Option<Answer>, Failure> {
         // An event that is there for its identifier alone.
         if text.trim_ascii().is_empty() {
             return Ok(None);
@@ -184,7 +176,7 @@ impl Shared {
                 let of = escape::line(&of).chars().take(40).collect::<String>();
                 return Err(self.ended(&format!("it answered the request {of}, which was not made")));
             }
-            Incoming::Request { id, method, params } => self.reply(&id, &method, params, asker).await,
+            Incoming::Request { id, method, params } => self.reply(&id, &method, params, answerer).await,
             Incoming::Notification(method) => self.notified(&method),
             Incoming::Noise => {}
         }
@@ -198,7 +190,7 @@ impl Shared {
     }
 
     /// Answers a request of an older server. A newer one may not ask. What the server sends meanwhile waits.
-    async fn reply(&self, id: &Json, method: &str, mut params: Json, asker: &mut Asker<'_>) {
+    async fn reply(&self, id: &Json, method: &str, mut params: Json, answerer: Option<&dyn Answerer>) {
         if self.session().version.is_none() {
             return;
         }
@@ -206,8 +198,6 @@ impl Shared {
             if let Some(login) = &self.reach.login {
                 login.redact(&mut params);
             }
-            asker.forms = asker.forms.saturating_add(1);
-            let answerer = asker.answerer.filter(|_| asker.forms <= FORMS);
             message::response(id, &elicit::answer(answerer, &params).await)
         } else {
             message::reply(id, method)
@@ -263,7 +253,7 @@ impl Shared {
                     Incoming::Notification(method) => self.notified(&method),
                     // Nobody answers what no call waits for.
                     Incoming::Request { id, method, params } => {
-                        self.reply(&id, &method, params, &mut Asker::default()).await;
+                        self.reply(&id, &method, params, None).await;
                     }
                     Incoming::Answer { .. } | Incoming::Broken { .. } | Incoming::Foreign(_) if is_modern => return,
                     Incoming::Answer { .. } | Incoming::Broken { .. } | Incoming::Foreign(_) | Incoming::Noise => {}

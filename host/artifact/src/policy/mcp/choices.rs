@@ -1,9 +1,6 @@
 //! Words of `mcp` that choose how something is offered.
 
-use serde_json::Value as Json;
-
-use crate::decode::{Decoder, Field};
-use crate::shape::{self, Read, Schema, Shape, Shown};
+use crate::shape::chosen_by_word;
 
 /// How agents are offered to clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,74 +70,4 @@ impl ToolExpose {
     const WORDS: [(&'static str, Self); 2] = [("both", Self::Both), ("script", Self::Script)];
 }
 
-impl Shape for ToolExpose {
-    fn schema() -> Schema {
-        shape::words(Self::WORDS.map(|(word, _)| word))
-    }
-}
-
-impl Read for ToolExpose {
-    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        shape::word(decoder, field, &Self::WORDS)
-    }
-}
-
-impl Shown for ToolExpose {
-    fn shown(&self) -> Json {
-        shape::word_of(*self, &Self::WORDS)
-    }
-}
-
-impl Shape for Expose {
-    fn schema() -> Schema {
-        shape::words(Self::WORDS.map(|(word, _)| word))
-    }
-}
-
-impl Read for Expose {
-    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        shape::word(decoder, field, &Self::WORDS)
-    }
-}
-
-impl Shown for Expose {
-    fn shown(&self) -> Json {
-        shape::word_of(*self, &Self::WORDS)
-    }
-}
-
-impl Shape for AgentsAs {
-    fn schema() -> Schema {
-        shape::words(Self::WORDS.map(|(word, _)| word))
-    }
-}
-
-impl Read for AgentsAs {
-    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        shape::word(decoder, field, &Self::WORDS)
-    }
-}
-
-impl Shown for AgentsAs {
-    fn shown(&self) -> Json {
-        shape::word_of(*self, &Self::WORDS)
-    }
-}
-
-impl Shape for Schemas {
-    fn schema() -> Schema {
-        shape::words(Self::WORDS.map(|(word, _)| word))
-    }
-}
-
-impl Read for Schemas {
-    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        shape::word(decoder, field, &Self::WORDS)
-    }
-}
-
-impl Shown for Schemas {
-    fn shown(&self) -> Json {
-        shape::word_of(*self, &Self::WORDS)
-    }
-}
+chosen_by_word!(AgentsAs, Schemas, Expose, ToolExpose);

@@ -1,7 +1,7 @@
 //! `mcp.servers`: servers of tools by the Model Context Protocol, and what each of them may do. One is a command behind a
 //! wall of its own, or a URL.
 
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use super::super::Network;
 use super::super::layer::{self, Builder};
@@ -15,7 +15,7 @@ use crate::definition::Transport;
 use crate::diagnostic::{Diagnostic, Position};
 use crate::keys::{self, Unknown, keys};
 use crate::located::Located;
-use crate::shape::{self, Entry, Named, Read, Schema, Shape, Shown};
+use crate::shape::{self, Entry, Named, Read, Schema, Shape, chosen_by_word};
 use harness_policy::command::{CommandNetwork, CommandRule, ExecRules, FolderRule};
 use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::limits::LimitRules;
@@ -94,23 +94,7 @@ impl Keep {
     }
 }
 
-impl Shape for Keep {
-    fn schema() -> Schema {
-        shape::words(Self::WORDS.map(|(word, _)| word))
-    }
-}
-
-impl Read for Keep {
-    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
-        shape::word(decoder, field, &Self::WORDS)
-    }
-}
-
-impl Shown for Keep {
-    fn shown(&self) -> Json {
-        shape::word_of(*self, &Self::WORDS)
-    }
-}
+chosen_by_word!(Keep);
 
 keys! {
     /// The keys of one server: `command` or `url`, and what belongs to it.
