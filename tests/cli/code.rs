@@ -296,8 +296,8 @@ fn a_tool_for_scripts_alone_is_not_called_by_a_model() {
     project.run(&["call", "other", "n=1"]).gives("{\"n\":\"1\"}");
     let ran = project.run(&["inspect"]);
     assert_eq!(ran.out.matches("  only scripts call it, no model and no client\n").count(), 2, "{ran}");
-    let ran = made("mcp: { only_in_scripts: [othre] }\n").run(&["validate"]);
-    assert!(ran.err.contains("`mcp.only_in_scripts`: no tool is named like `othre`"), "{ran}");
+    let ran = made("mcp: { only_in_scripts: [nowhere] }\n").run(&["validate"]);
+    assert!(ran.err.contains("`mcp.only_in_scripts`: no tool is named like `nowhere`"), "{ran}");
     let wrong = Project::new().tool("x", "expose: tools\n", ECHO).run(&["validate"]);
     assert!(wrong.code == 2 && wrong.err.contains("expose \"tools\" must be both|script"), "{wrong}");
 }
