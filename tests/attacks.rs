@@ -124,17 +124,27 @@ struct Arguments {
     fail_fast: bool,
     /// Give up first what a host whose commands have the network does not need.
     confined: bool,
+    /// Not again after all, to see whether the host grows.
+    once: bool,
 }
 
 impl Arguments {
     fn read() -> Self {
-        let mut arguments =
-            Self { list: false, ignored: false, chosen: Vec::new(), areas: None, fail_fast: false, confined: false };
+        let mut arguments = Self {
+            list: false,
+            ignored: false,
+            chosen: Vec::new(),
+            areas: None,
+            fail_fast: false,
+            confined: false,
+            once: false,
+        };
         for argument in std::env::args().skip(1) {
             match argument.as_str() {
                 "--list" => arguments.list = true,
                 "--ignored" => arguments.ignored = true,
                 "--confined" => arguments.confined = true,
+                "--once" => arguments.once = true,
                 "--fail-fast" => arguments.fail_fast = true,
                 other if other.starts_with(AREAS) => arguments.areas = other.strip_prefix(AREAS).map(str::to_owned),
                 other if !other.starts_with('-') => arguments.chosen.push(other.to_owned()),
@@ -210,7 +220,7 @@ fn main() {
         return;
     }
     let halves = |of_half: bool| cases.iter().any(|case| HALF.contains(&case.area()) == of_half);
-    let mut failed = if arguments.areas.is_none() && !arguments.fail_fast && halves(true) && halves(false) {
+    let mut failed = if arguments.areas.is_none() && halves(true) && halves(false) {
         in_two()
     } else {
         let servers = runtime.block_on(world::Servers::start());
