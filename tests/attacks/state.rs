@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_agent::{Configured, attach};
+use harness_agent::{Configured, Silent, attach};
 use harness_capability::env::Variables;
 use harness_capability::fs::Workspace;
 use harness_dispatch::{Host, HostOptions, Options, Project, Run};
 use harness_policy::limits::Limits;
+use harness_provider::Message;
 use harness_sandbox::engine::{Image, Sandbox, Settings};
 use harness_sandbox::imports::Role;
 use harness_sandbox::outcome::{Outcome, Report};
@@ -92,6 +93,12 @@ pub(crate) const CASES: &[Coded] = &[
             if left.strong_count() == 0 { Ok("gone".to_owned()) } else { Err("the run is still there".to_owned()) }
         },
         control: |runtime, servers| with_agents(runtime, servers).map(|_| "worked".to_owned()),
+    },
+    Coded {
+        id: "state-108",
+        tried: "leaves a canary in the values of a turn for the next turns of the conversation",
+        run: |runtime, servers| in_turns(runtime, servers, 1),
+        control: |runtime, servers| in_turns(runtime, servers, 2),
     },
     Coded {
         id: "state-105",
@@ -221,6 +228,40 @@ fn with_agents(runtime: &Runtime, servers: &Servers) -> Result<Arc<Run>, String>
     );
     let told = result(runtime, &project, "it", json!({}), &run);
     if told == "done" { Ok(run) } else { Err(told) }
+}
+
+/// What so many calls in each turn of a conversation find of those before them.
+fn in_turns(runtime: &Runtime, servers: &Servers, calls: usize) -> Result<String, String> {
+    const TURNS: usize = 3;
+    let world = World::new(servers);
+    let turn = ["- tool_calls: [{ name: it }]\n".repeat(calls), "- text: done\n".to_owned()].concat();
+    std::fs::write(world.work().join("r.yaml"), turn.repeat(TURNS)).unwrap();
+    let policy = "model: { provider: script, script: r.yaml }\nsandbox: { audit: false }";
+    let script = format!(
+        "def run(args):\n    found = ctx.get('left', 'nothing')\n    ctx.set('left', '{CANARY}')\n    return found\n"
+    );
+    let project = project(&world, policy, &script);
+    let models = Arc::new(Configured::new(&world.work(), &project.loaded().policy().models, &Variables::Host));
+    let told = runtime.block_on(async {
+        let mut session = harness_agent::Session::start(&project, &Run::new(), models, Arc::new(Silent)).await.unwrap();
+        for _ in 0..TURNS {
+            session.turn("Go.").await.unwrap();
+        }
+        let told = session.history().iter().filter_map(|message| match message {
+            Message::Tool { content, .. } => Some(content.clone()),
+            _ => None,
+        });
+        let told: Vec<String> = told.collect();
+        session.end().await;
+        told
+    });
+    let found = told.iter().filter(|text| *text == CANARY).count();
+    match (told.len(), found, calls) {
+        (TURNS, 0, 1) => Ok("clean".to_owned()),
+        // Within a turn it is found.
+        (6, TURNS, 2) => Ok("seen".to_owned()),
+        _ => Err(format!("{told:?}")),
+    }
 }
 
 /// Lines for a shell, as a script has them: one leaves a file in each folder that is there for that, one looks.

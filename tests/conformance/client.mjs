@@ -20,6 +20,8 @@ const hosts = new Set();
 // What a document of the client's would be: the suite reads none.
 const document = "https://conformance-test.local/client-metadata.json";
 let client = {};
+// Scenarios in which the server asks a person.
+const asks = scenario.startsWith("elicitation-");
 
 function policy() {
   const allowed = [...hosts].map((host) => ({ host, private: true }));
@@ -27,7 +29,8 @@ function policy() {
   const server = { url, private: true, oauth, network: { allowed_domains: allowed } };
   const secrets = context.client_secret ? { SECRET: { env: "CONFORMANCE_SECRET" } } : {};
   mkdirSync(join(root, ".harness"), { recursive: true });
-  const text = JSON.stringify({ sandbox: { secrets }, mcp: { servers: { s: server } } });
+  const sandbox = asks ? { secrets, services: ["ask_user"] } : { secrets };
+  const text = JSON.stringify({ sandbox, mcp: { servers: { s: server } } });
   writeFileSync(join(root, ".harness", "harness.md"), `---\n${text}\n---\n`);
 }
 
@@ -35,6 +38,24 @@ function run(...args) {
   const ran = spawnSync(harness, ["-C", root, ...args], { env: environment, encoding: "utf8" });
   console.error(`harness ${args.join(" ")}: ${ran.status}\n${ran.stdout}${ran.stderr}`);
   return ran;
+}
+
+// Runs a command at a terminal, as a person who takes what each field of a form offers.
+async function runAtTerminal(...args) {
+  const quoted = [harness, "-C", root, ...args].map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
+  const child = spawn("script", ["-qefc", quoted, "/dev/null"], { env: environment });
+  let shown = "", answered = 0;
+  child.stdout.on("data", (data) => {
+    shown += data;
+    const asked = shown.split("): ").length - 1;
+    if (shown.endsWith("): ") && asked > answered) {
+      answered = asked;
+      child.stdin.write("\n");
+    }
+  });
+  const status = await new Promise((done) => child.on("close", done));
+  console.error(`harness ${args.join(" ")}: ${status}\n${shown}`);
+  return { status, stdout: shown, stderr: shown };
 }
 
 // Logs in as a person does: opens the address that is printed, and lets the authorization server send the browser back.
@@ -69,7 +90,7 @@ async function login() {
 // Runs a command, and logs in where the server wants that.
 async function logged(...args) {
   for (let tries = 0; ; tries++) {
-    const ran = run(...args);
+    const ran = asks && args[0] === "call" ? await runAtTerminal(...args) : run(...args);
     if (tries === 3 || !/wants a login/.test(ran.stderr)) return ran;
     if (!(await login())) return ran;
   }

@@ -110,45 +110,74 @@ fn where_nobody_can_answer_nothing_is_offered_and_all_is_declined() {
     }
 }
 
-/// A server at a URL asks in the stream of the call, and is answered by a request of its own.
+/// A server at a URL asks in the stream of the call or in one of its own, and is answered by a request of its own.
 #[test]
 fn an_older_server_at_a_url_asks_in_the_middle_of_a_call() {
     let site = Site::start("");
     let policy = "sandbox: { services: [ask_user] }\n";
     let servers = format!("mcp:\n  servers:\n{}", site.entry(""));
-    let project = || {
-        site.does("");
-        let project = Project::new().policy(&format!("{policy}{servers}"));
-        assert_eq!(project.run(&["lock"]).code, 0);
-        site.does("form");
-        project
-    };
-    for (answer, told) in [
-        (json!({"action": "accept", "content": {"n": 7}}), json!({"action": "accept", "content": {"n": 7}})),
-        (json!({"action": "decline"}), json!({"action": "decline"})),
-        (json!({"action": "accept", "content": {"n": "7"}}), json!({"action": "decline"})),
-    ] {
+    for asks in ["form", "form-aside"] {
+        let project = || {
+            site.does("");
+            let project = Project::new().policy(&format!("{policy}{servers}"));
+            assert_eq!(project.run(&["lock"]).code, 0);
+            site.does(asks);
+            project
+        };
+        for (answer, told) in [
+            (json!({"action": "accept", "content": {"n": 7}}), json!({"action": "accept", "content": {"n": 7}})),
+            (json!({"action": "decline"}), json!({"action": "decline"})),
+            (json!({"action": "accept", "content": {"n": "7"}}), json!({"action": "decline"})),
+        ] {
+            let mut client = Client::of(project());
+            let first = asked(&mut client, &form(), &json!({}));
+            assert_eq!(first["inputRequests"]["form"]["params"]["message"], SHOWN, "{asks}: {first}");
+            let more = json!({"requestState": first["requestState"], "inputResponses": {"form": answer}});
+            let result = asked(&mut client, &form(), &more);
+            assert_eq!(text(&result), json!({"jsonrpc": "2.0", "id": "form", "result": told}).to_string(), "{asks}");
+            // It was told that it may ask, when the session began.
+            let begun = site.received().into_iter().rev().find(|one| one.body["method"] == "initialize").unwrap();
+            assert_eq!(begun.body["params"]["capabilities"], json!({"elicitation": {"form": {}}}));
+        }
+        // What cannot be shown is an error, and where nobody can answer there is no such method, nor a stream for it.
         let mut client = Client::of(project());
-        let first = asked(&mut client, &form(), &json!({}));
-        assert_eq!(first["inputRequests"]["form"]["params"]["message"], SHOWN, "{first}");
-        let more = json!({"requestState": first["requestState"], "inputResponses": {"form": answer}});
-        let result = asked(&mut client, &form(), &more);
-        assert_eq!(text(&result), json!({"jsonrpc": "2.0", "id": "form", "result": told}).to_string());
-        // It was told that it may ask, when the session began.
-        let begun = site.received().into_iter().rev().find(|one| one.body["method"] == "initialize").unwrap();
-        assert_eq!(begun.body["params"]["capabilities"], json!({"elicitation": {"form": {}}}));
+        let url = json!({"mode": "url", "message": "Open it.", "url": "https://a.example"});
+        let error = json!({"code": -32602, "message": "only forms are shown"});
+        let result = asked(&mut client, &url, &json!({}));
+        assert_eq!(text(&result), json!({"jsonrpc": "2.0", "id": "form", "error": error}).to_string(), "{asks}");
+        let alone = Site::start("");
+        let project = Project::new().policy(&format!("{policy}mcp:\n  servers:\n{}", alone.entry("")));
+        assert_eq!(project.run(&["lock"]).code, 0);
+        alone.does(asks);
+        let ran = project.run(&["call", "m_echo", "--args", &arguments(&form()).to_string()]);
+        let error = json!({"code": -32601, "message": "this client offers no such method"});
+        let out = match asks {
+            "form" => json!({"jsonrpc": "2.0", "id": "form", "error": error}).to_string(),
+            _ => "nobody listens".to_owned(),
+        };
+        assert_eq!(ran.out, format!("{out}\n"), "{asks}: {ran}");
+        let received = alone.received();
+        assert!(received.iter().all(|one| one.method != "GET"), "{asks}");
+        let begun = received.iter().rev().find(|one| one.body["method"] == "initialize").unwrap();
+        assert_eq!(begun.body["params"]["capabilities"], json!({}));
     }
-    // What cannot be shown is an error, and where nobody can answer there is no such method.
-    let mut client = Client::of(project());
-    let url = json!({"mode": "url", "message": "Open it.", "url": "https://a.example"});
-    let error = json!({"code": -32602, "message": "only forms are shown"});
-    let result = asked(&mut client, &url, &json!({}));
-    assert_eq!(text(&result), json!({"jsonrpc": "2.0", "id": "form", "error": error}).to_string());
-    let ran = project().run(&["call", "m_echo", "--args", &arguments(&form()).to_string()]);
-    let error = json!({"code": -32601, "message": "this client offers no such method"});
-    assert_eq!(ran.out, format!("{}\n", json!({"jsonrpc": "2.0", "id": "form", "error": error})), "{ran}");
-    let begun = site.received().into_iter().rev().find(|one| one.body["method"] == "initialize").unwrap();
-    assert_eq!(begun.body["params"]["capabilities"], json!({}));
+}
+
+/// A server that has no stream of its own, or says nothing on it, is called as ever.
+#[test]
+fn a_server_without_a_stream_of_its_own_is_called_as_ever() {
+    let site = Site::start("");
+    let servers = format!("mcp:\n  servers:\n{}", site.entry(""));
+    for does in ["mute", "deaf", "stateless"] {
+        site.does("");
+        let project = Project::new().policy(&format!("sandbox: {{ services: [ask_user] }}\n{servers}"));
+        assert_eq!(project.run(&["lock"]).code, 0);
+        site.does(does);
+        let mut client = Client::of(project);
+        for _ in 0..2 {
+            assert_eq!(text(&asked(&mut client, &form(), &json!({}))), form().to_string(), "{does}");
+        }
+    }
 }
 
 /// A call shows 16 forms. Further ones are declined, and nobody sees them.

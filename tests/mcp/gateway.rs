@@ -96,9 +96,8 @@ fn the_wall_opens_what_the_entry_names() {
     assert_eq!(told(&project, "m_variable", json!({"name": "BEHAVIOR"})), (0, "modern\n".to_owned()));
 }
 
-/// Behind a host that has given up what it does not need.
-#[test]
-fn a_server_connects_to_the_hosts_that_its_entry_names() {
+/// The port of a host that says something to whoever connects.
+fn greeter() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -106,6 +105,13 @@ fn a_server_connects_to_the_hosts_that_its_entry_names() {
             let _ = stream.unwrap().write_all(b"hello");
         }
     });
+    port
+}
+
+/// Behind a host that has given up what it does not need.
+#[test]
+fn a_server_connects_to_the_hosts_that_its_entry_names() {
+    let port = greeter();
     let asks = |network: &str| {
         let project = locked("modern dials", network);
         let text = format!("{{\"text\":\"localhost:{port}\"}}");
@@ -462,4 +468,38 @@ fn an_answer_that_comes_twice_ends_the_server() {
         (0..2).map(|_| client.text("m_echo", serde_json::from_str(EXACT).unwrap())).collect();
     // The second process answers as well: what was wrong came after the first answer.
     assert_eq!(answers[0], ("x".to_owned(), false));
+}
+
+/// What one call of a server's tool needs: the files that were read, and the hosts that were reached.
+#[test]
+fn the_least_policy_of_a_call_is_learned() {
+    let project = locked("modern", ", network: { allowed_domains: [\"*\"] }").file("docs/b.md", "two");
+    let path = format!("path={}", project.root().join("docs/b.md").display());
+    let ran = project.run(&["policy", "learn", "--", "mcp", "m", "read", &path]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let policy: Vec<&str> = ran.out.lines().map(str::trim).collect();
+    assert_eq!(policy[..3], ["mcp:", "servers:", "m:"], "{ran}");
+    assert_eq!(policy[policy.len() - 1], "fs: {\"read\":[\"docs/b.md\"]}", "{ran}");
+
+    // Hosts are those that it connected to.
+    let port = greeter();
+    let opens =
+        format!(", network: {{ allowed_domains: [example.com, {{ host: \"localhost:{port}\", private: true }}] }}");
+    let project = locked("modern dials", &opens);
+    let ran = project.run(&["policy", "learn", "--", "mcp", "m", "echo", &format!("text=localhost:{port}")]);
+    let host = format!("network: {{ allowed_domains: [{{ host: \"localhost:{port}\", private: true }}] }}");
+    assert_eq!(ran.out.lines().last().map(str::trim), Some(host.as_str()), "{ran}");
+    assert!(!ran.out.contains("fs:"), "{ran}");
+
+    for (words, why) in [
+        (&["mcp", "m"][..], "a call of a server names the server and its tool"),
+        (&["mcp", "other", "read"], "no tool `other_read`"),
+        (&["mcp", "m", "other"], "no tool `m_other`"),
+    ] {
+        let ran = project.run(&[&["policy", "learn", "--"], words].concat());
+        assert_eq!(ran.code, 2, "{ran}");
+        assert!(ran.err.contains(why), "{ran}");
+    }
+    let ran = project.run(&["policy", "learn", "--once", "--", "mcp", "m", "read", "path=docs/b.md"]);
+    assert_eq!(ran.code, 2, "{ran}");
 }

@@ -322,10 +322,13 @@ impl Visit {
         if self.does("deaf") {
             return self.whole("400 Bad Request", "", "");
         }
+        let shared = self.state.clone();
+        // Who sees the answer finds the stream.
+        let mut state = shared.0.lock().unwrap();
         self.events()?;
         self.note("notifications/subscriptions/acknowledged")?;
-        let listener = self.stream.try_clone()?;
-        self.state().listeners.push(listener);
+        state.listeners.push(self.stream.try_clone()?);
+        drop(state);
         drop(self.stream.read(&mut [0; 1]));
         Ok(())
     }
@@ -389,6 +392,19 @@ impl Visit {
                 write!(listener, "data: {note}\n\n")?;
             }
             return self.json("200 OK", "", &result);
+        }
+        if self.does("form-aside") {
+            // It asks on the stream that listens, where there is one.
+            let (listener, before) = {
+                let mut state = self.state();
+                (state.listeners.pop(), state.received.len())
+            };
+            let Some(mut listener) = listener else { return self.json("200 OK", "", &text("nobody listens")) };
+            let params: Json = serde_json::from_str(echo).unwrap();
+            let asked = json!({"jsonrpc": "2.0", "id": "form", "method": "elicitation/create", "params": params});
+            listener.write_all(format!("data: {asked}\n\n").as_bytes())?;
+            let answer = self.answer_to("form", before);
+            return self.json("200 OK", "", &text(&answer.to_string()));
         }
         if self.does("question") {
             let asked = json!({"resultType": "input_required", "requestState": "x", "inputRequests": {"a": {"method": "elicitation/create", "params": {}}}});

@@ -157,3 +157,45 @@ fn it_is_one_command_in_any_folder_of_the_project() {
     let ran: Ran = project.ran(&command.output().unwrap());
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", ""), "{ran}");
 }
+
+const UNSEEN: &str = "variables, folders outside of the workspace and limits are not observed: they are as they were";
+
+/// What a session used becomes an entry of the policy, under which the same session takes the same course.
+#[test]
+fn the_least_policy_of_a_session_is_learned() {
+    let (project, script) = project("");
+    let uses = "cat docs/a.md; ls src; echo more >>out/ended; cat out/ended";
+    let mut client = wrapped(&project, &script, &["--profile", "write-workspace", "--env", "MINE=xy", "--learn"]);
+    assert_eq!(said(&mut client, uses), "oneb.md more ");
+    let (rest, code, err) = client.end();
+    let fs = json!({"read": ["docs/a.md", "docs/server.sh", "out/ended", "src"], "write": ["out/ended"]});
+    let policy = format!(
+        "mcp:\n  servers:\n    wrapped:\n      command: [\"sh\",\"{script}\"]\n      env: {{\"MINE\":\"xy\"}}\n      fs: {fs}\n"
+    );
+    assert_eq!((rest, code, err), (Vec::new(), 0, format!("{UNSEEN}\n{policy}")));
+    // Under it the same is done again, and nothing else.
+    let project = project.policy(&policy).file("out/ended", "");
+    let mut client = wrapped(&project, &script, &[]);
+    assert_eq!(said(&mut client, uses), "oneb.md more ");
+    assert_eq!(
+        said(&mut client, "cat docs/b.md out/other; : >out/new; : >docs/a.md").matches("No such file").count(),
+        2
+    );
+    drop(client);
+    assert!(!project.path("out/new").exists());
+    assert_eq!(std::fs::read_to_string(project.path("docs/a.md")).unwrap(), "one");
+}
+
+/// A file that appears needs its folder. What the server may not use was used by somebody else.
+#[test]
+fn what_appears_is_learned_and_what_others_use_is_not() {
+    let entry = "mcp:\n  servers:\n    s:\n      command: [sh, SCRIPT]\n      fs: { read: [docs, out], write: [out], protect: [docs/p] }\n";
+    let (project, script) = project(entry);
+    let mut client = wrapped(&project, &script, &["--learn"]);
+    assert_eq!(said(&mut client, ": >out/new; mv out/new out/ended"), "");
+    std::fs::read(project.path("src/b.md")).unwrap();
+    let (_, code, err) = client.end();
+    let fs = json!({"read": ["docs/server.sh", "out"], "write": ["out"], "protect": ["docs/p"]});
+    let policy = format!("mcp:\n  servers:\n    s:\n      command: [\"sh\",\"{script}\"]\n      fs: {fs}\n");
+    assert_eq!((code, err), (0, format!("{UNSEEN}\n{policy}")));
+}

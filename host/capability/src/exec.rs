@@ -302,7 +302,10 @@ impl Prepared<'_> {
                 time,
                 network: egress.as_ref().map(Egress::network),
             };
-            let wall = Wall::new(&wanted).map_err(|why| format!("it cannot be confined: {why}"))?;
+            grant.note_wall(false);
+            let wall = Wall::new(&wanted).map_err(|why| format!("it cannot be confined: {why}"));
+            grant.note_wall(true);
+            let wall = wall?;
             if let Some(folder) = &wall.temporary {
                 env.insert("TMPDIR".to_owned(), folder.to_string_lossy().into_owned());
             }

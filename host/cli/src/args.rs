@@ -431,7 +431,10 @@ pub(crate) struct Diff {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  harness policy learn --granting 'fs: { read: [.] }' -- call acme_search text=x")]
+#[command(
+    after_help = "Examples:\n  harness policy learn --granting 'fs: { read: [.] }' -- call acme_search text=x\n  \
+                        harness policy learn -- mcp files read_file path=docs/a.md"
+)]
 pub(crate) struct Learn {
     /// Replace the project's rules for the tool by these while the call is observed: the most that it may do. Written
     /// like `capabilities:`; keys that are not given grant nothing.
@@ -448,7 +451,8 @@ pub(crate) struct Learn {
     #[arg(long, conflicts_with = "again")]
     pub(crate) once: bool,
 
-    /// The call to observe, after `--`: `call TOOL ...`, as for `harness`.
+    /// The call to observe, after `--`: `call TOOL ...`, as for `harness`; or `mcp SERVER TOOL ...`, to print the entry of
+    /// a server in `mcp.servers`.
     #[arg(last = true, required = true, value_name = "CALL")]
     pub(crate) call: Vec<String>,
 }

@@ -2,9 +2,11 @@
 
 mod clients;
 mod config;
-mod edit;
+pub(crate) mod edit;
+pub(crate) mod learned;
 mod login;
 mod merge;
+pub(crate) mod observed;
 mod opens;
 mod serve;
 mod servers;

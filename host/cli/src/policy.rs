@@ -6,6 +6,7 @@ use super::printer::Printer;
 
 mod diff;
 mod learn;
+mod learn_server;
 
 mod show;
 

@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use harness_artifact::definition::Served;
 use harness_artifact::policy::ProjectPolicy;
 use harness_capability::fs::Workspace;
 use harness_capability::http::Client;
 use harness_capability::resources::Resources;
 use harness_gateway::{Failure, Host, Streams, relay};
+use harness_policy::watch::Watched;
 use harness_registry::Registry;
 
 use super::{OpenError, Options, guarded};
@@ -33,7 +35,9 @@ pub async fn relay_server(
     let Some(server) = policy.mcp.server(name) else {
         return Ok(Err(Failure::Broken(format!("there is no server `{name}`"))));
     };
-    let grant = policy.grant_for_server(server);
+    let watch = options.watch.clone().filter(|watch| watch.is_of_servers());
+    let watched = watch.map(|watch| Watched { watch, source: Served::source(name).into() });
+    let grant = policy.grant_for_server(server).watched(watched);
     let dir = workspace.service_dir(&grant).map_err(|error| unopened(std::io::Error::other(format!("{error:?}"))))?;
     let host = Host {
         grant: &grant,

@@ -206,8 +206,11 @@ async fn ask(
         Err(error) => return Err(unopened(&error)),
     };
     let variables: &Variables = overrides.variables.as_ref().unwrap_or(&parts.system.variables);
+    // One server is the same for all callers, unless it is watched itself.
+    let is_watched = parts.watch.as_ref().is_some_and(|watch| watch.is_of_servers());
+    let own = if is_watched { Grant::clone(grant) } else { grant.unwatched() };
     let host = Host {
-        grant: &grant.unwatched(),
+        grant: &own,
         dir: &dir,
         workspace: workspace.absolute().as_ref(),
         vault: &parts.secrets,

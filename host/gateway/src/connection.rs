@@ -13,10 +13,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::askers::{Asked, Askers, Replies};
 use crate::elicit::{self, Answerer};
 use crate::failure::Failure;
 use crate::frame::Lines;
-use crate::limits::{END, FLOOD, FORMS, IN_FLIGHT, LAST_WORDS, LINE_BYTES, LINE_DEPTH, LINE_VALUES, QUOTED, TERMINATE};
+use crate::limits::{END, FLOOD, IN_FLIGHT, LAST_WORDS, LINE_BYTES, LINE_DEPTH, LINE_VALUES, QUOTED, TERMINATE};
 use crate::message::{self, Incoming, RpcError, Size};
 use harness_artifact::escape;
 use harness_capability::exec::Service;
@@ -46,6 +47,8 @@ struct Shared {
     state: Mutex<State>,
     /// Whether the server may ask a person.
     can_ask: bool,
+    /// The calls that answer what it asks.
+    askers: Askers,
     /// Whether the server has said that its tools are others.
     changed: AtomicBool,
 }
@@ -54,18 +57,9 @@ struct Shared {
 struct State {
     pending: HashMap<u64, oneshot::Sender<Answer>>,
     abandoned: HashSet<u64>,
-    /// The requests whose callers answer what the server asks, the oldest first.
-    askers: Vec<(u64, mpsc::Sender<Asked>)>,
     /// Why it is over.
     over: Option<String>,
     flood: Flood,
-}
-
-/// What a server asks a person.
-#[derive(Debug)]
-struct Asked {
-    id: Json,
-    params: Json,
 }
 
 /// Counts messages that answer nothing.
@@ -97,7 +91,6 @@ impl Shared {
         let mut state = self.state();
         state.over.get_or_insert(why);
         state.pending.clear();
-        state.askers.clear();
     }
 
     /// Takes a line.
@@ -132,10 +125,8 @@ impl Shared {
                 return Err(format!("it answered the request {id} with neither a result nor an error, or with both"));
             }
             Incoming::Request { id, method, params } if self.can_ask && method == elicit::METHOD => {
-                // Who waits longest answers: all callers of a process have the same person.
-                let asked = Asked { id: id.clone(), params };
-                if !state.askers.first().is_some_and(|(_, asker)| asker.try_send(asked).is_ok()) {
-                    let declined = message::response(&id, &Ok(elicit::declined()));
+                if let Some(asked) = self.askers.ask(None, Asked { id, params }) {
+                    let declined = message::response(&asked.id, &Ok(elicit::declined()));
                     replies.try_send(declined).map_err(|_| ASKS_FASTER.to_owned())?;
                 }
             }
@@ -153,6 +144,12 @@ impl Shared {
             return Err(format!("it sent more than {FLOOD} messages in a second that answer nothing"));
         }
         Ok(())
+    }
+}
+
+impl Replies for Connection {
+    async fn reply(&self, message: Vec<u8>) {
+        let _ = self.out.send(message).await;
     }
 }
 
@@ -192,38 +189,14 @@ impl Connection {
         params: &Json,
         answerer: Option<&dyn Answerer>,
     ) -> Result<Answer, Failure> {
+        let Some(answerer) = answerer else { return self.request(method, params).await };
         let _room = self.room.acquire().await;
-        let (id, mut answer) = self.register()?;
-        let (asker, mut asked) = mpsc::channel(FORMS);
-        if answerer.is_some() {
-            self.shared.state().askers.push((id, asker));
-        }
+        let (id, answer) = self.register()?;
+        let asking = self.shared.askers.enter(id);
         let waiting = Waiting { connection: self, id };
         let _ = self.out.send(message::request(id, method, params)).await;
-        let mut shown = 0_usize;
-        let answer = loop {
-            let one = tokio::select! {
-                biased;
-                answer = &mut answer => break answer,
-                Some(one) = asked.recv() => one,
-            };
-            shown = shown.saturating_add(1);
-            let answerer = answerer.filter(|_| shown <= FORMS);
-            let (said, over) = tokio::select! {
-                biased;
-                answer = &mut answer => (Ok(elicit::declined()), Some(answer)),
-                said = elicit::answer(answerer, &one.params) => (said, None),
-            };
-            let _ = self.out.send(message::response(&one.id, &said)).await;
-            if let Some(answer) = over {
-                break answer;
-            }
-        };
+        let answer = asking.until(answer, answerer, self).await;
         drop(waiting);
-        // What it asked is no longer answered.
-        while let Ok(one) = asked.try_recv() {
-            let _ = self.out.send(message::response(&one.id, &Ok(elicit::declined()))).await;
-        }
         answer.map_err(|_| self.broken())
     }
 
@@ -300,7 +273,6 @@ struct Waiting<'c> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.connection.shared.state();
-        state.askers.retain(|(asker, _)| *asker != self.id);
         if state.pending.remove(&self.id).is_none() || state.over.is_some() {
             return;
         }
@@ -456,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_is_asked_by_the_oldest_call_and_nobody_declines() {
+    fn a_person_is_asked_where_a_call_has_one_and_nobody_declines() {
         let shared = Shared { can_ask: true, ..Shared::default() };
         let (reply, mut replies) = mpsc::channel(4);
         let asks =
@@ -464,12 +436,9 @@ mod tests {
         assert_eq!(shared.take(asks, &reply), Ok(()));
         let declined = message::response(&json!("a"), &Ok(json!({"action": "decline"})));
         assert_eq!(replies.try_recv(), Ok(declined));
-        let (asker, mut asked) = mpsc::channel(1);
-        let (other, mut others) = mpsc::channel(1);
-        shared.state().askers = vec![(3, asker), (4, other)];
+        let _one = shared.askers.enter(3);
         assert_eq!(shared.take(asks, &reply), Ok(()));
-        assert_eq!(asked.try_recv().map(|asked| asked.params), Ok(json!({"message": "m"})));
-        assert!(others.try_recv().is_err() && replies.try_recv().is_err());
+        assert!(replies.try_recv().is_err());
         // A server that may not ask hears that there is no such method.
         let shared = Shared::default();
         assert_eq!(shared.take(asks, &reply), Ok(()));

@@ -10,6 +10,7 @@
 //! - `message`: what a line is
 //! - `results`: what a call gave
 //! - `connection`: requests and answers of one process
+//! - `askers`: the calls during which a server may ask a person
 //! - `elicit`: forms of servers for the person at the host
 //! - `era`: which revision of the protocol a server speaks
 //! - `listing`: the definitions of a server's tools
@@ -22,6 +23,7 @@
 //! - `relay`: a process for a client of its own
 //! - `pool`: the processes of a run, and the calls that they answer
 
+mod askers;
 mod connection;
 mod elicit;
 mod era;

@@ -44,6 +44,8 @@ pub const KEPT: usize = 16;
 pub const QUOTED: usize = 1024;
 /// How long a server at a URL may be silent when it is asked for its revisions: it may be started by that.
 pub const PROBE_REMOTE: Duration = Duration::from_secs(10);
+/// How long a server at a URL has to begin the stream in which it may ask outside of its answers.
+pub const ATTEND: Duration = Duration::from_millis(500);
 /// Bytes of the events of one answer together.
 pub const STREAM_BYTES: usize = 64 << 20;
 /// Messages in the events of one answer that do not answer the request.

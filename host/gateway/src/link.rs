@@ -93,6 +93,13 @@ impl Link {
         }
     }
 
+    /// Hears what an older server at a URL asks outside of the streams of its answers. A process has one stream for all.
+    pub(crate) async fn attend(&self, version: &str) {
+        if let Self::Remote(remote) = self {
+            remote.attend(version).await;
+        }
+    }
+
     /// Keeps what definitions say of how their tools are called.
     pub(crate) fn learn(&self, tools: &[Definition]) {
         if let Self::Remote(remote) = self {

@@ -282,6 +282,9 @@ impl Live {
     /// Asks for a call, as often as its result asks a person. Also says whether the tools changed meanwhile.
     async fn ask(&self, call: Call<'_>, answerer: Option<&dyn Answerer>) -> (Result<ToolResult, Failure>, bool) {
         let mut is_mismatch = false;
+        if answerer.is_some() {
+            self.link.attend(&self.about.version).await;
+        }
         let result = self.rounds(call, answerer, &mut is_mismatch).await;
         let changed = self.link.over().is_none() && (self.link.take_changed() || is_mismatch);
         (result, changed)

@@ -15,10 +15,11 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 use url::Url;
 
+use crate::askers::Askers;
 use crate::connection::Answer;
 use crate::elicit::Answerer;
 use crate::failure::Failure;
-use crate::limits::{END, IN_FLIGHT};
+use crate::limits::{ATTEND, END, IN_FLIGHT};
 use crate::message::MODERN;
 use crate::oauth::Login;
 use harness_artifact::definition::{Definition, ParamHeader};
@@ -58,6 +59,8 @@ pub(crate) struct Reach {
 struct Shared {
     reach: Reach,
     session: Mutex<Session>,
+    /// The calls that answer what the server asks.
+    askers: Askers,
     over: watch::Sender<Option<String>>,
     /// Whether the server has said that its tools are others.
     changed: AtomicBool,
@@ -108,6 +111,7 @@ impl Remote {
         let shared = Shared {
             reach,
             session: Mutex::default(),
+            askers: Askers::default(),
             over: watch::Sender::new(None),
             changed: AtomicBool::new(false),
             listens: AtomicBool::new(false),
@@ -141,10 +145,20 @@ impl Remote {
         let mut over = self.shared.over.subscribe();
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut sent = Sent { shared: &self.shared, id, is_canceled: method != "initialize" };
+        let asked = async {
+            let answer = self.shared.ask(id, method, params);
+            match answerer {
+                Some(answerer) => {
+                    let asking = self.shared.askers.enter(id);
+                    asking.until(answer, answerer, &*self.shared).await
+                }
+                None => answer.await,
+            }
+        };
         let answer = tokio::select! {
             biased;
             () = ended(&mut over) => Err(self.shared.broken()),
-            answer = self.shared.ask(id, method, params, answerer) => answer,
+            answer = asked => answer,
         };
         sent.is_canceled = false;
         // What others say in an error may hold a token too.
@@ -166,6 +180,19 @@ impl Remote {
 
     /// Listens for changes of the server's tools, unless it does already. Returns when the server has heard of that.
     pub(crate) async fn listen(&self, version: &str) {
+        self.shared.listens.store(true, Ordering::Release);
+        self.hear(version).await;
+    }
+
+    /// Hears what an older server asks outside of the streams of its answers, unless it does already. One that does not
+    /// begin to say something is not waited for.
+    pub(crate) async fn attend(&self, version: &str) {
+        if self.can_ask() && version != MODERN {
+            let _ = tokio::time::timeout(ATTEND, self.hear(version)).await;
+        }
+    }
+
+    async fn hear(&self, version: &str) {
         if self.shared.is_mute.load(Ordering::Acquire) {
             return;
         }
@@ -175,7 +202,6 @@ impl Remote {
             if listener.as_ref().is_some_and(|task| !task.is_finished()) {
                 return;
             }
-            self.shared.listens.store(true, Ordering::Release);
             let id = self.next.fetch_add(1, Ordering::Relaxed);
             let (shared, is_modern) = (self.shared.clone(), version == MODERN);
             *listener = Some(tokio::spawn(async move { shared.hear(id, is_modern, ready).await }));

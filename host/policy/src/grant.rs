@@ -53,6 +53,13 @@ impl Grant {
         }
     }
 
+    /// Tells who watches of walls that a wall of a command is planned, or built.
+    pub fn note_wall(&self, is_built: bool) {
+        for walls in self.watched.iter().filter_map(|watched| watched.walls()) {
+            if is_built { walls.built() } else { walls.planned() }
+        }
+    }
+
     /// What both grants allow.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {

@@ -44,7 +44,7 @@ impl FsRules {
 }
 
 /// What is to be done with a file or folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// Its content, its facts, its name in a listing, that it is there.
     Read,

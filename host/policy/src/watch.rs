@@ -74,13 +74,32 @@ pub struct Asked {
     pub requests: Vec<(String, Request)>,
 }
 
+/// Hears of the walls of commands. Meanwhile the host looks at the files that a command will see.
+pub trait Walls: fmt::Debug + Send + Sync {
+    /// One is planned from now on.
+    fn planned(&self);
+    /// Its command starts now, unless it failed.
+    fn built(&self);
+}
+
 /// Keeps what is asked of the grants that it is given to.
 #[derive(Debug, Default)]
 pub struct Watch {
     asked: Mutex<(Asked, BTreeSet<String>)>,
+    servers: Option<Arc<dyn Walls>>,
 }
 
 impl Watch {
+    /// One that watches servers of `mcp.servers` too, and their walls.
+    pub fn of_servers(walls: Arc<dyn Walls>) -> Self {
+        Self { servers: Some(walls), ..Self::default() }
+    }
+
+    /// Whether it watches servers too.
+    pub fn is_of_servers(&self) -> bool {
+        self.servers.is_some()
+    }
+
     /// What was asked so far.
     pub fn asked(&self) -> Asked {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
@@ -113,6 +132,10 @@ impl PartialEq for Watched {
 impl Eq for Watched {}
 
 impl Watched {
+    pub(crate) fn walls(&self) -> Option<&dyn Walls> {
+        self.watch.servers.as_deref()
+    }
+
     pub(crate) fn note(&self, request: impl FnOnce() -> Request) {
         self.watch.note(&self.source, request());
     }

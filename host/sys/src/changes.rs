@@ -26,6 +26,21 @@ pub enum Scope {
     Content,
     /// All of these, of a folder and of the files in it.
     All,
+    /// How a folder, and what is in it, is used: which files are opened, read and written, and which folders are listed.
+    Use,
+}
+
+/// How something was used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Use {
+    /// It was opened, for whatever.
+    Opened,
+    /// It was read or run; a folder was listed.
+    Read,
+    /// Its content was written, or could have been: it was open for that.
+    Written,
+    /// It appeared, was replaced, or is gone.
+    Replaced,
 }
 
 /// A queue of the changes of all that is watched.
@@ -57,6 +72,11 @@ impl Scope {
             Self::Names => names | WatchFlags::ONLYDIR,
             Self::Content => content,
             Self::All => moved | names | content | WatchFlags::ONLYDIR,
+            Self::Use => {
+                let names = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE;
+                let files = WatchFlags::OPEN | WatchFlags::ACCESS | WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE;
+                names | files | WatchFlags::ONLYDIR
+            }
         }
     }
 }
@@ -69,9 +89,23 @@ impl Change {
         let about = match scope {
             Scope::Folder | Scope::Content => self.name.is_none(),
             Scope::Names => self.name.is_some(),
-            Scope::All => true,
+            Scope::All | Scope::Use => true,
         };
         about && (!of_file || !self.is_folder) && self.flags.bits() & scope.flags().bits() != 0
+    }
+
+    /// How the thing was used, in [`Scope::Use`].
+    pub fn usage(&self) -> Option<Use> {
+        let replaced = ReadFlags::CREATE | ReadFlags::DELETE | ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
+        let written = ReadFlags::MODIFY | ReadFlags::CLOSE_WRITE;
+        [
+            (replaced, Use::Replaced),
+            (written, Use::Written),
+            (ReadFlags::ACCESS, Use::Read),
+            (ReadFlags::OPEN, Use::Opened),
+        ]
+        .into_iter()
+        .find_map(|(flags, usage)| self.flags.intersects(flags).then_some(usage))
     }
 
     /// Whether the kernel dropped changes because nobody read them in time: anything may have changed.

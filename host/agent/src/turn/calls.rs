@@ -84,7 +84,7 @@ impl Work<'_> {
     /// The calls of a reply, in groups: those of one run at the same time.
     fn at_a_time<'c>(&self, calls: &'c [ToolCall]) -> Vec<&'c [ToolCall]> {
         let (settings, own) = (&self.runtime.crew.settings, self.runtime.loaded.policy().tools.concurrency());
-        let most = usize::try_from(own.map_or(settings.concurrency, |own| own.min(settings.concurrency)));
+        let most = usize::try_from(lowered(settings.concurrency, own));
         let agents = usize::try_from(settings.max_concurrent).unwrap_or(usize::MAX);
         let can_join = |call: &ToolCall| pipeline::can_run_concurrently(self.place, &call.name);
         groups(calls, (most.unwrap_or(usize::MAX), agents), can_join)
@@ -169,6 +169,11 @@ impl Work<'_> {
     }
 }
 
+/// How many calls run at the same time: an agent's own policy only lowers it.
+fn lowered(most: u64, own: Option<u64>) -> u64 {
+    own.map_or(most, |own| own.min(most))
+}
+
 /// Calls in groups of those that run at the same time: at most so many, and at most so many of agents. One that cannot
 /// run concurrently is a group of its own.
 fn groups(
@@ -189,4 +194,15 @@ fn groups(
         calls = rest;
     }
     groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agents_own_policy_only_lowers() {
+        let all = [None, Some(1), Some(4), Some(9)].map(|own| lowered(4, own));
+        assert_eq!(all, [4, 1, 4, 4]);
+    }
 }

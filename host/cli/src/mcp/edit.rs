@@ -55,6 +55,13 @@ pub(super) fn add(file: &str, text: &str, name: &str, entry: &str) -> Result<Str
     checked(file, new, &want)
 }
 
+/// The entry of a server in the text of a policy; none where it is not there.
+pub(crate) fn entry(file: &str, text: &str, name: &str) -> Option<Map<String, Json>> {
+    let parts = Parts::of(file, text).ok()?;
+    let policy = parts.json(parts.root().ok()?.as_ref()).ok()?;
+    policy.get("mcp")?.get("servers")?.get(name)?.as_object().cloned()
+}
+
 /// The text of a policy without a server.
 ///
 /// # Errors

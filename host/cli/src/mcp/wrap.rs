@@ -12,10 +12,11 @@ use harness_capability::system::System;
 use harness_dispatch::{Options, ServerFailure as Failure, Streams, relay_server};
 use harness_registry::Registry;
 use harness_sys as sys;
-use serde_json::json;
+use serde_json::{Map, Value as Json, json};
 use tokio::sync::mpsc;
 
 use super::edit;
+use super::learned::Learning;
 use super::opens::Opens;
 use crate::args::ProjectArgs;
 use crate::exit::Exit;
@@ -37,7 +38,8 @@ const CHUNK: usize = 64 << 10;
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 the client has closed or the server ended with 0, 1 it failed, 2 it cannot be \
                         started so, 3 denied.\n\nExamples:\n  harness mcp wrap -- mcp-files\n  \
-                        harness mcp wrap --profile read-workspace --network api.example.org -- uvx mcp-x==1.2.3")]
+                        harness mcp wrap --profile read-workspace --network api.example.org -- uvx mcp-x==1.2.3\n  \
+                        harness mcp wrap --profile write-workspace --learn -- mcp-files")]
 pub(crate) struct Wrap {
     /// What the server may do, before the options below add to it. Default: the entry of `mcp.servers` with this command,
     /// or `strict` where an option below is given.
@@ -50,6 +52,11 @@ pub(crate) struct Wrap {
     /// Folder outside of the workspace that it may read and run programs from; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Vec<PathBuf>,
+
+    /// Print the least entry of `mcp.servers` that allows what the server used, to standard error at the end. Files are
+    /// those that anybody used meanwhile and that the server may use.
+    #[arg(long)]
+    pub(crate) learn: bool,
 
     /// Folder that the server works in. Default: the folder that holds `.harness`, else the current one.
     #[arg(long, value_name = "DIR")]
@@ -97,10 +104,20 @@ pub(super) fn run(command: &Wrap, place: &ProjectArgs, printer: Printer) -> Resu
         };
         (policy.clone(), name.clone())
     };
+    let learning = command
+        .learn
+        .then(|| {
+            let entry = command.entry_in(registry.policy_file(), &root, &name);
+            let grant = policy.mcp.server(&name).map(|server| policy.grant_for_server(server));
+            let folder = command.workspace.as_deref().unwrap_or(&root);
+            Ok::<_, Exit>((Learning::start(folder, printer)?, entry.unwrap_or_default(), grant.ok_or(Exit::Usage)?))
+        })
+        .transpose()?;
     let options = Options {
         workspace: command.workspace.clone(),
         machine,
         system: System::default().with_environment(),
+        watch: learning.as_ref().map(|(learning, ..)| learning.watch.clone()),
         ..Options::default()
     };
     let (streams, written) = streams(printer)?;
@@ -114,6 +131,10 @@ pub(super) fn run(command: &Wrap, place: &ProjectArgs, printer: Printer) -> Resu
         for _ in 0..WRITERS {
             let _ = written.recv_timeout(FLUSH);
         }
+    }
+    if let Some((learning, entry, grant)) = learning {
+        // Standard output is the server's.
+        learning.end(&name, &entry, &grant, printer).lines().for_each(|line| printer.say(line));
     }
     match ended {
         Err(heard) => Ok(heard.exit()),
@@ -149,6 +170,14 @@ impl Wrap {
             || self.opens.floating
             || !self.folder.is_empty()
             || lists.into_iter().any(|list| !list.is_empty())
+    }
+
+    /// The entry of its server, as it is written in the policy or on the command line.
+    fn entry_in(&self, file: &str, root: &Path, name: &str) -> Option<Map<String, Json>> {
+        if self.is_described() {
+            return serde_json::from_str::<Json>(&self.entry()).ok()?.as_object().cloned();
+        }
+        edit::entry(file, &sys::read_text(&root.join(file)).ok()?, name)
     }
 
     /// As an entry of `mcp.servers`, on one line of YAML. JSON is YAML too.

@@ -27,20 +27,13 @@ use super::super::confirm::AtTerminal;
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::{call, project};
+use super::learn_server;
 
 pub(super) fn run(command: &Learn, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
-    let command_line = std::iter::once("harness").chain(command.call.iter().map(String::as_str));
-    let asked = match Arguments::try_parse_from(command_line) {
-        Ok(Arguments { command: Command::Call(call), .. }) => call,
-        Ok(_) => {
-            printer.error("only a call can be observed", &[], Some("harness policy learn -- call TOOL ..."));
-            return Err(Exit::Usage);
-        }
-        Err(error) => {
-            let _ = error.print();
-            return Err(Exit::Usage);
-        }
-    };
+    if command.call.first().is_some_and(|word| word == "mcp") {
+        return learn_server::run(command, place, printer);
+    }
+    let asked = read(command.call.iter().map(String::as_str), printer)?;
     let granting = command.granting.as_deref().map(|rules| call::narrowing(rules, printer)).transpose()?;
     let watch = Arc::new(Watch::default());
     let instead = granting.clone();
@@ -87,6 +80,21 @@ pub(super) fn run(command: &Learn, place: &ProjectArgs, printer: Printer) -> Res
     Ok(exit)
 }
 
+/// Reads the words of a call.
+pub(super) fn read<'w>(words: impl Iterator<Item = &'w str>, printer: Printer) -> Result<Call, Exit> {
+    match Arguments::try_parse_from(std::iter::once("harness").chain(words)) {
+        Ok(Arguments { command: Command::Call(call), .. }) => Ok(call),
+        Ok(_) => {
+            printer.error("only a call can be observed", &[], Some("harness policy learn -- call TOOL ..."));
+            Err(Exit::Usage)
+        }
+        Err(error) => {
+            let _ = error.print();
+            Err(Exit::Usage)
+        }
+    }
+}
+
 /// The policy that the call was made under, as it is written: what the host closes by itself needs no line.
 fn in_force(loaded: &Loaded) -> ProjectPolicy {
     let mut policy = loaded.policy().clone();
@@ -110,7 +118,7 @@ fn written(asked: &Asked, workspace: &Path, since: Duration) -> Vec<(String, Req
 }
 
 /// A call that can be made more than once.
-struct Repeatable<'a> {
+pub(super) struct Repeatable<'a> {
     project: &'a Project,
     call: call::Asked,
     within: Option<Layer>,
@@ -119,7 +127,7 @@ struct Repeatable<'a> {
 }
 
 impl<'a> Repeatable<'a> {
-    fn new(asked: &Call, project: &'a Project, printer: Printer) -> Result<Self, Exit> {
+    pub(super) fn new(asked: &Call, project: &'a Project, printer: Printer) -> Result<Self, Exit> {
         let call = call::Asked::read(asked, project).map_err(|message| {
             printer.error(&message, &[], None);
             Exit::Usage
@@ -225,7 +233,7 @@ fn result(report: &CallReport) -> (&'static str, Option<&str>, bool, Vec<String>
 }
 
 /// Makes the call, and says how it ended.
-fn make_and_report(
+pub(super) fn make_and_report(
     asked: &Call,
     project: &Project,
     call: &Repeatable<'_>,

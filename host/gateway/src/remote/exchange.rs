@@ -6,8 +6,9 @@ use serde_json::{Value as Json, json};
 use tokio::sync::oneshot;
 
 use super::{LOST, Session, Shared};
+use crate::askers::{Asked, Replies};
 use crate::connection::{Answer, Flood};
-use crate::elicit::{self, Answerer};
+use crate::elicit;
 use crate::era::params;
 use crate::failure::Failure;
 use crate::headers;
@@ -35,15 +36,15 @@ struct Stream {
     resumes: u32,
 }
 
+impl Replies for Shared {
+    async fn reply(&self, message: Vec<u8>) {
+        let _ = self.post("", &Json::Null, message).await;
+    }
+}
+
 impl Shared {
     /// Sends a request, and reads its answer.
-    pub(super) async fn ask(
-        &self,
-        id: u64,
-        method: &str,
-        params: &Json,
-        answerer: Option<&dyn Answerer>,
-    ) -> Result<Answer, Failure> {
+    pub(super) async fn ask(&self, id: u64, method: &str, params: &Json) -> Result<Answer, Failure> {
         let mut opened = self.post(method, params, message::request(id, method, params)).await?;
         if !(200..300).contains(&opened.status()) {
             return self.refused(&mut opened).await;
@@ -52,11 +53,9 @@ impl Shared {
         let mut answer = match kind(&opened) {
             JSON => {
                 let body = opened.whole(LINE_BYTES).await.map_err(failure)?;
-                self.take(body, id, answerer)
-                    .await?
-                    .ok_or_else(|| self.ended("it answered a request with no answer"))?
+                self.take(body, id).await?.ok_or_else(|| self.ended("it answered a request with no answer"))?
             }
-            EVENTS => self.answer_of(opened, id, answerer).await?,
+            EVENTS => self.answer_of(opened, id).await?,
             _ => {
                 let status = opened.status();
                 return Err(Failure::Broken(format!("it answered a request with HTTP status {status} and no message")));
@@ -114,7 +113,7 @@ impl Shared {
     }
 
     /// Reads events until the answer is among them. A stream of an older server that ends before is continued.
-    async fn answer_of(&self, mut opened: Opened, id: u64, answerer: Option<&dyn Answerer>) -> Result<Answer, Failure> {
+    async fn answer_of(&self, mut opened: Opened, id: u64) -> Result<Answer, Failure> {
         let (mut events, mut stream) = (Events::new(LINE_BYTES), Stream::default());
         loop {
             let next = opened.next().await;
@@ -124,7 +123,7 @@ impl Shared {
                     return Err(self.ended(&format!("its answer has more than {STREAM_BYTES} bytes")));
                 }
                 for event in self.events(&mut events, &bytes)? {
-                    if let Some(answer) = self.take(event.into_bytes(), id, answerer).await? {
+                    if let Some(answer) = self.take(event.into_bytes(), id).await? {
                         return Ok(answer);
                     }
                     stream.messages = stream.messages.saturating_add(1);
@@ -155,7 +154,7 @@ impl Shared {
     }
 
     /// Takes a message that came while a request waits for its answer. Returns the answer, where it is that.
-    async fn take(&self, text: Vec<u8>, id: u64, answerer: Option<&dyn Answerer>) -> Result<Option<Answer>, Failure> {
+    async fn take(&self, text: Vec<u8>, id: u64) -> Result<Option<Answer>, Failure> {
         // An event that is there for its identifier alone.
         if text.trim_ascii().is_empty() {
             return Ok(None);
@@ -176,7 +175,7 @@ impl Shared {
                 let of = escape::line(&of).chars().take(40).collect::<String>();
                 return Err(self.ended(&format!("it answered the request {of}, which was not made")));
             }
-            Incoming::Request { id, method, params } => self.reply(&id, &method, params, answerer).await,
+            Incoming::Request { id: asked, method, params } => self.asked(asked, &method, params, Some(id)).await,
             Incoming::Notification(method) => self.notified(&method),
             Incoming::Noise => {}
         }
@@ -189,21 +188,21 @@ impl Shared {
         }
     }
 
-    /// Answers a request of an older server. A newer one may not ask. What the server sends meanwhile waits.
-    async fn reply(&self, id: &Json, method: &str, mut params: Json, answerer: Option<&dyn Answerer>) {
+    /// Answers a request of an older server; a newer one may not ask. A person is asked by the call in whose stream it
+    /// came, or by the one that has waited longest.
+    async fn asked(&self, id: Json, method: &str, mut params: Json, call: Option<u64>) {
         if self.session().version.is_none() {
             return;
         }
-        let answer = if self.reach.can_ask && method == elicit::METHOD {
-            if let Some(login) = &self.reach.login {
-                login.redact(&mut params);
-            }
-            message::response(id, &elicit::answer(answerer, &params).await)
-        } else {
-            message::reply(id, method)
-        };
-        // Whether it was taken is the server's business.
-        let _ = self.post("", &Json::Null, answer).await;
+        if !self.reach.can_ask || method != elicit::METHOD {
+            return Replies::reply(self, message::reply(&id, method)).await;
+        }
+        if let Some(login) = &self.reach.login {
+            login.redact(&mut params);
+        }
+        if let Some(asked) = self.askers.ask(call, Asked { id, params }) {
+            Replies::reply(self, message::response(&asked.id, &Ok(elicit::declined()))).await;
+        }
     }
 
     /// Sends a notification.
@@ -251,10 +250,7 @@ impl Shared {
                 }
                 match Incoming::read(event.as_bytes()) {
                     Incoming::Notification(method) => self.notified(&method),
-                    // Nobody answers what no call waits for.
-                    Incoming::Request { id, method, params } => {
-                        self.reply(&id, &method, params, None).await;
-                    }
+                    Incoming::Request { id, method, params } => self.asked(id, &method, params, None).await,
                     Incoming::Answer { .. } | Incoming::Broken { .. } | Incoming::Foreign(_) if is_modern => return,
                     Incoming::Answer { .. } | Incoming::Broken { .. } | Incoming::Foreign(_) | Incoming::Noise => {}
                 }
