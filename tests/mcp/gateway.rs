@@ -493,8 +493,8 @@ fn the_least_policy_of_a_call_is_learned() {
 
     for (words, why) in [
         (&["mcp", "m"][..], "a call of a server names the server and its tool"),
-        (&["mcp", "other", "read"], "no tool `other_read`"),
-        (&["mcp", "m", "other"], "no tool `m_other`"),
+        (&["mcp", "other", "read"], "there is no server `other`"),
+        (&["mcp", "m", "other"], "there is no tool `m_other`"),
     ] {
         let ran = project.run(&[&["policy", "learn", "--"], words].concat());
         assert_eq!(ran.code, 2, "{ran}");
