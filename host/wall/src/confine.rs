@@ -287,6 +287,8 @@ mod tests {
         let name = "confine::tests::a_process_gives_up_what_it_does_not_need";
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         command.args([name, "--exact", "--nocapture"]).env("HARNESS_TEST_CONFINE", plan).current_dir(folder);
+        // With one, a test runs in the thread of its process.
+        command.env("RUST_TEST_THREADS", "2");
         let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
         output.lines().filter_map(|line| line.strip_prefix("can ")).collect::<Vec<_>>().join(", ")
     }
