@@ -124,27 +124,17 @@ struct Arguments {
     fail_fast: bool,
     /// Give up first what a host whose commands have the network does not need.
     confined: bool,
-    /// Not again after all, to see whether the host grows.
-    once: bool,
 }
 
 impl Arguments {
     fn read() -> Self {
-        let mut arguments = Self {
-            list: false,
-            ignored: false,
-            chosen: Vec::new(),
-            areas: None,
-            fail_fast: false,
-            confined: false,
-            once: false,
-        };
+        let mut arguments =
+            Self { list: false, ignored: false, chosen: Vec::new(), areas: None, fail_fast: false, confined: false };
         for argument in std::env::args().skip(1) {
             match argument.as_str() {
                 "--list" => arguments.list = true,
                 "--ignored" => arguments.ignored = true,
                 "--confined" => arguments.confined = true,
-                "--once" => arguments.once = true,
                 "--fail-fast" => arguments.fail_fast = true,
                 other if other.starts_with(AREAS) => arguments.areas = other.strip_prefix(AREAS).map(str::to_owned),
                 other if !other.starts_with('-') => arguments.chosen.push(other.to_owned()),

@@ -101,6 +101,13 @@ pub(crate) const CASES: &[Coded] = &[
         control: |runtime, servers| in_turns(runtime, servers, 2),
     },
     Coded {
+        id: "state-109",
+        tried: "pushes the result of an earlier task out of what is kept, by calls that run at the same time",
+        run: |runtime, servers| pushed_out(runtime, servers, "nothing", "kept"),
+        // Tasks that it has begun itself do so.
+        control: |runtime, servers| pushed_out(runtime, servers, "begin", "pushed out"),
+    },
+    Coded {
         id: "state-105",
         tried: "leaves tools, hooks and identifiers of its run to 200 later runs",
         run: |runtime, servers| added(runtime, servers, false),
@@ -262,6 +269,43 @@ fn in_turns(runtime: &Runtime, servers: &Servers, calls: usize) -> Result<String
         (6, TURNS, 2) => Ok("seen".to_owned()),
         _ => Err(format!("{told:?}")),
     }
+}
+
+/// Whether the result of a task is still there after more calls, at the same time, than ended tasks are kept.
+fn pushed_out(runtime: &Runtime, servers: &Servers, what: &str, expected: &str) -> Result<String, String> {
+    /// More than the 64 that are kept.
+    const GROUPS: usize = 9;
+    let world = World::new(servers);
+    let call = format!("{{ name: it, args: {{ what: {what} }} }}");
+    let beside = format!("- tool_calls: [{}]\n", vec![call; 8].join(", "));
+    let first = "- tool_calls: [{ name: it, args: { what: first } }]\n";
+    let last = "- tool_calls: [{ name: it, args: { what: look } }]\n- text: done\n";
+    std::fs::write(world.work().join("r.yaml"), [first, &beside.repeat(GROUPS), last].concat()).unwrap();
+    let tools = world.work().join(".harness/tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    let slow = "---\nasync: true\nscript: |\n  def run(args):\n      return 'kept'\n---\n# slow\n";
+    std::fs::write(tools.join("slow.md"), slow).unwrap();
+    let policy = "model: { provider: script, script: r.yaml }\ntools_policy: { concurrency: 8 }\nexit_policy: { max_iterations: 20 }\nsandbox: { audit: false, async_tools: true }\nmeta: { enabled: true }";
+    let script = "def run(args):\n    if args['what'] == 'look':\n        return task.poll(ctx.get('first'))['result']\n    if args['what'] == 'nothing':\n        return 'nothing'\n    id = json.decode(meta.call_tool('slow'))['task_id']\n    if args['what'] == 'first':\n        ctx.set('first', id)\n    return task.await(id)['result']\n";
+    let project = project(&world, policy, script);
+    let models = Arc::new(Configured::new(&world.work(), &project.loaded().policy().models, &Variables::Host));
+    let told = runtime.block_on(async {
+        let mut session = harness_agent::Session::start(&project, &Run::new(), models, Arc::new(Silent)).await.unwrap();
+        session.turn("Go.").await.unwrap();
+        let told = session.history().iter().filter_map(|message| match message {
+            Message::Tool { content, .. } => Some(content.clone()),
+            _ => None,
+        });
+        let told: Vec<String> = told.collect();
+        session.end().await;
+        told
+    });
+    let found = match told.as_slice() {
+        [first, .., last] if told.len() == GROUPS * 8 + 2 && first == "kept" && last == "kept" => "kept",
+        [first, .., last] if first == "kept" && last.contains("there is no task") => "pushed out",
+        _ => "",
+    };
+    if found == expected { Ok(found.to_owned()) } else { Err(format!("{told:?}")) }
 }
 
 /// Lines for a shell, as a script has them: one leaves a file in each folder that is there for that, one looks.

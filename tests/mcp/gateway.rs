@@ -477,9 +477,14 @@ fn the_least_policy_of_a_call_is_learned() {
     let path = format!("path={}", project.root().join("docs/b.md").display());
     let ran = project.run(&["policy", "learn", "--", "mcp", "m", "read", &path]);
     assert_eq!(ran.code, 0, "{ran}");
-    let policy: Vec<&str> = ran.out.lines().map(str::trim).collect();
-    assert_eq!(policy[..3], ["mcp:", "servers:", "m:"], "{ran}");
-    assert_eq!(policy[policy.len() - 1], "fs: {\"read\":[\"docs/b.md\"]}", "{ran}");
+    let (program, folder) = mock::program();
+    let command = json!([program, "--ignored", "--exact", "mock::serve", "--nocapture", "--test-threads=1"]);
+    let entry = format!(
+        "mcp:\n  servers:\n    m:\n      command: {command}\n      folders: {}\n      env: {}\n",
+        json!([folder]),
+        json!({"BEHAVIOR": "modern"})
+    );
+    assert_eq!(ran.out, format!("{entry}      fs: {}\n", json!({"read": ["docs/b.md"]})), "{ran}");
 
     // Hosts are those that it connected to.
     let port = greeter();
@@ -487,9 +492,9 @@ fn the_least_policy_of_a_call_is_learned() {
         format!(", network: {{ allowed_domains: [example.com, {{ host: \"localhost:{port}\", private: true }}] }}");
     let project = locked("modern dials", &opens);
     let ran = project.run(&["policy", "learn", "--", "mcp", "m", "echo", &format!("text=localhost:{port}")]);
+    let entry = entry.replace("modern", "modern dials");
     let host = format!("network: {{ allowed_domains: [{{ host: \"localhost:{port}\", private: true }}] }}");
-    assert_eq!(ran.out.lines().last().map(str::trim), Some(host.as_str()), "{ran}");
-    assert!(!ran.out.contains("fs:"), "{ran}");
+    assert_eq!(ran.out, format!("{entry}      {host}\n"), "{ran}");
 
     for (words, why) in [
         (&["mcp", "m"][..], "a call of a server names the server and its tool"),

@@ -302,9 +302,9 @@ impl Prepared<'_> {
                 time,
                 network: egress.as_ref().map(Egress::network),
             };
-            grant.note_wall(false);
+            grant.note_planned_wall();
             let wall = Wall::new(&wanted).map_err(|why| format!("it cannot be confined: {why}"));
-            grant.note_wall(true);
+            grant.note_built_wall();
             let wall = wall?;
             if let Some(folder) = &wall.temporary {
                 env.insert("TMPDIR".to_owned(), folder.to_string_lossy().into_owned());

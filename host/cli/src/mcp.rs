@@ -6,7 +6,7 @@ pub(crate) mod edit;
 pub(crate) mod learned;
 mod login;
 mod merge;
-pub(crate) mod observed;
+mod observed;
 mod opens;
 mod serve;
 mod servers;

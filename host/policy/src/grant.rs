@@ -7,7 +7,7 @@ use super::layer::{Layer, Origin, Scope, Service};
 use super::limits::{LimitKey, Limits};
 use super::network::shown;
 use super::refusal::Refusal;
-use super::watch::{Request, Watched};
+use super::watch::{Request, Walls, Watched};
 
 /// What one call may do. Immutable; made before the instance exists.
 ///
@@ -53,11 +53,14 @@ impl Grant {
         }
     }
 
-    /// Tells who watches of walls that a wall of a command is planned, or built.
-    pub fn note_wall(&self, is_built: bool) {
-        for walls in self.watched.iter().filter_map(|watched| watched.walls()) {
-            if is_built { walls.built() } else { walls.planned() }
-        }
+    /// Tells who watches of walls that one is planned from now on.
+    pub fn note_planned_wall(&self) {
+        self.watched.iter().filter_map(Watched::walls).for_each(Walls::planned);
+    }
+
+    /// Tells who watches of walls that the one that was planned is built, or that this failed.
+    pub fn note_built_wall(&self) {
+        self.watched.iter().filter_map(Watched::walls).for_each(Walls::built);
     }
 
     /// What both grants allow.

@@ -49,6 +49,12 @@ impl Learning {
         Ok(Self { observed, watch })
     }
 
+    /// Says that the entry of a server cannot be read, as where the policy has it in a form that is not understood.
+    pub(crate) fn unreadable(name: &str, printer: Printer) -> Exit {
+        printer.error(&format!("the entry of the server `{name}` cannot be read"), &[], None);
+        Exit::Usage
+    }
+
     /// Forgets what was used so far.
     pub(crate) fn forget(&self) {
         self.observed.forget();
@@ -217,5 +223,49 @@ mod tests {
         for (path, access) in [("docs/out/1", Access::Write), ("docs/a.md", Access::Read), ("docs/p/x", Access::Read)] {
             assert!(!decide(path, access), "{path}");
         }
+    }
+
+    /// For each grant, each path and each use: what is learned allows nothing that the grant does not.
+    #[test]
+    fn nothing_is_learned_that_was_not_allowed() {
+        let parts = ["docs", "deep", "x.md"];
+        let mut paths: Vec<String> = vec![".".to_owned()];
+        for first in parts {
+            paths.push(first.to_owned());
+            for second in parts {
+                paths.push(format!("{first}/{second}"));
+                paths.extend(parts.map(|third| format!("{first}/{second}/{third}")));
+            }
+        }
+        let paths: Vec<WorkspacePath> = paths.iter().map(|path| WorkspacePath::parse(path, "/w").unwrap()).collect();
+        let uses = [Use::Opened, Use::Read, Use::Written, Use::Replaced];
+        let mut allowed = 0;
+        for rule in ["docs", "d*", "docs/*.md", "**/deep", "**/x.md", "."] {
+            for protect in ["none", "docs/deep", "**/x.md"] {
+                let entry = json!({"command": ["s"], "fs": {"read": [rule], "write": [rule], "protect": [protect]}});
+                let server = policy(&format!("mcp: {{ servers: {{ s: {entry} }} }}\n"));
+                let old = server.grant_for_server(server.mcp.server("s").unwrap());
+                for (path, usage) in paths.iter().flat_map(|path| uses.map(|usage| (path, usage))) {
+                    let used = Used { uses: [(path.clone(), BTreeSet::from([usage]))].into(), missed: None };
+                    let seen = Seen { used, asked: Asked::default() };
+                    let (text, unnamed) = seen.policy("s", entry.as_object().unwrap(), &old);
+                    assert_eq!(unnamed, Vec::<String>::new());
+                    let learned = policy(&text);
+                    let new = learned.grant_for_server(learned.mcp.server("s").unwrap());
+                    for (other, access) in
+                        paths.iter().flat_map(|other| [(other, Access::Read), (other, Access::Write)])
+                    {
+                        if new.decide_path(other, access).is_ok() {
+                            allowed += 1;
+                            assert!(
+                                old.decide_path(other, access).is_ok(),
+                                "{entry} {path} {usage:?}: {access:?} {other}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+        assert!(allowed > 1_000, "{allowed}");
     }
 }

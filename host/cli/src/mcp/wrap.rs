@@ -108,9 +108,11 @@ pub(super) fn run(command: &Wrap, place: &ProjectArgs, printer: Printer) -> Resu
         .learn
         .then(|| {
             let entry = command.entry_in(registry.policy_file(), &root, &name);
-            let grant = policy.mcp.server(&name).map(|server| policy.grant_for_server(server));
+            let (Some(entry), Some(server)) = (entry, policy.mcp.server(&name)) else {
+                return Err(Learning::unreadable(&name, printer));
+            };
             let folder = command.workspace.as_deref().unwrap_or(&root);
-            Ok::<_, Exit>((Learning::start(folder, printer)?, entry.unwrap_or_default(), grant.ok_or(Exit::Usage)?))
+            Ok((Learning::start(folder, printer)?, entry, policy.grant_for_server(server)))
         })
         .transpose()?;
     let options = Options {

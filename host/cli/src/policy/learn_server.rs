@@ -50,8 +50,8 @@ pub(super) fn run(command: &Learn, place: &ProjectArgs, printer: Printer) -> Res
     let needs = confinement::needs(loaded.registry(), &root, asked.workspace.as_deref(), None, &Variables::Host);
     project::confine(&Plan::of(&needs), &asked.confine, printer)?;
     let file = loaded.registry().policy_file();
-    let text = sys::read_text(&root.join(file)).unwrap_or_default();
-    let entry = edit::entry(file, &text, name).unwrap_or_default();
+    let entry = sys::read_text(&root.join(file)).ok().and_then(|text| edit::entry(file, &text, name));
+    let entry = entry.ok_or_else(|| Learning::unreadable(name, printer))?;
     let grant = policy.grant_for_server(server);
     // What was read to open the project is no use of the server's.
     learning.forget();
