@@ -394,10 +394,18 @@ fn what_adds_no_capability() {
     };
     let unnamed = ".harness/plugins/acme/skills/SKILL.md:1:1 error: the name of a skill has only lower-case letters, digits \
                    and hyphens, found `SKILL`";
-    let mut told = vec![not_read("SKILL.md")];
+    let mut told = vec![not_read("SKILL.md"), not_read("tools/.hidden.md")];
     told.extend(unread.map(|name| not_read(&format!("tools/{name}"))));
     told.extend(["skills/deploy.md", "skills/deploy/SKILL.md"].map(|path| as_skill(path, "deploy")).concat());
-    told.extend(["README.md", "SKILL.md"].map(|name| not_read(&format!("plugins/acme/{name}"))));
+    let in_plugins = [
+        ".hidden/tools/x.md",
+        ".hidden.md",
+        "acme/.bundle.md",
+        "acme/README.md",
+        "acme/SKILL.md",
+        "acme/tools/.hidden.md",
+    ];
+    told.extend(in_plugins.map(|name| not_read(&format!("plugins/{name}"))));
     told.push(unnamed.to_owned());
     told.extend(as_skill("plugins/acme/skills/SKILL.md", "SKILL"));
     assert_eq!((found.code, problems(&found)), (2, told), "{found}");

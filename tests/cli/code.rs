@@ -196,6 +196,39 @@ fn fuel_and_time_are_those_of_one_call() {
     assert_eq!((many.code, fuel(&many), &many.json()["error"]["kind"]), (4, 60_000_000, &json!("fuel")), "{many}");
 }
 
+/// A script has no more host calls and no more memory by calling tools than it has itself.
+#[test]
+fn host_calls_and_memory_are_those_of_one_call() {
+    let asks = "def run(args):\n    for i in range(10):\n        metrics.incr('n')\n    return 1\n";
+    let nests = "def run(args):\n    return [meta.call('asks') for i in range(args['n'])]\n";
+    let holds = "def run(args):\n    return len('x' * (6 << 20))\n";
+    let project = Project::new()
+        .policy(&format!("{ON}meta: {{ enabled: true }}\nsandbox: {{ limits: {{ host_calls: 50, memory_mb: 36 }} }}\n"))
+        .tool("asks", "", asks)
+        .tool("nests", "parameters:\n  n: { type: integer }\n", nests)
+        .tool("holds", "", holds);
+    let calls = |body: &str| script(&project, &format!("def run():\n    return {body}\n"));
+    let over = "`run_script` was ended: over the limit `host calls` of 50 calls";
+    calls("[asks() for i in range(4)]").gives("[1,1,1,1]");
+    calls("[asks() for i in range(5)]").says(4, over);
+    // What is called calls others, and some of them at one time.
+    calls("nests(n=4)").gives("[1,1,1,1]");
+    calls("nests(n=5)").says(4, over);
+    let parallel = |count: usize| {
+        let text = format!("[one.value for one in meta.parallel([('asks', {{}})] * {count}, limit={count})]");
+        calls(&text)
+    };
+    parallel(4).gives("[1,1,1,1]");
+    // Each has a fifth of what is left.
+    parallel(5).says(4, over);
+    // A tool that no script of code mode has called has its own, and so has each tool that it calls.
+    project.run(&["call", "nests", "n=40"]).gives(&format!("[{}]", ["1"; 40].join(",")));
+    let text = |held: u32| format!("def run():\n    x = 'x' * ({held} << 20)\n    return [holds(), len(x)]\n");
+    let ran = script(&project, &text(1));
+    assert_eq!((ran.code, ran.out.trim()), (0, "[6291456,1048576]"), "{ran}");
+    script(&project, &text(8)).says(1, "holds: tool error: over the limit `memory`");
+}
+
 #[test]
 fn tools_are_found_and_described() {
     let front = "parameters:\n  state: { type: string, enum: [open, closed], default: open }\n  project: { type: string, required: true }\n\

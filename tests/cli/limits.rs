@@ -26,7 +26,7 @@ fn ended(script: &str, limits: &str, words: &str) {
     let first = ran.err.lines().next().unwrap_or_default();
     let wanted = format!("error: tool `it` was ended: over the limit {words}");
     // Where the interpreter can show the line, it does.
-    let told = first.split_once(" at line ").map_or(first, |(told, _)| told);
+    let told = first.split_once(" at .harness/tools/it.md:").map_or(first, |(told, _)| told);
     assert_eq!((ran.code, ran.out.as_str(), told), (4, "", wanted.as_str()), "{ran}");
 }
 

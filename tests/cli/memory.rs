@@ -26,7 +26,7 @@ fn what_is_dropped_is_taken_back() {
     reads(lines, 32).gives("12184990");
     // What is kept is not dropped.
     reads("def run(args):\n    return len([fs.read('big.txt') for i in range(600)])\n", 32)
-        .says(4, "over the limit `memory` of 33554432 bytes at line 4, column 47");
+        .says(4, "over the limit `memory` of 33554432 bytes at .harness/tools/it.md:4:47");
 }
 
 /// Garbage is made and taken back again and again while all kinds of values are kept, changed and iterated over.
@@ -148,17 +148,18 @@ fn each_end_has_its_line() {
         );
         reads(&script, 64)
     };
-    let memory = "over the limit `memory` of 67108864 bytes at line 10, column 1";
+    let memory = "over the limit `memory` of 67108864 bytes at .harness/tools/it.md:10:1";
     run("return len([1, 2, 3] * ((1 << 29) + len(args)))").says(4, memory);
     run("return len((1, 2, 3) * ((1 << 29) + len(args)))").says(4, memory);
     run("return len(('x' * 1000) * ((1 << 20) + len(args)))").says(4, ", where 10485");
     // So is what a dict has no memory for.
-    for (grows, place) in [("d[i] = i", "5, column 7"), ("d |= {i: i}", "6, column 11")] {
+    for (grows, place) in [("d[i] = i", "5:7"), ("d |= {i: i}", "6:11")] {
         let script = format!("def run(args):\n    d = {{}}\n    for i in range(1 << 30):\n        {grows}\n");
-        let memory = format!("over the limit `memory` of 33554432 bytes at line {place}, where 12582912 bytes");
+        let at = format!(".harness/tools/it.md:{place}");
+        let memory = format!("over the limit `memory` of 33554432 bytes at {at}, where 12582912 bytes");
         reads(&script, 32).says(4, &memory);
     }
-    run("return str(deep(100000))").says(4, "over the limit `stack` of 1048576 bytes at line ");
+    run("return str(deep(100000))").says(4, "over the limit `stack` of 1048576 bytes at .harness/tools/it.md:");
     run("return deep(100000) == deep(100000)").says(1, "Too many recursion levels");
     // What the top level made is fixed.
     let fixed = Project::with_script("X = [1]\n\ndef run(args):\n    X.append(2)\n").run(&["call", "it"]);

@@ -233,10 +233,28 @@ fn a_constant_that_takes_too_much_is_an_error_where_it_is() {
     exit 4
     --- stdout
     --- stderr
-    error: tool `it` was ended: over the limit `memory` of 67108864 bytes at line 4, column 18, where 67108864 bytes were requested at once
+    error: tool `it` was ended: over the limit `memory` of 67108864 bytes at .harness/tools/it.md:4:18, where 67108864 bytes were requested at once
 
     hint: `sandbox.limits.memory_mb` in `.harness/harness.md` raises it
     ");
+}
+
+/// A program finds the place too, and whose script it was.
+#[test]
+fn what_is_over_a_limit_names_its_script() {
+    let script = "def run(args):\n    return len('x' * (64 << 20))\n";
+    let caller = "def run(args):\n    return meta.call_tool('it')\n";
+    let project = Project::with_script(script).policy("meta: { enabled: true }\n").tool("caller", "", caller);
+    let said = project.run(&["call", "it", "--json"]);
+    let error = &said.json()["error"];
+    assert_eq!(
+        [&error["file"], &error["line"], &error["column"]],
+        [&serde_json::json!(".harness/tools/it.md"), &serde_json::json!(4), &serde_json::json!(18)],
+        "{said}"
+    );
+    // Also where another script called it.
+    let called = project.run(&["call", "caller"]);
+    assert!(called.out.contains("over the limit `memory` of 67108864 bytes at .harness/tools/it.md:4:18"), "{called}");
 }
 
 /// The error of a function names that function.

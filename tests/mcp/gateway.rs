@@ -40,9 +40,14 @@ const EXACT: &str = "{\"text\":\"x\"}";
 
 #[test]
 fn a_server_of_each_era_is_locked_and_called() {
-    for (behavior, version) in
-        [("modern", "2026-07-28"), ("", "2025-11-25"), ("exits", "2025-11-25"), ("silent", "2025-11-25")]
-    {
+    // The last one starts slowly, and is not taken for a silent one.
+    for (behavior, version) in [
+        ("modern", "2026-07-28"),
+        ("", "2025-11-25"),
+        ("exits", "2025-11-25"),
+        ("silent", "2025-11-25"),
+        ("modern late", "2026-07-28"),
+    ] {
         let project = project(behavior, "");
         let ran = project.run(&["lock"]);
         assert_eq!(ran.out, "harness.lock: 0 tools, 0 hooks, 0 agents, 0 bundles, 1 server\n", "{behavior}: {ran}");

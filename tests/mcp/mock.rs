@@ -65,6 +65,10 @@ fn serve() {
     let behavior = std::env::var("BEHAVIOR").unwrap_or_default();
     let mut server =
         Server { does: behavior.split(' ').map(str::to_owned).collect(), calls: 0, pages: 0, declared: Json::Null };
+    if server.does("late") {
+        // Longer than a server may be silent that has read what it was asked.
+        std::thread::sleep(std::time::Duration::from_millis(2_500));
+    }
     // The harness of tests has begun a line.
     say("");
     while let Some(message) = next() {

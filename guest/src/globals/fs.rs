@@ -10,12 +10,14 @@ use time::format_description::well_known::Rfc3339;
 
 use super::{ImportError, import};
 use crate::bindings::harness::sandbox::fs;
+use crate::observe::pure;
 use crate::phase::{self, Needs};
 use crate::record::Record;
 
 pub(crate) fn register(builder: &mut GlobalsBuilder) {
     builder.namespace("fs", |builder| {
         files(builder);
+        pure(builder, "fs", of_texts);
         edits(builder);
     });
 }
@@ -94,7 +96,7 @@ fn files(builder: &mut GlobalsBuilder) {
 }
 
 #[starlark_module]
-fn edits(builder: &mut GlobalsBuilder) {
+fn of_texts(builder: &mut GlobalsBuilder) {
     /// A unified diff of two texts, three lines of context.
     fn diff(
         old_content: &str,
@@ -104,7 +106,10 @@ fn edits(builder: &mut GlobalsBuilder) {
     ) -> anyhow::Result<String> {
         Ok(text::unified_diff(old_content, new_content, old_name, new_name))
     }
+}
 
+#[starlark_module]
+fn edits(builder: &mut GlobalsBuilder) {
     fn replace(path: &str, old: &str, new: &str) -> anyhow::Result<String> {
         edit("fs.replace", path, |content| {
             Ok((text::replace_one(content, old, new, path)?, format!("replaced in: {}", text::base_name(path))))

@@ -183,9 +183,7 @@ impl Delegation<'_> {
     }
 
     fn spend(&mut self, usage: Usage) {
-        if let Some(left) = &mut self.left {
-            left.fuel = left.fuel.saturating_sub(usage.fuel);
-        }
+        self.left = self.left.map(|left| left.after(usage.fuel).after_host_calls(usage.host_calls));
     }
 
     /// Fires an event to the hooks of the one that delegates. Gives back the payload as they left it.

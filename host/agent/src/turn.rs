@@ -33,6 +33,7 @@ use harness_dispatch::payload::{AgentStop, ErrorEnvelope, LogLine, ToolUse, Turn
 use harness_dispatch::trail::Trail;
 use harness_provider::message::without_orphans;
 use harness_provider::{Delta, Finish, Message, Reply, Request, Usage};
+use harness_sandbox::outcome::Usage as CallUsage;
 use tracing::Instrument as _;
 
 /// How often in a row a reply that is cut at its length is continued.
@@ -180,10 +181,8 @@ impl<'a> Work<'a> {
         self.place.now(self.left).await
     }
 
-    fn spend(&mut self, fuel: u64) {
-        if let Some(left) = &mut self.left {
-            left.fuel = left.fuel.saturating_sub(fuel);
-        }
+    fn spend(&mut self, usage: CallUsage) {
+        self.left = self.left.map(|left| left.after(usage.fuel).after_host_calls(usage.host_calls));
     }
 
     /// Fires an event of the loop. Gives back the payload where there were hooks.
@@ -194,7 +193,7 @@ impl<'a> Work<'a> {
     async fn fire(&mut self, event: &Event, payload: impl FnOnce() -> Json) -> Result<Option<Json>, Block> {
         let Some(mut dispatch) = self.here().await.fire_recorded(event, payload).await else { return Ok(None) };
         self.notify(&AgentEvent::Event { agent: self.runtime.name(), dispatch: &dispatch });
-        self.spend(dispatch.usage().fuel);
+        self.spend(dispatch.usage());
         // A conversation is not kept once for each hook that has seen it.
         let payload = std::mem::take(&mut dispatch.payload);
         let blocked = dispatch.decision.block().cloned();
@@ -536,7 +535,7 @@ impl<'a> Work<'a> {
     /// What continued by itself and has ended, and nobody asked for.
     async fn take_news(&mut self) {
         for report in self.place.news().await {
-            self.spend(report.total().fuel);
+            self.spend(report.total());
             self.nested.push(Nested::Call(Box::new(report)));
         }
     }

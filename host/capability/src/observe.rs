@@ -29,6 +29,7 @@ pub const PURE: &[&str] = &[
     "content.result",
     "content.text",
     "crypto.hmac_sha256",
+    "fs.diff",
     "hash.md5",
     "hash.sha256",
     "json.decode",

@@ -20,6 +20,18 @@ pub struct Allowance {
     pub fuel: u64,
     /// The caller's deadline, which stays where it is however long what is started in turn takes to begin.
     pub deadline: Instant,
+    /// What is left of further limits, where the caller shares them with all that it calls; none where each call has
+    /// its own.
+    pub tree: Option<Tree>,
+}
+
+/// What is left of limits that a script of code mode shares with all that it calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tree {
+    /// Host calls.
+    pub host_calls: u64,
+    /// Bytes of memory beside that of those who wait for the call.
+    pub memory: u64,
 }
 
 impl Allowance {
@@ -27,6 +39,21 @@ impl Allowance {
     #[must_use]
     pub fn after(self, fuel: u64) -> Self {
         Self { fuel: self.fuel.saturating_sub(fuel), ..self }
+    }
+
+    /// The same after some host calls, which count where they are shared.
+    #[must_use]
+    pub fn after_host_calls(self, calls: u64) -> Self {
+        let less = |tree: Tree| Tree { host_calls: tree.host_calls.saturating_sub(calls), ..tree };
+        Self { tree: self.tree.map(less), ..self }
+    }
+
+    /// The equal part of one of so many that run at the same time. Which of them is the faster decides nothing.
+    #[must_use]
+    pub fn part(self, of: u64) -> Self {
+        let of = of.max(1);
+        let tree = self.tree.map(|tree| Tree { host_calls: tree.host_calls / of, ..tree });
+        Self { fuel: self.fuel / of, tree, ..self }
     }
 }
 
@@ -74,6 +101,10 @@ pub trait Reentry: Send + Sync + fmt::Debug {
     /// Which hooks listen to the built-ins that it calls.
     fn listening(&self) -> Listening {
         Listening::default()
+    }
+    /// The host calls of all that was started so far, where the script shares its own with that; none where it does not.
+    fn shared_host_calls(&self) -> Option<u64> {
+        None
     }
     /// `builtin.pre`: the arguments where a hook changed them, or why the function is not called.
     fn before(&self, function: &'static str, arguments: Json, left: Allowance) -> Answering<'_, Option<Json>, Denial> {
@@ -125,8 +156,14 @@ mod tests {
     #[test]
     fn what_was_used_is_not_left() {
         let deadline = Instant::now();
-        let left = |fuel| Allowance { fuel, deadline };
+        let left = |fuel| Allowance { fuel, deadline, tree: None };
         assert_eq!(left(10).after(3), left(7));
         assert_eq!(left(10).after(11), left(0));
+        assert_eq!(left(10).after_host_calls(3).part(3), left(3));
+        let shared = |fuel, host_calls| Allowance { tree: Some(Tree { host_calls, memory: 7 }), ..left(fuel) };
+        assert_eq!(shared(10, 9).after(1).after_host_calls(2), shared(9, 7));
+        assert_eq!(shared(10, 1).after_host_calls(2), shared(10, 0));
+        assert_eq!(shared(10, 9).part(4), shared(2, 2));
+        assert_eq!(shared(10, 9).part(0), shared(10, 9));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use harness_artifact::diagnostic::Position;
 use harness_artifact::escape;
 use harness_artifact::located::Located;
 use harness_artifact::policy::layer;
@@ -244,7 +245,16 @@ fn error(outcome: &Outcome<ToolOutput>, grant: &Grant, own: Option<&Located<u64>
         Outcome::Completed(_) => None,
         Outcome::Failed(failure) => Some(of(failure, "")),
         Outcome::Denied { failure, refusal } => Some(of(failure, &refusal.hint)),
-        Outcome::Limited(limit) => Some(bare(limit.kind.name(), limit.to_string(), raise(limit, grant, own))),
+        Outcome::Limited(limit) => {
+            let position = limit.at.filter(|_| !limit.file.is_empty()).map(|at| Position {
+                file: limit.file.as_str().into(),
+                line: at.line,
+                column: at.column,
+                length: 1,
+            });
+            let told = Reported { message: limit.to_string(), hint: raise(limit, grant, own), position };
+            Some(crate::call::bare(limit.kind.name(), &told))
+        }
         Outcome::Busy(busy) => Some(bare("busy", busy.to_string(), String::new())),
         Outcome::Fault(message) => Some(bare("fault", message.clone(), String::new())),
     }

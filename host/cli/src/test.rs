@@ -89,7 +89,7 @@ fn plan(command: &Test, folder: &Path, project: &Project) -> Plan {
     let temporary = sys::temporary_folder();
     let results = command.junit.as_deref().filter(|file| !junit::is_output(file));
     // Where it cannot be written, that is said when it is to be.
-    let results = results.and_then(|file| output::folder(file, &[folder]).ok());
+    let results = results.and_then(|file| output::report_folder(file, &[folder]).ok());
     let write: Vec<PathBuf> = std::iter::once(temporary).chain(results).collect();
     let plan = Plan::without_programs(&confinement::folders(project.loaded().registry(), folder), &write);
     // What is watched may say later which files it is about.

@@ -14,7 +14,7 @@ use super::chain::CallContext;
 use super::code;
 use super::payload;
 use super::pipeline::{self, Call, CallError, CallReport};
-use super::reentry::{Inner, Nested, describe};
+use super::reentry::{Inner, Nested, describe, started};
 use harness_artifact::event::Event;
 use harness_artifact::policy::meta::MAX_CALL_DEPTH;
 use harness_capability::meta::Error;
@@ -118,6 +118,7 @@ impl Inner {
             Err(error) => return (Err(error), 0),
         };
         let (mut used, mut answers, mut room) = (0_u64, Vec::with_capacity(calls.len()), MAX_VALUES);
+        let mut host_calls = 0_u64;
         let mut calls = calls.into_iter();
         loop {
             let group: Vec<Wanted> = calls.by_ref().take(limit).collect();
@@ -126,8 +127,9 @@ impl Inner {
             }
             let price = if answers.is_empty() { group.len() - 1 } else { group.len() };
             used = used.saturating_add(CALL.saturating_mul(price as u64));
-            for made in self.group(group, left.after(used)).await {
+            for made in self.group(group, left.after(used).after_host_calls(host_calls)).await {
                 used = used.saturating_add(made.used);
+                host_calls = host_calls.saturating_add(started(&made.nested).host_calls);
                 made.nested.into_iter().for_each(|nested| self.record(nested));
                 match made.answer {
                     Ok(answer) => answers.push(shown(answer, &mut room)),
@@ -146,7 +148,7 @@ impl Inner {
                 None => Vec::new(),
             };
         }
-        let part = Allowance { fuel: left.fuel / calls.len().max(1) as u64, ..left };
+        let part = left.part(calls.len() as u64);
         let here = self.place.run.strand();
         let work = calls.into_iter().map(|call| {
             let place = CallContext { view: self.place.view.concurrent(), ..self.place.clone() };
@@ -209,7 +211,8 @@ impl Inner {
             made.answer = Ok(Answer::refused(Refusal::always(reason).reason));
             return made;
         }
-        let now = here.now(Some(left.after(fired))).await;
+        let left = left.after(fired).after_host_calls(started(&made.nested).host_calls);
+        let now = here.now(Some(left)).await;
         // A script that a model wrote is no tool that calls another.
         let calls = if self.code.is_some() { self.calls } else { self.calls.saturating_add(1) };
         let place = CallContext { calls, ..now };

@@ -28,6 +28,8 @@ pub(super) struct Images {
     under_way: Mutex<HashMap<Source, UnderWay>>,
     /// Fuel that the loads of each bundle took beyond what every script may use.
     spent: Mutex<HashMap<Option<String>, Arc<Mutex<u64>>>>,
+    /// Fuel that all loads of each bundle took.
+    taken: Mutex<HashMap<String, u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +103,19 @@ impl Images {
     pub(super) fn spent(&self, bundle: Option<&str>) -> Arc<Mutex<u64>> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.entry(bundle.map(str::to_owned)).or_default().clone()
+    }
+
+    /// The fuel that all loads of a bundle took, and that those of all bundles did.
+    pub(super) fn taken(&self, bundle: &str) -> (u64, u64) {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        (taken.get(bundle).copied().unwrap_or(0), taken.values().fold(0, |all, one| all.saturating_add(*one)))
+    }
+
+    /// Adds what a load took.
+    pub(super) fn count(&self, bundle: &str, fuel: u64) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = taken.entry(bundle.to_owned()).or_default();
+        *own = own.saturating_add(fuel);
     }
 
     /// Those of these scripts. What could not be loaded is tried again: another policy may let it.

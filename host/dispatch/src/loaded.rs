@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::chain::describe_failure;
 use super::images::{self, Images};
-use super::loading::{LEAST_FUEL, Load, LoadDeadline};
+use super::loading::{LEAST_FUEL, LEAST_TIME, Load, LoadDeadline};
 use super::native::NativeTool;
 use super::recorder::Recorder;
 use harness_artifact::agent::{Agent, Use};
@@ -109,7 +109,7 @@ pub(super) fn unloadable(error: ScriptError, file: &str, grant: &Grant) -> Unloa
     match error {
         ScriptError::Script(failure) => Unloadable::Script(failure),
         ScriptError::Over(limit) => {
-            let raises = raises(limit, grant).map(|raises| format!(" ({raises})")).unwrap_or_default();
+            let raises = raises(&limit, grant).map(|raises| format!(" ({raises})")).unwrap_or_default();
             let failure = Failure::without_place(FailureKind::Script, file, format!("{message}{raises}"));
             let (line, column) = limit.at.map_or((0, 0), |at| (at.line, at.column));
             let failure = Failure { line, column, ..failure };
@@ -120,13 +120,20 @@ pub(super) fn unloadable(error: ScriptError, file: &str, grant: &Grant) -> Unloa
 }
 
 /// What raises a limit of loading, where it is not already as much as any script gets.
-fn raises(limit: Limit, grant: &Grant) -> Option<String> {
+fn raises(limit: &Limit, grant: &Grant) -> Option<String> {
     let most = match limit.kind {
         LimitKind::Fuel => LOAD_FUEL,
         LimitKind::Memory => LOAD_MEMORY,
         _ => u64::MAX,
     };
-    limit.kind.limit().filter(|_| limit.allowed < most).map(|key| grant.raises(key))
+    let key = limit.kind.limit().filter(|_| limit.allowed < most)?;
+    // Of a time that is not the script's own, no line about the script raises anything.
+    let own = grant.limit(key).0;
+    let least = u64::try_from(LEAST_TIME.as_millis()).unwrap_or(u64::MAX);
+    if limit.kind == LimitKind::Deadline && ![own, own.max(least)].contains(&limit.allowed) {
+        return Some("that is the time of the call that waits for it".to_owned());
+    }
+    Some(grant.raises(key))
 }
 
 /// What a project's artifacts are, and what they work with.

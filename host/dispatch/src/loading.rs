@@ -15,15 +15,20 @@ use harness_artifact::policy::sources;
 use harness_policy::grant::Grant;
 use harness_policy::limits::Limits;
 use harness_sandbox::engine::{Budget, Image, LOAD_FUEL, LOAD_MEMORY, Sandbox, ScriptError};
-use harness_sandbox::outcome::{Limit, LimitKind, Source};
+use harness_sandbox::outcome::{Failure, FailureKind, Limit, LimitKind, Source};
 use tracing::Span;
 
 /// Fuel that loading a script may use whatever its limits say: three times what the largest of the shipped ones takes.
 pub(super) const LEAST_FUEL: u64 = 100_000_000;
 /// Fuel beyond that which the scripts of one bundle have together, or those that are in none; a second or so.
 pub(super) const SOURCE_FUEL: u64 = LOAD_FUEL;
+/// Fuel that all loads of a bundle have together, with what every script may use: some eight seconds.
+pub(super) const BUNDLE_FUEL: u64 = 2 * LOAD_FUEL;
+/// The same of all bundles of a project, so that no number of them holds up a command for long. What is in none is the
+/// operator's own, and never pays for what others use.
+pub(super) const BUNDLES_FUEL: u64 = 4 * LOAD_FUEL;
 /// Time that a load may take whatever the limits say: a machine that is busy must not decide what can be loaded.
-const LEAST_TIME: Duration = Duration::from_secs(1);
+pub(super) const LEAST_TIME: Duration = Duration::from_secs(1);
 
 /// Until when a call waits for scripts to be loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +82,10 @@ impl Load {
     /// The same where it takes no more than every script may; nothing where it does.
     pub(super) fn if_little(self) -> Option<Result<Image, Unloadable>> {
         let span = spans::image(&self.of);
-        let image = span.in_scope(|| self.free()).0?;
-        let image = image.map_err(|error| unloadable(error, &self.source.file, &self.grant));
+        let image = span.in_scope(|| match self.beyond_the_bundles() {
+            Some(over) => Some(Err(over)),
+            None => Some(self.free().0?.map_err(|error| unloadable(error, &self.source.file, &self.grant))),
+        })?;
         spans::made(&span, &image);
         Some(self.images.keep(self.source, &self.of, image))
     }
@@ -112,12 +119,39 @@ impl Load {
     /// Loads it with what every script may use. Nothing where that is too little and it may have more.
     fn free(&self) -> (Option<Result<Image, ScriptError>>, Budget) {
         let budget = self.budget();
-        let (image, _) = self.sandbox.load_within(&self.source, Budget { fuel: self.least(), ..budget });
+        let (image, used) = self.sandbox.load_within(&self.source, Budget { fuel: self.least(), ..budget });
+        self.count(&image, used);
         let too_little = matches!(&image, Err(ScriptError::Over(limit)) if limit.kind == LimitKind::Fuel);
         ((!too_little || budget.fuel <= self.least()).then_some(image), budget)
     }
 
+    /// Counts what a load took, unless it was late: how busy the machine is says nothing of the script.
+    fn count(&self, image: &Result<Image, ScriptError>, used: u64) -> bool {
+        let late = matches!(image, Err(ScriptError::Over(limit)) if limit.kind == LimitKind::Deadline);
+        if let (false, Some(bundle)) = (late, sources::bundle_of(&self.of)) {
+            self.images.count(bundle, used);
+        }
+        !late
+    }
+
+    /// What is said where the loads of a bundle, or those of all bundles, have taken all that they have together.
+    fn beyond_the_bundles(&self) -> Option<Unloadable> {
+        let bundle = sources::bundle_of(&self.of)?;
+        let (own, all) = self.images.taken(bundle);
+        let why = |most| format!("take more than {most} units of fuel together to load: remove some of them");
+        if own > BUNDLE_FUEL {
+            return Some(over(&self.source, Some(bundle), &why(BUNDLE_FUEL)));
+        }
+        (all > BUNDLES_FUEL).then(|| {
+            let what = format!("the scripts of all bundles {}", why(BUNDLES_FUEL));
+            Unloadable::Script(Failure::without_place(FailureKind::Script, &self.source.file, what))
+        })
+    }
+
     fn paid(&self) -> Result<Image, Unloadable> {
+        if let Some(over) = self.beyond_the_bundles() {
+            return Err(over);
+        }
         let told = |error| unloadable(error, &self.source.file, &self.grant);
         if let (Some(image), _) = self.free() {
             return image.map_err(told);
@@ -127,19 +161,16 @@ impl Load {
         // One after the other: what one leaves is what the next one has, whichever is the faster.
         let mut spent = spent.lock().unwrap_or_else(PoisonError::into_inner);
         let budget = self.budget();
-        let fuel = budget.fuel.min(self.least().saturating_add(self.scaled(SOURCE_FUEL).saturating_sub(*spent)));
+        // No more where lines are reported: the time of loading is bounded, and not the script's work alone.
+        let fuel = budget.fuel.min(self.least().saturating_add(SOURCE_FUEL.saturating_sub(*spent)));
         let (image, used) = self.sandbox.load_within(&self.source, Budget { fuel, ..budget });
-        match &image {
-            // How busy the machine is says nothing of the script.
-            Err(ScriptError::Over(limit)) if limit.kind == LimitKind::Deadline => {}
-            _ => *spent = spent.saturating_add(used.saturating_sub(self.least())),
+        if self.count(&image, used) {
+            *spent = spent.saturating_add(used.saturating_sub(self.least()));
         }
         match image {
             Err(ScriptError::Over(limit)) if limit.kind == LimitKind::Fuel && fuel < budget.fuel => {
-                let what = format!(
-                    "take more than {} units of fuel together to load: move work into functions",
-                    self.scaled(SOURCE_FUEL)
-                );
+                let what =
+                    format!("take more than {SOURCE_FUEL} units of fuel together to load: move work into functions");
                 Err(over(&self.source, bundle, &what))
             }
             image => image.map_err(told),

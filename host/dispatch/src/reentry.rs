@@ -1,6 +1,7 @@
 //! What a script starts in turn: events, calls of tools, additions to the run. All of it goes through the same functions
 //! as everything else, with what is left of the caller's fuel and time, and with no more than its grant.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value as Json, json};
@@ -82,6 +83,8 @@ pub struct Inner {
     /// Which hooks listen to what it calls.
     listening: Listening,
     nested: Mutex<Trail>,
+    /// Host calls of what it has started, where these are shared.
+    shared: Option<AtomicU64>,
 }
 
 impl Inner {
@@ -95,7 +98,10 @@ impl Inner {
         let hears = |event| role == Role::Tool && deeper.at_work.is_some() && deeper.hears(event);
         let listening = Listening { before: hears(&Event::BuiltinPre), after: hears(&Event::BuiltinPost) };
         let author = third_party::author(source).map(str::to_owned);
-        Self { place: deeper, grant, author, calls: place.calls, code: None, listening, nested: Mutex::default() }
+        // Within a script of code mode all share with it.
+        let shared = place.left.and_then(|left| left.tree).map(|_| AtomicU64::default());
+        let (calls, nested) = (place.calls, Mutex::default());
+        Self { place: deeper, grant, author, calls, code: None, listening, nested, shared }
     }
 
     /// The same for a script that a model or a client wrote, which the audit log knows by its digest. It has no source of
@@ -104,7 +110,7 @@ impl Inner {
         let author = outer.caller_source.as_deref().and_then(third_party::author).map(str::to_owned);
         let (caller_source, by) = (outer.caller_source.clone(), Some(format!("script {digest}").into()));
         let place = CallContext { caller: by, caller_source, ..self.place };
-        Self { place, author, code: Some(caller), ..self }
+        Self { place, author, code: Some(caller), shared: Some(AtomicU64::default()), ..self }
     }
 
     /// Fires an event of a built-in. Gives back what hooks made of one key of its payload, where that is something else.
@@ -150,6 +156,9 @@ impl Inner {
     }
 
     pub(super) fn record(&self, nested: Nested) {
+        if let Some(shared) = &self.shared {
+            shared.fetch_add(nested.usage().host_calls, Ordering::SeqCst);
+        }
         self.nested.lock().unwrap_or_else(PoisonError::into_inner).push(nested);
     }
 
@@ -255,6 +264,10 @@ impl Inner {
 impl Reentry for Inner {
     fn listening(&self) -> Listening {
         self.listening
+    }
+
+    fn shared_host_calls(&self) -> Option<u64> {
+        self.shared.as_ref().map(|shared| shared.load(Ordering::SeqCst))
     }
 
     fn before(&self, function: &'static str, arguments: Json, left: Allowance) -> Answering<'_, Option<Json>, Denial> {

@@ -22,6 +22,9 @@ use crate::message::{self, Incoming, RpcError, Size};
 use harness_artifact::escape;
 use harness_capability::exec::Service;
 
+/// How often it is looked whether a process has read what was written.
+const READ_POLL: Duration = Duration::from_millis(10);
+
 /// Requests that were given up and may still be answered.
 const MAX_ABANDONED: usize = 1024;
 
@@ -37,6 +40,8 @@ pub(crate) type Answer = Result<Json, RpcError>;
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     out: mpsc::Sender<Vec<u8>>,
+    /// Asks whether the process has read all that was written.
+    asks: mpsc::Sender<oneshot::Sender<()>>,
     room: Semaphore,
     next: AtomicU64,
     task: JoinHandle<()>,
@@ -158,8 +163,9 @@ impl Connection {
     pub(crate) fn new(service: Service, can_ask: bool) -> Self {
         let shared = Arc::new(Shared { can_ask, ..Shared::default() });
         let (out, outgoing) = mpsc::channel(IN_FLIGHT);
-        let task = tokio::spawn(serve(service, outgoing, shared.clone()));
-        Self { shared, out, room: Semaphore::new(IN_FLIGHT), next: AtomicU64::new(1), task }
+        let (asks, asked) = mpsc::channel(1);
+        let task = tokio::spawn(serve(service, (outgoing, asked), shared.clone()));
+        Self { shared, out, asks, room: Semaphore::new(IN_FLIGHT), next: AtomicU64::new(1), task }
     }
 
     /// Asks, and waits for the answer. A request whose future is dropped is canceled.
@@ -198,6 +204,15 @@ impl Connection {
         let answer = asking.until(answer, answerer, self).await;
         drop(waiting);
         answer.map_err(|_| self.broken())
+    }
+
+    /// Waits until the process has read all that was written to it so far: a program that starts slowly has not.
+    pub(crate) async fn has_read(&self) {
+        let (done, read) = oneshot::channel();
+        if self.asks.send(done).await.is_err() || read.await.is_err() {
+            // It is over, and whoever waits for an answer learns why.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Whether the server may ask a person.
@@ -290,7 +305,11 @@ impl Drop for Waiting<'_> {
 }
 
 /// Serves a connection until it is closed or the process ends, and then ends the process.
-async fn serve(service: Service, mut outgoing: mpsc::Receiver<Vec<u8>>, shared: Arc<Shared>) {
+async fn serve(
+    service: Service,
+    (mut outgoing, mut asked): (mpsc::Receiver<Vec<u8>>, mpsc::Receiver<oneshot::Sender<()>>),
+    shared: Arc<Shared>,
+) {
     let Service { running, mut stdin, stdout, mut stderr } = service;
     let (reply, mut replies) = mpsc::channel(IN_FLIGHT);
     let mut words = Vec::new();
@@ -301,6 +320,14 @@ async fn serve(service: Service, mut outgoing: mpsc::Receiver<Vec<u8>>, shared: 
                     biased;
                     line = outgoing.recv() => line,
                     line = replies.recv() => line,
+                    // The connection keeps the other end.
+                    Some(done) = asked.recv() => {
+                        while harness_sys::unread(&stdin).is_ok_and(|bytes| bytes > 0) {
+                            tokio::time::sleep(READ_POLL).await;
+                        }
+                        let _ = done.send(());
+                        continue;
+                    }
                 };
                 let Some(line) = line else { return None };
                 if stdin.write_all(&line).await.is_err() {

@@ -31,10 +31,15 @@ pub(crate) struct About {
 /// started again, as older servers are not made to be asked.
 pub(crate) async fn probe(start: impl AsyncFn() -> Result<Link, Failure>) -> Result<Opened, Failure> {
     let link = start().await?;
-    match tokio::time::timeout(link.probe(), discover(&link)).await {
-        Ok(Ok(Some(about))) => return Ok(Opened { link, about: about? }),
+    let answered = tokio::select! {
+        biased;
+        answered = discover(&link) => Some(answered),
+        () = link.silence() => None,
+    };
+    match answered {
+        Some(Ok(Some(about))) => return Ok(Opened { link, about: about? }),
         // It may not be asked, whatever it speaks.
-        Ok(Err(refused @ Failure::Refused { .. })) => return Err(refused),
+        Some(Err(refused @ Failure::Refused { .. })) => return Err(refused),
         _ => {}
     }
     link.kill("it speaks an older revision");

@@ -22,7 +22,7 @@ pub const ROUNDS: usize = 8;
 pub const FLOOD: u32 = 5_000;
 /// Bytes of a server's instructions.
 pub const INSTRUCTIONS_BYTES: usize = 64 << 10;
-/// How long a server may be silent when it is asked for its revisions.
+/// How long a server may be silent when it has read the question for its revisions.
 pub const PROBE: Duration = Duration::from_secs(2);
 /// How long a server has to begin, and to list its tools, where no call waits for it.
 pub const START: Duration = Duration::from_secs(60);

@@ -1,7 +1,5 @@
 //! What requests to a server go through: the streams of its process, or HTTP.
 
-use std::time::Duration;
-
 use serde_json::{Value as Json, json};
 
 use crate::connection::{Answer, Connection};
@@ -155,11 +153,15 @@ impl Link {
         }
     }
 
-    /// How long the server may be silent when it is asked for its revisions.
-    pub(crate) fn probe(&self) -> Duration {
+    /// Waits until the server has been silent for as long as it may be when it is asked for its revisions. A process that
+    /// has not read the question yet is not silent: it starts.
+    pub(crate) async fn silence(&self) {
         match self {
-            Self::Process(_) => PROBE,
-            Self::Remote(_) => PROBE_REMOTE,
+            Self::Process(process) => {
+                process.has_read().await;
+                tokio::time::sleep(PROBE).await;
+            }
+            Self::Remote(_) => tokio::time::sleep(PROBE_REMOTE).await,
         }
     }
 }

@@ -49,7 +49,9 @@ pub(super) const SINGLES: [&str; 3] = ["tools", "hooks", "agents"];
 /// Folders of bundles.
 pub(super) const BUNDLES: [&str; 3] = ["plugins", "builtins", "overrides"];
 /// Folders that are read in another way, or that hold no artifacts.
-pub(super) const OTHERS: [&str; 3] = [SKILLS, "audit", "sessions"];
+pub(super) const OTHERS: [&str; 3] = [SKILLS, KEPT[0], KEPT[1]];
+/// Folders of the host's own records.
+const KEPT: [&str; 2] = ["audit", "sessions"];
 
 /// See [`Registry::load`].
 pub(super) fn project(root: &Path, machine: &Machine, lock: Option<&Lock>) -> Registry {
@@ -171,14 +173,19 @@ impl Load {
         let own = root.shown("");
         let here = Within { root, source: &own };
         self.strays(here, "", &[&SINGLES[..], &BUNDLES, &OTHERS].concat());
+        if root.is_home() {
+            // The host's own records are in these, and nothing is read from there.
+            KEPT.iter().for_each(|folder| self.stray_folder(here, folder, None, false));
+        }
         self.singles(here, "", false);
         for folder in BUNDLES {
             let overrides = folder == "overrides";
-            let Names { files, folders, others, unnamed: _ } = self.names(here, folder, true);
+            let Names { files, folders, others, hidden, unnamed: _ } = self.names(here, folder, true);
             let hint = "a bundle is a file `NAME.md`, or a folder";
             for other in &others {
                 self.stray_file(here, &format!("{folder}/{other}"), Some(hint));
             }
+            self.hidden(here, folder, &hidden);
             for file in &files {
                 let shown = root.shown(&file.place);
                 if folders.contains(&file.stem) {
@@ -340,7 +347,8 @@ impl Load {
     /// The artifacts in a folder of single ones, as a shell would list `*.md`.
     fn files(&mut self, here: Within<'_>, folder: &str, part: &str, guards: bool) -> Vec<Found> {
         let folder = if folder.is_empty() { part.to_owned() } else { format!("{folder}/{part}") };
-        let Names { mut files, folders, others, unnamed: _ } = self.names(here, &folder, guards);
+        let Names { mut files, folders, others, hidden, unnamed: _ } = self.names(here, &folder, guards);
+        self.hidden(here, &folder, &hidden);
         let hint = format!("an artifact is a file `NAME.md` in `{}/` itself", here.root.shown(&folder));
         for name in folders {
             self.stray_folder(here, &format!("{folder}/{name}"), Some(&hint), true);

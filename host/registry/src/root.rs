@@ -31,7 +31,7 @@ pub(super) struct Found {
     pub(super) place: String,
 }
 
-/// The names of what is in a folder, sorted, without hidden ones.
+/// The names of what is in a folder, sorted.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// Files that are artifacts.
@@ -39,6 +39,8 @@ pub(super) struct Names {
     pub(super) folders: Vec<String>,
     /// Of all else.
     pub(super) others: Vec<String>,
+    /// Those that begin with a dot.
+    pub(super) hidden: Vec<String>,
     /// What is not text, as well as it can be shown.
     pub(super) unnamed: Vec<String>,
 }
@@ -83,7 +85,7 @@ impl Root {
             };
             let below = format!("{folder}/{name}");
             match name.strip_suffix(ENDING) {
-                _ if name.starts_with('.') => {}
+                _ if name.starts_with('.') => names.hidden.push(name.to_owned()),
                 Some(stem) => {
                     let place = format!("{folder}/{stem}");
                     names.files.push(Found { below, stem: stem.to_owned(), place });

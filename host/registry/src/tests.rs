@@ -91,6 +91,46 @@ fn what_is_not_read_is_told() {
     ");
 }
 
+/// Its author believes that it guards, wherever in the folder it is and whatever hides it.
+#[test]
+fn what_is_hidden_is_no_guard() {
+    let root = project(&[
+        (".harness/.guard.md", HOOK),
+        (".harness/.harness.md", "---\nsandbox: {}\n---\n"),
+        (".harness/.hooks/guard.md", HOOK),
+        (".harness/hooks/.guard.md", HOOK),
+        (".harness/plugins/.acme/hooks/.g.md", HOOK),
+        (".harness/sessions/g.md", HOOK),
+        (".harness/audit/g.md", HOOK),
+        (".harness/stray.md", "---\nhooks: [{name: a, event: tool.pre, script: x}]\n---\n"),
+        (".harness/README.md", "# For people\n"),
+        // Nothing is said of these.
+        (".harness/.gitignore", "sessions/\n"),
+        (".harness/.git/hooks/x.md", HOOK),
+        (".harness/tools/.a.md.swp", "b0VIM"),
+        (".harness/tools/._a.md", ""),
+        (".harness/tools/a.md", EMPTY),
+    ]);
+    let registry = Registry::load(root.path());
+    let said: Vec<String> = registry.diagnostics().iter().map(|one| one.message.clone()).collect();
+    let holds = |name: &str| format!("`.harness/{name}` is not read, but holds an artifact or a policy");
+    assert_eq!(
+        said,
+        [
+            holds(".guard.md"),
+            holds(".harness.md"),
+            holds(".hooks/guard.md"),
+            "`.harness/README.md` is not read".to_owned(),
+            holds("stray.md"),
+            holds("audit/g.md"),
+            holds("sessions/g.md"),
+            holds("hooks/.guard.md"),
+            holds("plugins/.acme/hooks/.g.md"),
+        ]
+    );
+    assert!(registry.policy().is_none());
+}
+
 #[test]
 fn without_a_policy_file_the_defaults_hold() {
     let registry = Registry::load(project(&[(".harness/tools/a.md", EMPTY)]).path());

@@ -3,8 +3,18 @@
 use harness_artifact::yaml;
 
 /// Keys that make a text an artifact, or a policy.
-const TELLING: [&str; 8] =
-    ["event", "script", "network", "sandbox", "tools_policy", "meta", "delegation", "artifact_sources"];
+const TELLING: [&str; 10] = [
+    "event",
+    "script",
+    "network",
+    "sandbox",
+    "tools_policy",
+    "meta",
+    "delegation",
+    "artifact_sources",
+    "mcp",
+    "exit_policy",
+];
 /// Keys of lists that make a text a bundle, where an entry has one of [`ENTRY`].
 const LISTS: [&str; 3] = ["tools", "hooks", "agents"];
 /// Keys of an entry that is executed.
@@ -78,19 +88,27 @@ pub(super) fn telling_key(name: &str, text: &str) -> Option<&'static str> {
         let list = lines.iter().find_map(|line| key(line, &LISTS))?;
         lines.iter().any(entry).then_some(list)
     };
-    let written = lines.iter().find_map(|line| key(line, &TELLING)).or_else(in_list);
-    // In braces the whole mapping may be on one line.
-    let in_braces = || {
-        let of = if is_yaml { text.to_owned() } else { lines.join("\n") };
-        let (node, _) = of.trim_start().starts_with('{').then(|| yaml::parse(&of, 1))?;
-        match node?.value {
-            yaml::Value::Map(entries) => {
-                TELLING.into_iter().find(|telling| entries.iter().any(|(key, _)| key.text == *telling))
-            }
-            _ => None,
-        }
+    // What is no YAML was meant as some, too.
+    lines.iter().find_map(|line| key(line, &TELLING)).or_else(in_list).or_else(|| {
+        let text = if is_yaml { text.to_owned() } else { lines.join("\n") };
+        in_tree(yaml::parse(&text, 1).0?)
+    })
+}
+
+/// The same, however the text is written: mappings and lists may be in braces, on one line.
+fn in_tree(node: yaml::Node) -> Option<&'static str> {
+    let yaml::Value::Map(entries) = node.value else { return None };
+    let has = |entries: &[(yaml::Key, yaml::Node)], name: &str| entries.iter().any(|(key, _)| key.text == name);
+    let is_list = |list: &str| {
+        let found = entries.iter().find(|(key, _)| key.text == list).map(|(_, node)| &node.value);
+        let Some(yaml::Value::Seq(all)) = found else { return false };
+        all.iter().any(|one| match &one.value {
+            yaml::Value::Map(entry) => ENTRY.iter().any(|name| has(entry, name)),
+            _ => false,
+        })
     };
-    written.or_else(in_braces)
+    let telling = TELLING.into_iter().find(|telling| has(&entries, telling));
+    telling.or_else(|| LISTS.into_iter().find(|list| is_list(list)))
 }
 
 #[cfg(test)]
@@ -113,6 +131,11 @@ mod tests {
             ("guards.yaml", "\"hooks\":\n- {event: tool.pre}\n", Some("hooks")),
             ("tools.md", "---\ntools:\n- script: |\n    x\n---\n", Some("tools")),
             ("mkdocs.yml", "site_name: x\nhooks:\n  - my_hooks.py\n", None),
+            ("flow.md", "---\nhooks: [{name: a, event: tool.pre, script: x}]\n---\n", Some("hooks")),
+            ("flow.md", "---\n\"hooks\":\n  [{name: a,\n    \"event\": tool.pre}]\n---\n", Some("hooks")),
+            ("flow.md", "---\nhooks: [a, b]\n---\n", None),
+            ("servers.md", "---\nmcp: { servers: {} }\n---\n", Some("mcp")),
+            ("exit.yaml", "exit_policy: { mode: done }\n", Some("exit_policy")),
             ("agent.md", "---\nname: x\ntools: [Read, Bash]\n---\nevent: none\n", None),
         ] {
             assert_eq!(telling_key(name, text), key, "{name}");

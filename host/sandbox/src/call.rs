@@ -434,11 +434,13 @@ fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
         // Without a trap where there was too little for it even to start.
         _ if state.memory_refused => {
             let at = Said::of(&state.last_words).at;
-            Outcome::Limited(Limit { at, ..Limit::of(LimitKind::Memory, limits.memory_bytes) })
+            Outcome::Limited(Limit { at, file: file.to_owned(), ..Limit::of(LimitKind::Memory, limits.memory_bytes) })
         }
         (_, Some(trap)) => {
             let said = Said::of(&state.last_words);
-            let over = |kind, allowed| Outcome::Limited(Limit { at: said.at, ..Limit::of(kind, allowed) });
+            let over = |kind, allowed| {
+                Outcome::Limited(Limit { at: said.at, file: file.to_owned(), ..Limit::of(kind, allowed) })
+            };
             if said.wanted_too_much() {
                 return over(LimitKind::Memory, limits.memory_bytes);
             }

@@ -134,7 +134,7 @@ pub enum ScriptError {
     #[error("{}", .0.message)]
     Script(Failure),
     /// Loading it would use more than it may.
-    #[error("loading the script is {}: move work into a function", Limit { at: None, ..*.0 })]
+    #[error("loading the script is {}: move work into a function", Limit { at: None, ..(.0).clone() })]
     Over(Limit),
     /// The host's.
     #[error("cannot load the script: {0:#}")]

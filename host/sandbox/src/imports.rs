@@ -378,7 +378,7 @@ where
             let (meter, params, heard) = begun(&mut store, (import, observed), params).await?;
             let fuel = store.get_fuel()?;
             let state = store.data_mut();
-            let left = Allowance { fuel, deadline: state.deadline };
+            let left = state.allowance(fuel);
             let begun = params.map(|params| function(state, params, left));
             // How long a person thinks says nothing of the call.
             let held = (import == Import::AskAsk && begun.is_ok()).then(|| state.hold());

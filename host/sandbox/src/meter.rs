@@ -179,9 +179,10 @@ impl State {
     fn check_held(&mut self, kept: u64, passing: u64) -> Result<(), Stop> {
         let held = self.kept.saturating_add(kept).saturating_add(passing);
         self.usage.peak_host_memory = self.usage.peak_host_memory.max(held);
+        let host_calls = self.host_calls();
         let (usage, limits) = (&self.usage, &self.limits);
         for (kind, used, most) in [
-            (LimitKind::HostCalls, usage.host_calls, limits.host_calls),
+            (LimitKind::HostCalls, host_calls, limits.host_calls),
             (LimitKind::Files, usage.files, limits.files),
             (LimitKind::Io, usage.io_bytes(), limits.io_bytes),
             (LimitKind::HostMemory, held, limits.host_memory_bytes),

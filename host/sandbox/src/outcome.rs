@@ -81,12 +81,14 @@ impl<T> Outcome<T> {
 }
 
 /// A limit that ended a call, and how much it allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
     /// Which.
     pub kind: LimitKind,
     /// How much it allows, in the unit of its kind.
     pub allowed: u64,
+    /// The script's file; empty where nobody knows where the script was.
+    pub file: String,
     /// Where the script was, if it could be told.
     pub at: Option<Spot>,
 }
@@ -94,7 +96,7 @@ pub struct Limit {
 impl Limit {
     /// One that nothing more is known of.
     pub fn of(kind: LimitKind, allowed: u64) -> Self {
-        Self { kind, allowed, at: None }
+        Self { kind, allowed, file: String::new(), at: None }
     }
 }
 
@@ -203,7 +205,10 @@ impl fmt::Display for Limit {
         };
         write!(f, "over the limit `{}` of {} {unit}", self.kind.name(), self.allowed)?;
         let Some(Spot { line, column, live, asked }) = self.at else { return Ok(()) };
-        write!(f, " at line {line}, column {column}")?;
+        match self.file.as_str() {
+            "" => write!(f, " at line {line}, column {column}")?,
+            file => write!(f, " at {file}:{line}:{column}")?,
+        }
         if asked > 0 {
             write!(f, ", where {asked} bytes were requested at once")?;
         }

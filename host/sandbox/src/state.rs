@@ -24,7 +24,7 @@ use harness_capability::log::{Log, LogListener};
 use harness_capability::metrics::Metrics;
 use harness_capability::progress::Steps;
 use harness_capability::random::Random;
-use harness_capability::reentry::Reentry;
+use harness_capability::reentry::{Allowance, Reentry, Tree};
 use harness_capability::secrets::{Handles, Vault};
 use harness_capability::system::System;
 use harness_capability::turn::Turn;
@@ -213,6 +213,22 @@ impl State {
             project_is_out: false,
             wasi: None,
         }
+    }
+
+    /// What is left for what it starts now, with so much fuel.
+    pub(crate) fn allowance(&self, fuel: u64) -> Allowance {
+        let shared = self.context.reentry.as_ref().and_then(|reentry| reentry.shared_host_calls());
+        let tree = shared.map(|started| Tree {
+            host_calls: self.limits.host_calls.saturating_sub(self.usage.host_calls.saturating_add(started)),
+            memory: self.limits.memory_bytes.saturating_sub(self.memory),
+        });
+        Allowance { fuel, deadline: self.deadline, tree }
+    }
+
+    /// Its host calls, with those of what it has started where that shares them.
+    pub(crate) fn host_calls(&self) -> u64 {
+        let shared = self.context.reentry.as_ref().and_then(|reentry| reentry.shared_host_calls());
+        self.usage.host_calls.saturating_add(shared.unwrap_or(0))
     }
 
     /// Whether memory was refused that its own limit would have let it have.

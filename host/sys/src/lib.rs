@@ -30,6 +30,15 @@ pub fn fill_random(mut buffer: &mut [u8]) {
     }
 }
 
+/// Bytes that were written to a pipe and that nobody has read yet.
+///
+/// # Errors
+///
+/// What the system says; what is no pipe.
+pub fn unread(pipe: impl std::os::fd::AsFd) -> std::io::Result<u64> {
+    Ok(rustix::io::ioctl_fionread(pipe)?)
+}
+
 /// The user that the process runs as, by number.
 pub fn user() -> u32 {
     rustix::process::getuid().as_raw()

@@ -2,8 +2,9 @@
 //!
 //! The commands that an agent ran may have left anything at that name in the project: a link to a file of the
 //! operator's, a pipe that someone listens at, a hard link. So below the project and the workspace a new file replaces
-//! what has the name, and no link leads there. Elsewhere the operator's links and pipes are followed: nobody else
-//! planted them.
+//! what has the name, and no link leads there. Elsewhere the operator's links and pipes are followed where the file is
+//! the operator's own, such as a client's configuration. A report is written through no link at all: a run may have had
+//! another workspace, of which the command that writes the report knows nothing.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,6 +24,15 @@ pub enum Readers {
     Owner,
 }
 
+/// Which links lead to a file outside of the shared folders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Links {
+    /// All: they are the operator's.
+    All,
+    /// Only those that no command can have planted.
+    System,
+}
+
 /// Writes a file as a whole: anyone who reads it sees the old text or the new one. `shared` are the folders in which
 /// others may have planted something.
 ///
@@ -30,30 +40,61 @@ pub enum Readers {
 ///
 /// What the system says; a link on the way, below a shared folder.
 pub fn write(path: &Path, text: &str, readers: Readers, shared: &[&Path]) -> Result<()> {
-    let shared: Vec<PathBuf> = shared.iter().filter_map(|folder| super::real_path(folder).ok()).collect();
     let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
-    let (folder, within) = parent(path, &shared)?;
+    let (folder, within) = parent(path, &real(shared), Links::All)?;
     match within {
         Some(shared) => replace(&open_below(&shared, &folder)?, name, text, readers),
         None => write_elsewhere(&folder.join(name), text, readers),
     }
 }
 
-/// The folder that [`write()`] writes in.
+/// The same for a report, wherever it is: a link that has its name is replaced, and no link leads to its folder but those
+/// of the system. `/dev/stdout`, `/dev/stderr` and `/dev/fd/N` are written to.
+///
+/// # Errors
+///
+/// What the system says; a link on the way.
+pub fn write_report(path: &Path, text: &str, readers: Readers, shared: &[&Path]) -> Result<()> {
+    let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
+    if is_stream(path) {
+        return write_elsewhere(path, text, readers);
+    }
+    let (folder, within) = parent(path, &real(shared), Links::System)?;
+    let whole = folder.join(name);
+    match (within, std::fs::symlink_metadata(&whole)) {
+        (Some(top), _) => replace(&open_below(&top, &folder)?, name, text, readers),
+        // A pipe or a device of the operator's.
+        (None, Ok(facts)) if !facts.is_file() && !facts.is_symlink() => write_elsewhere(&whole, text, readers),
+        (None, _) => replace(&open_below(&folder, &folder)?, name, text, readers),
+    }
+}
+
+/// Folders whose links are the streams of this process.
+const STREAMS: [&str; 3] = ["/dev", "/dev/fd", "/proc/self/fd"];
+
+fn is_stream(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| STREAMS.iter().any(|streams| folder == Path::new(streams)))
+}
+
+fn real(folders: &[&Path]) -> Vec<PathBuf> {
+    folders.iter().filter_map(|folder| super::real_path(folder).ok()).collect()
+}
+
+/// The folder that [`write_report`] writes in.
 ///
 /// # Errors
 ///
 /// As there.
-pub fn folder(path: &Path, shared: &[&Path]) -> Result<PathBuf> {
-    let shared: Vec<PathBuf> = shared.iter().filter_map(|folder| super::real_path(folder).ok()).collect();
-    let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
-    let (folder, within) = parent(path, &shared)?;
-    let end = if within.is_some() { folder.join(name) } else { super::end_of_links(&folder.join(name)) };
-    Ok(end.parent().map_or(folder, Path::to_owned))
+pub fn report_folder(path: &Path, shared: &[&Path]) -> Result<PathBuf> {
+    path.file_name().ok_or(ErrorKind::IsADirectory)?;
+    if is_stream(path) {
+        return Ok(super::end_of_links(path).parent().map_or_else(|| PathBuf::from("/"), Path::to_owned));
+    }
+    parent(path, &real(shared), Links::System).map(|(folder, _)| folder)
 }
 
 /// The folder that a file is to be in, without links, and the shared folder that holds it.
-fn parent(path: &Path, shared: &[PathBuf]) -> Result<(PathBuf, Option<PathBuf>)> {
+fn parent(path: &Path, shared: &[PathBuf], links: Links) -> Result<(PathBuf, Option<PathBuf>)> {
     let within = |path: &Path| {
         shared.iter().filter(|folder| path.starts_with(folder)).max_by_key(|folder| folder.as_os_str().len()).cloned()
     };
@@ -64,7 +105,8 @@ fn parent(path: &Path, shared: &[PathBuf]) -> Result<(PathBuf, Option<PathBuf>)>
             Component::Normal(name) => {
                 let next = at.join(name);
                 let is_link = super::link_target(&next).is_some();
-                if is_link && within(&at).is_some() {
+                let follows = within(&at).is_none() && (links == Links::All || is_systems(&at));
+                if is_link && !follows {
                     let why = format!("`{}` is a link, which a command may have planted", next.display());
                     return Err(Error::new(ErrorKind::InvalidInput, why));
                 }
@@ -77,6 +119,12 @@ fn parent(path: &Path, shared: &[PathBuf]) -> Result<(PathBuf, Option<PathBuf>)>
     }
     let within = within(&at);
     Ok((at, within))
+}
+
+/// Whether nothing that runs for this user can have planted a link here: it may not write here. Root may write
+/// everywhere, and no command of root's writes in `/` itself.
+fn is_systems(folder: &Path) -> bool {
+    folder == Path::new("/") || rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err()
 }
 
 /// Opens a folder below another one, which no link leads to, whoever swaps one in.
@@ -202,5 +250,30 @@ mod tests {
         for path in ["own", "work/reports"] {
             assert_eq!(folder.write(path).unwrap_err().kind(), ErrorKind::IsADirectory, "{path}");
         }
+    }
+
+    /// A run may have had another workspace than the project.
+    #[test]
+    fn a_report_goes_through_no_link_anywhere() {
+        let folder = Folder::new();
+        let report = |path: &str| write_report(&folder.at(path), "new", Readers::All, &[&folder.at("work")]);
+        symlink("notes", folder.at("own/link")).unwrap();
+        symlink("none", folder.at("own/dangling")).unwrap();
+        symlink("own", folder.at("planted")).unwrap();
+        for name in ["link", "dangling", "plain"] {
+            report(&format!("own/{name}")).unwrap();
+            assert_eq!(folder.read(&format!("own/{name}")), "new", "{name}");
+            assert!(!folder.at(&format!("own/{name}")).is_symlink(), "{name}");
+        }
+        let why = format!("`{}` is a link, which a command may have planted", folder.at("planted").display());
+        assert_eq!(report("planted/notes").unwrap_err().to_string(), why);
+        assert_eq!(folder.read("own/notes"), "mine");
+        assert!(!folder.at("own/none").exists());
+        assert_eq!(report("own").unwrap_err().kind(), ErrorKind::IsADirectory);
+        // What the system itself links is followed, and so are the streams of this process.
+        let file = File::options().write(true).open(folder.at("own/plain")).unwrap();
+        let stream = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        write_report(Path::new(&stream), "stream", Readers::All, &[]).unwrap();
+        assert_eq!(folder.read("own/plain"), "stream");
     }
 }

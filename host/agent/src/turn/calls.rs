@@ -12,7 +12,7 @@ use super::super::replies::refused;
 use super::super::runtime::only_in_scripts;
 use super::Work;
 use harness_artifact::third_party;
-use harness_capability::reentry::{Allowance, Patience};
+use harness_capability::reentry::Patience;
 use harness_dispatch::builtin::{DELEGATE, DONE};
 use harness_dispatch::payload::ToolUse;
 use harness_dispatch::tasks::{Tasks, Wanted};
@@ -120,10 +120,10 @@ impl Work<'_> {
         self.recent.push(&call.id, &call.name, arguments(call), content.clone(), is_error);
         if let Ok(report) = called {
             self.done |= call.name == DONE && !report.is_error;
-            self.spend(report.total().fuel);
+            self.spend(report.total());
             self.nested.push(Nested::Call(Box::new(report)));
         } else if let Err(CallError::Arguments { pre: Some(pre), .. }) = called {
-            self.spend(pre.usage().fuel);
+            self.spend(pre.usage());
             self.nested.push(Nested::Event(*pre));
         }
         history.push(Message::Tool { call_id: call.id.clone(), name: call.name.clone(), content });
@@ -155,7 +155,7 @@ impl Work<'_> {
         let requested = Call { id: Some(call.id.clone()), name: call.name.clone(), arguments };
         // What a script has left is shared by those that run at the same time.
         let shares = u64::try_from(of).unwrap_or(u64::MAX).max(1);
-        let left = self.left.map(|left| Allowance { fuel: left.fuel / shares, ..left });
+        let left = self.left.map(|left| left.part(shares));
         let here = self.place.now(left).await;
         // Without `done` no turn could end that has to.
         let ends = call.name == DONE && self.runtime.crew.settings.exit.wants_done();

@@ -190,7 +190,7 @@ pub(super) fn arguments_as_dict(script: &Script, source: &Position, most: usize)
         }
         let end = if name == "payload" { arguments(&all, index) } else { None };
         if let Some(end) = end {
-            if uses_dict(&all, end) {
+            if uses_dict(&all, end) || is_iterated(&all, index) && !goes_on(&all, end) {
                 found.push(warn(token));
             }
             // `name = payload["arguments"]` and the end of the line.
@@ -200,8 +200,11 @@ pub(super) fn arguments_as_dict(script: &Script, source: &Position, most: usize)
             {
                 held.insert(holder);
             }
-        } else if held.contains(name) && uses_dict(&all, index.saturating_add(1)) {
-            found.push(warn(token));
+        } else if held.contains(name) {
+            let end = index.saturating_add(1);
+            if uses_dict(&all, end) || is_iterated(&all, index) && !goes_on(&all, end) {
+                found.push(warn(token));
+            }
         }
     }
     found
@@ -237,6 +240,17 @@ fn uses_dict(all: &[Token<'_>], at: usize) -> bool {
         (Some(What::Mark('.')), Some(What::Name(name))) => super::DICT_METHODS.contains(&name),
         _ => false,
     }
+}
+
+/// Whether what begins here comes after `for NAME in`.
+fn is_iterated(all: &[Token<'_>], index: usize) -> bool {
+    let what = |back: usize| index.checked_sub(back).and_then(|at| all.get(at)).map(|token| token.what);
+    matches!((what(3), what(2), what(1)), (Some(What::Name("for")), Some(What::Name(_)), Some(What::Name("in"))))
+}
+
+/// Whether something is made of what ends before this, such as a list of its parts.
+fn goes_on(all: &[Token<'_>], at: usize) -> bool {
+    ['.', '[', '('].into_iter().any(|mark| is_mark(all, Some(at), mark))
 }
 
 fn before<'t>(all: &[Token<'t>], index: usize) -> Option<What<'t>> {
@@ -348,10 +362,19 @@ mod tests {
             ),
             [told("f:1:5"), told("f:2:5"), told("f:4:5")]
         );
+        assert_eq!(
+            of("for k in payload['arguments']:
+    pass
+c = payload['arguments']
+x = [k for k in c]
+"),
+            [told("f:1:10"), told("f:4:17")]
+        );
         for fine in [
             "json.decode(payload['arguments'])['x']",
             "'rm' in payload['arguments']",
             "payload['args']['x']",
+            "[line for line in payload['arguments'].splitlines()]",
             "c = payload['arguments'].strip()\nc.get('x')",
         ] {
             assert_eq!(of(fine), [""; 0], "{fine}");

@@ -40,7 +40,7 @@ pub(crate) struct Test {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  harness mcp add files --read docs -- mcp-files\n  \
-                        harness mcp add git --keep-call -- uvx mcp-server-git==2025.1.14\n  \
+                        harness mcp add git --read . --keep-call -- mcp-git --repository .\n  \
                         harness mcp add docs --url https://mcp.example.com/mcp --header 'Authorization: Bearer {secret:DOCS}'")]
 pub(crate) struct Add {
     /// Its name: 1 to 20 characters of `a-z`, `0-9` and `_`, a letter first. Names of its tools begin with it.

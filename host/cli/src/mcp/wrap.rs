@@ -38,7 +38,7 @@ const CHUNK: usize = 64 << 10;
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 the client has closed or the server ended with 0, 1 it failed, 2 it cannot be \
                         started so, 3 denied.\n\nExamples:\n  harness mcp wrap -- mcp-files\n  \
-                        harness mcp wrap --profile read-workspace --network api.example.org -- uvx mcp-x==1.2.3\n  \
+                        harness mcp wrap --profile read-workspace --network api.example.org -- mcp-tickets\n  \
                         harness mcp wrap --profile write-workspace --learn -- mcp-files")]
 pub(crate) struct Wrap {
     /// What the server may do, before the options below add to it. Default: the entry of `mcp.servers` with this command,

@@ -32,7 +32,7 @@ pub(super) fn run(command: &Show, place: &ProjectArgs, printer: Printer) -> Exit
         Some(Some(file)) if file.as_os_str() == "-" => printer.data(&html::render(&timeline)),
         Some(Some(file)) => {
             let (page, root) = (html::render(&timeline), project::root(place));
-            if let Err(error) = output::write(file, &page, output::Readers::Owner, &[&root]) {
+            if let Err(error) = output::write_report(file, &page, output::Readers::Owner, &[&root]) {
                 printer.error(&format!("cannot write `{}`: {error}", file.display()), &[], None);
                 return Exit::Usage;
             }

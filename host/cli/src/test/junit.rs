@@ -22,7 +22,7 @@ pub(super) fn write(path: &Path, results: &Results, root: &Path, printer: Printe
         printer.data(&text);
         return Ok(());
     }
-    output::write(path, &text, output::Readers::All, &[root]).map_err(|error| error.to_string())
+    output::write_report(path, &text, output::Readers::All, &[root]).map_err(|error| error.to_string())
 }
 
 /// One suite for each artifact.

@@ -37,7 +37,7 @@ pub(super) async fn run(
         Err(failure) => return (ended(Outcome::Failed(failure), 0), Vec::new()),
     };
     let (own, began) = (Own::of(text), Instant::now());
-    let left = Allowance { fuel: limits.fuel, deadline: began + limits.left() };
+    let left = Allowance { fuel: limits.fuel, deadline: began + limits.left(), tree: None };
     let (image, fuel) = place.loaded.load(source, grant, left).await;
     let image = match image {
         Ok(image) => image,

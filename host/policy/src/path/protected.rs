@@ -39,6 +39,10 @@ const READ_ONLY: [&str; 2] = [".harness", ".git"];
 /// Files closed to writing anywhere: the lock of the artifacts, and the policy of a project without `.harness/harness.md`.
 const FILES: [&str; 3] = ["harness.lock", "harness.md", "harness.yaml"];
 
+/// The same of names that someone may take for those of a policy. None of them is read, but a project with one that holds
+/// a policy does not start.
+pub const LOOK_LIKE_POLICIES: [&str; 4] = ["harness.yml", "harness.markdown", ".harness.md", ".harness.yaml"];
+
 /// Names that nobody creates at the top of the workspace: whoever did would write the project's own policy, artifacts or
 /// lock, or a repository whose configuration the operator's git runs. Scripts and commands share this list.
 pub const CLOSED_AT_ROOT: [&str; 5] = [".harness", ".git", "harness.lock", "harness.md", "harness.yaml"];
@@ -87,7 +91,8 @@ pub fn rule_against(path: &WorkspacePath, access: Access) -> Option<Rule> {
         return Some(Rule::Folder(folder));
     }
     if access == Access::Write
-        && let Some(file) = FILES.into_iter().find(|file| names.iter().any(|name| name == file))
+        && let Some(file) =
+            FILES.into_iter().chain(LOOK_LIKE_POLICIES).find(|file| names.iter().any(|name| name == file))
     {
         return Some(Rule::File(file));
     }
@@ -106,7 +111,7 @@ pub fn could_be_protected(name: &str) -> bool {
         let start = bytes.len().checked_sub(with.len());
         start.and_then(|start| bytes.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(with.as_bytes()))
     };
-    let whole = std::iter::once(CLOSED_AT_TOP).chain(FILES).chain(READ_ONLY).chain(RECORDS);
+    let whole = std::iter::once(CLOSED_AT_TOP).chain(FILES).chain(LOOK_LIKE_POLICIES).chain(READ_ONLY).chain(RECORDS);
     whole.into_iter().any(|name| name.len() == bytes.len() && begins(name))
         || SENSITIVE.into_iter().any(|pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
             (Some(end), _) => ends(end),
@@ -212,6 +217,10 @@ mod tests {
             ("HARNESS.YAML", "harness.yaml"),
             ("sub/Harness.md. ", "harness.md"),
             ("a/harness.lock/b", "harness.lock"),
+            ("Harness.yml", "harness.yml"),
+            ("harness.MARKDOWN", "harness.markdown"),
+            (".harness.md", ".harness.md"),
+            ("a/.Harness.yaml", ".harness.yaml"),
         ] {
             assert_eq!(rule(text, Access::Write), Some(Rule::File(file)), "{text}");
             assert_eq!(rule(text, Access::Read), None, "{text}");
@@ -221,7 +230,7 @@ mod tests {
             "agents.md",
             "harness.mdx",
             "harness",
-            "harness.yml",
+            "harness.json",
             "my-harness.md",
             "agents2",
             ".harness2",

@@ -9,11 +9,14 @@ use crate::{Machine, POLICIES_BESIDE, unread};
 use harness_artifact::diagnostic::Diagnostic;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::machine::{self, MachinePolicy};
+use harness_policy::path::protected::LOOK_LIKE_POLICIES;
 use harness_sys as sys;
 
 /// Names beside `.harness/` that someone may take for those of a policy.
-pub(crate) const NOT_BESIDE: [&str; 6] =
-    ["Harness.md", "HARNESS.md", "harness.yml", "harness.markdown", ".harness.md", ".harness.yaml"];
+pub(crate) const NOT_BESIDE: [&str; 6] = {
+    let [yml, markdown, hidden, hidden_yaml] = LOOK_LIKE_POLICIES;
+    ["Harness.md", "HARNESS.md", yml, markdown, hidden, hidden_yaml]
+};
 
 /// Whether a policy is beside the folder of the artifacts.
 pub(super) fn is_beside(root: &Path) -> bool {

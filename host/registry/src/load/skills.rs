@@ -27,7 +27,8 @@ impl Load {
     /// The skills in a folder.
     pub(super) fn skills(&mut self, here: Within<'_>, folder: &str, overrides: bool) {
         let folder = if folder.is_empty() { SKILLS.to_owned() } else { format!("{folder}/{SKILLS}") };
-        let Names { files, folders, others, unnamed: _ } = self.names(here, &folder, false);
+        let Names { files, folders, others, hidden, unnamed: _ } = self.names(here, &folder, false);
+        self.hidden(here, &folder, &hidden);
         for other in &others {
             let hint = "a skill is a file `NAME.md`, or a folder with `SKILL.md`";
             self.stray_file(here, &format!("{folder}/{other}"), Some(hint));

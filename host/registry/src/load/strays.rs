@@ -7,6 +7,9 @@ use harness_artifact::diagnostic::Diagnostic;
 use harness_artifact::suggest::closest;
 use harness_sys as sys;
 
+/// What is said of a README that is not read.
+const README: &str = "a README is for people and not an artifact";
+
 /// Whether a file in the folder of a bundle is probably meant to be the bundle's own.
 fn is_meant_for_a_bundle(folder: &str, name: &str) -> bool {
     let own = folder.rsplit('/').next().unwrap_or(folder);
@@ -26,15 +29,24 @@ impl Load {
         for name in listed.iter().filter_map(|name| name.to_str()) {
             let below = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
             let is_policy = folder.is_empty() && here.root.is_home() && name == read;
-            if known.contains(&name) || name.starts_with('.') || is_policy || !folder.is_empty() && name == read {
+            if known.contains(&name) || is_policy || !folder.is_empty() && name == read {
+                continue;
+            }
+            if name.starts_with('.') {
+                // What a root that is a whole repository hides is other programs'.
+                if here.root.is_home() {
+                    self.hidden(here, folder, &[name.to_owned()]);
+                }
                 continue;
             }
             if !sys::is_folder(&here.root.path(&below)) {
                 let is_identity = folder.is_empty() && here.root.is_home() && name == unread::IDENTITY;
                 let is_bundle = !folder.is_empty() && is_meant_for_a_bundle(folder, name);
-                let hint = match (is_identity, is_bundle) {
-                    (true, _) => Some("its prose belongs in `.harness/harness.md`"),
-                    (_, true) => Some("the file of a bundle in its folder is `bundle.md`"),
+                let is_own_readme = folder.is_empty() && here.root.is_home() && unread::is_readme(name);
+                let hint = match (is_identity, is_bundle, is_own_readme) {
+                    (true, ..) => Some("its prose belongs in `.harness/harness.md`"),
+                    (_, true, _) => Some("the file of a bundle in its folder is `bundle.md`"),
+                    (_, _, true) => Some(README),
                     _ => None,
                 };
                 self.stray_file(here, &below, hint);
@@ -58,6 +70,22 @@ impl Load {
             self.unread_artifact(&shown, otherwise);
         } else if hint.is_some() && (is_meant_to_be_read(name) || unread::is_readme(name)) {
             self.unread(&shown, hint);
+        }
+    }
+
+    /// Files and folders whose names begin with a dot. Nothing is said of what is no artifact: editors and systems hide
+    /// files.
+    pub(super) fn hidden(&mut self, here: Within<'_>, folder: &str, names: &[String]) {
+        for name in names {
+            let below = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+            if sys::is_folder(&here.root.path(&below)) {
+                if name != ".git" {
+                    self.stray_folder(here, &below, None, false);
+                }
+            } else if self.holds_one(here, &below) {
+                let hint = "a name that begins with a dot is not read: rename the file, or delete it";
+                self.unread_artifact(&here.root.shown(&below), hint);
+            }
         }
     }
 
@@ -91,9 +119,6 @@ impl Load {
             for name in names.iter().filter_map(|name| name.to_str()) {
                 let Some(less) = left.checked_sub(1) else { break };
                 left = less;
-                if name.starts_with('.') {
-                    continue;
-                }
                 let below = format!("{folder}/{name}");
                 seems |= is_meant_to_be_read(name);
                 let path = here.root.path(&below);
@@ -132,7 +157,7 @@ impl Load {
         if !unread::is_readme(name) {
             return false;
         }
-        self.stray_file(here, below, Some("a README is for people and not an artifact"));
+        self.stray_file(here, below, Some(README));
         true
     }
 

@@ -11,7 +11,7 @@ use crate::measure::{Answer, Measure, Subject};
 use crate::meter::{Meter, pay};
 use crate::price::{Import, Seen};
 use harness_capability::denial::Denial;
-use harness_capability::reentry::{Allowance, Ended};
+use harness_capability::reentry::Ended;
 use harness_policy::refusal::Refusal;
 
 /// What hooks were told of a call that is to be made.
@@ -33,7 +33,7 @@ pub(super) async fn before<P: Measure + Subject, A: Answer>(
     };
     let wire = serde_json::to_value(&params).unwrap_or_default();
     let arguments = named(&wire, names);
-    let left = Allowance { fuel: store.get_fuel()?, deadline: store.data().deadline };
+    let left = store.data().allowance(store.get_fuel()?);
     let (decided, used) = reentry.before(function, arguments.clone(), left).await;
     pay(store, used)?;
     match decided {
@@ -71,7 +71,7 @@ pub(super) async fn after<A: Answer>(
         _ => Ok(Json::Null),
     };
     let failed = result.is_err();
-    let left = Allowance { fuel: store.get_fuel()?, deadline: store.data().deadline };
+    let left = store.data().allowance(store.get_fuel()?);
     let (decided, used) = reentry.after(Ended { function, arguments, result }, left).await;
     pay(store, used)?;
     let denial = match decided {
