@@ -267,12 +267,11 @@ fn open_loop(bench: &Bench, image: &Image, rate: f64) -> Value {
                     most.fetch_max(in_flight.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                     let report = sandbox.run(&image, context, Limits::default(), SMALL_ARGS).await;
                     in_flight.fetch_sub(1, Ordering::Relaxed);
-                    match report.outcome {
-                        Outcome::Completed(_) => Some(due.elapsed()),
-                        // The queue is full: the machine was slower for a moment than when the rate was measured.
-                        Outcome::Busy(_) => None,
-                        other => panic!("{other:?}"),
-                    }
+                    let took = due.elapsed();
+                    // The queue is full: the machine was slower for a moment than when the rate was measured.
+                    let refused = matches!(report.outcome, Outcome::Busy(_));
+                    assert!(refused || matches!(report.outcome, Outcome::Completed(_)), "{:?}", report.outcome);
+                    (!refused).then_some(took)
                 }));
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
