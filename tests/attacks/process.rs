@@ -80,20 +80,30 @@ impl Stretch {
     }
 }
 
-/// How long something has waited for a core since the machine was started: anything at all where the kernel keeps that
-/// account, else the threads of this process.
+/// How long something has waited for a core, a disk or memory since the machine was started: anything at all where the
+/// kernel keeps that account, else the threads of this process. With the time that another machine had on its cores.
 fn busy() -> Duration {
-    let pressure = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
-    let total = pressure.lines().find(|line| line.starts_with("some ")).and_then(|line| line.split("total=").nth(1));
-    if let Some(microseconds) = total.and_then(|total| total.trim().parse().ok()) {
-        return Duration::from_micros(microseconds);
+    let waited = |of: &str| -> Option<u64> {
+        let pressure = std::fs::read_to_string(format!("/proc/pressure/{of}")).ok()?;
+        let some = pressure.lines().find(|line| line.starts_with("some "))?;
+        some.split("total=").nth(1)?.trim().parse().ok()
+    };
+    // Eighth of the numbers of all cores, in hundredths of a second (proc_stat(5)).
+    let stolen = || {
+        let all = std::fs::read_to_string("/proc/stat").ok()?;
+        all.lines().next()?.split_whitespace().nth(8)?.parse::<u64>().ok()
+    };
+    let stolen = Duration::from_millis(stolen().unwrap_or(0).saturating_mul(10));
+    if let Some(cores) = waited("cpu") {
+        let others = ["io", "memory"].into_iter().filter_map(waited).sum::<u64>();
+        return stolen + Duration::from_micros(cores.saturating_add(others));
     }
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().filter_map(Result::ok);
     let waited = threads.filter_map(|thread| {
         let account = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
         account.split_whitespace().nth(1)?.parse::<u64>().ok()
     });
-    Duration::from_nanos(waited.sum())
+    stolen + Duration::from_nanos(waited.sum())
 }
 
 /// The processes of this machine that are left of a case, wherever they have gone: those that continue after a while.
