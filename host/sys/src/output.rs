@@ -9,6 +9,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fd::OwnedFd;
@@ -121,10 +122,17 @@ fn parent(path: &Path, shared: &[PathBuf], links: Links) -> Result<(PathBuf, Opt
     Ok((at, within))
 }
 
-/// Whether nothing that runs for this user can have planted a link here: it may not write here. Root may write
-/// everywhere, and no command of root's writes in `/` itself.
+/// Whether nothing that runs for this user can have planted a link here. Root may write everywhere, and no command of
+/// root's writes in `/` itself.
 fn is_systems(folder: &Path) -> bool {
-    folder == Path::new("/") || rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err()
+    let may_write = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok();
+    let owner = std::fs::metadata(folder).map(|facts| facts.uid());
+    folder == Path::new("/") || owner.is_ok_and(|owner| is_out_of_reach(owner, super::user(), may_write))
+}
+
+/// Whether a user neither may write to a folder nor can ever have been allowed to: its owner can close it afterwards.
+fn is_out_of_reach(owner: u32, user: u32, may_write: bool) -> bool {
+    !may_write && owner != user
 }
 
 /// Opens a folder below another one, which no link leads to, whoever swaps one in.
@@ -250,6 +258,17 @@ mod tests {
         for path in ["own", "work/reports"] {
             assert_eq!(folder.write(path).unwrap_err().kind(), ErrorKind::IsADirectory, "{path}");
         }
+    }
+
+    #[test]
+    fn who_owns_a_folder_may_have_closed_it_over_a_link() {
+        let all = [(0, 7, false), (7, 7, false), (0, 7, true), (7, 7, true)];
+        let told = all.map(|(owner, user, may_write)| is_out_of_reach(owner, user, may_write));
+        assert_eq!(told, [true, false, false, false]);
+        let folder = Folder::new();
+        fs::set_permissions(folder.at("own"), fs::Permissions::from_mode(0o555)).unwrap();
+        assert!(!is_systems(&folder.at("own")) && is_systems(Path::new("/")));
+        fs::set_permissions(folder.at("own"), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// A run may have had another workspace than the project.

@@ -363,11 +363,7 @@ mod tests {
             [told("f:1:5"), told("f:2:5"), told("f:4:5")]
         );
         assert_eq!(
-            of("for k in payload['arguments']:
-    pass
-c = payload['arguments']
-x = [k for k in c]
-"),
+            of("for k in payload['arguments']:\n    pass\nc = payload['arguments']\nx = [k for k in c]\n"),
             [told("f:1:10"), told("f:4:17")]
         );
         for fine in [
