@@ -237,6 +237,24 @@ fn with_agents(runtime: &Runtime, servers: &Servers) -> Result<Arc<Run>, String>
     if told == "done" { Ok(run) } else { Err(told) }
 }
 
+/// What the agent got for its calls in so many turns of a conversation.
+fn results_of(runtime: &Runtime, world: &World, project: &Project, turns: usize) -> Vec<String> {
+    let models = Arc::new(Configured::new(&world.work(), &project.loaded().policy().models, &Variables::Host));
+    runtime.block_on(async {
+        let mut session = harness_agent::Session::start(project, &Run::new(), models, Arc::new(Silent)).await.unwrap();
+        for _ in 0..turns {
+            session.turn("Go.").await.unwrap();
+        }
+        let results = session.history().iter().filter_map(|message| match message {
+            Message::Tool { content, .. } => Some(content.clone()),
+            _ => None,
+        });
+        let results = results.collect();
+        session.end().await;
+        results
+    })
+}
+
 /// What so many calls in each turn of a conversation find of those before them.
 fn in_turns(runtime: &Runtime, servers: &Servers, calls: usize) -> Result<String, String> {
     const TURNS: usize = 3;
@@ -247,21 +265,7 @@ fn in_turns(runtime: &Runtime, servers: &Servers, calls: usize) -> Result<String
     let script = format!(
         "def run(args):\n    found = ctx.get('left', 'nothing')\n    ctx.set('left', '{CANARY}')\n    return found\n"
     );
-    let project = project(&world, policy, &script);
-    let models = Arc::new(Configured::new(&world.work(), &project.loaded().policy().models, &Variables::Host));
-    let told = runtime.block_on(async {
-        let mut session = harness_agent::Session::start(&project, &Run::new(), models, Arc::new(Silent)).await.unwrap();
-        for _ in 0..TURNS {
-            session.turn("Go.").await.unwrap();
-        }
-        let told = session.history().iter().filter_map(|message| match message {
-            Message::Tool { content, .. } => Some(content.clone()),
-            _ => None,
-        });
-        let told: Vec<String> = told.collect();
-        session.end().await;
-        told
-    });
+    let told = results_of(runtime, &world, &project(&world, policy, &script), TURNS);
     let found = told.iter().filter(|text| *text == CANARY).count();
     match (told.len(), found, calls) {
         (TURNS, 0, 1) => Ok("clean".to_owned()),
@@ -287,19 +291,7 @@ fn pushed_out(runtime: &Runtime, servers: &Servers, what: &str, expected: &str) 
     std::fs::write(tools.join("slow.md"), slow).unwrap();
     let policy = "model: { provider: script, script: r.yaml }\ntools_policy: { concurrency: 8 }\nexit_policy: { max_iterations: 20 }\nsandbox: { audit: false, async_tools: true }\nmeta: { enabled: true }";
     let script = "def run(args):\n    if args['what'] == 'look':\n        return task.poll(ctx.get('first'))['result']\n    if args['what'] == 'nothing':\n        return 'nothing'\n    id = json.decode(meta.call_tool('slow'))['task_id']\n    if args['what'] == 'first':\n        ctx.set('first', id)\n    return task.await(id)['result']\n";
-    let project = project(&world, policy, script);
-    let models = Arc::new(Configured::new(&world.work(), &project.loaded().policy().models, &Variables::Host));
-    let told = runtime.block_on(async {
-        let mut session = harness_agent::Session::start(&project, &Run::new(), models, Arc::new(Silent)).await.unwrap();
-        session.turn("Go.").await.unwrap();
-        let told = session.history().iter().filter_map(|message| match message {
-            Message::Tool { content, .. } => Some(content.clone()),
-            _ => None,
-        });
-        let told: Vec<String> = told.collect();
-        session.end().await;
-        told
-    });
+    let told = results_of(runtime, &world, &project(&world, policy, script), 1);
     let found = match told.as_slice() {
         [first, .., last] if told.len() == GROUPS * 8 + 2 && first == "kept" && last == "kept" => "kept",
         [first, .., last] if first == "kept" && last.contains("there is no task") => "pushed out",
