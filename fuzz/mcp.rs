@@ -73,6 +73,9 @@ impl Models for NoModels {
     }
 }
 
+/// Bytes of stack of the binary's threads.
+const STACK: usize = 8 << 20;
+
 /// A server of one tool, which returns its argument.
 struct Served {
     runtime: Runtime,
@@ -119,7 +122,12 @@ pub fn called(bytes: &[u8]) -> Option<String> {
     }
     sent.extend(format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes());
     let served = SERVED.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
-    let answer = served.runtime.block_on(served.endpoint.exchange(&sent));
+    // On a stack as the binary's threads have it: in some builds a call takes more than a thread has by default.
+    let exchange = || served.runtime.block_on(served.endpoint.exchange(&sent));
+    let answer = std::thread::scope(|scope| {
+        let exchange = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, exchange).ok()?;
+        Some(exchange.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
