@@ -75,7 +75,7 @@ impl Snapshot {
             let snapshot = Self::now(folder)?;
             // Without `head` there is no lock. It may just have been created, and lines after it.
             let begins =
-                head.is_err_and(|error| error == Errno::NOENT) && !(snapshot.last.is_empty() && !snapshot.begun);
+                head.is_err_and(|error| error == Errno::NOENT) && (snapshot.begun || !snapshot.last.is_empty());
             if !begins || attempts.next().is_none() {
                 return Ok(snapshot);
             }

@@ -161,7 +161,7 @@ impl Interest {
                     name == Some(own) && (has_home || is_there())
                 }
                 Watched::Artifacts { is_top } => {
-                    name.is_none_or(|name| !watched::is_hidden(name) && !(*is_top && watched::is_log(name)))
+                    name.is_none_or(|name| !(watched::is_hidden(name) || *is_top && watched::is_log(name)))
                 }
             }
     }
