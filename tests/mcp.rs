@@ -80,6 +80,8 @@ mod mock;
 mod notices;
 #[path = "mcp/openings.rs"]
 mod openings;
+#[path = "mcp/packages.rs"]
+mod packages;
 #[path = "mcp/page.rs"]
 mod page;
 #[path = "cli/project.rs"]

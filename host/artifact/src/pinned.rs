@@ -31,9 +31,48 @@ pub enum PinnedEndpoint {
         command: Vec<String>,
         /// The digest of the program's file.
         program: String,
+        /// What the host fetched for it; none where it is no package runner.
+        packages: Option<PinnedPackages>,
     },
     /// A URL.
     Url(String),
+}
+
+/// The packages of a server, as they were fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinnedPackages {
+    /// The digest of all that was installed: `sha256:` and 64 hexadecimal digits.
+    tree: String,
+    /// The moment before which what was taken had been published, as RFC 3339 has it, in UTC and whole seconds.
+    before: String,
+}
+
+impl PinnedPackages {
+    /// # Errors
+    ///
+    /// What of the two is not in its form: the first becomes a path, the second an argument.
+    pub fn new(tree: String, before: String) -> Result<Self, String> {
+        let is_hex = |c: char| c.is_ascii_digit() || matches!(c, 'a'..='f');
+        if !tree.strip_prefix("sha256:").is_some_and(|hex| hex.len() == 64 && hex.chars().all(is_hex)) {
+            return Err(format!("{} is not the digest of packages", quoted(&tree)));
+        }
+        let like = |c: char, form: char| if form == '0' { c.is_ascii_digit() } else { c == form };
+        let form = "0000-00-00T00:00:00Z";
+        if before.len() != form.len() || !before.chars().zip(form.chars()).all(|(c, form)| like(c, form)) {
+            return Err(format!("{} is not a moment such as `2026-07-28T12:00:00Z`", quoted(&before)));
+        }
+        Ok(Self { tree, before })
+    }
+
+    /// The digest of all that was installed: `sha256:` and 64 hexadecimal digits.
+    pub fn tree(&self) -> &str {
+        &self.tree
+    }
+
+    /// The moment before which what was taken had been published, such as `2026-07-28T12:00:00Z`.
+    pub fn before(&self) -> &str {
+        &self.before
+    }
 }
 
 impl PinnedEndpoint {
@@ -49,13 +88,18 @@ impl PinnedEndpoint {
     pub fn changes(&self, new: &Self) -> Vec<Change> {
         let mut changes = Vec::new();
         match (self, new) {
-            (Self::Command { command: old, program: was }, Self::Command { command: new, program: is }) => {
+            (
+                Self::Command { command: old, program: was, packages: had },
+                Self::Command { command: new, program: is, packages: has },
+            ) => {
                 if old != new {
                     let lines = |command: &[String]| command.iter().map(|word| format!("{word}\n")).collect::<String>();
                     let lines = compared("command", &lines(old), &lines(new));
                     changes.push(Change { what: "its command changed".to_owned(), lines });
                 }
-                if was != is {
+                if had != has {
+                    changes.push(Change::packages());
+                } else if was != is {
                     changes.push(Change::new("the file of its program changed"));
                 }
             }
@@ -85,6 +129,11 @@ pub struct Change {
 impl Change {
     fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), lines: Vec::new() }
+    }
+
+    /// Other packages.
+    pub fn packages() -> Self {
+        Self::new("its packages changed")
     }
 }
 
@@ -156,7 +205,45 @@ mod tests {
 
     fn command(words: &[&str], program: &str) -> PinnedEndpoint {
         let command = words.iter().map(|word| (*word).to_owned()).collect();
-        PinnedEndpoint::Command { command, program: program.to_owned() }
+        PinnedEndpoint::Command { command, program: program.to_owned(), packages: None }
+    }
+
+    fn fetched(tree: char, before: &str, program: &str) -> PinnedEndpoint {
+        let packages =
+            PinnedPackages::new(format!("sha256:{}", tree.to_string().repeat(64)), before.to_owned()).unwrap();
+        let command = vec!["npx".to_owned(), "a@1.0.0".to_owned()];
+        PinnedEndpoint::Command { command, program: program.to_owned(), packages: Some(packages) }
+    }
+
+    #[test]
+    fn packages_are_their_tree() {
+        let of = |tree, before: &str, program: &str| Pinned { endpoint: fetched(tree, before, program), ..server() };
+        let was = of('a', "2026-07-28T12:00:00Z", "sha256:1");
+        assert_eq!(was.changes(&was), []);
+        let changed = |now: &Pinned| was.changes(now).into_iter().map(|change| change.what).collect::<Vec<_>>();
+        // What is fetched for this moment may be another tree.
+        assert_eq!(changed(&of('a', "2026-08-01T00:00:00Z", "sha256:1")), ["its packages changed"]);
+        // The program is one of them.
+        assert_eq!(changed(&of('b', "2026-07-28T12:00:00Z", "sha256:2")), ["its packages changed"]);
+        let runner = Pinned { endpoint: command(&["npx", "a@1.0.0"], "sha256:1"), ..server() };
+        assert_eq!(changed(&runner), ["its packages changed"]);
+        assert_eq!(runner.changes(&was).len(), 1);
+    }
+
+    #[test]
+    fn what_becomes_a_path_and_an_argument_has_one_form() {
+        let (tree, before) = (format!("sha256:{}", "0a".repeat(32)), "2026-07-28T12:00:00Z");
+        assert!(PinnedPackages::new(tree.clone(), before.to_owned()).is_ok());
+        for wrong in ["", "sha256:", "sha256:../../../x", &tree.to_uppercase(), &format!("{tree}0"), &"0a".repeat(32)] {
+            let why = format!("{} is not the digest of packages", quoted(wrong));
+            assert_eq!(PinnedPackages::new(wrong.to_owned(), before.to_owned()), Err(why));
+        }
+        for wrong in
+            ["", "now", "2026-07-28", "2026-07-28T12:00:00+01:00", "--before=0000000000", "２026-07-28T12:00:00"]
+        {
+            let why = format!("`{wrong}` is not a moment such as `2026-07-28T12:00:00Z`");
+            assert_eq!(PinnedPackages::new(tree.clone(), wrong.to_owned()), Err(why));
+        }
     }
 
     fn server() -> Pinned {

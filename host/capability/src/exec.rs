@@ -36,7 +36,7 @@ use harness_policy::refusal::Refusal;
 use harness_sys as sys;
 use harness_wall::{For, Hit, Offers, Starting, Tier, Wall};
 use search::SearchPath;
-pub use service::{Service, ServiceCommand, ServiceProcess, service_program, start_service};
+pub use service::{Installed, Service, ServiceCommand, ServiceProcess, run_service, service_program, start_service};
 
 /// Time for a child whose command does not say: what people wait for a tool.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(30_000);

@@ -375,13 +375,17 @@ pub(crate) struct Validate {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 written, or no difference, 1 a difference with `--check`, 2 no lock file to check, or an \
-                  invalid artifact or policy."
+    after_help = "Exit codes: 0 written, or no difference, 1 a difference with `--check`, or a server that cannot be read and \
+                  stays as it was locked, 2 no lock file to check, or an invalid artifact or policy."
 )]
 pub(crate) struct Lock {
     /// Write nothing; report what differs from `harness.lock`.
     #[arg(long)]
     pub(crate) check: bool,
+
+    /// Fetch the packages of servers anew, such as those of `npx`, also where they are locked.
+    #[arg(long)]
+    pub(crate) fetch: bool,
 
     /// Print the differences as one JSON object.
     #[arg(long)]

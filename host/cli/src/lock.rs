@@ -4,6 +4,7 @@ mod servers;
 
 use harness_artifact::diagnostic::Diagnostic;
 use harness_artifact::escape;
+use harness_dispatch::Fetch;
 use harness_registry::Registry;
 use harness_registry::lock::{self, Drift, Kind, Lock};
 use harness_wall::ClosedNames;
@@ -19,16 +20,19 @@ pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) 
     let (root, machine) = (project::root(place), project::machine(place));
     let found = Registry::load_unlocked(&root, &machine);
     // Artifacts may name tools of servers, which are known when these have said what they are.
-    let read = match servers::read(&root, &found, place, *printer) {
+    let fetch = if command.fetch { Fetch::Anew } else { Fetch::Missing };
+    let read = match servers::read(&root, &found, fetch, place, *printer) {
         Ok(read) => read,
         Err(exit) => return exit,
     };
-    let (registry, read) = match read.is_empty() {
-        true => (found, Lock::default()),
-        false => {
-            let read = Lock::default().with_servers(read);
-            (Registry::load_with(&root, &machine, &read), read)
-        }
+    let kept = Registry::read_lock(&root);
+    // One that cannot be read now is what it was.
+    let locked = |name: &String| kept.as_ref().ok()?.as_ref()?.server(name).cloned();
+    let still: Vec<_> = read.failed.iter().filter_map(locked).collect();
+    let (failed, read) = (!read.failed.is_empty(), Lock::default().with_servers(read.locked.into_iter().chain(still)));
+    let registry = match read.servers().count() {
+        0 => found,
+        _ => Registry::load_with(&root, &machine, &read),
     };
     if registry.diagnostics().has_errors() {
         project::report(&registry, *printer);
@@ -36,7 +40,7 @@ pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) 
         return Exit::Usage;
     }
     let now = Lock::of(&registry).with_servers(read.servers().cloned());
-    let kept = match Registry::read_lock(&root) {
+    let kept = match kept {
         Ok(kept) => kept,
         // One that cannot be read is written again.
         Err(wrong) if command.check => return refused(&wrong, &registry, *printer),
@@ -54,11 +58,12 @@ pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) 
             "drifts": drifts.artifacts.iter().map(as_json).chain(drifts.servers.iter().map(servers::as_json)).collect::<Vec<_>>(),
         }));
     }
-    if command.check {
-        check(kept.as_ref(), &now, &drifts, command.json, *printer)
+    let exit = if command.check {
+        check(kept.as_ref(), &now, &drifts, command.json || failed, *printer)
     } else {
         write(&root, kept.as_ref(), &now, &drifts, command.json, *printer)
-    }
+    };
+    if failed && exit == Exit::Completed { Exit::Failed } else { exit }
 }
 
 /// What is not as it was locked.

@@ -3,6 +3,7 @@
 mod clients;
 mod config;
 pub(crate) mod edit;
+mod fetch;
 pub(crate) mod learned;
 mod login;
 mod merge;
@@ -35,6 +36,9 @@ pub(crate) enum Mcp {
     Add(servers::Add),
     /// Remove a server from the policy.
     Remove(servers::Remove),
+    /// Fetch the packages of servers that are not on this machine, such as those of `npx`, as the lock has them. No script of a
+    /// package is run.
+    Fetch(fetch::Fetch),
     /// Log in at a server with OAuth: prints an address to open in a browser, and waits for the answer.
     Login(login::Login),
     /// Forget the login at a server.
@@ -52,6 +56,7 @@ pub(crate) fn run(command: &Mcp, place: &ProjectArgs, printer: Printer) -> Resul
         Mcp::Test(command) => servers::test(command, place, printer),
         Mcp::Add(command) => servers::add(command, place, printer),
         Mcp::Remove(command) => servers::remove(command, place, printer),
+        Mcp::Fetch(command) => fetch::run(command, place, printer),
         Mcp::Login(command) => login::login(command, place, printer),
         Mcp::Logout(command) => login::logout(command, place, printer),
         Mcp::Wrap(command) => wrap::run(command, place, printer),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use harness_artifact::model::Provider;
-use harness_artifact::policy::mcp::Endpoint;
+use harness_artifact::policy::mcp::{Endpoint, McpServer};
 use harness_capability::env::Variables;
 use harness_policy::command::CommandNetwork;
 use harness_policy::layer::Layer;
@@ -44,12 +44,19 @@ pub fn needs(
     let exec = || layers().filter_map(|layer| layer.exec.as_ref());
     let servers = || policy.into_iter().flat_map(|policy| &policy.mcp.servers);
     let exec = || exec().chain(servers().filter_map(|server| server.layer.exec.as_ref()));
+    // What was fetched for servers whose commands are package runners.
+    let fetches = |server: &&McpServer| match &server.endpoint {
+        Endpoint::Command(command) => command.packages().is_some(),
+        Endpoint::Url(_) => false,
+    };
+    let fetched = servers().find(fetches).and_then(|_| harness_gateway::packages(variables));
     let commands = exec().any(|exec| !exec.allow.is_empty()).then(|| {
         let home = variables.value("HOME").map(PathBuf::from);
+        let granted = exec().flat_map(|exec| &exec.folders).filter_map(|folder| folder.path(home.as_deref()));
         CommandNeeds {
             unconfined: exec().any(|exec| exec.unconfined),
             network: exec().any(|exec| exec.network == CommandNetwork::All),
-            folders: exec().flat_map(|exec| &exec.folders).filter_map(|folder| folder.path(home.as_deref())).collect(),
+            folders: granted.chain(fetched).collect(),
         }
     });
     let asks = policy.is_some_and(|policy| policy.models.all().any(|model| *model.provider != Provider::Script));
@@ -113,6 +120,15 @@ mod tests {
         assert_eq!(some(server), (false, true));
         let server = "mcp: { servers: { a: { command: [sh], folders: [/opt/node] } } }";
         assert_eq!(of(server), commands(false, false, &["/opt/node"]));
+        // The packages of a runner are outside of the project.
+        let fetches = |program: &str| {
+            let policy = format!("mcp: {{ servers: {{ a: {{ command: [{program}, a@1.0.0] }} }} }}");
+            std::fs::write(root.join(".harness/harness.md"), format!("---\n{policy}\n---\n")).unwrap();
+            let variables = Variables::from_iter([("HOME".to_owned(), "/home/ada".to_owned())]);
+            needs(&Registry::load_within(root, &Machine::None), root, None, None, &variables)
+        };
+        assert_eq!(fetches("npx"), commands(false, false, &["/home/ada/.cache/harness/packages"]));
+        assert_eq!(fetches("node"), commands(false, false, &[]));
         assert_eq!(of("mcp: { servers: { a: { url: 'https://a.example/mcp' } } }"), hosts);
         // Where no command is granted, the rest of the rules has no use.
         assert_eq!(of("sandbox: { exec: { allow: [], folders: [/opt/go] } }"), nothing);

@@ -45,6 +45,7 @@ mod run;
 pub mod schedule;
 mod scripted;
 mod served;
+mod servers;
 mod spans;
 pub mod tasks;
 pub mod testing;
@@ -62,7 +63,7 @@ use serde_json::Value as Json;
 pub use blocks::Content;
 pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
 pub use content::ToolOutput;
-pub use harness_gateway::{Failure as ServerFailure, LoggedIn, Prompt, Reading, Servers, Streams};
+pub use harness_gateway::{Failure as ServerFailure, Fetch, LoggedIn, Prompt, Reading, Servers, Streams};
 pub use host::{Host, HostOptions};
 pub use loaded::Wanted;
 pub use loaded::{Loaded, Unloadable};
@@ -72,6 +73,7 @@ pub use pipeline::{Call, CallError, CallReport};
 pub use reentry::Nested;
 pub use relaying::relay_server;
 pub use run::{Added, ClientRequest, Run};
+pub use servers::{LoginAction, LoginState, fetch_packages, login_server, read_servers};
 pub use tasks::MAX_AGENTS;
 pub use verify::Judgement;
 pub use watch::{FileWatch, WatchError};
@@ -79,16 +81,12 @@ pub use watch::{FileWatch, WatchError};
 use self::chain::CallContext;
 use self::loaded::Parts;
 use self::recorder::Recorder;
-use harness_artifact::definition::Definition;
 use harness_artifact::event::Event;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
 use harness_capability::fs::Workspace;
-use harness_capability::http::Client;
-use harness_capability::resources::Resources;
 use harness_capability::secrets::Vault;
 use harness_capability::system::System;
-use harness_gateway::Failure;
 use harness_policy::layer::Layer;
 use harness_policy::path::{Access, PathPattern, WorkspacePath, protected};
 use harness_policy::watch::Watch;
@@ -431,116 +429,6 @@ fn guarded(
         }
     }
     secrets
-}
-
-/// What servers are started and asked with, without a project.
-struct Ground {
-    policy: ProjectPolicy,
-    workspace: Workspace,
-    vault: Arc<Vault>,
-}
-
-impl Ground {
-    /// None where there is no policy.
-    fn of(root: &Path, registry: &Registry, options: &Options) -> Result<Option<Self>, OpenError> {
-        let Some(mut policy) = registry.policy().cloned() else { return Ok(None) };
-        let folder = options.workspace.as_deref().unwrap_or(root);
-        let unopened = |source| OpenError::Workspace { path: folder.to_owned(), source };
-        let workspace = Workspace::open(folder).map_err(unopened)?;
-        let vault = Arc::new(guarded(root, registry, &mut policy, &workspace, options));
-        Ok(Some(Self { policy, workspace, vault }))
-    }
-}
-
-/// What is done about the login at a server.
-#[derive(Debug, Clone, Copy)]
-pub enum LoginAction<'a> {
-    /// Log in. With the port of the listener that the browser comes back to (0 is any), and who shows the address.
-    In(u16, &'a dyn Prompt),
-    /// The login is forgotten.
-    Out,
-}
-
-/// What came of that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoginState {
-    /// There is a login, a new one or the one before.
-    In(LoggedIn),
-    /// There is none. Whether there was one.
-    Out(bool),
-}
-
-/// Logs in at a server of a policy, or out. None where there is no server of this name.
-///
-/// # Errors
-///
-/// Where the workspace cannot be opened. What is wrong with the login is its own answer.
-pub async fn login_server(
-    root: &Path,
-    registry: &Registry,
-    options: &Options,
-    name: &str,
-    action: LoginAction<'_>,
-) -> Result<Option<Result<LoginState, Failure>>, OpenError> {
-    let Some(Ground { policy, workspace, vault }) = Ground::of(root, registry, options)? else { return Ok(None) };
-    let Some(server) = policy.mcp.server(name) else { return Ok(None) };
-    let unopened = |source| OpenError::Workspace { path: root.to_owned(), source };
-    let grant = policy.grant_for_server(server);
-    let dir = workspace.service_dir(&grant).map_err(|error| unopened(std::io::Error::other(format!("{error:?}"))))?;
-    let (absolute, variables) = (workspace.absolute().as_ref(), &options.system.variables);
-    let (http, resources) = (&Client::default(), &Resources::default());
-    let (grant, dir, vault) = (&grant, &dir, &vault);
-    let (workspace, answerer) = (absolute, None);
-    let host = harness_gateway::Host { grant, dir, workspace, vault, variables, http, resources, answerer };
-    let mut done = match action {
-        LoginAction::In(port, prompt) => harness_gateway::login(server, host, port, prompt).await.map(LoginState::In),
-        LoginAction::Out => harness_gateway::logout(server, host).map(LoginState::Out),
-    };
-    if let Err(Failure::Broken(why) | Failure::Said(why)) = &mut done {
-        vault.redact(why);
-    }
-    Ok(Some(done))
-}
-
-/// Starts the servers of a policy, each behind its wall, and reads what they are: what `harness.lock` keeps of them. All of
-/// them, or the one of a name.
-///
-/// # Errors
-///
-/// Where the workspace cannot be opened. What is wrong with a server is its own answer.
-pub async fn read_servers(
-    root: &Path,
-    registry: &Registry,
-    options: &Options,
-    only: Option<&str>,
-) -> Result<Vec<(String, Result<Reading, Failure>)>, OpenError> {
-    let Some(Ground { policy, workspace, vault }) = Ground::of(root, registry, options)? else { return Ok(Vec::new()) };
-    let unopened = |source| OpenError::Workspace { path: root.to_owned(), source };
-    let mut all = Vec::new();
-    for server in policy.mcp.servers.iter().filter(|server| only.is_none_or(|only| server.name == only)) {
-        let grant = policy.grant_for_server(server);
-        let dir =
-            workspace.service_dir(&grant).map_err(|error| unopened(std::io::Error::other(format!("{error:?}"))))?;
-        let (absolute, variables) = (workspace.absolute().as_ref(), &options.system.variables);
-        let (grant, dir, vault) = (&grant, &dir, &vault);
-        let (http, resources) = (&Client::default(), &Resources::default());
-        let (workspace, answerer) = (absolute, None);
-        let host = harness_gateway::Host { grant, dir, workspace, vault, variables, http, resources, answerer };
-        let mut read = harness_gateway::read(server, host).await;
-        // What is locked is committed.
-        let held = read.as_ref().ok().and_then(|Reading { pinned, .. }| {
-            let texts = pinned.tools.iter().map(Definition::canonical).chain(pinned.instructions.clone());
-            texts.into_iter().find_map(|text| vault.find(&text).map(str::to_owned))
-        });
-        if let Some(name) = held {
-            read = Err(Failure::Broken(format!("what it says holds the value of the secret `{name}`")));
-        }
-        if let Err(Failure::Broken(why) | Failure::Said(why)) = &mut read {
-            vault.redact(why);
-        }
-        all.push((server.name.clone(), read));
-    }
-    Ok(all)
 }
 
 /// The artifacts of a registry that its hooks on `artifact.load` let in, with the tools of servers that those on `mcp.list`

@@ -49,7 +49,9 @@ pub async fn relay_server(
         resources: &Resources::default(),
         answerer: None,
     };
-    let mut ended = relay(server, host, streams).await;
+    let lock = Registry::read_lock(root).ok().flatten();
+    let locked = lock.as_ref().and_then(|lock| lock.server(name)).map(|locked| &locked.pinned);
+    let mut ended = relay(server, locked, host, streams).await;
     if let Err(Failure::Broken(why) | Failure::Said(why)) = &mut ended {
         vault.redact(why);
     }

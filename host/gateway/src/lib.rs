@@ -15,10 +15,12 @@
 //! - `era`: which revision of the protocol a server speaks
 //! - `listing`: the definitions of a server's tools
 //! - `process`: a server's process, behind its wall
+//! - `packages`: what is fetched for a server whose command is a package runner
 //! - `sse`: server-sent events, bounded
 //! - `headers`: what a request over HTTP says in its headers too
 //! - `remote`: requests to a server at a URL
 //! - `oauth`: logins at servers
+//! - `own`: folders of the operator's own
 //! - `link`: a process or a remote server, as what is above them sees it
 //! - `relay`: a process for a client of its own
 //! - `pool`: the processes of a run, and the calls that they answer
@@ -35,6 +37,8 @@ mod link;
 mod listing;
 mod message;
 mod oauth;
+mod own;
+mod packages;
 mod pool;
 mod process;
 mod relay;
@@ -45,6 +49,7 @@ pub mod sse;
 pub use elicit::{Answerer, Answering, Form};
 pub use failure::Failure;
 pub use oauth::{LoggedIn, Prompt, folder as logins, login, logout};
+pub use packages::{Fetch, fetch, folder as packages};
 pub use pool::{Call, Servers};
 pub use process::{Host, Reading, read};
 pub use relay::{Streams, relay};

@@ -26,6 +26,8 @@ pub const INSTRUCTIONS_BYTES: usize = 64 << 10;
 pub const PROBE: Duration = Duration::from_secs(2);
 /// How long a server has to begin, and to list its tools, where no call waits for it.
 pub const START: Duration = Duration::from_secs(60);
+/// How long packages of a server may take to be fetched.
+pub const FETCH: Duration = Duration::from_secs(300);
 /// How long a process waits for a place among the commands of its project. Its call may end before.
 pub const PLACE: Duration = Duration::from_secs(5);
 /// How long a process has to end when its standard input has, before it gets SIGTERM.

@@ -17,6 +17,7 @@ use crate::listing;
 use crate::oauth::Login;
 use crate::oauth::asker::Asker;
 use crate::oauth::store::Store;
+use crate::packages::{self, Fetch, Kept, Program};
 use crate::remote::{Reach, Remote};
 use harness_artifact::pinned::{Pinned, PinnedEndpoint};
 use harness_artifact::policy::mcp::{Endpoint, McpServer, Piece, ServerCommand, VariableText};
@@ -57,15 +58,22 @@ pub struct Reading {
     pub left_out: Vec<String>,
 }
 
-/// Reads what a server is.
+/// Reads what a server is. `locked` is what it was; packages of a server whose command is still that one are those of the
+/// lock, unless they are fetched anew.
 ///
 /// # Errors
 ///
 /// Why it cannot be started, or what is wrong with what it says.
-pub async fn read(server: &McpServer, host: Host<'_>) -> Result<Reading, Failure> {
-    let endpoint = endpoint(server, &host).await?;
+pub async fn read(
+    server: &McpServer,
+    locked: Option<&Pinned>,
+    fetch: Fetch,
+    host: Host<'_>,
+) -> Result<Reading, Failure> {
+    let program = Found::new(packages::look(server, locked, fetch, &host).await?)?;
+    let endpoint = endpoint(server, &program, &host).await?;
     let reading = async {
-        let opened = era::probe(async || start(server, &host, START).await).await?;
+        let opened = era::probe(async || start(server, &program, &host, START).await).await?;
         let about = opened.about.clone();
         let listed = listing::list(&opened.link, &about.version, server).await?;
         opened.link.close().await;
@@ -88,29 +96,56 @@ pub(crate) async fn open(
     host: &Host<'_>,
     time: Duration,
 ) -> Result<Opened, Failure> {
-    let changes = locked.endpoint.changes(&endpoint(server, host).await?);
+    let program = Found::new(packages::locked(server, locked, host).await?)?;
+    let changes = locked.endpoint.changes(&endpoint(server, &program, host).await?);
     if !changes.is_empty() {
         return Err(Failure::drift(&server.name, &changes));
     }
-    era::begin(start(server, host, time).await?, &locked.version).await
+    era::begin(start(server, &program, host, time).await?, &locked.version).await
+}
+
+/// The packages of a server, and what is started of them; nothing where its command is started itself.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    kept: Option<(Kept, Program)>,
+}
+
+impl Found {
+    /// # Errors
+    ///
+    /// The packages have no such program.
+    pub(crate) fn new(kept: Option<Kept>) -> Result<Self, Failure> {
+        let found = kept.map(|kept| kept.program().map(|program| (kept, program))).transpose()?;
+        Ok(Self { kept: found })
+    }
+
+    fn program(&self) -> Option<&Program> {
+        self.kept.as_ref().map(|(_, program)| program)
+    }
 }
 
 /// Where a server is now.
-async fn endpoint(server: &McpServer, host: &Host<'_>) -> Result<PinnedEndpoint, Failure> {
+async fn endpoint(server: &McpServer, found: &Found, host: &Host<'_>) -> Result<PinnedEndpoint, Failure> {
     match &server.endpoint {
         Endpoint::Command(command) => {
-            let program = digest(command, host).await?;
-            Ok(PinnedEndpoint::Command { command: command.words(), program })
+            let program = digest(command, found.program(), host).await?;
+            let packages = found.kept.as_ref().map(|(kept, _)| kept.pinned.clone());
+            Ok(PinnedEndpoint::Command { command: command.words(), program, packages })
         }
         Endpoint::Url(remote) => Ok(PinnedEndpoint::Url(remote.url.to_string())),
     }
 }
 
 /// The digest of a server's program.
-async fn digest(server: &ServerCommand, host: &Host<'_>) -> Result<String, Failure> {
-    let env = environment(server, host)?;
-    let program = exec::service_program(&server.program, env.get("PATH").map(String::as_str), host.workspace)
-        .ok_or_else(|| Failure::Broken(format!("there is no program `{}`", server.program)))?;
+async fn digest(server: &ServerCommand, program: Option<&Program>, host: &Host<'_>) -> Result<String, Failure> {
+    let program = match program {
+        Some(program) => program.installed.program.clone(),
+        None => {
+            let env = environment(server, host)?;
+            exec::service_program(&server.program, env.get("PATH").map(String::as_str), host.workspace)
+                .ok_or_else(|| Failure::Broken(format!("there is no program `{}`", server.program)))?
+        }
+    };
     let read = tokio::task::spawn_blocking(move || harness_sys::digest::digest_of_file(&program)).await;
     let unreadable = |why: &dyn std::fmt::Display| Failure::Broken(format!("its program cannot be read: {why}"));
     match read {
@@ -120,10 +155,10 @@ async fn digest(server: &ServerCommand, host: &Host<'_>) -> Result<String, Failu
     }
 }
 
-async fn start(server: &McpServer, host: &Host<'_>, time: Duration) -> Result<Link, Failure> {
+async fn start(server: &McpServer, found: &Found, host: &Host<'_>, time: Duration) -> Result<Link, Failure> {
     match &server.endpoint {
         Endpoint::Command(command) => {
-            let service = service(command, host, time).await?;
+            let service = service(command, found, host, time).await?;
             Ok(Link::Process(Connection::new(service, host.answerer.is_some())))
         }
         Endpoint::Url(remote) => {
@@ -168,12 +203,21 @@ pub(crate) fn login_of(server: &McpServer, host: &Host<'_>) -> Result<Option<Log
 /// # Errors
 ///
 /// Why it cannot be started.
-pub(crate) async fn service(server: &ServerCommand, host: &Host<'_>, time: Duration) -> Result<Service, Failure> {
-    let env = environment(server, host)?;
+pub(crate) async fn service(
+    server: &ServerCommand,
+    found: &Found,
+    host: &Host<'_>,
+    time: Duration,
+) -> Result<Service, Failure> {
+    let mut env = environment(server, host)?;
+    if let Some(program) = found.program() {
+        program.add_to(&mut env);
+    }
+    let installed = found.program().map(|program| program.installed.clone());
     let handles = Handles::new(host.vault.clone());
     let Host { grant, dir, workspace, variables, http, resources, .. } = *host;
     let place = ExecContext { dir, workspace, handles: &handles, variables, http };
-    let command = ServiceCommand { program: server.program.clone(), args: server.args.clone(), env };
+    let command = ServiceCommand { program: server.program.clone(), args: server.args.clone(), env, installed };
     exec::start_service(grant, place, command, (resources, PLACE), time).await.map_err(|error| match error {
         exec::Error::AccessDenied(denial) => Failure::Refused { refusal: denial.into(), difference: None },
         exec::Error::InvalidCommand(why) | exec::Error::Start(why) => {
@@ -184,7 +228,7 @@ pub(crate) async fn service(server: &ServerCommand, host: &Host<'_>, time: Durat
 }
 
 /// All its variables, with what the policy names in them.
-fn environment(server: &ServerCommand, host: &Host<'_>) -> Result<BTreeMap<String, String>, Failure> {
+pub(crate) fn environment(server: &ServerCommand, host: &Host<'_>) -> Result<BTreeMap<String, String>, Failure> {
     let mut env = BTreeMap::new();
     for (name, value) in &server.env {
         env.insert(name.clone(), filled(value, host)?);

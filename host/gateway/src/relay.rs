@@ -13,8 +13,10 @@ use crate::failure::Failure;
 use crate::frame::Lines;
 use crate::limits::{END, FLOOD, LAST_WORDS, LINE_BYTES, LINE_DEPTH, LINE_VALUES, TERMINATE};
 use crate::message::{Incoming, Size};
+use crate::packages::{self, Fetch};
 use crate::pool::KEPT_TIME;
-use crate::process::{self, Host};
+use crate::process::{self, Found, Host};
+use harness_artifact::pinned::Pinned;
 use harness_artifact::policy::mcp::{Endpoint, McpServer};
 use harness_capability::exec::Service;
 
@@ -33,16 +35,22 @@ pub struct Streams {
 }
 
 /// Starts a server and relays until it ends or its client closes, and ends all of its processes then. Gives its exit code,
-/// where it ended by itself with one.
+/// where it ended by itself with one. `locked` is what is locked of it, for its packages.
 ///
 /// # Errors
 ///
 /// Why it cannot be started, or which bound it or its client went over.
-pub async fn relay(server: &McpServer, host: Host<'_>, streams: Streams) -> Result<Option<i32>, Failure> {
+pub async fn relay(
+    server: &McpServer,
+    locked: Option<&Pinned>,
+    host: Host<'_>,
+    streams: Streams,
+) -> Result<Option<i32>, Failure> {
     let Endpoint::Command(command) = &server.endpoint else {
         return Err(Failure::Broken(format!("the server `{}` is at a URL: nothing is started for it", server.name)));
     };
-    let Service { running, stdin, stdout, stderr } = process::service(command, &host, KEPT_TIME).await?;
+    let found = Found::new(packages::look(server, locked, Fetch::Missing, &host).await?)?;
+    let Service { running, stdin, stdout, stderr } = process::service(command, &found, &host, KEPT_TIME).await?;
     let Streams { input, output, errors } = streams;
     let over = {
         let mut down = pin!(downwards(stdout, output));

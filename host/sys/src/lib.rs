@@ -11,6 +11,7 @@ pub mod own;
 pub mod private;
 pub mod slices;
 pub mod socket;
+pub mod store;
 pub mod tree;
 
 /// Time since 1970, UTC; zero where the clock stands before that.

@@ -51,7 +51,7 @@ fn server() -> impl Strategy<Value = (Vec<Json>, Vec<String>, Option<String>)> {
 fn pinned(tools: &[Json], (command, program): (&[String], &str), instructions: Option<&str>) -> Result<Pinned, String> {
     Ok(Pinned {
         server: "s".to_owned(),
-        endpoint: PinnedEndpoint::Command { command: command.to_vec(), program: program.to_owned() },
+        endpoint: PinnedEndpoint::Command { command: command.to_vec(), program: program.to_owned(), packages: None },
         version: "2026-07-28".to_owned(),
         instructions: instructions.map(str::to_owned),
         tools: tools.iter().map(|tool| Definition::read(tool.clone())).collect::<Result<_, _>>()?,

@@ -3,8 +3,8 @@
 
 mod address;
 mod choices;
-mod floating;
 mod oauth;
+mod runner;
 mod servers;
 mod template;
 
@@ -15,6 +15,7 @@ use serde_json::json;
 pub use self::address::ServerUrl;
 pub use self::choices::{AgentsAs, Expose, Schemas, ToolExpose};
 pub use self::oauth::{OAuth, Registered, is_scope};
+pub use self::runner::{Installer, PackageProgram, Packages};
 use self::servers::Servers;
 pub use self::servers::{Endpoint, Keep, McpServer, ServerCommand, is_name as is_server_name};
 pub use self::template::{Piece, VariableText};

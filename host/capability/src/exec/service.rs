@@ -10,8 +10,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::child::{Pipes, Running};
 use super::egress::Served;
 use super::search::SearchPath;
-use super::{Error, ExecContext, Prepared, look_up};
+use super::{Error, ExecContext, Output, Prepared, look_up};
 use crate::resources::Resources;
+use harness_policy::command::FolderRule;
 use harness_policy::grant::Grant;
 
 /// A command that serves.
@@ -23,6 +24,20 @@ pub struct ServiceCommand {
     pub args: Vec<String>,
     /// All its variables but those of the host: `TMPDIR`, and `PATH` where it is not there.
     pub env: BTreeMap<String, String>,
+    /// What is started for it; none: the program itself.
+    pub installed: Option<Installed>,
+}
+
+/// What is started for a command that the grant covers: where that would fetch a program and start it, the program that was
+/// fetched before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// The program, absolute and without links, in `folder`.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// A folder, absolute and without links, that it may read and run programs from, beside those of the grant.
+    pub folder: PathBuf,
 }
 
 /// A command that serves, with the host's ends of its streams. Dropping its process ends that with all that came of it.
@@ -70,6 +85,12 @@ pub fn service_program(program: &str, path: Option<&str>, workspace: &Path) -> O
     look_up(program, &SearchPath::new(path, workspace))
 }
 
+/// The rule that opens a folder.
+fn opening(folder: &Path) -> Result<FolderRule, Error> {
+    let text = folder.to_str().ok_or_else(|| Error::Start("its folder has a name that is not text".to_owned()))?;
+    FolderRule::parse(text).map_err(Error::Start)
+}
+
 /// Starts a command that serves. `time` is what each of its processes may use of a processor. It counts among the commands
 /// of its project for as long as it runs, and waits so long at most for one of them to end.
 ///
@@ -85,15 +106,42 @@ pub async fn start_service(
     (resources, patience): (&Resources, Duration),
     time: Duration,
 ) -> Result<Service, Error> {
-    let ServiceCommand { program: name, args, mut env } = command;
-    grant.decide_command(&name, &args)?;
+    grant.decide_command(&command.program, &command.args)?;
     let of_project = resources.command(patience).await.map_err(Error::Start)?;
-    let path = SearchPath::new(env.get("PATH").map(String::as_str), place.workspace);
-    env.insert("PATH".to_owned(), path.value());
-    let program = look_up(&name, &path).ok_or_else(|| Error::NotFound(name.clone()))?;
-    let prepared = Prepared { grant, place, program, name, args, env };
+    let opened = command.installed.as_ref().map(|installed| opening(&installed.folder)).transpose()?;
+    let opened = opened.map(|folder| grant.with_exec_folder(&folder));
+    let prepared = prepared(opened.as_ref().unwrap_or(grant), place, command)?;
     let (running, pipes, served) = prepared.start(true, time).await.map_err(Error::Start)?;
     let Pipes { stdin, stdout, stderr } = pipes;
     let stdin = stdin.ok_or_else(|| Error::Start("it has no standard input".to_owned()))?;
     Ok(Service { running: ServiceProcess { running, _served: served, _place: of_project }, stdin, stdout, stderr })
+}
+
+/// Runs such a command to its end, with nothing on its standard input.
+///
+/// To be called in a tokio runtime with I/O and time. Dropping the future ends all of its processes.
+///
+/// # Errors
+///
+/// Where the grant does not cover it, or it cannot be started.
+pub async fn run_service(
+    grant: &Grant,
+    place: ExecContext<'_>,
+    command: ServiceCommand,
+    time: Duration,
+) -> Result<Output, Error> {
+    grant.decide_command(&command.program, &command.args)?;
+    prepared(grant, place, command)?.run(None, time).await.map_err(Error::Start)
+}
+
+/// A command that was decided on.
+fn prepared<'a>(grant: &'a Grant, place: ExecContext<'a>, command: ServiceCommand) -> Result<Prepared<'a>, Error> {
+    let ServiceCommand { program: name, args, mut env, installed } = command;
+    let path = SearchPath::new(env.get("PATH").map(String::as_str), place.workspace);
+    env.insert("PATH".to_owned(), path.value());
+    let (program, args) = match installed {
+        Some(Installed { program, args, .. }) => (program, args),
+        None => (look_up(&name, &path).ok_or_else(|| Error::NotFound(name.clone()))?, args),
+    };
+    Ok(Prepared { grant, place, program, name, args, env })
 }

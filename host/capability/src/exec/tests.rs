@@ -89,7 +89,8 @@ impl Workspace {
             variables: &Variables::Host,
             http: &Client::default(),
         };
-        let command = ServiceCommand { program: command.program, args: command.args, env: BTreeMap::new() };
+        let command =
+            ServiceCommand { program: command.program, args: command.args, env: BTreeMap::new(), installed: None };
         start_service(grant, place, command, (resources, Duration::ZERO), LONG).await
     }
 

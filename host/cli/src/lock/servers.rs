@@ -5,7 +5,7 @@ use std::path::Path;
 use harness_artifact::pinned::{Pinned, describe};
 use harness_artifact::{escape, third_party};
 use harness_capability::system::System;
-use harness_dispatch::{self as dispatch, Options, Reading};
+use harness_dispatch::{self as dispatch, Fetch, Options, Reading};
 use harness_registry::Registry;
 use harness_registry::lock::{self, Lock, LockedServer};
 use serde_json::{Value as Json, json};
@@ -24,20 +24,30 @@ pub(super) struct Drift {
     difference: Option<String>,
 }
 
-/// Starts the servers of a policy and reads what they are.
+/// What the servers are.
+#[derive(Default)]
+pub(super) struct Read {
+    /// Those that could be read.
+    pub(super) locked: Vec<LockedServer>,
+    /// The names of the others.
+    pub(super) failed: Vec<String>,
+}
+
+/// Starts the servers of a policy and reads what they are. Those that cannot be read are reported.
 ///
 /// # Errors
 ///
-/// Where one cannot be read, which was reported.
+/// Where none can be started, which was reported.
 pub(super) fn read(
     root: &Path,
     registry: &Registry,
+    fetch: Fetch,
     place: &ProjectArgs,
     printer: Printer,
-) -> Result<Vec<LockedServer>, Exit> {
+) -> Result<Read, Exit> {
     let servers = registry.policy().map(|policy| policy.mcp.servers.len()).unwrap_or_default();
     if servers == 0 {
-        return Ok(Vec::new());
+        return Ok(Read::default());
     }
     let options = Options {
         machine: project::machine(place),
@@ -45,25 +55,24 @@ pub(super) fn read(
         ..Options::default()
     };
     let progress = Progress::start("starting servers".to_owned());
-    let read = project::block_on(dispatch::read_servers(root, registry, &options, None), printer)?;
+    let read = project::block_on(dispatch::read_servers(root, registry, &options, None, fetch), printer)?;
     drop(progress);
     let read = read.map_err(|error| project::unopened(&error, printer))?;
-    let mut locked = Vec::new();
-    let mut exit = None;
+    let mut all = Read::default();
     for (name, read) in read {
         match read {
             Ok(Reading { pinned, left_out }) => {
                 report_left_out(&name, &left_out, printer);
-                locked.push(LockedServer::new(pinned));
+                all.locked.push(LockedServer::new(pinned));
             }
             Err(failure) => {
                 let why = escape::line(&failure.to_string()).into_owned();
                 printer.error(&format!("the server `{name}` cannot be locked: {why}"), &[], None);
-                exit = Some(Exit::Failed);
+                all.failed.push(name);
             }
         }
     }
-    exit.map_or(Ok(locked), Err)
+    Ok(all)
 }
 
 /// Reports tools of a server that clients have to leave out.

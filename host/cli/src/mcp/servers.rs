@@ -7,13 +7,13 @@ use harness_artifact::pinned::describe;
 use harness_artifact::policy::mcp::{Endpoint, Keep, McpServer, is_server_name};
 use harness_artifact::{escape, third_party};
 use harness_capability::system::System;
-use harness_dispatch::{self as dispatch, Options, Reading};
+use harness_dispatch::{self as dispatch, Fetch, Options, Reading};
 use harness_registry::Registry;
 use harness_sys::{self as sys, output};
 use serde_json::{Value as Json, json};
 
-use super::edit;
 use super::opens::Opens;
+use super::{edit, fetch};
 use crate::args::ProjectArgs;
 use crate::exit::Exit;
 use crate::lock::report_left_out;
@@ -39,7 +39,8 @@ pub(crate) struct Test {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  harness mcp add files --read docs -- mcp-files\n  \
+#[command(after_help = "Exit codes: 0 added, 1 added, but its packages cannot be fetched, 2 nothing is added.\n\n\
+                        Examples:\n  harness mcp add files --read docs -- mcp-files\n  \
                         harness mcp add git --read . --keep-call -- mcp-git --repository .\n  \
                         harness mcp add docs --url https://mcp.example.com/mcp --header 'Authorization: Bearer {secret:DOCS}'")]
 pub(crate) struct Add {
@@ -158,7 +159,8 @@ pub(super) fn test(command: &Test, place: &ProjectArgs, printer: Printer) -> Res
         return Err(Exit::Usage);
     }
     let options = Options { machine, system: System::default().with_environment(), ..Options::default() };
-    let read = project::block_on(dispatch::read_servers(&root, &registry, &options, Some(&command.name)), printer)?;
+    let read = dispatch::read_servers(&root, &registry, &options, Some(&command.name), Fetch::Missing);
+    let read = project::block_on(read, printer)?;
     let read = read.map_err(|error| project::unopened(&error, printer))?;
     let Some((name, read)) = read.into_iter().next() else { return Err(Exit::Usage) };
     let pinned = match read {
@@ -210,6 +212,13 @@ pub(super) fn test(command: &Test, place: &ProjectArgs, printer: Printer) -> Res
 
 pub(super) fn add(command: &Add, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     change(place, printer, "added", |file, text| edit::add(file, text, &command.name, &entry(command)))?;
+    let root = project::root(place);
+    let registry = Registry::load_unlocked(&root, &project::machine(place));
+    if fetch::packages(&root, &registry, Some(&command.name), place, printer)? == Some(Exit::Failed) {
+        let again = format!("`{}` is in the policy without them: `harness mcp fetch {0}` tries again", command.name);
+        printer.say(&again);
+        return Ok(Exit::Failed);
+    }
     printer.data(&format!("added `{}`: review what it offers with `harness lock`", command.name));
     Ok(Exit::Completed)
 }

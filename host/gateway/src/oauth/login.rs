@@ -10,6 +10,7 @@ use super::flow;
 use super::listener::Listener;
 use super::store::{Identity, Tokens};
 use crate::failure::Failure;
+use crate::packages::Fetch;
 use crate::process::{self, Host};
 use harness_artifact::policy::mcp::McpServer;
 
@@ -43,7 +44,7 @@ pub async fn login(server: &McpServer, host: Host<'_>, port: u16, prompt: &dyn P
     let mut done = LoggedIn::Already;
     for _ in 0..=ROUNDS {
         if login.store.read()?.challenge.is_none() {
-            match process::read(server, host).await {
+            match process::read(server, None, Fetch::Missing, host).await {
                 Ok(_) => return Ok(done),
                 Err(failure) if login.store.read()?.challenge.is_none() => return Err(failure),
                 Err(_) => {}

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::challenge::Challenge;
 use crate::failure::Failure;
+use crate::own;
 use harness_capability::env::Variables;
 use harness_sys as sys;
 
@@ -72,18 +73,13 @@ pub(crate) struct Store {
     url: String,
 }
 
+/// Where logins are.
+const LOGINS: own::Kind =
+    own::Kind { variable: "XDG_STATE_HOME", below_home: ".local/state", path: "harness/mcp", what: "logins" };
+
 /// The folder of all of them, where the host's variables name one.
 pub fn folder(variables: &Variables) -> Option<PathBuf> {
-    let absolute = |name: &str| variables.value(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-    Some(state.join("harness/mcp"))
-}
-
-/// Where a folder is in truth, as far as it is there: links may lead elsewhere.
-fn real(folder: &Path) -> PathBuf {
-    let there = folder.ancestors().find_map(|part| Some((part, sys::real_path(part).ok()?)));
-    let rest = |part| folder.strip_prefix(part).unwrap_or(Path::new(""));
-    there.map_or_else(|| folder.to_owned(), |(part, real)| real.join(rest(part)))
+    LOGINS.folder(variables)
 }
 
 impl Store {
@@ -93,12 +89,7 @@ impl Store {
     ///
     /// Where there is no place for it.
     pub(crate) fn of(server: &str, url: &str, workspace: &Path, variables: &Variables) -> Result<Self, Failure> {
-        let none = || Failure::Broken("logins are kept in `$XDG_STATE_HOME` or `$HOME`, and neither is set".to_owned());
-        let folder = folder(variables).ok_or_else(none)?;
-        if folder.starts_with(workspace) || real(&folder).starts_with(workspace) {
-            let what = format!("logins would be kept in `{}`, which is in the workspace", folder.display());
-            return Err(Failure::Broken(format!("{what}: set `XDG_STATE_HOME`")));
-        }
+        let folder = LOGINS.outside(workspace, variables)?;
         let digest = sys::digest::digest(&format!("{}\n{server}\n{url}", workspace.display()));
         let name: String = digest.trim_start_matches("sha256:").chars().take(32).collect();
         Ok(Self { path: folder.join(format!("{name}.json")), url: url.to_owned() })

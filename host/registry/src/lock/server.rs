@@ -7,7 +7,7 @@ use super::FILE;
 use super::entry::position;
 use harness_artifact::definition::{Definition, distinct};
 use harness_artifact::diagnostic::{Diagnostic, Position};
-use harness_artifact::pinned::{Pinned, PinnedEndpoint};
+use harness_artifact::pinned::{Pinned, PinnedEndpoint, PinnedPackages};
 use harness_artifact::policy::mcp::{Endpoint, McpServer};
 use harness_artifact::tool::Tool;
 use harness_sys::digest::digest;
@@ -24,6 +24,12 @@ pub(super) struct ServerDocument {
     /// Of the file of its program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     program: Option<String>,
+    /// Of all that was fetched for one that is a package runner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    packages: Option<String>,
+    /// The moment before which that had been published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<String>,
     /// Of one over HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     url: Option<String>,
@@ -75,10 +81,16 @@ impl LockedServer {
             let wrong = Diagnostic::error(format!("`{FILE}`: the server {server:?}: {why}")).at(at.clone());
             wrong.hint("write it again with `harness lock`")
         };
-        let ServerDocument { transport, command, program, url, protocol: version, instructions, .. } = document;
+        let ServerDocument { transport, command, program, packages, before, url, .. } = document;
+        let (version, instructions) = (document.protocol, document.instructions);
+        let packages = match (packages, before) {
+            (Some(tree), Some(before)) => Some(PinnedPackages::new(tree, before).map_err(|why| wrong(&at, why))?),
+            (None, None) => None,
+            _ => return Err(wrong(&at, "`packages` and `before` belong together".to_owned())),
+        };
         let endpoint = match (&*transport, command, program, url) {
-            ("stdio", Some(command), Some(program), None) => PinnedEndpoint::Command { command, program },
-            ("http", None, None, Some(url)) => PinnedEndpoint::Url(url),
+            ("stdio", Some(command), Some(program), None) => PinnedEndpoint::Command { command, program, packages },
+            ("http", None, None, Some(url)) if packages.is_none() => PinnedEndpoint::Url(url),
             ("stdio", ..) => return Err(wrong(&at, "one over stdio has a `command` and a `program`".to_owned())),
             ("http", ..) => return Err(wrong(&at, "one over http has a `url` alone".to_owned())),
             _ => return Err(wrong(&at, format!("the transport {transport:?} is not known"))),
@@ -101,9 +113,9 @@ impl LockedServer {
     pub(super) fn document(&self) -> ServerDocument {
         let unplaced = |text: &str| Spanned::new(0..0, text.to_owned());
         let Pinned { server, endpoint, version, instructions, tools } = &self.pinned;
-        let (command, program, url) = match endpoint.clone() {
-            PinnedEndpoint::Command { command, program } => (Some(command), Some(program), None),
-            PinnedEndpoint::Url(url) => (None, None, Some(url)),
+        let (command, program, packages, url) = match endpoint.clone() {
+            PinnedEndpoint::Command { command, program, packages } => (Some(command), Some(program), packages, None),
+            PinnedEndpoint::Url(url) => (None, None, None, Some(url)),
         };
         let tool = |tool: &Definition| ToolDocument {
             name: unplaced(tool.name()),
@@ -115,6 +127,8 @@ impl LockedServer {
             transport: endpoint.transport().name().to_owned(),
             command,
             program,
+            packages: packages.as_ref().map(|packages| packages.tree().to_owned()),
+            before: packages.map(|packages| packages.before().to_owned()),
             url,
             protocol: version.clone(),
             instructions: instructions.clone(),

@@ -208,11 +208,13 @@ fn no_byte_of_a_locked_server_changes_unseen() {
     let tool = serde_json::json!({
         "name": "read", "description": "Reads.", "inputSchema": {"type": "object"}, "_meta": {"a": [1, true, null]},
     });
+    let (tree, before) = (format!("sha256:{}", "0a".repeat(32)), "2026-07-28T12:00:00Z".to_owned());
     let pinned = harness_artifact::pinned::Pinned {
         server: "s".to_owned(),
         endpoint: harness_artifact::pinned::PinnedEndpoint::Command {
-            command: vec!["mcp-s".to_owned(), "--x".to_owned()],
+            command: vec!["npx".to_owned(), "mcp-s@1.0.0".to_owned()],
             program: "sha256:12".to_owned(),
+            packages: Some(harness_artifact::pinned::PinnedPackages::new(tree, before).unwrap()),
         },
         version: "2026-07-28".to_owned(),
         instructions: Some("Be kind.".to_owned()),
@@ -234,4 +236,24 @@ fn no_byte_of_a_locked_server_changes_unseen() {
             assert!(server.pinned == pinned || !server.pinned.changes(&pinned).is_empty(), "{changed}");
         }
     }
+}
+
+#[test]
+fn what_is_wrong_with_locked_packages_is_said() {
+    let told = |lines: &str| {
+        let text = format!("version = 1\n\n[[server]]\nname = \"s\"\n{lines}protocol = \"2026-07-28\"\n");
+        Lock::parse(&text).map(drop).map_err(|wrong| wrong.message)
+    };
+    let tree = format!("packages = \"sha256:{}\"\n", "0a".repeat(32));
+    let before = "before = \"2026-07-28T12:00:00Z\"\n";
+    let stdio = "transport = \"stdio\"\ncommand = [\"npx\", \"a@1.0.0\"]\nprogram = \"sha256:12\"\n";
+    assert_eq!(told(&format!("{stdio}{tree}{before}")), Ok(()));
+    assert_eq!(told(stdio), Ok(()));
+    let wrong = |why: &str| Err(format!("`harness.lock`: the server \"s\": {why}"));
+    assert_eq!(told(&format!("{stdio}{tree}")), wrong("`packages` and `before` belong together"));
+    assert_eq!(told(&format!("{stdio}{before}")), wrong("`packages` and `before` belong together"));
+    let outside = "packages = \"sha256:../../tmp\"\n";
+    assert_eq!(told(&format!("{stdio}{outside}{before}")), wrong("`sha256:../../tmp` is not the digest of packages"));
+    let url = "transport = \"http\"\nurl = \"https://a.example/mcp\"\n";
+    assert_eq!(told(&format!("{url}{tree}{before}")), wrong("one over http has a `url` alone"));
 }

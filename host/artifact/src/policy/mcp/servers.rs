@@ -7,8 +7,8 @@ use super::super::Network;
 use super::super::layer::{self, Builder};
 use super::super::tools::NamePattern;
 use super::address::{self, ServerUrl};
-use super::floating;
 use super::oauth::OAuth;
+use super::runner::{self, Packages};
 use super::template::VariableText;
 use crate::decode::{Decoder, Field};
 use crate::definition::Transport;
@@ -70,6 +70,11 @@ impl ServerCommand {
     pub fn words(&self) -> Vec<String> {
         std::iter::once(&self.program).chain(&self.args).cloned().collect()
     }
+
+    /// The packages that it fetches of a registry, where it is a package runner and the host does that for it.
+    pub fn packages(&self) -> Option<Packages> {
+        runner::packages(&self.program, &self.args)
+    }
 }
 
 /// How long one process or session of a server serves.
@@ -125,7 +130,8 @@ keys! {
     given keep: Keep = Keep::Run;
     /// Patterns of names of its tools, as it names them, that are tools of the project. Default: all.
     given tools: Vec<Located<NamePattern>>;
-    /// Whether `npx`, `uvx` and the like may start a package without an exact version. Default: false.
+    /// Whether `npx`, `uvx` and the like may name a package without an exact version. What is fetched of it is locked all the
+    /// same. Default: false.
     given floating: bool;
 }
 
@@ -220,7 +226,7 @@ fn command(
             return None;
         }
     };
-    if let (Some(package), false) = (floating::package(program, args), keys.floating.read(decoder).unwrap_or(false)) {
+    if let (Some(package), false) = (runner::floating(program, args), keys.floating.read(decoder).unwrap_or(false)) {
         let what = format!("{}: {package}", quoted(&line.path));
         let hint = "name the exact version, or write `floating: true` to run whatever is the newest".to_owned();
         decoder.error_with(line, what, Some(hint));

@@ -1,0 +1,316 @@
+//! Folders that are kept under the digest of all that is in them, in a folder of the operator's own: what is found by a
+//! digest is what it was when it was kept.
+
+use std::ffi::OsString;
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+use tempfile::TempDir;
+
+use crate::digest::{digest_of, digest_of_file, hex};
+use crate::tree::{self, Kind, Most};
+
+/// What the names of folders begin with that are not kept yet.
+const FRESH: &str = ".fresh-";
+
+/// The folder of all of them.
+#[derive(Debug, Clone)]
+pub struct Store {
+    folder: PathBuf,
+    most: Most,
+}
+
+impl Store {
+    /// The one in a folder, which need not be there yet. Each folder in it holds so much at most.
+    pub fn new(folder: PathBuf, most: Most) -> Self {
+        Self { folder, most }
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A new empty folder, which is removed unless it is kept. Only its owner opens it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn fresh(&self) -> Result<TempDir> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        tempfile::Builder::new().prefix(FRESH).tempdir_in(&self.folder)
+    }
+
+    /// Keeps a folder that is in one that [`fresh`](Self::fresh) gave, and gives its digest. Nobody may change it any more.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. It holds more than it may, something that is no file, folder or link, or a link that leads out
+    /// of it: what is there is not part of the digest.
+    pub fn keep(&self, folder: &Path) -> Result<String> {
+        let digest = digest_of_folder(folder, self.most)?;
+        let place = self.place(&digest)?;
+        // One that is there and is something else would be found and refused for ever.
+        if self.find(&digest).is_ok_and(|found| found.is_some()) {
+            return Ok(digest);
+        }
+        match std::fs::remove_dir_all(&place) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        match std::fs::rename(folder, &place) {
+            // Another process was faster.
+            Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {}
+            moved => moved?,
+        }
+        Ok(digest)
+    }
+
+    /// The folder with a digest, which is read whole; none where it is not there.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. It is no longer what its name says.
+    pub fn find(&self, digest: &str) -> Result<Option<PathBuf>> {
+        let place = self.place(digest)?;
+        match Kind::at(&place) {
+            Ok(Kind::Folder) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Ok(_) => return Err(changed(&place)),
+            Err(error) => return Err(error),
+        }
+        let now = digest_of_folder(&place, self.most)?;
+        if now == digest { Ok(Some(place)) } else { Err(changed(&place)) }
+    }
+
+    fn place(&self, digest: &str) -> Result<PathBuf> {
+        let name = digest.strip_prefix("sha256:").filter(|hex| hex.len() == 64);
+        let name = name.filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        Ok(self.folder.join(name.ok_or(ErrorKind::InvalidInput)?))
+    }
+}
+
+fn changed(place: &Path) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("`{}` was changed: remove it", place.display()))
+}
+
+/// The digest of a folder: of the names, the contents, the links and which files may be run. Neither owners nor times nor
+/// other rights are part of it.
+///
+/// # Errors
+///
+/// What the system says; see [`Store::keep`].
+fn digest_of_folder(folder: &Path, most: Most) -> Result<String> {
+    let root = std::fs::canonicalize(folder)?;
+    let (mut hash, mut entries, mut bytes) = (Sha256::new(), 0_usize, 0_u64);
+    // Sorted, and the last is taken first.
+    let mut waiting = vec![(OsString::new(), Kind::Folder, 0_usize)];
+    while let Some((name, kind, level)) = waiting.pop() {
+        let path = root.join(&name);
+        let value = match kind {
+            Kind::Folder => {
+                if level > most.levels {
+                    return Err(over(&format!("more than {} folders inside each other", most.levels)));
+                }
+                let mut inside = tree::list(&path, most.entries)?;
+                entries = entries.saturating_add(inside.len());
+                if entries > most.entries {
+                    return Err(over(&format!("more than {} files and folders", most.entries)));
+                }
+                inside.sort_by(|a, b| b.0.cmp(&a.0));
+                let level = level.saturating_add(1);
+                waiting.extend(inside.into_iter().map(|(part, kind)| (join(&name, &part), kind, level)));
+                "folder".to_owned()
+            }
+            Kind::File => {
+                let facts = std::fs::symlink_metadata(&path)?;
+                bytes = bytes.saturating_add(facts.len());
+                if bytes > most.bytes {
+                    return Err(over(&format!("more than {} bytes", most.bytes)));
+                }
+                let kind = if facts.permissions().mode() & 0o100 == 0 { "file" } else { "program" };
+                format!("{kind} {}", digest_of_file(&path)?)
+            }
+            Kind::Link => {
+                let leads_out = std::fs::canonicalize(&path).is_ok_and(|end| !end.starts_with(&root));
+                let target = std::fs::read_link(&path)?;
+                if leads_out || target.is_absolute() {
+                    return Err(odd(&path, "is a link that leads out of it"));
+                }
+                format!("link {}", digest_of(target.as_os_str().as_bytes()))
+            }
+            Kind::Other => return Err(odd(&path, "is neither a file nor a folder")),
+        };
+        let mut line = format!("{} ", name.len()).into_bytes();
+        line.extend(name.as_bytes());
+        line.extend(format!(" {value}\n").as_bytes());
+        hash.update(&line);
+    }
+    Ok(format!("sha256:{}", hex(&hash.finalize())))
+}
+
+fn join(folder: &OsString, name: &OsString) -> OsString {
+    if folder.is_empty() {
+        return name.clone();
+    }
+    let mut path = folder.clone();
+    path.push("/");
+    path.push(name);
+    path
+}
+
+fn over(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, what)
+}
+
+fn odd(path: &Path, what: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("`{}` {what}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const MOST: Most = Most { entries: 6, bytes: 100, levels: 3 };
+
+    type Change<'a> = &'a dyn Fn(&Path);
+
+    /// A folder to keep, with a program, a file further down and a link to it.
+    fn fresh(store: &Store) -> (TempDir, PathBuf) {
+        let fresh = store.fresh().unwrap();
+        let folder = fresh.path().join("kept");
+        let at = |path: &str| folder.join(path);
+        std::fs::create_dir_all(at("a/b")).unwrap();
+        std::fs::write(at("a/b/file"), "one").unwrap();
+        std::fs::write(at("program"), "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(at("program"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        symlink("a/b/file", at("link")).unwrap();
+        (fresh, folder)
+    }
+
+    fn keep(store: &Store) -> String {
+        let (_fresh, folder) = fresh(store);
+        store.keep(&folder).unwrap()
+    }
+
+    fn store() -> (TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path().join("x/store"), MOST);
+        (folder, store)
+    }
+
+    #[test]
+    fn what_is_kept_is_found_by_its_digest() {
+        let (_folder, store) = store();
+        let digest = keep(&store);
+        let found = store.find(&digest).unwrap().unwrap();
+        assert_eq!(std::fs::read_to_string(found.join("link")).unwrap(), "one");
+        // Once more, and the same folder.
+        assert_eq!(keep(&store), digest);
+        assert_eq!(tree::list(store.folder(), 10).unwrap().len(), 1);
+        let mode = std::fs::metadata(store.folder()).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o700);
+        assert_eq!(store.find(&format!("sha256:{}", "0".repeat(64))).unwrap(), None);
+        for wrong in ["", "sha256:", "sha256:../../x", &format!("sha256:{}", "../".repeat(22))] {
+            assert_eq!(store.find(wrong).unwrap_err().kind(), ErrorKind::InvalidInput, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_change_is_another_digest() {
+        let (_folder, store) = store();
+        let digest = keep(&store);
+        let changes: [(&str, Change<'_>); 8] = [
+            ("a byte", &|at| std::fs::write(at.join("a/b/file"), "two").unwrap()),
+            ("a name", &|at| std::fs::rename(at.join("a/b"), at.join("a/c")).unwrap()),
+            ("a file that is gone", &|at| std::fs::remove_file(at.join("program")).unwrap()),
+            ("one more folder", &|at| std::fs::create_dir(at.join("c")).unwrap()),
+            ("no program any more", &|at| {
+                std::fs::set_permissions(at.join("program"), std::fs::Permissions::from_mode(0o600)).unwrap();
+            }),
+            ("another end of a link", &|at| {
+                std::fs::remove_file(at.join("link")).unwrap();
+                symlink("program", at.join("link")).unwrap();
+            }),
+            ("a file instead of a link", &|at| {
+                std::fs::remove_file(at.join("link")).unwrap();
+                std::fs::write(at.join("link"), "one").unwrap();
+            }),
+            ("a folder instead of a file", &|at| {
+                std::fs::remove_file(at.join("program")).unwrap();
+                std::fs::create_dir(at.join("program")).unwrap();
+            }),
+        ];
+        for (what, change) in changes {
+            // One that is kept is no longer found, and can be kept again.
+            let kept = store.find(&digest).unwrap().unwrap();
+            change(&kept);
+            let why = store.find(&digest).unwrap_err();
+            assert_eq!(why.to_string(), format!("`{}` was changed: remove it", kept.display()), "{what}");
+            assert_eq!(keep(&store), digest);
+            assert!(store.find(&digest).unwrap().is_some(), "{what}");
+            // And another one is another folder.
+            let (_fresh, other) = fresh(&store);
+            change(&other);
+            assert_ne!(store.keep(&other).unwrap(), digest, "{what}");
+        }
+        // What is no part of it.
+        let (_fresh, other) = fresh(&store);
+        std::fs::set_permissions(other.join("a/b/file"), std::fs::Permissions::from_mode(0o604)).unwrap();
+        assert_eq!(store.keep(&other).unwrap(), digest);
+        // A link in the place of a kept folder is not followed.
+        let kept = store.find(&digest).unwrap().unwrap();
+        std::fs::rename(&kept, store.folder().join("moved")).unwrap();
+        symlink("moved", &kept).unwrap();
+        assert!(store.find(&digest).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_held_to_a_digest_is_not_kept() {
+        let (folder, store) = store();
+        std::fs::write(folder.path().join("outside"), "").unwrap();
+        let told = |make: &dyn Fn(&Path)| {
+            let fresh = store.fresh().unwrap();
+            let folder = fresh.path().join("kept");
+            std::fs::create_dir(&folder).unwrap();
+            let real = std::fs::canonicalize(&folder).unwrap().display().to_string();
+            make(&folder);
+            store.keep(&folder).map_err(|why| why.to_string().replace(&real, "."))
+        };
+        let leads_out = Err("`./x` is a link that leads out of it".to_owned());
+        assert_eq!(told(&|at| symlink("../../../../outside", at.join("x")).unwrap()), leads_out);
+        assert_eq!(told(&|at| symlink("/nowhere", at.join("x")).unwrap()), leads_out);
+        assert_eq!(told(&|at| symlink(at, at.join("x")).unwrap()), leads_out);
+        // Out of it by another link.
+        let by_another = |at: &Path| {
+            std::fs::create_dir_all(at.join("a/b")).unwrap();
+            symlink("../..", at.join("a/b/up")).unwrap();
+            symlink("a/b/up/../../..", at.join("x")).unwrap();
+        };
+        assert_eq!(told(&by_another), leads_out);
+        assert!(told(&|at| symlink("nowhere", at.join("x")).unwrap()).is_ok());
+        let fifo = |at: &Path| {
+            rustix::fs::mknodat(rustix::fs::CWD, at.join("x"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        };
+        assert_eq!(told(&fifo), Err("`./x` is neither a file nor a folder".to_owned()));
+        let many = |count: usize| {
+            move |at: &Path| (0..count).for_each(|n| std::fs::write(at.join(n.to_string()), "").unwrap())
+        };
+        assert!(told(&many(6)).is_ok());
+        assert!(told(&many(7)).unwrap_err().starts_with("more than 6 "));
+        let deep = |path: &'static str| move |at: &Path| std::fs::create_dir_all(at.join(path)).unwrap();
+        assert!(told(&deep("a/b/c")).is_ok());
+        assert_eq!(told(&deep("a/b/c/d")), Err("more than 3 folders inside each other".to_owned()));
+        let long = |bytes: usize| move |at: &Path| std::fs::write(at.join("x"), vec![0; bytes]).unwrap();
+        assert!(told(&long(100)).is_ok());
+        assert_eq!(told(&long(101)), Err("more than 100 bytes".to_owned()));
+        // Nothing of it stays.
+        let left = tree::list(store.folder(), 100).unwrap();
+        assert!(left.iter().all(|(name, _)| name.len() == 64), "{left:?}");
+    }
+}
