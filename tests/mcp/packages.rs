@@ -40,7 +40,8 @@ case $content in fails*) printf 'npm error code E404\nnpm error 404 no tool\n' >
 mkdir -p "$package" "$programs"
 printf '{"name":"tool","bin":{"tool":"run"}}' >"$package/package.json"
 printf '%s' "$content" >"$package/content"
-printf '#!/bin/sh\nARGS="$*" OWN=$0 exec SERVER --ignored --exact mock::serve --nocapture --test-threads=1\n' >"$package/run"
+printf 'authorities' >"$package/cacert.pem"
+printf '#!/bin/sh\nARGS="$*" OWN=$0 PEM=$(cat "${0%%/*}/cacert.pem") exec SERVER --ignored --exact mock::serve --nocapture --test-threads=1\n' >"$package/run"
 chmod +x "$package/run"
 if [ -n "$python" ]; then cp "$package/run" "$programs/tool"; else ln -s ../tool/run "$programs/tool"; fi
 case $content in link*) ln -s WORKSPACE "$package/link" ;; esac
@@ -202,6 +203,8 @@ fn packages_are_fetched_once_locked_and_started_from_there() {
     let own = tree.canonicalize().unwrap().join("node_modules/tool/run");
     assert_eq!(world.variable("OWN"), (0, format!("{}\n", own.display())));
     assert_eq!(world.variable("TOKEN"), (0, "of the server\n".to_owned()));
+    // A file of a package is no secret of the operator, whatever it is called.
+    assert_eq!(world.variable("PEM"), (0, "authorities\n".to_owned()));
     // What the installer has left for itself is gone, and nothing else lies about.
     assert!(!tree.join("node_modules/.package-lock.json").exists() && tree.join("node_modules/tool/content").exists());
     let mut left: Vec<String> = std::fs::read_dir(world.packages())
@@ -338,7 +341,7 @@ fn what_cannot_be_fetched_or_kept_is_said() {
         let world = World::new(NPX);
         world.registry.gives(content);
         let ran = world.run(&["lock"]);
-        assert!(!world.project.path("harness.lock").exists() || !world.lock().contains("[[server]]"), "{content}");
+        assert!(!world.project.path("harness.lock").exists(), "{content}");
         assert_eq!(ran.code, 1, "{ran}");
         ran.err
     };
@@ -355,6 +358,35 @@ fn what_cannot_be_fetched_or_kept_is_said() {
     // Without an installer.
     let ran = world.with_path("/usr/sbin").run(&["lock"]);
     assert!(ran.code == 1 && ran.err.contains("there is no program `npm` to fetch its packages"), "{ran}");
+}
+
+#[test]
+fn a_server_that_cannot_be_read_stays_as_it_was_locked() {
+    let world = World::new(NPX);
+    let two = mock::entry("m", "modern", "");
+    let world = World {
+        project: world.project.policy_of(|text| text.replace("servers:\n", &format!("servers:\n{two}"))),
+        ..world
+    };
+    // One that was never read is not locked, and the other is.
+    world.registry.gives("fails");
+    let ran = world.run(&["lock"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (1, "harness.lock: 0 tools, 0 hooks, 0 agents, 0 bundles, 1 server\n"),
+        "{ran}"
+    );
+    assert_eq!((world.run(&["call", "m_echo", "text=x"]).code, world.variable("ARGS").0), (0, 2));
+    // One that was, is as it was.
+    world.registry.gives("one");
+    assert_eq!(world.run(&["lock"]).code, 0);
+    let lock = world.lock();
+    world.registry.gives("fails");
+    let ran = world.run(&["lock", "--fetch"]);
+    assert!(ran.code == 1 && ran.err.contains("the server `s` cannot be locked: "), "{ran}");
+    assert!(world.lock() == lock && world.starts());
+    let ran = world.run(&["lock", "--fetch", "--check"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran}");
 }
 
 #[test]

@@ -212,7 +212,8 @@ pub async fn run(
     let program = look_up(&command.program, &path).ok_or_else(|| Error::NotFound(command.program.clone()))?;
     let limit = command.time().min(deadline_left);
     let is_git = git::is_git(&program);
-    let mut prepared = Prepared { grant, place, program, name: command.program, args: command.args, env };
+    let mut prepared =
+        Prepared { grant, place, program, name: command.program, args: command.args, env, installed: None };
     let started = Instant::now();
     if is_git {
         prepared.env.extend(git::variables(""));
@@ -235,6 +236,8 @@ struct Prepared<'a> {
     name: String,
     args: Vec<String>,
     env: BTreeMap<String, String>,
+    /// A folder that it sees beside those that are granted.
+    installed: Option<PathBuf>,
 }
 
 impl Prepared<'_> {
@@ -280,11 +283,12 @@ impl Prepared<'_> {
     /// Starts it, on another thread: the whole workspace is walked before, and the kernel builds a file system, and neither
     /// the deadline nor other calls wait for that.
     async fn start(&self, stdin: bool, time: Duration) -> Result<(Running, Pipes, Option<Served>), String> {
-        let Self { grant, place, program, name, args, env } = self;
+        let Self { grant, place, program, name, args, env, installed } = self;
         let dir = place.dir.try_clone().map_err(|_| "the folder cannot be opened".to_owned())?;
         let (grant, workspace, handles) = ((*grant).clone(), place.workspace.to_owned(), place.handles.clone());
         let (variables, dialer) = (place.variables.clone(), place.http.dialer());
         let (program, name, args, mut env) = (program.clone(), name.clone(), args.clone(), env.clone());
+        let installed = installed.clone();
         let start = Starting::begin();
         let starting = tokio::task::spawn_blocking(move || {
             // Also where the call is dropped meanwhile: what holds names of the workspace goes when it is started.
@@ -301,6 +305,7 @@ impl Prepared<'_> {
                 name: &name,
                 time,
                 network: egress.as_ref().map(Egress::network),
+                installed: installed.as_deref(),
             };
             grant.note_planned_wall();
             let wall = Wall::new(&wanted).map_err(|why| format!("it cannot be confined: {why}"));

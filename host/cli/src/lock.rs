@@ -31,6 +31,8 @@ pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) 
     let still: Vec<_> = read.failed.iter().filter_map(locked).collect();
     let (failed, read) = (!read.failed.is_empty(), Lock::default().with_servers(read.locked.into_iter().chain(still)));
     let registry = match read.servers().count() {
+        // There is no server to lock: nothing is written without those that the policy names.
+        0 if failed => return Exit::Failed,
         0 => found,
         _ => Registry::load_with(&root, &machine, &read),
     };

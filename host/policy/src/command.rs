@@ -75,13 +75,6 @@ impl Grant {
         folders
     }
 
-    /// The same, with one more folder that commands may read and run programs from, whatever the layers say of others: the
-    /// host has put there itself what they allow to be run.
-    #[must_use]
-    pub fn with_exec_folder(&self, folder: &FolderRule) -> Self {
-        self.with_exec(|rules| rules.folders.push(folder.clone()))
-    }
-
     /// Whether a command runs without the kernel's wall: every layer that speaks of commands says so.
     pub fn exec_unconfined(&self) -> bool {
         self.every_exec(|rules| rules.unconfined)

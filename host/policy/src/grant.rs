@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::command::{ExecRules, is_identifier};
+use super::command::is_identifier;
 use super::layer::{Layer, Origin, Scope, Service};
 use super::limits::{LimitKey, Limits};
 use super::network::shown;
@@ -70,16 +70,6 @@ impl Grant {
             layers: self.layers.iter().chain(&other.layers).cloned().collect(),
             watched: self.watched.iter().chain(&other.watched).cloned().collect(),
         }
-    }
-
-    /// The same, where each layer that speaks of commands says this too.
-    pub(crate) fn with_exec(&self, change: impl Fn(&mut ExecRules)) -> Self {
-        let layers = self.layers.iter().map(|layer| {
-            let mut layer = Layer::clone(layer);
-            layer.exec.iter_mut().for_each(&change);
-            Arc::new(layer)
-        });
-        Self { layers: layers.collect(), watched: self.watched.clone() }
     }
 
     /// The layers, outermost first.

@@ -51,6 +51,8 @@ pub struct For<'a> {
     pub time: Duration,
     /// The command's own network, where it is granted some hosts.
     pub network: Option<&'a LocalNetwork>,
+    /// A folder, absolute and without links, that the host has put its program in: it is seen whole, beside what is granted.
+    pub installed: Option<&'a Path>,
 }
 
 impl Wall {
@@ -159,7 +161,7 @@ impl<'a> Reached<'a> {
     fn new(wanted: &For<'a>, system: &'static System) -> Result<Self, String> {
         let places = reach::places(wanted.grant, wanted.workspace)?;
         let home = wanted.home;
-        let beside = Beside::new(wanted.grant, home, system, wanted.secrets)?;
+        let beside = Beside::new(wanted.grant, home, system, wanted.secrets, wanted.installed)?;
         if beside.folders.iter().any(|folder| wanted.workspace.starts_with(folder)) {
             return Err("the workspace is inside of a folder that `exec.folders` opens".to_owned());
         }

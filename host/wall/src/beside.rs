@@ -31,7 +31,8 @@ pub(super) struct Beside {
 const MAX_LINKS: usize = 200_000;
 
 impl Beside {
-    /// `holders` are files that hold the values of secrets.
+    /// `holders` are files that hold the values of secrets. `installed` is a folder without links that the host itself has
+    /// filled: no name in it makes a file someone's secret there.
     ///
     /// # Errors
     ///
@@ -41,11 +42,13 @@ impl Beside {
         home: Option<&Path>,
         system: &System,
         holders: &[PathBuf],
+        installed: Option<&Path>,
     ) -> Result<Self, String> {
-        let folders: Vec<PathBuf> = (grant.exec_folders().iter().filter_map(|folder| folder.path(home)))
+        let mut folders: Vec<PathBuf> = (grant.exec_folders().iter().filter_map(|folder| folder.path(home)))
             .filter_map(|folder| sys::real_path(&folder).ok())
             .collect();
         let mut closed: Vec<_> = folders.iter().flat_map(|folder| sensitive(folder, MAX_LOOKS)).collect();
+        folders.extend(installed.map(Path::to_owned));
         let seen = |path: &Path| system.shows(path) || folders.iter().any(|folder| path.starts_with(folder));
         let linked: Vec<Identity> = (holders.iter().filter_map(|holder| rustix::fs::stat(holder).ok()))
             .filter(|facts| facts.st_nlink > 1)

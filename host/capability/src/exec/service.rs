@@ -12,7 +12,6 @@ use super::egress::Served;
 use super::search::SearchPath;
 use super::{Error, ExecContext, Output, Prepared, look_up};
 use crate::resources::Resources;
-use harness_policy::command::FolderRule;
 use harness_policy::grant::Grant;
 
 /// A command that serves.
@@ -85,12 +84,6 @@ pub fn service_program(program: &str, path: Option<&str>, workspace: &Path) -> O
     look_up(program, &SearchPath::new(path, workspace))
 }
 
-/// The rule that opens a folder.
-fn opening(folder: &Path) -> Result<FolderRule, Error> {
-    let text = folder.to_str().ok_or_else(|| Error::Start("its folder has a name that is not text".to_owned()))?;
-    FolderRule::parse(text).map_err(Error::Start)
-}
-
 /// Starts a command that serves. `time` is what each of its processes may use of a processor. It counts among the commands
 /// of its project for as long as it runs, and waits so long at most for one of them to end.
 ///
@@ -108,9 +101,7 @@ pub async fn start_service(
 ) -> Result<Service, Error> {
     grant.decide_command(&command.program, &command.args)?;
     let of_project = resources.command(patience).await.map_err(Error::Start)?;
-    let opened = command.installed.as_ref().map(|installed| opening(&installed.folder)).transpose()?;
-    let opened = opened.map(|folder| grant.with_exec_folder(&folder));
-    let prepared = prepared(opened.as_ref().unwrap_or(grant), place, command)?;
+    let prepared = prepared(grant, place, command)?;
     let (running, pipes, served) = prepared.start(true, time).await.map_err(Error::Start)?;
     let Pipes { stdin, stdout, stderr } = pipes;
     let stdin = stdin.ok_or_else(|| Error::Start("it has no standard input".to_owned()))?;
@@ -139,9 +130,9 @@ fn prepared<'a>(grant: &'a Grant, place: ExecContext<'a>, command: ServiceComman
     let ServiceCommand { program: name, args, mut env, installed } = command;
     let path = SearchPath::new(env.get("PATH").map(String::as_str), place.workspace);
     env.insert("PATH".to_owned(), path.value());
-    let (program, args) = match installed {
-        Some(Installed { program, args, .. }) => (program, args),
-        None => (look_up(&name, &path).ok_or_else(|| Error::NotFound(name.clone()))?, args),
+    let (program, args, installed) = match installed {
+        Some(Installed { program, args, folder }) => (program, args, Some(folder)),
+        None => (look_up(&name, &path).ok_or_else(|| Error::NotFound(name.clone()))?, args, None),
     };
-    Ok(Prepared { grant, place, program, name, args, env })
+    Ok(Prepared { grant, place, program, name, args, env, installed })
 }

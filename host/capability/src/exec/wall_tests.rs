@@ -22,7 +22,18 @@ fn rules(network: bool, unconfined: bool) -> ExecRules {
 
 /// What is wanted of a wall around `sh`, without secrets.
 fn wanted<'a>(grant: &'a Grant, dir: &'a Dir, workspace: &'a Path, program: &'a Path) -> For<'a> {
-    For { grant, dir, workspace, secrets: &[], home: None, program, name: "sh", time: LONG, network: None }
+    For {
+        grant,
+        dir,
+        workspace,
+        secrets: &[],
+        home: None,
+        program,
+        name: "sh",
+        time: LONG,
+        network: None,
+        installed: None,
+    }
 }
 
 pub(super) fn confined() -> Grant {
