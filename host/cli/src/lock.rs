@@ -29,10 +29,12 @@ pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) 
     // One that cannot be read now is what it was.
     let locked = |name: &String| kept.as_ref().ok()?.as_ref()?.server(name).cloned();
     let still: Vec<_> = read.failed.iter().filter_map(locked).collect();
+    // With a lock in which one is missing, the project would not run.
+    if still.len() < read.failed.len() {
+        return Exit::Failed;
+    }
     let (failed, read) = (!read.failed.is_empty(), Lock::default().with_servers(read.locked.into_iter().chain(still)));
     let registry = match read.servers().count() {
-        // There is no server to lock: nothing is written without those that the policy names.
-        0 if failed => return Exit::Failed,
         0 => found,
         _ => Registry::load_with(&root, &machine, &read),
     };
