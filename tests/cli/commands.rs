@@ -479,8 +479,8 @@ fn checks_tell_their_exit_codes() {
         (&["sessions", "replay"], "0 no difference, 1 a difference, 2 the session file cannot be used."),
         (
             &["lock"],
-            "0 written, or no difference, 1 a difference with `--check`, 2 no lock file to check, or an invalid \
-             artifact or policy.",
+            "0 written, or no difference, 1 a difference with `--check`, or a server that cannot be read and stays as \
+             it was locked, 2 no lock file to check, or an invalid artifact or policy.",
         ),
         (&["validate"], "0 no errors, 2 an error, or a warning with `--strict`."),
         (&["fire"], "0 allowed, 2 not dispatched, 3 blocked by a hook. With `--format`: 0 allowed, 2 blocked."),

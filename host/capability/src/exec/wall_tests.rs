@@ -22,18 +22,8 @@ fn rules(network: bool, unconfined: bool) -> ExecRules {
 
 /// What is wanted of a wall around `sh`, without secrets.
 fn wanted<'a>(grant: &'a Grant, dir: &'a Dir, workspace: &'a Path, program: &'a Path) -> For<'a> {
-    For {
-        grant,
-        dir,
-        workspace,
-        secrets: &[],
-        home: None,
-        program,
-        name: "sh",
-        time: LONG,
-        network: None,
-        installed: None,
-    }
+    let (home, network, installed) = (None, None, None);
+    For { grant, dir, workspace, secrets: &[], home, program, name: "sh", time: LONG, network, installed }
 }
 
 pub(super) fn confined() -> Grant {

@@ -166,7 +166,8 @@ fn why(output: &Output) -> String {
     let said = if output.stderr.trim().is_empty() { &output.stdout } else { &output.stderr };
     // What the host says of it comes last, and is the reason.
     let (own, others): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.starts_with("harness: "));
-    let lines = own.into_iter().chain(others);
+    // A line for the policy would not help: the host has made this grant.
+    let lines = own.into_iter().filter_map(|line| line.split("; add `").next()).chain(others);
     let lines = lines.map(|line| line.trim().trim_start_matches("npm error").trim_start_matches("harness: ").trim());
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).take(MAX_LINES).collect();
     match lines.is_empty() {
@@ -261,7 +262,7 @@ mod tests {
         };
         let npm = "npm error code E404\nnpm error 404 Not Found - GET x\nnpm error\nnpm error 404\nnpm error more\nnpm error a\n";
         assert_eq!(of(npm, false), "code E404; 404 Not Found - GET x; 404; more");
-        let refused = format!("{npm}harness: the host `a.example:443` is not allowed\n");
+        let refused = format!("{npm}harness: the host `a.example:443` is not allowed; add `a.example` to `x`\n");
         assert_eq!(
             of(&refused, false),
             "the host `a.example:443` is not allowed; code E404; 404 Not Found - GET x; 404"
