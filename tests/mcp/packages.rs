@@ -45,6 +45,8 @@ printf '#!/bin/sh\nARGS="$*" OWN=$0 PEM=$(cat "${0%%/*}/cacert.pem") exec SERVER
 chmod +x "$package/run"
 if [ -n "$python" ]; then cp "$package/run" "$programs/tool"; else ln -s ../tool/run "$programs/tool"; fi
 case $content in link*) ln -s WORKSPACE "$package/link" ;; esac
+case $content in moves*) rm -r "$tree"; ln -s WORKSPACE "$tree" ;; esac
+case $content in inner*) rm -r "$tree/node_modules"; ln -s WORKSPACE/node_modules "$tree/node_modules" ;; esac
 case $content in none*) rm -r "$programs" ;; esac
 # What differs each time.
 date +%N >"$tree/${python:+.lock}${python:-node_modules/.package-lock.json}" 2>/dev/null
@@ -316,6 +318,16 @@ fn a_version_that_floats_is_fetched_and_locked_where_the_policy_lets_it() {
 }
 
 #[test]
+fn fetching_needs_no_variable_of_the_server() {
+    let world = World::new(NPX);
+    let unset = |text: &str| text.replace("of the server", "{env:MISSING}");
+    let world = World { project: world.project.policy_of(unset), ..world };
+    assert_eq!((world.run(&["mcp", "fetch"]).code, world.registry.asked()), (0, 1));
+    let ran = world.run(&["lock"]);
+    assert!(ran.code == 1 && ran.err.contains("the variable `MISSING` is not set"), "{ran}");
+}
+
+#[test]
 fn the_machine_has_its_say() {
     let world = World::new(NPX);
     let with = |exec: &str| {
@@ -326,10 +338,14 @@ fn the_machine_has_its_say() {
     };
     let folders = json!([world.bin(), mock::program().1]);
     // Without a network for commands, without the runner, and without the registry among the hosts.
-    for (allow, network) in [("npx *", "false"), ("node *", "true"), ("npx *", "[registry.example.com]")] {
+    for (allow, network, why) in [
+        ("npx *", "false", "Permission denied"),
+        ("node *", "true", "the command `npx -y tool@1.0.0 --flag` is not allowed"),
+        ("npx *", "[registry.example.com]", "Connection refused"),
+    ] {
         let ran = with(&format!("{{ allow: [\"{allow}\"], network: {network}, folders: {folders} }}"));
         assert_eq!((ran.code, world.registry.asked()), (1, 0), "{allow} {network}: {ran}");
-        assert!(ran.err.contains("the server `s` cannot be locked: "), "{ran}");
+        assert!(ran.err.contains("the server `s` cannot be locked: ") && ran.err.contains(why), "{ran}");
     }
     let ran = with(&format!("{{ allow: [\"npx *\"], network: true, folders: {folders} }}"));
     assert_eq!((ran.code, world.registry.asked()), (0, 1), "{ran}");
@@ -340,7 +356,10 @@ fn what_cannot_be_fetched_or_kept_is_said() {
     let locks = |content: &str| {
         let world = World::new(NPX);
         world.registry.gives(content);
+        world.project.write("node_modules/.package-lock.json", "of the workspace");
         let ran = world.run(&["lock"]);
+        // Whatever the installer leaves, the host touches nothing else.
+        assert_eq!(read(&world.project.path("node_modules/.package-lock.json")), "of the workspace");
         assert!(!world.project.path("harness.lock").exists(), "{content}");
         assert_eq!(ran.code, 1, "{ran}");
         ran.err
@@ -348,6 +367,8 @@ fn what_cannot_be_fetched_or_kept_is_said() {
     let begins = "the server `s` cannot be locked: ";
     assert!(locks("fails").contains(&format!("{begins}its packages cannot be fetched: code E404; 404 no tool")));
     assert!(locks("link").contains("node_modules/tool/link` is a link that leads out of it"));
+    assert!(locks("moves").contains("/tree` is not a folder"));
+    assert!(locks("inner").contains("/tree/node_modules` is not a folder"));
     assert!(locks("none").contains(&format!("{begins}its packages have no program `tool`")));
     // Where a tool could write them.
     let world = World::new(NPX);

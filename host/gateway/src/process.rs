@@ -105,7 +105,7 @@ pub(crate) async fn open(
 }
 
 /// The packages of a server, and what is started of them; nothing where its command is started itself.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Found {
     kept: Option<(Kept, Program)>,
 }
@@ -141,8 +141,8 @@ async fn digest(server: &ServerCommand, program: Option<&Program>, host: &Host<'
     let program = match program {
         Some(program) => program.installed.program.clone(),
         None => {
-            let env = environment(server, host)?;
-            exec::service_program(&server.program, env.get("PATH").map(String::as_str), host.workspace)
+            let path = search_path(server, host)?;
+            exec::service_program(&server.program, path.as_deref(), host.workspace)
                 .ok_or_else(|| Failure::Broken(format!("there is no program `{}`", server.program)))?
         }
     };
@@ -227,8 +227,14 @@ pub(crate) async fn service(
     })
 }
 
+/// The `PATH` of its variables, where it is there.
+pub(crate) fn search_path(server: &ServerCommand, host: &Host<'_>) -> Result<Option<String>, Failure> {
+    let given = server.env.iter().find(|(name, _)| name == "PATH");
+    given.map(|(_, value)| filled(value, host)).transpose()
+}
+
 /// All its variables, with what the policy names in them.
-pub(crate) fn environment(server: &ServerCommand, host: &Host<'_>) -> Result<BTreeMap<String, String>, Failure> {
+fn environment(server: &ServerCommand, host: &Host<'_>) -> Result<BTreeMap<String, String>, Failure> {
     let mut env = BTreeMap::new();
     for (name, value) in &server.env {
         env.insert(name.clone(), filled(value, host)?);

@@ -4,9 +4,12 @@
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
@@ -23,6 +26,21 @@ pub struct Store {
     most: Most,
 }
 
+/// A new folder of a store, which is removed with all that is in it when this is dropped.
+#[derive(Debug)]
+pub struct Fresh {
+    folder: TempDir,
+    /// Locked as long as it is used: what nobody holds was left behind by a process that was killed.
+    _held: OwnedFd,
+}
+
+impl Fresh {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
 impl Store {
     /// The one in a folder, which need not be there yet. Each folder in it holds so much at most.
     pub fn new(folder: PathBuf, most: Most) -> Self {
@@ -34,23 +52,57 @@ impl Store {
         &self.folder
     }
 
-    /// A new empty folder, which is removed unless it is kept. Only its owner opens it.
+    /// A new empty folder. Only its owner opens it. Those that killed processes have left are removed.
     ///
     /// # Errors
     ///
-    /// What the system says.
-    pub fn fresh(&self) -> Result<TempDir> {
+    /// What the system says. Others can write to the store.
+    pub fn fresh(&self) -> Result<Fresh> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        tempfile::Builder::new().prefix(FRESH).tempdir_in(&self.folder)
+        self.is_there()?;
+        self.sweep();
+        let folder = tempfile::Builder::new().prefix(FRESH).tempdir_in(&self.folder)?;
+        let held = claim(folder.path())?;
+        Ok(Fresh { folder, _held: held })
     }
 
-    /// Keeps a folder that is in one that [`fresh`](Self::fresh) gave, and gives its digest. Nobody may change it any more.
+    fn sweep(&self) {
+        for (name, kind) in tree::list(&self.folder, usize::MAX).unwrap_or_default() {
+            let path = self.folder.join(&name);
+            if kind == Kind::Folder && name.as_bytes().starts_with(FRESH.as_bytes()) && claim(&path).is_ok() {
+                let _ = std::fs::remove_dir_all(&path);
+            }
+        }
+    }
+
+    /// Whether the store is there, and nobody else can put anything into it: they would choose what its names mean.
+    fn is_there(&self) -> Result<bool> {
+        let facts = match std::fs::metadata(&self.folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            facts => facts?,
+        };
+        if facts.uid() == crate::user() && facts.mode() & 0o022 == 0 {
+            return Ok(true);
+        }
+        let why = format!("others can write to `{}`: it has to be yours alone (`chmod 700`)", self.folder.display());
+        Err(Error::new(ErrorKind::PermissionDenied, why))
+    }
+
+    /// Keeps a folder that is in a fresh one, and gives its digest. Files `without` are removed before, by their paths in it.
+    /// Nobody may change it any more.
     ///
     /// # Errors
     ///
-    /// What the system says. It holds more than it may, something that is no file, folder or link, or a link that leads out
-    /// of it: what is there is not part of the digest.
-    pub fn keep(&self, folder: &Path) -> Result<String> {
+    /// What the system says. It is no folder, it holds more than it may, something that is no file, folder or link, or a link
+    /// that leads out of it: what is there is not part of the digest.
+    pub fn keep(&self, fresh: &Fresh, name: &str, without: &[&str]) -> Result<String> {
+        let folder = &fresh.path().join(name);
+        if Kind::at(folder)? != Kind::Folder {
+            return Err(odd(folder, "is not a folder"));
+        }
+        for path in without {
+            remove_below(folder, path)?;
+        }
         let digest = digest_of_folder(folder, self.most)?;
         let place = self.place(&digest)?;
         // One that is there and is something else would be found and refused for ever.
@@ -73,9 +125,12 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What the system says. It is no longer what its name says.
+    /// What the system says. It is no longer what its name says. Others can write to the store.
     pub fn find(&self, digest: &str) -> Result<Option<PathBuf>> {
         let place = self.place(digest)?;
+        if !self.is_there()? {
+            return Ok(None);
+        }
         match Kind::at(&place) {
             Ok(Kind::Folder) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -90,6 +145,33 @@ impl Store {
         let name = digest.strip_prefix("sha256:").filter(|hex| hex.len() == 64);
         let name = name.filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
         Ok(self.folder.join(name.ok_or(ErrorKind::InvalidInput)?))
+    }
+}
+
+/// Holds a folder that nobody else holds.
+fn claim(path: &Path) -> Result<OwnedFd> {
+    let folder = open(path, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+    // Removed between the two.
+    if fstat(&folder)?.st_nlink == 0 { Err(Errno::NOENT.into()) } else { Ok(folder) }
+}
+
+/// Removes a file of a folder, where it is there. No link is followed on the way.
+fn remove_below(folder: &Path, path: &str) -> Result<()> {
+    let mut at = folder.to_owned();
+    let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+    for part in folders.split('/').filter(|part| !part.is_empty()) {
+        at.push(part);
+        match Kind::at(&at) {
+            Ok(Kind::Folder) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Ok(_) => return Err(odd(&at, "is not a folder")),
+            Err(error) => return Err(error),
+        }
+    }
+    match std::fs::remove_file(at.join(name)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -181,7 +263,7 @@ mod tests {
     type Change<'a> = &'a dyn Fn(&Path);
 
     /// A folder to keep, with a program, a file further down and a link to it.
-    fn fresh(store: &Store) -> (TempDir, PathBuf) {
+    fn fresh(store: &Store) -> (Fresh, PathBuf) {
         let fresh = store.fresh().unwrap();
         let folder = fresh.path().join("kept");
         let at = |path: &str| folder.join(path);
@@ -194,8 +276,7 @@ mod tests {
     }
 
     fn keep(store: &Store) -> String {
-        let (_fresh, folder) = fresh(store);
-        store.keep(&folder).unwrap()
+        store.keep(&fresh(store).0, "kept", &[]).unwrap()
     }
 
     fn store() -> (TempDir, Store) {
@@ -255,14 +336,14 @@ mod tests {
             assert_eq!(keep(&store), digest);
             assert!(store.find(&digest).unwrap().is_some(), "{what}");
             // And another one is another folder.
-            let (_fresh, other) = fresh(&store);
+            let (fresh, other) = fresh(&store);
             change(&other);
-            assert_ne!(store.keep(&other).unwrap(), digest, "{what}");
+            assert_ne!(store.keep(&fresh, "kept", &[]).unwrap(), digest, "{what}");
         }
         // What is no part of it.
-        let (_fresh, other) = fresh(&store);
+        let (fresh, other) = fresh(&store);
         std::fs::set_permissions(other.join("a/b/file"), std::fs::Permissions::from_mode(0o604)).unwrap();
-        assert_eq!(store.keep(&other).unwrap(), digest);
+        assert_eq!(store.keep(&fresh, "kept", &[]).unwrap(), digest);
         // A link in the place of a kept folder is not followed.
         let kept = store.find(&digest).unwrap().unwrap();
         std::fs::rename(&kept, store.folder().join("moved")).unwrap();
@@ -280,7 +361,7 @@ mod tests {
             std::fs::create_dir(&folder).unwrap();
             let real = std::fs::canonicalize(&folder).unwrap().display().to_string();
             make(&folder);
-            store.keep(&folder).map_err(|why| why.to_string().replace(&real, "."))
+            store.keep(&fresh, "kept", &[]).map_err(|why| why.to_string().replace(&real, "."))
         };
         let leads_out = Err("`./x` is a link that leads out of it".to_owned());
         assert_eq!(told(&|at| symlink("../../../../outside", at.join("x")).unwrap()), leads_out);
@@ -312,5 +393,65 @@ mod tests {
         // Nothing of it stays.
         let left = tree::list(store.folder(), 100).unwrap();
         assert!(left.iter().all(|(name, _)| name.len() == 64), "{left:?}");
+    }
+
+    /// What an installer leaves in the place of the folder, or in the way of a file that is left out of it.
+    #[test]
+    fn nothing_outside_is_kept_or_removed() {
+        let (folder, store) = store();
+        let outside = folder.path().join("outside");
+        std::fs::create_dir_all(outside.join("a")).unwrap();
+        std::fs::write(outside.join("a/note"), "").unwrap();
+        let fresh = store.fresh().unwrap();
+        let at = |path: &str| fresh.path().join(path);
+        let told = |name: &str| {
+            let kept = store.keep(&fresh, name, &["a/note"]);
+            kept.map_err(|why| why.to_string().replace(&fresh.path().display().to_string(), "."))
+        };
+        symlink(&outside, at("link")).unwrap();
+        assert_eq!(told("link"), Err("`./link` is not a folder".to_owned()));
+        std::fs::create_dir(at("inner")).unwrap();
+        symlink(outside.join("a"), at("inner/a")).unwrap();
+        assert_eq!(told("inner"), Err("`./inner/a` is not a folder".to_owned()));
+        assert!(outside.join("a/note").exists());
+        // A link in the place of the file itself goes, and a file.
+        for file in [true, false] {
+            std::fs::create_dir_all(at("good/a")).unwrap();
+            match file {
+                true => std::fs::write(at("good/a/note"), "").unwrap(),
+                false => symlink(outside.join("a/note"), at("good/a/note")).unwrap(),
+            }
+            let kept = store.find(&told("good").unwrap()).unwrap().unwrap();
+            assert!(!kept.join("a/note").is_symlink() && kept.join("a").is_dir() && outside.join("a/note").exists());
+            let _ = std::fs::remove_dir_all(at("good"));
+        }
+    }
+
+    #[test]
+    fn a_store_that_others_can_write_to_is_not_used() {
+        let (_folder, store) = store();
+        let digest = keep(&store);
+        let mode = |mode| std::fs::set_permissions(store.folder(), std::fs::Permissions::from_mode(mode)).unwrap();
+        for open in [0o770, 0o707, 0o722] {
+            mode(open);
+            let why =
+                format!("others can write to `{}`: it has to be yours alone (`chmod 700`)", store.folder().display());
+            assert_eq!(store.find(&digest).unwrap_err().to_string(), why);
+            assert_eq!(store.fresh().unwrap_err().to_string(), why);
+        }
+        for closed in [0o700, 0o755] {
+            mode(closed);
+            assert!(store.find(&digest).unwrap().is_some());
+        }
+    }
+
+    #[test]
+    fn what_killed_processes_have_left_is_removed() {
+        let (_folder, store) = store();
+        let (used, _) = fresh(&store);
+        let left = store.folder().join(format!("{FRESH}left"));
+        std::fs::create_dir_all(left.join("a")).unwrap();
+        let kept = store.find(&keep(&store)).unwrap().unwrap();
+        assert!(!left.exists() && used.path().join("kept").exists() && kept.exists());
     }
 }

@@ -58,27 +58,18 @@ pub(super) async fn install(
     let fresh = store.fresh().map_err(unkept)?;
     let folder = sys::real_path(fresh.path()).map_err(unkept)?;
     let (program, args) = line(server, packages, registry, before);
-    let given = process::environment(server, host)?;
     let mut env: BTreeMap<String, String> =
         CERTIFICATES.iter().filter_map(|&name| Some((name.to_owned(), host.variables.value(name)?))).collect();
-    env.extend(given.get("PATH").map(|path| ("PATH".to_owned(), path.clone())));
+    env.extend(process::search_path(server, host)?.map(|path| ("PATH".to_owned(), path)));
     env.insert("HOME".to_owned(), folder.join(HOME).to_string_lossy().into_owned());
     let grant = grant(host.grant, (&program, &args), registry)?;
     let output = run(&grant, &folder, exec::ServiceCommand { program, args, env, installed: None }, host).await?;
     if output.exit_code != 0 {
         return Err(Failure::Broken(format!("its packages cannot be fetched: {}", why(&output))));
     }
-    let tree = folder.join(TREE);
-    for note in NOTES {
-        sys::private::remove(&tree.join(note)).map_err(unkept)?;
-    }
     let store = store.clone();
-    let kept = tokio::task::spawn_blocking(move || {
-        let kept = store.keep(&tree);
-        // With all that the installer kept for itself.
-        drop(fresh);
-        kept
-    });
+    // What the installer kept for itself goes with the rest of the folder.
+    let kept = tokio::task::spawn_blocking(move || store.keep(&fresh, TREE, &NOTES));
     kept.await.map_err(std::io::Error::other).and_then(|kept| kept).map_err(unkept)
 }
 

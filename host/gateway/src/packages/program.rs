@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use crate::failure::Failure;
 
 /// Where packages of Node are. Node looks for others beside one in a folder of this name.
-pub(super) const NODE: &str = "node_modules";
+const NODE: &str = "node_modules";
 /// Where packages of Python are.
 pub(super) const PYTHON: &str = "python";
 
