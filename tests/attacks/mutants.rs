@@ -197,7 +197,7 @@ fn prepare(copy: &Path, mutants: &[Mutant]) {
 /// The program of the corpus, and those of the crates' tests by their names.
 fn build(copy: &Path) -> Option<(PathBuf, Vec<(String, PathBuf)>)> {
     let cargo = std::env::var_os("MUTANTS_CARGO").unwrap_or_else(|| "cargo".into());
-    let tests = ["--lib", "--test", "attacks", "--test", "written"];
+    let tests = ["--lib", "--test", "attacks", "--test", "written", "--test", "mcp"];
     let arguments = [&["test", "--release"][..], &tests, &["--no-run", "--message-format=json"]].concat();
     let output = Command::new(cargo).args(arguments).current_dir(copy).output().unwrap();
     let (mut attacks, mut libraries) = (None, Vec::new());
@@ -208,6 +208,8 @@ fn build(copy: &Path) -> Option<(PathBuf, Vec<(String, PathBuf)>)> {
             Some("attacks") => attacks = Some(program),
             // The rules of policies as they are written.
             Some("written") => libraries.push(("harness_policy".to_owned(), program)),
+            // Servers that the binary fetches, starts and logs in to.
+            Some("mcp") => libraries.push(("harness_gateway".to_owned(), program)),
             Some(name) if message["target"]["kind"][0] == "lib" => libraries.push((name.to_owned(), program)),
             _ => {}
         }

@@ -22,7 +22,7 @@ use super::loader::MEMORY;
 use super::measure::{Answer, Measure, Subject};
 use super::meter::{Meter, pay};
 use super::outcome::LimitKind;
-use super::price::{Callers, Import, Seen};
+use super::price::{Callers, Home, Import, Seen};
 use super::state::{Context, State};
 use super::stop::Stop;
 use super::tape::Spent;
@@ -120,70 +120,18 @@ fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<
     let (interface, _) = import.path();
     let observed = observed && import.facts().seen != Seen::Never;
     let it = &mut Target { instance: linker.instance(&interface_name(interface))?, observed };
-    // Each import is named here, so that a new one does not compile until it has a place.
-    match import {
-        Import::MonotonicNow
-        | Import::InsecureSeed
-        | Import::LastWordsWrite
-        | Import::LimitsRegexBytes
-        | Import::CoverageRecord
-        | Import::LogWrite
-        | Import::ProgressReport => interpreter::define(it, import),
-        Import::FsRead
-        | Import::FsReadBase64
-        | Import::FsWrite
-        | Import::FsAppend
-        | Import::FsExists
-        | Import::FsStat
-        | Import::FsList
-        | Import::FsGlob
-        | Import::FsRemove
-        | Import::FsMkdir
-        | Import::FsCopy
-        | Import::FsMove => files::define(it, import),
-        Import::HttpSend
-        | Import::ExecRun
-        | Import::ClockNow
-        | Import::ClockSleep
-        | Import::RandomBytes
-        | Import::EnvGet
-        | Import::SecretsHandle => machine::define(it, import),
-        Import::CacheGet
-        | Import::CacheSet
-        | Import::CacheHas
-        | Import::CacheDelete
-        | Import::CacheClear
-        | Import::TurnGet
-        | Import::TurnSet
-        | Import::TurnHas
-        | Import::TurnDelete
-        | Import::TurnClear
-        | Import::TurnSnapshot
-        | Import::MetricsIncr
-        | Import::MetricsSet
-        | Import::MetricsGet
-        | Import::MetricsReset
-        | Import::MetricsSnapshot => shared::define(it, import),
-        Import::EventsEmit
-        | Import::MetaRegisterTool
-        | Import::MetaRegisterHook
-        | Import::MetaCallTool
-        | Import::MetaCallAll
-        | Import::MetaListTools
-        | Import::AgentsDelegate
-        | Import::AgentsDelegateAsync
-        | Import::TasksPoll
-        | Import::TasksWait
-        | Import::ObserveBefore
-        | Import::ObserveAfter
-        | Import::AskAsk
-        | Import::AskCan => dispatched::define(it, import),
+    match import.facts().home {
+        Home::Interpreter => interpreter::define(it, import),
+        Home::Files => files::define(it, import),
+        Home::Machine => machine::define(it, import),
+        Home::Shared => shared::define(it, import),
+        Home::Dispatched => dispatched::define(it, import),
     }
 }
 
-/// An import that was sent to another file than its own: the engine cannot be made then.
+/// An import whose file does not link it: the engine cannot be made then.
 fn misplaced(import: Import) -> Result<()> {
-    Err(format_err!("{import:?} is not linked where `define` sends it"))
+    Err(format_err!("{import:?} is not linked in the file that its row names"))
 }
 
 /// Links a function that answers at once.

@@ -66,6 +66,9 @@ impl Builder<'_> {
         for event in Parser::new_from_str(self.text) {
             let (event, span) = event.map_err(|e| {
                 let place = self.clamped(self.place(*e.marker()));
+                if let Some(tab) = self.tab(place.line) {
+                    return self.error(point(tab), "a tab cannot indent a line: use spaces".to_owned());
+                }
                 match e.info() {
                     // Of an alias of nothing it is an error first that nothing has the name.
                     info if info.ends_with("unknown anchor") => self.alias(point(place)),
@@ -251,6 +254,15 @@ impl Builder<'_> {
             line: self.first_line.saturating_add(number(marker.line()).saturating_sub(1)),
             column: number(marker.col()).saturating_add(1),
         }
+    }
+
+    /// A line that a tab begins, beside the one on which the parser stopped: it stops before it, at it or after it,
+    /// and says something else each time.
+    fn tab(&self, stopped: u32) -> Option<LineColumn> {
+        let near = stopped.saturating_sub(1)..=stopped.saturating_add(1);
+        let mut lines = (self.first_line..).zip(self.text.split('\n'));
+        let (line, _) = lines.find(|(line, text)| near.contains(line) && text.starts_with('\t'))?;
+        Some(LineColumn { line, column: 1 })
     }
 
     fn span(&self, span: Events) -> Span {

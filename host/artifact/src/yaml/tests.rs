@@ -61,7 +61,11 @@ fn what_is_not_followed_is_named() {
     insta::assert_snapshot!(wrong("a: 1\n--- b\n"), @"3:1+1 a second document begins here");
     insta::assert_snapshot!(wrong("? [a]\n: 1\n"), @"2:3+1 a key must be text, not a list or a mapping");
     insta::assert_snapshot!(wrong("a: [1,\nb: 2\n"), @"3:1+1 invalid indentation in flow construct");
-    insta::assert_snapshot!(wrong("a:\n\t- 1\n"), @"3:2+1 tabs disallowed within this context (block indentation)");
+    for (text, line) in [("\ta: 1\nb: 2\n", 2), ("a: x\n\tb: y\n", 3), ("a:\n\t- 1\n", 3), ("a:\n  - 1\n\t- 2\n", 4)] {
+        assert_eq!(wrong(text), format!("{line}:1+1 a tab cannot indent a line: use spaces"), "{text:?}");
+    }
+    // Not what is wrong here.
+    insta::assert_snapshot!(wrong("a: [\n\t1]\nb: 1\nc: 'x\n"), @"5:4+1 while scanning a quoted scalar, found unexpected end of stream");
     insta::assert_snapshot!(wrong("a: 'x\n"), @"2:4+1 while scanning a quoted scalar, found unexpected end of stream");
     insta::assert_snapshot!(wrong("a: b: c\n"), @"2:5+1 mapping values are not allowed in this context");
     insta::assert_snapshot!(wrong("a: 1\u{0}\nb: 2\n"), @"2:5+1 the character U+0000 is not allowed");
