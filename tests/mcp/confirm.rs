@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::client::{Client, LEGACY, audited, meta};
 use crate::project::{FINE, Project};
+use crate::web::Web;
 
 fn confirmed() -> Project {
     Project::new().tool("it", "confirm: true\n", "def run(args):\n    return args['x']\n").tool(
@@ -93,6 +94,95 @@ fn a_client_that_cannot_ask_gets_the_way_to_confirm() {
     for capabilities in [json!({}), json!({"elicitation": {"url": {}}})] {
         let mut client = Client::start(&project, &[]);
         let answer = begun(&mut client, &capabilities);
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(text.ends_with("confirm it in advance with `--confirm it`"), "{text}");
+    }
+}
+
+/// What confirms, and what does not.
+const SAID: [(&str, bool, bool); 3] = [("accept", true, false), ("accept", false, true), ("decline", true, true)];
+
+/// A call that a running script makes waits for its answer where it is: what the script did is not done again.
+#[test]
+fn a_newer_client_is_asked_about_the_calls_of_a_script() {
+    let script = "def run(args):\n    fs.append('done', 'x')\n    return meta.call_tool('it', {'x': args['x']})\n";
+    for (action, confirm, is_error) in SAID {
+        let project = confirmed().policy("sandbox: { fs: { read: [.], write: [.] } }\n").tool("outer", "", script);
+        let mut client = Client::start(&project, &[]);
+        // What nobody was asked yet is not confirmed.
+        let early = json!({"inputResponses": {"confirm": {"action": "accept", "content": {"confirm": true}}}});
+        let first = asked(&mut client, "outer", "a", early)["result"].take();
+        let message = first["inputRequests"]["confirm"]["params"]["message"].as_str();
+        let message = message.unwrap_or_else(|| panic!("{first}"));
+        assert!(message.starts_with("`it`, which tool outer calls, needs confirmation because of"), "{message}");
+        assert!(message.ends_with("It would be called with {\"x\":\"a\"}"), "{message}");
+        let state = &first["requestState"];
+        let other = asked(&mut client, "outer", "b", said(state, "accept", true));
+        assert_eq!(other["error"]["message"], "`requestState` belongs to a call with other arguments");
+        let answer = asked(&mut client, "outer", "a", said(state, action, confirm))["result"].take();
+        let text = answer["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert_eq!(text != "a", is_error, "{text}");
+        assert!(!is_error || text.contains("the call of `it` was not confirmed"), "{text}");
+        assert_eq!(std::fs::read_to_string(project.path("done")).unwrap(), "x");
+        let calls = audited(&project).iter().filter(|entry| entry["tool"] == "it").count();
+        assert_eq!(calls, 1);
+    }
+}
+
+#[test]
+fn a_newer_client_is_asked_about_each_call_of_its_own_script() {
+    let project = confirmed().policy("mcp: { expose: code }\n");
+    let mut client = Client::start(&project, &[]);
+    let script = "def run(args):\n    return [r.ok for r in meta.parallel([('it', {'x': 'a'}), ('other', {})])]\n";
+    let mut meta = meta();
+    meta["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {"form": {}}});
+    let mut params = json!({"name": "run_script", "arguments": {"script": script}, "_meta": meta});
+    let mut asked = Vec::new();
+    let answer = loop {
+        let answer = client.request("tools/call", params.clone())["result"].take();
+        let Some(message) = answer["inputRequests"]["confirm"]["params"]["message"].as_str() else { break answer };
+        asked.push(message.split(',').next().unwrap().to_owned());
+        // The first one is confirmed, and the other one is not.
+        let (state, responses) = (&answer["requestState"], said(&Json::Null, "accept", asked.len() == 1));
+        params["requestState"] = state.clone();
+        params["inputResponses"] = responses["inputResponses"].clone();
+    };
+    asked.sort();
+    assert_eq!(asked, ["`it`", "`other`"]);
+    let text = answer["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    assert!(["[true,false]", "[false,true]"].contains(&text), "{text}");
+}
+
+#[test]
+fn an_older_client_over_http_is_asked_in_the_answer() {
+    let project = confirmed();
+    let web = Web::open(&project);
+    let older = |session: &str, message: &Json| {
+        web.post(&[("MCP-Protocol-Version", LEGACY), ("Mcp-Session-Id", session)], &message.to_string())
+    };
+    let begin = |capabilities: Json| {
+        let info = json!({"name": "older", "version": "1.0"});
+        let params = json!({"protocolVersion": LEGACY, "capabilities": capabilities, "clientInfo": info});
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+        older("", &message).header("mcp-session-id")
+    };
+    let params = json!({"name": "it", "arguments": {"x": "a"}});
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
+    let session = begin(json!({"elicitation": {}}));
+    for (action, confirm, is_error) in SAID {
+        let headers = [("MCP-Protocol-Version", LEGACY), ("Mcp-Session-Id", &session)];
+        let mut stream = web.stream(&headers, &call.to_string());
+        let question = stream.message();
+        assert_eq!(question["method"], "elicitation/create", "{question}");
+        let result = json!({"action": action, "content": {"confirm": confirm}});
+        let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+        assert_eq!(older(&session, &answer).status, 202);
+        let answer = stream.message();
+        assert_eq!(answer["result"]["isError"], is_error, "{answer}");
+    }
+    // One that cannot show forms, and one of which nothing is known.
+    for session in [begin(json!({"roots": {}})), String::new()] {
+        let answer = older(&session, &call).json();
         let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
         assert!(text.ends_with("confirm it in advance with `--confirm it`"), "{text}");
     }

@@ -68,9 +68,9 @@ fn begin(
     slot: &Arc<Slot>,
 ) -> Result<Begun, ErrorData> {
     let (confirmer, seals) = (server.settings().confirmer.clone(), server.seals().clone());
-    let asking = Arc::new(Asking::new(confirmer, seals, request, context, slot.clone())?);
-    let early = request.input_responses.take().unwrap_or_default();
+    let early = request.input_responses.clone().unwrap_or_default();
     let (questions, opened) = Questions::of(context, early, server.parked().room());
+    let asking = Arc::new(Asking::new(confirmer, seals, request, context, (slot.clone(), questions.clone()))?);
     let (loaded, catalog) = server.catalog();
     let target = catalog.target(&request.name).cloned();
     let notices = Arc::new(Notices::new(matches!(target, Some(Target::Agent(_)))));

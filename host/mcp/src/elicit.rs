@@ -2,7 +2,8 @@
 //!
 //! Up to 2025-11-25 the server asks while the call waits. In 2026-07-28 it cannot: the call is not made, its answer says
 //! what is to be asked, and the client sends the request again with what the person said. Nothing is kept meanwhile: what
-//! was asked is in a sealed state that comes back with the answer.
+//! was asked is in a sealed state that comes back with the answer. A call that a running script or agent makes is asked about
+//! as [tools ask](crate::questions): what runs waits, because it cannot be begun again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -13,16 +14,17 @@ use std::time::{Duration, Instant};
 use harness_artifact::escape;
 use harness_dispatch::confirm::{Answer, Confirmer, Question};
 use harness_sys::digest::digest;
-use hyper::http::request::Parts;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ErrorData, InputRequest, InputRequiredResult, ProtocolVersion, RequestStateCodec, SealOptions,
+    ErrorData, InputRequest, InputRequiredResult, JsonObject, RequestStateCodec, SealOptions,
 };
-use rmcp::service::{Peer, RequestContext};
+use rmcp::service::RequestContext;
 use serde_json::{Value as Json, json};
 
 use crate::http::replies::Session;
+use crate::questions::Questions;
+use crate::server::is_modern;
 use crate::tasks::{Handle, Slot};
 
 /// Name of the question in a request for input, and of the answer in its form.
@@ -112,6 +114,8 @@ pub(crate) struct Asking {
     given: Arc<dyn Confirmer>,
     seals: Arc<Seals>,
     way: Way,
+    /// How a call that waits asks.
+    questions: Arc<Questions>,
     /// The task that the call has become: then it waits for the answer.
     slot: Arc<Slot>,
     /// What is to be asked before the call is made.
@@ -123,7 +127,7 @@ enum Way {
     /// Not at all: the client cannot.
     Not,
     /// While the call waits.
-    Now(Peer<RoleServer>),
+    Now,
     /// Before the request is sent again. With what was answered to the last one.
     Again(Option<Answered>),
 }
@@ -132,7 +136,7 @@ impl std::fmt::Debug for Asking {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let way = match self.way {
             Way::Not => "Not",
-            Way::Now(_) => "Now",
+            Way::Now => "Now",
             Way::Again(_) => "Again",
         };
         f.debug_struct("Asking").field("way", &way).finish_non_exhaustive()
@@ -166,19 +170,15 @@ impl Asking {
         seals: Arc<Seals>,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-        slot: Arc<Slot>,
+        (slot, questions): (Arc<Slot>, Arc<Questions>),
     ) -> Result<Self, ErrorData> {
-        let is_modern = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-        let over_http = context.extensions.get::<Parts>().is_some();
-        let way = if is_modern {
+        let way = if is_modern(context) {
             let answered = answered(&seals.codec, request)?;
             if asks(context.meta.client_capabilities()) { Way::Again(answered) } else { Way::Not }
-        } else if !over_http && asks(context.client_capabilities()) {
-            Way::Now(context.peer.clone())
         } else {
-            Way::Not
+            Way::Now
         };
-        Ok(Self { given, seals, way, slot, open: Mutex::default() })
+        Ok(Self { given, seals, way, questions, slot, open: Mutex::default() })
     }
 
     /// What is to be answered instead of the result, where a question is open that the client can ask.
@@ -194,6 +194,16 @@ impl Asking {
     }
 }
 
+impl Asking {
+    /// Asks while the call waits.
+    async fn meanwhile(&self, question: &Question<'_>) -> Answer {
+        let (message, schema) = (message(question), schema(question));
+        let said = self.questions.form(KEY, message, schema).await;
+        let said = said.and_then(|said| serde_json::from_value::<ElicitResult>(said).ok());
+        said.map_or(Answer::Nobody, |said| answer(&said))
+    }
+}
+
 impl Confirmer for Asking {
     fn confirm<'a>(&'a self, question: &'a Question<'a>) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         Box::pin(async move {
@@ -205,12 +215,8 @@ impl Confirmer for Asking {
             match &self.way {
                 Way::Not => Answer::Nobody,
                 Way::Again(_) if let Some(task) = task => answer_in(&task, question).await,
-                Way::Now(peer) => match form(question) {
-                    Some(form) => peer.create_elicitation(form).await.map_or(Answer::Nobody, |said| answer(&said)),
-                    None => Answer::Nobody,
-                },
-                // What runs already cannot be begun again to ask.
-                Way::Again(_) if question.caller.is_some() => Answer::Nobody,
+                Way::Now => self.meanwhile(question).await,
+                Way::Again(_) if question.caller.is_some() => self.meanwhile(question).await,
                 Way::Again(answered) => {
                     let of = subject(question);
                     match answered.as_ref().filter(|answered| answered.of == of) {
@@ -269,20 +275,29 @@ fn subject(question: &Question<'_>) -> String {
     digest(&json!([question.tool, question.artifact, question.rule, question.arguments]).to_string())
 }
 
-fn form(question: &Question<'_>) -> Option<ElicitRequestParams> {
+/// What the person is shown.
+fn message(question: &Question<'_>) -> String {
     let arguments = escape::text(&question.arguments.to_string()).into_owned();
     let shown = arguments.get(..arguments.floor_char_boundary(SHOWN)).unwrap_or_default();
     let cut = if shown.len() < arguments.len() { format!(" [... {} bytes]", arguments.len()) } else { String::new() };
     let by = question.caller.map(|caller| format!(", which {caller} calls,")).unwrap_or_default();
-    let message = format!(
+    format!(
         "`{}`{by} needs confirmation because of {}.\nIt would be called with {shown}{cut}",
         question.tool, question.rule
-    );
-    let schema = json!({
-        "type": "object",
-        "properties": {KEY: {"type": "boolean", "title": format!("Call `{}`", question.tool)}},
-        "required": [KEY],
-    });
-    let requested_schema = serde_json::from_value(schema).ok()?;
-    Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+    )
+}
+
+/// The form below it.
+fn schema(question: &Question<'_>) -> JsonObject {
+    let title = format!("Call `{}`", question.tool);
+    let properties = json!({KEY: {"type": "boolean", "title": title}});
+    [("type", json!("object")), ("properties", properties), ("required", json!([KEY]))]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+fn form(question: &Question<'_>) -> Option<ElicitRequestParams> {
+    let requested_schema = serde_json::from_value(Json::Object(schema(question))).ok()?;
+    Some(ElicitRequestParams::FormElicitationParams { meta: None, message: message(question), requested_schema })
 }

@@ -10,7 +10,7 @@ use harness_capability::ask::{Asked, Question};
 use harness_dispatch::ask::{Answering, Respondent, Unanswered};
 use hyper::http::request::Parts;
 use rmcp::RoleServer;
-use rmcp::model::{ClientCapabilities, ErrorData, InputRequest, InputResponses, ServerRequest};
+use rmcp::model::{ClientCapabilities, ErrorData, InputRequest, InputResponses, JsonObject, ServerRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, ServiceError};
 use serde_json::{Value as Json, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -81,6 +81,19 @@ impl Questions {
         (missing != ClientCapabilities::default()).then(|| ErrorData::missing_required_client_capability(missing))
     }
 
+    /// Shows the client's person a form while the call waits. What the client has answered before does not count. None: it
+    /// cannot be asked, or there is no answer.
+    pub(crate) async fn form(&self, key: &str, message: String, schema: JsonObject) -> Option<Json> {
+        let asked = Asked { key: key.to_owned(), question: Question::User { message, schema } };
+        if !self.can.contains(&asked.question.whom()) {
+            return None;
+        }
+        match &self.way {
+            Way::Now(peer, exchange) => now(peer, exchange.as_deref(), &asked.question).await.ok(),
+            Way::Again { open, room, .. } => again(open, room, vec![asked]).await.ok()?.pop(),
+        }
+    }
+
     fn decide(&self, questions: &[Asked]) -> Result<(), Unanswered> {
         for asked in questions {
             let whom = asked.question.whom();
@@ -123,14 +136,7 @@ impl Respondent for Questions {
                         early.lock().unwrap_or_else(PoisonError::into_inner).clear();
                         return Ok(answers);
                     }
-                    let _place: OwnedSemaphorePermit = room.clone().try_acquire_owned().map_err(|_| {
-                        Unanswered::Unavailable("too many calls wait for answers of their clients".to_owned())
-                    })?;
-                    let (answer, answered) = oneshot::channel();
-                    let gone = |()| Unanswered::Failed("the client is gone".to_owned());
-                    let asked = Open { questions: questions.to_vec(), answer };
-                    open.send(asked).await.map_err(|_| gone(()))?;
-                    answered.await.map_err(|_| gone(()))
+                    again(open, room, questions.to_vec()).await
                 }
             }
         })
@@ -155,6 +161,22 @@ async fn now(peer: &Peer<RoleServer>, exchange: Option<&Exchange>, question: &Qu
         }
     };
     read(question, &answer).map_err(Unanswered::Failed)
+}
+
+/// Asks by the answer to the request that waits for the call.
+async fn again(
+    open: &mpsc::Sender<Open>,
+    room: &Arc<Semaphore>,
+    questions: Vec<Asked>,
+) -> Result<Vec<Json>, Unanswered> {
+    let _place: OwnedSemaphorePermit = room
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_| Unanswered::Unavailable("too many calls wait for answers of their clients".to_owned()))?;
+    let (answer, answered) = oneshot::channel();
+    let gone = || Unanswered::Failed("the client is gone".to_owned());
+    open.send(Open { questions, answer }).await.map_err(|_| gone())?;
+    answered.await.map_err(|_| gone())
 }
 
 fn unsayable() -> Unanswered {

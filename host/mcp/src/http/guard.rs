@@ -66,6 +66,10 @@ pub(crate) enum Names {
 impl Names {
     /// Whether a request may name its server so. Anything else may be a name of somebody else that leads here.
     fn contain(&self, host: &Authority) -> bool {
+        // A user's name before it belongs to no name.
+        if host.as_str().contains('@') {
+            return false;
+        }
         let Self::Of { address, more } = self else { return true };
         let name = host.host().to_ascii_lowercase();
         let ip = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
@@ -121,7 +125,7 @@ fn check_host(head: &Parts, names: &Names) -> Result<(), Refused> {
     let bad = || refused(StatusCode::BAD_REQUEST, "`Host` is missing or cannot be read");
     let host: Authority = only(&head.headers, &HOST)?.ok_or_else(bad)?.parse().map_err(|_| bad())?;
     let in_target = head.uri.authority();
-    if host.as_str().contains('@') || ![Some(&host), in_target].into_iter().flatten().all(|host| names.contain(host)) {
+    if ![Some(&host), in_target].into_iter().flatten().all(|host| names.contain(host)) {
         return Err(refused(StatusCode::FORBIDDEN, "`Host` is not a name of this server"));
     }
     Ok(())
@@ -159,6 +163,7 @@ mod tests {
         {
             assert!(!contains(&local, host), "{host}");
         }
+        assert!(!contains(&local, "evil.example@localhost:8787") && !contains(&Names::Any, "user@anything"));
         let open = names("10.1.2.3:443", &[]);
         assert!(contains(&open, "10.1.2.3") && contains(&open, "10.1.2.3:443"));
         assert!(!contains(&open, "localhost") && !contains(&open, "10.1.2.4"));
