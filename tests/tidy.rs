@@ -123,6 +123,22 @@ fn crates_depend_as_the_diagram_draws_them() {
     assert!(not_drawn.is_empty(), "dependencies that are not drawn: {not_drawn:?}");
 }
 
+/// The tables of crates in the README and in docs/architecture.md name each of them.
+#[test]
+fn every_crate_is_in_the_tables() {
+    let folders = std::fs::read_dir(root().join("host")).unwrap().map(|entry| entry.unwrap().path());
+    let crates =
+        folders.filter(|folder| folder.join("Cargo.toml").exists() && folder.file_name().unwrap() != "benches");
+    let names: Vec<String> = crates.map(|folder| folder.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    assert!(names.len() > 10, "{names:?}");
+    let [readme, page] =
+        ["README.md", "docs/architecture.md"].map(|page| std::fs::read_to_string(root().join(page)).unwrap());
+    for name in names {
+        assert!(readme.contains(&format!("\n| `host/{name}/` |")), "`host/{name}/` is not in the README");
+        assert!(page.contains(&format!("\n| `{name}` |")), "`{name}` is not in docs/architecture.md");
+    }
+}
+
 /// The table of where a new feature goes names files and folders that exist.
 #[test]
 fn places_for_new_features_exist() {

@@ -153,7 +153,7 @@ macro_rules! imports {
         pub enum Import { $($variant,)* }
 
         impl Import {
-            /// All, by interface.
+            /// All, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// Interface and function, as in `wit/`.
