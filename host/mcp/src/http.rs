@@ -1,8 +1,10 @@
 //! The protocol over HTTP: one message a request, at one path, without sessions.
 //!
 //! rmcp checks the headers of the protocol against the message and makes the answer. Before it stands what it does not
-//! do: names and tokens, bodies and heads that take long, and numbers of connections and of requests.
+//! do: names and tokens, bodies and heads that take long, and numbers of connections and of requests. A plain call takes a
+//! [shorter way](direct).
 
+mod direct;
 pub(crate) mod guard;
 mod listener;
 pub(crate) mod replies;
@@ -29,8 +31,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorCode, InitializeRequestParams, JsonRpcMessage, JsonRpcRequest,
-    ProtocolVersion, RequestId,
+    CallToolRequest, ClientJsonRpcMessage, ClientRequest, ErrorCode, InitializeRequestParams, JsonRpcMessage,
+    JsonRpcRequest, ProtocolVersion, RequestId,
 };
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -49,6 +51,7 @@ pub use listener::{Identity, Listener};
 use crate::elicit::Seals;
 use crate::message::{self, MAX_IN_FLIGHT, MAX_LISTENING, MAX_MESSAGE, Rejected};
 use crate::server::Server;
+use direct::Direct;
 use guard::{Names, Refused};
 use listener::Listening;
 use replies::{Exchange, Replies, Session, Stream};
@@ -64,7 +67,7 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// How long nobody is let in after the system had no room for another connection.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The header of a session's identifier.
-const SESSION: &str = "mcp-session-id";
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// Bytes of it. A client that says more of itself than fits has none.
 const MAX_SESSION: usize = 4 << 10;
 /// The media type of a stream.
@@ -242,6 +245,17 @@ pub(crate) async fn requests(
     }
 }
 
+/// What a request is to its transport.
+enum Kind {
+    /// `initialize`, of older versions.
+    Begins(Box<InitializeRequestParams>),
+    /// It is answered for long.
+    Listens,
+    /// A call that needs nothing but its answer.
+    Plain(Box<CallToolRequest>),
+    Other,
+}
+
 /// Answers requests of all connections.
 pub(crate) struct Handler {
     service: StreamableHttpService<Server, NeverSessionManager>,
@@ -251,6 +265,7 @@ pub(crate) struct Handler {
     in_flight: Arc<Semaphore>,
     /// For requests to listen, which last.
     listening: Arc<Semaphore>,
+    direct: Direct,
     seals: Arc<Seals>,
     replies: Arc<Replies>,
 }
@@ -265,11 +280,11 @@ impl Handler {
             .disable_allowed_origins()
             .with_max_request_body_bytes(MAX_MESSAGE)
             .with_sse_retry(None);
-        let seals = server.seals().clone();
+        let (seals, direct) = (server.seals().clone(), Direct::new(server.clone()));
         let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
         let (in_flight, listening) = (Semaphore::new(MAX_IN_FLIGHT), Semaphore::new(MAX_LISTENING));
         let (in_flight, listening, replies) = (Arc::new(in_flight), Arc::new(listening), Arc::default());
-        Self { service, access, names, limits, in_flight, listening, seals, replies }
+        Self { service, access, names, limits, in_flight, listening, direct, seals, replies }
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {
@@ -281,17 +296,14 @@ impl Handler {
             Ok(body) => body,
             Err(refused) => return refuse(refused),
         };
-        let (id, begins, listens) = match message::decode(&body).and_then(|message| once(&head.headers, message)) {
-            Ok(JsonRpcMessage::Request(JsonRpcRequest { id, request, .. })) => match request {
-                ClientRequest::InitializeRequest(begins) => (id, Some(begins.params), false),
-                request => (id, None, matches!(request, ClientRequest::SubscriptionsListenRequest(_))),
-            },
+        let (id, kind) = match message::decode(&body).and_then(|message| once(&head.headers, message)) {
+            Ok(JsonRpcMessage::Request(JsonRpcRequest { id, request, .. })) => (id, self.kind(&head.headers, request)),
             Ok(message) => {
                 if self.replied(message) {
                     return accepted();
                 }
                 // Nothing is kept that it could be about.
-                (RequestId::Number(0), None, false)
+                (RequestId::Number(0), Kind::Other)
             }
             Err(rejected) => return reject(StatusCode::BAD_REQUEST, rejected),
         };
@@ -300,6 +312,7 @@ impl Handler {
             Err(rejected) => return reject(StatusCode::NOT_FOUND, Rejected { id: Some(id), ..rejected }),
         };
         head.extensions.insert(exchange.clone());
+        let listens = matches!(kind, Kind::Listens);
         let places = if listens { &self.listening } else { &self.in_flight };
         let Ok(place) = places.clone().try_acquire_owned() else {
             let rejected = if listens { Rejected::too_many(id) } else { Rejected::busy(id) };
@@ -307,17 +320,32 @@ impl Handler {
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return answer;
         };
-        let mut answer = self.service.handle(Request::from_parts(head, Full::new(body))).await;
-        if let Some(session) = begins.and_then(|begins| self.session(&begins)).filter(|_| answer.status().is_success())
-        {
-            answer.headers_mut().insert(SESSION, session);
-        }
+        let answer = match kind {
+            Kind::Plain(call) => self.direct.answer(id, *call, head).await,
+            kind => {
+                let mut answer = self.service.handle(Request::from_parts(head, Full::new(body))).await;
+                if let (Kind::Begins(begins), true) = (kind, answer.status().is_success()) {
+                    answer.headers_mut().extend(self.session(&begins).map(|session| (SESSION, session)));
+                }
+                answer
+            }
+        };
         let is_stream = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
         // It is answered when its last byte is.
         answer.map(|body| {
             let body = if is_stream { Stream::new(body, exchange).boxed() } else { body };
             Held { body, _place: place }.boxed()
         })
+    }
+
+    /// What a request is.
+    fn kind(&self, headers: &HeaderMap, request: ClientRequest) -> Kind {
+        match request {
+            ClientRequest::InitializeRequest(begins) => Kind::Begins(Box::new(begins.params)),
+            ClientRequest::SubscriptionsListenRequest(_) => Kind::Listens,
+            ClientRequest::CallToolRequest(call) if self.direct.takes(headers, &call) => Kind::Plain(Box::new(call)),
+            _ => Kind::Other,
+        }
     }
 
     /// Whether a message answers a request of the server.
