@@ -49,6 +49,51 @@ fn both_eras_are_served_without_sessions() {
     assert_eq!(of("request"), ["1", "a", "a"]);
 }
 
+/// A plain call goes a shorter way than one whose headers have to be read first, such as a name in base64.
+#[test]
+fn every_call_comes_to_the_same_whichever_way_it_goes() {
+    let asks = "def run(args):\n    return ask.user('Who?', {'type': 'object', 'properties': {}})\n";
+    let project = Project::with_script(FINE)
+        .policy("sandbox:\n  services: [ask_user]\ntools_policy: { deny: [not] }\n")
+        .tool("fails", "", "def run(args):\n    fail('not today')\n")
+        .tool("not", "", FINE)
+        .tool("asks", "", asks)
+        .tool("confirm", "confirm: true\n", FINE)
+        .tool("value", "returns: { type: object }\n", "def run(args):\n    return {'a': [1, 2.5]}\n")
+        .tool("needs", "parameters:\n  n: { type: integer, required: true }\n", FINE);
+    let web = Web::open(&project);
+    let names =
+        [("it", "aXQ="), ("fails", "ZmFpbHM="), ("not", "bm90"), ("asks", "YXNrcw=="), ("confirm", "Y29uZmlybQ==")];
+    let names = names.into_iter().chain([("value", "dmFsdWU="), ("needs", "bmVlZHM="), ("none", "bm9uZQ==")]);
+    let mut statuses = Vec::new();
+    for (name, encoded) in names {
+        let plain = call(&web, name, &[]);
+        let other = call(&web, name, &[("Mcp-Name", &format!("=?base64?{encoded}?="))]);
+        let head = |reply: &Reply| -> Vec<String> {
+            reply.head.lines().filter(|line| !line.starts_with("date: ")).map(str::to_owned).collect()
+        };
+        assert_eq!((plain.status, head(&plain), &plain.body), (other.status, head(&other), &other.body), "{name}");
+        statuses.push((name, plain.status, plain.json()["result"]["isError"].as_bool()));
+    }
+    let [fine, failed] = [Some(false), Some(true)];
+    assert_eq!(
+        statuses,
+        [
+            ("it", 200, fine),
+            ("fails", 200, failed),
+            ("not", 200, failed),
+            ("asks", 400, None),
+            ("confirm", 200, failed),
+            ("value", 200, fine),
+            ("needs", 200, failed),
+            ("none", 200, None),
+        ]
+    );
+    let entries = audited(&project);
+    let of = |n: usize| ["tool", "outcome", "client", "protocol", "request"].map(|key| entries[n][key].clone());
+    assert!((0..entries.len() / 2).all(|n| of(2 * n) == of(2 * n + 1)), "{entries:?}");
+}
+
 #[test]
 fn headers_of_the_newest_revision_are_what_the_message_says() {
     let project = Project::with_script(FINE).tool("other", "", FINE);
