@@ -107,7 +107,9 @@ const SAID: [(&str, bool, bool); 3] = [("accept", true, false), ("accept", false
 fn a_newer_client_is_asked_about_the_calls_of_a_script() {
     let script = "def run(args):\n    fs.append('done', 'x')\n    return meta.call_tool('it', {'x': args['x']})\n";
     for (action, confirm, is_error) in SAID {
-        let project = confirmed().policy("sandbox: { fs: { read: [.], write: [.] } }\n").tool("outer", "", script);
+        let project = confirmed()
+            .policy("sandbox: { fs: { read: [.], write: [.] } }\nmeta: { enabled: true }\n")
+            .tool("outer", "", script);
         let mut client = Client::start(&project, &[]);
         // What nobody was asked yet is not confirmed.
         let early = json!({"inputResponses": {"confirm": {"action": "accept", "content": {"confirm": true}}}});
