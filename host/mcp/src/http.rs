@@ -2,7 +2,7 @@
 //!
 //! rmcp checks the headers of the protocol against the message and makes the answer. Before it stands what it does not
 //! do: names and tokens, bodies and heads that take long, and numbers of connections and of requests. A plain call takes a
-//! [shorter way](direct).
+//! shorter way: `direct`.
 
 mod direct;
 pub(crate) mod guard;
