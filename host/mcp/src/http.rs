@@ -32,7 +32,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::model::{
     CallToolRequest, ClientJsonRpcMessage, ClientRequest, ErrorCode, InitializeRequestParams, JsonRpcMessage,
-    JsonRpcRequest, ProtocolVersion, RequestId,
+    JsonRpcRequest, ProtocolVersion, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -465,7 +465,11 @@ fn refuse(Refused { status, why }: Refused) -> Answer {
 }
 
 fn reject(status: StatusCode, rejected: Rejected) -> Answer {
-    let text = serde_json::to_vec(&rejected.into_answer()).unwrap_or_default();
+    written(status, &rejected.into_answer())
+}
+
+fn written(status: StatusCode, message: &ServerJsonRpcMessage) -> Answer {
+    let text = serde_json::to_vec(message).unwrap_or_default();
     let mut answer = Response::new(Full::new(Bytes::from(text)).boxed());
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

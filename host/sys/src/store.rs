@@ -61,9 +61,14 @@ impl Store {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         self.is_there()?;
         self.sweep();
-        let folder = tempfile::Builder::new().prefix(FRESH).tempdir_in(&self.folder)?;
-        let held = claim(folder.path())?;
-        Ok(Fresh { folder, _held: held })
+        // Another process may sweep one away that is not claimed yet.
+        const TRIES: usize = 8;
+        let fresh = || {
+            let folder = tempfile::Builder::new().prefix(FRESH).tempdir_in(&self.folder)?;
+            let held = claim(folder.path())?;
+            Ok(Fresh { folder, _held: held })
+        };
+        (1..TRIES).find_map(|_| fresh().ok()).map_or_else(fresh, Ok)
     }
 
     fn sweep(&self) {

@@ -261,7 +261,8 @@ impl Builder<'_> {
     fn tab(&self, stopped: u32) -> Option<LineColumn> {
         let near = stopped.saturating_sub(1)..=stopped.saturating_add(1);
         let mut lines = (self.first_line..).zip(self.text.split('\n'));
-        let (line, _) = lines.find(|(line, text)| near.contains(line) && text.starts_with('\t'))?;
+        let is_indented = |text: &str| text.starts_with('\t') && !text.trim().is_empty();
+        let (line, _) = lines.find(|(line, text)| near.contains(line) && is_indented(text))?;
         Some(LineColumn { line, column: 1 })
     }
 

@@ -65,6 +65,7 @@ fn what_is_not_followed_is_named() {
         assert_eq!(wrong(text), format!("{line}:1+1 a tab cannot indent a line: use spaces"), "{text:?}");
     }
     // Not what is wrong here.
+    insta::assert_snapshot!(wrong("a: 1\n\t\nb: 'x\n"), @"4:4+1 while scanning a quoted scalar, found unexpected end of stream");
     insta::assert_snapshot!(wrong("a: x\ty\nb: 'x\n"), @"3:4+1 while scanning a quoted scalar, found unexpected end of stream");
     insta::assert_snapshot!(wrong("a: 'x\n"), @"2:4+1 while scanning a quoted scalar, found unexpected end of stream");
     insta::assert_snapshot!(wrong("a: b: c\n"), @"2:5+1 mapping values are not allowed in this context");

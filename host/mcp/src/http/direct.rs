@@ -7,11 +7,9 @@
 use std::convert::Infallible;
 use std::sync::OnceLock;
 
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Bytes;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::StatusCode;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
 use rmcp::model::{
     CallToolRequest, ClientJsonRpcMessage, ClientRequest, ErrorCode, ProtocolVersion, RequestId, RequestMetaObject,
     ServerJsonRpcMessage,
@@ -21,7 +19,7 @@ use rmcp::transport::Transport;
 use rmcp::{RoleServer, Service as _};
 use serde_json::Value as Json;
 
-use super::Answer;
+use super::{Answer, written};
 use crate::server::Server;
 
 /// Keys of `_meta` in a plain request. Any other one may want something of the transport.
@@ -70,15 +68,10 @@ impl Direct {
         context.extensions = std::mem::take(&mut call.extensions);
         context.extensions.insert(head);
         let made = self.server.handle_request(ClientRequest::CallToolRequest(call), context).await;
-        let (status, message) = match made {
-            Ok(result) => (StatusCode::OK, ServerJsonRpcMessage::response(result, id)),
-            Err(error) => (status(error.code), ServerJsonRpcMessage::error(error, Some(id))),
-        };
-        let text = serde_json::to_vec(&message).unwrap_or_default();
-        let mut answer = Response::new(Full::new(Bytes::from(text)).boxed());
-        *answer.status_mut() = status;
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        answer
+        match made {
+            Ok(result) => written(StatusCode::OK, &ServerJsonRpcMessage::response(result, id)),
+            Err(error) => written(status(error.code), &ServerJsonRpcMessage::error(error, Some(id))),
+        }
     }
 }
 
@@ -138,6 +131,7 @@ impl Transport<RoleServer> for Nowhere {
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
     use serde_json::json;
 
     use super::*;
