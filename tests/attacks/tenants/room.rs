@@ -132,16 +132,18 @@ fn taken(runtime: &Runtime, body: &str, attack: bool) -> Result<String, String> 
     let house = House::with(HostOptions::default().instances(4));
     let attacker = house.lay(ATTACKER, LONG).tool("it", body).tool("own", "return 'own'").open_as(quota(small()));
     let victim = victim(&house);
-    let calls: Vec<_> = (0..if attack { 5 } else { 0 }).map(|_| attacker.begin(runtime, "it")).collect();
+    let calls: Vec<_> = (0..if attack { 6 } else { 0 }).map(|_| attacker.begin(runtime, "it")).collect();
+    let ended = || calls.iter().filter(|call| call.is_finished()).count();
     if attack {
         wait_until("two of them run", || there(&attacker) >= 2.0)?;
-        // Two run and three wait: there is no room for one more of its own.
-        wait_until("three of them wait", || attacker.call(runtime, "own").word == "busy")?;
+        // Two run and three wait: there is no room for the sixth, nor for one more of its own.
+        wait_until("one of them is refused", || ended() == 1)?;
+        same(attacker.call(runtime, "own").word, "busy")?;
     } else {
         same(attacker.call(runtime, "own").gave()?, "own")?;
     }
     completes(runtime, &victim, 20)?;
-    same((there(&attacker), calls.iter().any(JoinHandle::is_finished)), (if attack { 2.0 } else { 0.0 }, false))?;
+    same((there(&attacker), ended()), if attack { (2.0, 1) } else { (0.0, 0) })?;
     abort(runtime, calls);
     all_free(runtime, &victim, 4)?;
     same(attacker.call(runtime, "own").gave()?, "own")?;
