@@ -32,6 +32,8 @@ use tokio::task::JoinHandle;
 /// Calls of the measured project, one after the other with a pause between them.
 const CALLS: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(2);
+/// Tools of a project whose scripts are called when they are not loaded yet.
+const COLD: usize = 50;
 
 /// What others do: a name, how many projects, how many calls at one time in each, and the script of their tool.
 const NEIGHBOURS: &[(&str, usize, usize, &str)] = &[
@@ -70,7 +72,9 @@ fn main() {
         println!("    the others' calls that ended meanwhile: {ended}");
     }
     if is_wanted("cold scripts") {
-        rows.push(row(&beside_loads(), floor));
+        let (samples, loaded) = beside_loads();
+        rows.push(row(&samples, floor));
+        println!("    scripts that were loaded meanwhile: {loaded}");
     }
     if is_wanted("shares") {
         shares();
@@ -102,14 +106,14 @@ fn project(host: &Host, script: &str, quota: Quota) -> (TempDir, Arc<Project>) {
     let folder = tempfile::tempdir().unwrap();
     let policy = "---\nsandbox:\n  exec: { allow: [sh] }\n  limits: { timeout_ms: 600000, fuel: 100000000000000, host_calls: 1000000000 }\n---\n";
     write(folder.path(), ".harness/harness.md", policy);
-    write(
-        folder.path(),
-        ".harness/tools/it.md",
-        &format!("---\nscript: |\n  def run(args):\n      {}\n---\nIt.\n", script.replace('\n', "\n  ")),
-    );
+    write(folder.path(), ".harness/tools/it.md", &tool(script));
     let options = Options { quota, audit: false, machine: Machine::None, ..Options::default() };
     let project = host.open(folder.path(), options).unwrap();
     (folder, Arc::new(project))
+}
+
+fn tool(script: &str) -> String {
+    format!("---\nscript: |\n  def run(args):\n      {}\n---\nIt.\n", script.replace('\n', "\n  "))
 }
 
 fn write(root: &Path, path: &str, text: &str) {
@@ -175,32 +179,41 @@ fn beside(name: &'static str, projects: usize, calls: usize, script: &str) -> (S
     (samples, ended.load(Ordering::Relaxed))
 }
 
-/// Beside a project all of whose scripts are new each time: its folder changes, and it is loaded again.
-fn beside_loads() -> Samples {
+/// Beside a project of many long scripts that are called for the first time, all at one time; then it is opened
+/// again, so that none of them is loaded.
+fn beside_loads() -> (Samples, u64) {
     let (runtime, host, stop) = (runtime(), host(), Arc::new(AtomicBool::new(false)));
-    let tasks: Vec<JoinHandle<()>> = (0..8)
-        .map(|n| {
-            let (host, stop) = (host.clone(), stop.clone());
-            runtime.spawn(async move {
-                let run = Run::new();
-                for round in 0.. {
-                    if stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let text = format!("return [{n}, {round}, {}]", "[1, 2, 3], ".repeat(2000));
-                    let opening = host.clone();
-                    let opened = tokio::task::spawn_blocking(move || project(&opening, &text, Quota::default()));
-                    let (_folder, project) = opened.await.unwrap();
-                    let _ = project.call("it", json!({}), &run).await;
-                }
-            })
-        })
-        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    for n in 0..COLD {
+        let text = format!("return [{n}, {}]", "[1, 2, 3], ".repeat(2000));
+        write(folder.path(), &format!(".harness/tools/t{n}.md"), &tool(&text));
+    }
+    let root = folder.path().to_owned();
+    let (opening, is_over, loaded) = (host.clone(), stop.clone(), Arc::new(AtomicU64::new(0)));
+    let counted = loaded.clone();
+    let others = runtime.spawn(async move {
+        while !is_over.load(Ordering::Relaxed) {
+            let (host, root) = (opening.clone(), root.clone());
+            let options = Options { audit: false, machine: Machine::None, ..Options::default() };
+            let project = tokio::task::spawn_blocking(move || host.open(&root, options).unwrap()).await.unwrap();
+            let (project, run) = (Arc::new(project), Run::new());
+            let mut calls = tokio::task::JoinSet::new();
+            for n in 0..COLD {
+                let (project, run, loaded) = (project.clone(), run.clone(), counted.clone());
+                calls.spawn(async move {
+                    let report = project.call(&format!("t{n}"), json!({}), &run).await.unwrap();
+                    assert!(!report.is_error, "{}", report.content);
+                    loaded.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            calls.join_all().await;
+        }
+    });
     std::thread::sleep(Duration::from_millis(500));
     let samples = measured("cold scripts", &runtime, &host);
     stop.store(true, Ordering::Relaxed);
-    tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
-    samples
+    runtime.block_on(others).unwrap();
+    (samples, loaded.load(Ordering::Relaxed))
 }
 
 /// How the processor is shared: sixteen equal projects of one to sixteen loops each, and three of other weights. Each
