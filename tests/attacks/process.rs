@@ -138,6 +138,8 @@ pub(crate) struct Held {
     pub(crate) outside: u64,
     pub(crate) descriptors: usize,
     pub(crate) threads: usize,
+    /// Those of them that are a host's for its guests.
+    pub(crate) guests: usize,
     pub(crate) children: usize,
 }
 
@@ -147,7 +149,10 @@ impl Held {
         let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).map_or(0, Iterator::count);
         let memory = status("VmRSS:");
         let outside = memory.saturating_sub(pooled());
-        Self { memory, outside, descriptors: count("fd"), threads: count("task"), children: children().len() }
+        let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().filter_map(Result::ok);
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+        let guests = names.filter(|name| name.trim_end() == "harness-guest").count();
+        Self { memory, outside, descriptors: count("fd"), threads: count("task"), guests, children: children().len() }
     }
 
     /// Lets the peak of resident memory begin again, and gives what it begins with, in KiB.
@@ -214,7 +219,7 @@ fn pooled() -> u64 {
 
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { memory, outside, descriptors, threads, children } = self;
+        let Self { memory, outside, descriptors, threads, children, .. } = self;
         let (memory, outside) = (memory >> 10, outside >> 10);
         write!(
             f,
