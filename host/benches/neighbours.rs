@@ -32,7 +32,8 @@ use tokio::task::JoinHandle;
 /// Calls of the measured project, one after the other with a pause between them.
 const CALLS: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(2);
-/// Tools of a project whose scripts are called when they are not loaded yet.
+/// Tools of a project whose scripts are called when they are not loaded yet. Loaded, they take less than the 128 MiB that
+/// the scripts of one project may.
 const COLD: usize = 50;
 
 /// What others do: a name, how many projects, how many calls at one time in each, and the script of their tool.
