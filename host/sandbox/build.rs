@@ -14,14 +14,16 @@ mod loader;
 
 use std::error::Error;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use harness_guest_build::{COMPONENT_VARIABLE, Provenance, component, layers, prebuilt, sources};
 use wasmtime::{Engine, Module, TypedFunc};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let variable = |name: &str| std::env::var_os(name).ok_or_else(|| format!("{name} is not set"));
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    // Where the tree is now: it may have been moved since this was compiled.
+    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join("../..");
     println!("cargo::rerun-if-env-changed={COMPONENT_VARIABLE}");
     for path in sources::files(&root)? {
         println!("cargo::rerun-if-changed={}", root.join(path).display());

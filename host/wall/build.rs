@@ -10,7 +10,8 @@ use std::process::Command;
 fn main() -> Result<(), Box<dyn Error>> {
     let variable = |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set"));
     let out = PathBuf::from(variable("OUT_DIR")?).join("keeper");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("keeper");
+    // Where the tree is now: it may have been moved since this was compiled.
+    let source = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("keeper");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={}", source.display());
     let mut rustc = Command::new(variable("RUSTC")?);
