@@ -1,17 +1,29 @@
 //! How long the kernel lets a thread run before it looks at others.
 
-/// What the kernel grants at least.
+/// What the kernel grants at least, and at most, in nanoseconds.
 const SHORTEST: u64 = 100_000;
+const LONGEST: u64 = 100_000_000;
 
 /// Asks for the shortest slices for the thread that calls this, as of a clock that does little and is late where it waits
 /// for a core: of those that want one, the kernel takes first whose slice ends first. It gets no larger part of the
 /// processor, and needs no right. Linux 6.12 and later know it; elsewhere nothing changes.
 pub fn ask_for_short_slices() {
+    ask(SHORTEST, 0);
+}
+
+/// Asks for the longest slices for the thread that calls this, as of one that computes without end: a thread that has a
+/// little to do interrupts it as soon as it has that, and not when its slice is over. It gets no smaller part of the
+/// processor. What it starts, a thread or a process, has ordinary slices. The same holds of rights and of kernels.
+pub fn ask_for_long_slices() {
+    ask(LONGEST, libc::SCHED_FLAG_RESET_ON_FORK);
+}
+
+fn ask(nanoseconds: u64, flags: libc::c_int) {
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     let mut wanted = attributes();
     // What stays as it is.
     (wanted.sched_policy, wanted.sched_nice) = (libc::SCHED_OTHER.unsigned_abs(), nice);
-    wanted.sched_runtime = SHORTEST;
+    (wanted.sched_runtime, wanted.sched_flags) = (nanoseconds, u64::try_from(flags).unwrap_or(0));
     // SAFETY: the kernel reads one structure of the size that is written in it.
     #[expect(unsafe_code, reason = "the C library has no function for it")]
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wanted, 0) };
@@ -47,15 +59,31 @@ mod tests {
     #[test]
     fn only_the_slices_of_this_thread_change() {
         let before = of_this_thread();
-        let (nice, runtime) = std::thread::spawn(|| {
-            let _ = rustix::process::nice(3);
-            ask_for_short_slices();
-            let now = of_this_thread();
-            (now.sched_nice, now.sched_runtime)
-        })
-        .join()
-        .unwrap();
-        assert_eq!((nice, runtime), (before.sched_nice + 3, if before.sched_runtime == 0 { 0 } else { SHORTEST }));
+        for (ask, slices) in [(ask_for_short_slices as fn(), SHORTEST), (ask_for_long_slices, LONGEST)] {
+            let of_another = std::thread::spawn(move || {
+                let _ = rustix::process::nice(3);
+                ask();
+                let now = of_this_thread();
+                (now.sched_nice, now.sched_runtime)
+            });
+            let wanted = (before.sched_nice + 3, if before.sched_runtime == 0 { 0 } else { slices });
+            assert_eq!(of_another.join().unwrap(), wanted);
+        }
         assert_eq!(of_this_thread().sched_runtime, before.sched_runtime);
+    }
+
+    #[test]
+    fn what_a_thread_with_long_slices_starts_has_ordinary_ones() {
+        let ordinary = of_this_thread();
+        let of_its_child = std::thread::spawn(|| {
+            let _ = rustix::process::nice(3);
+            ask_for_long_slices();
+            std::thread::spawn(of_this_thread).join().unwrap()
+        });
+        let of_its_child = of_its_child.join().unwrap();
+        assert_eq!(
+            (of_its_child.sched_nice, of_its_child.sched_runtime, of_its_child.sched_flags),
+            (ordinary.sched_nice + 3, ordinary.sched_runtime, ordinary.sched_flags)
+        );
     }
 }

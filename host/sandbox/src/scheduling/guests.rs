@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use harness_sys::slices::ask_for_long_slices;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -53,7 +54,11 @@ impl Guests {
         let made = Builder::new_multi_thread()
             .worker_threads(slots())
             .thread_name("harness-guest")
-            .on_thread_start(|| GUEST.set(true))
+            .on_thread_start(|| {
+                GUEST.set(true);
+                // Callers and the clock have little to do, and do it at once.
+                ask_for_long_slices();
+            })
             .global_queue_interval(1)
             .event_interval(1)
             .enable_all()
