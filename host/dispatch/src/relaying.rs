@@ -30,7 +30,7 @@ pub async fn relay_server(
 ) -> Result<Result<Option<i32>, Failure>, OpenError> {
     let folder = options.workspace.as_deref().unwrap_or(root);
     let unopened = |source| OpenError::Workspace { path: folder.to_owned(), source };
-    let workspace = Workspace::open(folder).map_err(unopened)?;
+    let workspace = Arc::new(Workspace::open(folder).map_err(unopened)?);
     let vault = Arc::new(guarded(root, registry, &mut policy, &workspace, options));
     let Some(server) = policy.mcp.server(name) else {
         return Ok(Err(Failure::Broken(format!("there is no server `{name}`"))));
@@ -38,10 +38,9 @@ pub async fn relay_server(
     let watch = options.watch.clone().filter(|watch| watch.is_of_servers());
     let watched = watch.map(|watch| Watched { watch, source: Served::source(name).into() });
     let grant = policy.grant_for_server(server).watched(watched);
-    let dir = workspace.service_dir(&grant).map_err(|error| unopened(std::io::Error::other(format!("{error:?}"))))?;
     let host = Host {
         grant: &grant,
-        dir: &dir,
+        folder: &workspace,
         workspace: workspace.absolute().as_ref(),
         vault: &vault,
         variables: &options.system.variables,

@@ -197,21 +197,13 @@ async fn ask(
     let server = parts.policy.mcp.server(&served.server).ok_or_else(gone)?;
     let locked = parts.registry.server(&served.server).ok_or_else(gone)?;
     let workspace = parts.workspace.clone();
-    let (there, of) = (workspace.clone(), grant.clone());
-    let opened = tokio::task::spawn_blocking(move || there.service_dir(&of)).await;
-    let unopened = |why: &dyn std::fmt::Debug| Failure::Broken(format!("the folder to start in: {why:?}"));
-    let dir = match opened {
-        Ok(Ok(dir)) => dir,
-        Ok(Err(error)) => return Err(unopened(&error)),
-        Err(error) => return Err(unopened(&error)),
-    };
     let variables: &Variables = overrides.variables.as_ref().unwrap_or(&parts.system.variables);
     // One server is the same for all callers, unless it is watched itself.
     let is_watched = parts.watch.as_ref().is_some_and(|watch| watch.is_of_servers());
     let own = if is_watched { Grant::clone(grant) } else { grant.unwatched() };
     let host = Host {
         grant: &own,
-        dir: &dir,
+        folder: &workspace,
         workspace: workspace.absolute().as_ref(),
         vault: &parts.secrets,
         variables,

@@ -20,7 +20,7 @@ use super::{OpenError, Options, guarded};
 /// What servers are started and asked with.
 struct Ground<'a> {
     policy: ProjectPolicy,
-    workspace: Workspace,
+    workspace: Arc<Workspace>,
     vault: Arc<Vault>,
     options: &'a Options,
     http: Client,
@@ -35,7 +35,7 @@ impl<'a> Ground<'a> {
         let Some(mut policy) = registry.policy().cloned() else { return Ok(None) };
         let folder = options.workspace.as_deref().unwrap_or(root);
         let unopened = |source| OpenError::Workspace { path: folder.to_owned(), source };
-        let workspace = Workspace::open(folder).map_err(unopened)?;
+        let workspace = Arc::new(Workspace::open(folder).map_err(unopened)?);
         let vault = Arc::new(guarded(root, registry, &mut policy, &workspace, options));
         let (http, resources) = (Client::default(), Resources::default());
         let lock = Registry::read_lock(root).ok().flatten();
@@ -52,15 +52,11 @@ impl<'a> Ground<'a> {
         &self,
         server: &McpServer,
         ask: impl AsyncFnOnce(Host<'_>) -> Result<T, Failure>,
-    ) -> Result<Result<T, Failure>, OpenError> {
+    ) -> Result<T, Failure> {
         let grant = self.policy.grant_for_server(server);
-        let unopened = |error| OpenError::Workspace {
-            path: self.workspace.absolute().into(),
-            source: std::io::Error::other(format!("{error:?}")),
-        };
         let host = Host {
             grant: &grant,
-            dir: &self.workspace.service_dir(&grant).map_err(unopened)?,
+            folder: &self.workspace,
             workspace: self.workspace.absolute().as_ref(),
             vault: &self.vault,
             variables: &self.options.system.variables,
@@ -73,7 +69,7 @@ impl<'a> Ground<'a> {
         if let Err(Failure::Broken(why) | Failure::Said(why)) = &mut done {
             self.vault.redact(why);
         }
-        Ok(done)
+        done
     }
 }
 
@@ -113,7 +109,7 @@ pub async fn login_server(
         LoginAction::In(port, prompt) => harness_gateway::login(server, host, port, prompt).await.map(LoginState::In),
         LoginAction::Out => harness_gateway::logout(server, host).map(LoginState::Out),
     });
-    done.await.map(Some)
+    Ok(Some(done.await))
 }
 
 /// Starts the servers of a policy, each behind its wall, and reads what they are: what `harness.lock` keeps of them. All of
@@ -143,7 +139,7 @@ pub async fn read_servers(
                 None => Ok(reading),
             }
         });
-        all.push((server.name.clone(), read.await?));
+        all.push((server.name.clone(), read.await));
     }
     Ok(all)
 }
@@ -165,7 +161,7 @@ pub async fn fetch_packages(
     for server in ground.servers(only) {
         let locked = ground.lock.as_ref().and_then(|lock| lock.server(&server.name)).map(|locked| &locked.pinned);
         let fetched = ground.ask(server, async |host| harness_gateway::fetch(server, locked, host).await);
-        if let Some(fetched) = fetched.await?.transpose() {
+        if let Some(fetched) = fetched.await.transpose() {
             all.push((server.name.clone(), fetched));
         }
     }

@@ -23,6 +23,7 @@ use harness_artifact::pinned::{Pinned, PinnedEndpoint};
 use harness_artifact::policy::mcp::{Endpoint, McpServer, Piece, ServerCommand, VariableText};
 use harness_capability::env::Variables;
 use harness_capability::exec::{self, ExecContext, Service, ServiceCommand};
+use harness_capability::fs::Workspace;
 use harness_capability::http::Client;
 use harness_capability::resources::Resources;
 use harness_capability::secrets::{Handles, Vault};
@@ -34,7 +35,7 @@ pub struct Host<'a> {
     /// What their processes may do.
     pub grant: &'a Grant,
     /// The workspace, which they start in.
-    pub dir: &'a Dir,
+    pub folder: &'a Arc<Workspace>,
     /// The same, absolute.
     pub workspace: &'a Path,
     /// The secrets of the project.
@@ -215,7 +216,8 @@ pub(crate) async fn service(
     }
     let installed = found.program().map(|program| program.installed.clone());
     let handles = Handles::new(host.vault.clone());
-    let Host { grant, dir, workspace, variables, http, resources, .. } = *host;
+    let Host { grant, folder, workspace, variables, http, resources, .. } = *host;
+    let dir = &start_folder(folder, grant).await?;
     let place = ExecContext { dir, workspace, handles: &handles, variables, http };
     let command = ServiceCommand { program: server.program.clone(), args: server.args.clone(), env, installed };
     exec::start_service(grant, place, command, (resources, PLACE), time).await.map_err(|error| match error {
@@ -225,6 +227,17 @@ pub(crate) async fn service(
         }
         exec::Error::NotFound(name) => Failure::Broken(format!("there is no program `{name}`")),
     })
+}
+
+/// A handle of the folder that a process starts in. It is opened on another thread: the disk may not answer.
+async fn start_folder(folder: &Arc<Workspace>, grant: &Grant) -> Result<Dir, Failure> {
+    let (there, of) = (folder.clone(), grant.clone());
+    let unopened = |why: &dyn std::fmt::Debug| Failure::Broken(format!("the folder to start in: {why:?}"));
+    match tokio::task::spawn_blocking(move || there.service_dir(&of)).await {
+        Ok(Ok(dir)) => Ok(dir),
+        Ok(Err(error)) => Err(unopened(&error)),
+        Err(error) => Err(unopened(&error)),
+    }
 }
 
 /// The `PATH` of its variables, where it is there.
