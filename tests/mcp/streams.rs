@@ -1,6 +1,13 @@
-//! Lines, identifiers, cancellation and the end of a stream.
+//! Kinds of streams, lines, identifiers, cancellation and the end of a stream.
 
-use std::io::BufRead as _;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use serde_json::{Value as Json, json};
 
@@ -28,6 +35,71 @@ fn call(id: &Json, tool: &str) -> Json {
 
 fn cancel(id: &Json) -> Json {
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+}
+
+/// Asks at one end of a stream a server that has the other for both of its own: what it answers, with its exit code.
+fn asked(project: &Project, ours: impl Into<OwnedFd>, theirs: impl Into<OwnedFd>) -> (Json, Option<i32>) {
+    let (mut ours, theirs) = (File::from(ours.into()), theirs.into());
+    let mut command = project.command(&["mcp", "serve"]);
+    let mut child = command.stdin(theirs.try_clone().unwrap()).stdout(Stdio::from(theirs)).spawn().unwrap();
+    // What the command holds of the stream would keep it open.
+    drop(command);
+    writeln!(ours, "{}", call(&json!(1), "it")).unwrap();
+    let mut answer = String::new();
+    BufReader::new(&ours).read_line(&mut answer).unwrap();
+    drop(ours);
+    (serde_json::from_str(&answer).unwrap(), child.wait().unwrap().code())
+}
+
+/// Pipes are what all other tests have.
+#[test]
+fn a_socket_a_terminal_and_files_are_served_as_pipes_are() {
+    let project = Project::with_script(FINE);
+    let mut client = Client::start(&project, &[]);
+    client.send(&call(&json!(1), "it"));
+    let want = client.receive();
+    assert_eq!(want["result"]["content"], json!([{"type": "text", "text": "fine"}]));
+
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    assert_eq!(asked(&project, ours, theirs), (want.clone(), Some(0)));
+
+    // As it is where a program types there.
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let inside = ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    let mut modes = tcgetattr(&inside).unwrap();
+    modes.make_raw();
+    tcsetattr(&inside, OptionalActions::Now, &modes).unwrap();
+    assert_eq!(asked(&project, terminal, inside), (want.clone(), Some(0)));
+
+    let (questions, answers) = (project.path("questions"), project.path("answers"));
+    std::fs::write(&questions, format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}))).unwrap();
+    let mut command = project.command(&["mcp", "serve"]);
+    command.stdin(File::open(&questions).unwrap()).stdout(File::create(&answers).unwrap());
+    assert_eq!(command.status().unwrap().code(), Some(0));
+    assert_eq!(std::fs::read_to_string(&answers).unwrap(), "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
+}
+
+/// More than a pipe holds: what waits is overtaken by nothing, and each line is whole.
+#[test]
+fn a_client_that_reads_late_gets_every_answer() {
+    const REQUESTS: usize = 40;
+    let mut client = Client::of(Project::with_script("def run(args):\n    return args['x'] * 2000\n"));
+    for id in 0..REQUESTS {
+        let mut message = call(&json!(id), "it");
+        message["params"]["arguments"] = json!({"x": format!("<{id:08}>")});
+        client.send(&message);
+    }
+    let mut seen = vec![false; REQUESTS];
+    for _ in 0..REQUESTS {
+        let answer = client.receive();
+        let id = usize::try_from(answer["id"].as_u64().unwrap()).unwrap();
+        assert_eq!(answer["result"]["content"][0]["text"], format!("<{id:08}>").repeat(2_000), "{id}");
+        assert!(!std::mem::replace(&mut seen[id], true), "{id} was answered twice");
+    }
+    client.send(&call(&json!("after"), "it"));
+    assert_eq!(client.receive()["id"], "after");
 }
 
 #[test]

@@ -8,11 +8,12 @@ use harness_dispatch::Servers;
 use rmcp::model::{ErrorCode, ErrorData, SubscriptionFilter};
 use rmcp::service::{SubscriptionContext, SubscriptionSendError};
 use serde_json::{Value as Json, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::changes::{Change, Follower, MAX_SUBSCRIBED, Subscription};
 use crate::message::BUSY;
 use crate::server::Server;
+use crate::stdio::Outlet;
 
 /// What of a request to listen is accepted.
 pub(crate) fn accept(server: &Server, requested: &SubscriptionFilter) -> SubscriptionFilter {
@@ -71,8 +72,8 @@ impl Connection {
         }
     }
 
-    /// Notifies the client from then on, until the other end of the channel is gone.
-    pub(crate) async fn notify(self: Arc<Self>, out: mpsc::Sender<Vec<u8>>) {
+    /// Notifies the client from then on, until nothing can be written to it any more.
+    pub(crate) async fn notify(self: Arc<Self>, out: Outlet) {
         let mut begun = self.begun.subscribe();
         let mut follower = loop {
             let found = self.follower.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,11 +1,13 @@
 //! The protocol over standard input and output: one message a line.
 //!
-//! Two threads of their own read and write, because what is at the other end may block them for as long as it wants.
-//! Between them and the requests is this transport, which refuses what rmcp would lose: lines that are too long, texts
-//! that are no message, identifiers that are in use, and more requests than fit.
+//! Between its [`streams`] and the requests is this transport, which refuses what rmcp would lose: lines that are too long,
+//! texts that are no message, identifiers that are in use, and more requests than fit.
+
+mod streams;
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,19 +18,17 @@ use rmcp::model::{
 };
 use rmcp::service::serve_directly;
 use rmcp::transport::Transport;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch;
 
-use crate::frame::{Frame, Framer};
+use self::streams::Lines;
+pub(crate) use self::streams::Outlet;
+use crate::frame::Frame;
 use crate::listening::Connection;
 use crate::message::{self, MAX_IN_FLIGHT, MAX_LISTENING, MAX_MESSAGE, Rejected};
 use crate::server::Server;
 
 /// Identifiers of canceled requests that stay in use: an answer that was on its way must not be taken for another's.
 const MAX_CANCELED: usize = 1024;
-/// Messages that wait to be handled, and answers that wait to be written.
-const WAITING: usize = 64;
-/// Bytes that are read at once.
-const CHUNK: usize = 64 << 10;
 /// How long answers are still written after the last request, to a client that does not read them.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -39,14 +39,14 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// That the two threads cannot be started, or that a message could not be written.
 pub async fn serve(
     server: Server,
-    input: impl Read + Send + 'static,
-    output: impl Write + Send + 'static,
+    input: impl Read + AsFd + Send + 'static,
+    output: impl Write + AsFd + Send + 'static,
 ) -> io::Result<()> {
-    let frames = reader(input)?;
-    let (out, written) = writer(output)?;
+    let lines = Lines::new(input)?;
+    let (out, written) = Outlet::new(output)?;
     let (ids, connection) = (Arc::new(Ids::new()), Arc::<Connection>::default());
     let notifying = tokio::spawn(connection.clone().notify(out.clone()));
-    let transport = Lines { server: server.clone(), frames, out, ids, connection, unsent: None };
+    let transport = Messages { server: server.clone(), lines, out, ids, connection, unsent: None };
     // Without the handshake of rmcp: it would hold a connection to the era of its first request.
     let running = serve_directly(server, transport, None);
     let ended = running.waiting().await;
@@ -60,58 +60,18 @@ pub async fn serve(
     }
 }
 
-/// Reads lines on a thread of its own, which ends with the stream, or with the process.
-fn reader(mut input: impl Read + Send + 'static) -> io::Result<mpsc::Receiver<Frame>> {
-    let (found, frames) = mpsc::channel(WAITING);
-    let work = move || {
-        let mut framer = Framer::new(MAX_MESSAGE);
-        let mut chunk = vec![0; CHUNK];
-        loop {
-            let lines = match input.read(&mut chunk) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Ok(0) | Err(_) => break,
-                Ok(read) => framer.feed(chunk.get(..read).unwrap_or_default()),
-            };
-            if lines.into_iter().any(|line| found.blocking_send(line).is_err()) {
-                return;
-            }
-        }
-        let _ = framer.end().map(|line| found.blocking_send(line));
-    };
-    std::thread::Builder::new().name("mcp-read".to_owned()).spawn(work)?;
-    Ok(frames)
-}
-
-/// Writes messages on a thread of its own, until all senders are gone. The second value is how that ended.
-#[expect(clippy::type_complexity, reason = "the ends of two channels")]
-fn writer(
-    mut output: impl Write + Send + 'static,
-) -> io::Result<(mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>)> {
-    let (out, mut messages) = mpsc::channel::<Vec<u8>>(WAITING);
-    let (ended, written) = oneshot::channel();
-    let work = move || {
-        let mut result = Ok(());
-        while let (true, Some(message)) = (result.is_ok(), messages.blocking_recv()) {
-            result = output.write_all(&message).and_then(|()| output.flush());
-        }
-        let _ = ended.send(result);
-    };
-    std::thread::Builder::new().name("mcp-write".to_owned()).spawn(work)?;
-    Ok((out, written))
-}
-
 /// Messages of one client.
-struct Lines {
+struct Messages {
     server: Server,
-    frames: mpsc::Receiver<Frame>,
-    out: mpsc::Sender<Vec<u8>>,
+    lines: Lines,
+    out: Outlet,
     ids: Arc<Ids>,
     connection: Arc<Connection>,
     /// An answer of this transport's own that waits to be written.
     unsent: Option<Vec<u8>>,
 }
 
-impl Transport<RoleServer> for Lines {
+impl Transport<RoleServer> for Messages {
     type Error = io::Error;
 
     fn send(&mut self, item: ServerJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
@@ -127,17 +87,15 @@ impl Transport<RoleServer> for Lines {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            if self.unsent.is_some() {
-                let room = self.out.reserve().await.ok()?;
-                if let Some(answer) = self.unsent.take() {
-                    room.send(answer);
-                }
+            if let Some(answer) = &self.unsent {
+                self.out.send(answer.clone()).await.ok()?;
+                self.unsent = None;
             }
             // What follows `initialize` goes by the version that is agreed on.
             self.ids.initialized().await;
             // A client that is gone reads nothing, and needs nothing any more.
             let frame = tokio::select! {
-                frame = self.frames.recv() => frame,
+                frame = self.lines.next() => frame,
                 () = self.out.closed() => None,
             };
             let Some(frame) = frame else {
@@ -165,7 +123,7 @@ impl Transport<RoleServer> for Lines {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.frames.close();
+        self.lines.close();
         Ok(())
     }
 }

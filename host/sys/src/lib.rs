@@ -6,6 +6,7 @@
 pub mod changes;
 pub mod digest;
 pub mod memory;
+pub mod nowait;
 pub mod output;
 pub mod own;
 pub mod private;

@@ -20,7 +20,7 @@ use crate::printer::Printer;
 use crate::signals::Signals;
 use crate::{project, run};
 
-/// Threads that answer requests.
+/// Threads that answer requests, at most.
 const MAX_THREADS: usize = 8;
 /// Bytes of a private key.
 const MAX_KEY: usize = 64 << 10;
@@ -84,7 +84,7 @@ pub(crate) fn run(command: &Serve, place: &ProjectArgs, printer: Printer) -> Res
     }
     project::confine(&plan, &command.confine, printer)?;
     // Its threads are begun when the process has given up what it does not need.
-    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+    let threads = threads(command);
     let runtime = project::runtime_of(threads, printer)?;
     let server = server(project, &command.confirm, place, printer);
     // Until the end: what changes takes force meanwhile.
@@ -96,6 +96,15 @@ pub(crate) fn run(command: &Serve, place: &ProjectArgs, printer: Printer) -> Res
         }
     });
     Ok(project::audited(server.project(), exit, printer))
+}
+
+/// Threads that answer requests. One client at the other end of standard input has its answers sooner from a single one:
+/// to hand a request to another thread takes longer than most calls do. Scripts that compute for long have threads of
+/// their own.
+fn threads(command: &Serve) -> usize {
+    let is_one_client = command.http.is_none() && command.unix.is_none();
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    if is_one_client { 1 } else { cores.min(MAX_THREADS) }
 }
 
 async fn over_stdio(server: &Server, printer: Printer) -> Exit {
