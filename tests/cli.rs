@@ -67,7 +67,7 @@
 //! - `wrong`: input that cannot be used
 //! - `testing`: the cases that artifacts carry, and `harness test`
 //!
-//! Artifacts: `artifacts`, `listings`, `loading`, `lock`, `meta`, `parameters`, `pages`, `prose`
+//! Artifacts: `artifacts`, `listings`, `loading`, `lock`, `meta`, `parameters`, `pages`, `plugins`, `prose`
 //!
 //! - `artifacts`: the format of artifacts, and the grant of each
 //! - `listings`: lists of artifacts; names that are replaced, used twice, or unknown
@@ -76,6 +76,7 @@
 //! - `meta`: what a run adds to itself, and tools that call tools
 //! - `parameters`: parameters and results of tools
 //! - `pages`: the examples of the format's own pages
+//! - `plugins`: plugins: what they ask for, how they are added, pinned and updated
 //! - `prose`: prose of artifacts in prompts, and skills
 //!
 //! Logs and memory: `audit`, `kills`, `memory`
@@ -193,6 +194,8 @@ mod output;
 mod pages;
 #[path = "cli/parameters.rs"]
 mod parameters;
+#[path = "cli/plugins.rs"]
+mod plugins;
 #[path = "cli/policy.rs"]
 mod policy;
 #[path = "cli/policy_layers.rs"]

@@ -547,9 +547,9 @@ fn schemas() {
         assert!(validator.is_valid(&good) && !validator.is_valid(&json!({"event": 7, key: 7})), "{kind}");
     }
     let ran = project.run(&["schema", "skills"]);
-    ran.says(2, "[possible values: tool, hook, agent, skill, bundle, harness]");
+    ran.says(2, "[possible values: tool, hook, agent, skill, bundle, plugin, harness]");
     let help = project.run(&["schema", "--help"]).out;
-    assert!(help.contains("[possible values: tool, hook, agent, skill, bundle, harness]"), "{help}");
+    assert!(help.contains("[possible values: tool, hook, agent, skill, bundle, plugin, harness]"), "{help}");
     assert_eq!(ran.out, "");
     assert_eq!(project.run(&["schema"]).code, 2);
 }

@@ -301,12 +301,15 @@ fn policies_and_artifacts_that_nobody_reads_are_errors() {
         (".harness/guards/deep/guard.md", "---\nscript: |\n  x = 1\n---\n"),
         // Lists of artifacts are artifacts.
         (".harness/guards.md", GUARDS),
-        (".harness/plugins/acme/plugin.md", GUARDS),
+        (".harness/plugins/acme/index.md", GUARDS),
         (".harness/tools/guards.yaml", GUARDS),
     ] {
         let ran = Project::with_script(FINE).file(path, text).run(&["call", "it"]);
         ran.says(2, &format!("error: `{path}` is not read, but holds an artifact or a policy"));
     }
+    // Nor is a list where a plugin describes itself.
+    let ran = Project::with_script(FINE).file(".harness/plugins/acme/plugin.md", GUARDS).run(&["call", "it"]);
+    ran.says(2, "error: unknown key `");
     let ran =
         Project::with_script(FINE).file(".harness/plugins/p/bundle.md", "---\nsandbox: {}\n---\n").run(&["call", "it"]);
     ran.says(2, "error: unknown key `sandbox`\n --> .harness/plugins/p/bundle.md:2:1");

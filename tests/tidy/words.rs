@@ -95,7 +95,7 @@ fn help_and_schemas_are_in_plain_words() {
         seen += 1;
     }
     assert!(seen > 25, "only {seen} commands found");
-    for kind in ["tool", "hook", "agent", "skill", "bundle", "harness"] {
+    for kind in ["tool", "hook", "agent", "skill", "bundle", "plugin", "harness"] {
         let schema: serde_json::Value = serde_json::from_str(&printed(&["schema".into(), kind.into()])).unwrap();
         let mut waiting = vec![&schema];
         while let Some(value) = waiting.pop() {

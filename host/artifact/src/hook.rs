@@ -16,6 +16,7 @@ use super::tool::check_name;
 use super::upstream;
 use super::when::Filter;
 use harness_policy::layer::{Layer, Origin, Scope};
+use harness_policy::text::quoted;
 
 /// A hook as its file declares it.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,6 +86,17 @@ impl Shape for Event {
     fn schema() -> Schema {
         let open = json!({"type": "string", "pattern": "^(custom|meta)\\.[a-z0-9_]+$"});
         shape::schema(json!({"anyOf": [shape::words(Self::FIXED.iter().map(ToString::to_string)), open]}))
+    }
+}
+
+impl Read for Event {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        decoder.parse_one(field, |name| {
+            Self::parse(name).ok_or_else(|| match closest(name, Self::FIXED.iter().map(Self::fixed_name)) {
+                Some(word) => format!("{} is not an event, did you mean `{word}`?", quoted(name)),
+                None => format!("{} is not an event", quoted(name)),
+            })
+        })
     }
 }
 

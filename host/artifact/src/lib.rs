@@ -7,7 +7,7 @@
 //! 2. [`yaml`] makes a tree of the YAML in which every value knows its line and column;
 //! 3. `decode` turns nodes into typed values and collects a [`diagnostic`] for each that does not fit, so that a
 //!    file's errors come all at once;
-//! 4. [`tool`], [`hook`], [`agent`], [`skill`], [`bundle`], [`policy`] and [`model`] declare which keys there are, and [`cases`] those
+//! 4. [`tool`], [`hook`], [`agent`], [`skill`], [`bundle`], [`mod@plugin`], [`policy`] and [`model`] declare which keys there are, and [`cases`] those
 //!    of `tests:`; `keys` and `shape` make of a declaration both what is read and the [`schema`] that editors get.
 //!
 //! [`definition`] makes tools of what servers of other programs say of theirs, and [`pinned`] compares that with what it was.
@@ -37,6 +37,7 @@ pub mod model;
 mod param_headers;
 pub mod parameters;
 pub mod pinned;
+pub mod plugin;
 pub mod policy;
 pub mod replies;
 pub mod schema;

@@ -12,8 +12,9 @@
 //! 3. each entry of `sandbox.sources` that names the artifact, its folder or its bundle, the outermost first. For the
 //!    project's own artifacts a key that is missing in an entry says nothing. For what is under `plugins/`, a key that
 //!    no such entry has means that nothing is granted;
-//! 4. `capabilities` in the front matter of the artifact itself. A missing key says nothing;
-//! 5. the call, where who makes it narrows it. A missing key says nothing.
+//! 4. for what is of a plugin with a `plugin.md`, all that it asks for there. A missing key grants nothing;
+//! 5. `capabilities` in the front matter of the artifact itself. A missing key says nothing;
+//! 6. the call, where who makes it narrows it. A missing key says nothing.
 //!
 //! A key that is there grants what it lists and nothing else: `fs: { read: [docs] }` grants no writing, and
 //! `exec: { allow: [git] }` no variable and no network for commands. The project's own artifacts may use the secrets that
@@ -54,9 +55,11 @@ use super::agent::Agent;
 use super::bundle::{ListKeys, Lists};
 use super::decode::Decoder;
 use super::diagnostic::{Diagnostic, Diagnostics, Position};
+use super::event::Event;
 use super::keys::{self, Slot, Unknown, keys};
 use super::located::Located;
 use super::model::{ModelKeys, Models};
+use super::plugin::Asked;
 use super::shape::{Anything, Named, Schema, Shape};
 use super::tool::Tool;
 use super::yaml::{Node, Value};
@@ -156,6 +159,8 @@ pub struct ProjectPolicy {
     pub project: Layer,
     /// `sandbox.sources`, in the order of the file.
     pub sources: Vec<SourceRules>,
+    /// What plugins with a `plugin.md` ask for. None gets more, whatever `sandbox.sources` grants.
+    pub plugins: Vec<Asked>,
     /// `tools_policy`.
     pub tools: ToolsPolicy,
     /// `sandbox.hooks`.
@@ -209,6 +214,7 @@ impl ProjectPolicy {
             instead: None,
             project: with_defaults(Layer::silent(origin)),
             sources: Vec::new(),
+            plugins: Vec::new(),
             tools: ToolsPolicy::default(),
             hooks: HookFailure::default(),
             audit: true,
@@ -348,7 +354,10 @@ impl ProjectPolicy {
     /// Whether an agent may call a tool at all: a plugin's calls the plugin's own, and those that the policy names for it.
     pub fn lends(&self, agent: &str, tool: &Tool) -> bool {
         sources::bundle_of(agent).is_none_or(|plugin| {
-            sources::bundle_of(&tool.source_name) == Some(plugin) || sources::lends(&self.sources, agent, &tool.name)
+            let is_lent = || sources::lends(&self.sources, agent, &tool.name);
+            let is_asked =
+                || self.asked(agent).is_none_or(|asked| asked.tools.iter().any(|pattern| pattern.matches(&tool.name)));
+            sources::bundle_of(&tool.source_name) == Some(plugin) || is_lent() && is_asked()
         })
     }
 
@@ -357,7 +366,12 @@ impl ProjectPolicy {
     pub fn lent(&self, source: &str) -> Option<ToolsPolicy> {
         let entries = sources::about(&self.sources, source).into_iter();
         let named = entries.filter_map(|entry| Some(ToolsPolicy::of_patterns(entry.tools.as_ref()?, &entry.position)));
-        named.reduce(|outer, inner| inner.narrowed_by(outer))
+        let asked = self.asked(source).map(|asked| ToolsPolicy::of_patterns(&asked.tools, &asked.position()));
+        let named = named.reduce(|outer, inner| inner.narrowed_by(outer))?;
+        Some(match asked {
+            Some(asked) => asked.narrowed_by(named),
+            None => named,
+        })
     }
 
     /// What a tool may do: of one of a server, what the server's processes may do.
@@ -380,7 +394,8 @@ impl ProjectPolicy {
 
     /// Whether what is of a source may call the tools of a server: a plugin's artifacts only where the policy says so.
     pub fn lends_server(&self, source: &str, server: &str) -> bool {
-        sources::bundle_of(source).is_none_or(|_| sources::lends_server(&self.sources, source, server))
+        let is_asked = || self.asked(source).is_none_or(|asked| asked.servers.iter().any(|name| name == server));
+        sources::bundle_of(source).is_none_or(|_| sources::lends_server(&self.sources, source, server) && is_asked())
     }
 
     /// What an artifact may do. `source` is its place below `.harness/` without `.md`, such as `tools/deploy` or
@@ -398,8 +413,28 @@ impl ProjectPolicy {
             layers.push(sources::floor(bundle, &entries, &self.project.origin.file));
         }
         layers.extend(entries.into_iter().map(|entry| entry.layer.clone()));
+        layers.extend(self.asked(source).map(|asked| asked.layer.clone()));
         layers.extend(capabilities.cloned());
         Grant::new(layers)
+    }
+
+    /// What the plugin that a source is of asks for, where it has a `plugin.md`.
+    pub fn asked(&self, source: &str) -> Option<&Asked> {
+        let bundle = sources::bundle_of(source)?;
+        self.plugins.iter().find(|asked| asked.source == bundle)
+    }
+
+    /// Whether the hooks of a source may receive an event. A plugin with a `plugin.md` has to ask for it, and an entry of
+    /// `sandbox.sources` to name it; of other plugins the entries only narrow. All others receive every event.
+    pub fn lets_hear(&self, source: &str, event: &Event) -> bool {
+        if sources::bundle_of(source).is_none() {
+            return true;
+        }
+        let consented = sources::lets_hear(&self.sources, source, event);
+        match self.asked(source) {
+            Some(asked) => consented == Some(true) && asked.events.contains(event),
+            None => consented != Some(false),
+        }
     }
 }
 

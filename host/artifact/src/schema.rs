@@ -9,6 +9,7 @@ use super::agent::AgentKeys;
 use super::bundle::Bundle;
 use super::hook::HookKeys;
 use super::keys;
+use super::plugin::PluginKeys;
 use super::policy::ProjectPolicy;
 use super::shape::{Schema, Shape};
 use super::skill::Skill;
@@ -23,12 +24,14 @@ pub enum Kind {
     Agent,
     Skill,
     Bundle,
+    Plugin,
     Harness,
 }
 
 impl Kind {
     /// All of them, in the order of listings.
-    pub const ALL: [Self; 6] = [Self::Tool, Self::Hook, Self::Agent, Self::Skill, Self::Bundle, Self::Harness];
+    pub const ALL: [Self; 7] =
+        [Self::Tool, Self::Hook, Self::Agent, Self::Skill, Self::Bundle, Self::Plugin, Self::Harness];
 
     /// The word on the command line.
     pub fn name(self) -> &'static str {
@@ -38,6 +41,7 @@ impl Kind {
             Self::Agent => "agent",
             Self::Skill => "skill",
             Self::Bundle => "bundle",
+            Self::Plugin => "plugin",
             Self::Harness => "harness",
         }
     }
@@ -51,6 +55,7 @@ impl Kind {
             Self::Agent => "A sub-agent: its prose is its system prompt.",
             Self::Skill => "Instructions for a kind of work: prose that models read on demand.",
             Self::Bundle => "Tools, hooks and agents in one file.",
+            Self::Plugin => "The name, version and authors of a plugin, and the capabilities that it asks for.",
             Self::Harness => {
                 "The policy of a project, its models, and artifacts that need no file of their own; its prose is the system prompt."
             }
@@ -66,6 +71,7 @@ pub fn of(kind: Kind) -> Json {
         Kind::Agent => keys::schema::<AgentKeys<'_>>(),
         Kind::Skill => Skill::schema(),
         Kind::Bundle => Bundle::schema(),
+        Kind::Plugin => keys::schema::<PluginKeys<'_>>(),
         Kind::Harness => ProjectPolicy::schema(),
     };
     let mut schema = Schema::new();

@@ -68,6 +68,10 @@ pub(crate) fn run(command: &Inspect, place: &ProjectArgs, printer: &Printer) -> 
     }
     for bundle in registry.bundles().iter().filter(|_| command.names.is_empty()) {
         text.push_str(&format!("bundle {}\n", escape::line(&bundle.name)));
+        if let Some(plugin) = &bundle.plugin {
+            let (version, description) = (&plugin.version, escape::line(&plugin.description));
+            text.push_str(&format!("  version {version}: {description}\n"));
+        }
     }
     for one in registry.replaced().iter().filter(|one| wanted(&one.name)) {
         text.push_str(&replaced(one));
@@ -209,6 +213,14 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
         "bundles": registry.bundles().iter().map(|bundle| &bundle.name).collect::<Vec<_>>(),
         "replaced": replaced.map(|one| json!({"kind": one.kind, "name": one.name, "by": one.by.to_string(), "what": one.what.to_string()})).collect::<Vec<_>>(),
     });
+    let plugins = registry.bundles().iter().filter_map(|bundle| {
+        let plugin = bundle.plugin.as_ref()?;
+        Some(json!({"source": bundle.name, "version": plugin.version.to_string(), "description": plugin.description}))
+    });
+    let plugins: Vec<Json> = plugins.collect();
+    if let (Some(all), false) = (all.as_object_mut(), plugins.is_empty()) {
+        all.insert("plugins".to_owned(), Json::Array(plugins));
+    }
     if let (Some(all), false) = (all.as_object_mut(), servers.is_empty()) {
         all.insert("servers".to_owned(), Json::Array(servers));
     }

@@ -165,7 +165,7 @@ fn check_bounds(added: &Added) -> Result<(), Error> {
 }
 
 /// Everything that can be said of a hook before the hooks are asked. Gives back its event and priority.
-pub(crate) fn check_hook(place: &CallContext, new: &NewHook) -> Result<(Event, i64), Error> {
+pub(crate) fn check_hook(place: &CallContext, author: Option<&str>, new: &NewHook) -> Result<(Event, i64), Error> {
     check_name(&new.name)?;
     let event = match Event::parse(&new.event) {
         // Else a script could answer for the hooks that govern it.
@@ -185,6 +185,9 @@ pub(crate) fn check_hook(place: &CallContext, new: &NewHook) -> Result<(Event, i
     let most = place.loaded.parts.policy.meta.max_hooks.unwrap_or(MAX_HOOKS);
     if event.is_builtin() {
         return Err(Error::Invalid(format!("a hook that a script adds cannot listen to `{event}`")));
+    }
+    if author.is_some_and(|author| !place.loaded.parts.policy.lets_hear(author, &event)) {
+        return Err(Error::Invalid(format!("a hook of this plugin may not receive `{event}`")));
     }
     if added.hooks.len() as u64 >= most {
         return Err(too_many(most));

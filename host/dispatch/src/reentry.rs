@@ -350,7 +350,7 @@ impl Reentry for Inner {
                 Ok(()) => self.place(left).await,
                 Err(error) => return (Err(error), 0),
             };
-            let checked = match added::check_hook(&place, &hook) {
+            let checked = match added::check_hook(&place, self.by().author, &hook) {
                 Ok(checked) => checked,
                 Err(error) => return (Err(error), 0),
             };

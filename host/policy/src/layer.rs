@@ -30,6 +30,8 @@ pub enum Scope {
     Server(String),
     /// `capabilities:` of an artifact.
     Artifact,
+    /// `asks:` of a plugin.
+    Asked,
     /// What a call was narrowed by: keys without anything above them.
     Call,
     /// What holds where no file says anything. A hint then names the key of `.harness/harness.md` to write.
@@ -58,6 +60,7 @@ impl Origin {
                 key => format!("mcp.servers.{name}.{key}"),
             },
             Scope::Artifact => format!("capabilities.{key}"),
+            Scope::Asked => format!("asks.{key}"),
             Scope::Call => key.to_owned(),
         }
     }

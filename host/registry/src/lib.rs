@@ -36,6 +36,7 @@ use harness_artifact::agent::{Agent, Use};
 use harness_artifact::diagnostic::{Diagnostic, Diagnostics, Position, Severity};
 use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
+use harness_artifact::plugin::Plugin;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::skill::Skill;
 use harness_artifact::suggest;
@@ -92,6 +93,8 @@ pub struct BundleFile {
     pub prose: String,
     /// Its `tags:`.
     pub tags: Vec<String>,
+    /// Its `plugin.md`, where it has one and is under `plugins/`.
+    pub plugin: Option<Arc<Plugin>>,
 }
 
 /// An artifact that a hook on `artifact.load` refuses.

@@ -6,13 +6,15 @@
 //! tools/ hooks/ agents/    one artifact a file, named by it
 //! skills/                  NAME.md, or a folder NAME/ with SKILL.md and files beside it
 //! plugins/ builtins/       bundles: NAME.md with lists, or a folder NAME/ that holds tools/, hooks/, agents/,
-//! overrides/               skills/ and bundle.md, any of them
+//! overrides/               skills/ and bundle.md, any of them; one under plugins/ may have plugin.md
 //! ```
 //!
+//! - `plugins`: plugins with a `plugin.md`
 //! - `policy`: the policies, wherever they are
 //! - `skills`: skills and the files beside them
 //! - `strays`: what nobody reads
 
+mod plugins;
 mod policy;
 mod skills;
 mod strays;
@@ -32,6 +34,7 @@ use harness_artifact::agent::Agent;
 use harness_artifact::bundle::{Bundle, Lists};
 use harness_artifact::diagnostic::{Diagnostic, Diagnostics, Position};
 use harness_artifact::hook::Hook;
+use harness_artifact::plugin;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::{Tool, name_problem};
 use harness_sys as sys;
@@ -244,7 +247,10 @@ impl Load {
             let hint = format!("a bundle has `{BUNDLE_FILE}`, or a folder `tools`, `hooks`, `agents` or `skills`");
             self.registry.diagnostics.push(Diagnostic::warning(message).hint(hint));
         }
-        self.strays(here, place, &[&SINGLES[..], &OTHERS].concat());
+        let is_plugin = place.starts_with("plugins/");
+        let plugin_file: &[&str] = if is_plugin { &[plugin::FILE] } else { &[] };
+        self.strays(here, place, &[&SINGLES[..], &OTHERS, plugin_file].concat());
+        let plugin = if is_plugin { self.plugin(here, place) } else { None };
         if has_file {
             self.bundle(here, &file, place, overrides);
         } else {
@@ -254,6 +260,9 @@ impl Load {
                 ..BundleFile::default()
             });
             self.found.push(here.source.to_owned());
+        }
+        if let Some(bundle) = self.registry.bundles.last_mut().filter(|bundle| bundle.name == here.source) {
+            bundle.plugin = plugin;
         }
         self.singles(here, place, overrides);
     }
@@ -272,7 +281,8 @@ impl Load {
         match bundle {
             Some(bundle) => {
                 let path = here.root.shown(place);
-                self.registry.bundles.push(BundleFile { name, path, prose: bundle.prose, tags: bundle.tags });
+                let (prose, tags) = (bundle.prose, bundle.tags);
+                self.registry.bundles.push(BundleFile { name, path, prose, tags, plugin: None });
                 self.lists(bundle.lists, overrides);
             }
             // Which of its hooks are lost cannot be known.
@@ -329,6 +339,7 @@ impl Load {
     }
 
     fn finish(&mut self) {
+        self.held_to_asks();
         let before = self.registry.diagnostics.errors();
         merge::into(&mut self.registry, std::mem::take(&mut self.base), std::mem::take(&mut self.overrides));
         resolve::look_alikes(&mut self.registry);
@@ -339,6 +350,7 @@ impl Load {
         resolve::tools_of_skills(&mut self.registry);
         resolve::rules(&mut self.registry, std::mem::take(&mut self.found));
         resolve::done(&mut self.registry);
+        self.unheard();
         if self.guard_lost {
             self.registry.policy = None;
         }

@@ -27,7 +27,7 @@ use network::NetworkValue;
 keys! {
     /// What a layer has as a list and the project's own elsewhere: hosts in `network.allowed_domains`, secrets where they
     /// are defined.
-    pub(super) ListKeys: Unknown::Refuse;
+    pub(crate) ListKeys: Unknown::Refuse;
     /// Hosts that may be reached, such as `api.example.org`, `*.example.net`, `127.0.0.1:8080`. An empty list: none.
     given network: Hosts;
     /// Names of secrets that may be used. An empty list: none.
@@ -36,7 +36,7 @@ keys! {
 
 keys! {
     /// All of a layer but its hosts and its secrets.
-    pub(super) RuleKeys: Unknown::Refuse;
+    pub(crate) RuleKeys: Unknown::Refuse;
     /// Files of the workspace. Protected and sensitive names are never granted.
     given fs: FsRules;
     /// Commands that may be run.
@@ -132,7 +132,7 @@ keys! {
 }
 
 /// A list of hosts, each a text or `{ host: ..., private: true }`.
-pub(super) type Hosts = Vec<Located<HostRule>>;
+pub(crate) type Hosts = Vec<Located<HostRule>>;
 
 /// A layer from its YAML alone, such as `fs: { read: [docs] }`: what an embedder grants a caller. `name` is what hints
 /// and refusals call the place it was written in. It is there only if nothing is wrong with it.
@@ -155,7 +155,7 @@ pub fn decode(decoder: &mut Decoder, field: &Field<'_>, origin: Origin) -> Optio
 }
 
 /// The same of a mapping that has further keys.
-pub(super) fn decode_with<'n, K: keys::Keys<'n>>(
+pub(crate) fn decode_with<'n, K: keys::Keys<'n>>(
     decoder: &mut Decoder,
     field: &Field<'n>,
     origin: Origin,
@@ -179,7 +179,7 @@ fn own_place(decoder: &Decoder, field: &Field<'_>) -> Position {
 }
 
 /// All keys of a layer that has a mapping of its own.
-pub(super) type LayerKeys<'n> = (ListKeys<'n>, RuleKeys<'n>);
+pub(crate) type LayerKeys<'n> = (ListKeys<'n>, RuleKeys<'n>);
 
 fn layer(
     decoder: &mut Decoder,

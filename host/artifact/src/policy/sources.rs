@@ -8,6 +8,8 @@ use super::layer;
 use super::tools::NamePattern;
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::Position;
+use crate::event::Event;
+use crate::json;
 use crate::keys::{self, Unknown, keys};
 use crate::located::Located;
 use crate::shape::{Schema, Shape};
@@ -17,6 +19,7 @@ use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::network::NetworkRules;
 use harness_policy::path::FsRules;
 use harness_policy::text::quoted;
+use serde_json::Value as Json;
 
 /// The folders below `.harness/` that artifacts come from.
 const FOLDERS: [&str; 7] = ["tools", "hooks", "agents", "skills", "plugins", "builtins", "overrides"];
@@ -37,6 +40,10 @@ pub struct SourceRules {
     pub tools: Option<Vec<NamePattern>>,
     /// Servers of `mcp.servers` whose tools its artifacts may call; none where it does not say.
     pub servers: Option<Vec<Located<String>>>,
+    /// Events that its hooks may receive; none where it does not say.
+    pub events: Option<Vec<Located<Event>>>,
+    /// The entry as it is written.
+    pub written: Json,
     /// Where its name is.
     pub position: Position,
 }
@@ -87,6 +94,9 @@ keys! {
     given tools: Vec<Located<NamePattern>>;
     /// Servers of `mcp.servers` whose tools the plugin's scripts and agents may call. Default: none.
     given mcp: Vec<Located<String>>;
+    /// Events that the plugin's hooks may receive. A hook for another event stops the project. Default: all of a plugin
+    /// without `plugin.md`, none of one with it.
+    given events: Vec<Located<Event>>;
 }
 
 impl Shape for SourceRules {
@@ -107,6 +117,14 @@ pub(super) fn lends(all: &[SourceRules], agent: &str, tool: &str) -> bool {
 pub(super) fn lends_server(all: &[SourceRules], source: &str, server: &str) -> bool {
     let mut lending = about(all, source).into_iter().filter_map(|entry| entry.servers.as_ref()).peekable();
     lending.peek().is_some() && lending.all(|names| names.iter().any(|name| name.value == server))
+}
+
+/// Whether the hooks of a source may receive an event: an entry about it names that, and none that names events leaves it
+/// out. None where no entry about it names any.
+pub(super) fn lets_hear(all: &[SourceRules], source: &str, event: &Event) -> Option<bool> {
+    let mut naming = about(all, source).into_iter().filter_map(|entry| entry.events.as_ref()).peekable();
+    naming.peek()?;
+    Some(naming.all(|events| events.iter().any(|one| one.value == *event)))
 }
 
 /// The entries that are about an artifact, the outermost first.
@@ -160,11 +178,14 @@ pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Op
         if let Some((layer, more)) = layer::decode_with::<AgentKeys<'_>>(decoder, &entry, origin) {
             let tools = more.tools.read(decoder).map(|all| all.into_iter().map(|one| one.value).collect());
             let servers = more.mcp.read(decoder);
+            let events = more.events.read(decoder);
             sources.push(SourceRules {
                 name: name.clone(),
                 layer,
                 tools,
                 servers,
+                events,
+                written: json::value(decoder, &entry).unwrap_or_default(),
                 position: decoder.position(key.span),
             });
         }
@@ -265,7 +286,16 @@ mod tests {
         let rule = |name: &str| {
             let origin = Origin::new("f", Scope::Source(name.to_owned()));
             let position = Position { file: "f".into(), line: 1, column: 1, length: 1 };
-            SourceRules { name: name.to_owned(), layer: Layer::silent(origin), tools: None, servers: None, position }
+            let (tools, servers, events, written) = (None, None, None, Json::Null);
+            SourceRules {
+                name: name.to_owned(),
+                layer: Layer::silent(origin),
+                tools,
+                servers,
+                events,
+                written,
+                position,
+            }
         };
         for (name, covered, other) in [
             ("plugins/acme", "plugins/acme/tools/x", "vendor//plugins/acme/tools/x"),

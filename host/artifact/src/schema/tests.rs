@@ -4,6 +4,7 @@ use super::super::agent::Agent;
 use super::super::bundle::Bundle;
 use super::super::diagnostic::{Diagnostics, Severity};
 use super::super::hook::Hook;
+use super::super::plugin::Plugin;
 use super::super::policy::ProjectPolicy;
 use super::super::skill::Skill;
 use super::super::tool::Tool;
@@ -19,6 +20,7 @@ fn loaded(kind: Kind, yaml: &str) -> Diagnostics {
         Kind::Agent => Agent::parse("f.md", "f", &text).1,
         Kind::Skill => Skill::parse_at("f.md", "skills/f", "f", &text).1,
         Kind::Bundle => Bundle::parse("f.md", "plugins/f", &text).1,
+        Kind::Plugin => Plugin::parse("plugin.md", "plugins/f", &text).1,
         Kind::Harness => ProjectPolicy::parse("harness.md", &text).1,
     }
 }
@@ -57,6 +59,7 @@ fn agree(kind: Kind, yaml: &str, good: bool) {
 
 const TOOL: &str = "parameters:\n  a: { type: string, description: x, required: true }\nscript: |\n  def run(args):\n    return 1\ntimeout_ms: 5\nasync: true\nconfirm: true\ncapabilities: { fs: { read: [docs] }, network: [a.com, { host: b.org, private: true }], limits: { fuel: 5 }, services: [cache] }\ntests:\n  - name: t\n    args: { a: x }\n    given: { files: { a: b }, http: [{ url: \"https://a.com\" }], commands: [{ cmd: ls }], now: 5, hooks: true }\n    expect: { result: 1 }\n    contains: { log: [x] }";
 const HOOK: &str = "event: tool.pre\npriority: -3\nwhen: 'True'\nscript: x\ntests: [{ name: t, event: custom.x, payload: [1], expect: { decision: allow } }]";
+const PLUGIN: &str = "name: f\nversion: 1.2.3-rc.1\ndescription: x\nlicense: MIT\nauthors: [Ada]\nhomepage: https://a.example\nrequires: { harness: '>=0.1', plugins: { other: ^1.2 } }\nasks:\n  - reason: y\n    fs: { read: [docs], write: [out] }\n    network: [a.com, { host: b.org, private: true }]\n    exec: { allow: [git, { argv: [ls, -l] }], env: [PATH], folders: [/opt/go], network: [a.com], unconfined: true }\n    env: [A]\n    services: [cache]\n    secrets: [K]\n    tools: ['read_*']\n    mcp: [git]\n    events: [tool.pre, custom.x]";
 const HARNESS: &str = "network: { allowed_domains: [a.com] }\nsandbox:\n  async_tools: true\n  fs: { read: [.], protect: [x] }\n  exec: { allow: [git], env: [PATH], folders: [/opt/go], network: true, unconfined: false }\n  limits: { memory_mb: 64 }\n  hooks: { on_error: allow, strict: true, named: { g: block } }\n  secrets: { A: { env: A, hosts: [a.com] } }\n  sources: { plugins/x: { env: [A] } }\ntools_policy: { mode: allowlist, allow: [x], deny: [], confirm: [\"rm_*\"] }\nmeta: { enabled: true, max_tools: 3 }\ndelegation: { max_depth: 2, iterations_per_depth: [1], budget: { tokens: 5 }, tree_budget: { rounds: 1, tokens: 2, time_ms: 3, calls: 4 } }\nartifact_sources: [{ type: local, path: more }]\nmodel: { name: x, provider: ollama, base_url: \"http://127.0.0.1:1\", max_tokens: 5, temperature: 0.5, stream: false, retry: { max_retries: 0 }, tools: prose }\nmodels: [{ name: y }, { name: z, provider: script, script: r.yaml }]\ntools: [{ name: t }]\nhooks: [{ event: error }]\nagents: [{ name: a, system_prompt: x, tools: [t, { name: own }], hooks: [g, { event: error }] }]";
 
 #[test]
@@ -78,6 +81,8 @@ fn what_loads_fits() {
             "name: f\ndescription: x\nlicense: MIT\ncompatibility: y\nmetadata: { a: 1 }\nallowed-tools: [a, b c]\nversion: 2",
         ),
         (Kind::Bundle, "name: x\nversion: 1\ntools: [{ name: t, description: d }]\nhooks: [{ event: error }]"),
+        (Kind::Plugin, "name: f\nversion: 1.2.3\ndescription: x"),
+        (Kind::Plugin, PLUGIN),
         (Kind::Harness, ""),
         (Kind::Harness, HARNESS),
     ] {
@@ -127,6 +132,20 @@ fn what_does_not_load_does_not_fit() {
         (Kind::Bundle, "tools: [{ description: x }]"),
         (Kind::Bundle, "hooks: {}"),
         (Kind::Bundle, "agents: [{ model: m }]"),
+        (Kind::Plugin, ""),
+        (Kind::Plugin, "name: f\nversion: 1.2.3"),
+        (Kind::Plugin, "name: F\nversion: 1.2.3\ndescription: x"),
+        (Kind::Plugin, "name: f\nversion: 1.2\ndescription: x"),
+        (Kind::Plugin, "name: f\nversion: 01.2.3\ndescription: x"),
+        (Kind::Plugin, "name: f\nversion: 1.2.3\ndescription: ''"),
+        (Kind::Plugin, "name: f\nversion: 1.2.3\ndescription: x\ntools: []"),
+        (Kind::Plugin, "name: f\nversion: 1.2.3\ndescription: x\nhomepage: 'javascript:x'"),
+        (Kind::Plugin, "name: f\nversion: 1.2.3\ndescription: x\nasks: { reason: x, env: [A] }"),
+        (Kind::Plugin, "name: f\nversion: 1.2.3\ndescription: x\nasks: [{ env: [A] }]"),
+        (Kind::Plugin, "name: f\nversion: 1.2.3\ndescription: x\nasks: [{ reason: x, limits: { fuel: 5 } }]"),
+        (Kind::Plugin, "name: f\nversion: 1.2.3\ndescription: x\nasks: [{ reason: x, fs: { protect: [a] } }]"),
+        (Kind::Plugin, "name: f\nversion: 1.2.3\ndescription: x\nasks: [{ reason: x, events: [tool.per] }]"),
+        (Kind::Plugin, "name: f\nversion: 1.2.3\ndescription: x\nrequires: { rust: x }"),
         (Kind::Harness, "sandbox: { evn: [A] }"),
         (Kind::Harness, "sandbox: { limits: { memory_mb: 5 } }"),
         (Kind::Harness, "sandbox: { hooks: { on_error: pass } }"),

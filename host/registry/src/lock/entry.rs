@@ -1,16 +1,18 @@
 //! What a lock keeps of an artifact.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Registry;
+use super::super::{BundleFile, Registry};
 use super::FILE;
 use harness_artifact::agent::Agent;
 use harness_artifact::decode::{Decoder, Field};
 use harness_artifact::diagnostic::Position;
 use harness_artifact::hook::Hook;
+use harness_artifact::plugin;
 use harness_artifact::script::Script;
 use harness_artifact::skill::Skill;
 use harness_artifact::tool::Tool;
@@ -110,7 +112,7 @@ pub(super) fn all(registry: &Registry) -> Vec<Entry> {
         kind: Kind::Bundle,
         name: bundle.name.clone(),
         path: bundle.path.clone(),
-        sha256: digest(&bundle.prose),
+        sha256: digest(&of_bundle(registry, bundle)),
         script: None,
         schema: None,
         files: None,
@@ -119,6 +121,15 @@ pub(super) fn all(registry: &Registry) -> Vec<Entry> {
     });
     let skills = registry.skills().iter().map(|one| skill(registry, one));
     tools.chain(hooks).chain(agents).chain(bundles).chain(skills).collect()
+}
+
+/// What a bundle is written as, beside its artifacts: its prose, and its `plugin.md`.
+fn of_bundle<'r>(registry: &'r Registry, bundle: &'r BundleFile) -> Cow<'r, str> {
+    let file = format!("{}/{}", bundle.path, plugin::FILE);
+    match registry.sources().get(&file).filter(|_| bundle.plugin.is_some()) {
+        Some(text) => Cow::Owned(serde_json::json!([bundle.prose, text]).to_string()),
+        None => Cow::Borrowed(&bundle.prose),
+    }
 }
 
 fn tool(registry: &Registry, tool: &Tool) -> Entry {

@@ -1,0 +1,170 @@
+use serde_json::json;
+
+use super::*;
+use crate::policy::ProjectPolicy;
+use harness_policy::compare::wider;
+use harness_policy::grant::Grant;
+use proptest::prelude::*;
+
+fn parse(front: &str) -> (Option<Plugin>, Vec<String>) {
+    let text = format!("---\n{front}---\n\n# Acme\n\nSearches.\n");
+    let (plugin, diagnostics) = Plugin::parse("plugin.md", "plugins/acme", &text);
+    let shown = diagnostics.iter().map(|one| {
+        let line = one.position.as_ref().map_or(0, |at| at.line);
+        format!("{line} {}", one.message)
+    });
+    (plugin, shown.collect())
+}
+
+const HEAD: &str = "name: acme\nversion: 1.2.0\ndescription: Searches.\n";
+
+#[test]
+fn a_whole_plugin() {
+    let front = format!(
+        "{HEAD}license: MIT\nauthors: [Ada]\nhomepage: https://acme.example\nrequires: {{ harness: '>=0.1', plugins: {{ other: ^1 }} }}\nasks:\n  - reason: Reads pages.\n    fs: {{ read: [docs] }}\n    exec: {{ allow: [git, {{ argv: [ls, -l] }}], network: true, unconfined: false }}\n  - {{ reason: Asks., network: [{{ host: a.com, private: true }}], events: [tool.pre], services: [prompt] }}\n"
+    );
+    let (plugin, wrong) = parse(&front);
+    assert_eq!(wrong, Vec::<String>::new());
+    let plugin = plugin.unwrap();
+    assert_eq!((plugin.version.to_string().as_str(), plugin.prose.as_str()), ("1.2.0", "# Acme\n\nSearches."));
+    let words: Vec<String> = plugin.rules().map(ToString::to_string).collect();
+    assert_eq!(
+        words,
+        [
+            "read files that match `docs`",
+            "run commands that match `git`",
+            "run exactly the command `[\"ls\",\"-l\"]`",
+            "let its commands use the whole network",
+            "send requests to `a.com (private: true)`",
+            "use the service `prompt`: put its prose into the prompts of models",
+            "receive the event `tool.pre` of the whole project",
+        ]
+    );
+    let rules: Vec<&Rule> = plugin.rules().collect();
+    assert_eq!(
+        entry(rules.iter().copied()),
+        json!({
+            "fs": {"read": ["docs"]},
+            "network": [{"host": "a.com", "private": true}],
+            "exec": {"allow": ["git", {"argv": ["ls", "-l"]}], "network": true},
+            "services": ["prompt"],
+            "events": ["tool.pre"],
+        })
+    );
+    let sorted = canonical(rules.iter().copied());
+    assert!(sorted.starts_with("[\"events\",\"tool.pre\"]\n[\"exec.allow\",\"git\"]\n"), "{sorted}");
+    assert_eq!(canonical(rules.iter().rev().copied()), sorted);
+}
+
+#[test]
+fn what_is_wrong() {
+    for (front, expect) in [
+        ("".to_owned(), "1 a plugin needs `name`"),
+        (HEAD.replace("acme", "other"), "2 `name` is `other`, and the folder is `acme`"),
+        (HEAD.replace("acme", "Acme"), "2 `name`: `Acme` is not a name"),
+        (HEAD.replace("1.2.0", "'1.2'"), "3 `version`: `1.2` is not a version such as `1.2.0`"),
+        (HEAD.replace("Searches.", "''"), "4 `description` has 1 to 1024 characters"),
+        (format!("{HEAD}tools: []\n"), "5 unknown key `tools`"),
+        (format!("{HEAD}homepage: ftp://a\n"), "5 `homepage`: `ftp://a` is not an address"),
+        (format!("{HEAD}requires: {{ harness: one }}\n"), "5 `requires.harness`: `one` is not a range of versions"),
+        (format!("{HEAD}requires: {{ plugins: {{ A: '1' }} }}\n"), "5 `requires.plugins`: `A` is not a name"),
+        (format!("{HEAD}asks:\n  - env: [A]\n"), "6 `asks[0]` has no `reason`"),
+        (format!("{HEAD}asks:\n  - reason: x\n"), "6 this ask names nothing"),
+        (format!("{HEAD}asks: [{{ reason: x, env: [A] }}, {{ reason: y, env: [A] }}]\n"), "5 `read the variable"),
+        (
+            format!("{HEAD}asks: [{{ reason: x, limits: {{ fuel: 5 }} }}]\n"),
+            "5 `asks[0]` narrows, and asks for nothing",
+        ),
+        (format!("{HEAD}asks: [{{ reason: x, fs: {{ protect: [a] }} }}]\n"), "5 `asks[0]` narrows"),
+        (format!("{HEAD}asks: [{{ reason: x, env: [B], evn: [A] }}]\n"), "5 unknown key `asks[0].evn`"),
+        (
+            format!("{HEAD}asks: [{{ reason: x, events: [tool.per] }}]\n"),
+            "5 `asks[0].events[0]`: `tool.per` is not an event, did you mean `tool.pre`?",
+        ),
+    ] {
+        let (plugin, wrong) = parse(&front);
+        assert!(plugin.is_none(), "{front}");
+        assert!(wrong.first().is_some_and(|first| first.starts_with(expect)), "{front}: {wrong:?}");
+    }
+    let many: Vec<String> = (0..=MAX_RULES).map(|n| format!("A{n}")).collect();
+    let (_, wrong) = parse(&format!("{HEAD}asks: [{{ reason: x, env: [{}] }}]\n", many.join(", ")));
+    assert_eq!(wrong, ["5 a plugin asks for at most 256 rules"]);
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let text = |key: &'static str, items: &'static [&'static str]| {
+        proptest::sample::select(items).prop_map(move |item| Rule { key, item: json!(item) })
+    };
+    prop_oneof![
+        text("fs.read", &["docs", "src/**", ".", "docs/a", "*.md"]),
+        text("fs.write", &["out", "docs", "*.txt"]),
+        text("network", &["a.com", "*.a.com", "b.org:8080"]),
+        text("exec.allow", &["git", "git status", "ls *"]),
+        text("exec.env", &["PATH", "HOME"]),
+        text("exec.network", &["a.com"]),
+        proptest::sample::select(&["exec.network", "exec.unconfined"]).prop_map(|key| Rule { key, item: json!(true) }),
+        text("env", &["A", "B"]),
+        text("services", &["cache", "clock", "modify"]),
+        text("secrets", &["K"]),
+    ]
+}
+
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
+    proptest::collection::vec(rule(), 0..6)
+}
+
+/// A policy whose entry for the plugin has these rules, with a plugin that asks for those.
+fn granted(consented: &[Rule], asked: &[Rule]) -> Grant {
+    let project = "network: { allowed_domains: [a.com, '*.a.com', 'b.org:8080', other.net] }\nsandbox:\n  exec: { allow: ['git *', git, 'ls *'], env: [PATH, HOME], network: true, unconfined: true }\n  env: [A, B, C]\n  secrets: { K: { env: K, hosts: [a.com] } }\n";
+    let text = format!("---\n{project}  sources:\n    plugins/acme: {}\n---\n", entry(consented));
+    let (policy, wrong) = ProjectPolicy::parse("harness.md", &text);
+    let mut policy = policy.unwrap_or_else(|| panic!("{text}: {wrong:?}"));
+    policy.plugins = vec![Asked::of(asked, "plugins/acme/plugin.md", "plugins/acme")];
+    policy.grant_for("plugins/acme/tools/x", None)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    /// Whatever a plugin asks for and whatever was consented to: it has nothing beyond either of them.
+    #[test]
+    fn what_is_active_is_asked_for_and_consented_to(consented in rules(), asked in rules()) {
+        let active = granted(&consented, &asked);
+        for bound in [&consented, &asked] {
+            let bound = Grant::new(layer(bound, "").into_iter().collect());
+            let more: Vec<_> = wider(&bound, &active).into_iter().filter(|one| !one.key.starts_with("limits")).collect();
+            prop_assert!(more.is_empty(), "{:?}", more);
+        }
+    }
+
+    /// What is written into a policy and read again is the same rules.
+    #[test]
+    fn an_entry_has_the_rules_it_was_made_of(rules in rules()) {
+        let text = entry(&rules);
+        let again = asks::rules(&text);
+        let has_all = |list: &[Rule]| list.iter().any(|rule| rule.key == "exec.network" && rule.item.is_boolean());
+        let kept = rules.iter().filter(|rule| !(has_all(&rules) && rule.key == "exec.network" && !rule.item.is_boolean()));
+        prop_assert_eq!(canonical(&again), canonical(kept));
+    }
+}
+
+/// The control: what was asked for and consented to is granted.
+#[test]
+fn what_is_consented_to_is_granted() {
+    let asked = [
+        Rule { key: "network", item: json!("a.com") },
+        Rule { key: "env", item: json!("A") },
+        Rule { key: "services", item: json!("clock") },
+    ];
+    let [network, env, _] = &asked;
+    let grant = granted(&asked, &asked);
+    assert!(grant.decide_env("A").is_ok() && wider(&grant, &granted(&asked[..1], &asked)).is_empty());
+    for (consented, allowed) in [(vec![env.clone()], true), (vec![network.clone()], false), (Vec::new(), false)] {
+        assert_eq!(granted(&consented, &asked).decide_env("A").is_ok(), allowed, "{consented:?}");
+    }
+    let refusal = granted(&asked, &asked[..1]).decide_env("A").unwrap_err();
+    assert_eq!(
+        (refusal.reason.as_str(), refusal.hint.as_str()),
+        ("the variable `A` is not granted", "add `A` to `asks.env` in `plugins/acme/plugin.md`")
+    );
+}
