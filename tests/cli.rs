@@ -76,7 +76,8 @@
 //! - `meta`: what a run adds to itself, and tools that call tools
 //! - `parameters`: parameters and results of tools
 //! - `pages`: the examples of the format's own pages
-//! - `plugins`: plugins: what they ask for, how they are added, pinned and updated
+//! - `plugins`: what plugins ask for, and what they get
+//! - `plugins_add`: plugins that are added, pinned, updated and removed
 //! - `prose`: prose of artifacts in prompts, and skills
 //!
 //! Logs and memory: `audit`, `kills`, `memory`
@@ -196,6 +197,8 @@ mod pages;
 mod parameters;
 #[path = "cli/plugins.rs"]
 mod plugins;
+#[path = "cli/plugins_add.rs"]
+mod plugins_add;
 #[path = "cli/policy.rs"]
 mod policy;
 #[path = "cli/policy_layers.rs"]

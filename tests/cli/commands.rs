@@ -391,6 +391,7 @@ fn help() {
       schema       Print the JSON Schema of an artifact's front matter
       validate     Parse and compile everything, and report every error
       lock         Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected
+      plugin       Add, review, pin and update plugins from elsewhere, and write your own
       policy       Print the grant of a tool, compare two policies, or find the least policy for a call
       audit        Print and verify the audit log
       mcp          Serve the tools to clients of the Model Context Protocol, and manage servers whose

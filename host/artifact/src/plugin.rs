@@ -200,15 +200,15 @@ impl Shape for Requires {
 
 impl Plugin {
     /// Reads a `plugin.md`. `file` is for messages; `source` is the name by which policies know the plugin, such as
-    /// `plugins/acme`. The plugin is there only if nothing is wrong with it; the diagnostics hold everything that is.
-    pub fn parse(file: &str, source: &str, text: &str) -> (Option<Self>, Diagnostics) {
+    /// `plugins/acme`, where it is in a folder that has to have its name. The plugin is there only if nothing is wrong with it; the diagnostics hold everything that is.
+    pub fn parse(file: &str, source: Option<&str>, text: &str) -> (Option<Self>, Diagnostics) {
         let mut decoder = Decoder::new(file, format!("parse {FILE}"));
         let plugin = Self::decode(&mut decoder, source, text);
         let diagnostics = decoder.into_diagnostics();
         (plugin.filter(|_| !diagnostics.has_errors()), diagnostics)
     }
 
-    fn decode(decoder: &mut Decoder, source: &str, text: &str) -> Option<Self> {
+    fn decode(decoder: &mut Decoder, source: Option<&str>, text: &str) -> Option<Self> {
         let document = decoder.document(text)?;
         let keys: PluginKeys<'_> = decoder.root(&document.root)?;
         let missing = [
@@ -222,8 +222,10 @@ impl Plugin {
             decoder.diagnostics.push(error.hint(format!("add a line such as `{line}`")));
         }
         let name = keys.name.located(decoder).map(|name| name.map(|name| name.0));
-        let own = source.rsplit('/').next().unwrap_or(source);
-        if let Some(name) = name.as_ref().filter(|name| name.value != own) {
+        let own = source.map(|source| source.rsplit('/').next().unwrap_or(source));
+        if let (Some(own), Some(name)) = (own, &name)
+            && name.value != own
+        {
             let error = Diagnostic::error(format!("`name` is {}, and the folder is {}", quoted(name), quoted(own)));
             let hint = format!("a plugin has the name of its folder: write `name: {own}`, or rename the folder");
             decoder.diagnostics.push(error.at(name.position.clone()).hint(hint));

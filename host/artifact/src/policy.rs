@@ -354,7 +354,7 @@ impl ProjectPolicy {
     /// Whether an agent may call a tool at all: a plugin's calls the plugin's own, and those that the policy names for it.
     pub fn lends(&self, agent: &str, tool: &Tool) -> bool {
         sources::bundle_of(agent).is_none_or(|plugin| {
-            let is_lent = || sources::lends(&self.sources, agent, &tool.name);
+            let is_lent = || sources::lends(&self.sources, agent, self.own(agent), &tool.name);
             let is_asked =
                 || self.asked(agent).is_none_or(|asked| asked.tools.iter().any(|pattern| pattern.matches(&tool.name)));
             sources::bundle_of(&tool.source_name) == Some(plugin) || is_lent() && is_asked()
@@ -364,7 +364,12 @@ impl ProjectPolicy {
     /// The tools of others that an agent of a source may call: those that each entry about it names. None where no entry
     /// names any.
     pub fn lent(&self, source: &str) -> Option<ToolsPolicy> {
-        let entries = sources::about(&self.sources, source).into_iter();
+        let entries = sources::about(&self.sources, source);
+        let is_own = |entry: &&SourceRules| self.own(source).is_none_or(|own| sources::covers(own, &entry.name));
+        if !entries.iter().copied().filter(is_own).any(|entry| entry.tools.is_some()) {
+            return None;
+        }
+        let entries = entries.into_iter();
         let named = entries.filter_map(|entry| Some(ToolsPolicy::of_patterns(entry.tools.as_ref()?, &entry.position)));
         let asked = self.asked(source).map(|asked| ToolsPolicy::of_patterns(&asked.tools, &asked.position()));
         let named = named.reduce(|outer, inner| inner.narrowed_by(outer))?;
@@ -395,7 +400,8 @@ impl ProjectPolicy {
     /// Whether what is of a source may call the tools of a server: a plugin's artifacts only where the policy says so.
     pub fn lends_server(&self, source: &str, server: &str) -> bool {
         let is_asked = || self.asked(source).is_none_or(|asked| asked.servers.iter().any(|name| name == server));
-        sources::bundle_of(source).is_none_or(|_| sources::lends_server(&self.sources, source, server) && is_asked())
+        sources::bundle_of(source)
+            .is_none_or(|_| sources::lends_server(&self.sources, source, self.own(source), server) && is_asked())
     }
 
     /// What an artifact may do. `source` is its place below `.harness/` without `.md`, such as `tools/deploy` or
@@ -410,12 +416,21 @@ impl ProjectPolicy {
         }
         layers.push(self.project.clone());
         if let Some(bundle) = sources::bundle_of(source) {
-            layers.push(sources::floor(bundle, &entries, &self.project.origin.file));
+            // Of a plugin that asks, an entry for all plugins only narrows what was consented to for this one.
+            let own = self.own(source);
+            let is_own = |entry: &&&SourceRules| own.is_none_or(|own| sources::covers(own, &entry.name));
+            let granting: Vec<&SourceRules> = entries.iter().filter(is_own).copied().collect();
+            layers.push(sources::floor(bundle, &granting, &self.project.origin.file));
         }
         layers.extend(entries.into_iter().map(|entry| entry.layer.clone()));
         layers.extend(self.asked(source).map(|asked| asked.layer.clone()));
         layers.extend(capabilities.cloned());
         Grant::new(layers)
+    }
+
+    /// The name of the plugin that a source is of, where it has a `plugin.md`.
+    fn own(&self, source: &str) -> Option<&str> {
+        self.asked(source).map(|asked| asked.source.as_str())
     }
 
     /// What the plugin that a source is of asks for, where it has a `plugin.md`.
@@ -424,13 +439,23 @@ impl ProjectPolicy {
         self.plugins.iter().find(|asked| asked.source == bundle)
     }
 
+    /// All that `sandbox.sources` says of a plugin, as text that is always the same for the same entries.
+    pub fn granted(&self, source: &str) -> String {
+        let is_about = |entry: &&SourceRules| entry.covers(source) || sources::covers(source, &entry.name);
+        let entries = self.sources.iter().filter(is_about);
+        let mut lines: Vec<String> =
+            entries.map(|entry| format!("{}\n", serde_json::json!([entry.name, entry.written]))).collect();
+        lines.sort_unstable();
+        lines.concat()
+    }
+
     /// Whether the hooks of a source may receive an event. A plugin with a `plugin.md` has to ask for it, and an entry of
     /// `sandbox.sources` to name it; of other plugins the entries only narrow. All others receive every event.
     pub fn lets_hear(&self, source: &str, event: &Event) -> bool {
         if sources::bundle_of(source).is_none() {
             return true;
         }
-        let consented = sources::lets_hear(&self.sources, source, event);
+        let consented = sources::lets_hear(&self.sources, source, self.own(source), event);
         match self.asked(source) {
             Some(asked) => consented == Some(true) && asked.events.contains(event),
             None => consented != Some(false),

@@ -89,6 +89,9 @@ pub(crate) enum Command {
     Validate(Validate),
     /// Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected.
     Lock(Lock),
+    /// Add, review, pin and update plugins from elsewhere, and write your own.
+    #[command(subcommand)]
+    Plugin(super::plugin::Plugin),
     /// Print the grant of a tool, compare two policies, or find the least policy for a call.
     #[command(subcommand)]
     Policy(Policy),

@@ -9,6 +9,7 @@ mod completions;
 mod confirm;
 mod context;
 mod doctor;
+mod edit;
 mod exit;
 mod fire;
 mod forms;
@@ -19,6 +20,7 @@ mod input;
 mod inspect;
 mod lock;
 mod mcp;
+mod plugin;
 mod policy;
 mod printer;
 mod progress;
@@ -118,6 +120,7 @@ fn execute(command: &Command, place: &ProjectArgs, printer: &Printer) -> Result<
         Command::Lock(command) => lock::run(command, place, printer),
         Command::Audit(command) => audit::run(command, place, printer)?,
         Command::Mcp(command) => mcp::run(command, place, *printer)?,
+        Command::Plugin(command) => plugin::run(command, place, *printer)?,
         Command::Doctor(command) => doctor::run(command, place, printer),
         Command::Init(command) => init::run(command, place, printer),
         Command::Completions(command) => completions::run(command, printer),

@@ -5,8 +5,9 @@ mod servers;
 use harness_artifact::diagnostic::Diagnostic;
 use harness_artifact::escape;
 use harness_dispatch::Fetch;
-use harness_registry::Registry;
-use harness_registry::lock::{self, Drift, Kind, Lock};
+use harness_registry::lock::{self, Drift, Kind, Lock, LockedPlugin};
+use harness_registry::{Proposal, Registry};
+use harness_sys::digest::digest;
 use harness_wall::ClosedNames;
 use serde_json::{Value as Json, json};
 
@@ -18,7 +19,7 @@ pub(crate) use servers::report_left_out;
 
 pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) -> Exit {
     let (root, machine) = (project::root(place), project::machine(place));
-    let found = Registry::load_unlocked(&root, &machine);
+    let found = Registry::load_unlocked(&root, project::host(&machine));
     // Artifacts may name tools of servers, which are known when these have said what they are.
     let fetch = if command.fetch { Fetch::Anew } else { Fetch::Missing };
     let read = match servers::read(&root, &found, fetch, place, *printer) {
@@ -26,6 +27,14 @@ pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) 
         Err(exit) => return exit,
     };
     let kept = Registry::read_lock(&root);
+    // Written again without them, it would drop guards in silence.
+    if let Err(wrong) = &kept
+        && harness_sys::read_at_most(&root.join(lock::FILE), lock::MAX_BYTES)
+            .is_ok_and(|text| Lock::names_plugins(&text))
+    {
+        return refused(wrong, &found, *printer);
+    }
+    let plugins = kept.as_ref().ok().and_then(Option::as_ref).cloned().unwrap_or_default();
     // One that cannot be read now is what it was.
     let locked = |name: &String| kept.as_ref().ok()?.as_ref()?.server(name).cloned();
     let still: Vec<_> = read.failed.iter().filter_map(locked).collect();
@@ -34,24 +43,38 @@ pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) 
         return Exit::Failed;
     }
     let (failed, read) = (!read.failed.is_empty(), Lock::default().with_servers(read.locked.into_iter().chain(still)));
+    let read = read.with_plugins_of(&plugins);
     let registry = match read.servers().count() {
         0 => found,
-        _ => Registry::load_with(&root, &machine, &read),
+        _ => {
+            let proposal = Proposal { lock: Some(&read), ..Proposal::default() };
+            Registry::load_proposed(&root, project::host(&machine), &proposal)
+        }
     };
     if registry.diagnostics().has_errors() {
         project::report(&registry, *printer);
         printer.error("a project with errors cannot be locked", &[], None);
         return Exit::Usage;
     }
-    let now = Lock::of(&registry).with_servers(read.servers().cloned());
+    let mut now = Lock::of(&registry).with_servers(read.servers().cloned());
+    for plugin in read.plugins() {
+        let granted = registry.policy().map(|policy| policy.granted(&plugin.source_name())).unwrap_or_default();
+        now = now.with_plugin(LockedPlugin { granted: digest(&granted), ..plugin.clone() });
+    }
     let kept = match kept {
         Ok(kept) => kept,
         // One that cannot be read is written again.
         Err(wrong) if command.check => return refused(&wrong, &registry, *printer),
         Err(_) => None,
     };
+    let of_all = |kept: &&Lock| !kept.has_plugins_only();
+    let regranted = now.plugins().filter(|plugin| {
+        let was = kept.as_ref().and_then(|kept| kept.plugin(&plugin.name));
+        was.is_some_and(|was| was.granted != plugin.granted)
+    });
     let drifts = Drifts {
-        artifacts: kept.as_ref().map(|kept| kept.drifts(&now)).unwrap_or_default(),
+        regranted: regranted.map(LockedPlugin::source_name).collect(),
+        artifacts: kept.as_ref().filter(of_all).map(|kept| kept.drifts(&now)).unwrap_or_default(),
         servers: servers::drifts(kept.as_ref(), &now),
     };
     if command.json {
@@ -72,23 +95,29 @@ pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) 
 
 /// What is not as it was locked.
 struct Drifts {
+    /// Plugins that are granted something else.
+    regranted: Vec<String>,
     artifacts: Vec<Drift>,
     servers: Vec<servers::Drift>,
 }
 
 impl Drifts {
     fn count(&self) -> usize {
-        self.artifacts.len().saturating_add(self.servers.len())
+        self.artifacts.len().saturating_add(self.servers.len()).saturating_add(self.regranted.len())
     }
 
     fn report(&self, printer: Printer) {
+        for source in &self.regranted {
+            printer.say(&format!("what `sandbox.sources` grants to `{source}` differs from `{}`", lock::FILE));
+        }
         self.artifacts.iter().for_each(|drift| report(drift, printer));
         self.servers.iter().for_each(|drift| servers::report(drift, printer));
     }
 
     /// Such as `2 artifacts, 1 server`.
     fn counted(&self) -> String {
-        let counts = [(self.artifacts.len(), "artifact"), (self.servers.len(), "server")];
+        let counts =
+            [(self.artifacts.len(), "artifact"), (self.servers.len(), "server"), (self.regranted.len(), "grant")];
         let shown = counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, noun)| plural(count, noun));
         shown.collect::<Vec<_>>().join(", ")
     }
@@ -103,6 +132,11 @@ fn refused(wrong: &Diagnostic, registry: &Registry, printer: Printer) -> Exit {
 fn check(kept: Option<&Lock>, now: &Lock, drifts: &Drifts, quiet: bool, printer: Printer) -> Exit {
     if kept.is_none() {
         printer.error(&format!("there is no `{}` here", lock::FILE), &[], Some("write one with `harness lock`"));
+        return Exit::Usage;
+    }
+    if kept.is_some_and(Lock::has_plugins_only) {
+        let what = format!("`{}` has plugins alone", lock::FILE);
+        printer.error(&what, &[], Some("`harness lock` adds the artifacts of the project"));
         return Exit::Usage;
     }
     if drifts.count() == 0 {
@@ -185,11 +219,14 @@ fn counted(lock: &Lock) -> String {
     let skills = (of(Kind::Skill) > 0).then(|| plural(of(Kind::Skill), "skill"));
     let servers = lock.servers().count();
     let servers = (servers > 0).then(|| plural(servers, "server"));
+    let plugins = lock.plugins().count();
+    let plugins = (plugins > 0).then(|| plural(plugins, "plugin"));
     kinds
         .into_iter()
         .map(|(kind, noun)| plural(of(kind), noun))
         .chain(skills)
         .chain(servers)
+        .chain(plugins)
         .collect::<Vec<_>>()
         .join(", ")
 }

@@ -2,7 +2,6 @@
 
 mod clients;
 mod config;
-pub(crate) mod edit;
 mod fetch;
 pub(crate) mod learned;
 mod login;

@@ -10,7 +10,7 @@ use harness_capability::system::System;
 use harness_dispatch::confinement;
 use harness_dispatch::{self as dispatch, CallError, OpenError, Options, Project};
 use harness_policy::limits::LimitKey;
-use harness_registry::{Machine, Registry};
+use harness_registry::{Host, Machine, Registry};
 use harness_sandbox::outcome::Failure;
 use harness_wall::confine;
 
@@ -52,10 +52,15 @@ pub(crate) fn machine(place: &ProjectArgs) -> Machine {
     place.policy.clone().map_or(Machine::Installed, Machine::File)
 }
 
+/// The host policy, and the plugins of this machine.
+pub(crate) fn host(machine: &Machine) -> Host<'_> {
+    Host::new(machine, dispatch::plugins(&Variables::Host))
+}
+
 /// Reads the project.
 pub(crate) fn registry(place: &ProjectArgs) -> Registry {
     let root = root(place);
-    let registry = Registry::load_within(&root, &machine(place));
+    let registry = Registry::load_within(&root, host(&machine(place)));
     // Where its hooks cannot run, opening the project says why.
     dispatch::admitted(&root, registry.clone()).unwrap_or(registry)
 }

@@ -12,7 +12,8 @@ use harness_wall::confine::{CommandNeeds, Needs};
 
 /// The folders that a project's artifacts are read from.
 pub fn folders(registry: &Registry, root: &Path) -> Vec<PathBuf> {
-    registry.roots().iter().cloned().chain([root.to_owned(), root.join(".harness")]).collect()
+    let plugins = registry.plugins().map(Path::to_owned);
+    registry.roots().iter().cloned().chain([root.to_owned(), root.join(".harness")]).chain(plugins).collect()
 }
 
 /// What the projects of a host may need, those that are opened later too.

@@ -84,6 +84,7 @@ use self::recorder::Recorder;
 use harness_artifact::event::Event;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
+use harness_capability::env::Variables;
 use harness_capability::fs::Workspace;
 use harness_capability::secrets::Vault;
 use harness_capability::system::System;
@@ -306,6 +307,11 @@ impl Inner {
     }
 }
 
+/// The folder of the plugins of the machine, where these variables name one.
+pub fn plugins(variables: &Variables) -> Option<PathBuf> {
+    harness_plugin::cache::folder(|name| variables.value(name))
+}
+
 fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
     let _turn = host.openings.turn();
     let span = spans::load(options, before.is_some());
@@ -315,7 +321,8 @@ fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
 }
 
 fn read(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
-    let registry = Registry::load_within(root, &options.machine);
+    let registry =
+        Registry::load_within(root, harness_registry::Host::new(&options.machine, plugins(&options.system.variables)));
     let mut policy = match registry.policy() {
         Some(policy) if !registry.diagnostics().has_errors() => policy.clone(),
         _ => return Err(OpenError::Artifacts(Box::new(registry))),

@@ -5,6 +5,7 @@
 //! listed. A policy, a hook or a bundle with an error could be the one that guards against something: then there is no
 //! [`Registry::policy`], and without a policy nothing can run.
 //!
+//! - `host`: the machine that it is loaded on
 //! - `bounds`: what loading may take, of each source and in all
 //! - `load`: the walk, and what is read on it
 //! - `lock`: what they were when someone looked at them
@@ -17,6 +18,7 @@
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
 
 mod bounds;
+mod host;
 mod load;
 pub mod lock;
 mod merge;
@@ -31,6 +33,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use self::host::{Host, Proposal};
 use self::lock::{Drift, Lock, LockedServer};
 use harness_artifact::agent::{Agent, Use};
 use harness_artifact::diagnostic::{Diagnostic, Diagnostics, Position, Severity};
@@ -42,6 +45,7 @@ use harness_artifact::skill::Skill;
 use harness_artifact::suggest;
 use harness_artifact::tool::Tool;
 use harness_sys as sys;
+use harness_sys::digest::digest;
 
 /// Where the policy may be beside `.harness/`, where none is in it.
 pub const POLICIES_BESIDE: [&str; 2] = ["harness.md", "harness.yaml"];
@@ -64,6 +68,8 @@ pub struct Registry {
     named_roots: Vec<PathBuf>,
     policy: Option<ProjectPolicy>,
     policy_file: String,
+    /// The folder of the plugins that are not in the project, where there are any.
+    plugins: Option<PathBuf>,
     machine: Option<PathBuf>,
     diagnostics: Diagnostics,
     sources: BTreeMap<String, String>,
@@ -95,6 +101,8 @@ pub struct BundleFile {
     pub tags: Vec<String>,
     /// Its `plugin.md`, where it has one and is under `plugins/`.
     pub plugin: Option<Arc<Plugin>>,
+    /// Whether its content is what `harness.lock` says.
+    pub pinned: bool,
 }
 
 /// An artifact that a hook on `artifact.load` refuses.
@@ -144,10 +152,10 @@ impl Registry {
     }
 
     /// The same within another policy of the machine.
-    pub fn load_within(root: &Path, machine: &Machine) -> Self {
+    pub fn load_within<'m>(root: &Path, host: impl Into<Host<'m>>) -> Self {
         let lock = Self::read_lock(root);
         let locked = lock.as_ref().ok().and_then(Option::as_ref);
-        let mut registry = load::project(root, machine, locked);
+        let mut registry = load::project(root, &host.into(), &Proposal { lock: locked, ..Proposal::default() });
         if locked.is_some() {
             registry.sources.extend(
                 sys::read_at_most(&root.join(lock::FILE), lock::MAX_BYTES)
@@ -160,9 +168,9 @@ impl Registry {
     }
 
     /// The same, whatever `harness.lock` says: to look at what changed.
-    pub fn load_unlocked(root: &Path, machine: &Machine) -> Self {
+    pub fn load_unlocked<'m>(root: &Path, host: impl Into<Host<'m>>) -> Self {
         let lock = Self::read_lock(root).ok().flatten();
-        load::project(root, machine, lock.as_ref())
+        Self::load_proposed(root, host, &Proposal { lock: lock.as_ref(), ..Proposal::default() })
     }
 
     /// What is in force in a folder without a project: the defaults, within the host policy.
@@ -170,9 +178,9 @@ impl Registry {
         load::outside(machine)
     }
 
-    /// The same with the servers of another lock: of one that is to be written.
-    pub fn load_with(root: &Path, machine: &Machine, lock: &Lock) -> Self {
-        load::project(root, machine, Some(lock))
+    /// The same with what is to be written instead of what is there.
+    pub fn load_proposed<'m>(root: &Path, host: impl Into<Host<'m>>, proposal: &Proposal<'_>) -> Self {
+        load::project(root, &host.into(), proposal)
     }
 
     /// What `harness.lock` in a folder says, where it is there.
@@ -195,7 +203,7 @@ impl Registry {
     /// Refuses what is not as it was locked.
     fn keep_to_lock(&mut self, lock: Result<Option<Lock>, Diagnostic>) {
         let wrong: Vec<Diagnostic> = match lock {
-            Ok(None) => {
+            Ok(lock) if lock.as_ref().is_none_or(Lock::has_plugins_only) => {
                 let servers = self.policy.iter().flat_map(|policy| &policy.mcp.servers);
                 let unlocked: Vec<Diagnostic> = servers
                     .map(|server| {
@@ -205,8 +213,9 @@ impl Registry {
                     })
                     .collect();
                 unlocked.into_iter().for_each(|one| self.diagnostics.push(one));
-                return;
+                self.grants_against(&lock.unwrap_or_default())
             }
+            Ok(None) => Vec::new(),
             Ok(Some(lock)) => {
                 // Of a file with an error it is said already that nothing in it can be used.
                 let broken = |drift: &Drift| {
@@ -217,7 +226,7 @@ impl Registry {
                 let drifts = drifts
                     .filter(|drift| !(matches!(drift, Drift::Removed(_)) && broken(drift)))
                     .map(|d| d.diagnostic());
-                drifts.chain(self.servers_against(&lock)).collect()
+                drifts.chain(self.servers_against(&lock)).chain(self.grants_against(&lock)).collect()
             }
             Err(wrong) => vec![wrong],
         };
@@ -248,6 +257,19 @@ impl Registry {
             wrong.push(removed.hint("restore it, or remove it from the lock with `harness lock`"));
         }
         wrong
+    }
+
+    /// Plugins that the policy grants something else than a lock says.
+    fn grants_against(&self, lock: &Lock) -> Vec<Diagnostic> {
+        let Some(policy) = &self.policy else { return Vec::new() };
+        let differs = |plugin: &&lock::LockedPlugin| digest(&policy.granted(&plugin.source_name())) != plugin.granted;
+        let found = lock.plugins().filter(differs).map(|plugin| {
+            let source = plugin.source_name();
+            let what = format!("what `sandbox.sources` grants to `{source}` differs from `{}`", lock::FILE);
+            let hint = "restore the entry, or review and accept it with `harness lock`";
+            Diagnostic::error(what).at(plugin.position.clone()).hint(hint)
+        });
+        found.collect()
     }
 
     /// A server of the policy as it was locked. None where it is not, or is another one now.
@@ -439,6 +461,11 @@ impl Registry {
     /// then.
     pub fn policy(&self) -> Option<&ProjectPolicy> {
         self.policy.as_ref()
+    }
+
+    /// The folder of the plugins of the machine, where the project has any from there.
+    pub fn plugins(&self) -> Option<&Path> {
+        self.plugins.as_deref()
     }
 
     /// The file of the project's policy; empty where there is none.

@@ -9,27 +9,31 @@
 //! overrides/               skills/ and bundle.md, any of them; one under plugins/ may have plugin.md
 //! ```
 //!
+//! - `pinned`: plugins that the lock names
 //! - `plugins`: plugins with a `plugin.md`
 //! - `policy`: the policies, wherever they are
 //! - `skills`: skills and the files beside them
 //! - `strays`: what nobody reads
 
+mod pinned;
 mod plugins;
 mod policy;
 mod skills;
 mod strays;
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::pinned::Digests;
 pub(super) use self::policy::NOT_BESIDE;
 use self::skills::SKILLS;
 use super::bounds::{Amounts, Bounds};
 use super::lock::Lock;
 use super::merge::{self, Level};
 use super::root::{Found, Names, Root};
-use super::{BundleFile, Machine, Registry, resolve};
+use super::{BundleFile, Host, Machine, Proposal, Registry, resolve};
 use harness_artifact::agent::Agent;
 use harness_artifact::bundle::{Bundle, Lists};
 use harness_artifact::diagnostic::{Diagnostic, Diagnostics, Position};
@@ -57,9 +61,9 @@ pub(super) const OTHERS: [&str; 3] = [SKILLS, KEPT[0], KEPT[1]];
 const KEPT: [&str; 2] = ["audit", "sessions"];
 
 /// See [`Registry::load`].
-pub(super) fn project(root: &Path, machine: &Machine, lock: Option<&Lock>) -> Registry {
-    let mut load = Load::default();
-    let machine = load.machine(machine);
+pub(super) fn project(root: &Path, host: &Host<'_>, proposal: &Proposal<'_>) -> Registry {
+    let mut load = Load { plugins: host.plugins.clone(), ..Load::default() };
+    let (lock, machine) = (proposal.lock, load.machine(host.machine));
     let home = match sys::real_path(&root.join(FOLDER)) {
         Ok(real) => Some(Root::home(FOLDER, real)),
         // One file beside it is a whole project.
@@ -74,16 +78,22 @@ pub(super) fn project(root: &Path, machine: &Machine, lock: Option<&Lock>) -> Re
             return load.registry;
         }
     };
-    load.policy(root, home.as_ref());
+    load.policy(root, home.as_ref(), proposal.policy);
     if let (Some(policy), Some(machine)) = (&mut load.registry.policy, machine) {
         *policy = std::mem::replace(policy, ProjectPolicy::absent(POLICY_FILE)).narrowed_by(machine);
     }
+    if let Some(lock) = lock {
+        load.vendored(lock, home.as_ref(), proposal.from_cache);
+        load.cached(lock, root, home.as_ref(), proposal.from_cache);
+    }
     if let Some(home) = &home {
+        load.passed_over = proposal.from_cache.map(|name| format!("plugins/{name}"));
         load.walk(home);
     }
     load.further_roots(root, home);
     if let Some(lock) = lock {
         load.servers(lock);
+        load.as_locked(lock);
     }
     load.finish();
     load.registry
@@ -120,6 +130,12 @@ struct Load {
     bounds: Bounds,
     /// The further folders with artifacts that the policy names, where they are.
     roots: Vec<PathBuf>,
+    /// The folder of the plugins of the machine.
+    plugins: Option<PathBuf>,
+    /// The digests of the files of each plugin that the lock names, by its source.
+    expected: HashMap<String, Digests>,
+    /// The place of a bundle that was read elsewhere already.
+    passed_over: Option<String>,
 }
 
 /// Where something is: below a root, and in which source, whose bounds it counts for.
@@ -205,6 +221,9 @@ impl Load {
             }
             for name in &folders {
                 let place = format!("{folder}/{name}");
+                if root.is_home() && self.passed_over.as_ref() == Some(&place) {
+                    continue;
+                }
                 let source = root.source(&place);
                 self.bundle_folder(Within { root, source: &source }, &place, name, overrides);
             }
@@ -282,7 +301,7 @@ impl Load {
             Some(bundle) => {
                 let path = here.root.shown(place);
                 let (prose, tags) = (bundle.prose, bundle.tags);
-                self.registry.bundles.push(BundleFile { name, path, prose, tags, plugin: None });
+                self.registry.bundles.push(BundleFile { name, path, prose, tags, ..BundleFile::default() });
                 self.lists(bundle.lists, overrides);
             }
             // Which of its hooks are lost cannot be known.
@@ -420,7 +439,13 @@ impl Load {
             return None;
         }
         let path = self.inside(here.root, below, guards)?;
-        self.read(here.source, &here.root.shown(below), &path, guards)
+        let text = self.read(here.source, &here.root.shown(below), &path, guards)?;
+        if !self.is_expected(here.source, below, &text) {
+            let changed = std::io::Error::other("it was changed while it was read");
+            self.fail(&here.root.shown(below), true, &changed);
+            return None;
+        }
+        Some(text)
     }
 
     fn read(&mut self, source: &str, file: &str, path: &Path, guards: bool) -> Option<String> {

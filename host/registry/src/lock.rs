@@ -6,10 +6,12 @@
 //!
 //! - `entry`: what is kept of an artifact
 //! - `drift`: what is not as it was
+//! - `plugin`: what is kept of a plugin
 //! - `server`: what is kept of a server of `mcp.servers`
 
 mod drift;
 mod entry;
+mod plugin;
 mod server;
 
 use std::collections::BTreeMap;
@@ -20,7 +22,9 @@ use super::Registry;
 use harness_artifact::diagnostic::Diagnostic;
 
 pub use drift::Drift;
-pub use entry::{Entry, Kind};
+pub use entry::{Entry, Kind, of_plugin};
+use plugin::PluginDocument;
+pub use plugin::{LockedPlugin, Staged};
 pub use server::LockedServer;
 use server::ServerDocument;
 
@@ -37,13 +41,25 @@ const HEADER: &str = "\
 # are rejected. Review a change before you lock it.
 ";
 
+/// The same where it has plugins alone.
+const PLUGINS_HEADER: &str = "\
+# The plugins of this project as they were consented to. `harness plugin` writes this file. `harness lock` adds the
+# artifacts of the project itself, which may change until then.
+";
+/// What is locked where that is not all.
+const PLUGINS: &str = "plugins";
+
 /// What a lock file says.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lock {
+    /// Whether artifacts that are in no plugin may be anything, and servers are not locked.
+    only_plugins: bool,
     /// By kind and name, which no two artifacts share.
     entries: BTreeMap<(Kind, String), Entry>,
     /// By name.
     servers: BTreeMap<String, LockedServer>,
+    /// By name.
+    plugins: BTreeMap<String, LockedPlugin>,
 }
 
 /// The file as TOML has it.
@@ -51,6 +67,11 @@ pub struct Lock {
 #[serde(deny_unknown_fields)]
 struct Document {
     version: u32,
+    /// [`PLUGINS`], or all without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    only: Option<String>,
+    #[serde(default, rename = "plugin", skip_serializing_if = "Vec::is_empty")]
+    plugins: Vec<PluginDocument>,
     #[serde(default, rename = "artifact", skip_serializing_if = "Vec::is_empty")]
     artifacts: Vec<Entry>,
     #[serde(default, rename = "server", skip_serializing_if = "Vec::is_empty")]
@@ -61,7 +82,7 @@ impl Lock {
     /// What the artifacts of a registry are.
     pub fn of(registry: &Registry) -> Self {
         let entries = entry::all(registry).into_iter().map(|entry| ((entry.kind, entry.name.clone()), entry));
-        Self { entries: entries.collect(), servers: BTreeMap::new() }
+        Self { entries: entries.collect(), ..Self::default() }
     }
 
     /// The same with servers, as they were read.
@@ -69,6 +90,52 @@ impl Lock {
     pub fn with_servers(mut self, servers: impl IntoIterator<Item = LockedServer>) -> Self {
         self.servers = servers.into_iter().map(|server| (server.pinned.server.clone(), server)).collect();
         self
+    }
+
+    /// A lock of plugins alone, without any yet.
+    pub fn of_plugins() -> Self {
+        Self { only_plugins: true, ..Self::default() }
+    }
+
+    /// Whether it says nothing of artifacts that are in no plugin, and of servers.
+    pub fn has_plugins_only(&self) -> bool {
+        self.only_plugins
+    }
+
+    /// The same with a plugin, instead of the one of its name.
+    #[must_use]
+    pub fn with_plugin(mut self, plugin: LockedPlugin) -> Self {
+        self.plugins.insert(plugin.name.clone(), plugin);
+        self
+    }
+
+    /// The same without a plugin.
+    #[must_use]
+    pub fn without_plugin(mut self, name: &str) -> Self {
+        self.plugins.remove(name);
+        self
+    }
+
+    /// The same with the plugins of another one.
+    #[must_use]
+    pub fn with_plugins_of(mut self, other: &Self) -> Self {
+        self.plugins = other.plugins.clone();
+        self
+    }
+
+    /// The plugins, in the order of their names.
+    pub fn plugins(&self) -> impl Iterator<Item = &LockedPlugin> {
+        self.plugins.values()
+    }
+
+    /// A plugin by its name.
+    pub fn plugin(&self, name: &str) -> Option<&LockedPlugin> {
+        self.plugins.get(name)
+    }
+
+    /// Whether the text of a lock has plugins, also one that cannot be read.
+    pub fn names_plugins(text: &str) -> bool {
+        text.contains("[[plugin]]") || text.contains("\nplugin")
     }
 
     /// Reads a lock file.
@@ -101,7 +168,26 @@ impl Lock {
                 return Err(Diagnostic::error(wrong).hint("after a merge, write it again with `harness lock`"));
             }
         }
-        Ok(Self { entries, servers })
+        let only_plugins = match document.only.as_deref() {
+            None => false,
+            Some(PLUGINS) => true,
+            Some(other) => return Err(Diagnostic::error(format!("`{FILE}` has `only = {other:?}`"))),
+        };
+        let mut plugins = BTreeMap::new();
+        for document in document.plugins {
+            let plugin = LockedPlugin::read(document, text)?;
+            if let Some(first) = plugins.insert(plugin.name.clone(), plugin) {
+                let wrong = format!("`{FILE}` has the plugin `{}` twice", first.name);
+                return Err(Diagnostic::error(wrong).hint("restore the file as it was committed"));
+            }
+        }
+        let lock = Self { only_plugins, entries, servers, plugins };
+        // Plugins may be guards: not even a space of their lock is another one.
+        if (only_plugins || !lock.plugins.is_empty()) && lock.text().ok().as_deref() != Some(text) {
+            let wrong = format!("`{FILE}` is not as it was written: it was changed by hand, or by a merge");
+            return Err(Diagnostic::error(wrong).hint("restore the file as it was committed"));
+        }
+        Ok(lock)
     }
 
     /// The text of the file: sorted, so that the same artifacts are always the same text, and each entry on lines of its
@@ -113,7 +199,11 @@ impl Lock {
     pub fn text(&self) -> Result<String, toml::ser::Error> {
         let artifacts = self.entries.values().cloned().collect();
         let servers = self.servers.values().map(LockedServer::document).collect();
-        Ok(format!("{HEADER}{}", toml::to_string_pretty(&Document { version: VERSION, artifacts, servers })?))
+        let plugins = self.plugins.values().map(LockedPlugin::document).collect();
+        let only = self.only_plugins.then(|| PLUGINS.to_owned());
+        let header = if self.only_plugins { PLUGINS_HEADER } else { HEADER };
+        let document = Document { version: VERSION, only, plugins, artifacts, servers };
+        Ok(format!("{header}{}", toml::to_string_pretty(&document)?))
     }
 
     /// The servers, in the order of their names.

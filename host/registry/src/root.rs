@@ -14,8 +14,10 @@ const ENDING: &str = ".md";
 pub(super) struct Root {
     /// As messages name it.
     shown: String,
-    /// As names of sources do; none of `.harness/`.
+    /// As names of sources do; none of `.harness/` and of a plugin.
     name: Option<String>,
+    /// The source that it holds, where it is a plugin outside of the project. Its paths begin with that.
+    plugin: Option<String>,
     /// Where it really is. Nothing outside it is read.
     pub(super) real: PathBuf,
 }
@@ -48,21 +50,32 @@ pub(super) struct Names {
 impl Root {
     /// The project's own.
     pub(super) fn home(shown: &str, real: PathBuf) -> Self {
-        Self { shown: shown.to_owned(), name: None, real }
+        Self { shown: shown.to_owned(), name: None, plugin: None, real }
     }
 
     /// One that `artifact_sources` names.
     pub(super) fn further(name: String, real: PathBuf) -> Self {
-        Self { shown: name.clone(), name: Some(name), real }
+        Self { shown: name.clone(), name: Some(name), plugin: None, real }
+    }
+
+    /// The folder of one plugin outside of the project. Messages name its files by its source, such as
+    /// `plugins/acme/tools/x.md`.
+    pub(super) fn plugin(source: String, real: PathBuf) -> Self {
+        Self { shown: String::new(), name: None, plugin: Some(source), real }
     }
 
     /// Something below it as messages name it.
     pub(super) fn shown(&self, below: &str) -> String {
-        if below.is_empty() { self.shown.clone() } else { format!("{}/{below}", self.shown) }
+        match (below.is_empty(), self.shown.is_empty()) {
+            (true, _) => self.shown.clone(),
+            (false, true) => below.to_owned(),
+            (false, false) => format!("{}/{below}", self.shown),
+        }
     }
 
     pub(super) fn path(&self, below: &str) -> PathBuf {
-        self.real.join(below)
+        let own = self.plugin.as_ref().and_then(|plugin| below.strip_prefix(plugin.as_str()));
+        self.real.join(own.map_or(below, |own| own.trim_start_matches('/')))
     }
 
     /// The name of a place as a source.
@@ -72,7 +85,7 @@ impl Root {
 
     /// Whether it is the project's own.
     pub(super) fn is_home(&self) -> bool {
-        self.name.is_none()
+        self.name.is_none() && self.plugin.is_none()
     }
 
     /// What these names in one of its folders are. The one place where an artifact's name is made of a file's.

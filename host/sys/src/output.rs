@@ -40,7 +40,8 @@ enum Links {
 /// # Errors
 ///
 /// What the system says; a link on the way, below a shared folder.
-pub fn write(path: &Path, text: &str, readers: Readers, shared: &[&Path]) -> Result<()> {
+pub fn write(path: &Path, text: impl AsRef<[u8]>, readers: Readers, shared: &[&Path]) -> Result<()> {
+    let text = text.as_ref();
     let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
     let (folder, within) = parent(path, &real(shared), Links::All)?;
     match within {
@@ -55,7 +56,8 @@ pub fn write(path: &Path, text: &str, readers: Readers, shared: &[&Path]) -> Res
 /// # Errors
 ///
 /// What the system says; a link on the way.
-pub fn write_report(path: &Path, text: &str, readers: Readers, shared: &[&Path]) -> Result<()> {
+pub fn write_report(path: &Path, text: impl AsRef<[u8]>, readers: Readers, shared: &[&Path]) -> Result<()> {
+    let text = text.as_ref();
     let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
     if is_stream(path) {
         return write_elsewhere(path, text, readers);
@@ -145,7 +147,7 @@ fn open_below(shared: &Path, folder: &Path) -> Result<OwnedFd> {
 }
 
 /// Puts a new file instead of what has the name.
-fn replace(folder: &OwnedFd, name: &OsStr, text: &str, readers: Readers) -> Result<()> {
+fn replace(folder: &OwnedFd, name: &OsStr, text: &[u8], readers: Readers) -> Result<()> {
     let mode = match readers {
         Readers::All => Mode::from_raw_mode(0o666),
         Readers::Owner => Mode::RUSR | Mode::WUSR,
@@ -155,7 +157,7 @@ fn replace(folder: &OwnedFd, name: &OsStr, text: &str, readers: Readers) -> Resu
     let beside = format!(".harness-tmp-{:016x}", u64::from_ne_bytes(random));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(folder, &beside, flags, mode)?);
-    let written = file.write_all(text.as_bytes());
+    let written = file.write_all(text);
     let written = written.and_then(|()| renameat(folder, &beside, folder, name).map_err(Errno::into));
     if written.is_err() {
         let _ = unlinkat(folder, &beside, AtFlags::empty());
@@ -165,10 +167,10 @@ fn replace(folder: &OwnedFd, name: &OsStr, text: &str, readers: Readers) -> Resu
 
 /// Where nobody else plants anything: links stay, and what they lead to is replaced; what is there and is no regular file,
 /// such as a pipe, is written to.
-fn write_elsewhere(path: &Path, text: &str, readers: Readers) -> Result<()> {
+fn write_elsewhere(path: &Path, text: &[u8], readers: Readers) -> Result<()> {
     match std::fs::metadata(path) {
         Ok(facts) if facts.is_dir() => Err(ErrorKind::IsADirectory.into()),
-        Ok(facts) if !facts.is_file() => std::fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes()),
+        Ok(facts) if !facts.is_file() => std::fs::OpenOptions::new().write(true).open(path)?.write_all(text),
         // As of links that lead in a circle.
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => {

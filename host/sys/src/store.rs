@@ -111,19 +111,37 @@ impl Store {
         let digest = digest_of_folder(folder, self.most)?;
         let place = self.place(&digest)?;
         // One that is there and is something else would be found and refused for ever.
-        if self.find(&digest).is_ok_and(|found| found.is_some()) {
-            return Ok(digest);
-        }
-        match std::fs::remove_dir_all(&place) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        match std::fs::rename(folder, &place) {
-            // Another process was faster.
-            Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {}
-            moved => moved?,
+        if !self.find(&digest).is_ok_and(|found| found.is_some()) {
+            replace(folder, &place)?;
         }
         Ok(digest)
+    }
+
+    /// Keeps a folder that is in a fresh one under a digest of the caller's own, instead of what is there.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. The digest is none.
+    pub fn keep_as(&self, fresh: &Fresh, name: &str, digest: &str) -> Result<()> {
+        replace(&fresh.path().join(name), &self.place(digest)?)
+    }
+
+    /// Where the folder with a digest of the caller's own is, which nobody has read; none where it is not there.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. It is no folder. Others can write to the store.
+    pub fn located(&self, digest: &str) -> Result<Option<PathBuf>> {
+        let place = self.place(digest)?;
+        if !self.is_there()? {
+            return Ok(None);
+        }
+        match Kind::at(&place) {
+            Ok(Kind::Folder) => Ok(Some(place)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Ok(_) => Err(changed(&place)),
+            Err(error) => Err(error),
+        }
     }
 
     /// The folder with a digest, which is read whole; none where it is not there.
@@ -132,16 +150,7 @@ impl Store {
     ///
     /// What the system says. It is no longer what its name says. Others can write to the store.
     pub fn find(&self, digest: &str) -> Result<Option<PathBuf>> {
-        let place = self.place(digest)?;
-        if !self.is_there()? {
-            return Ok(None);
-        }
-        match Kind::at(&place) {
-            Ok(Kind::Folder) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Ok(_) => return Err(changed(&place)),
-            Err(error) => return Err(error),
-        }
+        let Some(place) = self.located(digest)? else { return Ok(None) };
         let now = digest_of_folder(&place, self.most)?;
         if now == digest { Ok(Some(place)) } else { Err(changed(&place)) }
     }
@@ -150,6 +159,21 @@ impl Store {
         let name = digest.strip_prefix("sha256:").filter(|hex| hex.len() == 64);
         let name = name.filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
         Ok(self.folder.join(name.ok_or(ErrorKind::InvalidInput)?))
+    }
+}
+
+/// Moves a folder to its place, instead of what is there.
+fn replace(folder: &Path, place: &Path) -> Result<()> {
+    match std::fs::symlink_metadata(place) {
+        Ok(facts) if !facts.is_dir() => std::fs::remove_file(place)?,
+        Ok(_) => std::fs::remove_dir_all(place)?,
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Err(_) => {}
+    }
+    match std::fs::rename(folder, place) {
+        // Another process was faster.
+        Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => Ok(()),
+        moved => moved,
     }
 }
 

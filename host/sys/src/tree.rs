@@ -6,7 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read as _, Result};
+use std::io::{Error, ErrorKind, Read as _, Result, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -37,6 +37,8 @@ pub struct Entry {
     pub bytes: u64,
     /// `sha256:` and hexadecimal digits.
     pub sha256: String,
+    /// Whether anyone may execute it.
+    pub is_executable: bool,
 }
 
 /// What is in a folder, each by its path, sorted.
@@ -44,6 +46,8 @@ pub struct Entry {
 pub struct Tree {
     /// Its files, sorted by path.
     pub files: Vec<Entry>,
+    /// The folders in it, sorted by path.
+    pub folders: Vec<String>,
     /// What was not looked into, and why.
     pub left_out: Vec<(String, String)>,
 }
@@ -175,7 +179,10 @@ pub fn read(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<Strin
                 FileType::Directory if level >= most.levels => {
                     return Err(over(&format!("more than {} folders inside each other", most.levels)));
                 }
-                FileType::Directory => waiting.push((format!("{path}/"), file, level.saturating_add(1))),
+                FileType::Directory => {
+                    waiting.push((format!("{path}/"), file, level.saturating_add(1)));
+                    tree.folders.push(path);
+                }
                 // Another name of it may be that of a secret elsewhere.
                 FileType::RegularFile if facts.st_nlink > 1 => {
                     tree.left_out.push((path, "it has other names too (hard links)".to_owned()));
@@ -187,13 +194,15 @@ pub fn read(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<Strin
                     if bytes > most.bytes {
                         return Err(over(&format!("more than {} bytes", most.bytes)));
                     }
-                    tree.files.push(Entry { path, bytes: length, sha256 });
+                    let is_executable = facts.st_mode & 0o111 != 0;
+                    tree.files.push(Entry { path, bytes: length, sha256, is_executable });
                 }
                 _ => tree.left_out.push((path, "it is not a file".to_owned())),
             }
         }
     }
     tree.files.sort_by(|a, b| a.path.cmp(&b.path));
+    tree.folders.sort();
     tree.left_out.sort();
     Ok(tree)
 }
@@ -225,6 +234,47 @@ pub fn read_file(folder: &Path, path: &str, most: u64) -> Result<Vec<u8>> {
         return Err(over(&format!("more than {most} bytes")));
     }
     Ok(bytes)
+}
+
+/// Writes files into a new folder, each by its path in it. Folders on the way are created.
+///
+/// # Errors
+///
+/// What the system says; there is something of that name, or a path that leads out of the folder.
+pub fn write<'f>(folder: &Path, files: impl Iterator<Item = (&'f str, &'f [u8])>) -> Result<()> {
+    std::fs::create_dir(folder)?;
+    for (path, text) in files {
+        if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        let path = folder.join(path);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        File::options().write(true).create_new(true).open(path)?.write_all(text)?;
+    }
+    Ok(())
+}
+
+/// Creates a folder, and those above it.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn create(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)
+}
+
+/// Removes a folder with everything in it. Links in it are removed, and what they lead to stays. Returns whether it was
+/// there.
+///
+/// # Errors
+///
+/// What the system says; it is no folder.
+pub fn remove(folder: &Path) -> Result<bool> {
+    match std::fs::remove_dir_all(folder) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The length and the digest of a file, of one byte more than there may be at most.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 fn parse(front: &str) -> (Option<Plugin>, Vec<String>) {
     let text = format!("---\n{front}---\n\n# Acme\n\nSearches.\n");
-    let (plugin, diagnostics) = Plugin::parse("plugin.md", "plugins/acme", &text);
+    let (plugin, diagnostics) = Plugin::parse("plugin.md", Some("plugins/acme"), &text);
     let shown = diagnostics.iter().map(|one| {
         let line = one.position.as_ref().map_or(0, |at| at.line);
         format!("{line} {}", one.message)
@@ -146,6 +146,24 @@ proptest! {
         let kept = rules.iter().filter(|rule| !(has_all(&rules) && rule.key == "exec.network" && !rule.item.is_boolean()));
         prop_assert_eq!(canonical(&again), canonical(kept));
     }
+}
+
+/// An entry for all plugins consents to nothing that one of them asks for: a later version would get it unseen.
+#[test]
+fn an_entry_for_all_plugins_only_narrows() {
+    let asked = [Rule { key: "env", item: json!("A") }, Rule { key: "events", item: json!("tool.pre") }];
+    let policy = |entries: &str, has_asks: bool| {
+        let text = format!("---\nsandbox:\n  env: [A]\n  sources: {entries}\n---\n");
+        let mut policy = ProjectPolicy::parse("harness.md", &text).0.unwrap();
+        policy.plugins = if has_asks { vec![Asked::of(&asked, "plugin.md", "plugins/acme")] } else { Vec::new() };
+        let hears = policy.lets_hear("plugins/acme/hooks/x", &crate::event::Event::ToolPre);
+        (policy.grant_for("plugins/acme/tools/x", None).decide_env("A").is_ok(), hears)
+    };
+    let (all, own) = ("plugins: { env: [A], events: [tool.pre] }", "plugins/acme: { env: [A], events: [tool.pre] }");
+    assert_eq!(policy(&format!("{{ {all} }}"), true), (false, false));
+    assert_eq!(policy(&format!("{{ {all} }}"), false), (true, true));
+    assert_eq!(policy(&format!("{{ {all}, {own} }}"), true), (true, true));
+    assert_eq!(policy(&format!("{{ plugins: {{ env: [], events: [] }}, {own} }}"), true), (false, false));
 }
 
 /// The control: what was asked for and consented to is granted.

@@ -105,26 +105,39 @@ impl Shape for SourceRules {
     }
 }
 
+/// What the entries about a source name of something, the outermost first; none where no entry names any. With the name of
+/// a bundle, an entry for that or for what is in it has to: others only narrow.
+fn named<'a, T>(
+    all: &'a [SourceRules],
+    source: &str,
+    bundle: Option<&str>,
+    of: impl Fn(&'a SourceRules) -> Option<&'a Vec<T>>,
+) -> Option<Vec<&'a Vec<T>>> {
+    let naming: Vec<_> = about(all, source).into_iter().filter_map(|entry| Some((entry, of(entry)?))).collect();
+    let is_own = |entry: &SourceRules| bundle.is_none_or(|bundle| covers(bundle, &entry.name));
+    let has_own = naming.iter().any(|(entry, _)| is_own(entry));
+    has_own.then(|| naming.into_iter().map(|(_, named)| named).collect())
+}
+
 /// Whether an agent of a plugin may call a tool that is not the plugin's: an entry about the agent names it, and none that
-/// names tools leaves it out.
-pub(super) fn lends(all: &[SourceRules], agent: &str, tool: &str) -> bool {
-    let mut named = about(all, agent).into_iter().filter_map(|entry| entry.tools.as_ref()).peekable();
-    named.peek().is_some() && named.all(|patterns| patterns.iter().any(|pattern| pattern.matches(tool)))
+/// names tools leaves it out. `bundle` as in [`named`].
+pub(super) fn lends(all: &[SourceRules], agent: &str, bundle: Option<&str>, tool: &str) -> bool {
+    let named = named(all, agent, bundle, |entry| entry.tools.as_ref());
+    named.is_some_and(|named| named.iter().all(|patterns| patterns.iter().any(|pattern| pattern.matches(tool))))
 }
 
 /// Whether what is of a plugin may call the tools of a server: an entry about it names that, and none that names servers
-/// leaves it out.
-pub(super) fn lends_server(all: &[SourceRules], source: &str, server: &str) -> bool {
-    let mut lending = about(all, source).into_iter().filter_map(|entry| entry.servers.as_ref()).peekable();
-    lending.peek().is_some() && lending.all(|names| names.iter().any(|name| name.value == server))
+/// leaves it out. `bundle` as in [`named`].
+pub(super) fn lends_server(all: &[SourceRules], source: &str, bundle: Option<&str>, server: &str) -> bool {
+    let named = named(all, source, bundle, |entry| entry.servers.as_ref());
+    named.is_some_and(|named| named.iter().all(|names| names.iter().any(|name| name.value == server)))
 }
 
 /// Whether the hooks of a source may receive an event: an entry about it names that, and none that names events leaves it
-/// out. None where no entry about it names any.
-pub(super) fn lets_hear(all: &[SourceRules], source: &str, event: &Event) -> Option<bool> {
-    let mut naming = about(all, source).into_iter().filter_map(|entry| entry.events.as_ref()).peekable();
-    naming.peek()?;
-    Some(naming.all(|events| events.iter().any(|one| one.value == *event)))
+/// out. None where no entry about it names any. `bundle` as in [`named`].
+pub(super) fn lets_hear(all: &[SourceRules], source: &str, bundle: Option<&str>, event: &Event) -> Option<bool> {
+    let named = named(all, source, bundle, |entry| entry.events.as_ref())?;
+    Some(named.iter().all(|events| events.iter().any(|one| one.value == *event)))
 }
 
 /// The entries that are about an artifact, the outermost first.

@@ -20,7 +20,7 @@ fn loaded(kind: Kind, yaml: &str) -> Diagnostics {
         Kind::Agent => Agent::parse("f.md", "f", &text).1,
         Kind::Skill => Skill::parse_at("f.md", "skills/f", "f", &text).1,
         Kind::Bundle => Bundle::parse("f.md", "plugins/f", &text).1,
-        Kind::Plugin => Plugin::parse("plugin.md", "plugins/f", &text).1,
+        Kind::Plugin => Plugin::parse("plugin.md", Some("plugins/f"), &text).1,
         Kind::Harness => ProjectPolicy::parse("harness.md", &text).1,
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Fetch {
 
 pub(super) fn run(command: &Fetch, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let root = project::root(place);
-    let registry = Registry::load_unlocked(&root, &project::machine(place));
+    let registry = Registry::load_unlocked(&root, project::host(&project::machine(place)));
     let Some(policy) = registry.policy() else {
         project::report(&registry, printer);
         return Err(Exit::Usage);

@@ -50,7 +50,7 @@ pub(super) fn logout(command: &Logout, place: &ProjectArgs, printer: Printer) ->
 
 fn run(name: &str, action: LoginAction<'_>, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let (root, machine) = (project::root(place), project::machine(place));
-    let registry = Registry::load_unlocked(&root, &machine);
+    let registry = Registry::load_unlocked(&root, project::host(&machine));
     if registry.policy().is_none() {
         project::report(&registry, printer);
         return Err(Exit::Usage);

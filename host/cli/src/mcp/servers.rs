@@ -12,9 +12,10 @@ use harness_registry::Registry;
 use harness_sys::{self as sys, output};
 use serde_json::{Value as Json, json};
 
+use super::fetch;
 use super::opens::Opens;
-use super::{edit, fetch};
 use crate::args::ProjectArgs;
+use crate::edit;
 use crate::exit::Exit;
 use crate::lock::report_left_out;
 use crate::printer::Printer;
@@ -148,7 +149,7 @@ fn as_json(server: &McpServer, registry: &Registry) -> Json {
 
 pub(super) fn test(command: &Test, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let (root, machine) = (project::root(place), project::machine(place));
-    let registry = Registry::load_unlocked(&root, &machine);
+    let registry = Registry::load_unlocked(&root, project::host(&machine));
     let Some(policy) = registry.policy() else {
         project::report(&registry, printer);
         return Err(Exit::Usage);
@@ -211,9 +212,11 @@ pub(super) fn test(command: &Test, place: &ProjectArgs, printer: Printer) -> Res
 }
 
 pub(super) fn add(command: &Add, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
-    change(place, printer, "added", |file, text| edit::add(file, text, &command.name, &entry(command)))?;
+    change(place, printer, "added", |file, text| {
+        edit::add(file, text, &["mcp", "servers", &command.name], &entry(command))
+    })?;
     let root = project::root(place);
-    let registry = Registry::load_unlocked(&root, &project::machine(place));
+    let registry = Registry::load_unlocked(&root, project::host(&project::machine(place)));
     if fetch::packages(&root, &registry, Some(&command.name), place, printer)? == Some(Exit::Failed) {
         let again = format!("`{}` is in the policy without them: `harness mcp fetch {0}` tries again", command.name);
         printer.say(&again);
@@ -224,7 +227,7 @@ pub(super) fn add(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
 }
 
 pub(super) fn remove(command: &Remove, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
-    change(place, printer, "removed", |file, text| edit::remove(file, text, &command.name))?;
+    change(place, printer, "removed", |file, text| edit::remove(file, text, &["mcp", "servers", &command.name]))?;
     printer.data(&format!("removed `{}`: take it out of the lock with `harness lock`", command.name));
     Ok(Exit::Completed)
 }
@@ -284,7 +287,7 @@ fn change(
     edit: impl Fn(&str, &str) -> Result<String, String>,
 ) -> Result<(), Exit> {
     let root = project::there(place, printer)?;
-    let registry = Registry::load_unlocked(&root, &project::machine(place));
+    let registry = Registry::load_unlocked(&root, project::host(&project::machine(place)));
     let named = registry.policy_file();
     let file = if named.is_empty() { ".harness/harness.md" } else { named };
     let failed = |why: String| {

@@ -15,10 +15,10 @@ use harness_sys as sys;
 use serde_json::{Map, Value as Json, json};
 use tokio::sync::mpsc;
 
-use super::edit;
 use super::learned::Learning;
 use super::opens::Opens;
 use crate::args::ProjectArgs;
+use crate::edit;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project;
@@ -81,8 +81,11 @@ pub(crate) enum Profile {
 pub(super) fn run(command: &Wrap, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     project::named(place, printer)?;
     let (root, machine) = (project::root(place), project::machine(place));
-    let registry =
-        if Registry::is_in(&root) { Registry::load_unlocked(&root, &machine) } else { Registry::outside(&machine) };
+    let registry = if Registry::is_in(&root) {
+        Registry::load_unlocked(&root, project::host(&machine))
+    } else {
+        Registry::outside(&machine)
+    };
     let Some(policy) = registry.policy() else {
         project::report(&registry, printer);
         return Err(Exit::Usage);
@@ -179,7 +182,7 @@ impl Wrap {
         if self.is_described() {
             return serde_json::from_str::<Json>(&self.entry()).ok()?.as_object().cloned();
         }
-        edit::entry(file, &sys::read_text(&root.join(file)).ok()?, name)
+        edit::entry(file, &sys::read_text(&root.join(file)).ok()?, &["mcp", "servers", name])
     }
 
     /// As an entry of `mcp.servers`, on one line of YAML. JSON is YAML too.
@@ -221,7 +224,7 @@ fn described(command: &Wrap, registry: &Registry, root: &Path, printer: Printer)
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(failed(format!("it cannot be read: {error}"))),
     };
-    let text = edit::add(file, &text, NAME, &command.entry()).map_err(failed)?;
+    let text = edit::add(file, &text, &["mcp", "servers", NAME], &command.entry()).map_err(failed)?;
     let (policy, wrong) = ProjectPolicy::parse(file, &text);
     let machine = registry.policy().and_then(|policy| policy.machine.clone());
     match (policy, machine) {

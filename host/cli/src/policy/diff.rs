@@ -82,10 +82,10 @@ fn side(path: &Path, place: &ProjectArgs, printer: Printer) -> Result<Side, Exit
         return Err(Exit::Usage);
     }
     if path.is_dir() {
-        return registry(Registry::load_within(path, &Machine::None));
+        return registry(Registry::load_within(path, project::host(&Machine::None)));
     }
     if path.extension().is_none_or(|extension| extension != "md") {
-        return registry(Registry::load_within(&project::root(place), &Machine::File(path.to_owned())));
+        return registry(Registry::load_within(&project::root(place), project::host(&Machine::File(path.to_owned()))));
     }
     let text = super::super::input::text(&format!("@{shown}")).map_err(|message| {
         printer.error(&message, &[], None);

@@ -8,8 +8,8 @@ use harness_sys as sys;
 use harness_wall::confine::Plan;
 
 use super::super::args::{Learn, ProjectArgs};
+use super::super::edit;
 use super::super::exit::Exit;
-use super::super::mcp::edit;
 use super::super::mcp::learned::Learning;
 use super::super::printer::Printer;
 use super::super::project;
@@ -50,7 +50,8 @@ pub(super) fn run(command: &Learn, place: &ProjectArgs, printer: Printer) -> Res
     let needs = confinement::needs(loaded.registry(), &root, asked.workspace.as_deref(), None, &Variables::Host);
     project::confine(&Plan::of(&needs), &asked.confine, printer)?;
     let file = loaded.registry().policy_file();
-    let entry = sys::read_text(&root.join(file)).ok().and_then(|text| edit::entry(file, &text, name));
+    let entry =
+        sys::read_text(&root.join(file)).ok().and_then(|text| edit::entry(file, &text, &["mcp", "servers", name]));
     let entry = entry.ok_or_else(|| Learning::unreadable(name, printer))?;
     let grant = policy.grant_for_server(server);
     // What was read to open the project is no use of the server's.

@@ -19,7 +19,7 @@ impl Load {
         self.inside(here.root, &below, true)?;
         let text = self.text(here, &below, true)?;
         let file = here.root.shown(&below);
-        let (plugin, diagnostics) = Plugin::parse(&file, here.source, &text);
+        let (plugin, diagnostics) = Plugin::parse(&file, Some(here.source), &text);
         self.parsed(here.source, &file, diagnostics);
         // What it asks for holds its scripts and hooks down.
         self.guard_lost |= plugin.is_none();

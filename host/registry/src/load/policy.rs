@@ -52,7 +52,7 @@ impl Load {
     }
 
     /// The policy, wherever it is. Two of them are none: which one was meant cannot be known.
-    pub(super) fn policy(&mut self, root: &Path, home: Option<&Root>) {
+    pub(super) fn policy(&mut self, root: &Path, home: Option<&Root>, proposed: Option<&str>) {
         // A link that leads nowhere is there, and is not the same as no policy.
         let mut there: Vec<String> = Vec::new();
         if let Some(home) = home {
@@ -67,6 +67,7 @@ impl Load {
         );
         self.policies_that_are_none(root);
         let file = match there.as_slice() {
+            [] if proposed.is_some() => POLICY_FILE.to_owned(),
             [] => {
                 self.registry.policy = Some(ProjectPolicy::absent(POLICY_FILE));
                 return;
@@ -81,10 +82,14 @@ impl Load {
             }
         };
         let text = match home {
+            _ if proposed.is_some() => proposed.map(str::to_owned),
             Some(home) if file == POLICY_FILE => self.text(Within { root: home, source: FOLDER }, POLICY, true),
             _ => self.text_beside(root, &file),
         };
         let Some(text) = text else { return };
+        if proposed.is_some() {
+            self.registry.sources.insert(file.clone(), text.clone());
+        }
         let (policy, diagnostics) = ProjectPolicy::parse(&file, &text);
         self.parsed(FOLDER, &file, diagnostics);
         if let Some(policy) = &policy {

@@ -109,6 +109,16 @@ impl Load {
             let hint = format!("a model reads nothing of it, and no lock keeps it{rest}");
             self.registry.diagnostics.push(Diagnostic::warning(what).at(skill.source.clone()).hint(hint));
         }
+        let expected = self.expected.get(here.source);
+        let is_other = |file: &&tree::Entry| {
+            let below = format!("{place}/{}", file.path);
+            expected.is_some_and(|files| self.expected_digest(files, here.source, &below) != Some(&file.sha256))
+        };
+        if let Some(file) = tree.files.iter().find(is_other) {
+            let shown = here.root.shown(&format!("{place}/{}", file.path));
+            self.fail(&shown, true, &std::io::Error::other("it was changed while it was read"));
+            return false;
+        }
         let files = tree.files.into_iter().filter(|file| file.path != SKILL_FILE);
         skill.files = files.map(|file| SkillFile { path: file.path, bytes: file.bytes, sha256: file.sha256 }).collect();
         skill.folder = Some(folder);

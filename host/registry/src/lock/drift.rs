@@ -26,7 +26,7 @@ pub enum Drift {
 
 impl Drift {
     /// Between two states of one artifact, where there is any. Nothing is decided on the texts: they only inform.
-    pub(super) fn between(old: &Entry, new: &Entry) -> Option<Self> {
+    pub fn between(old: &Entry, new: &Entry) -> Option<Self> {
         let parts = |one: &Entry| {
             let Entry { path, sha256, script, schema, files, description, .. } = one.clone();
             (path, sha256, script, schema, files, description)
@@ -39,6 +39,14 @@ impl Drift {
         match self {
             Self::Added(entry) | Self::Removed(entry) => entry,
             Self::Changed { new, .. } => new,
+        }
+    }
+
+    /// The names of the parts that changed; none where it was added or removed.
+    pub fn parts(&self) -> Vec<&'static str> {
+        match self {
+            Self::Added(_) | Self::Removed(_) => Vec::new(),
+            Self::Changed { old, new } => changed(old, new),
         }
     }
 

@@ -13,6 +13,7 @@ use harness_artifact::decode::{Decoder, Field};
 use harness_artifact::diagnostic::Position;
 use harness_artifact::hook::Hook;
 use harness_artifact::plugin;
+use harness_artifact::policy::sources::bundle_of;
 use harness_artifact::script::Script;
 use harness_artifact::skill::Skill;
 use harness_artifact::tool::Tool;
@@ -101,14 +102,26 @@ impl Entry {
     }
 }
 
-/// All artifacts of a registry.
+/// All artifacts of a registry, but those of plugins that are locked by their content.
 pub(super) fn all(registry: &Registry) -> Vec<Entry> {
+    let pinned: Vec<&str> =
+        registry.bundles().iter().filter(|bundle| bundle.pinned).map(|bundle| bundle.name.as_str()).collect();
+    some(registry, &|source| !bundle_of(source).is_some_and(|bundle| pinned.contains(&bundle)))
+}
+
+/// The artifacts of a plugin, by kind and name, to be compared with those of another version of it.
+pub fn of_plugin(registry: &Registry, source: &str) -> Vec<Entry> {
+    some(registry, &|other| bundle_of(other) == Some(source))
+}
+
+/// The artifacts of some sources.
+fn some(registry: &Registry, wanted: &dyn Fn(&str) -> bool) -> Vec<Entry> {
     // What is of a server is locked with that.
-    let own = registry.tools().iter().filter(|one| one.served.is_none());
+    let own = registry.tools().iter().filter(|one| one.served.is_none() && wanted(&one.source_name));
     let tools = own.map(|one| tool(registry, one));
-    let hooks = registry.hooks().iter().map(|one| hook(registry, one));
-    let agents = registry.agents().iter().map(|one| agent(registry, one));
-    let bundles = registry.bundles().iter().map(|bundle| Entry {
+    let hooks = registry.hooks().iter().filter(|one| wanted(&one.source_name)).map(|one| hook(registry, one));
+    let agents = registry.agents().iter().filter(|one| wanted(&one.source_name)).map(|one| agent(registry, one));
+    let bundles = registry.bundles().iter().filter(|bundle| wanted(&bundle.name)).map(|bundle| Entry {
         kind: Kind::Bundle,
         name: bundle.name.clone(),
         path: bundle.path.clone(),
@@ -119,7 +132,7 @@ pub(super) fn all(registry: &Registry) -> Vec<Entry> {
         description: digest(&bundle.prose),
         shown: Shown::of(bundle.prose.clone()),
     });
-    let skills = registry.skills().iter().map(|one| skill(registry, one));
+    let skills = registry.skills().iter().filter(|one| wanted(&one.source_name)).map(|one| skill(registry, one));
     tools.chain(hooks).chain(agents).chain(bundles).chain(skills).collect()
 }
 

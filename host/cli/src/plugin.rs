@@ -1,0 +1,63 @@
+//! `harness plugin`: plugins from elsewhere, reviewed, consented to, and pinned.
+//!
+//! - `author`: `new` and `pack`
+//! - `fetched`: a plugin as its source has it
+//! - `review`: what a person reads before they consent
+//! - `consent`: what is granted, and by whom
+//! - `add`, `update`, `installed`: the commands that change the project, or look at what is in it
+//! - `state`: the project, its lock and its policy, before and after a change
+
+mod add;
+mod author;
+mod consent;
+mod fetched;
+mod installed;
+mod review;
+mod state;
+mod update;
+
+use clap::Subcommand;
+
+use super::args::ProjectArgs;
+use super::exit::Exit;
+use super::printer::Printer;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Plugin {
+    /// Write the folder of a new plugin.
+    New(author::New),
+    /// Pack a plugin as one file: the same bytes on every machine.
+    Pack(author::Pack),
+    /// Add a plugin from a folder or a packed file: show what it asks for, grant what you consent to, and pin its content.
+    Add(add::Add),
+    /// List the plugins of the lock.
+    List(installed::List),
+    /// Show what a plugin asks for and what that means in this project: one of the lock, or one at a source.
+    Show(installed::Show),
+    /// Check that the content, the asks and the grant of each plugin are those of the lock.
+    Verify,
+    /// Update plugins from their sources, after showing what changes.
+    ///
+    /// A version that asks for more, or that changes what models read, is staged until you consent. The version before it
+    /// stays in use.
+    Update(update::Update),
+    /// Remove a plugin, its grant and its pin.
+    Remove(installed::Remove),
+    /// Fetch the plugins of the lock that are not on this machine, exactly as the lock has them.
+    Sync,
+}
+
+/// Runs a command of `harness plugin`. An error is that it did nothing, which was reported.
+pub(crate) fn run(command: &Plugin, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    match command {
+        Plugin::New(command) => author::new(command, place, printer),
+        Plugin::Pack(command) => author::pack(command, printer),
+        Plugin::Add(command) => add::run(command, place, printer),
+        Plugin::List(command) => installed::list(command, place, printer),
+        Plugin::Show(command) => installed::show(command, place, printer),
+        Plugin::Verify => installed::verify(place, printer),
+        Plugin::Update(command) => update::run(command, place, printer),
+        Plugin::Remove(command) => installed::remove(command, place, printer),
+        Plugin::Sync => installed::sync(place, printer),
+    }
+}

@@ -1,0 +1,122 @@
+//! `harness plugin add`.
+
+use clap::Args;
+use harness_artifact::plugin::{Rule, canonical};
+use harness_plugin::source::Source;
+use harness_registry::lock::LockedPlugin;
+use harness_sys as sys;
+use harness_sys::digest::digest;
+
+use super::consent::{self, Consent, Granting};
+use super::fetched::Fetched;
+use super::review::{Review, plural};
+use super::state::{PolicyText, State, with_rules};
+use crate::args::ProjectArgs;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::project;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 added, 2 it cannot be used, 3 nobody consented, or not to this content.\n\n\
+                        Examples:\n  harness plugin add ./acme\n  harness plugin add ../acme-1.2.0.tar --vendor\n  \
+                        harness plugin add ./acme --grant-digest sha256:0123...")]
+pub(crate) struct Add {
+    /// Source of the plugin: the path of a folder or of a packed file, which begins with `./`, `../` or `/`.
+    pub(crate) source: String,
+
+    #[command(flatten)]
+    pub(crate) granting: Granting,
+
+    /// Keep the files of the plugin in `.harness/plugins/NAME`, to be committed with the project. Default: in the cache of
+    /// the machine.
+    #[arg(long)]
+    pub(crate) vendor: bool,
+}
+
+/// A source as an argument names it, from the folder of a project.
+pub(super) fn source(text: &str, state: &State, printer: Printer) -> Result<Source, Exit> {
+    let source = Source::parse(text).map_err(|why| {
+        printer.error(&why.to_string(), &[], None);
+        Exit::Usage
+    })?;
+    Ok(source.from_project(&sys::current_folder(), &state.root))
+}
+
+/// The entry of a fetched plugin in the lock, as long as nothing is granted to it.
+pub(super) fn entry(fetched: &Fetched, source: Source, vendored: bool) -> LockedPlugin {
+    LockedPlugin {
+        name: fetched.name().to_owned(),
+        version: fetched.plugin.version.clone(),
+        source,
+        digest: fetched.digest.clone(),
+        asked: digest(&canonical(fetched.plugin.rules())),
+        granted: digest(""),
+        vendored,
+        staged: None,
+        position: LockedPlugin::unwritten(),
+    }
+}
+
+/// The policy with rules that a plugin is granted beside those that it has; none where nothing changes.
+pub(super) fn granting(
+    policy: &PolicyText,
+    source: &str,
+    rules: &[Rule],
+    printer: Printer,
+) -> Result<Option<PolicyText>, Exit> {
+    if rules.is_empty() {
+        return Ok(None);
+    }
+    policy.granting(source, &with_rules(policy.entry(source), rules), printer)
+}
+
+pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    let state = State::open(place, printer)?;
+    let from = source(&command.source, &state, printer)?;
+    let fetched = Fetched::from(&from, &state.root, printer)?;
+    let (name, source) = (fetched.name(), fetched.source_name());
+    if state.lock.plugin(name).is_some() {
+        let hint = format!("`harness plugin update {name}` brings it to another version");
+        printer.error(&format!("the plugin `{name}` is there already"), &[], Some(&hint));
+        return Err(Exit::Usage);
+    }
+    for copy in [state.vendored(name), state.vendored(&format!("{name}.md"))] {
+        if !sys::is_gone(&copy) {
+            let hint = "remove it first: it is not pinned, and would be a second plugin of this name";
+            printer.error(&format!("`{}` is there already", copy.display()), &[], Some(hint));
+            return Err(Exit::Usage);
+        }
+    }
+    state.keep(&fetched.content)?;
+    let locked = entry(&fetched, from.clone(), command.vendor);
+    let policy = state.policy()?;
+    if policy.entry(&source).is_some() {
+        let hint = "remove the entry first: it was written for another plugin";
+        printer.error(&format!("`{}` grants to `{source}` already", policy.file), &[], Some(hint));
+        return Err(Exit::Usage);
+    }
+    let asked: Vec<Rule> = fetched.plugin.rules().cloned().collect();
+    let whole = granting(&policy, &source, &asked, printer)?;
+    let registry = state.proposed(locked.clone(), whole.as_ref().map(|policy| policy.text.as_str()));
+    if registry.policy().is_none() || registry.diagnostics().has_errors() {
+        project::report(&registry, printer);
+        printer.error("the project would not load with all that it asks for: nothing is changed", &[], None);
+        return Err(Exit::Usage);
+    }
+    let review =
+        Review { fetched: &fetched, from: from.to_string(), registry: &registry, granted: None, root: &state.root };
+    printer.data(&review.text());
+    let rules = match command.granting.decide(&fetched, &asked, printer)? {
+        Consent::Given(rules) => rules,
+        Consent::Refused => {
+            printer.say("nothing is added");
+            return Ok(Exit::Denied);
+        }
+        Consent::Nobody => return Err(consent::nobody(&fetched, printer)),
+    };
+    let policy = granting(&policy, &source, &rules, printer)?;
+    state.write(locked, &fetched.content, policy.as_ref())?;
+    let version = &fetched.plugin.version;
+    printer.data(&format!("added `{name}` {version}: {} of {} granted", rules.len(), plural(asked.len(), "rule")));
+    Ok(Exit::Completed)
+}

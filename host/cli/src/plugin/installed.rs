@@ -1,0 +1,195 @@
+//! `harness plugin list`, `show`, `verify`, `remove` and `sync`: the plugins of a project.
+
+use clap::Args;
+use harness_artifact::escape;
+use harness_artifact::plugin::Rule;
+use harness_plugin::Rejected;
+use harness_plugin::content::Content;
+use harness_registry::Registry;
+use harness_registry::lock::LockedPlugin;
+use harness_sys::{output, tree};
+use serde_json::{Value as Json, json};
+
+use super::add;
+use super::fetched::Fetched;
+use super::review::{Review, plural};
+use super::state::{State, with_rules};
+use crate::args::ProjectArgs;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::project;
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Print the plugins as one JSON array.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// Name of a plugin of the lock, or the source of one that is not added yet, such as `./acme`.
+    #[arg(value_name = "NAME|SOURCE")]
+    pub(crate) plugin: String,
+
+    /// Print the plugin as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    /// The plugin.
+    pub(crate) name: String,
+}
+
+pub(super) fn list(command: &List, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    let state = State::open(place, printer)?;
+    if command.json {
+        let one = |plugin: &LockedPlugin| {
+            json!({
+                "name": plugin.name,
+                "version": plugin.version.to_string(),
+                "source": plugin.source.to_string(),
+                "digest": plugin.digest,
+                "vendored": plugin.vendored,
+                "staged": plugin.staged.as_ref().map(|staged| json!({"version": staged.version, "digest": staged.digest})),
+            })
+        };
+        printer.json(&state.lock.plugins().map(one).collect::<Json>());
+        return Ok(Exit::Completed);
+    }
+    let mut text = String::new();
+    for plugin in state.lock.plugins() {
+        let source = plugin.source.to_string();
+        text.push_str(&format!("{} {}  {}", plugin.name, plugin.version, escape::line(&source)));
+        text.push_str(if plugin.vendored { "  (vendored)" } else { "" });
+        if let Some(staged) = &plugin.staged {
+            text.push_str(&format!("  ({} is staged: `harness plugin update {}`)", staged.version, plugin.name));
+        }
+        text.push('\n');
+    }
+    match text.is_empty() {
+        true => printer.say("no plugins: add one with `harness plugin add ./FOLDER`"),
+        false => printer.data(&text),
+    }
+    Ok(Exit::Completed)
+}
+
+pub(super) fn show(command: &Show, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    let state = State::open(place, printer)?;
+    let locked = state.lock.plugin(&command.plugin);
+    let (fetched, from) = match locked {
+        Some(plugin) => (installed(&state, plugin, printer)?, plugin.source.clone()),
+        None => {
+            let from = add::source(&command.plugin, &state, printer)?;
+            (Fetched::from(&from, &state.root, printer)?, from)
+        }
+    };
+    state.keep(&fetched.content)?;
+    let policy = state.policy()?;
+    let source = fetched.source_name();
+    let asked: Vec<Rule> = fetched.plugin.rules().cloned().collect();
+    let granted = locked.map(|_| {
+        let entry = policy.entry(&source);
+        let is_there = |rule: &&Rule| entry.as_ref() == Some(&with_rules(entry.clone(), std::slice::from_ref(*rule)));
+        asked.iter().filter(is_there).cloned().collect()
+    });
+    let whole = add::granting(&policy, &source, &asked, printer)?;
+    let entry = add::entry(&fetched, from.clone(), false);
+    let registry = state.proposed(entry, whole.as_ref().map(|policy| policy.text.as_str()));
+    let has_errors = registry.policy().is_none() || registry.diagnostics().has_errors();
+    if has_errors {
+        project::report(&registry, printer);
+    }
+    let review = Review { fetched: &fetched, from: from.to_string(), registry: &registry, granted, root: &state.root };
+    match command.json {
+        true => printer.json(&review.json()),
+        false => printer.data(&review.text()),
+    }
+    Ok(if has_errors { Exit::Usage } else { Exit::Completed })
+}
+
+/// What the lock has of a plugin, where it is.
+pub(super) fn content(state: &State, plugin: &LockedPlugin) -> Result<Content, Rejected> {
+    if plugin.vendored {
+        let content = Content::read_exactly(&state.vendored(&plugin.name))?;
+        let is_same = content.digest() == plugin.digest;
+        return if is_same { Ok(content) } else { Err(Rejected::new("a file of it was changed, added or removed")) };
+    }
+    let cache = state.cache().map_err(|_| Rejected::new("there is no cache"))?;
+    cache.find(&plugin.digest)?.map(|found| found.content).ok_or_else(|| Rejected::new("it is not on this machine"))
+}
+
+/// A plugin of the lock, checked.
+pub(super) fn installed(state: &State, plugin: &LockedPlugin, printer: Printer) -> Result<Fetched, Exit> {
+    let content = content(state, plugin).map_err(|why| {
+        let what = format!("the plugin `{}` differs from `harness.lock`: {why}", plugin.name);
+        printer.error(&what, &[], Some("`harness plugin sync` fetches or restores it"));
+        Exit::Usage
+    })?;
+    Fetched::of(content, &plugin.source.to_string(), printer)
+}
+
+pub(super) fn verify(place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    let state = State::open(place, printer)?;
+    let registry = Registry::load_within(&state.root, state.host());
+    if registry.diagnostics().has_errors() {
+        project::report(&registry, printer);
+        return Ok(Exit::Failed);
+    }
+    printer.data(&format!("verified: {}", plural(state.lock.plugins().count(), "plugin")));
+    Ok(Exit::Completed)
+}
+
+pub(super) fn remove(command: &Remove, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    let state = State::open(place, printer)?;
+    let plugin = state.locked(&command.name)?;
+    let policy = state.policy()?.without(&plugin.source_name(), printer)?;
+    let lock = state.lock.clone().without_plugin(&plugin.name);
+    state.written(|| {
+        if plugin.vendored {
+            tree::remove(&state.vendored(&plugin.name))?;
+        }
+        if let Some(policy) = &policy {
+            output::write(&state.root.join(&policy.file), &policy.text, output::Readers::All, &[&state.root])?;
+        }
+        state.write_lock(&lock)
+    })?;
+    printer.data(&format!("removed `{}`", plugin.name));
+    Ok(Exit::Completed)
+}
+
+pub(super) fn sync(place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    let state = State::open(place, printer)?;
+    let mut exit = Exit::Completed;
+    for plugin in state.lock.plugins() {
+        let (name, version) = (&plugin.name, &plugin.version);
+        if content(&state, plugin).is_ok() {
+            printer.data(&format!("{name} {version}: there"));
+            continue;
+        }
+        let Ok(fetched) = Fetched::from(&plugin.source, &state.root, printer) else {
+            exit = Exit::Failed;
+            continue;
+        };
+        if fetched.digest != plugin.digest {
+            let what = format!("`{}` is {}, and the lock has {}", plugin.source, fetched.digest, plugin.digest);
+            let hint = format!("`harness plugin update {name}` shows what changed");
+            printer.error(&what, &[], Some(&hint));
+            exit = Exit::Failed;
+            continue;
+        }
+        match plugin.vendored {
+            true => state.written(|| {
+                let folder = state.vendored(name);
+                tree::remove(&folder)?;
+                folder.parent().map_or(Ok(()), tree::create)?;
+                fetched.content.write(&folder)
+            })?,
+            false => state.keep(&fetched.content)?,
+        }
+        printer.data(&format!("{name} {version}: fetched"));
+    }
+    Ok(exit)
+}

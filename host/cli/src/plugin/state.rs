@@ -1,0 +1,253 @@
+//! The project that a command of plugins changes: its lock, its policy and the cache. A change is loaded as a whole before
+//! any of it is written.
+
+use std::path::{Path, PathBuf};
+
+use harness_artifact::plugin::Rule;
+use harness_capability::env::Variables;
+use harness_plugin::cache::Cache;
+use harness_plugin::content::Content;
+use harness_registry::lock::{self, Lock, LockedPlugin};
+use harness_registry::{Host, Machine, Proposal, Registry};
+use harness_sys as sys;
+use harness_sys::digest::digest;
+use harness_sys::{output, tree};
+use harness_wall::ClosedNames;
+use serde_json::Value as Json;
+
+use crate::args::ProjectArgs;
+use crate::edit;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::project;
+
+/// A project and what it is loaded with.
+pub(super) struct State {
+    /// Its folder, without links.
+    pub(super) root: PathBuf,
+    machine: Machine,
+    plugins: Option<PathBuf>,
+    /// Its lock, or an empty one of plugins.
+    pub(super) lock: Lock,
+    printer: Printer,
+}
+
+/// The policy of a project as text.
+pub(super) struct PolicyText {
+    /// Its file.
+    pub(super) file: String,
+    pub(super) text: String,
+}
+
+/// The keys of the entry of a source.
+fn path_of(source: &str) -> [&str; 3] {
+    ["sandbox", "sources", source]
+}
+
+impl State {
+    /// The project of a command. What is wrong with its lock was reported.
+    pub(super) fn open(place: &ProjectArgs, printer: Printer) -> Result<Self, Exit> {
+        let root = project::there(place, printer)?;
+        let root = sys::real_path(&root).map_err(|error| {
+            printer.error(&format!("`{}` cannot be read: {error}", root.display()), &[], None);
+            Exit::Usage
+        })?;
+        let lock = Registry::read_lock(&root).map_err(|wrong| {
+            printer.problem(&wrong, &wrong.render(None, printer.color()));
+            Exit::Usage
+        })?;
+        let lock = lock.unwrap_or_else(Lock::of_plugins);
+        let plugins = harness_dispatch::plugins(&Variables::Host);
+        Ok(Self { root, machine: project::machine(place), plugins, lock, printer })
+    }
+
+    pub(super) fn host(&self) -> Host<'_> {
+        Host::new(&self.machine, self.plugins.clone())
+    }
+
+    /// The cache of the machine.
+    pub(super) fn cache(&self) -> Result<Cache, Exit> {
+        let folder = self.plugins.clone().ok_or_else(|| {
+            self.printer.error("there is no folder for plugins", &[], Some("set `XDG_CACHE_HOME` or `HOME`"));
+            Exit::Usage
+        })?;
+        Ok(Cache::new(folder))
+    }
+
+    /// Keeps a content in the cache.
+    pub(super) fn keep(&self, content: &Content) -> Result<(), Exit> {
+        let kept = self.cache()?.keep(content);
+        kept.map(drop).map_err(|why| {
+            self.printer.error(&format!("cannot keep the plugin: {why}"), &[], None);
+            Exit::Fault
+        })
+    }
+
+    /// A plugin of the lock.
+    pub(super) fn locked(&self, name: &str) -> Result<&LockedPlugin, Exit> {
+        self.lock.plugin(name).ok_or_else(|| {
+            let hint = "`harness plugin list` lists them";
+            self.printer.error(&format!("`{}` has no plugin `{name}`", lock::FILE), &[], Some(hint));
+            Exit::Usage
+        })
+    }
+
+    /// The folder of a plugin that is kept in the project.
+    pub(super) fn vendored(&self, name: &str) -> PathBuf {
+        self.root.join(".harness/plugins").join(name)
+    }
+
+    /// The text of the policy; empty where there is none yet.
+    pub(super) fn policy(&self) -> Result<PolicyText, Exit> {
+        let registry = Registry::load_unlocked(&self.root, self.host());
+        let named = registry.policy_file();
+        let file = if named.is_empty() { ".harness/harness.md" } else { named }.to_owned();
+        match sys::read_text(&self.root.join(&file)) {
+            Ok(text) => Ok(PolicyText { file, text }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(PolicyText { file, text: String::new() }),
+            Err(error) => {
+                self.printer.error(&format!("`{file}` cannot be read: {error}"), &[], None);
+                Err(Exit::Usage)
+            }
+        }
+    }
+
+    /// The project as it would be with a plugin, and with another policy where there is one.
+    pub(super) fn proposed(&self, plugin: LockedPlugin, policy: Option<&str>) -> Registry {
+        let name = plugin.name.clone();
+        let lock = self.lock.clone().with_plugin(plugin);
+        let proposal = Proposal { lock: Some(&lock), policy, from_cache: Some(&name) };
+        Registry::load_proposed(&self.root, self.host(), &proposal)
+    }
+
+    /// Writes a plugin into the lock, with the policy that grants to it, and its files where they are to be in the project.
+    /// Nothing is written where the project would not load, which was reported.
+    pub(super) fn write(
+        &self,
+        plugin: LockedPlugin,
+        content: &Content,
+        policy: Option<&PolicyText>,
+    ) -> Result<(), Exit> {
+        let printer = self.printer;
+        let registry = self.proposed(plugin.clone(), policy.map(|policy| policy.text.as_str()));
+        let Some(granted) = registry.policy().filter(|_| !registry.diagnostics().has_errors()) else {
+            project::report(&registry, printer);
+            printer.error("the project would not load with it: nothing is changed", &[], None);
+            return Err(Exit::Usage);
+        };
+        let granted = digest(&granted.granted(&plugin.source_name()));
+        let plugin = LockedPlugin { granted, ..plugin };
+        let vendored = plugin.vendored.then(|| self.vendored(&plugin.name));
+        let lock = self.lock.clone().with_plugin(plugin);
+        ClosedNames::sweep(&self.root);
+        self.written(|| {
+            if let Some(folder) = vendored {
+                tree::remove(&folder)?;
+                folder.parent().map_or(Ok(()), tree::create)?;
+                content.write(&folder)?;
+            }
+            if let Some(policy) = policy {
+                let shared: [&Path; 1] = [&self.root];
+                output::write(&self.root.join(&policy.file), &policy.text, output::Readers::All, &shared)?;
+            }
+            self.write_lock(&lock)
+        })
+    }
+
+    /// Writes the lock alone.
+    pub(super) fn write_lock(&self, lock: &Lock) -> std::io::Result<()> {
+        let path = self.root.join(lock::FILE);
+        if lock.has_plugins_only() && lock.plugins().next().is_none() {
+            return sys::private::remove(&path).map(drop);
+        }
+        sys::write_whole(&path, &lock.text().map_err(std::io::Error::other)?)
+    }
+
+    /// Runs what writes, and reports why it failed.
+    pub(super) fn written(&self, write: impl FnOnce() -> std::io::Result<()>) -> Result<(), Exit> {
+        write().map_err(|error| {
+            self.printer.error(&format!("cannot write the project: {error}"), &[], None);
+            Exit::Fault
+        })
+    }
+}
+
+impl PolicyText {
+    /// What the entry of a source says.
+    pub(super) fn entry(&self, source: &str) -> Option<Json> {
+        edit::entry(&self.file, &self.text, &path_of(source)).map(Json::Object)
+    }
+
+    /// The same with another entry of a source; none where nothing changes.
+    pub(super) fn granting(&self, source: &str, entry: &Json, printer: Printer) -> Result<Option<Self>, Exit> {
+        let is_empty = entry.as_object().is_none_or(serde_json::Map::is_empty);
+        if is_empty && self.entry(source).is_none() || self.entry(source).as_ref() == Some(entry) {
+            return Ok(None);
+        }
+        self.changed(edit::set(&self.file, &self.text, &path_of(source), &yaml(entry)), printer).map(Some)
+    }
+
+    /// The same without the entry of a source; none where it has none.
+    pub(super) fn without(&self, source: &str, printer: Printer) -> Result<Option<Self>, Exit> {
+        if self.entry(source).is_none() {
+            return Ok(None);
+        }
+        self.changed(edit::remove(&self.file, &self.text, &path_of(source)), printer).map(Some)
+    }
+
+    fn changed(&self, text: Result<String, String>, printer: Printer) -> Result<Self, Exit> {
+        match text {
+            Ok(text) => Ok(Self { file: self.file.clone(), text }),
+            Err(why) => {
+                printer.error(&format!("`{}` stays as it is: {why}", self.file), &[], None);
+                Err(Exit::Usage)
+            }
+        }
+    }
+}
+
+/// A value on one line, as people write YAML.
+fn yaml(value: &Json) -> String {
+    match value {
+        Json::Object(object) if object.is_empty() => "{}".to_owned(),
+        Json::Object(object) => {
+            let entries: Vec<String> = object.iter().map(|(key, value)| format!("{key}: {}", yaml(value))).collect();
+            format!("{{ {} }}", entries.join(", "))
+        }
+        Json::Array(items) => format!("[{}]", items.iter().map(yaml).collect::<Vec<_>>().join(", ")),
+        other => other.to_string(),
+    }
+}
+
+/// The value of an entry with more rules: what it says already stays.
+pub(super) fn with_rules(entry: Option<Json>, rules: &[Rule]) -> Json {
+    let mut entry = entry.unwrap_or_else(|| Json::Object(serde_json::Map::new()));
+    for rule in rules {
+        let parts: Vec<&str> = rule.key.split('.').collect();
+        put(&mut entry, &parts, &rule.item);
+    }
+    entry
+}
+
+/// Puts a rule into a mapping of rules, unless it is there.
+fn put(at: &mut Json, parts: &[&str], item: &Json) {
+    if let Some((first, rest)) = parts.split_first() {
+        if !at.is_object() {
+            *at = Json::Object(serde_json::Map::new());
+        }
+        if let Some(object) = at.as_object_mut() {
+            put(object.entry(*first).or_insert(Json::Null), rest, item);
+        }
+        return;
+    }
+    match (item, &mut *at) {
+        (Json::Bool(true), _) => *at = Json::Bool(true),
+        (_, Json::Bool(true)) => {}
+        (item, Json::Array(items)) => {
+            if !items.contains(item) {
+                items.push(item.clone());
+            }
+        }
+        (item, _) => *at = Json::Array(vec![item.clone()]),
+    }
+}

@@ -1,0 +1,202 @@
+//! `harness plugin update`: another version of a plugin, after showing what changes. One that asks for more, or that changes
+//! what models read, waits for consent, and the version before it stays in use.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use harness_artifact::escape;
+use harness_artifact::plugin::{Rule, layer};
+use harness_policy::compare::{Example, wider};
+use harness_policy::grant::Grant;
+use harness_registry::lock::{self, Drift, Entry, LockedPlugin, Staged};
+
+use super::consent::{Consent, Granting};
+use super::fetched::Fetched;
+use super::review::plural;
+use super::state::State;
+use super::{add, installed};
+use crate::args::ProjectArgs;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::project;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 updated, or nothing to update; 1 staged, or shown with `--dry-run`; 2 it cannot be \
+                        used; 3 a lower version, or not the content that was reviewed."
+)]
+pub(crate) struct Update {
+    /// The plugin. Default: all plugins of the lock.
+    pub(crate) name: Option<String>,
+
+    /// Show what would change, and change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Update to a version that is lower than the one of the lock.
+    #[arg(long)]
+    pub(crate) allow_downgrade: bool,
+
+    #[command(flatten)]
+    pub(crate) granting: Granting,
+}
+
+/// What another version changes.
+struct Changes {
+    /// Lines for a person, each escaped.
+    lines: Vec<String>,
+    /// Rules that were not asked for before.
+    new: Vec<Rule>,
+    /// Whether a person has to consent to it.
+    needs_consent: bool,
+}
+
+pub(super) fn run(command: &Update, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    let state = State::open(place, printer)?;
+    let names: Vec<String> = match &command.name {
+        Some(name) => vec![state.locked(name)?.name.clone()],
+        None => state.lock.plugins().map(|plugin| plugin.name.clone()).collect(),
+    };
+    let mut worst = Exit::Completed;
+    for name in names {
+        // The lock is another one after each.
+        let state = State::open(place, printer)?;
+        let plugin = state.locked(&name)?;
+        let exit = one(command, &state, plugin, printer).unwrap_or_else(|exit| exit);
+        if exit.code() > worst.code() {
+            worst = exit;
+        }
+    }
+    Ok(worst)
+}
+
+fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) -> Result<Exit, Exit> {
+    let name = &old.name;
+    let before = installed::installed(state, old, printer)?;
+    let now = Fetched::from(&old.source, &state.root, printer)?;
+    if now.name() != name {
+        printer.error(&format!("`{}` is the plugin `{}` now, and not `{name}`", old.source, now.name()), &[], None);
+        return Err(Exit::Usage);
+    }
+    let version = &now.plugin.version;
+    if now.digest == old.digest {
+        printer.data(&format!("{name} {version}: up to date"));
+        return Ok(Exit::Completed);
+    }
+    if *version < old.version && !command.allow_downgrade {
+        let what = format!("`{}` has {version} of `{name}`, and {} is in use", old.source, old.version);
+        printer.error(&what, &[], Some("`--allow-downgrade` accepts a lower version"));
+        return Err(Exit::Denied);
+    }
+    state.keep(&now.content)?;
+    let source = now.source_name();
+    let policy = state.policy()?;
+    let asked: Vec<Rule> = now.plugin.rules().cloned().collect();
+    let whole = add::granting(&policy, &source, &asked, printer)?;
+    let entry = LockedPlugin { ..add::entry(&now, old.source.clone(), old.vendored) };
+    let registry = state.proposed(entry.clone(), whole.as_ref().map(|policy| policy.text.as_str()));
+    if registry.policy().is_none() || registry.diagnostics().has_errors() {
+        project::report(&registry, printer);
+        printer.error(&format!("the project would not load with `{name}` {version}: nothing is changed"), &[], None);
+        return Err(Exit::Usage);
+    }
+    let earlier = state.proposed(old.clone(), None);
+    let entries = |registry| lock::of_plugin(registry, &source);
+    let changes = changes((&before, entries(&earlier)), (&now, entries(&registry)));
+    let mut text = format!("{name} {} -> {version}, {}\n", old.version, now.digest);
+    changes.lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+    printer.data(&text);
+    if command.dry_run {
+        return Ok(Exit::Failed);
+    }
+    let rules = match changes.needs_consent {
+        false => Vec::new(),
+        true => match command.granting.decide(&now, &changes.new, printer)? {
+            Consent::Given(rules) => rules,
+            Consent::Refused | Consent::Nobody => return stage(state, old, &now, printer),
+        },
+    };
+    let policy = add::granting(&policy, &source, &rules, printer)?;
+    state.write(entry, &now.content, policy.as_ref())?;
+    let granted = match changes.new.len() {
+        0 => String::new(),
+        count => format!(": {} of {} granted", rules.len(), plural(count, "new rule")),
+    };
+    printer.data(&format!("updated `{name}` to {version}{granted}"));
+    Ok(Exit::Completed)
+}
+
+/// Keeps a version that waits for consent.
+fn stage(state: &State, old: &LockedPlugin, now: &Fetched, printer: Printer) -> Result<Exit, Exit> {
+    let (name, version) = (&old.name, now.plugin.version.to_string());
+    let staged = Some(Staged { version: version.clone(), digest: now.digest.clone() });
+    let lock = state.lock.clone().with_plugin(LockedPlugin { staged, ..old.clone() });
+    state.written(|| state.write_lock(&lock))?;
+    let hint = format!(
+        "consent at a terminal, or with `harness plugin update {name} --grant-digest {}`; {} stays in use",
+        now.digest, old.version
+    );
+    printer.error(&format!("`{name}` {version} is staged: it needs your consent"), &[], Some(&hint));
+    Ok(Exit::Failed)
+}
+
+fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entry>)) -> Changes {
+    let mut lines = Vec::new();
+    let mut needs_consent = before.plugin.version == now.plugin.version;
+    if needs_consent {
+        lines.push("its content changed, and its version did not".to_owned());
+    }
+    let (old, new) = (before.content.digests(), now.content.digests());
+    for path in new.keys().filter(|path| !old.contains_key(*path)) {
+        lines.push(format!("+ {}", escape::line(path)));
+    }
+    for (path, digest) in &old {
+        match new.get(path) {
+            None => lines.push(format!("- {}", escape::line(path))),
+            Some(other) if other != digest => lines.push(format!("~ {}", escape::line(path))),
+            Some(_) => {}
+        }
+    }
+    let keyed = |entries: Vec<Entry>| -> BTreeMap<_, Entry> {
+        entries.into_iter().map(|entry| ((entry.kind, entry.name.clone()), entry)).collect()
+    };
+    let (was, is) = (keyed(was), keyed(is));
+    for (key, entry) in &is {
+        let drift = match was.get(key) {
+            Some(old) => Drift::between(old, entry),
+            None => Some(Drift::Added(entry.clone())),
+        };
+        let Some(drift) = drift else { continue };
+        let parts = drift.parts();
+        let what = if parts.is_empty() { "is new".to_owned() } else { format!("changes: {}", parts.join(", ")) };
+        lines.push(format!("{} {} {what}", entry.kind, escape::line(&entry.name)));
+        let difference = drift.difference().unwrap_or_default();
+        lines.extend(difference.lines().map(|line| format!("    {}", escape::line(line))));
+        // What a model reads is new.
+        needs_consent |= parts.iter().any(|part| !matches!(*part, "its script" | "other lines of its file"));
+        needs_consent |= parts.is_empty();
+    }
+    for (_, entry) in was.iter().filter(|(key, _)| !is.contains_key(*key)) {
+        lines.push(format!("{} {} is removed", entry.kind, escape::line(&entry.name)));
+        // It may have been a guard.
+        needs_consent = true;
+    }
+    let (old, new) = (&before.plugin, &now.plugin);
+    let has = |plugin: &harness_artifact::plugin::Plugin, rule: &Rule| plugin.rules().any(|other| other == rule);
+    let more: Vec<Rule> = new.rules().filter(|rule| !has(old, rule)).cloned().collect();
+    lines.extend(more.iter().map(|rule| format!("asks: + {}", escape::line(&rule.to_string()))));
+    let less = old.rules().filter(|rule| !has(new, rule));
+    lines.extend(less.map(|rule| format!("asks: - {}", escape::line(&rule.to_string()))));
+    let grant = |plugin: &harness_artifact::plugin::Plugin| {
+        let rules: Vec<&Rule> = plugin.rules().collect();
+        Grant::new(layer(rules, "").into_iter().collect())
+    };
+    for one in wider(&grant(old), &grant(new)) {
+        needs_consent = true;
+        if let Example::Certain { what, .. } = one.example {
+            lines.push(format!("asks for more: {}: {}", one.key, escape::line(&what)));
+        }
+    }
+    needs_consent |= !more.is_empty();
+    Changes { lines, new: more, needs_consent }
+}

@@ -1,0 +1,118 @@
+//! Plugins that the lock names: their bytes are those of the lock, and each text is one of these bytes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::{Load, Within};
+use crate::lock::{FILE, Lock, LockedPlugin};
+use crate::root::Root;
+use harness_artifact::diagnostic::Diagnostic;
+use harness_artifact::plugin::canonical;
+use harness_plugin::Rejected;
+use harness_plugin::cache::{Cache, Found};
+use harness_plugin::content::Content;
+use harness_sys as sys;
+use harness_sys::digest::digest;
+
+/// What accepts or restores a plugin that differs.
+const RESTORE: &str = "`harness plugin sync` restores it";
+
+/// The digest of each file of a plugin, by its path in it.
+pub(super) type Digests = BTreeMap<String, String>;
+
+impl Load {
+    /// Checks the plugins that the lock has in the project, and keeps the digests of their files.
+    pub(super) fn vendored(&mut self, lock: &Lock, home: Option<&Root>, from_cache: Option<&str>) {
+        for plugin in lock.plugins().filter(|plugin| plugin.vendored && from_cache != Some(&plugin.name)) {
+            let content = match home {
+                Some(home) => Content::read_exactly(&home.path(&plugin.source_name())),
+                None => Err(Rejected::new("there is no folder `.harness`")),
+            };
+            match content {
+                Ok(content) if content.digest() == plugin.digest => self.expect(plugin, &content),
+                Ok(_) => self.differs(plugin, "a file of it was changed, added or removed", RESTORE),
+                Err(why) => self.differs(plugin, &why.to_string(), RESTORE),
+            }
+        }
+    }
+
+    /// Reads the plugins that the lock has in the cache.
+    pub(super) fn cached(&mut self, lock: &Lock, root: &Path, home: Option<&Root>, from_cache: Option<&str>) {
+        for plugin in lock.plugins().filter(|plugin| !plugin.vendored || from_cache == Some(&plugin.name)) {
+            let source = plugin.source_name();
+            let copies = [source.clone(), format!("{source}.md")];
+            let there = |copy: &&String| home.is_some_and(|home| !sys::is_gone(&home.path(copy)));
+            if let Some(copy) = copies.iter().find(there).filter(|_| from_cache != Some(&plugin.name)) {
+                let why = format!("`.harness/{copy}` is there too");
+                self.differs(plugin, &why, "remove it: the plugin is loaded from the cache of the machine");
+                continue;
+            }
+            let Some(found) = self.found(plugin, root) else { continue };
+            self.expect(plugin, &found.content);
+            self.registry.plugins.clone_from(&self.plugins);
+            let root = Root::plugin(source.clone(), found.folder);
+            self.bundle_folder(Within { root: &root, source: &source }, &source, &plugin.name, false);
+        }
+    }
+
+    fn found(&mut self, plugin: &LockedPlugin, root: &Path) -> Option<Found> {
+        let Some(folder) = self.plugins.clone() else {
+            self.differs(plugin, "this program keeps no plugins", "set `XDG_CACHE_HOME` or `HOME`");
+            return None;
+        };
+        if sys::real_path(&folder).is_ok_and(|real| sys::real_path(root).is_ok_and(|root| real.starts_with(root))) {
+            let why = format!("`{}` is in the project", folder.display());
+            self.differs(plugin, &why, "set `XDG_CACHE_HOME` to a folder outside of it");
+            return None;
+        }
+        match Cache::new(folder).find(&plugin.digest) {
+            Ok(Some(found)) => Some(found),
+            Ok(None) => {
+                self.differs(plugin, "it is not on this machine", "`harness plugin sync` fetches it");
+                None
+            }
+            Err(why) => {
+                self.differs(plugin, &why.to_string(), RESTORE);
+                None
+            }
+        }
+    }
+
+    fn expect(&mut self, plugin: &LockedPlugin, content: &Content) {
+        self.expected.insert(plugin.source_name(), content.digests());
+    }
+
+    /// Whether a text is what the lock has of its file; of all that no lock names it is.
+    pub(super) fn is_expected(&self, source: &str, below: &str, text: &str) -> bool {
+        let Some(files) = self.expected.get(source) else { return true };
+        self.expected_digest(files, source, below) == Some(&digest(text))
+    }
+
+    pub(super) fn expected_digest<'f>(&self, files: &'f Digests, source: &str, below: &str) -> Option<&'f String> {
+        files.get(below.strip_prefix(source)?.strip_prefix('/')?)
+    }
+
+    /// Holds the plugins of the lock to its versions and digests.
+    pub(super) fn as_locked(&mut self, lock: &Lock) {
+        for plugin in lock.plugins() {
+            let source = plugin.source_name();
+            let bundle = self.registry.bundles.iter_mut().find(|bundle| bundle.name == source);
+            let Some(bundle) = bundle.filter(|_| self.expected.contains_key(&source)) else { continue };
+            bundle.pinned = true;
+            let why = match &bundle.plugin {
+                None => "it has no `plugin.md`",
+                Some(read) if read.version != plugin.version => "its version is another one",
+                Some(read) if digest(&canonical(read.rules())) != plugin.asked => "it asks for something else",
+                Some(_) => continue,
+            };
+            self.differs(plugin, why, "restore the file as it was committed, or add the plugin again");
+        }
+    }
+
+    /// A plugin that is not what the lock says may be a guard.
+    fn differs(&mut self, plugin: &LockedPlugin, why: &str, hint: &str) {
+        let what = format!("the plugin `{}` differs from `{FILE}`: {why}", plugin.name);
+        self.registry.diagnostics.push(Diagnostic::error(what).at(plugin.position.clone()).hint(hint));
+        self.guard_lost = true;
+    }
+}

@@ -1,0 +1,139 @@
+//! What a lock keeps of a plugin that was added: which bytes it is, what it asked for, and what it was granted.
+
+use harness_artifact::diagnostic::{Diagnostic, Position};
+use harness_artifact::plugin::check_name;
+use harness_plugin::source::Source;
+use harness_policy::text::quoted;
+use harness_sys::digest::digest;
+use semver::Version;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::FILE;
+use super::entry::position;
+
+/// A plugin, as TOML has it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PluginDocument {
+    name: Spanned<String>,
+    version: String,
+    source: String,
+    /// Of its content.
+    digest: String,
+    /// Of what it asks for.
+    asked: String,
+    /// Of what the policy grants to it.
+    granted: String,
+    /// Whether its files are in the project.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    vendored: bool,
+    /// A later version that waits for consent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    staged: Option<Staged>,
+    /// Of all the rest.
+    sha256: String,
+}
+
+/// A version of a plugin that waits for consent, while the one before it is used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Staged {
+    /// Its version.
+    pub version: String,
+    /// The digest of its content.
+    pub digest: String,
+}
+
+/// A plugin as the lock has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockedPlugin {
+    /// Its name: that of the source `plugins/NAME`.
+    pub name: String,
+    /// Its version.
+    pub version: Version,
+    /// Where it was fetched from.
+    pub source: Source,
+    /// The digest of its content.
+    pub digest: String,
+    /// The digest of what it asks for.
+    pub asked: String,
+    /// The digest of what the policy grants to it.
+    pub granted: String,
+    /// Whether its files are in `.harness/plugins/NAME`, and not in the cache of the machine.
+    pub vendored: bool,
+    /// A later version that waits for consent.
+    pub staged: Option<Staged>,
+    /// Where its entry is.
+    pub position: Position,
+}
+
+impl LockedPlugin {
+    /// The place of an entry that is not written yet.
+    pub fn unwritten() -> Position {
+        Position { file: FILE.into(), line: 1, column: 1, length: 1 }
+    }
+
+    /// Its name in policies, such as `plugins/acme`.
+    pub fn source_name(&self) -> String {
+        format!("plugins/{}", self.name)
+    }
+
+    /// # Errors
+    ///
+    /// What is wrong with the entry: it was changed by hand, or by a merge.
+    pub(super) fn read(document: PluginDocument, text: &str) -> Result<Self, Diagnostic> {
+        let at = position(text, Some(document.name.span()));
+        let wrong = |why: String| {
+            let what = format!("`{FILE}`: the plugin {}: {why}", quoted(document.name.get_ref()));
+            let hint = "restore the file as it was committed, or add the plugin again";
+            Diagnostic::error(what).at(at.clone()).hint(hint)
+        };
+        check_name(document.name.get_ref()).map_err(wrong)?;
+        let version = Version::parse(&document.version).map_err(|error| wrong(format!("its version: {error}")))?;
+        let source = Source::parse(&document.source).map_err(|error| wrong(error.to_string()))?;
+        if let Some(staged) = &document.staged {
+            Version::parse(&staged.version).map_err(|error| wrong(format!("its staged version: {error}")))?;
+        }
+        let staged = document.staged.as_ref().map(|staged| &staged.digest);
+        for one in [&document.digest, &document.asked, &document.granted].into_iter().chain(staged) {
+            let hex = one.strip_prefix("sha256:").filter(|hex| hex.len() == 64);
+            let is_lower = |hex: &str| hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            if !hex.is_some_and(is_lower) {
+                return Err(wrong(format!("{} is not a digest", quoted(one))));
+            }
+        }
+        let plugin = Self {
+            name: document.name.get_ref().clone(),
+            version,
+            source,
+            digest: document.digest.clone(),
+            asked: document.asked.clone(),
+            granted: document.granted.clone(),
+            vendored: document.vendored,
+            staged: document.staged.clone(),
+            position: at.clone(),
+        };
+        if plugin.document().sha256 != document.sha256 {
+            return Err(wrong("its entry was changed by hand".to_owned()));
+        }
+        Ok(plugin)
+    }
+
+    pub(super) fn document(&self) -> PluginDocument {
+        let Self { name, version, source, digest: content, asked, granted, vendored, staged, position: _ } = self;
+        let (version, source) = (version.to_string(), source.to_string());
+        let all = serde_json::json!([name, version, source, content, asked, granted, vendored, staged]);
+        PluginDocument {
+            name: Spanned::new(0..0, name.clone()),
+            version,
+            source,
+            digest: content.clone(),
+            asked: asked.clone(),
+            granted: granted.clone(),
+            vendored: *vendored,
+            staged: staged.clone(),
+            sha256: digest(&all.to_string()),
+        }
+    }
+}
