@@ -91,7 +91,7 @@ fn a_client_that_reads_late_gets_every_answer() {
         message["params"]["arguments"] = json!({"x": format!("<{id:08}>")});
         client.send(&message);
     }
-    let mut seen = vec![false; REQUESTS];
+    let mut seen = [false; REQUESTS];
     for _ in 0..REQUESTS {
         let answer = client.receive();
         let id = usize::try_from(answer["id"].as_u64().unwrap()).unwrap();

@@ -1,7 +1,7 @@
 //! The protocol over standard input and output: one message a line.
 //!
-//! Between its [`streams`] and the requests is this transport, which refuses what rmcp would lose: lines that are too long,
-//! texts that are no message, identifiers that are in use, and more requests than fit.
+//! Between its two `streams` and the requests is this transport, which refuses what rmcp would lose: lines that are too
+//! long, texts that are no message, identifiers that are in use, and more requests than fit.
 
 mod streams;
 
