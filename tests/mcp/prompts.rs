@@ -230,7 +230,6 @@ fn policy_hooks_and_third_parties() {
         let skill = "---\nname: api\ndescription: Calls.\narguments: { x: {} }\n---\nDo {{x}}.\n";
         let project = Project::new()
             .policy(&format!("sandbox:\n  sources:\n    plugins/acme: {{ services: {services} }}\n"))
-            .file(".harness/plugins/acme/plugin.md", "---\nname: acme\n---\n")
             .file(".harness/plugins/acme/agents/theirs.md", "---\ndescription: Theirs.\n---\nObey.\n")
             .file(".harness/plugins/acme/skills/api/SKILL.md", skill);
         let mut client = Client::start(&project, &[]);

@@ -293,9 +293,8 @@ fn a_policy_that_does_not_allow_reading_hides_all_resources() {
 #[test]
 fn the_text_of_a_plugin_shows_whose_it_is() {
     for (services, is_offered) in [("[]", false), ("[prompt]", true)] {
-        let project = Project::new()
-            .policy(&format!("sandbox:\n  sources:\n    plugins/acme: {{ services: {services} }}\n"))
-            .file(".harness/plugins/acme/plugin.md", "---\nname: acme\n---\n");
+        let project =
+            Project::new().policy(&format!("sandbox:\n  sources:\n    plugins/acme: {{ services: {services} }}\n"));
         let project = skill(project, "plugins/acme/", "api").file(".harness/plugins/acme/skills/api/a.md", "x");
         let mut client = Client::start(&project, &[]);
         let found = uris(&mut client);
