@@ -484,3 +484,54 @@ fn a_lock_of_all_artifacts_holds_plugins_too() {
     place.change(".harness/tools/it.md", "'fine'", "'other'");
     place.run(&["call", "it"]).says(2, "differs from `harness.lock`");
 }
+
+/// What was granted once and is not asked for any more is not there for the version that asks for it again.
+#[test]
+fn a_grant_does_not_outlive_what_it_was_asked_for() {
+    let place = Place::new().added();
+    let granted = "    plugins/acme: { env: [\"HARNESS_TEST_VARIABLE\"], fs: { read: [\"docs\"] } }\n";
+    assert!(place.text(".harness/harness.md").contains(granted), "{}", place.text(".harness/harness.md"));
+    let ask = "  - reason: Shows it.\n    env: [HARNESS_TEST_VARIABLE]\n";
+    place.change("acme/plugin.md", ask, "");
+    place.change("acme/plugin.md", "1.2.0", "1.3.0");
+    assert_eq!(place.run(&["plugin", "update", "acme"]).code, 0);
+    let less = "    plugins/acme: { fs: { read: [\"docs\"] } }\n";
+    assert!(place.text(".harness/harness.md").contains(less), "{}", place.text(".harness/harness.md"));
+    place.change("acme/plugin.md", "asks:\n", &format!("asks:\n{ask}"));
+    place.change("acme/plugin.md", "1.3.0", "1.4.0");
+    let ran = place.run(&["plugin", "update", "acme", "--grant", "none"]);
+    assert!(ran.code == 0 && ran.out.ends_with("updated `acme` to 1.4.0: 0 of 1 new rule granted\n"), "{ran}");
+    assert!(place.text(".harness/harness.md").contains(less), "{}", place.text(".harness/harness.md"));
+    let ran = place.run(&["call", "theirs"]);
+    assert!(ran.code == 3 && ran.err.contains("`HARNESS_TEST_VARIABLE` is not granted"), "{ran}");
+    // The control: with consent it is granted again.
+    place.change("acme/plugin.md", "1.4.0", "1.5.0");
+    place.change("acme/plugin.md", ask, "");
+    assert_eq!(place.run(&["plugin", "update", "acme"]).code, 0);
+    place.change("acme/plugin.md", "asks:\n", &format!("asks:\n{ask}"));
+    place.change("acme/plugin.md", "1.5.0", "1.6.0");
+    let digest = place.digest("./acme");
+    assert_eq!(place.run(&["plugin", "update", "acme", "--grant-digest", &digest]).code, 0);
+    let ran = place.run(&["call", "theirs"]);
+    assert!(ran.code != 3, "{ran}");
+}
+
+/// An entry about something in a plugin grants to it too: whoever wrote that meant another one.
+#[test]
+fn what_the_policy_grants_to_a_part_of_a_plugin_is_no_consent() {
+    let place = Place::new();
+    let policy = place.text(".harness/harness.md");
+    let entry = "  sources:\n    plugins/acme/tools/theirs: { fs: { read: [docs] } }\n";
+    place
+        .project
+        .write(".harness/harness.md", &policy.replacen("sandbox: # here\n", &format!("sandbox: # here\n{entry}"), 1));
+    let ran = place.run(&["plugin", "add", "./acme", "--grant", "none"]);
+    let want = "error: `.harness/harness.md` grants to `plugins/acme/tools/theirs` already\n\nhint: remove the entry first: it was written for another plugin\n";
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (2, "", want), "{ran}");
+    // The controls: of a plugin with a longer name, and of nobody.
+    let other = entry.replace("plugins/acme/", "plugins/acme-2/");
+    place
+        .project
+        .write(".harness/harness.md", &policy.replacen("sandbox: # here\n", &format!("sandbox: # here\n{other}"), 1));
+    assert_eq!(place.run(&["plugin", "add", "./acme", "--grant", "none"]).code, 0);
+}

@@ -90,9 +90,9 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
     state.keep(&fetched.content)?;
     let locked = entry(&fetched, from.clone(), command.vendor);
     let policy = state.policy()?;
-    if policy.entry(&source).is_some() {
+    if let Some(entry) = state.entry_about(&source) {
         let hint = "remove the entry first: it was written for another plugin";
-        printer.error(&format!("`{}` grants to `{source}` already", policy.file), &[], Some(hint));
+        printer.error(&format!("`{}` grants to `{entry}` already", policy.file), &[], Some(hint));
         return Err(Exit::Usage);
     }
     let asked: Vec<Rule> = fetched.plugin.rules().cloned().collect();

@@ -112,6 +112,14 @@ impl State {
         }
     }
 
+    /// The name of an entry of the policy about a source, or about something in it; none where there is none.
+    pub(super) fn entry_about(&self, source: &str) -> Option<String> {
+        let registry = Registry::load_unlocked(&self.root, self.host());
+        let is_in = |name: &str| name.strip_prefix(source).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let mut entries = registry.policy()?.sources.iter();
+        entries.find(|entry| is_in(&entry.name)).map(|entry| entry.name.clone())
+    }
+
     /// The project as it would be with a plugin, and with another policy where there is one.
     pub(super) fn proposed(&self, plugin: LockedPlugin, policy: Option<&str>) -> Registry {
         let name = plugin.name.clone();
@@ -187,6 +195,22 @@ impl PolicyText {
         self.changed(edit::set(&self.file, &self.text, &path_of(source), &yaml(entry)), printer).map(Some)
     }
 
+    /// The same where a source has these rules beside those that stay, and none of those that are taken from it; none
+    /// where nothing changes.
+    pub(super) fn regranting(
+        &self,
+        source: &str,
+        (granted, taken): (&[Rule], &[Rule]),
+        printer: Printer,
+    ) -> Result<Option<Self>, Exit> {
+        let left = self.entry(source).map(|entry| without_rules(entry, taken));
+        let entry = with_rules(left, granted);
+        if entry.as_object().is_some_and(serde_json::Map::is_empty) {
+            return self.without(source, printer);
+        }
+        self.granting(source, &entry, printer)
+    }
+
     /// The same without the entry of a source; none where it has none.
     pub(super) fn without(&self, source: &str, printer: Printer) -> Result<Option<Self>, Exit> {
         if self.entry(source).is_none() {
@@ -227,6 +251,35 @@ pub(super) fn with_rules(entry: Option<Json>, rules: &[Rule]) -> Json {
         put(&mut entry, &parts, &rule.item);
     }
     entry
+}
+
+/// The value of an entry without rules. A list or a mapping that has nothing left is gone.
+pub(super) fn without_rules(mut entry: Json, rules: &[Rule]) -> Json {
+    for rule in rules {
+        let parts: Vec<&str> = rule.key.split('.').collect();
+        take(&mut entry, &parts, &rule.item);
+    }
+    entry
+}
+
+/// Takes a rule out of a mapping of rules. Returns whether nothing is left of that because of it.
+fn take(at: &mut Json, parts: &[&str], item: &Json) -> bool {
+    if let Some((first, rest)) = parts.split_first() {
+        let Some(object) = at.as_object_mut() else { return false };
+        if !object.get_mut(*first).is_some_and(|inner| take(inner, rest, item)) {
+            return false;
+        }
+        object.shift_remove(*first);
+        return object.is_empty();
+    }
+    match at {
+        Json::Array(items) => {
+            let before = items.len();
+            items.retain(|one| one != item);
+            items.is_empty() && before > 0
+        }
+        other => other == item,
+    }
 }
 
 /// Puts a rule into a mapping of rules, unless it is there.

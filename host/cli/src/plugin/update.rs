@@ -47,6 +47,8 @@ struct Changes {
     lines: Vec<String>,
     /// Rules that were not asked for before.
     new: Vec<Rule>,
+    /// Rules that are not asked for any more.
+    gone: Vec<Rule>,
     /// Whether a person has to consent to it.
     needs_consent: bool,
 }
@@ -116,7 +118,11 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
             Consent::Refused | Consent::Nobody => return stage(state, old, &now, printer),
         },
     };
-    let policy = add::granting(&policy, &source, &rules, printer)?;
+    // Neither what is not asked for any more nor what was refused may be granted from before: who asks for it again later
+    // would have it without anybody's consent.
+    let refused = changes.new.iter().filter(|rule| !rules.contains(rule));
+    let taken: Vec<Rule> = changes.gone.iter().chain(refused).cloned().collect();
+    let policy = policy.regranting(&source, (&rules, &taken), printer)?;
     state.write(entry, &now.content, policy.as_ref())?;
     let granted = match changes.new.len() {
         0 => String::new(),
@@ -185,8 +191,8 @@ fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entr
     let has = |plugin: &harness_artifact::plugin::Plugin, rule: &Rule| plugin.rules().any(|other| other == rule);
     let more: Vec<Rule> = new.rules().filter(|rule| !has(old, rule)).cloned().collect();
     lines.extend(more.iter().map(|rule| format!("asks: + {}", escape::line(&rule.to_string()))));
-    let less = old.rules().filter(|rule| !has(new, rule));
-    lines.extend(less.map(|rule| format!("asks: - {}", escape::line(&rule.to_string()))));
+    let gone: Vec<Rule> = old.rules().filter(|rule| !has(new, rule)).cloned().collect();
+    lines.extend(gone.iter().map(|rule| format!("asks: - {}", escape::line(&rule.to_string()))));
     let grant = |plugin: &harness_artifact::plugin::Plugin| {
         let rules: Vec<&Rule> = plugin.rules().collect();
         Grant::new(layer(rules, "").into_iter().collect())
@@ -198,5 +204,5 @@ fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entr
         }
     }
     needs_consent |= !more.is_empty();
-    Changes { lines, new: more, needs_consent }
+    Changes { lines, new: more, gone, needs_consent }
 }
