@@ -1,5 +1,5 @@
-//! Adds and removes one entry in the text of a policy, such as a server or a source. Everything else stays byte for byte, comments too. The result is
-//! read again and compared, so that a file that is not understood is left alone.
+//! Adds and removes one entry in the text of a policy, such as a server or a source. Everything else stays byte for byte,
+//! comments too. The result is read again and compared, so that a file that is not understood is left alone.
 
 use harness_artifact::decode::{Decoder, Field};
 use harness_artifact::yaml::{self, Node, Value};
