@@ -2,12 +2,15 @@
 
 use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Result};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+/// Connections that wait to be accepted, as the standard library has it.
+const BACKLOG: i32 = 128;
 
 /// A socket that this process made, for its own user alone.
 #[derive(Debug)]
@@ -20,11 +23,9 @@ pub struct Socket {
 impl Socket {
     /// Makes a socket and listens at it. A socket at which nobody listens any more is replaced, and nothing else.
     ///
-    /// To be called before the process has other threads: files that they make at the same time are for the user alone.
-    ///
     /// # Errors
     ///
-    /// What the system says; `AlreadyExists` for a file that is no socket, `AddrInUse` for a socket at which someone
+    /// What the system says; `Unsupported` where it lets others connect; `AlreadyExists` for a file that is no socket, `AddrInUse` for a socket at which someone
     /// listens.
     pub fn listen(path: &Path) -> Result<(Self, UnixListener)> {
         // A later change of the working folder is not to lead elsewhere.
@@ -40,12 +41,14 @@ impl Socket {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let before = umask(Mode::from_raw_mode(0o177));
-        let bound = UnixListener::bind(&path);
-        umask(before);
-        let listener = bound?;
-        let of = number(&std::fs::symlink_metadata(&path)?);
-        Ok((Self { path, of }, listener))
+        let listener = bind(&path)?;
+        let facts = std::fs::symlink_metadata(&path)?;
+        let socket = Self { path, of: number(&facts) };
+        if facts.permissions().mode() & 0o077 != 0 {
+            socket.remove()?;
+            return Err(Error::new(ErrorKind::Unsupported, "this system lets other users connect to the socket"));
+        }
+        Ok((socket, listener))
     }
 
     /// Where it is, absolute.
@@ -66,6 +69,16 @@ impl Socket {
             Err(error) => Err(error),
         }
     }
+}
+
+/// A socket that nobody else connects to, at any moment. Its file gets the mode of the socket, as Linux does it. The mask of
+/// the process stays as it is: it would hold for the files of all threads.
+fn bind(path: &Path) -> Result<UnixListener> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
 }
 
 fn number(facts: &Metadata) -> (u64, u64) {
@@ -95,6 +108,32 @@ mod tests {
         second.remove().unwrap();
         assert!(!path.exists());
         second.remove().unwrap();
+    }
+
+    /// What other threads make meanwhile has the mode that they ask for.
+    #[test]
+    fn the_mask_of_the_process_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = umask();
+        let listening = std::thread::scope(|threads| {
+            let bind = threads.spawn(|| {
+                for number in 0..200 {
+                    Socket::listen(&folder.path().join(number.to_string())).unwrap();
+                }
+            });
+            let mut seen = std::collections::BTreeSet::from([umask()]);
+            while !bind.is_finished() {
+                seen.insert(umask());
+            }
+            seen
+        });
+        assert_eq!(listening, std::collections::BTreeSet::from([before]));
+    }
+
+    /// The mask as the system tells it, without changing it.
+    fn umask() -> String {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        status.lines().find_map(|line| line.strip_prefix("Umask:")).unwrap().trim().to_owned()
     }
 
     #[test]
