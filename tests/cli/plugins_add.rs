@@ -339,7 +339,7 @@ fn what_is_no_plugin_is_refused() {
         place.run(&["plugin", "add", source, "--grant", "none"]).says(2, why);
         assert!(!place.project.path("harness.lock").exists());
     };
-    refused("git+https://a.example/x@v1", "sources of `git+https:` are not supported");
+    refused("https://a.example/x", "sources of `https:` are not supported");
     refused("acme", "`acme` is not a source");
     refused("./none", "cannot fetch `./none`: ");
     refused("./docs", "`./docs` is no plugin: it has no `plugin.md`");

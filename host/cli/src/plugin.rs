@@ -5,6 +5,7 @@
 //! - `review`: what a person reads before they consent
 //! - `consent`: what is granted, and by whom
 //! - `add`, `update`, `installed`: the commands that change the project, or look at what is in it
+//! - `unpack`: what a fetch runs behind a wall
 //! - `state`: the project, its lock and its policy, before and after a change
 
 mod add;
@@ -14,6 +15,7 @@ mod fetched;
 mod installed;
 mod review;
 mod state;
+mod unpack;
 mod update;
 
 use clap::Subcommand;
@@ -28,7 +30,7 @@ pub(crate) enum Plugin {
     New(author::New),
     /// Pack a plugin as one file: the same bytes on every machine.
     Pack(author::Pack),
-    /// Add a plugin from a folder or a packed file: show what it asks for, grant what you consent to, and pin its content.
+    /// Add a plugin from a folder, a packed file or a git repository: show what it asks for, grant what you consent to, and pin its content.
     Add(add::Add),
     /// List the plugins of the lock.
     List(installed::List),
@@ -45,6 +47,9 @@ pub(crate) enum Plugin {
     Remove(installed::Remove),
     /// Fetch the plugins of the lock that are not on this machine, exactly as the lock has them.
     Sync,
+    /// Unpack what was fetched: run behind a wall by the other commands.
+    #[command(hide = true)]
+    UnpackFetched(unpack::Unpack),
 }
 
 /// Runs a command of `harness plugin`. An error is that it did nothing, which was reported.
@@ -59,5 +64,6 @@ pub(crate) fn run(command: &Plugin, place: &ProjectArgs, printer: Printer) -> Re
         Plugin::Update(command) => update::run(command, place, printer),
         Plugin::Remove(command) => installed::remove(command, place, printer),
         Plugin::Sync => installed::sync(place, printer),
+        Plugin::UnpackFetched(command) => unpack::run(command, printer),
     }
 }

@@ -164,7 +164,7 @@ impl Content {
 }
 
 /// Whether a file of a plugin may have this path.
-fn check_path(path: &str) -> Result<(), Rejected> {
+pub(crate) fn check_path(path: &str) -> Result<(), Rejected> {
     let parts: Vec<&str> = path.split('/').collect();
     let why = if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
         "is not a path inside the plugin"

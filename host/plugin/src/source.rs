@@ -1,14 +1,24 @@
 //! Where a plugin is fetched from, as a person names it and as `harness.lock` keeps it.
 
+mod git;
+mod registry;
+
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use harness_policy::text::quoted;
+use url::Url;
 
 use crate::Rejected;
 
+pub use git::{GitSource, is_commit};
+pub use registry::{RegistrySource, Version, is_digest};
+
 /// Bytes of a source.
 const MAX_BYTES: usize = 4 << 10;
+/// What is told of sources.
+const SUPPORTED: &str =
+    "supported are `./FOLDER`, `./FILE.tar`, `git+https://HOST/REPOSITORY@TAG#FOLDER` and `oci://HOST/NAME:TAG`";
 
 /// Where a plugin is fetched from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +26,10 @@ pub enum Source {
     /// A folder, or a packed plugin, of this machine: a path that begins with `./`, `../` or `/`. A relative one is from
     /// the folder of the project.
     Path(String),
+    /// A folder of a git repository.
+    Git(GitSource),
+    /// An artifact of a registry of the Open Container Initiative.
+    Registry(RegistrySource),
 }
 
 impl Source {
@@ -25,15 +39,20 @@ impl Source {
     ///
     /// It is none, or none that this version fetches.
     pub fn parse(text: &str) -> Result<Self, Rejected> {
-        const SUPPORTED: &str = "supported are a folder and a packed file, such as `./acme` and `./acme-1.2.0.tar`";
         let is_scheme = |scheme: &str| {
             let rest = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
             scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(rest)
         };
         let is_path = ["./", "../", "/"].iter().any(|begin| text.starts_with(begin)) || matches!(text, "." | "..");
         let why = match text.split_once(':') {
-            _ if text.len() > MAX_BYTES || text.contains('\0') => "a source is the path of a folder".to_owned(),
+            _ if text.len() > MAX_BYTES || text.contains('\0') => format!("a source has up to {MAX_BYTES} bytes"),
             _ if is_path => return Ok(Self::Path(text.to_owned())),
+            Some((scheme, _)) if scheme.starts_with("git+") => {
+                return GitSource::parse(text).map(Self::Git).map_err(|why| wrong(text, &why));
+            }
+            Some(("oci", _)) => {
+                return RegistrySource::parse(text).map(Self::Registry).map_err(|why| wrong(text, &why));
+            }
             Some((scheme, _)) if is_scheme(scheme) => format!("sources of `{scheme}:` are not supported: {SUPPORTED}"),
             _ => format!("{} is not a source: {SUPPORTED}", quoted(text)),
         };
@@ -41,10 +60,10 @@ impl Source {
     }
 
     /// The same with a path that is relative to `folder`, where a person named it, as one from the project's folder. Both
-    /// are absolute. A path that was absolute stays so.
+    /// are absolute. Everything else stays as it is.
     #[must_use]
     pub fn from_project(&self, folder: &Path, project: &Path) -> Self {
-        let Self::Path(path) = self;
+        let Self::Path(path) = self else { return self.clone() };
         if path.starts_with('/') {
             return self.clone();
         }
@@ -55,18 +74,34 @@ impl Source {
         let begin = if up == 0 { "./".to_owned() } else { "../".repeat(up) };
         Self::Path(format!("{begin}{}", down.display()).trim_end_matches('/').to_owned())
     }
+}
 
-    /// The place of a path, where the project's folder is this one.
-    pub fn place(&self, project: &Path) -> PathBuf {
-        let Self::Path(path) = self;
-        project.join(path)
+fn wrong(text: &str, why: &str) -> Rejected {
+    Rejected::new(format!("{} is not a source: {why}", quoted(text)))
+}
+
+/// An address in the one form that it is kept and compared in, without a user, a password, a query and a fragment.
+fn address(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("an address with a user or a password is not kept".to_owned());
     }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("an address has no `?`".to_owned());
+    }
+    if url.as_str() != text {
+        return Err(format!("write the address as `{url}`"));
+    }
+    Ok(url)
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Path(path) = self;
-        f.write_str(path)
+        match self {
+            Self::Path(path) => f.write_str(path),
+            Self::Git(git) => git.fmt(f),
+            Self::Registry(registry) => registry.fmt(f),
+        }
     }
 }
 
@@ -89,19 +124,26 @@ mod tests {
 
     #[test]
     fn sources() {
-        for path in ["./acme", "../x/acme.tar", "/opt/acme", "./a:b", "."] {
-            assert_eq!(Source::parse(path).map(|source| source.to_string()), Ok(path.to_owned()));
+        for text in [
+            "./acme",
+            "../x/acme.tar",
+            "/opt/acme",
+            "./a:b",
+            ".",
+            "git+https://a.example/x@v1",
+            "git+https://a.example:8443/team/x.git#plugins/acme",
+            "git+file:///srv/x@v1#a",
+            "oci://a.example/x:1.2",
+        ] {
+            assert_eq!(Source::parse(text).map(|source| source.to_string()), Ok(text.to_owned()));
         }
-        let supported = "supported are a folder and a packed file, such as `./acme` and `./acme-1.2.0.tar`";
         for (text, why) in [
-            ("git+https://a.example/x@v1", "sources of `git+https:` are not supported: "),
-            ("oci://a.example/x:1.2", "sources of `oci:` are not supported: "),
             ("ext::sh -c x", "sources of `ext:` are not supported: "),
+            ("https://a.example/x", "sources of `https:` are not supported: "),
             ("acme", "`acme` is not a source: "),
-            ("acme@catalogue", "`acme@catalogue` is not a source: "),
             ("", "`` is not a source: "),
         ] {
-            assert_eq!(Source::parse(text).unwrap_err().to_string(), format!("{why}{supported}"));
+            assert_eq!(Source::parse(text).unwrap_err().to_string(), format!("{why}{SUPPORTED}"));
         }
         assert!(Source::parse("./a\0b").is_err() && Source::parse(&format!("./{}", "a".repeat(5000))).is_err());
     }

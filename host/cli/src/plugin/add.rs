@@ -19,9 +19,11 @@ use crate::project;
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 added, 2 it cannot be used, 3 nobody consented, or not to this content.\n\n\
                         Examples:\n  harness plugin add ./acme\n  harness plugin add ../acme-1.2.0.tar --vendor\n  \
+                        harness plugin add git+https://example.org/tools@v1.2#acme\n  \
                         harness plugin add ./acme --grant-digest sha256:0123...")]
 pub(crate) struct Add {
-    /// Source of the plugin: the path of a folder or of a packed file, which begins with `./`, `../` or `/`.
+    /// Source of the plugin: the path of a folder or of a packed file, which begins with `./`, `../` or `/`, or a folder of
+    /// a git repository: `git+https://HOST/REPOSITORY@TAG#FOLDER`.
     pub(crate) source: String,
 
     #[command(flatten)]
@@ -48,6 +50,7 @@ pub(super) fn entry(fetched: &Fetched, source: Source, vendored: bool) -> Locked
         name: fetched.name().to_owned(),
         version: fetched.plugin.version.clone(),
         source,
+        resolved: fetched.resolved.clone(),
         digest: fetched.digest.clone(),
         asked: digest(&canonical(fetched.plugin.rules())),
         granted: digest(""),
@@ -73,7 +76,7 @@ pub(super) fn granting(
 pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let state = State::open(place, printer)?;
     let from = source(&command.source, &state, printer)?;
-    let fetched = Fetched::from(&from, &state.root, printer)?;
+    let fetched = Fetched::from(&from, None, &state, printer)?;
     let (name, source) = (fetched.name(), fetched.source_name());
     if state.lock.plugin(name).is_some() {
         let hint = format!("`harness plugin update {name}` brings it to another version");

@@ -1,16 +1,20 @@
 //! A plugin as its source has it: its files, its digest, and its `plugin.md`.
 
-use std::path::Path;
-
 use harness_artifact::plugin::{FILE, Plugin};
+use harness_capability::env::Variables;
+use harness_capability::http::Client;
+use harness_fetch::{Found, Place};
 use harness_plugin::Rejected;
 use harness_plugin::archive::{self, MAX_PACKED};
 use harness_plugin::content::Content;
 use harness_plugin::source::Source;
 use harness_sys as sys;
 
+use super::state::State;
 use crate::exit::Exit;
 use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::project;
 
 /// A plugin that was read and is one.
 #[derive(Debug)]
@@ -19,12 +23,19 @@ pub(super) struct Fetched {
     pub(super) content: Content,
     /// The digest of the content.
     pub(super) digest: String,
+    /// What its source was then, where it may be something else later.
+    pub(super) resolved: Option<String>,
 }
 
 impl Fetched {
-    /// Reads what is at a source. What is wrong with it was reported.
-    pub(super) fn from(source: &Source, root: &Path, printer: Printer) -> Result<Self, Exit> {
-        let place = source.place(root);
+    /// Fetches what is at a source, or what it was, where exactly that is wanted. What is wrong with it was reported.
+    pub(super) fn from(source: &Source, resolved: Option<&str>, state: &State, printer: Printer) -> Result<Self, Exit> {
+        let found = elsewhere(source, resolved, state, printer)?;
+        let place = match (source, &found) {
+            (_, Some(found)) => found.folder.clone(),
+            (Source::Path(path), None) => state.root.join(path),
+            (_, None) => return Err(Exit::Fault),
+        };
         let content = if sys::is_folder(&place) {
             Content::read(&place)
         } else {
@@ -35,7 +46,8 @@ impl Fetched {
             printer.error(&format!("cannot fetch `{source}`: {why}"), &[], None);
             Exit::Usage
         })?;
-        Self::of(content, &source.to_string(), printer)
+        let resolved = found.map(|found| found.resolved);
+        Ok(Self { resolved, ..Self::of(content, &source.to_string(), printer)? })
     }
 
     /// The plugin that a content is.
@@ -51,7 +63,7 @@ impl Fetched {
         }
         let plugin = plugin.ok_or(Exit::Usage)?;
         let digest = content.digest();
-        Ok(Self { plugin, content, digest })
+        Ok(Self { plugin, content, digest, resolved: None })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -62,4 +74,31 @@ impl Fetched {
     pub(super) fn source_name(&self) -> String {
         format!("plugins/{}", self.name())
     }
+}
+
+/// What a source gives that is not on this machine; none where it is a path.
+fn elsewhere(source: &Source, resolved: Option<&str>, state: &State, printer: Printer) -> Result<Option<Found>, Exit> {
+    if matches!(source, Source::Path(_)) {
+        return Ok(None);
+    }
+    let failed = |why: &str, hint: Option<&str>| {
+        printer.error(&format!("cannot fetch `{source}`: {why}"), &[], hint);
+        Exit::Usage
+    };
+    let cache = state.cache()?;
+    let machine = state.machine_layers()?;
+    let program = sys::real_path("/proc/self/exe".as_ref()).map_err(|error| failed(&error.to_string(), None))?;
+    let place = Place {
+        machine: &machine,
+        cache: cache.folder(),
+        program: &program,
+        variables: &Variables::Host,
+        http: &Client::default(),
+        credentials: None,
+        is_private: false,
+    };
+    let progress = Progress::start(format!("fetching {source}"));
+    let found = project::block_on(harness_fetch::fetch(source, resolved, place), printer)?;
+    drop(progress);
+    found.map_err(|failure| failed(&failure.why, failure.hint.as_deref()))
 }

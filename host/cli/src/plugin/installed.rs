@@ -51,6 +51,7 @@ pub(super) fn list(command: &List, place: &ProjectArgs, printer: Printer) -> Res
                 "name": plugin.name,
                 "version": plugin.version.to_string(),
                 "source": plugin.source.to_string(),
+                "resolved": plugin.resolved,
                 "digest": plugin.digest,
                 "vendored": plugin.vendored,
                 "staged": plugin.staged.as_ref().map(|staged| json!({"version": staged.version, "digest": staged.digest})),
@@ -83,7 +84,7 @@ pub(super) fn show(command: &Show, place: &ProjectArgs, printer: Printer) -> Res
         Some(plugin) => (installed(&state, plugin, printer)?, plugin.source.clone()),
         None => {
             let from = add::source(&command.plugin, &state, printer)?;
-            (Fetched::from(&from, &state.root, printer)?, from)
+            (Fetched::from(&from, None, &state, printer)?, from)
         }
     };
     state.keep(&fetched.content)?;
@@ -169,7 +170,7 @@ pub(super) fn sync(place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> 
             printer.data(&format!("{name} {version}: there"));
             continue;
         }
-        let Ok(fetched) = Fetched::from(&plugin.source, &state.root, printer) else {
+        let Ok(fetched) = Fetched::from(&plugin.source, plugin.resolved.as_deref(), &state, printer) else {
             exit = Exit::Failed;
             continue;
         };

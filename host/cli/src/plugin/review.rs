@@ -67,11 +67,14 @@ impl Review<'_> {
 
     /// The text of it, each part escaped.
     pub(super) fn text(&self) -> String {
-        let Fetched { plugin, content, digest } = self.fetched;
+        let Fetched { plugin, content, digest, resolved } = self.fetched;
         let source = self.fetched.source_name();
         let line = |text: &str| escape::line(text).into_owned();
         let mut text = format!("plugin {} {} from {}\n", plugin.name.value, plugin.version, line(&self.from));
         text.push_str(&format!("  {}\n", third_party::line(&plugin.description)));
+        if let Some(resolved) = resolved {
+            text.push_str(&format!("  which is at {}\n", line(resolved)));
+        }
         let license = plugin.license.iter().map(|license| format!("license: {license}"));
         let authors = (!plugin.authors.is_empty()).then(|| format!("authors: {}", plugin.authors.join(", ")));
         let homepage = plugin.homepage.iter().map(|homepage| format!("homepage: {homepage}"));
@@ -126,6 +129,7 @@ impl Review<'_> {
             "version": plugin.version.to_string(),
             "description": plugin.description,
             "from": self.from,
+            "resolved": self.fetched.resolved,
             "digest": digest,
             "asks": self.rules().iter().map(rule).collect::<Vec<_>>(),
             "hooks": self.hooks().iter().map(|hook| json!({"name": hook.name, "event": hook.event.value.to_string()})).collect::<Vec<_>>(),

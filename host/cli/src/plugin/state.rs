@@ -2,11 +2,13 @@
 //! any of it is written.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use harness_artifact::plugin::Rule;
 use harness_capability::env::Variables;
 use harness_plugin::cache::Cache;
 use harness_plugin::content::Content;
+use harness_policy::layer::{Layer, Scope};
 use harness_registry::lock::{self, Lock, LockedPlugin};
 use harness_registry::{Host, Machine, Proposal, Registry};
 use harness_sys as sys;
@@ -74,6 +76,18 @@ impl State {
         Ok(Cache::new(folder))
     }
 
+    /// What the machine's policy says, for what is fetched. A broken policy was reported.
+    pub(super) fn machine_layers(&self) -> Result<Vec<Arc<Layer>>, Exit> {
+        // Without the plugins of the lock: they may have to be fetched first.
+        let registry = Registry::load_proposed(&self.root, self.host(), &Proposal::default());
+        let Some(policy) = registry.policy() else {
+            project::report(&registry, self.printer);
+            return Err(Exit::Usage);
+        };
+        let all = policy.grant_for("", None).layers().to_vec();
+        Ok(all.into_iter().filter(|layer| layer.origin.scope == Scope::Machine).collect())
+    }
+
     /// Keeps a content in the cache.
     pub(super) fn keep(&self, content: &Content) -> Result<(), Exit> {
         let kept = self.cache()?.keep(content);
@@ -104,7 +118,10 @@ impl State {
         let file = if named.is_empty() { ".harness/harness.md" } else { named }.to_owned();
         match sys::read_text(&self.root.join(&file)) {
             Ok(text) => Ok(PolicyText { file, text }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(PolicyText { file, text: String::new() }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let text = if file.ends_with(".md") { "---\n---\n" } else { "" }.to_owned();
+                Ok(PolicyText { file, text })
+            }
             Err(error) => {
                 self.printer.error(&format!("`{file}` cannot be read: {error}"), &[], None);
                 Err(Exit::Usage)

@@ -29,6 +29,10 @@ pub(crate) struct Update {
     /// The plugin. Default: all plugins of the lock.
     pub(crate) name: Option<String>,
 
+    /// Take the plugin from another source: another tag of the same repository, for example. It needs your consent.
+    #[arg(long, value_name = "SOURCE", requires = "name")]
+    pub(crate) from: Option<String>,
+
     /// Show what would change, and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -75,27 +79,31 @@ pub(super) fn run(command: &Update, place: &ProjectArgs, printer: Printer) -> Re
 fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) -> Result<Exit, Exit> {
     let name = &old.name;
     let before = installed::installed(state, old, printer)?;
-    let now = Fetched::from(&old.source, &state.root, printer)?;
+    let source = match &command.from {
+        Some(text) => add::source(text, state, printer)?,
+        None => old.source.clone(),
+    };
+    let now = Fetched::from(&source, None, state, printer)?;
     if now.name() != name {
-        printer.error(&format!("`{}` is the plugin `{}` now, and not `{name}`", old.source, now.name()), &[], None);
+        printer.error(&format!("`{source}` is the plugin `{}`, and not `{name}`", now.name()), &[], None);
         return Err(Exit::Usage);
     }
     let version = &now.plugin.version;
-    if now.digest == old.digest {
+    if now.digest == old.digest && source == old.source {
         printer.data(&format!("{name} {version}: up to date"));
         return Ok(Exit::Completed);
     }
     if *version < old.version && !command.allow_downgrade {
-        let what = format!("`{}` has {version} of `{name}`, and {} is in use", old.source, old.version);
+        let what = format!("`{source}` has {version} of `{name}`, and {} is in use", old.version);
         printer.error(&what, &[], Some("`--allow-downgrade` accepts a lower version"));
         return Err(Exit::Denied);
     }
     state.keep(&now.content)?;
-    let source = now.source_name();
+    let of_plugin = now.source_name();
     let policy = state.policy()?;
     let asked: Vec<Rule> = now.plugin.rules().cloned().collect();
-    let whole = add::granting(&policy, &source, &asked, printer)?;
-    let entry = LockedPlugin { ..add::entry(&now, old.source.clone(), old.vendored) };
+    let whole = add::granting(&policy, &of_plugin, &asked, printer)?;
+    let entry = LockedPlugin { ..add::entry(&now, source.clone(), old.vendored) };
     let registry = state.proposed(entry.clone(), whole.as_ref().map(|policy| policy.text.as_str()));
     if registry.policy().is_none() || registry.diagnostics().has_errors() {
         project::report(&registry, printer);
@@ -103,8 +111,13 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
         return Err(Exit::Usage);
     }
     let earlier = state.proposed(old.clone(), None);
-    let entries = |registry| lock::of_plugin(registry, &source);
-    let changes = changes((&before, entries(&earlier)), (&now, entries(&registry)));
+    let entries = |registry| lock::of_plugin(registry, &of_plugin);
+    let mut changes = changes((&before, entries(&earlier)), (&now, entries(&registry)));
+    if source != old.source {
+        let shown = escape::line(&format!("source: {} -> {source}", old.source)).into_owned();
+        changes.lines.insert(0, shown);
+        changes.needs_consent = true;
+    }
     let mut text = format!("{name} {} -> {version}, {}\n", old.version, now.digest);
     changes.lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
     printer.data(&text);
@@ -122,7 +135,7 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     // would have it without anybody's consent.
     let refused = changes.new.iter().filter(|rule| !rules.contains(rule));
     let taken: Vec<Rule> = changes.gone.iter().chain(refused).cloned().collect();
-    let policy = policy.regranting(&source, (&rules, &taken), printer)?;
+    let policy = policy.regranting(&of_plugin, (&rules, &taken), printer)?;
     state.write(entry, &now.content, policy.as_ref())?;
     let granted = match changes.new.len() {
         0 => String::new(),

@@ -105,7 +105,7 @@ impl Asker {
         body: Option<Vec<u8>>,
     ) -> Result<(u16, Json), Failure> {
         headers.push(("accept".to_owned(), "application/json".to_owned()));
-        let request = OwnRequest { method, url, headers, sealed, body };
+        let request = OwnRequest { method, url, headers, sealed, body, anywhere: false };
         let asking = async {
             let mut answer = self.http.open(&self.grant, &self.vault, request).await?;
             let status = answer.status();

@@ -299,7 +299,14 @@ impl Shared {
             };
             let mut sealed = reach.sealed.clone();
             sealed.extend(token.iter().map(|token| ("authorization".to_owned(), format!("Bearer {token}"))));
-            let request = OwnRequest { method, url: &reach.url, headers: headers.clone(), sealed, body: body.clone() };
+            let request = OwnRequest {
+                method,
+                url: &reach.url,
+                headers: headers.clone(),
+                sealed,
+                body: body.clone(),
+                anywhere: false,
+            };
             let opened = reach.http.open(&reach.grant, &reach.vault, request).await.map_err(failure)?;
             let (status, Some(login)) = (opened.status(), &reach.login) else { return Ok(opened) };
             if !matches!(status, 401 | 403) {

@@ -19,6 +19,9 @@ pub(super) struct PluginDocument {
     name: Spanned<String>,
     version: String,
     source: String,
+    /// What the source was then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resolved: Option<String>,
     /// Of its content.
     digest: String,
     /// Of what it asks for.
@@ -54,6 +57,8 @@ pub struct LockedPlugin {
     pub version: Version,
     /// Where it was fetched from.
     pub source: Source,
+    /// What the source was then, where it may be something else later: a commit, or the digest of a manifest.
+    pub resolved: Option<String>,
     /// The digest of its content.
     pub digest: String,
     /// The digest of what it asks for.
@@ -107,6 +112,7 @@ impl LockedPlugin {
             name: document.name.get_ref().clone(),
             version,
             source,
+            resolved: document.resolved.clone(),
             digest: document.digest.clone(),
             asked: document.asked.clone(),
             granted: document.granted.clone(),
@@ -121,13 +127,15 @@ impl LockedPlugin {
     }
 
     pub(super) fn document(&self) -> PluginDocument {
-        let Self { name, version, source, digest: content, asked, granted, vendored, staged, position: _ } = self;
+        let Self { name, version, source, resolved, digest: content, asked, granted, vendored, staged, position: _ } =
+            self;
         let (version, source) = (version.to_string(), source.to_string());
-        let all = serde_json::json!([name, version, source, content, asked, granted, vendored, staged]);
+        let all = serde_json::json!([name, version, source, content, asked, granted, vendored, staged, resolved]);
         PluginDocument {
             name: Spanned::new(0..0, name.clone()),
             version,
             source,
+            resolved: resolved.clone(),
             digest: content.clone(),
             asked: asked.clone(),
             granted: granted.clone(),

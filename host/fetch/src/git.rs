@@ -1,0 +1,225 @@
+//! A folder of a git repository: the machine's own git fetches one commit, and writes the files of the folder as they are
+//! in it. There is no checkout: no hook, no submodule, no filter and no setting of the repository has a part in it.
+
+use std::path::Path;
+
+use harness_capability::exec::Output;
+use harness_plugin::source::{GitSource, is_commit};
+use harness_policy::command::{CommandNetwork, FolderRule};
+use harness_policy::network::HostRule;
+use harness_sys as sys;
+use harness_sys::tree;
+
+use crate::walled::{self, Step};
+use crate::{Failure, Found, PLUGIN, Packed, Place, decide, fresh, unpacked};
+
+/// In the new folder: the repository, and what git takes for the user's own folder.
+const REPOSITORY: &str = "repository";
+const HOME: &str = "home";
+/// In the new folder: the files of the commit, packed.
+const FETCHED: &str = "fetched.tar";
+/// Where the repository has what was fetched.
+const REF: &str = "refs/fetched";
+
+/// An empty repository.
+const HEAD: &str = "ref: refs/heads/none\n";
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n";
+/// Files are written as they are, whatever the attributes in the repository say.
+const ATTRIBUTES: &str = "* -export-ignore -export-subst -text -eol -crlf -ident -filter -working-tree-encoding\n";
+
+/// The settings that git goes by; none of the machine's and of the user's.
+///
+/// A pack stays a pack, which one limit bounds, and large files in it are not read into memory. A server that sends less
+/// than a kilobyte a second for twenty seconds is given up.
+const SETTINGS: &str = "\
+[protocol]
+\tallow = never
+[core]
+\thooksPath = /dev/null
+\tbigFileThreshold = 1m
+[fetch]
+\tfsckObjects = true
+\tunpackLimit = 1
+\trecurseSubmodules = false
+[http]
+\tlowSpeedLimit = 1000
+\tlowSpeedTime = 20
+[credential]
+\thelper =
+[tar]
+\tumask = 0022
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+";
+
+/// Files of certificates that the operator trusts for https, beside those of the system; the first that is set.
+const CERTIFICATES: [&str; 2] = ["GIT_SSL_CAINFO", "SSL_CERT_FILE"];
+/// Bytes of such a file.
+const MAX_CERTIFICATES: u64 = 4 << 20;
+
+pub(crate) async fn fetch(source: &GitSource, resolved: Option<&str>, place: Place<'_>) -> Result<Found, Failure> {
+    let git = Git::new(source, place)?;
+    let (fresh, folder) = fresh(place)?;
+    let certificates = certificates(place)?;
+    prepare(&folder, source, certificates.as_deref())?;
+    let git = Git { folder: &folder, has_certificates: certificates.is_some(), ..git };
+    let commit = git.commit(source, resolved).await?;
+    let tree = source.folder().map_or_else(|| commit.clone(), |folder| format!("{commit}:{folder}"));
+    git.run(false, &["archive", "--format=tar", &format!("--output={FETCHED}"), &tree]).await.map_err(|failure| {
+        let what = source.folder().map_or_else(String::new, |folder| format!("`{folder}`: "));
+        Failure { why: format!("{what}{failure}"), ..failure }
+    })?;
+    unpacked(&folder, (Packed::ByGit, FETCHED), place).await?;
+    Ok(Found { folder: folder.join(PLUGIN), resolved: commit, _fresh: fresh })
+}
+
+/// How git is run for one source.
+struct Git<'a> {
+    place: Place<'a>,
+    folder: &'a Path,
+    /// The address, as git is told it.
+    url: String,
+    scheme: &'static str,
+    network: CommandNetwork,
+    local: Option<FolderRule>,
+    has_certificates: bool,
+}
+
+impl<'a> Git<'a> {
+    fn new(source: &GitSource, place: Place<'a>) -> Result<Self, Failure> {
+        let url = source.url();
+        let of = |scheme, url: String, network, local| Self {
+            place,
+            folder: Path::new(""),
+            url,
+            scheme,
+            network,
+            local,
+            has_certificates: false,
+        };
+        if let Some(path) = source.local() {
+            let path = sys::real_path(&path).map_err(|error| Failure::new(format!("`{}`: {error}", path.display())))?;
+            let path = path.to_str().ok_or_else(|| Failure::new("the path of the repository is not text"))?;
+            let local = FolderRule::parse(path).map_err(Failure::new)?;
+            return Ok(of("file", format!("file://{path}"), CommandNetwork::None, Some(local)));
+        }
+        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+            return Err(Failure::new("the address has no host"));
+        };
+        let rule = HostRule::parse(&format!("{host}:{port}")).map_err(Failure::new)?;
+        decide(&rule, url, place)?;
+        let network = CommandNetwork::hosts(vec![rule.private(place.is_private).map_err(Failure::new)?]);
+        Ok(of("https", url.to_string(), network.map_err(Failure::new)?, None))
+    }
+
+    /// The commit that the source is at, which is fetched.
+    async fn commit(&self, source: &GitSource, resolved: Option<&str>) -> Result<String, Failure> {
+        let reference = source.reference().unwrap_or("HEAD");
+        let wanted = resolved.or_else(|| Some(reference).filter(|reference| is_commit(reference)));
+        if let Some(wanted) = wanted {
+            let fetched = self.get(wanted).await;
+            // A server need not give a commit that no reference is at.
+            if fetched.is_ok() || resolved.is_none() || is_commit(reference) {
+                fetched?;
+                return self.is(wanted).await;
+            }
+        }
+        if reference == "HEAD" {
+            self.get(reference).await?;
+        } else if let Err(of_tag) = self.get(&format!("refs/tags/{reference}")).await {
+            if self.get(&format!("refs/heads/{reference}")).await.is_err() {
+                return Err(of_tag);
+            }
+        }
+        match resolved {
+            Some(resolved) => self.is(resolved).await,
+            None => self.fetched().await,
+        }
+    }
+
+    async fn get(&self, what: &str) -> Result<(), Failure> {
+        let refspec = format!("+{what}:{REF}");
+        let options =
+            ["fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"];
+        let args: Vec<&str> = options.into_iter().chain(["--end-of-options", &self.url, &refspec]).collect();
+        self.run(true, &args).await.map(drop)
+    }
+
+    /// The commit that was fetched.
+    async fn fetched(&self) -> Result<String, Failure> {
+        let output =
+            self.run(false, &["rev-parse", "--verify", "--end-of-options", &format!("{REF}^{{commit}}")]).await?;
+        let commit = output.stdout.trim();
+        match is_commit(commit) {
+            true => Ok(commit.to_owned()),
+            false => Err(Failure::new("git gave no commit")),
+        }
+    }
+
+    async fn is(&self, wanted: &str) -> Result<String, Failure> {
+        let fetched = self.fetched().await?;
+        match fetched == wanted {
+            true => Ok(fetched),
+            false => Err(Failure::new(format!("it is at the commit {fetched} now, and {wanted} is wanted"))),
+        }
+    }
+
+    async fn run(&self, has_network: bool, args: &[&str]) -> Result<Output, Failure> {
+        let repository = format!("--git-dir={REPOSITORY}");
+        let always = [repository.as_str(), "--no-pager", "--literal-pathspecs"];
+        let mut step = Step::new("git", always.iter().chain(args).map(|arg| (*arg).to_owned()).collect());
+        let home = self.folder.join(HOME);
+        let at = |name: &str| home.join(name).to_string_lossy().into_owned();
+        let variables = [
+            ("HOME", home.to_string_lossy().into_owned()),
+            ("LC_ALL", "C".to_owned()),
+            ("GIT_CONFIG_GLOBAL", at("gitconfig")),
+            ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
+            ("GIT_ATTR_NOSYSTEM", "1".to_owned()),
+            ("GIT_ALLOW_PROTOCOL", self.scheme.to_owned()),
+            ("GIT_PROTOCOL_FROM_USER", "0".to_owned()),
+            ("GIT_TERMINAL_PROMPT", "0".to_owned()),
+            ("GIT_NO_LAZY_FETCH", "1".to_owned()),
+        ];
+        step.env.extend(variables.map(|(name, value)| (name.to_owned(), value)));
+        if self.has_certificates {
+            step.env.insert("GIT_SSL_CAINFO".to_owned(), at("certificates"));
+        }
+        if has_network {
+            step.network = self.network.clone();
+            step.folder = self.local.clone();
+        }
+        let output = walled::run(self.folder, step, self.place).await?;
+        match output.exit_code {
+            0 => Ok(output),
+            _ => Err(Failure::new(walled::said(&output, "git failed"))),
+        }
+    }
+}
+
+/// Writes the empty repository and what git goes by.
+fn prepare(folder: &Path, source: &GitSource, certificates: Option<&[u8]>) -> Result<(), Failure> {
+    let mut settings = SETTINGS.to_owned();
+    match source.local() {
+        // Whoever owns it: what it says of programs to run is not read from there.
+        Some(_) => settings.push_str("[protocol \"file\"]\n\tallow = always\n[safe]\n\tdirectory = *\n"),
+        None => settings.push_str("[protocol \"https\"]\n\tallow = always\n"),
+    }
+    let repository = [("HEAD", HEAD), ("config", CONFIG), ("info/attributes", ATTRIBUTES)];
+    tree::write(&folder.join(REPOSITORY), repository.into_iter().map(|(path, text)| (path, text.as_bytes())))?;
+    for name in ["objects", "refs"] {
+        tree::create(&folder.join(REPOSITORY).join(name))?;
+    }
+    let home = [("gitconfig", settings.as_bytes())].into_iter().chain(certificates.map(|text| ("certificates", text)));
+    Ok(tree::write(&folder.join(HOME), home)?)
+}
+
+/// The certificates that the operator named: git does not see the file itself.
+fn certificates(place: Place<'_>) -> Result<Option<Vec<u8>>, Failure> {
+    let named = CERTIFICATES.iter().find_map(|name| Some((name, place.variables.value(name)?)));
+    let Some((name, file)) = named.filter(|(_, file)| !file.is_empty()) else { return Ok(None) };
+    let read = sys::read_bytes(Path::new(&file), MAX_CERTIFICATES);
+    read.map(Some).map_err(|error| Failure::new(format!("the variable `{name}`: `{file}`: {error}")))
+}
