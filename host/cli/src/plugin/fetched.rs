@@ -6,6 +6,7 @@ use harness_artifact::plugin::{FILE, Plugin};
 use harness_plugin::Rejected;
 use harness_plugin::archive::{self, MAX_PACKED};
 use harness_plugin::content::Content;
+use harness_plugin::signature::Signatures;
 use harness_plugin::source::Source;
 use harness_sys as sys;
 
@@ -19,6 +20,8 @@ pub(super) struct Fetched {
     pub(super) content: Content,
     /// The digest of the content.
     pub(super) digest: String,
+    /// Its signatures, not verified yet.
+    pub(super) signatures: Signatures,
 }
 
 impl Fetched {
@@ -35,7 +38,11 @@ impl Fetched {
             printer.error(&format!("cannot fetch `{source}`: {why}"), &[], None);
             Exit::Usage
         })?;
-        Self::of(content, &source.to_string(), printer)
+        let signatures = Signatures::beside(&place).map_err(|why| {
+            printer.error(&format!("`{source}` is refused: {why}"), &[], None);
+            Exit::Denied
+        })?;
+        Ok(Self { signatures, ..Self::of(content, &source.to_string(), printer)? })
     }
 
     /// The plugin that a content is.
@@ -51,7 +58,7 @@ impl Fetched {
         }
         let plugin = plugin.ok_or(Exit::Usage)?;
         let digest = content.digest();
-        Ok(Self { plugin, content, digest })
+        Ok(Self { plugin, content, digest, signatures: Signatures::default() })
     }
 
     pub(super) fn name(&self) -> &str {

@@ -13,6 +13,7 @@ use harness_registry::lock::{self, Drift, Entry, LockedPlugin, Staged};
 use super::consent::{Consent, Granting};
 use super::fetched::Fetched;
 use super::review::plural;
+use super::signers::Expected;
 use super::state::State;
 use super::{add, installed};
 use crate::args::ProjectArgs;
@@ -36,6 +37,9 @@ pub(crate) struct Update {
     /// Update to a version that is lower than the one of the lock.
     #[arg(long)]
     pub(crate) allow_downgrade: bool,
+
+    #[command(flatten)]
+    pub(crate) expected: Expected,
 
     #[command(flatten)]
     pub(crate) granting: Granting,
@@ -81,7 +85,8 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
         return Err(Exit::Usage);
     }
     let version = &now.plugin.version;
-    if now.digest == old.digest {
+    let signers = command.expected.verified(&now, (&old.source.to_string(), Some(old)), state, printer)?;
+    if now.digest == old.digest && signers.changes(old).is_empty() {
         printer.data(&format!("{name} {version}: up to date"));
         return Ok(Exit::Completed);
     }
@@ -95,7 +100,7 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     let policy = state.policy()?;
     let asked: Vec<Rule> = now.plugin.rules().cloned().collect();
     let whole = add::granting(&policy, &source, &asked, printer)?;
-    let entry = LockedPlugin { ..add::entry(&now, old.source.clone(), old.vendored) };
+    let entry = LockedPlugin { ..add::entry(&now, &signers, old.source.clone(), old.vendored) };
     let registry = state.proposed(entry.clone(), whole.as_ref().map(|policy| policy.text.as_str()));
     if registry.policy().is_none() || registry.diagnostics().has_errors() {
         project::report(&registry, printer);
@@ -104,7 +109,7 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     }
     let earlier = state.proposed(old.clone(), None);
     let entries = |registry| lock::of_plugin(registry, &source);
-    let changes = changes((&before, entries(&earlier)), (&now, entries(&registry)));
+    let changes = changes((&before, entries(&earlier)), (&now, entries(&registry)), signers.changes(old));
     let mut text = format!("{name} {} -> {version}, {}\n", old.version, now.digest);
     changes.lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
     printer.data(&text);
@@ -146,10 +151,13 @@ fn stage(state: &State, old: &LockedPlugin, now: &Fetched, printer: Printer) -> 
     Ok(Exit::Failed)
 }
 
-fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entry>)) -> Changes {
+fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entry>), signed: Vec<String>) -> Changes {
     let mut lines = Vec::new();
-    let mut needs_consent = before.plugin.version == now.plugin.version;
-    if needs_consent {
+    let is_same_version = before.plugin.version == now.plugin.version && before.digest != now.digest;
+    // Whoever signs from now on, or does not, is somebody else.
+    let mut needs_consent = is_same_version || !signed.is_empty();
+    lines.extend(signed);
+    if is_same_version {
         lines.push("its content changed, and its version did not".to_owned());
     }
     let (old, new) = (before.content.digests(), now.content.digests());
