@@ -79,6 +79,7 @@
 //! - `plugins`: what plugins ask for, and what they get
 //! - `plugins_add`: plugins that are added, pinned, updated and removed
 //! - `plugins_git`: plugins of git repositories
+//! - `plugins_signed`: plugins that are signed, and sources that are trusted
 //! - `prose`: prose of artifacts in prompts, and skills
 //!
 //! Logs and memory: `audit`, `kills`, `memory`
@@ -202,6 +203,8 @@ mod plugins;
 mod plugins_add;
 #[path = "cli/plugins_git.rs"]
 mod plugins_git;
+#[path = "cli/plugins_signed.rs"]
+mod plugins_signed;
 #[path = "cli/policy.rs"]
 mod policy;
 #[path = "cli/policy_layers.rs"]

@@ -95,6 +95,7 @@ fn what_is_reviewed_is_added_and_pinned() {
       license: MIT
       authors: Ada
       2 files, 325 bytes, sha256:[digest]
+      not signed
     tool theirs, of which models read
       | Reads the variable.
     asks for:
@@ -118,6 +119,7 @@ fn what_is_reviewed_is_added_and_pinned() {
       license: MIT
       authors: Ada
       2 files, 325 bytes, sha256:[digest]
+      not signed
     tool theirs, of which models read
       | Reads the variable.
     asks for:

@@ -277,7 +277,7 @@ impl Decoder {
                     // The first look is the cheaper one, and most keys do not get past it.
                     Unknown::RefuseLike(words) => {
                         closest(&key.text, words.iter().copied()).is_some()
-                            && meant().is_some_and(|word| words.contains(&word))
+                            && meant().is_some_and(|word| words.contains(&word) && is_near(&key.text, word))
                     }
                     Unknown::RefuseThese(words) => words.contains(&key.text.as_str()),
                 };
@@ -300,6 +300,11 @@ impl Decoder {
             });
         }
     }
+}
+
+/// Whether a key has more than a third of the letters of a word: `tests` is no slip of the pen for `trusted_sources`.
+fn is_near(key: &str, word: &str) -> bool {
+    key.len().saturating_mul(3) > word.len()
 }
 
 /// The keys of both, those of the first before; it says what is done with others.

@@ -12,9 +12,11 @@
 //! 3. each entry of `sandbox.sources` that names the artifact, its folder or its bundle, the outermost first. For the
 //!    project's own artifacts a key that is missing in an entry says nothing. For what is under `plugins/`, a key that
 //!    no such entry has means that nothing is granted;
-//! 4. for what is of a plugin with a `plugin.md`, all that it asks for there. A missing key grants nothing;
-//! 5. `capabilities` in the front matter of the artifact itself. A missing key says nothing;
-//! 6. the call, where who makes it narrows it. A missing key says nothing.
+//! 4. for what is of a plugin, `max` of the entries of `trusted_sources` that it comes under, in the host policy and in the
+//!    project's. A missing key grants nothing;
+//! 5. for what is of a plugin with a `plugin.md`, all that it asks for there. A missing key grants nothing;
+//! 6. `capabilities` in the front matter of the artifact itself. A missing key says nothing;
+//! 7. the call, where who makes it narrows it. A missing key says nothing.
 //!
 //! A key that is there grants what it lists and nothing else: `fs: { read: [docs] }` grants no writing, and
 //! `exec: { allow: [git] }` no variable and no network for commands. The project's own artifacts may use the secrets that
@@ -39,6 +41,7 @@ mod roots;
 pub mod secrets;
 pub mod sources;
 pub mod tools;
+pub mod trusted;
 
 use self::context::ContextPolicy;
 use self::delegation::DelegationPolicy;
@@ -51,6 +54,7 @@ use self::meta::MetaPolicy;
 use self::roots::Root;
 use self::sources::SourceRules;
 use self::tools::ToolsPolicy;
+use self::trusted::{Bound, Item, TrustedSource};
 use super::agent::Agent;
 use super::bundle::{ListKeys, Lists};
 use super::decode::Decoder;
@@ -72,9 +76,11 @@ use harness_policy::text::quoted;
 keys! {
     /// What of `harness.md` is the policy, and the folders that it names. A key that seems to be one of these is an
     /// error: it must not leave the defaults standing.
-    PolicyKeys: Unknown::RefuseLike(&["network", "sandbox", "tools_policy", "meta", "delegation"]);
+    PolicyKeys: Unknown::RefuseLike(&["network", "sandbox", "tools_policy", "meta", "delegation", "trusted_sources"]);
     /// Further folders with artifacts.
     given artifact_sources: Vec<Root>;
+    /// Where plugins may come from, and what they have to prove. Without it: anywhere, pinned.
+    given trusted_sources: Vec<Item>;
     /// Rules for the network.
     given network: Network;
     /// Rules for scripts: files, commands, variables, limits.
@@ -98,8 +104,6 @@ keys! {
     OtherKeys: Unknown::Warn;
     /// Origins of messages that an agent answers. Ignored.
     given serve: Anything;
-    /// Addresses for fetching artifacts. Ignored: nothing is fetched.
-    given trusted_sources: Anything;
     /// How results are verified.
     given verify_policy: Anything;
 }
@@ -161,6 +165,11 @@ pub struct ProjectPolicy {
     pub sources: Vec<SourceRules>,
     /// What plugins with a `plugin.md` ask for. None gets more, whatever `sandbox.sources` grants.
     pub plugins: Vec<Asked>,
+    /// `trusted_sources`, in the order of the file.
+    pub trusted: Vec<TrustedSource>,
+    /// The most that plugins may do because of where they come from: what the entries of `trusted_sources` that they are
+    /// under say, of the host policy first.
+    pub bounds: Vec<Bound>,
     /// `tools_policy`.
     pub tools: ToolsPolicy,
     /// `sandbox.hooks`.
@@ -215,6 +224,8 @@ impl ProjectPolicy {
             project: with_defaults(Layer::silent(origin)),
             sources: Vec::new(),
             plugins: Vec::new(),
+            trusted: Vec::new(),
+            bounds: Vec::new(),
             tools: ToolsPolicy::default(),
             hooks: HookFailure::default(),
             audit: true,
@@ -262,6 +273,8 @@ impl ProjectPolicy {
         let mut policy = Self { body: body.to_owned(), ..Self::absent(file) };
         let roots = keys.artifact_sources.read(decoder).unwrap_or_default();
         policy.roots = roots.into_iter().map(|root| root.0).collect();
+        let trusted = keys.trusted_sources.field();
+        policy.trusted = trusted.map(|field| trusted::of_project(decoder, field, file)).unwrap_or_default();
         let mut project = Builder::new(Origin::new(file, Scope::Project));
         if let Some(network) = keys.network.field().and_then(|f| decoder.keys::<NetworkKeys<'_>>(f)) {
             project.network(decoder, &network.allowed_domains);
@@ -409,13 +422,21 @@ impl ProjectPolicy {
     pub fn grant_for(&self, source: &str, capabilities: Option<&Layer>) -> Grant {
         let entries = sources::about(&self.sources, source);
         let mut layers = self.machine.as_ref().map(|machine| machine.layers(source)).unwrap_or_default();
+        let bundle = sources::bundle_of(source);
+        let bounds = |of_machine: bool| {
+            let here =
+                self.bounds.iter().filter(move |one| bundle == Some(&one.source) && one.of_machine == of_machine);
+            here.map(|one| one.layer.clone())
+        };
+        layers.extend(bounds(true));
         if let Some((_, layer)) = self.instead.as_ref().filter(|(name, _)| name == source) {
             layers.push(layer.clone());
             layers.extend(capabilities.cloned());
             return Grant::new(layers);
         }
         layers.push(self.project.clone());
-        if let Some(bundle) = sources::bundle_of(source) {
+        layers.extend(bounds(false));
+        if let Some(bundle) = bundle {
             // Of a plugin that asks, an entry for all plugins only narrows what was consented to for this one.
             let own = self.own(source);
             let is_own = |entry: &&&SourceRules| own.is_none_or(|own| sources::covers(own, &entry.name));
@@ -493,11 +514,7 @@ impl OtherKeys<'_> {
             let position = decoder.position(field.key.map_or(field.node.span, |key| key.span));
             Some(Other { name, value: field.node.clone(), position })
         };
-        let all = [
-            other("serve", &self.serve),
-            other("trusted_sources", &self.trusted_sources),
-            other("verify_policy", &self.verify_policy),
-        ];
+        let all = [other("serve", &self.serve), other("verify_policy", &self.verify_policy)];
         all.into_iter().flatten().collect()
     }
 }

@@ -80,6 +80,7 @@ fn place(layer: &Layer) -> String {
         Scope::Source(name) => format!("{file}, source `{name}`"),
         Scope::Server(name) => format!("{file}, MCP server `{name}`"),
         Scope::Artifact => format!("{file}, its capabilities"),
+        Scope::Trusted(number) => format!("{file}, the most for its source (`trusted_sources[{number}]`)"),
         Scope::Asked => format!("{file}, what the plugin asks for"),
         Scope::Call => format!("this call, by {file}"),
         Scope::Default => "the defaults".to_owned(),

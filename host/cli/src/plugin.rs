@@ -1,8 +1,10 @@
 //! `harness plugin`: plugins from elsewhere, reviewed, consented to, and pinned.
 //!
 //! - `author`: `new` and `pack`
+//! - `sign`: `sign`
 //! - `fetched`: a plugin as its source has it
 //! - `review`: what a person reads before they consent
+//! - `signers`: who signed it
 //! - `consent`: what is granted, and by whom
 //! - `add`, `update`, `installed`: the commands that change the project, or look at what is in it
 //! - `unpack`: what a fetch runs behind a wall
@@ -14,6 +16,8 @@ mod consent;
 mod fetched;
 mod installed;
 mod review;
+mod sign;
+mod signers;
 mod state;
 mod unpack;
 mod update;
@@ -30,7 +34,10 @@ pub(crate) enum Plugin {
     New(author::New),
     /// Pack a plugin as one file: the same bytes on every machine.
     Pack(author::Pack),
-    /// Add a plugin from a folder, a packed file or a git repository: show what it asks for, grant what you consent to, and pin its content.
+    /// Sign a plugin with a key of minisign or SSH.
+    Sign(sign::Sign),
+    /// Add a plugin from a folder, a packed file, a git repository or a registry: show what it asks for, grant what you consent
+    /// to, and pin its content.
     Add(add::Add),
     /// List the plugins of the lock.
     List(installed::List),
@@ -57,6 +64,7 @@ pub(crate) fn run(command: &Plugin, place: &ProjectArgs, printer: Printer) -> Re
     match command {
         Plugin::New(command) => author::new(command, place, printer),
         Plugin::Pack(command) => author::pack(command, printer),
+        Plugin::Sign(command) => sign::run(command, printer),
         Plugin::Add(command) => add::run(command, place, printer),
         Plugin::List(command) => installed::list(command, place, printer),
         Plugin::Show(command) => installed::show(command, place, printer),

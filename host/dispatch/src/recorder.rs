@@ -325,6 +325,7 @@ impl Recorder {
             Scope::Source(name) => format!("sandbox.sources.{name}").into(),
             Scope::Server(name) => format!("mcp.servers.{name}").into(),
             Scope::Artifact => format!("capabilities of {}", layer.origin.file).into(),
+            Scope::Trusted(number) => format!("trusted_sources[{number}].max in {}", layer.origin.file).into(),
             Scope::Asked => format!("asks of {}", layer.origin.file).into(),
         });
         let machine = place.loaded.parts.policy.machine.as_ref();

@@ -11,7 +11,7 @@ use harness_sys::digest::digest_of;
 use harness_sys::tree::{self, Most, Taken};
 use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
-use crate::Rejected;
+use crate::{Rejected, signature};
 
 /// Files of a plugin.
 pub const MAX_FILES: usize = 1_000;
@@ -43,6 +43,9 @@ impl Content {
         let (mut content, mut bytes) = (Self::default(), 0_usize);
         for (path, text) in files {
             check_path(&path)?;
+            if signature::FILES.iter().any(|name| path.eq_ignore_ascii_case(name)) {
+                return Err(Rejected::new(format!("{} is a signature, and no file of a plugin", quoted(&path))));
+            }
             bytes = bytes.saturating_add(text.len());
             if bytes > MAX_BYTES {
                 return Err(Rejected::new(format!("it has more than {MAX_BYTES} bytes")));
@@ -58,13 +61,14 @@ impl Content {
         Ok(content)
     }
 
-    /// Reads the folder of an author. What git keeps in it is left out.
+    /// Reads the folder of an author. What git keeps in it is left out, and so are [signatures](signature::FILES).
     ///
     /// # Errors
     ///
     /// What the system says; links, special and executable files; see [`Content::new`].
     pub fn read(folder: &Path) -> Result<Self, Rejected> {
-        Self::read_without(folder, &|name| (name == GIT).then(String::new)).map(|(content, _)| content)
+        Self::read_without(folder, &signature::FILES, &|name| (name == GIT).then(String::new))
+            .map(|(content, _)| content)
     }
 
     /// Reads a folder that holds a plugin and nothing else: no empty folder either.
@@ -73,7 +77,7 @@ impl Content {
     ///
     /// As of [`Content::read`].
     pub fn read_exactly(folder: &Path) -> Result<Self, Rejected> {
-        let (content, folders) = Self::read_without(folder, &|_| None)?;
+        let (content, folders) = Self::read_without(folder, &[], &|_| None)?;
         let holds = |folder: &String| {
             let inside = format!("{folder}/");
             content.files.range(inside.clone()..).next().is_some_and(|(path, _)| path.starts_with(&inside))
@@ -86,6 +90,7 @@ impl Content {
 
     fn read_without(
         folder: &Path,
+        signatures: &[&str],
         leaves_out: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(Self, Vec<String>), Rejected> {
         let bytes = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
@@ -99,7 +104,7 @@ impl Content {
             return Err(Rejected::new(format!("{} {why}", quoted(&file.path))));
         }
         let mut files = Vec::new();
-        for file in tree.files {
+        for file in tree.files.into_iter().filter(|file| !signatures.contains(&file.path.as_str())) {
             let text = tree::read_file(folder, &file.path, file.bytes)?;
             files.push((file.path, text));
         }

@@ -4,6 +4,7 @@
 //! - [`content`]: the files, with the rules that hold for their names and sizes, and their digest
 //! - [`archive`]: the same as one file
 //! - [`source`]: where a plugin is fetched from
+//! - [`signature`]: who vouches for a plugin
 //! - [`cache`]: the plugins of this machine, each under its digest
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and folders"))]
@@ -11,6 +12,7 @@
 pub mod archive;
 pub mod cache;
 pub mod content;
+pub mod signature;
 pub mod source;
 
 use std::fmt;

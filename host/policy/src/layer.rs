@@ -30,6 +30,8 @@ pub enum Scope {
     Server(String),
     /// `capabilities:` of an artifact.
     Artifact,
+    /// `max` of an entry of `trusted_sources`, by its number.
+    Trusted(usize),
     /// `asks:` of a plugin.
     Asked,
     /// What a call was narrowed by: keys without anything above them.
@@ -60,6 +62,7 @@ impl Origin {
                 key => format!("mcp.servers.{name}.{key}"),
             },
             Scope::Artifact => format!("capabilities.{key}"),
+            Scope::Trusted(number) => format!("trusted_sources[{number}].max.{key}"),
             Scope::Asked => format!("asks.{key}"),
             Scope::Call => key.to_owned(),
         }

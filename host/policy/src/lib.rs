@@ -20,5 +20,7 @@ pub mod positions;
 pub mod refusal;
 pub mod resource;
 pub mod secret;
+pub mod signer;
 pub mod text;
+pub mod trust;
 pub mod watch;

@@ -91,7 +91,13 @@ impl Grant {
                         origin.file
                     ),
                 ),
-                Scope::Machine | Scope::Source(_) | Scope::Server(_) | Scope::Artifact | Scope::Asked | Scope::Call => {
+                Scope::Machine
+                | Scope::Source(_)
+                | Scope::Server(_)
+                | Scope::Artifact
+                | Scope::Trusted(_)
+                | Scope::Asked
+                | Scope::Call => {
                     Refusal::new(format!("the secret `{quoted}` is not granted"), origin.add(name, "secrets"))
                 }
             },

@@ -14,12 +14,14 @@
 //! - `policy`: the policies, wherever they are
 //! - `skills`: skills and the files beside them
 //! - `strays`: what nobody reads
+//! - `trusted`: where plugins may come from
 
 mod pinned;
 mod plugins;
 mod policy;
 mod skills;
 mod strays;
+mod trusted;
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -95,6 +97,7 @@ pub(super) fn project(root: &Path, host: &Host<'_>, proposal: &Proposal<'_>) -> 
         load.servers(lock);
         load.as_locked(lock);
     }
+    load.trusted(lock);
     load.finish();
     load.registry
 }

@@ -7,12 +7,14 @@
 //! - `entry`: what is kept of an artifact
 //! - `drift`: what is not as it was
 //! - `plugin`: what is kept of a plugin
+//! - `signed`: what is kept of the signatures of a plugin
 //! - `server`: what is kept of a server of `mcp.servers`
 
 mod drift;
 mod entry;
 mod plugin;
 mod server;
+mod signed;
 
 use std::collections::BTreeMap;
 
@@ -27,6 +29,7 @@ use plugin::PluginDocument;
 pub use plugin::{LockedPlugin, Staged};
 pub use server::LockedServer;
 use server::ServerDocument;
+pub use signed::LockedSignature;
 
 /// Its name, in the folder that holds `.harness/`.
 pub const FILE: &str = "harness.lock";
@@ -234,5 +237,7 @@ impl Lock {
     }
 }
 
+#[cfg(test)]
+mod signed_tests;
 #[cfg(test)]
 mod tests;

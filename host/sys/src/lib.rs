@@ -10,6 +10,7 @@ pub mod nowait;
 pub mod output;
 pub mod own;
 pub mod private;
+pub mod program;
 pub mod slices;
 pub mod socket;
 pub mod store;

@@ -8,6 +8,7 @@ use super::layer::{Builder, RuleKeys};
 use super::meta::MetaPolicy;
 use super::sources::{self, SourceRules};
 use super::tools::ToolsPolicy;
+use super::trusted::{self, TrustedSource};
 use super::{Network, NetworkKeys};
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::{Diagnostic, Diagnostics};
@@ -26,6 +27,8 @@ keys! {
     given sandbox: MachineSandbox;
     /// Which tools may be called at most, by name.
     given tools_policy: ToolsPolicy;
+    /// Where plugins may come from, and what they have to prove. Without it: what the project says.
+    given trusted_sources: Vec<TrustedSource>;
     /// Bounds of the tools and hooks that a run may add.
     given meta: MetaPolicy;
 }
@@ -66,6 +69,8 @@ pub struct MachinePolicy {
     pub hooks: Option<HookFailure>,
     /// Its `meta`.
     pub meta: Option<MetaPolicy>,
+    /// Its `trusted_sources`, in the order of the file.
+    pub trusted: Vec<TrustedSource>,
     /// Whether everything is recorded, whatever a project says.
     pub audit: bool,
 }
@@ -107,8 +112,11 @@ impl MachinePolicy {
             tools: keys.tools_policy.read(decoder),
             hooks: None,
             meta: keys.meta.read(decoder),
+            trusted: Vec::new(),
             audit: false,
         };
+        let trusted = keys.trusted_sources.field();
+        policy.trusted = trusted.map(|field| trusted::of_machine(decoder, field, file)).unwrap_or_default();
         if let Some(network) = keys.network.field().and_then(|f| decoder.keys::<NetworkKeys<'_>>(f)) {
             builder.network(decoder, &network.allowed_domains);
         }

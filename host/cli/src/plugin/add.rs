@@ -10,6 +10,7 @@ use harness_sys::digest::digest;
 use super::consent::{self, Consent, Granting};
 use super::fetched::Fetched;
 use super::review::{Review, plural};
+use super::signers::{Expected, Signers};
 use super::state::{PolicyText, State, with_rules};
 use crate::args::ProjectArgs;
 use crate::exit::Exit;
@@ -25,6 +26,9 @@ pub(crate) struct Add {
     /// Source of the plugin: the path of a folder or of a packed file, which begins with `./`, `../` or `/`, or a folder of
     /// a git repository: `git+https://HOST/REPOSITORY@TAG#FOLDER`.
     pub(crate) source: String,
+
+    #[command(flatten)]
+    pub(crate) expected: Expected,
 
     #[command(flatten)]
     pub(crate) granting: Granting,
@@ -45,7 +49,7 @@ pub(super) fn source(text: &str, state: &State, printer: Printer) -> Result<Sour
 }
 
 /// The entry of a fetched plugin in the lock, as long as nothing is granted to it.
-pub(super) fn entry(fetched: &Fetched, source: Source, vendored: bool) -> LockedPlugin {
+pub(super) fn entry(fetched: &Fetched, signers: &Signers, source: Source, vendored: bool) -> LockedPlugin {
     LockedPlugin {
         name: fetched.name().to_owned(),
         version: fetched.plugin.version.clone(),
@@ -56,6 +60,7 @@ pub(super) fn entry(fetched: &Fetched, source: Source, vendored: bool) -> Locked
         granted: digest(""),
         vendored,
         staged: None,
+        signed: signers.signed().map(Into::into).collect(),
         position: LockedPlugin::unwritten(),
     }
 }
@@ -90,8 +95,9 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
             return Err(Exit::Usage);
         }
     }
+    let signers = command.expected.verified(&fetched, (&from.to_string(), None), &state, printer)?;
     state.keep(&fetched.content)?;
-    let locked = entry(&fetched, from.clone(), command.vendor);
+    let locked = entry(&fetched, &signers, from.clone(), command.vendor);
     let policy = state.policy()?;
     if let Some(entry) = state.entry_about(&source) {
         let hint = "remove the entry first: it was written for another plugin";
@@ -106,8 +112,16 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
         printer.error("the project would not load with all that it asks for: nothing is changed", &[], None);
         return Err(Exit::Usage);
     }
-    let review =
-        Review { fetched: &fetched, from: from.to_string(), registry: &registry, granted: None, root: &state.root };
+    let alike = state.alike(name);
+    let review = Review {
+        fetched: &fetched,
+        signers: &signers,
+        alike,
+        from: from.to_string(),
+        registry: &registry,
+        granted: None,
+        root: &state.root,
+    };
     printer.data(&review.text());
     let rules = match command.granting.decide(&fetched, &asked, printer)? {
         Consent::Given(rules) => rules,

@@ -7,6 +7,7 @@ use harness_fetch::{Found, Place};
 use harness_plugin::Rejected;
 use harness_plugin::archive::{self, MAX_PACKED};
 use harness_plugin::content::Content;
+use harness_plugin::signature::Signatures;
 use harness_plugin::source::Source;
 use harness_sys as sys;
 
@@ -25,6 +26,8 @@ pub(super) struct Fetched {
     pub(super) digest: String,
     /// What its source was then, where it may be something else later.
     pub(super) resolved: Option<String>,
+    /// Its signatures, not verified yet.
+    pub(super) signatures: Signatures,
 }
 
 impl Fetched {
@@ -46,8 +49,12 @@ impl Fetched {
             printer.error(&format!("cannot fetch `{source}`: {why}"), &[], None);
             Exit::Usage
         })?;
+        let signatures = Signatures::beside(&place).map_err(|why| {
+            printer.error(&format!("`{source}` is refused: {why}"), &[], None);
+            Exit::Denied
+        })?;
         let resolved = found.map(|found| found.resolved);
-        Ok(Self { resolved, ..Self::of(content, &source.to_string(), printer)? })
+        Ok(Self { signatures, resolved, ..Self::of(content, &source.to_string(), printer)? })
     }
 
     /// The plugin that a content is.
@@ -63,7 +70,7 @@ impl Fetched {
         }
         let plugin = plugin.ok_or(Exit::Usage)?;
         let digest = content.digest();
-        Ok(Self { plugin, content, digest, resolved: None })
+        Ok(Self { plugin, content, digest, resolved: None, signatures: Signatures::default() })
     }
 
     pub(super) fn name(&self) -> &str {

@@ -13,6 +13,7 @@ use serde_json::{Value as Json, json};
 use super::add;
 use super::fetched::Fetched;
 use super::review::{Review, plural};
+use super::signers::{self, Expected};
 use super::state::{State, with_rules};
 use crate::args::ProjectArgs;
 use crate::exit::Exit;
@@ -32,6 +33,9 @@ pub(crate) struct Show {
     #[arg(value_name = "NAME|SOURCE")]
     pub(crate) plugin: String,
 
+    #[command(flatten)]
+    pub(crate) expected: Expected,
+
     /// Print the plugin as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
@@ -46,6 +50,7 @@ pub(crate) struct Remove {
 pub(super) fn list(command: &List, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let state = State::open(place, printer)?;
     if command.json {
+        let registry = state.unlocked();
         let one = |plugin: &LockedPlugin| {
             json!({
                 "name": plugin.name,
@@ -54,6 +59,7 @@ pub(super) fn list(command: &List, place: &ProjectArgs, printer: Printer) -> Res
                 "resolved": plugin.resolved,
                 "digest": plugin.digest,
                 "vendored": plugin.vendored,
+                "signed_by": signers::listed(plugin, registry.policy()),
                 "staged": plugin.staged.as_ref().map(|staged| json!({"version": staged.version, "digest": staged.digest})),
             })
         };
@@ -87,6 +93,10 @@ pub(super) fn show(command: &Show, place: &ProjectArgs, printer: Printer) -> Res
             (Fetched::from(&from, None, &state, printer)?, from)
         }
     };
+    let signers = match locked {
+        Some(plugin) => signers::of_lock(&command.expected, plugin, &fetched, &state, printer)?,
+        None => command.expected.verified(&fetched, (&from.to_string(), None), &state, printer)?,
+    };
     state.keep(&fetched.content)?;
     let policy = state.policy()?;
     let source = fetched.source_name();
@@ -97,13 +107,21 @@ pub(super) fn show(command: &Show, place: &ProjectArgs, printer: Printer) -> Res
         asked.iter().filter(is_there).cloned().collect()
     });
     let whole = add::granting(&policy, &source, &asked, printer)?;
-    let entry = add::entry(&fetched, from.clone(), false);
+    let entry = add::entry(&fetched, &signers, from.clone(), false);
     let registry = state.proposed(entry, whole.as_ref().map(|policy| policy.text.as_str()));
     let has_errors = registry.policy().is_none() || registry.diagnostics().has_errors();
     if has_errors {
         project::report(&registry, printer);
     }
-    let review = Review { fetched: &fetched, from: from.to_string(), registry: &registry, granted, root: &state.root };
+    let review = Review {
+        fetched: &fetched,
+        signers: &signers,
+        alike: if locked.is_none() { state.alike(fetched.name()) } else { Vec::new() },
+        from: from.to_string(),
+        registry: &registry,
+        granted,
+        root: &state.root,
+    };
     match command.json {
         true => printer.json(&review.json()),
         false => printer.data(&review.text()),

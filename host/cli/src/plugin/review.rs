@@ -17,6 +17,7 @@ use harness_sys::tree::{self, Kind};
 use serde_json::{Value as Json, json};
 
 use super::fetched::Fetched;
+use super::signers::Signers;
 
 /// Files and folders that are counted.
 const MOST_COUNTED: usize = 100_000;
@@ -26,6 +27,9 @@ const MOST_PROSE: usize = 8 << 10;
 /// What is shown of a plugin.
 pub(super) struct Review<'r> {
     pub(super) fetched: &'r Fetched,
+    pub(super) signers: &'r Signers,
+    /// Plugins of the project whose names look like its own.
+    pub(super) alike: Vec<String>,
     /// Where it is from.
     pub(super) from: String,
     /// The project with the plugin and all that it asks for.
@@ -67,7 +71,7 @@ impl Review<'_> {
 
     /// The text of it, each part escaped.
     pub(super) fn text(&self) -> String {
-        let Fetched { plugin, content, digest, resolved } = self.fetched;
+        let Fetched { plugin, content, digest, resolved, .. } = self.fetched;
         let source = self.fetched.source_name();
         let line = |text: &str| escape::line(text).into_owned();
         let mut text = format!("plugin {} {} from {}\n", plugin.name.value, plugin.version, line(&self.from));
@@ -83,6 +87,12 @@ impl Review<'_> {
         }
         let bytes: usize = content.files().map(|(_, text)| text.len()).sum();
         text.push_str(&format!("  {}, {bytes} bytes, {digest}\n", plural(content.files().count(), "file")));
+        for one in self.signers.lines() {
+            text.push_str(&format!("  {one}\n"));
+        }
+        for other in &self.alike {
+            text.push_str(&format!("  its name looks like that of the plugin `{other}`, which is there already\n"));
+        }
         for tool in self.registry.tools().iter().filter(|tool| bundle_of(&tool.source_name) == Some(&source)) {
             text.push_str(&format!("tool {}, of which models read\n", line(&tool.name)));
             tool.description.lines().for_each(|one| quoted(&mut text, one));
@@ -131,6 +141,8 @@ impl Review<'_> {
             "from": self.from,
             "resolved": self.fetched.resolved,
             "digest": digest,
+            "signed_by": self.signers.json(),
+            "alike": self.alike,
             "asks": self.rules().iter().map(rule).collect::<Vec<_>>(),
             "hooks": self.hooks().iter().map(|hook| json!({"name": hook.name, "event": hook.event.value.to_string()})).collect::<Vec<_>>(),
         })

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use harness_artifact::alike::is_alike;
 use harness_artifact::plugin::Rule;
 use harness_capability::env::Variables;
 use harness_plugin::cache::Cache;
@@ -67,6 +68,11 @@ impl State {
         Host::new(&self.machine, self.plugins.clone())
     }
 
+    /// The project as it is, whatever its lock says of its own artifacts.
+    pub(super) fn unlocked(&self) -> Registry {
+        Registry::load_unlocked(&self.root, self.host())
+    }
+
     /// The cache of the machine.
     pub(super) fn cache(&self) -> Result<Cache, Exit> {
         let folder = self.plugins.clone().ok_or_else(|| {
@@ -104,6 +110,12 @@ impl State {
             self.printer.error(&format!("`{}` has no plugin `{name}`", lock::FILE), &[], Some(hint));
             Exit::Usage
         })
+    }
+
+    /// The plugins of the lock whose names look like this one.
+    pub(super) fn alike(&self, name: &str) -> Vec<String> {
+        let names = self.lock.plugins().map(|plugin| &plugin.name);
+        names.filter(|other| is_alike(name, other)).cloned().collect()
     }
 
     /// The folder of a plugin that is kept in the project.

@@ -13,6 +13,7 @@ use harness_registry::lock::{self, Drift, Entry, LockedPlugin, Staged};
 use super::consent::{Consent, Granting};
 use super::fetched::Fetched;
 use super::review::plural;
+use super::signers::Expected;
 use super::state::State;
 use super::{add, installed};
 use crate::args::ProjectArgs;
@@ -40,6 +41,9 @@ pub(crate) struct Update {
     /// Update to a version that is lower than the one of the lock.
     #[arg(long)]
     pub(crate) allow_downgrade: bool,
+
+    #[command(flatten)]
+    pub(crate) expected: Expected,
 
     #[command(flatten)]
     pub(crate) granting: Granting,
@@ -89,7 +93,8 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
         return Err(Exit::Usage);
     }
     let version = &now.plugin.version;
-    if now.digest == old.digest && source == old.source {
+    let signers = command.expected.verified(&now, (&source.to_string(), Some(old)), state, printer)?;
+    if now.digest == old.digest && source == old.source && signers.changes(old).is_empty() {
         printer.data(&format!("{name} {version}: up to date"));
         return Ok(Exit::Completed);
     }
@@ -103,7 +108,7 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     let policy = state.policy()?;
     let asked: Vec<Rule> = now.plugin.rules().cloned().collect();
     let whole = add::granting(&policy, &of_plugin, &asked, printer)?;
-    let entry = LockedPlugin { ..add::entry(&now, source.clone(), old.vendored) };
+    let entry = LockedPlugin { ..add::entry(&now, &signers, source.clone(), old.vendored) };
     let registry = state.proposed(entry.clone(), whole.as_ref().map(|policy| policy.text.as_str()));
     if registry.policy().is_none() || registry.diagnostics().has_errors() {
         project::report(&registry, printer);
@@ -112,7 +117,7 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     }
     let earlier = state.proposed(old.clone(), None);
     let entries = |registry| lock::of_plugin(registry, &of_plugin);
-    let mut changes = changes((&before, entries(&earlier)), (&now, entries(&registry)));
+    let mut changes = changes((&before, entries(&earlier)), (&now, entries(&registry)), signers.changes(old));
     if source != old.source {
         let shown = escape::line(&format!("source: {} -> {source}", old.source)).into_owned();
         changes.lines.insert(0, shown);
@@ -159,10 +164,13 @@ fn stage(state: &State, old: &LockedPlugin, now: &Fetched, printer: Printer) -> 
     Ok(Exit::Failed)
 }
 
-fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entry>)) -> Changes {
+fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entry>), signed: Vec<String>) -> Changes {
     let mut lines = Vec::new();
-    let mut needs_consent = before.plugin.version == now.plugin.version;
-    if needs_consent {
+    let is_same_version = before.plugin.version == now.plugin.version && before.digest != now.digest;
+    // Whoever signs from now on, or does not, is somebody else.
+    let mut needs_consent = is_same_version || !signed.is_empty();
+    lines.extend(signed);
+    if is_same_version {
         lines.push("its content changed, and its version did not".to_owned());
     }
     let (old, new) = (before.content.digests(), now.content.digests());

@@ -79,6 +79,13 @@ impl Load {
     }
 
     fn expect(&mut self, plugin: &LockedPlugin, content: &Content) {
+        if let Err(why) = plugin.verify(content) {
+            self.differs(
+                plugin,
+                &why.to_string(),
+                "add the plugin again: `harness.lock` has a signature that is not its own",
+            );
+        }
         self.expected.insert(plugin.source_name(), content.digests());
     }
 

@@ -11,6 +11,7 @@ use toml::Spanned;
 
 use super::FILE;
 use super::entry::position;
+use super::signed::{LockedSignature, SignedDocument};
 
 /// A plugin, as TOML has it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub(super) struct PluginDocument {
     staged: Option<Staged>,
     /// Of all the rest.
     sha256: String,
+    /// Its signatures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    signed: Vec<SignedDocument>,
 }
 
 /// A version of a plugin that waits for consent, while the one before it is used.
@@ -69,6 +73,8 @@ pub struct LockedPlugin {
     pub vendored: bool,
     /// A later version that waits for consent.
     pub staged: Option<Staged>,
+    /// Its signatures; empty where it was not signed.
+    pub signed: Vec<LockedSignature>,
     /// Where its entry is.
     pub position: Position,
 }
@@ -108,7 +114,9 @@ impl LockedPlugin {
                 return Err(wrong(format!("{} is not a digest", quoted(one))));
             }
         }
+        let signed = LockedSignature::read_all(document.signed.clone()).map_err(wrong)?;
         let plugin = Self {
+            signed,
             name: document.name.get_ref().clone(),
             version,
             source,
@@ -127,10 +135,17 @@ impl LockedPlugin {
     }
 
     pub(super) fn document(&self) -> PluginDocument {
-        let Self { name, version, source, resolved, digest: content, asked, granted, vendored, staged, position: _ } =
-            self;
+        let Self { name, version, source, resolved, digest: content, .. } = self;
+        let Self { asked, granted, vendored, staged, signed, .. } = self;
         let (version, source) = (version.to_string(), source.to_string());
-        let all = serde_json::json!([name, version, source, content, asked, granted, vendored, staged, resolved]);
+        let mut all = serde_json::json!([name, version, source, content, asked, granted, vendored, staged]);
+        if let Some(all) = all.as_array_mut() {
+            all.extend(resolved.iter().map(|resolved| serde_json::json!({ "resolved": resolved })));
+            if !signed.is_empty() {
+                let signed: Vec<_> = signed.iter().map(|one| (one.signer.as_str(), &one.signature)).collect();
+                all.push(serde_json::json!({ "signed": signed }));
+            }
+        }
         PluginDocument {
             name: Spanned::new(0..0, name.clone()),
             version,
@@ -141,6 +156,7 @@ impl LockedPlugin {
             granted: granted.clone(),
             vendored: *vendored,
             staged: staged.clone(),
+            signed: signed.iter().map(LockedSignature::document).collect(),
             sha256: digest(&all.to_string()),
         }
     }

@@ -59,6 +59,9 @@ impl Draft {
         self.close_project(policy, &mut closed);
         let mut names: BTreeSet<&str> = policy.sources.iter().map(|entry| entry.name.as_str()).collect();
         names.extend(policy.instead.iter().map(|(name, _)| name.as_str()).filter(|name| sources::is_name(name)));
+        // The list of trusted sources is not written, and what it takes from a plugin has to be taken otherwise.
+        let bounds = policy.bounds.iter().filter(|bound| !bound.of_machine);
+        names.extend(bounds.map(|bound| bound.source.as_str()).filter(|name| sources::is_name(name)));
         let asked = self.asked.requests.iter().map(|(source, _)| source.as_str());
         let is_parted = |source: &&str| closed.parted.iter().any(|(bundle, _)| sources::covers(bundle, source));
         names.extend(asked.filter(is_parted));
@@ -108,7 +111,8 @@ impl Draft {
         let now = |closed: &Closed| {
             let learned = self.parsed(closed)?;
             // What the machine narrows, it narrows in both.
-            Some(ProjectPolicy { machine: policy.machine.clone(), ..learned }.grant_for(name, None))
+            let bounds = policy.bounds.iter().filter(|bound| bound.of_machine).cloned().collect();
+            Some(ProjectPolicy { machine: policy.machine.clone(), bounds, ..learned }.grant_for(name, None))
         };
         let Some(learned) = now(closed) else { return };
         let found = wider(&before, &learned);

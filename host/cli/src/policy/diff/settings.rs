@@ -4,7 +4,10 @@ use harness_artifact::definition::Transport;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::hooks::OnError;
 use harness_artifact::policy::mcp::McpServer;
-use harness_policy::compare::wider_secrets;
+use harness_artifact::policy::trusted::TrustedSource;
+use harness_policy::compare::{wider, wider_secrets};
+use harness_policy::grant::Grant;
+use harness_policy::layer::Layer;
 
 use super::{Finding, News, finding};
 
@@ -82,6 +85,15 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
         }
         Err(()) => add("mcp.agents", None),
     }
+    let machine = |policy: &ProjectPolicy| policy.machine.as_ref().map(|machine| machine.trusted.clone());
+    for (before, now) in [
+        (machine(old).unwrap_or_default(), machine(new).unwrap_or_default()),
+        (old.trusted.clone(), new.trusted.clone()),
+    ] {
+        if let Some(told) = looser(&before, &now) {
+            add("trusted_sources", told);
+        }
+    }
     // Of another script nobody knows what it lets pass.
     let code = |policy: &ProjectPolicy| policy.delegation.verify.as_ref().map(|script| script.text.clone());
     match (code(old), code(new)) {
@@ -92,6 +104,26 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
         (Some(before), Some(now)) if before != now => add("delegation.verify", None),
         _ => {}
     }
+}
+
+/// Whether plugins may come from somewhere new, or do more there: of lists that differ, perhaps.
+fn looser(before: &[TrustedSource], now: &[TrustedSource]) -> Option<Finding> {
+    if before.is_empty() {
+        return None;
+    }
+    if now.is_empty() {
+        let (what, why) = ("plugins may come from anywhere", "from the sources of the list alone");
+        return Some(Some((what.to_owned(), why.to_owned())));
+    }
+    let is_same = |(one, other): (&TrustedSource, &TrustedSource)| {
+        let grant = |max: &Layer| Grant::new(vec![max.clone()]);
+        let is_wider = match (&one.max, &other.max) {
+            (Some(max), Some(now)) => !wider(&grant(max), &grant(now)).is_empty(),
+            (max, now) => max.is_some() && now.is_none(),
+        };
+        one.rule == other.rule && !is_wider
+    };
+    (before.len() != now.len() || !before.iter().zip(now).all(is_same)).then_some(None)
 }
 
 /// The variables or headers of a server, as they are written.
