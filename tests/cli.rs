@@ -79,6 +79,7 @@
 //! - `plugins`: what plugins ask for, and what they get
 //! - `plugins_add`: plugins that are added, pinned, updated and removed
 //! - `plugins_git`: plugins of git repositories
+//! - `plugins_registry`: plugins of registries
 //! - `plugins_signed`: plugins that are signed, and sources that are trusted
 //! - `prose`: prose of artifacts in prompts, and skills
 //!
@@ -203,6 +204,8 @@ mod plugins;
 mod plugins_add;
 #[path = "cli/plugins_git.rs"]
 mod plugins_git;
+#[path = "cli/plugins_registry.rs"]
+mod plugins_registry;
 #[path = "cli/plugins_signed.rs"]
 mod plugins_signed;
 #[path = "cli/policy.rs"]

@@ -409,6 +409,13 @@ fn an_update_that_asks_for_more_waits_for_consent() {
     place.run(&["call", "theirs"]).gives("a value");
     assert_eq!(place.run(&["plugin", "update", "acme"]).code, 0);
     place.run(&["call", "theirs"]).gives("x a value");
+    // What a file says of itself is no code: whether a person confirms a call, for one.
+    place.change("acme/plugin.md", "1.2.1", "1.2.2");
+    place.change("acme/tools/theirs.md", "---\nscript:", "---\nconfirm: true\nscript:");
+    let staged = place.run(&["plugin", "update", "acme"]);
+    assert!(staged.code == 1 && staged.out.contains("  tools/theirs.md changes `confirm`\n"), "{staged}");
+    place.change("acme/plugin.md", "1.2.2", "1.2.1");
+    place.change("acme/tools/theirs.md", "confirm: true\n", "");
     // More: staged, and the one before stays in use.
     place.change("acme/plugin.md", "1.2.1", "1.3.0");
     place.change("acme/plugin.md", "read: [docs]", "read: [docs, acme]");

@@ -10,6 +10,20 @@ use serde_json::{Map, Value as Json, json};
 const UNSAFE: &str = "it cannot be changed safely";
 const IN_BRACES: &str = "is written in braces: change it yourself";
 
+/// The values of the front matter of a file, by key.
+///
+/// # Errors
+///
+/// It has none that can be read.
+pub(crate) fn front(file: &str, text: &str) -> Result<Map<String, Json>, String> {
+    let parts = Parts::of(file, text)?;
+    match parts.json(parts.root()?.as_ref())? {
+        Json::Object(keys) => Ok(keys),
+        Json::Null => Ok(Map::new()),
+        _ => Err(UNSAFE.to_owned()),
+    }
+}
+
 /// The text of a policy with one more entry at a path of keys, such as `mcp.servers.NAME`. `entry` is its value as a line
 /// of YAML.
 ///

@@ -1,7 +1,7 @@
 //! `harness plugin`: plugins from elsewhere, reviewed, consented to, and pinned.
 //!
 //! - `author`: `new` and `pack`
-//! - `sign`: `sign`
+//! - `sign`, `publish`: `sign` and `publish`
 //! - `fetched`: a plugin as its source has it
 //! - `review`: what a person reads before they consent
 //! - `signers`: who signed it
@@ -15,6 +15,7 @@ mod author;
 mod consent;
 mod fetched;
 mod installed;
+mod publish;
 mod review;
 mod sign;
 mod signers;
@@ -39,6 +40,8 @@ pub(crate) enum Plugin {
     /// Add a plugin from a folder, a packed file, a git repository or a registry: show what it asks for, grant what you consent
     /// to, and pin its content.
     Add(add::Add),
+    /// Publish a plugin in a registry, with its signatures.
+    Publish(publish::Publish),
     /// List the plugins of the lock.
     List(installed::List),
     /// Show what a plugin asks for and what that means in this project: one of the lock, or one at a source.
@@ -66,6 +69,7 @@ pub(crate) fn run(command: &Plugin, place: &ProjectArgs, printer: Printer) -> Re
         Plugin::Pack(command) => author::pack(command, printer),
         Plugin::Sign(command) => sign::run(command, printer),
         Plugin::Add(command) => add::run(command, place, printer),
+        Plugin::Publish(command) => publish::publish(command, place, printer),
         Plugin::List(command) => installed::list(command, place, printer),
         Plugin::Show(command) => installed::show(command, place, printer),
         Plugin::Verify => installed::verify(place, printer),

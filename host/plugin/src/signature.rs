@@ -106,6 +106,12 @@ impl Signatures {
         Self { minisign, ssh }
     }
 
+    /// The texts, each by the name that it has in the folder of a plugin.
+    pub fn named(&self) -> Vec<(String, String)> {
+        let texts = FILES.into_iter().zip([&self.minisign, &self.ssh]);
+        texts.filter_map(|(name, text)| Some((name.to_owned(), text.clone()?))).collect()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.minisign.is_none() && self.ssh.is_none()

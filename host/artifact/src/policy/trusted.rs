@@ -26,6 +26,10 @@ pub struct TrustedSource {
     pub rule: TrustRule,
     /// The most that a plugin from there may do. It speaks of every capability.
     pub max: Option<Layer>,
+    /// Whether the sources may be at addresses that are not public.
+    pub is_private: bool,
+    /// The secret that a registry is shown.
+    pub credentials: Option<String>,
     /// Where it is.
     pub position: Position,
 }
@@ -53,6 +57,10 @@ keys! {
     given require: Require;
     /// The most that a plugin from there may do. A key that is missing grants nothing.
     given max: Layer;
+    /// Whether the sources may be at addresses that are not public. Default: false.
+    given private: bool;
+    /// The secret of `sandbox.secrets` with `USER:PASSWORD` for a registry, in the project's policy.
+    given credentials: String;
 }
 
 /// An item of the list in a project's policy: an entry, or the address of a git repository, which is for other hosts.
@@ -131,7 +139,16 @@ pub(super) fn of_project(decoder: &mut Decoder, field: &Field<'_>, file: &str) -
 /// The list of a host policy.
 pub(super) fn of_machine(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Vec<TrustedSource> {
     let items = bounded(decoder, field).unwrap_or_default();
-    items.iter().enumerate().filter_map(|(number, item)| entry(decoder, item, file, number)).collect()
+    let mut read = Vec::new();
+    for (number, item) in items.iter().enumerate() {
+        let entry = entry(decoder, item, file, number);
+        if entry.as_ref().is_some_and(|entry| entry.credentials.is_some()) {
+            let hint = "write it in the project's policy, which has the secrets".to_owned();
+            decoder.error_with(item, format!("{} has `credentials`", quoted(&item.path)), Some(hint));
+        }
+        read.extend(entry);
+    }
+    read
 }
 
 fn bounded<'n>(decoder: &mut Decoder, field: &Field<'n>) -> Option<Vec<Field<'n>>> {
@@ -171,8 +188,11 @@ fn entry(decoder: &mut Decoder, field: &Field<'_>, file: &str, number: usize) ->
         Some(max) => Some(whole(max?)),
         None => None,
     };
+    let is_private = keys.private.read(decoder).unwrap_or_default();
+    let credentials = keys.credentials.read(decoder);
     let position = decoder.position(field.span());
-    Some(TrustedSource { rule: TrustRule { source: source?, signers, require: require? }, max, position })
+    let rule = TrustRule { source: source?, signers, require: require? };
+    Some(TrustedSource { rule, max, is_private, credentials, position })
 }
 
 /// The same layer that speaks of everything: of what it did not, it grants nothing.
@@ -186,6 +206,13 @@ fn whole(layer: Layer) -> Layer {
         secrets: Some(layer.secrets.unwrap_or_default()),
         ..layer
     }
+}
+
+/// Whether lists let a source be at an address that is not public: an entry is about it, and each that is says so.
+pub fn is_private(lists: &[&[TrustedSource]], source: &str) -> bool {
+    let mut entries = lists.iter().filter_map(|list| list.iter().find(|entry| entry.rule.source.matches(source)));
+    let first = entries.next().is_some_and(|entry| entry.is_private);
+    first && entries.all(|entry| entry.is_private)
 }
 
 /// The entry of a list that a plugin is under; none where the list says nothing of it.
@@ -255,6 +282,32 @@ mod tests {
         }
         let ignored = told(&format!("[{{ source: ./a, signers: [{KEY}] }}]"));
         assert!(ignored[0].ends_with("`trusted_sources[0].signers` requires nothing by itself"), "{ignored:?}");
+    }
+
+    #[test]
+    fn each_list_has_to_let_a_source_be_at_an_address_that_is_not_public() {
+        let of = |list: &str| {
+            let (policy, _) = ProjectPolicy::parse("harness.md", &format!("---\ntrusted_sources: {list}\n---\n"));
+            policy.unwrap().trusted
+        };
+        let open = of("[{ source: git+https://a/x/*, private: true, credentials: A }]");
+        let closed = of("[{ source: git+https://a/x/y }, { source: git+https://a/x/*, private: true }]");
+        assert_eq!(open[0].credentials.as_deref(), Some("A"));
+        let (one, other) = ("git+https://a/x/y", "git+https://a/x/z");
+        for (lists, of_one, of_other) in [
+            (&[][..], false, false),
+            (&[&open[..]][..], true, true),
+            (&[&closed[..]], false, true),
+            (&[&open[..], &closed[..]], false, true),
+            (&[&open[..], &[]], true, true),
+        ] {
+            assert_eq!((is_private(lists, one), is_private(lists, other)), (of_one, of_other));
+        }
+        assert!(!is_private(&[&open], "git+https://b/x/y"));
+        let (policy, told) =
+            MachinePolicy::parse("policy.yaml", "trusted_sources: [{ source: ./a, credentials: A }]\n");
+        let told: Vec<String> = told.iter().map(|one| one.message.clone()).collect();
+        assert_eq!((policy.is_none(), told), (true, vec!["`trusted_sources[0]` has `credentials`".to_owned()]));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! A plugin as its source has it: its files, its digest, and its `plugin.md`.
 
+use std::path::Path;
+
 use harness_artifact::plugin::{FILE, Plugin};
 use harness_capability::env::Variables;
 use harness_capability::http::Client;
-use harness_fetch::{Found, Place};
+use harness_fetch::{Failure, Found, Place};
 use harness_plugin::Rejected;
 use harness_plugin::archive::{self, MAX_PACKED};
 use harness_plugin::content::Content;
@@ -39,22 +41,27 @@ impl Fetched {
             (Source::Path(path), None) => state.root.join(path),
             (_, None) => return Err(Exit::Fault),
         };
-        let content = if sys::is_folder(&place) {
-            Content::read(&place)
+        let fetched = Self::at(&place, &source.to_string(), printer)?;
+        Ok(Self { resolved: found.map(|found| found.resolved), ..fetched })
+    }
+
+    /// Reads a folder, or a packed plugin. What is wrong with it was reported.
+    pub(super) fn at(place: &Path, shown: &str, printer: Printer) -> Result<Self, Exit> {
+        let content = if sys::is_folder(place) {
+            Content::read(place)
         } else {
             let most = u64::try_from(MAX_PACKED).unwrap_or(u64::MAX);
-            sys::read_bytes(&place, most).map_err(Rejected::from).and_then(|packed| archive::unpack(&packed))
+            sys::read_bytes(place, most).map_err(Rejected::from).and_then(|packed| archive::unpack(&packed))
         };
         let content = content.map_err(|why| {
-            printer.error(&format!("cannot fetch `{source}`: {why}"), &[], None);
+            printer.error(&format!("cannot fetch `{shown}`: {why}"), &[], None);
             Exit::Usage
         })?;
-        let signatures = Signatures::beside(&place).map_err(|why| {
-            printer.error(&format!("`{source}` is refused: {why}"), &[], None);
+        let signatures = Signatures::beside(place).map_err(|why| {
+            printer.error(&format!("`{shown}` is refused: {why}"), &[], None);
             Exit::Denied
         })?;
-        let resolved = found.map(|found| found.resolved);
-        Ok(Self { signatures, resolved, ..Self::of(content, &source.to_string(), printer)? })
+        Ok(Self { signatures, ..Self::of(content, shown, printer)? })
     }
 
     /// The plugin that a content is.
@@ -88,24 +95,39 @@ fn elsewhere(source: &Source, resolved: Option<&str>, state: &State, printer: Pr
     if matches!(source, Source::Path(_)) {
         return Ok(None);
     }
-    let failed = |why: &str, hint: Option<&str>| {
-        printer.error(&format!("cannot fetch `{source}`: {why}"), &[], hint);
+    let fetch = async |place: Place<'_>| harness_fetch::fetch(source, resolved, place).await;
+    fetching(source, state, format!("fetching {source}"), printer, fetch)?.map_err(|failure| {
+        printer.error(&format!("cannot fetch `{source}`: {failure}"), &[], failure.hint.as_deref());
         Exit::Usage
-    };
+    })
+}
+
+/// Does something with a source that is not on this machine, within what the policies say of it. That they refuse it was
+/// reported.
+pub(super) fn fetching<T>(
+    source: &Source,
+    state: &State,
+    what: String,
+    printer: Printer,
+    work: impl AsyncFnOnce(Place<'_>) -> Result<T, Failure>,
+) -> Result<Result<T, Failure>, Exit> {
+    let reach = state.reach(&source.to_string())?;
     let cache = state.cache()?;
-    let machine = state.machine_layers()?;
-    let program = sys::real_path("/proc/self/exe".as_ref()).map_err(|error| failed(&error.to_string(), None))?;
+    let program = sys::real_path("/proc/self/exe".as_ref()).map_err(|error| {
+        printer.error(&format!("the file of this program cannot be found: {error}"), &[], None);
+        Exit::Fault
+    })?;
     let place = Place {
-        machine: &machine,
+        machine: &reach.machine,
         cache: cache.folder(),
         program: &program,
         variables: &Variables::Host,
         http: &Client::default(),
-        credentials: None,
-        is_private: false,
+        credentials: reach.credentials.as_ref(),
+        is_private: reach.is_private,
     };
-    let progress = Progress::start(format!("fetching {source}"));
-    let found = project::block_on(harness_fetch::fetch(source, resolved, place), printer)?;
+    let progress = Progress::start(what);
+    let done = project::block_on(work(place), printer)?;
     drop(progress);
-    found.map_err(|failure| failed(&failure.why, failure.hint.as_deref()))
+    Ok(done)
 }

@@ -96,6 +96,13 @@ impl Review<'_> {
         for tool in self.registry.tools().iter().filter(|tool| bundle_of(&tool.source_name) == Some(&source)) {
             text.push_str(&format!("tool {}, of which models read\n", line(&tool.name)));
             tool.description.lines().for_each(|one| quoted(&mut text, one));
+            for parameter in &tool.parameters.list {
+                let words = parameter.description.as_ref().map(|words| words.value.as_str()).unwrap_or_default();
+                quoted(&mut text, format!("{}: {words}", parameter.name).trim_end_matches([' ', ':']));
+            }
+            if tool.confirm.value {
+                text.push_str("  a person confirms each call\n");
+            }
         }
         for agent in self.registry.agents().iter().filter(|agent| bundle_of(&agent.source_name) == Some(&source)) {
             text.push_str(&format!("agent {}\n", line(&agent.name)));

@@ -6,10 +6,15 @@ use std::sync::Arc;
 
 use harness_artifact::alike::is_alike;
 use harness_artifact::plugin::Rule;
+use harness_artifact::policy::ProjectPolicy;
+use harness_artifact::policy::trusted::{self, TrustedSource};
 use harness_capability::env::Variables;
+use harness_capability::secrets::Vault;
+use harness_fetch::Credentials;
 use harness_plugin::cache::Cache;
 use harness_plugin::content::Content;
 use harness_policy::layer::{Layer, Scope};
+use harness_policy::secret::Secret;
 use harness_registry::lock::{self, Lock, LockedPlugin};
 use harness_registry::{Host, Machine, Proposal, Registry};
 use harness_sys as sys;
@@ -40,6 +45,16 @@ pub(super) struct PolicyText {
     /// Its file.
     pub(super) file: String,
     pub(super) text: String,
+}
+
+/// How a source is fetched.
+pub(super) struct Reach {
+    /// What the machine's policy says.
+    pub(super) machine: Vec<Arc<Layer>>,
+    /// Whether the source may be at an address that is not public.
+    pub(super) is_private: bool,
+    /// The login at a registry.
+    pub(super) credentials: Option<Credentials>,
 }
 
 /// The keys of the entry of a source.
@@ -82,16 +97,45 @@ impl State {
         Ok(Cache::new(folder))
     }
 
-    /// What the machine's policy says, for what is fetched. A broken policy was reported.
-    pub(super) fn machine_layers(&self) -> Result<Vec<Arc<Layer>>, Exit> {
+    /// How a source is fetched: what the policies say of it. A broken policy, and that they refuse the source, was reported.
+    pub(super) fn reach(&self, source: &str) -> Result<Reach, Exit> {
         // Without the plugins of the lock: they may have to be fetched first.
         let registry = Registry::load_proposed(&self.root, self.host(), &Proposal::default());
         let Some(policy) = registry.policy() else {
             project::report(&registry, self.printer);
             return Err(Exit::Usage);
         };
-        let all = policy.grant_for("", None).layers().to_vec();
-        Ok(all.into_iter().filter(|layer| layer.origin.scope == Scope::Machine).collect())
+        let of_machine = policy.machine.as_ref().map(|machine| machine.trusted.as_slice()).unwrap_or_default();
+        let lists = [of_machine, policy.trusted.as_slice()];
+        let entry = |list: &[TrustedSource]| list.iter().find(|entry| entry.rule.source.matches(source)).cloned();
+        if lists.iter().any(|list| !list.is_empty() && entry(list).is_none()) {
+            let why = format!("`{source}` is refused: no entry of `trusted_sources` is about it");
+            self.printer.error(&why, &[], Some("add an entry with its `source`, in each policy that has the list"));
+            return Err(Exit::Denied);
+        }
+        let credentials = entry(&policy.trusted).and_then(|entry| entry.credentials);
+        let credentials = credentials.map(|name| self.credentials(policy, &name)).transpose()?;
+        let layers = policy.grant_for("", None).layers().to_vec();
+        let machine = layers.into_iter().filter(|layer| layer.origin.scope == Scope::Machine).collect();
+        Ok(Reach { machine, is_private: trusted::is_private(&lists, source), credentials })
+    }
+
+    /// A secret that a registry is shown.
+    fn credentials(&self, policy: &ProjectPolicy, name: &str) -> Result<Credentials, Exit> {
+        let secret = policy.secrets.iter().find(|secret| secret.name == name);
+        let value = |secret: &Secret| {
+            let vault = Vault::open([secret], [], &self.root, &Variables::Host);
+            vault.open_for_server(name).map(str::to_owned).map_err(|refusal| refusal.reason)
+        };
+        let found = match secret {
+            Some(secret) => value(secret).map(|value| (value, secret.hosts.clone())),
+            None => Err(format!("`sandbox.secrets` has no `{name}`")),
+        };
+        let (value, hosts) = found.map_err(|why| {
+            self.printer.error(&format!("the `credentials` of the source cannot be used: {why}"), &[], None);
+            Exit::Usage
+        })?;
+        Ok(Credentials { name: name.to_owned(), value, hosts })
     }
 
     /// Keeps a content in the cache.

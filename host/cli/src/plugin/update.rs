@@ -1,11 +1,12 @@
 //! `harness plugin update`: another version of a plugin, after showing what changes. One that asks for more, or that changes
 //! what models read, waits for consent, and the version before it stays in use.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use harness_artifact::escape;
-use harness_artifact::plugin::{Rule, layer};
+use harness_artifact::plugin::{FILE, Rule, layer};
+use harness_plugin::content::Content;
 use harness_policy::compare::{Example, wider};
 use harness_policy::grant::Grant;
 use harness_registry::lock::{self, Drift, Entry, LockedPlugin, Staged};
@@ -17,6 +18,7 @@ use super::signers::Expected;
 use super::state::State;
 use super::{add, installed};
 use crate::args::ProjectArgs;
+use crate::edit;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project;
@@ -48,6 +50,9 @@ pub(crate) struct Update {
     #[command(flatten)]
     pub(crate) granting: Granting,
 }
+
+/// Keys of artifacts that are code, or cases of it: a change of them alone needs no consent.
+const CODE: [&str; 2] = ["script", "tests"];
 
 /// What another version changes.
 struct Changes {
@@ -164,6 +169,36 @@ fn stage(state: &State, old: &LockedPlugin, now: &Fetched, printer: Printer) -> 
     Ok(Exit::Failed)
 }
 
+/// What files say of themselves beside their scripts and cases, where that changes: whether a person confirms a call, when
+/// a hook is called, who sees a tool.
+fn settings(before: &Content, now: &Content) -> Vec<String> {
+    let keys = |path: &str, text: Option<&str>| {
+        edit::front(path, text?).ok().map(|mut keys| {
+            CODE.iter().for_each(|key| drop(keys.shift_remove(*key)));
+            keys
+        })
+    };
+    let mut lines = Vec::new();
+    for (path, _) in now.files().filter(|(path, _)| *path != FILE && path.ends_with(".md")) {
+        let (old, new) = (before.text(path), now.text(path));
+        if old.is_none() || old == new {
+            continue;
+        }
+        let what = match (keys(path, old), keys(path, new)) {
+            (Some(old), Some(new)) => {
+                let all: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+                let changed = all.into_iter().filter(|key| old.get(*key) != new.get(*key));
+                changed.map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")
+            }
+            _ => "its front matter".to_owned(),
+        };
+        if !what.is_empty() {
+            lines.push(escape::line(&format!("{path} changes {what}")).into_owned());
+        }
+    }
+    lines
+}
+
 fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entry>), signed: Vec<String>) -> Changes {
     let mut lines = Vec::new();
     let is_same_version = before.plugin.version == now.plugin.version && before.digest != now.digest;
@@ -199,7 +234,7 @@ fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entr
         lines.push(format!("{} {} {what}", entry.kind, escape::line(&entry.name)));
         let difference = drift.difference().unwrap_or_default();
         lines.extend(difference.lines().map(|line| format!("    {}", escape::line(line))));
-        // What a model reads is new.
+        // What a model reads is new. Other lines of files are compared below.
         needs_consent |= parts.iter().any(|part| !matches!(*part, "its script" | "other lines of its file"));
         needs_consent |= parts.is_empty();
     }
@@ -208,6 +243,9 @@ fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entr
         // It may have been a guard.
         needs_consent = true;
     }
+    let settings = settings(&before.content, &now.content);
+    needs_consent |= !settings.is_empty();
+    lines.extend(settings);
     let (old, new) = (&before.plugin, &now.plugin);
     let has = |plugin: &harness_artifact::plugin::Plugin, rule: &Rule| plugin.rules().any(|other| other == rule);
     let more: Vec<Rule> = new.rules().filter(|rule| !has(old, rule)).cloned().collect();
