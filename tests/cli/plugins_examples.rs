@@ -148,7 +148,7 @@ fn without_granted(text: &str) -> String {
     let mut left = text.to_owned();
     while let Some(start) = left.find("granted: {") {
         let (mut depth, mut end) = (0_usize, start);
-        for (at, c) in left[start..].char_indices() {
+        for (at, c) in left.get(start..).unwrap().char_indices() {
             match c {
                 '{' => depth += 1,
                 '}' => depth -= 1,
@@ -159,7 +159,7 @@ fn without_granted(text: &str) -> String {
                 break;
             }
         }
-        let rest = &left[end..];
+        let rest = left.get(end..).unwrap();
         end += if rest.starts_with(", ") { 2 } else { 0 };
         left.replace_range(start..end, "");
     }
