@@ -81,6 +81,7 @@
 //! - `plugins_git`: plugins of git repositories
 //! - `plugins_registry`: plugins of registries
 //! - `plugins_signed`: plugins that are signed, and sources that are trusted
+//! - `plugins_examples`: the plugins in `examples/plugins`
 //! - `prose`: prose of artifacts in prompts, and skills
 //!
 //! Logs and memory: `audit`, `kills`, `memory`
@@ -202,6 +203,8 @@ mod parameters;
 mod plugins;
 #[path = "cli/plugins_add.rs"]
 mod plugins_add;
+#[path = "cli/plugins_examples.rs"]
+mod plugins_examples;
 #[path = "cli/plugins_git.rs"]
 mod plugins_git;
 #[path = "cli/plugins_registry.rs"]

@@ -8,6 +8,7 @@ use std::path::Path;
 use harness_plugin::Rejected;
 use harness_plugin::archive::{self, MAX_PACKED};
 use harness_plugin::content::{Content, MAX_BYTES, MAX_FILES};
+use harness_plugin::signature::Signatures;
 use harness_policy::text::quoted;
 use harness_sys as sys;
 use tar::{Archive, EntryType};
@@ -23,15 +24,19 @@ pub const COMMAND: [&str; 2] = ["plugin", "unpack-fetched"];
 ///
 /// The files are not those of a plugin. What the system says.
 pub fn unpack(packed: Packed, file: &Path, folder: &Path) -> Result<(), Rejected> {
-    let content = match packed {
+    let (content, signatures) = match packed {
         Packed::ByGit => read(std::io::BufReader::new(sys::open_file(file)?))?,
-        Packed::ByHarness => archive::unpack(&sys::read_bytes(file, MAX_PACKED as u64)?)?,
+        Packed::ByHarness => (archive::unpack(&sys::read_bytes(file, MAX_PACKED as u64)?)?, Signatures::default()),
     };
-    Ok(content.write(folder)?)
+    content.write(folder)?;
+    for (name, text) in signatures.named() {
+        sys::write_whole(&folder.join(name), &text)?;
+    }
+    Ok(())
 }
 
-/// The files of what `git archive` wrote.
-fn read(packed: impl Read) -> Result<Content, Rejected> {
+/// The files of what `git archive` wrote, and the signatures beside them.
+fn read(packed: impl Read) -> Result<(Content, Signatures), Rejected> {
     let wrong = |error: std::io::Error| Rejected::new(format!("what git wrote cannot be read: {error}"));
     let mut archive = Archive::new(packed);
     let (mut files, mut folders, mut bytes) = (Vec::new(), BTreeSet::new(), 0_u64);
@@ -73,7 +78,8 @@ fn read(packed: impl Read) -> Result<Content, Rejected> {
     if let Some(folder) = folders.iter().find(is_empty) {
         return Err(Rejected::new(format!("{} is a submodule", quoted(folder))));
     }
-    Content::new(files)
+    let signatures = Signatures::take(&mut files)?;
+    Ok((Content::new(files)?, signatures))
 }
 
 fn is_below(path: &str, folder: &str) -> bool {
@@ -103,7 +109,7 @@ mod tests {
     }
 
     fn told(entries: &[Entry<'_>]) -> Result<Vec<String>, String> {
-        let content = read(&packed(entries)[..]).map_err(|why| why.to_string())?;
+        let (content, _) = read(&packed(entries)[..]).map_err(|why| why.to_string())?;
         Ok(content.files().map(|(path, _)| path.to_owned()).collect())
     }
 
