@@ -28,7 +28,7 @@ use harness_dispatch::past::Happened;
 use harness_dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
 use harness_dispatch::trail::Trail;
 use harness_dispatch::verify::verdict_of;
-use harness_dispatch::{Nested, Unloadable, Wanted};
+use harness_dispatch::{Nested, Unloadable, Waiter, Wanted};
 use harness_policy::refusal::Refusal;
 use harness_sandbox::outcome::{Failure, FailureKind, Outcome, Usage};
 use harness_sandbox::state::Context;
@@ -365,9 +365,11 @@ impl Delegation<'_> {
         let loaded = &self.by.loaded;
         let grant = Arc::new(loaded.policy().grant_for("", None));
         let mut limits = grant.limits();
-        let (image, loading) = loaded.image(script, self.place.load_deadline(Instant::now(), limits.timeout)).await;
+        let (input, until) = (result.to_string(), self.place.load_deadline(Instant::now(), limits.timeout));
+        let waiter = Waiter { run: &self.place.run, input: &input };
+        let (image, loading) = loaded.image(script, waiter, until).await;
         let image = image.map_err(|error| match error {
-            Unloadable::Script(failure) | Unloadable::Late(failure) => failed(describe_failure(&failure)),
+            Unloadable::Script(failure) | Unloadable::Late(failure, _) => failed(describe_failure(&failure)),
             Unloadable::Host(why) => failed(why),
         })?;
         limits.waited = loading;
@@ -379,7 +381,7 @@ impl Delegation<'_> {
         let listener = self.place.run.log_listener(|| "verify".to_owned());
         let context =
             Context { grant, workspace, session, turn, system, http, secrets, depth, listener, reentry: None };
-        let report = loaded.sandbox().run(&image, context, limits, &result.to_string()).await;
+        let report = loaded.sandbox().run(&image, context, limits, &input).await;
         self.spend(report.usage);
         let verdict = match report.outcome {
             Outcome::Completed(text) => serde_json::from_str(&text).unwrap_or_default(),

@@ -149,7 +149,7 @@ async fn load(
     left: Allowance,
 ) -> (Result<Image, Error>, u64) {
     let Some(source) = source else { return (Err(Error::Invalid("there is no script".to_owned())), 0) };
-    let (image, fuel) = place.loaded.load(source, grant, left).await;
+    let (image, fuel) = place.loaded.load(source, place.waiter(""), grant, left).await;
     (image.map_err(|unloadable| Error::Invalid(unloadable.message())), fuel)
 }
 

@@ -393,7 +393,7 @@ impl CallContext {
                 let (image, grant) = (Some(Ok(image.clone())), grant.clone());
                 Callable { image, verify: None, grant, loading: Duration::ZERO }
             }
-            None => self.loaded.hook(hook, loads).await,
+            None => self.loaded.hook(hook, self.waiter(&payload.text()), loads).await,
         };
         run.usage.loading = loading;
         if let Voice::ThirdParty { prompts, .. } = &mut run.voice {

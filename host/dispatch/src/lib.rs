@@ -53,6 +53,7 @@ pub mod trail;
 mod verdict;
 pub mod verify;
 mod view;
+mod waiter;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -76,6 +77,7 @@ pub use run::{Added, ClientRequest, Run};
 pub use servers::{LoginAction, LoginState, fetch_packages, login_server, read_servers};
 pub use tasks::MAX_AGENTS;
 pub use verify::Judgement;
+pub use waiter::Waiter;
 pub use watch::{FileWatch, WatchError};
 
 use self::chain::CallContext;

@@ -282,7 +282,7 @@ struct Ready {
 /// The first three steps.
 async fn begin(place: &CallContext, mut call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
     let id = call.id.unwrap_or_else(|| place.run.strand().next_call());
-    let callee = match resolve(place, &call.name, caller).await {
+    let callee = match resolve(place, (&id, &call.name), caller).await {
         Err(CallError::Unknown(_)) if raw::is_built_in(&call.name) => {
             return Ok(Begun::Over(Box::new(raw::reject(place, id, &call.name, &call.arguments).await)));
         }
@@ -438,7 +438,11 @@ impl Drop for Going<'_> {
 }
 
 /// Step 1. The tool, what it may do and what runs.
-async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -> Result<Callee, CallError> {
+async fn resolve(
+    place: &CallContext,
+    (id, name): (&str, &str),
+    caller: Option<&Arc<Grant>>,
+) -> Result<Callee, CallError> {
     let (loaded, began) = (&place.loaded, Instant::now());
     let narrowed = |grant: Arc<Grant>| {
         let grant = caller.map_or_else(|| grant.clone(), |caller| Arc::new(grant.meet(caller)));
@@ -484,16 +488,12 @@ async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -
         return Ok(Callee::ready((tool, grant, body), caller, loads));
     }
     let until = |limits: Limits| place.load_deadline(began, limits.timeout);
-    let Callable { image, verify, grant, loading } = loaded.tool(&tool, until).await;
-    let timeout = loaded.limits(&tool, &grant).timeout;
-    let loads = place.load_deadline(began, timeout);
+    let Callable { image, verify, grant, loading } = loaded.tool(&tool, place.waiter(id), until).await;
+    let loads = place.load_deadline(began, loaded.limits(&tool, &grant).timeout);
     let usable = |image: Result<Image, Unloadable>| {
         image.map_err(|unloadable| match unloadable {
             Unloadable::Script(failure) => CallError::Script(failure),
-            Unloadable::Late(_) => {
-                let limit = loads.unwrap_or_else(|| LoadDeadline::new(began, timeout)).limit();
-                CallError::Late(name.to_owned(), limit)
-            }
+            Unloadable::Late(_, allowed) => CallError::late(name, allowed),
             Unloadable::Host(message) => CallError::Host(message),
         })
     };

@@ -472,7 +472,7 @@ fn every_script_is_loaded_on_all_cores() {
     let files: Vec<&str> = failures
         .iter()
         .map(|one| match one {
-            Unloadable::Script(failure) | Unloadable::Late(failure) => failure.file.as_str(),
+            Unloadable::Script(failure) | Unloadable::Late(failure, _) => failure.file.as_str(),
             Unloadable::Host(message) => panic!("{message}"),
         })
         .collect();
