@@ -78,6 +78,7 @@
 //! - `pages`: the examples of the format's own pages
 //! - `plugins`: what plugins ask for, and what they get
 //! - `plugins_add`: plugins that are added, pinned, updated and removed
+//! - `plugins_events`: events and names of others, which a plugin's hooks receive and share
 //! - `prose`: prose of artifacts in prompts, and skills
 //!
 //! Logs and memory: `audit`, `kills`, `memory`
@@ -199,6 +200,8 @@ mod parameters;
 mod plugins;
 #[path = "cli/plugins_add.rs"]
 mod plugins_add;
+#[path = "cli/plugins_events.rs"]
+mod plugins_events;
 #[path = "cli/policy.rs"]
 mod policy;
 #[path = "cli/policy_layers.rs"]

@@ -186,7 +186,7 @@ pub(crate) fn check_hook(place: &CallContext, author: Option<&str>, new: &NewHoo
     if event.is_builtin() {
         return Err(Error::Invalid(format!("a hook that a script adds cannot listen to `{event}`")));
     }
-    if author.is_some_and(|author| !place.loaded.parts.policy.lets_hear(author, &event)) {
+    if author.is_some_and(|author| place.loaded.parts.policy.shows(author, &event, true).is_err()) {
         return Err(Error::Invalid(format!("a hook of this plugin may not receive `{event}`")));
     }
     if added.hooks.len() as u64 >= most {

@@ -24,6 +24,7 @@ use harness_capability::system::System;
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
 use harness_policy::limits::Limits;
+use harness_policy::shared::Namespace;
 use harness_policy::watch::{Watch, Watched};
 use harness_registry::Registry;
 use harness_sandbox::engine::{Budget, Image, LOAD_FUEL, LOAD_MEMORY, LOADS, Sandbox, ScriptError};
@@ -288,6 +289,11 @@ impl Loaded {
     /// What a hook may do, within what hooks may do at all.
     pub fn hook_grant(&self, hook: &Hook) -> Grant {
         self.watched(&hook.source_name, self.parts.policy.grant_for(&hook.source_name, hook.capabilities.as_ref()))
+    }
+
+    /// The names of the plugin that a source is of; none where it is of none.
+    pub fn namespace(&self, source: &str) -> Option<Arc<Namespace>> {
+        self.parts.policy.namespace(source).map(Arc::new)
     }
 
     fn watched(&self, source: &str, grant: Grant) -> Grant {

@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 use super::blocks::{self, Content, Returned};
 use super::builtin::{Answered, BuiltInCall, BuiltIns, DELEGATE, DONE, READ_SKILL};
 pub use super::call_error::CallError;
-use super::chain::{CallContext, Dispatch, Verdict, cap_by};
+use super::chain::{CallContext, Dispatch, Verdict};
 use super::code;
 use super::confirm::{self, Answer};
 use super::content::ToolOutput;
@@ -288,7 +288,7 @@ async fn begin(place: &CallContext, mut call: Call, caller: Option<&Arc<Grant>>)
         }
         resolved => resolved?,
     };
-    let place = &CallContext { loads: callee.loads, ..place.clone() };
+    let place = &CallContext { loads: callee.loads, ..place.concerning(&callee.tool) };
     callee.tool.fill_defaults(&mut call.arguments);
     check(&callee.tool, &call.arguments, None)?;
 
@@ -342,7 +342,8 @@ impl Ready {
             let structured = report.rich.as_ref().is_some_and(|rich| rich.structured).then(|| report.result.clone());
             payload::of_server(payload, callee.tool.served.as_ref(), Some(structured.unwrap_or_default()))
         };
-        if let Some(post) = place.after(report.total()).fire_if_heard(&Event::ToolPost, post).await {
+        let here = place.after(report.total()).concerning(&callee.tool);
+        if let Some(post) = here.fire_if_heard(&Event::ToolPost, post).await {
             report.settle(&post, &place.loaded.parts.secrets);
             report.post = Some(post);
         }
@@ -527,7 +528,7 @@ fn changed_by(dispatch: &Dispatch) -> Vec<String> {
 async fn execute(place: &CallContext, callee: &Callee, arguments: &Json, report: &mut CallReport) -> Limits {
     let mut limits = place.loaded.limits(&callee.tool, &callee.grant);
     limits.waited = callee.loading;
-    cap_by(&mut limits, place.left);
+    super::caps::cap_by(&mut limits, place.left);
     let ran = match &callee.body {
         Body::Script(image) => {
             let (ran, nested) =

@@ -444,6 +444,7 @@ fn a_filter_agrees_with_the_interpreter() {
                 workspace: loaded.workspace().clone(),
                 session: Arc::default(),
                 turn: Arc::default(),
+                namespace: None,
                 system: Arc::default(),
                 http: Arc::default(),
                 listener: None,

@@ -20,5 +20,6 @@ pub mod positions;
 pub mod refusal;
 pub mod resource;
 pub mod secret;
+pub mod shared;
 pub mod text;
 pub mod watch;
