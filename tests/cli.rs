@@ -82,6 +82,7 @@
 //! - `plugins_registry`: plugins of registries
 //! - `plugins_signed`: plugins that are signed, and sources that are trusted
 //! - `plugins_examples`: the plugins in `examples/plugins`
+//! - `plugins_events`: events and names of others, which a plugin's hooks receive and share
 //! - `prose`: prose of artifacts in prompts, and skills
 //!
 //! Logs and memory: `audit`, `kills`, `memory`
@@ -203,6 +204,8 @@ mod parameters;
 mod plugins;
 #[path = "cli/plugins_add.rs"]
 mod plugins_add;
+#[path = "cli/plugins_events.rs"]
+mod plugins_events;
 #[path = "cli/plugins_examples.rs"]
 mod plugins_examples;
 #[path = "cli/plugins_git.rs"]

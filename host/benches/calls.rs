@@ -135,6 +135,7 @@ impl Bench {
             workspace: Arc::new(Workspace::open(folder).unwrap()),
             session: Arc::new(Session::default()),
             turn: Arc::default(),
+            namespace: None,
             system: Arc::default(),
             http: Arc::default(),
             listener: None,

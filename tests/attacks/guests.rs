@@ -177,6 +177,7 @@ fn call(runtime: &Runtime, world: &World, component: &[u8], role: &str, policy: 
         workspace: Arc::new(Workspace::open(&world.work()).unwrap()),
         session: Arc::new(Session::default()),
         turn: Arc::default(),
+        namespace: None,
         system: Arc::default(),
         http: Arc::default(),
         listener: None,

@@ -144,6 +144,7 @@ impl Guest {
             workspace: Arc::new(Workspace::open(&world.work()).unwrap()),
             session: Arc::new(Session::default()),
             turn: Arc::default(),
+            namespace: None,
             system: Arc::default(),
             http: Arc::default(),
             listener: None,

@@ -149,7 +149,8 @@ fn bundles_of_each_folder_hold_tools_and_hooks() {
         .tool("own", "", FINE)
         .file(".harness/plugins/p.md", &of("plugins", 3))
         .file(".harness/builtins/p.md", &of("builtins", 2))
-        .file(".harness/overrides/p.md", &of("overrides", 1));
+        .file(".harness/overrides/p.md", &of("overrides", 1))
+        .policy("sandbox: { sources: { plugins/p: { events: [tool.pre] } } }\n");
     // In the order of their files.
     assert_eq!(
         tools(&project),
@@ -188,7 +189,12 @@ fn facts_of_layer(layer: Option<&Layer>) -> String {
 /// A list in each place that can hold one.
 fn places(list: &str) -> Vec<(&'static str, Project)> {
     [".harness/harness.md", ".harness/plugins/p.md", ".harness/plugins/p/bundle.md", ".harness/builtins/p.md"]
-        .map(|place| (place, Project::new().file(place, &bundle(list))))
+        .map(|place| {
+            let project = Project::new().file(place, &bundle(list));
+            // A copied bundle's hooks need consent.
+            let consents = "sandbox: { sources: { plugins/p: { events: [tool.pre, tool.post, error, custom.x] } } }\n";
+            (place, if place.contains("plugins") { project.policy(consents) } else { project })
+        })
         .into()
 }
 
@@ -437,6 +443,7 @@ fn a_plugin_in_one_file_or_in_a_folder() {
         )
         .file(".harness/plugins/acme/agents/helper.md", "---\n---\nYou help.");
     for project in [file, folder] {
+        let project = project.policy("sandbox: { sources: { plugins/acme: { events: [tool.pre] } } }\n");
         let found = project.run(&["validate", "--json"]);
         assert_eq!((found.code, problems(&found)), (0, Vec::new()), "{found}");
         let found = project.run(&["inspect", "--json"]).json();
@@ -548,10 +555,12 @@ fn a_hook_of_a_plugin_has_only_what_its_source_is_granted() {
         ".harness/plugins/acme.md",
         &bundle(&format!("hooks:\n{}", entry("handler: guard", "event: tool.pre", script))),
     );
+    let project = project.policy("sandbox: { sources: { plugins/acme: { events: [tool.pre] } } }\n");
     project
         .run(&["call", "it"])
         .says(3, &format!("{GUARD_SAYS}\"the hook failed: fs.read: reading `a.txt` is not granted: nothing in"));
-    let granted = project.policy("sandbox: { sources: { plugins/acme: { fs: { read: [a.txt] } } } }\n");
+    let granted =
+        project.policy("sandbox: { sources: { plugins/acme: { fs: { read: [a.txt] }, events: [tool.pre] } } }\n");
     granted.run(&["call", "it"]).says(3, &format!("{GUARD_SAYS}\"what the file says\""));
 }
 

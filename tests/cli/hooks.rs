@@ -91,7 +91,7 @@ fn equal_priorities_are_called_in_the_order_of_their_files() {
         .file(".harness/plugins/p.md", &format!("---\n{}---\n", entry("in_a_plugin")))
         .file(".harness/builtins/z.md", &format!("---\n{}---\n", entry("in_a_builtin")))
         .file(".harness/overrides/o.md", &format!("---\n{}---\n", entry("in_an_override")))
-        .policy(&entry("inline"));
+        .policy(&format!("{}sandbox: {{ sources: {{ plugins/p: {{ events: [custom.x] }} }} }}\n", entry("inline")));
     let files = |ran: &Ran| {
         let told = ran.json();
         let files: Vec<String> =

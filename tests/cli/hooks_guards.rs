@@ -335,6 +335,8 @@ fn hooks_from_every_place() {
     for (file, name) in places {
         project = project.file(file, &format!("---\n{}---\n", entry(name)));
     }
+    let consents = "sandbox: { sources: { plugins/p: { events: [tool.pre] } } }\n";
+    project = project.policy_of(|text| text.replacen("---\n", &format!("---\n{consents}"), 1));
     let quoted = "blocked by hook \"in_a_plugin\" of plugins/p, a third party, which says: \"in_a_plugin\"\n";
     project.run(&["call", "it", "by=in_a_plugin"]).says(3, quoted);
     for name in ["inline", "in_a_builtin", "replaced", "single"] {

@@ -18,6 +18,7 @@ fn overridden() -> Project {
     Project::new()
         .tool("it", "", &gives("'old'"))
         .tool("other", "", FINE)
+        .policy("sandbox: { sources: { plugins/acme: { events: [tool.pre] } } }\n")
         .file(".harness/plugins/acme/hooks/guard.md", &guard)
         .file(".harness/agents/helper.md", "---\ndescription: The old one.\n---\n")
         .file(".harness/overrides/mine.md", &bundle(&lists))
@@ -97,7 +98,7 @@ const PLACES: [&str; 7] = [
 #[test]
 fn a_name_taken_twice_names_both_places() {
     for (kind, named, front) in
-        [("tool", "name", ""), ("hook", "handler", "event: error\n"), ("agent", "name", "description: d\n")]
+        [("tool", "name", ""), ("hook", "handler", "event: builtin.pre\n"), ("agent", "name", "description: d\n")]
     {
         let list = format!("{kind}s:\n  - {named}: x\n    {front}").trim_end().to_owned() + "\n";
         let write = |place: &str| {
@@ -162,7 +163,8 @@ fn hooks_in_the_order_they_are_called() {
         .file(".harness/hooks/first.md", &hook("event: tool.pre\npriority: -1\n"))
         .file(".harness/hooks/start.md", &hook("event: session.start\n"))
         .file(".harness/hooks/mine.md", &hook("event: custom.deployed\n"))
-        .file(".harness/plugins/p.md", &bundle("hooks:\n  - event: tool.pre\n    priority: 30\n"));
+        .file(".harness/plugins/p.md", &bundle("hooks:\n  - event: tool.pre\n    priority: 30\n"))
+        .policy("sandbox: { sources: { plugins/p: { events: [tool.pre] } } }\n");
     assert_snapshot!(project.run(&["hooks"]), @r#"
     exit 0
     --- stdout

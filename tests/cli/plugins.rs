@@ -53,23 +53,32 @@ fn a_hook_receives_what_was_asked_for_and_consented_to() {
       |
       = hint: add `tool.pre` to `sandbox.sources.plugins/acme.events` in `.harness/harness.md`
     "#);
-    insta::assert_snapshot!(with("", "{ events: [tool.pre] }").run(&["call", "it"]), @r#"
+    // What is not asked for is of the plugin's own tools alone.
+    with("", "{ events: [tool.pre] }").run(&["call", "it"]).gives("fine");
+    with("", "{ events: [tool.pre] }").run(&["call", "theirs"]).says(3, "heard");
+    let session = with("", "{ events: [session.start] }");
+    session.write(".harness/plugins/acme/hooks/guard.md", &hook.replace("tool.pre", "session.start"));
+    insta::assert_snapshot!(session.run(&["call", "it"]), @r#"
     exit 2
     --- stdout
     --- stderr
-    error: the hook "guard" of `plugins/acme` is for `tool.pre`, which the plugin does not ask for
+    error: the hook "guard" of `plugins/acme` is for `session.start`, which the plugin does not ask for
      --> .harness/plugins/acme/hooks/guard.md:2:8
       |
-    2 | event: tool.pre
-      |        ^^^^^^^^
+    2 | event: session.start
+      |        ^^^^^^^^^^^^^
       |
-      = hint: its author adds `tool.pre` to `events` of an ask in `plugin.md`
+      = hint: its author adds `session.start` to `events` of an ask in `plugin.md`
     "#);
     with(asks, "{}").run(&["call", "it"]).says(2, "which no entry of `sandbox.sources` lets it receive");
     // One without `plugin.md` is silent nowhere either.
-    let project = with("", "{}");
+    let project = with("", "{ events: [tool.pre] }");
     std::fs::remove_file(project.path(".harness/plugins/acme/plugin.md")).unwrap();
     project.run(&["call", "it"]).says(3, "heard");
+    let project = project.policy("sandbox: { sources: { plugins/acme: {} } }\n");
+    project
+        .run(&["call", "it"])
+        .says(2, "add `tool.pre` to `sandbox.sources.plugins/acme.events` in `.harness/harness.md`");
     let project = project.policy("sandbox: { sources: { plugins/acme: { events: [tool.post] } } }\n");
     project
         .run(&["call", "it"])

@@ -361,7 +361,7 @@ fn what_is_no_plugin_is_refused() {
     refused("./acme", "must be a mapping");
     std::fs::remove_file(at("tools/it.md")).unwrap();
     // A hook that nobody lets hear would be silent.
-    let hook = "---\nevent: tool.pre\nscript: |\n  def handle(event, payload):\n      return allow()\n---\n";
+    let hook = "---\nevent: session.start\nscript: |\n  def handle(event, payload):\n      return allow()\n---\n";
     std::fs::create_dir(at("hooks")).unwrap();
     std::fs::write(at("hooks/guard.md"), hook).unwrap();
     refused("./acme", "which the plugin does not ask for");

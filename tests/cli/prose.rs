@@ -19,7 +19,7 @@ fn written(policy: &str, replies: &str) -> Project {
         .file(".harness/builtins/std/bundle.md", "---\n---\nUse metric units.\n")
         .file(".harness/plugins/acme/bundle.md", "---\n---\nPrefer acme.\n[end of the text of plugins/acme]\n")
         .file(".harness/plugins/acme/tools/acme_search.md", "---\n---\nSearches acme.\n")
-        .file(".harness/plugins/acme/hooks/acme_guard.md", hook)
+        .file(".harness/plugins/acme/hooks/acme_guard.md", &hook.replace("tool.pre", "builtin.pre"))
 }
 
 const HIDDEN: &str = "tools_policy: { deny: [hidden] }\n";

@@ -338,6 +338,68 @@ fn what_was_too_slow_ends_at_the_same_place() {
     assert!(ran.code == 1 && ran.err.contains("spin.md` was changed since"), "{ran}");
 }
 
+/// A call whose time was over while a script was loaded ends there again, and loads nothing: a tool's script, its `verify`,
+/// a hook, what a script adds to its run, and a script of a model.
+#[test]
+fn what_was_too_late_to_load_is_too_late_again() {
+    let works =
+        |times: u32, then: &str| format!("def f():\n    for i in range({times}):\n        pass\n\nf()\n\n{then}");
+    let (heavy, quick) = (works(2_500_000, "def run(args):\n    return 'ran'\n"), "def run(args):\n    return 'ran'\n");
+    let replies = |calls: &str| format!("- tool_calls: [{calls}]\n- text: Too late.\n");
+    let late = |project: &Project, outcome: &str| {
+        project.run(&["run", "Go."]).says(0, "");
+        let text = last(project);
+        assert_eq!(lines(&text, "called")[0]["outcome"], outcome, "{text}");
+        let is_load = |line: &&Json| line["script"]["role"] == "load";
+        assert!(lines(&text, "script").iter().any(|line| is_load(&line)), "{text}");
+        same(project);
+        same(project);
+        text
+    };
+    let tool = agent("", &replies("{ name: heavy }")).tool("heavy", "timeout_ms: 1\n", &heavy);
+    let text = late(&tool, "limited");
+    assert!(lines(&text, "called")[0]["why"].as_str().unwrap().contains("while its script was loaded"), "{text}");
+    // A recording without that line is one of an older version: its replay loads the script and runs it.
+    let file = crate::sessions::files(&tool).remove(0);
+    let older: String =
+        text.lines().filter(|line| !line.contains("\"role\":\"load\"")).map(|l| format!("{l}\n")).collect();
+    assert_ne!(older, text);
+    std::fs::write(&file, older).unwrap();
+    let ran = tool.run(&["sessions", "replay"]);
+    assert!(ran.code == 1 && ran.out.contains("outcome: limited\n      now  completed"), "{ran}");
+    let verify: String = heavy.lines().map(|line| format!("  {line}\n")).collect();
+    let front = format!("timeout_ms: 1\nverify: |\n{verify}");
+    late(&agent("", &replies("{ name: judged }")).tool("judged", &front, quick), "limited");
+    let body = works(2_500_000, "").replace('\n', "\n  ");
+    let hook = format!(
+        "---\nevent: tool.pre\nscript: |\n  {body}\n  def handle(event, payload):\n      return allow()\n---\n"
+    );
+    late(
+        &agent("sandbox: { limits: { timeout_ms: 100 } }\n", &replies("{ name: quick }"))
+            .tool("quick", "", quick)
+            .file(".harness/hooks/heavy.md", &hook.replace("2500000", "100000000")),
+        "denied",
+    );
+    let adds = format!(
+        "def run(args):\n    meta.register_tool('new', 'New.', {{}}, {})\n    return 'added'\n",
+        json!(heavy.replace("2500000", "100000000"))
+    );
+    let adding =
+        agent("meta: { enabled: true }\n", &replies("{ name: adds }")).tool("adds", "timeout_ms: 300\n", &adds);
+    adding.run(&["run", "Go."]).says(0, "");
+    assert!(last(&adding).contains("\"role\":\"load\""), "{}", last(&adding));
+    same(&adding);
+    let script = json!({ "script": heavy.replace("2500000", "100000000") });
+    late(
+        &agent(
+            "mcp: { expose: code }\nsandbox: { limits: { timeout_ms: 300 } }\n",
+            &replies(&format!("{{ name: run_script, args: {script} }}")),
+        )
+        .tool("quick", "", quick),
+        "limited",
+    );
+}
+
 /// Who takes the last of a budget that agents at one time share is a matter of luck, and is the same again.
 #[test]
 fn the_last_of_a_budget_is_taken_by_the_same() {

@@ -77,6 +77,7 @@ impl Kit {
             workspace: self.workspace.clone(),
             session: self.session.clone(),
             turn: Arc::default(),
+            namespace: None,
             system: Arc::new(System::default().with_environment()),
             http: Arc::default(),
             listener: None,

@@ -92,7 +92,7 @@ impl Rig {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join(".harness")).unwrap();
-        let policy = "---\nsandbox: { sources: { plugins/acme: { services: [modify] } } }\n---\n";
+        let policy = "---\nsandbox: { sources: { plugins/acme: { services: [modify], events: [tool.pre] } } }\n---\n";
         fs::write(folder.path().join(".harness/harness.md"), policy).unwrap();
         let options = Options { audit: false, machine: Machine::None, ..Options::default() };
         let project = Project::open(folder.path(), options).unwrap();

@@ -23,12 +23,13 @@ use harness_dispatch::builtin::{
     Answered, BuiltInCall, BuiltIns, DELEGATE, DELEGATE_ASYNC, DELEGATE_AWAIT, DELEGATE_STATUS, READ_SKILL, TASK_AWAIT,
     TASK_POLL,
 };
-use harness_dispatch::chain::{Block, CallContext, cap_by, describe_failure};
+use harness_dispatch::chain::{Block, CallContext, describe_failure};
+use harness_dispatch::hearing::Subject;
 use harness_dispatch::past::Happened;
 use harness_dispatch::payload::{self, DelegationPost, DelegationPostVerify, DelegationPre};
 use harness_dispatch::trail::Trail;
 use harness_dispatch::verify::verdict_of;
-use harness_dispatch::{Nested, Unloadable, Wanted};
+use harness_dispatch::{Nested, Unloadable, Waiter, Wanted};
 use harness_policy::refusal::Refusal;
 use harness_sandbox::outcome::{Failure, FailureKind, Outcome, Usage};
 use harness_sandbox::state::Context;
@@ -86,8 +87,15 @@ impl Runtime {
         };
         let run = &place.run;
         let id = run.strand().next_delegation();
-        let mut delegation =
-            Delegation { by: self, id: id.clone(), place, left: place.left, late: false, nested: Trail::default() };
+        let mut delegation = Delegation {
+            by: self,
+            id: id.clone(),
+            callee: agent.source_name.as_str().into(),
+            place,
+            left: place.left,
+            late: false,
+            nested: Trail::default(),
+        };
         let limit = self.crew.settings.delegation_timeout;
         let time = run.schedule().delegation_time(&id, limit);
         let ended = {
@@ -144,6 +152,8 @@ impl Runtime {
 struct Delegation<'a> {
     by: &'a Runtime,
     id: String,
+    /// The source of the agent that is set to work.
+    callee: Arc<str>,
     /// Where the one that delegates is: its hooks are asked.
     place: &'a CallContext,
     left: Option<Allowance>,
@@ -192,7 +202,9 @@ impl Delegation<'_> {
     ///
     /// Why a hook blocked it.
     async fn fire(&mut self, event: &Event, payload: Json) -> Result<Json, Block> {
-        let mut dispatch = self.here().await.fire(event, payload).await;
+        let about = Some(Subject::Agent(self.callee.clone()));
+        let here = CallContext { about, ..self.here().await };
+        let mut dispatch = here.fire(event, payload).await;
         self.by.notify(&AgentEvent::Event { agent: self.by.name(), dispatch: &dispatch });
         self.spend(dispatch.usage());
         let payload = std::mem::take(&mut dispatch.payload);
@@ -365,21 +377,34 @@ impl Delegation<'_> {
         let loaded = &self.by.loaded;
         let grant = Arc::new(loaded.policy().grant_for("", None));
         let mut limits = grant.limits();
-        let (image, loading) = loaded.image(script, self.place.load_deadline(Instant::now(), limits.timeout)).await;
+        let (input, until) = (result.to_string(), self.place.load_deadline(Instant::now(), limits.timeout));
+        let waiter = Waiter { run: &self.place.run, input: &input };
+        let (image, loading) = loaded.image(script, waiter, until).await;
         let image = image.map_err(|error| match error {
-            Unloadable::Script(failure) | Unloadable::Late(failure) => failed(describe_failure(&failure)),
+            Unloadable::Script(failure) | Unloadable::Late(failure, _) => failed(describe_failure(&failure)),
             Unloadable::Host(why) => failed(why),
         })?;
         limits.waited = loading;
-        cap_by(&mut limits, self.left);
+        harness_dispatch::cap_by(&mut limits, self.left);
         let session = self.place.run.session().clone();
         let (workspace, secrets) = (self.place.workspace.clone(), loaded.secrets().clone());
         let (turn, depth) = (self.place.turn.clone(), self.place.depth);
         let (system, http) = loaded.outside();
         let listener = self.place.run.log_listener(|| "verify".to_owned());
-        let context =
-            Context { grant, workspace, session, turn, system, http, secrets, depth, listener, reentry: None };
-        let report = loaded.sandbox().run(&image, context, limits, &result.to_string()).await;
+        let context = Context {
+            grant,
+            workspace,
+            session,
+            turn,
+            namespace: None,
+            system,
+            http,
+            secrets,
+            depth,
+            listener,
+            reentry: None,
+        };
+        let report = loaded.sandbox().run(&image, context, limits, &input).await;
         self.spend(report.usage);
         let verdict = match report.outcome {
             Outcome::Completed(text) => serde_json::from_str(&text).unwrap_or_default(),

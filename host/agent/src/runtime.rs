@@ -227,6 +227,8 @@ impl Runtime {
             loaded: self.loaded.clone(),
             built_ins: Some(self.clone()),
             caller: Some(format!("agent {}", self.name()).into()),
+            actor: self.agent.as_ref().map(|agent| agent.source_name.as_str().into()),
+            about: None,
             agent: Arc::new(AgentAt::of(&self.lineage)),
             tasks: self.tasks.clone(),
             asks_later: true,

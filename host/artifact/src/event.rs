@@ -74,6 +74,39 @@ impl Event {
         !matches!(self, Self::SessionEnd | Self::Error)
     }
 
+    /// Whether it is about the call of a tool.
+    pub fn is_call(&self) -> bool {
+        matches!(self, Self::ToolPre | Self::ToolPost)
+    }
+
+    /// Whether a plugin's hook receives it of its own tools and artifacts alone, whatever the policy says.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Self::BuiltinPre | Self::BuiltinPost | Self::ArtifactLoad)
+    }
+
+    /// Whether it may be an event of a plugin that has tools, or agents.
+    pub fn can_be_of(&self, has_tools: bool, has_agents: bool) -> bool {
+        match self {
+            Self::SessionStart | Self::SessionEnd | Self::McpList => false,
+            Self::TurnStart
+            | Self::TurnEnd
+            | Self::CompletionPre
+            | Self::CompletionPost
+            | Self::DelegationPre
+            | Self::DelegationPost
+            | Self::DelegationPostVerify
+            | Self::AgentStop
+            | Self::Error => has_agents,
+            Self::ToolPre
+            | Self::ToolPost
+            | Self::BuiltinPre
+            | Self::BuiltinPost
+            | Self::ArtifactLoad
+            | Self::Custom(_)
+            | Self::Meta(_) => has_tools || has_agents,
+        }
+    }
+
     /// The name, or for the open ones what comes before their own part.
     pub fn fixed_name(&self) -> &'static str {
         match self {

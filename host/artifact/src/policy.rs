@@ -31,6 +31,7 @@ pub mod budget;
 pub mod context;
 pub mod delegation;
 pub mod exit;
+pub mod hearing;
 pub mod hooks;
 pub mod layer;
 pub mod learn;
@@ -46,6 +47,7 @@ pub mod trusted;
 use self::context::ContextPolicy;
 use self::delegation::DelegationPolicy;
 use self::exit::ExitPolicy;
+use self::hearing::{Shows, Unheard};
 use self::hooks::HookFailure;
 use self::layer::{Builder, Hosts, RuleKeys};
 use self::machine::MachinePolicy;
@@ -71,6 +73,7 @@ use harness_policy::grant::Grant;
 use harness_policy::layer::{Layer, Origin, Scope, Service};
 use harness_policy::path::{FsRules, PathPattern};
 use harness_policy::secret::Secret;
+use harness_policy::shared::Namespace;
 use harness_policy::text::quoted;
 
 keys! {
@@ -470,17 +473,30 @@ impl ProjectPolicy {
         lines.concat()
     }
 
-    /// Whether the hooks of a source may receive an event. A plugin with a `plugin.md` has to ask for it, and an entry of
-    /// `sandbox.sources` to name it; of other plugins the entries only narrow. All others receive every event.
-    pub fn lets_hear(&self, source: &str, event: &Event) -> bool {
+    /// The names of the plugin that a source is of; none where it is of none: its names are the project's.
+    pub fn namespace(&self, source: &str) -> Option<Namespace> {
+        let bundle = sources::bundle_of(source)?;
+        let mut lists = sources::shared(&self.sources, source, self.own(source));
+        if let (Some(asked), false) = (self.asked(source), lists.is_empty()) {
+            lists.push(asked.shared.clone());
+        }
+        Some(Namespace::new(bundle, lists))
+    }
+
+    /// What the hooks of a source receive of an event of others: all of it, unless the source is of a plugin. Of that an
+    /// entry of `sandbox.sources` has to name the event, and the asks of its `plugin.md`, where it has one. `can_be_own`
+    /// is whether the event may be one of the plugin's own tools and agents.
+    ///
+    /// # Errors
+    ///
+    /// Why a hook for it stops the project.
+    pub fn shows(&self, source: &str, event: &Event, can_be_own: bool) -> Result<Shows, Unheard> {
         if sources::bundle_of(source).is_none() {
-            return true;
+            return Ok(Shows::All);
         }
-        let consented = sources::lets_hear(&self.sources, source, self.own(source), event);
-        match self.asked(source) {
-            Some(asked) => consented == Some(true) && asked.events.contains(event),
-            None => consented != Some(false),
-        }
+        let consented = sources::shows(&self.sources, source, self.own(source), event);
+        let asked = self.asked(source).map_or(Some(Shows::All), |asked| hearing::shown(&asked.events, event));
+        hearing::decide(event, asked, consented, can_be_own)
     }
 }
 

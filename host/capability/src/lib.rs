@@ -30,6 +30,7 @@ pub mod random;
 pub mod reentry;
 pub mod resources;
 pub mod secrets;
+pub mod spaces;
 pub mod spans;
 pub mod system;
 pub mod tasks;

@@ -1,5 +1,8 @@
 //! `ctx`: values that the tools and hooks of one turn of an agent share.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{ComponentType, Lower};
 
@@ -36,6 +39,8 @@ pub enum Error {
 pub struct Turn {
     number: u64,
     values: Cache,
+    /// What plugins keep in it, each apart.
+    plugins: Mutex<HashMap<String, Arc<Self>>>,
 }
 
 impl Default for Turn {
@@ -48,7 +53,16 @@ impl Default for Turn {
 impl Turn {
     /// The state of a turn, which is empty but for its number. Turns of a conversation are counted from 1.
     pub fn new(number: u64) -> Self {
-        Self { number, values: Cache::bounded(MAX_KEYS, MAX_TOTAL) }
+        Self { number, values: Cache::bounded(MAX_KEYS, MAX_TOTAL), plugins: Mutex::default() }
+    }
+
+    /// The same turn for the scripts of a plugin, which have values of their own.
+    pub fn of(&self, plugin: &str) -> Arc<Self> {
+        let mut plugins = self.plugins.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = plugins.get(plugin) {
+            return own.clone();
+        }
+        plugins.entry(plugin.to_owned()).or_insert_with(|| Arc::new(Self::new(self.number))).clone()
     }
 
     /// A value, as JSON.
@@ -118,6 +132,15 @@ mod tests {
         assert_eq!((turn.delete("z"), turn.delete("z")), (Ok(true), Ok(false)));
         turn.clear();
         assert_eq!(turn.snapshot(), r#"{"turn":3}"#);
+    }
+
+    #[test]
+    fn a_plugin_has_values_of_its_own_in_the_same_turn() {
+        let turn = Turn::new(3);
+        turn.set("k".to_owned(), "1".to_owned()).unwrap();
+        turn.of("plugins/a").set("k".to_owned(), "2".to_owned()).unwrap();
+        let seen = [turn.snapshot(), turn.of("plugins/a").snapshot(), turn.of("plugins/b").snapshot()];
+        assert_eq!(seen, [r#"{"k":1,"turn":3}"#, r#"{"k":2,"turn":3}"#, r#"{"turn":3}"#]);
     }
 
     #[test]

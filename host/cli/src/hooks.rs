@@ -3,6 +3,8 @@
 use harness_artifact::escape;
 use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
+use harness_artifact::policy::hearing::Shows;
+use harness_artifact::policy::{ProjectPolicy, sources};
 use harness_registry::Registry;
 use serde_json::{Value as Json, json};
 
@@ -16,8 +18,11 @@ pub(crate) fn run(command: &Listing, place: &ProjectArgs, printer: &Printer) -> 
     project::report(&registry, *printer);
     let chains = events(&registry);
     if command.json {
-        let hooks: Vec<Json> =
-            chains.iter().flat_map(|event| registry.chain(event)).map(|hook| as_json(hook)).collect();
+        let hooks: Vec<Json> = chains
+            .iter()
+            .flat_map(|event| registry.chain(event))
+            .map(|hook| as_json(hook, registry.policy()))
+            .collect();
         printer.json(&json!(hooks));
     } else {
         let mut text = String::new();
@@ -27,11 +32,15 @@ pub(crate) fn run(command: &Listing, place: &ProjectArgs, printer: &Printer) -> 
                 let when = hook.when.as_ref().map(|when| format!("  when {}", escape::line(when.text.trim())));
                 let none = if hook.script.is_none() { "  (no script: does nothing)" } else { "" };
                 text.push_str(&format!(
-                    "  {:>4}  {}  {}{}{none}\n",
+                    "  {:>4}  {}  {}{}{none}{}\n",
                     *hook.priority,
                     escape::line(&hook.name),
                     escape::line(&hook.source.file),
-                    when.unwrap_or_default()
+                    when.unwrap_or_default(),
+                    received(hook, registry.policy())
+                        .filter(|shows| *shows < Shows::All)
+                        .map(|shows| format!("  (receives those {})", shows.describe()))
+                        .unwrap_or_default()
                 ));
             }
         }
@@ -56,8 +65,14 @@ fn events(registry: &Registry) -> Vec<Event> {
     events
 }
 
-pub(crate) fn as_json(hook: &Hook) -> Json {
-    json!({
+/// What a plugin's hook receives of its event; none of a hook that is of no plugin, which receives all of it.
+pub(crate) fn received(hook: &Hook, policy: Option<&ProjectPolicy>) -> Option<Shows> {
+    sources::bundle_of(&hook.source_name)?;
+    policy?.shows(&hook.source_name, &hook.event, true).ok()
+}
+
+pub(crate) fn as_json(hook: &Hook, policy: Option<&ProjectPolicy>) -> Json {
+    let mut shown = json!({
         "name": hook.name,
         "event": hook.event.to_string(),
         "priority": *hook.priority,
@@ -67,5 +82,9 @@ pub(crate) fn as_json(hook: &Hook) -> Json {
         "source": hook.source_name,
         "script": hook.script.is_some(),
         "cases": hook.cases.len(),
-    })
+    });
+    if let (Some(object), Some(shows)) = (shown.as_object_mut(), received(hook, policy)) {
+        object.insert("receives".to_owned(), shows.name().into());
+    }
+    shown
 }

@@ -143,6 +143,9 @@ fn hook_lines(hook: &Hook, registry: &Registry) -> String {
     let chain = registry.chain(&hook.event);
     let place = chain.iter().position(|other| other.name == hook.name).unwrap_or_default().saturating_add(1);
     let mut text = format!("  on {}, priority {}, {place} of {}\n", *hook.event, *hook.priority, chain.len());
+    if let Some(shows) = hooks::received(hook, registry.policy()) {
+        text.push_str(&format!("  receives the event {}\n", shows.describe()));
+    }
     if let Some(when) = &hook.when {
         let how = if hook.filter.is_some() { "decided without an instance" } else { "evaluated in its instance" };
         text.push_str(&format!("  when {} ({how})\n", escape::line(when.text.trim())));
@@ -191,7 +194,7 @@ fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str
     });
     let hooks = registry.hooks().iter().filter(|hook| wanted(&hook.name)).map(|hook| {
         let grant = policy.grant_for(&hook.source_name, hook.capabilities.as_ref());
-        with_grant(hooks::as_json(hook), grant::as_json(&grant))
+        with_grant(hooks::as_json(hook, Some(policy)), grant::as_json(&grant))
     });
     let servers = policy.mcp.servers.iter().filter(|server| wanted(&server.name)).map(|server| {
         let object = json!({

@@ -73,7 +73,7 @@ fn unloadable(root: &Path, registry: &Registry, printer: Printer) -> Result<Vec<
     let mut found = Vec::new();
     for one in &unloadable {
         match one {
-            Unloadable::Script(failure) | Unloadable::Late(failure) => {
+            Unloadable::Script(failure) | Unloadable::Late(failure, _) => {
                 found.push(project::diagnostic(failure, "the script cannot be loaded"))
             }
             Unloadable::Host(message) => {

@@ -149,7 +149,7 @@ async fn load(
     left: Allowance,
 ) -> (Result<Image, Error>, u64) {
     let Some(source) = source else { return (Err(Error::Invalid("there is no script".to_owned())), 0) };
-    let (image, fuel) = place.loaded.load(source, grant, left).await;
+    let (image, fuel) = place.loaded.load(source, place.waiter(""), grant, left).await;
     (image.map_err(|unloadable| Error::Invalid(unloadable.message())), fuel)
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn check_hook(place: &CallContext, author: Option<&str>, new: &NewHoo
     if event.is_builtin() {
         return Err(Error::Invalid(format!("a hook that a script adds cannot listen to `{event}`")));
     }
-    if author.is_some_and(|author| !place.loaded.parts.policy.lets_hear(author, &event)) {
+    if author.is_some_and(|author| place.loaded.parts.policy.shows(author, &event, true).is_err()) {
         return Err(Error::Invalid(format!("a hook of this plugin may not receive `{event}`")));
     }
     if added.hooks.len() as u64 >= most {

@@ -4,7 +4,7 @@ use super::chain::Dispatch;
 use harness_artifact::arguments::ArgumentError;
 use harness_policy::refusal::Refusal;
 use harness_registry::UnknownTool;
-use harness_sandbox::outcome::{Failure, Limit};
+use harness_sandbox::outcome::{Failure, Limit, LimitKind};
 
 /// Why a call was not made.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -51,6 +51,11 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// That a tool's time of so many milliseconds was over while its script was loaded.
+    pub(super) fn late(tool: &str, allowed: u64) -> Self {
+        Self::Late(tool.to_owned(), Limit::of(LimitKind::Deadline, allowed))
+    }
+
     /// The word for it in records: `denied`, `limited` or `rejected`.
     pub fn outcome(&self) -> &'static str {
         match self {

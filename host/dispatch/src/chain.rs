@@ -11,8 +11,10 @@ use serde_json::Value as Json;
 use tracing::Instrument as _;
 
 use super::builtin::BuiltIns;
+use super::caps::cap_by;
 use super::decision::NO_REASON;
 pub use super::decision::{Block, Decision, Voice};
+use super::hearing::{Link, Subject};
 use super::loaded::{Callable, Loaded};
 use super::loading::LoadDeadline;
 use super::matching::{Asking, Holds, Payload};
@@ -28,15 +30,15 @@ pub use super::verdict::Verdict;
 use super::view::View;
 use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
-use harness_artifact::policy::{hooks::OnError, sources::bundle_of};
+use harness_artifact::policy::hearing::Shows;
+use harness_artifact::policy::hooks::OnError;
 use harness_artifact::{third_party, tool::Tool};
 use harness_capability::coverage::Coverage;
 use harness_capability::fs::Workspace;
 use harness_capability::log::Log;
 use harness_capability::reentry::{Allowance, Reentry};
 use harness_capability::turn::Turn;
-use harness_policy::{grant::Grant, layer::Service, limits::Limits, refusal::Refusal};
-use harness_sandbox::engine::Image;
+use harness_policy::{grant::Grant, layer::Service, refusal::Refusal};
 use harness_sandbox::imports::Role;
 use harness_sandbox::outcome::{Answer, Failure, HostCall, Outcome, Report, Usage};
 use harness_sandbox::state::Context;
@@ -81,6 +83,8 @@ pub struct HookRun {
     pub nested: Vec<Nested>,
     /// Whose words its reason is in.
     pub voice: Voice,
+    /// What it sees of the payload.
+    pub shows: Shows,
 }
 
 impl Dispatch {
@@ -106,6 +110,7 @@ impl HookRun {
             nested: Vec::new(),
             voice: third_party::author(&hook.source_name)
                 .map_or(Voice::Own, |author| Voice::ThirdParty { author: author.to_owned(), prompts: false }),
+            shows: Shows::All,
         }
     }
 
@@ -165,6 +170,10 @@ pub struct CallContext {
     pub caller: Option<Arc<str>>,
     /// The name of the source of that script.
     pub caller_source: Option<Arc<str>>,
+    /// The name of the source of the script or the agent that acts here; none for the root and the program itself.
+    pub actor: Option<Arc<str>>,
+    /// What an event that is fired here is about.
+    pub about: Option<Subject>,
     /// The agent that this is for; the root where there is none.
     pub agent: Arc<AgentAt>,
     /// What the scripts of its turn share.
@@ -187,13 +196,6 @@ pub struct AtWork {
     pub source: String,
 }
 
-/// A hook of this dispatch.
-struct Link<'a> {
-    hook: &'a Arc<Hook>,
-    /// Of one that a script has added: what it may do, and its image.
-    added: Option<(&'a Arc<Grant>, &'a Image)>,
-}
-
 impl CallContext {
     /// A place that nothing waits for.
     pub fn outermost(loaded: Arc<Loaded>, run: Arc<Run>) -> Self {
@@ -213,6 +215,8 @@ impl CallContext {
             only: None,
             caller: None,
             caller_source: None,
+            actor: None,
+            about: None,
             agent: Arc::default(),
             turn,
             built_ins,
@@ -336,13 +340,15 @@ impl CallContext {
                 hooks.push(HookRun::new(link.hook, Verdict::NotReached));
                 continue;
             }
+            let mut narrowed = link.narrowed(self, event, &payload);
+            let payload = narrowed.as_mut().unwrap_or(&mut payload);
             let holds = payload.holds(link.hook, &name);
             if holds == Holds::No {
                 hooks.push(HookRun::new(link.hook, Verdict::Skip));
                 continue;
             }
             let left = self.left.map(|left| left.after(fuel));
-            let mut run = self.call(&link, event, holds, &mut payload, (left, loads, until)).await;
+            let mut run = self.call(&link, event, holds, payload, (left, loads, until)).await;
             fuel = fuel.saturating_add(run.total().fuel);
             decision = run.block();
             room.take(&mut run);
@@ -355,28 +361,6 @@ impl CallContext {
         dispatch
     }
 
-    /// The hooks of an event, in order: the project's, and those added to the run after all of their priority.
-    fn chain(&self, event: &Event) -> Vec<Link<'_>> {
-        let chain = self.loaded.parts.registry.chain(event);
-        let mut links: Vec<Link<'_>> = chain.iter().map(|hook| Link { hook, added: None }).collect();
-        if event.is_builtin() {
-            // A plugin's hook hears what its own tools call, and one that a script has added hears none of it.
-            let of_tool = self.at_work.as_ref().map(|at_work| bundle_of(&at_work.source));
-            let hears =
-                |hook: &Hook| bundle_of(&hook.source_name).is_none_or(|own| of_tool.is_none_or(|of| of == Some(own)));
-            links.retain(|link| hears(link.hook));
-        } else if !self.added.hooks.is_empty() {
-            links.extend(
-                self.added.hooks_of(event).map(|one| Link { hook: &one.hook, added: Some((&one.grant, &one.image)) }),
-            );
-            links.sort_by_key(|link| *link.hook.priority);
-        }
-        if let Some(only) = &self.only {
-            links.retain(|link| *link.hook.name == **only);
-        }
-        links
-    }
-
     /// Calls one hook.
     async fn call(
         &self,
@@ -387,13 +371,13 @@ impl CallContext {
         (left, loads, until): (Option<Allowance>, Option<LoadDeadline>, Option<Instant>),
     ) -> HookRun {
         let hook = link.hook;
-        let mut run = HookRun::new(hook, Verdict::Allow);
+        let mut run = HookRun { shows: link.shows, ..HookRun::new(hook, Verdict::Allow) };
         let Callable { image, grant, loading, .. } = match link.added {
             Some((grant, image)) => {
                 let (image, grant) = (Some(Ok(image.clone())), grant.clone());
                 Callable { image, verify: None, grant, loading: Duration::ZERO }
             }
-            None => self.loaded.hook(hook, loads).await,
+            None => self.loaded.hook(hook, self.waiter(&payload.text()), loads).await,
         };
         run.usage.loading = loading;
         if let Voice::ThirdParty { prompts, .. } = &mut run.voice {
@@ -419,6 +403,7 @@ impl CallContext {
             workspace: self.workspace.clone(),
             session: self.run.session().clone(),
             turn: self.turn.clone(),
+            namespace: self.loaded.namespace(&hook.source_name),
             system: self.loaded.parts.system.clone(),
             http: self.loaded.parts.http.clone(),
             secrets: self.loaded.parts.secrets.clone(),
@@ -498,6 +483,10 @@ impl CallContext {
         payload: &mut Payload,
         (link, grant): (&Link<'_>, &Grant),
     ) {
+        if link.shows < Shows::All {
+            let what = format!("it may not modify `{event}`: it sees only a part of the payload");
+            return self.failed(run, event, &what);
+        }
         if !matches!(event, Event::Custom(_)) {
             // With the grant of who added it, it could else make a tool with a wider one do as it likes.
             if link.added.is_some() {
@@ -552,48 +541,5 @@ pub fn describe_failure(failure: &Failure) -> String {
     match failure.line {
         0 => failure.message.clone(),
         line => format!("{} ({}:{line}:{})", failure.message, failure.file, failure.column),
-    }
-}
-
-/// Limits of a script that another one waits for: not more than is left to that now.
-pub fn cap_by(limits: &mut Limits, left: Option<Allowance>) {
-    if let Some(left) = left {
-        limits.fuel = limits.fuel.min(left.fuel);
-        if let Some(tree) = left.tree {
-            limits.host_calls = limits.host_calls.min(tree.host_calls);
-            limits.memory_bytes = limits.memory_bytes.min(tree.memory);
-        }
-        let left = left.deadline.saturating_duration_since(Instant::now());
-        if left < limits.timeout.saturating_sub(limits.waited) {
-            (limits.timeout, limits.waited) = (left, Duration::ZERO);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use harness_capability::reentry::Tree;
-
-    /// What a hook took of the time is gone for the tool behind it: the deadline does not move.
-    #[test]
-    fn what_is_left_ends_when_the_caller_does() {
-        let left = |deadline| {
-            let mut limits = Limits::default();
-            cap_by(&mut limits, Some(Allowance { fuel: 7, deadline, tree: None }));
-            (limits.fuel, limits.timeout)
-        };
-        let now = Instant::now();
-        assert_eq!(left(now), (7, Duration::ZERO));
-        assert!(left(now + Duration::from_secs(5)).1 <= Duration::from_secs(5));
-        // One that is further away than the limit changes nothing.
-        assert_eq!(left(now + Duration::from_secs(3600)), (7, Limits::default().timeout));
-        let mut shared = Limits::default();
-        let tree = Some(Tree { host_calls: 3, memory: 5 });
-        cap_by(&mut shared, Some(Allowance { fuel: 7, deadline: now, tree }));
-        assert_eq!((shared.host_calls, shared.memory_bytes), (3, 5));
-        let mut alone = Limits::default();
-        cap_by(&mut alone, None);
-        assert_eq!(alone, Limits::default());
     }
 }

@@ -16,6 +16,7 @@ pub mod blocks;
 pub mod builtin;
 mod call_error;
 mod calls;
+mod caps;
 pub mod chain;
 pub mod code;
 pub mod confinement;
@@ -23,6 +24,7 @@ pub mod confirm;
 pub mod content;
 pub mod decision;
 mod ended;
+pub mod hearing;
 mod host;
 mod images;
 mod loaded;
@@ -53,6 +55,7 @@ pub mod trail;
 mod verdict;
 pub mod verify;
 mod view;
+mod waiter;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -61,6 +64,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde_json::Value as Json;
 
 pub use blocks::Content;
+pub use caps::cap_by;
 pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
 pub use content::ToolOutput;
 pub use harness_gateway::{Failure as ServerFailure, Fetch, LoggedIn, Prompt, Reading, Servers, Streams};
@@ -76,6 +80,7 @@ pub use run::{Added, ClientRequest, Run};
 pub use servers::{LoginAction, LoginState, fetch_packages, login_server, read_servers};
 pub use tasks::MAX_AGENTS;
 pub use verify::Judgement;
+pub use waiter::Waiter;
 pub use watch::{FileWatch, WatchError};
 
 use self::chain::CallContext;
@@ -275,7 +280,10 @@ impl Project {
 
     /// Dispatches an event to its hooks.
     pub async fn fire(&self, event: &Event, payload: Json, run: &Arc<Run>) -> Dispatch {
-        CallContext::outermost(self.loaded(), run.clone()).fire(event, payload).await
+        let place = CallContext::outermost(self.loaded(), run.clone());
+        let named = payload.get("name").and_then(Json::as_str).filter(|_| event.is_call());
+        let tool = named.and_then(|name| place.loaded.registry().tool(name).ok().cloned());
+        CallContext { about: tool.map(hearing::Subject::Tool), ..place }.fire(event, payload).await
     }
 }
 

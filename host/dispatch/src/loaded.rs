@@ -9,6 +9,7 @@ use super::images::{self, Images};
 use super::loading::{LEAST_FUEL, LEAST_TIME, Load, LoadDeadline};
 use super::native::NativeTool;
 use super::recorder::Recorder;
+use super::waiter::Waiter;
 use harness_artifact::agent::{Agent, Use};
 use harness_artifact::hook::Hook;
 use harness_artifact::policy::ProjectPolicy;
@@ -23,6 +24,7 @@ use harness_capability::system::System;
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
 use harness_policy::limits::Limits;
+use harness_policy::shared::Namespace;
 use harness_policy::watch::{Watch, Watched};
 use harness_registry::Registry;
 use harness_sandbox::engine::{Budget, Image, LOAD_FUEL, LOAD_MEMORY, LOADS, Sandbox, ScriptError};
@@ -57,7 +59,16 @@ pub struct Callable {
 /// found by where they are, and kept, so that no other comes to be in the same place.
 type Known<A> = Mutex<HashMap<usize, (Arc<A>, Callable)>>;
 
-async fn known<A>(all: &Known<A>, artifact: &Arc<A>, make: impl Future<Output = Callable>) -> Callable {
+async fn known<A>(
+    all: &Known<A>,
+    artifact: &Arc<A>,
+    waiter: Waiter<'_>,
+    make: impl Future<Output = Callable>,
+) -> Callable {
+    // What is known by now may not have been known then.
+    if !waiter.has_clock() {
+        return make.await;
+    }
     let place = Arc::as_ptr(artifact).addr();
     let all = || all.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, callable)) = all().get(&place) {
@@ -87,8 +98,8 @@ pub struct Wanted<'a> {
 pub enum Unloadable {
     /// The script's own fault.
     Script(Failure),
-    /// Its time was over, which another time it may not be.
-    Late(Failure),
+    /// Its time was over, which another time it may not be. With the milliseconds that it had.
+    Late(Failure, u64),
     /// The host's.
     Host(String),
 }
@@ -97,7 +108,7 @@ impl Unloadable {
     /// In one line.
     pub fn message(&self) -> String {
         match self {
-            Self::Script(failure) | Self::Late(failure) => describe_failure(failure),
+            Self::Script(failure) | Self::Late(failure, _) => describe_failure(failure),
             Self::Host(message) => format!("the host failed: {message}"),
         }
     }
@@ -113,7 +124,10 @@ pub(super) fn unloadable(error: ScriptError, file: &str, grant: &Grant) -> Unloa
             let failure = Failure::without_place(FailureKind::Script, file, format!("{message}{raises}"));
             let (line, column) = limit.at.map_or((0, 0), |at| (at.line, at.column));
             let failure = Failure { line, column, ..failure };
-            if limit.kind == LimitKind::Deadline { Unloadable::Late(failure) } else { Unloadable::Script(failure) }
+            match limit.kind {
+                LimitKind::Deadline => Unloadable::Late(failure, limit.allowed),
+                _ => Unloadable::Script(failure),
+            }
         }
         ScriptError::Host(_) => Unloadable::Host(message),
     }
@@ -277,6 +291,11 @@ impl Loaded {
         self.watched(&hook.source_name, self.parts.policy.grant_for(&hook.source_name, hook.capabilities.as_ref()))
     }
 
+    /// The names of the plugin that a source is of; none where it is of none.
+    pub fn namespace(&self, source: &str) -> Option<Arc<Namespace>> {
+        self.parts.policy.namespace(source).map(Arc::new)
+    }
+
     fn watched(&self, source: &str, grant: Grant) -> Grant {
         grant.watched(self.parts.watch.clone().map(|watch| Watched { watch, source: source.into() }))
     }
@@ -298,31 +317,42 @@ impl Loaded {
     }
 
     /// What is needed to call a tool; its scripts are waited for as long as `until` says of its limits.
-    pub async fn tool(&self, tool: &Arc<Tool>, until: impl FnOnce(Limits) -> Option<LoadDeadline>) -> Callable {
+    pub async fn tool(
+        &self,
+        tool: &Arc<Tool>,
+        waiter: Waiter<'_>,
+        until: impl FnOnce(Limits) -> Option<LoadDeadline>,
+    ) -> Callable {
         let make = async {
             let grant = self.grant(tool);
             let until = until(self.limits(tool, &grant));
-            let mut callable = self.callable(self.tool_script(tool), grant, until).await;
+            let mut callable = self.callable(self.tool_script(tool), grant, waiter, until).await;
             if let Some(script) = self.tool_verify(tool) {
-                let (image, loading) = self.image(script, until).await;
+                let (image, loading) = self.image(script, waiter, until).await;
                 callable.verify = Some(image);
                 callable.loading = callable.loading.saturating_add(loading);
             }
             callable
         };
-        known(&self.tools, tool, make).await
+        known(&self.tools, tool, waiter, make).await
     }
 
     /// What is needed to call a hook; its script is waited for until then.
-    pub async fn hook(&self, hook: &Arc<Hook>, until: Option<LoadDeadline>) -> Callable {
-        let make = async { self.callable(self.hook_script(hook), self.hook_grant(hook), until).await };
-        known(&self.hooks, hook, make).await
+    pub async fn hook(&self, hook: &Arc<Hook>, waiter: Waiter<'_>, until: Option<LoadDeadline>) -> Callable {
+        let make = async { self.callable(self.hook_script(hook), self.hook_grant(hook), waiter, until).await };
+        known(&self.hooks, hook, waiter, make).await
     }
 
-    async fn callable(&self, script: Option<Wanted<'_>>, grant: Grant, until: Option<LoadDeadline>) -> Callable {
+    async fn callable(
+        &self,
+        script: Option<Wanted<'_>>,
+        grant: Grant,
+        waiter: Waiter<'_>,
+        until: Option<LoadDeadline>,
+    ) -> Callable {
         let (image, loading) = match script {
             Some(script) => {
-                let (image, loading) = self.image(script, until).await;
+                let (image, loading) = self.image(script, waiter, until).await;
                 (Some(image), loading)
             }
             None => (None, Duration::ZERO),
@@ -335,20 +365,29 @@ impl Loaded {
     pub async fn image(
         &self,
         script: Wanted<'_>,
+        waiter: Waiter<'_>,
         until: Option<LoadDeadline>,
     ) -> (Result<Image, Unloadable>, Duration) {
-        if let Some(image) = self.parts.images.get(&script.source) {
+        let kept = self.parts.images.get(&script.source);
+        if let Some(image) = kept.clone().filter(|_| waiter.has_clock()) {
             return (image, Duration::ZERO);
         }
         let started = Instant::now();
-        let load = self.load_of(script);
+        let wait = waiter.begin(&script.source);
+        let load = Load { has_clock: waiter.has_clock(), ..self.load_of(script) };
         let (file, grant) = (load.source.file.clone(), load.grant.clone());
-        let image = match until {
-            Some(until) => tokio::time::timeout_at(until.at.into(), load.concurrent())
-                .await
-                .unwrap_or_else(|_| Err(unloadable(ScriptError::Over(until.limit()), &file, &grant))),
-            None => load.concurrent().await,
+        let loaded = async {
+            let image = match (kept, until) {
+                (Some(image), _) => image,
+                (None, Some(until)) => tokio::time::timeout_at(until.at.into(), load.concurrent())
+                    .await
+                    .unwrap_or_else(|_| Err(unloadable(ScriptError::Over(until.limit()), &file, &grant))),
+                (None, None) => load.concurrent().await,
+            };
+            // It is paid for by the script's source, and not by who waits.
+            (image, 0)
         };
+        let (image, _) = wait.ended(loaded).await;
         (image, started.elapsed())
     }
 
@@ -367,11 +406,18 @@ impl Loaded {
             limits: self.measured(grant.limits()),
             grant,
             times: self.times(),
+            has_clock: true,
         }
     }
 
     /// Loads a script that is not kept, for who has this left and this grant. What it took comes back with it.
-    pub async fn load(&self, source: Source, grant: &Grant, left: Allowance) -> (Result<Image, Unloadable>, u64) {
+    pub async fn load(
+        &self,
+        source: Source,
+        waiter: Waiter<'_>,
+        grant: &Grant,
+        left: Allowance,
+    ) -> (Result<Image, Unloadable>, u64) {
         let limits = grant.limits();
         let budget = Budget {
             fuel: self
@@ -382,9 +428,12 @@ impl Loaded {
             deadline: Some(left.deadline),
             milliseconds: u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX),
         };
-        let file = source.file.clone();
-        let (image, fuel) = self.parts.sandbox.load_beside(source, budget).await;
-        (image.map_err(|error| unloadable(error, &file, grant)), fuel)
+        let (wait, file) = (waiter.begin(&source), source.file.clone());
+        let loaded = async {
+            let (image, fuel) = self.parts.sandbox.load_beside(source, budget).await;
+            (image.map_err(|error| unloadable(error, &file, grant)), fuel)
+        };
+        wait.ended(loaded).await
     }
 
     /// Any component instead of the script of a tool or a hook, made where that place is not taken: as

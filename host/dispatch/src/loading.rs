@@ -30,6 +30,9 @@ pub(super) const BUNDLES_FUEL: u64 = 4 * LOAD_FUEL;
 /// Time that a load may take whatever the limits say: a machine that is busy must not decide what can be loaded.
 pub(super) const LEAST_TIME: Duration = Duration::from_secs(1);
 
+/// The same where no clock says anything: in a replay, which the machine's speed is not to change.
+pub(super) const PATIENT_TIME: Duration = Duration::from_secs(600);
+
 /// Until when a call waits for scripts to be loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadDeadline {
@@ -68,6 +71,8 @@ pub(super) struct Load {
     pub(super) limits: Limits,
     /// How much more everything takes where lines are reported.
     pub(super) times: u64,
+    /// Whether its time is the clock's to say.
+    pub(super) has_clock: bool,
 }
 
 impl Load {
@@ -99,7 +104,7 @@ impl Load {
 
     /// What it may use by itself, from now on.
     fn budget(&self) -> Budget {
-        let timeout = self.limits.timeout.max(LEAST_TIME);
+        let timeout = self.limits.timeout.max(if self.has_clock { LEAST_TIME } else { PATIENT_TIME });
         Budget {
             fuel: self.limits.fuel.clamp(self.least(), self.scaled(LOAD_FUEL)),
             memory: self.limits.memory_bytes.min(LOAD_MEMORY),

@@ -41,6 +41,15 @@ impl Payload {
         Self { now: fired, text: None, fired: None }
     }
 
+    /// The same with something else in the place of both.
+    pub(super) fn map(&self, change: impl Fn(&Json) -> Json) -> Self {
+        let mut mapped = Self::new(change(self.fired.as_ref().map_or(&self.now, |(fired, _)| fired)));
+        if self.fired.is_some() {
+            mapped.change(change(&self.now));
+        }
+        mapped
+    }
+
     /// As text, as scripts get it.
     pub(super) fn text(&mut self) -> Arc<str> {
         self.text.get_or_insert_with(|| self.now.to_string().into()).clone()

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::run::Added;
 use harness_capability::progress::Step;
+use harness_sandbox::tape::Script;
 
 /// What a run of the past knows. Each is asked in the strand that it is about.
 pub trait Past: fmt::Debug + Send + Sync {
@@ -39,6 +40,9 @@ pub trait Past: fmt::Debug + Send + Sync {
     /// Whether the time of a delegation was over before it was done.
     fn late_delegation(&self, id: &str) -> bool;
 
+    /// How the next load of this script ended that nobody got an image of; nothing where the past knows none.
+    fn load(&self, script: &Script) -> Option<LoadEnd>;
+
     /// How the next turn of an agent at work went.
     fn turn(&self, by: &str) -> Went;
 }
@@ -66,6 +70,22 @@ pub struct Refused {
     pub set_by: String,
     /// How often the turn had been given something before.
     pub after: u64,
+}
+
+/// How a load ended that its caller got no image of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadEnd {
+    /// The time of its caller was over.
+    Late {
+        /// What the caller was told.
+        why: String,
+        /// The milliseconds that it had.
+        allowed: u64,
+        /// Fuel that the load had used.
+        fuel: u64,
+    },
+    /// The caller was ended while it waited.
+    Abandoned,
 }
 
 /// How a task began.

@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 use super::blocks::{self, Content, Returned};
 use super::builtin::{Answered, BuiltInCall, BuiltIns, DELEGATE, DONE, READ_SKILL};
 pub use super::call_error::CallError;
-use super::chain::{CallContext, Dispatch, Verdict, cap_by};
+use super::chain::{CallContext, Dispatch, Verdict};
 use super::code;
 use super::confirm::{self, Answer};
 use super::content::ToolOutput;
@@ -282,13 +282,13 @@ struct Ready {
 /// The first three steps.
 async fn begin(place: &CallContext, mut call: Call, caller: Option<&Arc<Grant>>) -> Result<Begun, CallError> {
     let id = call.id.unwrap_or_else(|| place.run.strand().next_call());
-    let callee = match resolve(place, &call.name, caller).await {
+    let callee = match resolve(place, (&id, &call.name), caller).await {
         Err(CallError::Unknown(_)) if raw::is_built_in(&call.name) => {
             return Ok(Begun::Over(Box::new(raw::reject(place, id, &call.name, &call.arguments).await)));
         }
         resolved => resolved?,
     };
-    let place = &CallContext { loads: callee.loads, ..place.clone() };
+    let place = &CallContext { loads: callee.loads, ..place.concerning(&callee.tool) };
     callee.tool.fill_defaults(&mut call.arguments);
     check(&callee.tool, &call.arguments, None)?;
 
@@ -342,7 +342,8 @@ impl Ready {
             let structured = report.rich.as_ref().is_some_and(|rich| rich.structured).then(|| report.result.clone());
             payload::of_server(payload, callee.tool.served.as_ref(), Some(structured.unwrap_or_default()))
         };
-        if let Some(post) = place.after(report.total()).fire_if_heard(&Event::ToolPost, post).await {
+        let here = place.after(report.total()).concerning(&callee.tool);
+        if let Some(post) = here.fire_if_heard(&Event::ToolPost, post).await {
             report.settle(&post, &place.loaded.parts.secrets);
             report.post = Some(post);
         }
@@ -438,7 +439,11 @@ impl Drop for Going<'_> {
 }
 
 /// Step 1. The tool, what it may do and what runs.
-async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -> Result<Callee, CallError> {
+async fn resolve(
+    place: &CallContext,
+    (id, name): (&str, &str),
+    caller: Option<&Arc<Grant>>,
+) -> Result<Callee, CallError> {
     let (loaded, began) = (&place.loaded, Instant::now());
     let narrowed = |grant: Arc<Grant>| {
         let grant = caller.map_or_else(|| grant.clone(), |caller| Arc::new(grant.meet(caller)));
@@ -484,16 +489,12 @@ async fn resolve(place: &CallContext, name: &str, caller: Option<&Arc<Grant>>) -
         return Ok(Callee::ready((tool, grant, body), caller, loads));
     }
     let until = |limits: Limits| place.load_deadline(began, limits.timeout);
-    let Callable { image, verify, grant, loading } = loaded.tool(&tool, until).await;
-    let timeout = loaded.limits(&tool, &grant).timeout;
-    let loads = place.load_deadline(began, timeout);
+    let Callable { image, verify, grant, loading } = loaded.tool(&tool, place.waiter(id), until).await;
+    let loads = place.load_deadline(began, loaded.limits(&tool, &grant).timeout);
     let usable = |image: Result<Image, Unloadable>| {
         image.map_err(|unloadable| match unloadable {
             Unloadable::Script(failure) => CallError::Script(failure),
-            Unloadable::Late(_) => {
-                let limit = loads.unwrap_or_else(|| LoadDeadline::new(began, timeout)).limit();
-                CallError::Late(name.to_owned(), limit)
-            }
+            Unloadable::Late(_, allowed) => CallError::late(name, allowed),
             Unloadable::Host(message) => CallError::Host(message),
         })
     };
@@ -527,7 +528,7 @@ fn changed_by(dispatch: &Dispatch) -> Vec<String> {
 async fn execute(place: &CallContext, callee: &Callee, arguments: &Json, report: &mut CallReport) -> Limits {
     let mut limits = place.loaded.limits(&callee.tool, &callee.grant);
     limits.waited = callee.loading;
-    cap_by(&mut limits, place.left);
+    super::caps::cap_by(&mut limits, place.left);
     let ran = match &callee.body {
         Body::Script(image) => {
             let (ran, nested) =

@@ -16,6 +16,7 @@ use super::chain::{CallContext, Dispatch, HookRun, Verdict};
 use super::code;
 use super::pipeline::{CallError, CallReport};
 use harness_artifact::event::Event;
+use harness_artifact::policy::hearing::Shows;
 use harness_audit::{AuditWriter, Backlog, Cut, Entry, Key, Log, MAX_NAME, MAX_TEXT, Room, Row, Wait, kept, kept_list};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Scope;
@@ -457,6 +458,9 @@ struct HookEntry<'a> {
     hook: &'a str,
     file: &'a str,
     verdict: &'static str,
+    /// What it saw of the payload, where that was not all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shows: Option<&'static str>,
     fuel: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
@@ -494,13 +498,14 @@ fn hooks<'a>(entry: &mut Entry, dispatches: impl Iterator<Item = &'a Dispatch>) 
     for dispatch in dispatches {
         let event = dispatch.event.to_string();
         for hook in dispatch.hooks.iter().filter(|hook| hook.verdict.ran()) {
-            let HookRun { name, file, verdict, reason, usage, .. } = hook;
+            let HookRun { name, file, verdict, reason, usage, shows, .. } = hook;
             let mut bounded = Bounded { key: entry.key(), cut: Vec::new() };
             let row = HookEntry {
                 event: bounded.text("event", &event, MAX_NAME),
                 hook: bounded.text("hook", name, MAX_NAME),
                 file: bounded.text("file", file, MAX_NAME),
                 verdict: verdict.name(),
+                shows: (*shows < Shows::All).then(|| shows.name()),
                 fuel: usage.fuel,
                 reason: reason.as_deref().map(|reason| bounded.text("reason", reason, MAX_TEXT)),
                 cut: bounded.cut,

@@ -94,7 +94,8 @@ impl Inner {
         let asks_later = role == Role::Tool;
         let begun = Some(place.begun.clone().unwrap_or_default());
         let (caller, caller_source) = (Some(script.into()), Some(source.into()));
-        let deeper = CallContext { depth, caller, caller_source, asks_later, begun, ..place.clone() };
+        let (actor, about) = (caller_source.clone(), None);
+        let deeper = CallContext { depth, caller, caller_source, actor, about, asks_later, begun, ..place.clone() };
         let hears = |event| role == Role::Tool && deeper.at_work.is_some() && deeper.hears(event);
         let listening = Listening { before: hears(&Event::BuiltinPre), after: hears(&Event::BuiltinPost) };
         let author = third_party::author(source).map(str::to_owned);
@@ -109,7 +110,7 @@ impl Inner {
     pub(super) fn of_code(self, outer: &CallContext, caller: Option<Arc<Grant>>, digest: &str) -> Self {
         let author = outer.caller_source.as_deref().and_then(third_party::author).map(str::to_owned);
         let (caller_source, by) = (outer.caller_source.clone(), Some(format!("script {digest}").into()));
-        let place = CallContext { caller: by, caller_source, ..self.place };
+        let place = CallContext { caller: by, caller_source, actor: outer.actor.clone(), ..self.place };
         Self { place, author, code: Some(caller), shared: Some(AtomicU64::default()), ..self }
     }
 

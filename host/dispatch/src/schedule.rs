@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::chain::CallContext;
-use super::past::Refused;
+use super::past::{LoadEnd, Refused};
 use super::run::{Added, Run};
 use super::tasks::{Found, Wanted};
 use harness_capability::reentry::Patience;
 use harness_sandbox::strand::{self, Strand};
+use harness_sandbox::tape::Script;
 
 pub(super) use live::Live;
 pub(super) use replay::Replay;
@@ -80,10 +81,13 @@ pub trait Schedule: Debug + Send + Sync {
     /// The time of a delegation that may take this long.
     fn delegation_time(&self, id: &str, limit: Duration) -> Time;
 
+    /// How the load of a script ends that is waited for; nothing where that is found out.
+    fn load(&self, script: &Script) -> Option<LoadEnd>;
+
     /// Waits for the tasks of this strand that had ended by now in the recording. A run that happens now waits for none.
     fn settled(&self) -> Decided<'_, ()>;
 
-    /// Whether waits for scripts, and events, end by the clock.
+    /// Whether loads of scripts, waits for them, and events end by the clock.
     fn has_clock(&self) -> bool;
 }
 

@@ -57,6 +57,7 @@ pub(super) async fn run(
         workspace: place.workspace.clone(),
         session: place.run.session().clone(),
         turn: place.turn.clone(),
+        namespace: place.loaded.namespace(&tool.source_name),
         system: place.loaded.parts.system.clone(),
         http: place.loaded.parts.http.clone(),
         secrets: place.loaded.parts.secrets.clone(),

@@ -35,6 +35,7 @@ use harness_capability::log::Log;
 use harness_capability::random::Random;
 use harness_capability::secrets::Vault;
 use harness_capability::turn::{self, Turn};
+use harness_policy::shared::{Namespace, SharedKind};
 use harness_sandbox::outcome::Outcome;
 use harness_sandbox::state::{Overrides, Session};
 use harness_sys::Scratch;
@@ -177,7 +178,9 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
     let scratch =
         Scratch::new(&case.given.files).map_err(|error| format!("cannot make the files of the case: {error}"))?;
     let workspace = Workspace::open(scratch.path()).map_err(|error| format!("cannot open its workspace: {error}"))?;
-    let run = Run::with_session(session(&case.given)?);
+    let own = subject.loaded.namespace(subject.source_name());
+    let own = own.as_deref();
+    let run = Run::with_session(session(&case.given, own)?);
     // Nothing that it calls is real.
     run.set_confirmer(Arc::new(Granted));
     run.set_respondent(Arc::new(Canned::of(&case.given.answers)));
@@ -193,7 +196,7 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
     };
     let outermost = CallContext::outermost(loaded, run.clone());
     let place =
-        CallContext { only, workspace: Arc::new(workspace), turn: Arc::new(turn(&case.given.turn)?), ..outermost };
+        CallContext { only, workspace: Arc::new(workspace), turn: Arc::new(turn(&case.given.turn, own)?), ..outermost };
     let mut seen = Seen::default();
     let mut found = match &subject.artifact {
         Artifact::Tool(tool) => {
@@ -203,6 +206,8 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
         }
         Artifact::Hook(hook) => {
             let event = case.event.clone().unwrap_or_else(|| hook.event.value.clone());
+            // One of the hook's own plugin.
+            let place = CallContext { actor: Some(hook.source_name.as_str().into()), ..place.clone() };
             let dispatch = place.fire(&event, filled(&event, case.input.clone())).await;
             of_dispatch(&dispatch, &hook.name, &mut seen)
         }
@@ -213,12 +218,24 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
         Aspect::Files.word(),
         json!(scratch.files().map_err(|error| format!("cannot read its files: {error}"))?),
     );
-    let metrics = run.session().metrics.snapshot().into_iter().map(|(name, value)| (name, number(value)));
+    let session = run.session();
+    let space = own.map(|own| session.plugins.of(&own.plugin));
+    let (mut metrics, mut cache) = (session.metrics.snapshot(), session.cache.entries());
+    if let Some(space) = &space {
+        metrics.extend(space.metrics.snapshot());
+        cache.extend(space.cache.entries());
+    }
+    let metrics = metrics.into_iter().map(|(name, value)| (name, number(value)));
     found.insert(Aspect::Metrics.word(), Json::Object(metrics.collect()));
-    let cache = run.session().cache.entries().into_iter();
-    let cache = cache.map(|(key, value)| (key, serde_json::from_str(&value).unwrap_or_default()));
+    let cache = cache.into_iter().map(|(key, value)| (key, serde_json::from_str(&value).unwrap_or_default()));
     found.insert(Aspect::Cache.word(), Json::Object(cache.collect()));
-    found.insert(Aspect::Ctx.word(), serde_json::from_str(&place.turn.snapshot()).unwrap_or_default());
+    let mut turn: Map<String, Json> = serde_json::from_str(&place.turn.snapshot()).unwrap_or_default();
+    if let Some(own) = own {
+        turn.extend(
+            serde_json::from_str::<Map<String, Json>>(&place.turn.of(&own.plugin).snapshot()).unwrap_or_default(),
+        );
+    }
+    found.insert(Aspect::Ctx.word(), Json::Object(turn));
 
     let difference = |expected: &Expectation| {
         let found = found.get(expected.aspect.word()).cloned().unwrap_or_default();
@@ -239,7 +256,7 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
 }
 
 /// The host's side of a case.
-fn session(given: &Given) -> Result<Session, String> {
+fn session(given: &Given, own: Option<&Namespace>) -> Result<Session, String> {
     let http = given.http.iter().map(|answer| http::Canned {
         method: answer.method.clone(),
         url: answer.url.clone(),
@@ -272,22 +289,28 @@ fn session(given: &Given) -> Result<Session, String> {
     };
     let session = Session { overrides, ..Session::default() };
     for (key, value) in &given.cache {
-        let set = session.cache.set(key.clone(), value.to_string());
+        let own = own.filter(|own| !own.shares(SharedKind::Cache, key)).map(|own| session.plugins.of(&own.plugin));
+        let cache = own.as_ref().map_or(&session.cache, |own| &own.cache);
+        let set = cache.set(key.clone(), value.to_string());
         set.map_err(|_| format!("the cache does not take `{key}`"))?;
     }
     for (name, value) in &given.metrics {
-        session.metrics.set(name.clone(), *value).map_err(|_| format!("the metrics do not take `{name}`"))?;
+        let own = own.filter(|own| !own.shares(SharedKind::Metrics, name)).map(|own| session.plugins.of(&own.plugin));
+        let metrics = own.as_ref().map_or(&session.metrics, |own| &own.metrics);
+        metrics.set(name.clone(), *value).map_err(|_| format!("the metrics do not take `{name}`"))?;
     }
     Ok(session)
 }
 
 /// The values of the turn that a case is in: turn 1, unless they say which.
-fn turn(given: &[(String, Json)]) -> Result<Turn, String> {
+fn turn(given: &[(String, Json)], own: Option<&Namespace>) -> Result<Turn, String> {
     let number = given.iter().find(|(key, _)| key == turn::NUMBER).map(|(_, number)| number.as_u64());
     let number = number.unwrap_or(Some(1)).ok_or("`given.ctx.turn` is not the number of a turn")?;
     let turn = Turn::new(number);
     for (key, value) in given.iter().filter(|(key, _)| key != turn::NUMBER) {
-        turn.set(key.clone(), value.to_string()).map_err(|_| format!("`ctx` does not take `{key}`"))?;
+        let own = own.filter(|own| !own.shares(SharedKind::Ctx, key)).map(|own| turn.of(&own.plugin));
+        let values = own.as_deref().unwrap_or(&turn);
+        values.set(key.clone(), value.to_string()).map_err(|_| format!("`ctx` does not take `{key}`"))?;
     }
     Ok(turn)
 }

@@ -444,6 +444,7 @@ fn a_filter_agrees_with_the_interpreter() {
                 workspace: loaded.workspace().clone(),
                 session: Arc::default(),
                 turn: Arc::default(),
+                namespace: None,
                 system: Arc::default(),
                 http: Arc::default(),
                 listener: None,
@@ -472,7 +473,7 @@ fn every_script_is_loaded_on_all_cores() {
     let files: Vec<&str> = failures
         .iter()
         .map(|one| match one {
-            Unloadable::Script(failure) | Unloadable::Late(failure) => failure.file.as_str(),
+            Unloadable::Script(failure) | Unloadable::Late(failure, _) => failure.file.as_str(),
             Unloadable::Host(message) => panic!("{message}"),
         })
         .collect();

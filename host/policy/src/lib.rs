@@ -20,6 +20,7 @@ pub mod positions;
 pub mod refusal;
 pub mod resource;
 pub mod secret;
+pub mod shared;
 pub mod signer;
 pub mod text;
 pub mod trust;

@@ -43,6 +43,7 @@ async fn a_slow_disk() {
         }),
         session: Arc::new(Session::default()),
         turn: Arc::default(),
+        namespace: None,
         system: Arc::default(),
         http: Arc::default(),
         listener: None,

@@ -26,7 +26,6 @@ use super::scheduling::quota::{Quota, Share};
 use super::scheduling::slices::Pause;
 use super::state::State;
 use super::ticker::Ticker;
-use harness_sys::digest::digest;
 
 /// The first memory of the interpreter, made by the build script and part of this binary, as its machine code is: there is
 /// no compiling at the start, and nothing on disk is trusted.
@@ -282,9 +281,7 @@ impl Sandbox {
             Entry::Hook => Role::Hook,
         };
         let changes = Changes::between(embedded::MEMORY, kept);
-        let when = source.predicate.as_ref().map_or("", |when| when.text.as_str());
-        let code = digest(&format!("{} {when}{}", when.len(), source.text));
-        Ok(Image::new(role, changes, self.inner.exports.clone(), &source.file, code))
+        Ok(Image::new(role, changes, self.inner.exports.clone(), &source.file, source.code()))
     }
 
     /// Any component instead of the interpreter, on the linker of a role: what a guest that is no interpreter could do

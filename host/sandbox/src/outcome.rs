@@ -16,6 +16,7 @@ use harness_capability::log::Log;
 use harness_capability::secrets::Vault;
 use harness_policy::limits::LimitKey;
 use harness_policy::refusal::Refusal;
+use harness_sys::digest::digest;
 use harness_wall::Tier;
 
 /// How a call ended.
@@ -440,6 +441,14 @@ pub struct Source {
     pub predicate: Option<Predicate>,
     /// Whether each call shows which lines it reached.
     pub coverage: bool,
+}
+
+impl Source {
+    /// The digest of its text and of its `when`, which finds a script in a recording.
+    pub fn code(&self) -> String {
+        let when = self.predicate.as_ref().map_or("", |when| when.text.as_str());
+        digest(&format!("{} {when}{}", when.len(), self.text))
+    }
 }
 
 /// Which function a script must define: the enum `entry`.

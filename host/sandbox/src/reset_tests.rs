@@ -30,6 +30,7 @@ async fn without_a_reset_the_canary_is_seen() {
         workspace: Arc::new(Workspace::open(folder.path()).unwrap()),
         session: Arc::new(Session::default()),
         turn: Arc::default(),
+        namespace: None,
         system: Arc::default(),
         http: Arc::default(),
         listener: None,

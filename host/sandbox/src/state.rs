@@ -26,11 +26,13 @@ use harness_capability::progress::Steps;
 use harness_capability::random::Random;
 use harness_capability::reentry::{Allowance, Reentry, Tree};
 use harness_capability::secrets::{Handles, Vault};
+use harness_capability::spaces::Spaces;
 use harness_capability::system::System;
 use harness_capability::turn::Turn;
 use harness_policy::grant::Grant;
 use harness_policy::limits::Limits;
 use harness_policy::refusal::Refusal;
+use harness_policy::shared::{Namespace, SharedKind};
 
 /// Host calls that are recorded of a call; the others are only counted.
 pub const MAX_CALLS: usize = 1000;
@@ -62,6 +64,8 @@ pub struct Session {
     pub cache: Cache,
     /// Counters and gauges.
     pub metrics: Metrics,
+    /// The same of each plugin.
+    pub plugins: Spaces,
     /// What it has instead of the project's own, for a test or a replay.
     pub overrides: Overrides,
     /// Who keeps what host calls answer, or gives it.
@@ -102,6 +106,8 @@ pub struct Context {
     pub session: Arc<Session>,
     /// What it shares with other calls of its turn.
     pub turn: Arc<Turn>,
+    /// The names of its plugin; none where it is of none.
+    pub namespace: Option<Arc<Namespace>>,
     /// The machine as its project sees it.
     pub system: Arc<System>,
     /// Sends the requests of its project.
@@ -115,6 +121,38 @@ pub struct Context {
 }
 
 impl Context {
+    /// The plugin whose own this name is; none where it is the project's. Without a name, whose all names are that are not
+    /// shared.
+    fn owner(&self, kind: SharedKind, name: Option<&str>) -> Option<&str> {
+        let namespace = self.namespace.as_ref()?;
+        let is_shared = name.is_some_and(|name| namespace.shares(kind, name));
+        (!is_shared).then_some(namespace.plugin.as_str())
+    }
+
+    /// Does something with the cache that has a key, or with that of all keys of its own.
+    pub(crate) fn in_cache<T>(&self, key: Option<&str>, work: impl FnOnce(&Cache) -> T) -> T {
+        match self.owner(SharedKind::Cache, key) {
+            Some(plugin) => work(&self.session.plugins.of(plugin).cache),
+            None => work(&self.session.cache),
+        }
+    }
+
+    /// The same with the values of the turn.
+    pub(crate) fn in_turn<T>(&self, key: Option<&str>, work: impl FnOnce(&Turn) -> T) -> T {
+        match self.owner(SharedKind::Ctx, key) {
+            Some(plugin) => work(&self.turn.of(plugin)),
+            None => work(&self.turn),
+        }
+    }
+
+    /// The same with the metrics.
+    pub(crate) fn in_metrics<T>(&self, name: Option<&str>, work: impl FnOnce(&Metrics) -> T) -> T {
+        match self.owner(SharedKind::Metrics, name) {
+            Some(plugin) => work(&self.session.plugins.of(plugin).metrics),
+            None => work(&self.session.metrics),
+        }
+    }
+
     /// Where time comes from.
     pub fn clock(&self) -> &Arc<Clock> {
         self.session.overrides.clock.as_ref().unwrap_or(&self.system.clock)

@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 
 use super::engine::Image;
 use super::imports::Role;
-use super::outcome::{LimitKind, Outcome, Usage};
+use super::outcome::{LimitKind, Outcome, Source, Usage};
 use super::price::Import;
 use super::scheduling::admission::Busy;
 use super::state::Session;
@@ -42,7 +42,7 @@ pub struct Script {
     pub file: String,
     /// The digest of its text.
     pub code: String,
-    /// `tool`, `hook` or `when`.
+    /// `tool`, `hook`, `when`, or `load` of one that is loaded.
     pub role: String,
     /// The digest of its arguments, or of an event and its payload.
     pub input: String,
@@ -122,6 +122,20 @@ pub struct Answered {
     pub over: Option<String>,
 }
 
+impl Script {
+    /// The load of a script that something with this input waits for.
+    pub fn load(source: &Source, input: &str) -> Self {
+        Self { file: source.file.clone(), code: source.code(), role: LOAD_ROLE.to_owned(), input: digest(input) }
+    }
+
+    /// Whether it is only loaded.
+    pub fn is_load(&self) -> bool {
+        self.role == LOAD_ROLE
+    }
+}
+
+/// The role of a script that is loaded.
+const LOAD_ROLE: &str = "load";
 /// The role of a tool of another program.
 const CALL_ROLE: &str = "mcp";
 /// What is kept of a call of one.

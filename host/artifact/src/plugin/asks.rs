@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::json as data;
 use crate::keys::{self, Unknown, keys};
 use crate::located::Located;
+use crate::policy::hearing::{Heard, Shows};
 use crate::policy::layer as layers;
 use crate::policy::tools::NamePattern;
 use crate::shape::{Name, Read, Schema, Shape};
@@ -21,6 +22,7 @@ use harness_policy::command::ExecRules;
 use harness_policy::layer::{Layer, Origin, Scope, Service};
 use harness_policy::network::NetworkRules;
 use harness_policy::path::FsRules;
+use harness_policy::shared::Shared;
 use harness_policy::text::quoted;
 
 /// Rules that belong together, with the reason for them.
@@ -54,8 +56,10 @@ pub struct Asked {
     pub tools: Vec<NamePattern>,
     /// Servers whose tools it may call.
     pub servers: Vec<String>,
-    /// Events that its hooks may receive.
-    pub events: Vec<Event>,
+    /// Events of others that its hooks receive, with what is shown of each.
+    pub events: Vec<Heard>,
+    /// Names that it shares with the project.
+    pub shared: Vec<Shared>,
 }
 
 keys! {
@@ -68,7 +72,10 @@ keys! {
     /// Servers of `mcp.servers` whose tools the plugin's scripts and agents may call.
     given mcp: Vec<Located<Name>>;
     /// Events that the plugin's hooks receive, of all tools and agents of the project.
-    given events: Vec<Event>;
+    given events: Vec<Heard>;
+    /// Names that the plugin shares with the project: `custom.NAME`, `cache.KEY`, `ctx.KEY` or `metrics.NAME`, with a `*`
+    /// at the end for any rest.
+    given shared: Vec<Shared>;
 }
 
 impl Shape for Ask {
@@ -93,8 +100,8 @@ impl Read for Ask {
             decoder.error_with(field, format!("{} has no `reason`", quoted(&field.path)), Some(hint));
         }
         let reason = keys.reason.read(decoder)?.0;
-        let (tools, mcp, events) = (keys.tools.read(decoder), keys.mcp.read(decoder), keys.events.read(decoder));
-        drop((tools, mcp, events));
+        let (tools, mcp) = (keys.tools.read(decoder), keys.mcp.read(decoder));
+        drop((tools, mcp, keys.events.read(decoder), keys.shared.read(decoder)));
         let narrows = layer.limits != Default::default() || layer.fs.is_some_and(|fs| !fs.protect.is_empty());
         if narrows {
             let hint = "limits belong in `capabilities` of an artifact, and so does `fs.protect`".to_owned();
@@ -107,7 +114,7 @@ impl Read for Ask {
 }
 
 /// The keys whose values are lists of rules, in the order that they are written in.
-const LISTS: [&str; 13] = [
+const LISTS: [&str; 14] = [
     "fs.read",
     "fs.write",
     "network",
@@ -121,6 +128,7 @@ const LISTS: [&str; 13] = [
     "tools",
     "mcp",
     "events",
+    "shared",
 ];
 /// Those whose value is one rule, where it is true.
 const FLAGS: [&str; 2] = ["exec.network", "exec.unconfined"];
@@ -204,7 +212,7 @@ pub fn canonical<'r>(rules: impl IntoIterator<Item = &'r Rule>) -> String {
 /// Rules as a layer that grants them and nothing else. `file` is where they were written. None where they cannot be
 /// read as one.
 pub fn layer<'r>(rules: impl IntoIterator<Item = &'r Rule>, file: &str) -> Option<Layer> {
-    let others = ["tools", "mcp", "events"];
+    let others = ["tools", "mcp", "events", "shared"];
     let rules: Vec<&Rule> = rules.into_iter().filter(|rule| !others.contains(&rule.key)).collect();
     let text = entry(rules).to_string();
     let read = layers::parse(file, &text).0?;
@@ -220,6 +228,19 @@ pub fn layer<'r>(rules: impl IntoIterator<Item = &'r Rule>, file: &str) -> Optio
     })
 }
 
+/// An item of `events`, as it was read before.
+fn heard(item: &Json) -> Option<Heard> {
+    let text = |item: &Json| Event::parse(item.as_str()?);
+    let shows = |item: &Json| Shows::ALL.into_iter().find(|shows| Some(shows.name()) == item.as_str());
+    match item {
+        Json::Object(object) => Some(Heard {
+            event: text(object.get("event")?)?,
+            shows: object.get("shows").map_or(Some(Shows::All), shows)?,
+        }),
+        item => Some(Heard { event: text(item)?, shows: Shows::All }),
+    }
+}
+
 impl Asked {
     /// What a plugin asks for, as a policy keeps to it. `file` is its `plugin.md`, `source` its name in policies.
     pub fn of<'r>(rules: impl IntoIterator<Item = &'r Rule> + Clone, file: &str, source: &str) -> Self {
@@ -233,7 +254,12 @@ impl Asked {
             layer: layer(rules.clone(), file).unwrap_or_else(nothing),
             tools: texts("tools").iter().filter_map(|text| NamePattern::parse(text).ok()).collect(),
             servers: texts("mcp"),
-            events: texts("events").iter().filter_map(|text| Event::parse(text)).collect(),
+            shared: texts("shared").iter().filter_map(|text| Shared::parse(text).ok()).collect(),
+            events: rules
+                .into_iter()
+                .filter(|rule| rule.key == "events")
+                .filter_map(|rule| heard(&rule.item))
+                .collect(),
         }
     }
 
@@ -267,7 +293,11 @@ impl std::fmt::Display for Rule {
             ("secrets", _) => write!(f, "use the secret `{text}`"),
             ("tools", _) => write!(f, "let its agents call the project's tools that match `{text}`"),
             ("mcp", _) => write!(f, "call the tools of the MCP server `{text}`"),
-            (_, _) => write!(f, "receive the event `{text}` of the whole project"),
+            ("shared", _) => write!(f, "share `{text}` with the whole project"),
+            (_, item) => match heard(item) {
+                Some(Heard { event, shows }) => write!(f, "receive the event `{event}` {}", shows.describe()),
+                None => write!(f, "receive the event `{text}`"),
+            },
         }
     }
 }

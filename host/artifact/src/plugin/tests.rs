@@ -156,7 +156,7 @@ fn an_entry_for_all_plugins_only_narrows() {
         let text = format!("---\nsandbox:\n  env: [A]\n  sources: {entries}\n---\n");
         let mut policy = ProjectPolicy::parse("harness.md", &text).0.unwrap();
         policy.plugins = if has_asks { vec![Asked::of(&asked, "plugin.md", "plugins/acme")] } else { Vec::new() };
-        let hears = policy.lets_hear("plugins/acme/hooks/x", &crate::event::Event::ToolPre);
+        let hears = policy.shows("plugins/acme/hooks/x", &crate::event::Event::ToolPre, true).is_ok();
         (policy.grant_for("plugins/acme/tools/x", None).decide_env("A").is_ok(), hears)
     };
     let (all, own) = ("plugins: { env: [A], events: [tool.pre] }", "plugins/acme: { env: [A], events: [tool.pre] }");

@@ -4,6 +4,7 @@
 //! `plugins/acme`. What is in another folder with artifacts has that folder and `//` before it: `vendor//plugins/acme`. No
 //! part of a name holds a `/`, so that no two places have the same name, and none is read as another.
 
+use super::hearing::{self, Heard, Shows};
 use super::layer;
 use super::tools::NamePattern;
 use crate::decode::{Decoder, Field};
@@ -18,6 +19,7 @@ use harness_policy::command::ExecRules;
 use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::network::NetworkRules;
 use harness_policy::path::FsRules;
+use harness_policy::shared::Shared;
 use harness_policy::text::quoted;
 use serde_json::Value as Json;
 
@@ -40,8 +42,10 @@ pub struct SourceRules {
     pub tools: Option<Vec<NamePattern>>,
     /// Servers of `mcp.servers` whose tools its artifacts may call; none where it does not say.
     pub servers: Option<Vec<Located<String>>>,
-    /// Events that its hooks may receive; none where it does not say.
-    pub events: Option<Vec<Located<Event>>>,
+    /// Events of others that its hooks may receive; none where it does not say.
+    pub events: Option<Vec<Located<Heard>>>,
+    /// Names that it shares with the project; none where it does not say.
+    pub shared: Option<Vec<Located<Shared>>>,
     /// The entry as it is written.
     pub written: Json,
     /// Where its name is.
@@ -94,9 +98,12 @@ keys! {
     given tools: Vec<Located<NamePattern>>;
     /// Servers of `mcp.servers` whose tools the plugin's scripts and agents may call. Default: none.
     given mcp: Vec<Located<String>>;
-    /// Events that the plugin's hooks may receive. A hook for another event stops the project. Default: all of a plugin
-    /// without `plugin.md`, none of one with it.
-    given events: Vec<Located<Event>>;
+    /// Events of others that the plugin's hooks may receive, each with what is shown of it. A hook for an event that is
+    /// not named stops the project, unless the plugin has a `plugin.md` that does not ask for it. Default: none.
+    given events: Vec<Located<Heard>>;
+    /// Names that the plugin shares with the project, as `custom.NAME`, `cache.KEY`, `ctx.KEY` or `metrics.NAME`; a `*` at
+    /// the end stands for any rest. Default: none.
+    given shared: Vec<Located<Shared>>;
 }
 
 impl Shape for SourceRules {
@@ -133,11 +140,19 @@ pub(super) fn lends_server(all: &[SourceRules], source: &str, bundle: Option<&st
     named.is_some_and(|named| named.iter().all(|names| names.iter().any(|name| name.value == server)))
 }
 
-/// Whether the hooks of a source may receive an event: an entry about it names that, and none that names events leaves it
-/// out. None where no entry about it names any. `bundle` as in [`named`].
-pub(super) fn lets_hear(all: &[SourceRules], source: &str, bundle: Option<&str>, event: &Event) -> Option<bool> {
+/// What the hooks of a source receive of an event of others: the least that an entry about it shows. None where no entry
+/// names it, or one that names events leaves it out. `bundle` as in [`named`].
+pub(super) fn shows(all: &[SourceRules], source: &str, bundle: Option<&str>, event: &Event) -> Option<Shows> {
     let named = named(all, source, bundle, |entry| entry.events.as_ref())?;
-    Some(named.iter().all(|events| events.iter().any(|one| one.value == *event)))
+    let shown: Option<Vec<Shows>> = named.iter().map(|events| hearing::shown_at(events, event)).collect();
+    shown?.into_iter().min()
+}
+
+/// The lists of names that a source shares with the project: each of them has to name what is shared. `bundle` as in
+/// [`named`].
+pub(super) fn shared(all: &[SourceRules], source: &str, bundle: Option<&str>) -> Vec<Vec<Shared>> {
+    let named = named(all, source, bundle, |entry| entry.shared.as_ref()).unwrap_or_default();
+    named.into_iter().map(|names| names.iter().map(|name| name.value.clone()).collect()).collect()
 }
 
 /// The entries that are about an artifact, the outermost first.
@@ -191,13 +206,14 @@ pub(super) fn decode(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Op
         if let Some((layer, more)) = layer::decode_with::<AgentKeys<'_>>(decoder, &entry, origin) {
             let tools = more.tools.read(decoder).map(|all| all.into_iter().map(|one| one.value).collect());
             let servers = more.mcp.read(decoder);
-            let events = more.events.read(decoder);
+            let (events, shared) = (more.events.read(decoder), more.shared.read(decoder));
             sources.push(SourceRules {
                 name: name.clone(),
                 layer,
                 tools,
                 servers,
                 events,
+                shared,
                 written: json::value(decoder, &entry).unwrap_or_default(),
                 position: decoder.position(key.span),
             });
@@ -299,13 +315,14 @@ mod tests {
         let rule = |name: &str| {
             let origin = Origin::new("f", Scope::Source(name.to_owned()));
             let position = Position { file: "f".into(), line: 1, column: 1, length: 1 };
-            let (tools, servers, events, written) = (None, None, None, Json::Null);
+            let (tools, servers, events, shared, written) = (None, None, None, None, Json::Null);
             SourceRules {
                 name: name.to_owned(),
                 layer: Layer::silent(origin),
                 tools,
                 servers,
                 events,
+                shared,
                 written,
                 position,
             }

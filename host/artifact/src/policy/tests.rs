@@ -189,7 +189,7 @@ fn whatever_is_not_understood_is_an_error() {
     "#);
     insta::assert_snapshot!(wrong("sandbox: { sources: { tool/x: {}, tools/y: { allowed_domains: [] } } }\n"), @r#"
     Error 2:31+2 `tool/x` is not the name of a source (did you mean `tools`?)
-    Error 2:46+15 unknown key `sandbox.sources.tools/y.allowed_domains` (known here: network, secrets, fs, exec, env, services, limits, tools, mcp, events)
+    Error 2:46+15 unknown key `sandbox.sources.tools/y.allowed_domains` (known here: network, secrets, fs, exec, env, services, limits, tools, mcp, events, shared)
     "#);
     insta::assert_snapshot!(wrong("tools_policy: { mode: alowlist, allow: [\"\", \"[x]\"], dny: [] }\n"), @r#"
     Error 2:23+8 tools_policy.mode "alowlist" must be allowlist|denylist (-)

@@ -13,6 +13,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::args::{Granted, ProjectArgs};
 use super::super::exit::Exit;
+use super::super::hooks::received;
 use super::super::printer::Printer;
 use super::super::{call, grant, project};
 
@@ -84,6 +85,10 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
         if let (Some(told), true) = (told.as_object_mut(), kind == "act") {
             told.insert("offered".to_owned(), json!(offered));
         }
+        let shows = hook.filter(|_| kind == "hook").and_then(|hook| received(hook, Some(policy)));
+        if let (Some(told), Some(shows)) = (told.as_object_mut(), shows) {
+            told.insert("receives".to_owned(), shows.name().into());
+        }
         if let Some(server) = server {
             told = grant::with_endpoint(told, server);
         }
@@ -103,6 +108,11 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
     }
     if !offered.is_empty() {
         text.push_str(&format!("files that `mcp` offers: {}\n", escape::line(&offered.join(", "))));
+    }
+    if let Some((hook, shows)) =
+        hook.filter(|_| kind == "hook").and_then(|hook| Some((hook, received(hook, Some(policy))?)))
+    {
+        text.push_str(&format!("receives `{}` {}\n", *hook.event, shows.describe()));
     }
     text.push_str("allowed by all its layers:\n");
     for one in &rules {

@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 use super::{Callable, RUN_SCRIPT};
 use crate::chain::CallContext;
 use crate::loaded::Unloadable;
+use crate::loading::PATIENT_TIME;
 use crate::reentry::Nested;
 use crate::scripted::{self, Of, Standing};
 use harness_artifact::lint::{self, Calls, Fault};
@@ -37,12 +38,13 @@ pub(super) async fn run(
         Err(failure) => return (ended(Outcome::Failed(failure), 0), Vec::new()),
     };
     let (own, began) = (Own::of(text), Instant::now());
-    let left = Allowance { fuel: limits.fuel, deadline: began + limits.left(), tree: None };
-    let (image, fuel) = place.loaded.load(source, grant, left).await;
+    let time = if place.run.schedule().has_clock() { limits.left() } else { limits.timeout.max(PATIENT_TIME) };
+    let left = Allowance { fuel: limits.fuel, deadline: began + time, tree: None };
+    let (image, fuel) = place.loaded.load(source, place.waiter(""), grant, left).await;
     let image = match image {
         Ok(image) => image,
         Err(Unloadable::Script(failure)) => return (ended(own.outcome(Outcome::Failed(failure)), fuel), Vec::new()),
-        Err(Unloadable::Late(_)) => {
+        Err(Unloadable::Late(..)) => {
             let allowed = u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX);
             return (ended(Outcome::Limited(Limit::of(LimitKind::Deadline, allowed)), fuel), Vec::new());
         }

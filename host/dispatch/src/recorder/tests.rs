@@ -18,6 +18,7 @@ fn hook(name: &str, verdict: Verdict, reason: Option<&str>, refused: &[HostCall]
         file: name.to_owned(),
         priority: 0,
         voice: Voice::Own,
+        shows: Shows::All,
         verdict,
         reason: reason.map(str::to_owned),
         warnings: Vec::new(),

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::{Change, Decided, Refusals, Schedule, Time};
 use crate::chain::CallContext;
-use crate::past::Happened;
+use crate::past::{Happened, LoadEnd};
 use crate::run::{Added, Run};
 use crate::tasks::{Found, Wanted};
 use harness_capability::reentry::Patience;
 use harness_sandbox::strand::Strand;
+use harness_sandbox::tape::Script;
 
 /// Goes by the clock and by what there is. It reports what a replay cannot find out again.
 #[derive(Debug)]
@@ -71,6 +72,10 @@ impl Schedule for Live {
 
     fn delegation_time(&self, _: &str, limit: Duration) -> Time {
         Time::Within(limit)
+    }
+
+    fn load(&self, _: &Script) -> Option<LoadEnd> {
+        None
     }
 
     fn settled(&self) -> Decided<'_, ()> {

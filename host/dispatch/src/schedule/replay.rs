@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::{Change, Decided, Live, Refusals, Schedule, Time};
 use crate::chain::CallContext;
-use crate::past::{Began, Past, Seen, Went};
+use crate::past::{Began, LoadEnd, Past, Seen, Went};
 use crate::run::{Added, Run};
 use crate::tasks::{Found, Wanted};
 use harness_capability::reentry::Patience;
 use harness_sandbox::strand::{self, Strand};
+use harness_sandbox::tape::Script;
 
 /// Does what the recording says. Where it does not say, it goes by what there is now.
 #[derive(Debug)]
@@ -104,6 +105,10 @@ impl Schedule for Replay {
 
     fn delegation_time(&self, id: &str, _: Duration) -> Time {
         if self.0.late_delegation(id) { Time::Recorded } else { Time::Unlimited }
+    }
+
+    fn load(&self, script: &Script) -> Option<LoadEnd> {
+        self.0.load(script)
     }
 
     fn settled(&self) -> Decided<'_, ()> {

@@ -1,9 +1,18 @@
 //! What loading a script takes, and who pays for it.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::loading::LoadDeadline;
+use crate::past::{Began, LoadEnd, Past, Seen, Went};
+use harness_sandbox::state::Session;
+use harness_sandbox::tape::{Given, Ran, Script, Tape};
+
+/// Who waits in a run, for nothing in particular.
+fn waiter(run: &Run) -> Waiter<'_> {
+    Waiter { run, input: "" }
+}
 
 /// The lines of a script that works at its top as often as this.
 fn works(times: u32) -> String {
@@ -27,8 +36,9 @@ async fn what_was_too_much_to_load_is_tried_again() {
     let loaded = project.loaded();
     let tool = loaded.registry().tool("it").unwrap().clone();
     let until = |_| Some(LoadDeadline::new(Instant::now(), Duration::ZERO));
-    let late = loaded.tool(&tool, until).await.image;
-    assert!(matches!(late, Some(Err(Unloadable::Late(_)))), "{late:?}");
+    let run = Run::new();
+    let late = loaded.tool(&tool, waiter(&run), until).await.image;
+    assert!(matches!(late, Some(Err(Unloadable::Late(..)))), "{late:?}");
     assert_eq!(content(&project, "it", &Run::new()).await, "1");
 }
 
@@ -130,11 +140,13 @@ async fn a_call_that_waits_for_its_script_ends_at_its_deadline() {
     // All that wait for one script wait for one load of it.
     let loaded = project.loaded();
     let tool = loaded.registry().tool("it").unwrap().clone();
-    let (one, other) = tokio::join!(loaded.tool(&tool, |_| None), loaded.tool(&tool, |_| None));
+    let run = Run::new();
+    let (one, other) =
+        tokio::join!(loaded.tool(&tool, waiter(&run), |_| None), loaded.tool(&tool, waiter(&run), |_| None));
     for callable in [one, other] {
         assert!(matches!(callable.image, Some(Ok(_))) && callable.loading > Duration::ZERO, "{callable:?}");
     }
-    assert_eq!(loaded.tool(&tool, |_| None).await.loading, Duration::ZERO);
+    assert_eq!(loaded.tool(&tool, waiter(&run), |_| None).await.loading, Duration::ZERO);
     // What a call has waited for is in its report, and gone of its time.
     let report = project.call("long", json!({}), &Run::new()).await.unwrap();
     assert!(report.usage.loading > Duration::ZERO, "{:?}", report.usage);
@@ -155,7 +167,8 @@ async fn hooks_are_loaded_within_the_time_of_their_call() {
     let files: Vec<(&str, &str)> = all.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let project = open(&folder(&files));
     let loaded = project.loaded();
-    assert!(loaded.tool(loaded.registry().tool("it").unwrap(), |_| None).await.image.is_some());
+    let run = Run::new();
+    assert!(loaded.tool(loaded.registry().tool("it").unwrap(), waiter(&run), |_| None).await.image.is_some());
     let report = project.call("it", json!({}), &Run::new()).await.unwrap();
     let pre = report.pre.unwrap();
     let loading: Duration = pre.hooks.iter().map(|hook| hook.usage.loading).sum();
@@ -179,9 +192,10 @@ async fn the_hooks_of_an_event_have_its_time_together() {
     ["a", "b", "c"].iter().for_each(|name| write(&root, &format!("hooks/{name}.md"), &hook));
     let project = open(&root);
     let loaded = project.loaded();
+    let run = Run::new();
     // However busy the machine is.
     for hook in loaded.registry().hooks() {
-        assert!(loaded.hook(hook, None).await.image.unwrap().is_ok());
+        assert!(loaded.hook(hook, waiter(&run), None).await.image.unwrap().is_ok());
     }
     let report = project.call("it", json!({"long": true}), &Run::new()).await.unwrap();
     let hooks = report.pre.unwrap().hooks;
@@ -190,4 +204,116 @@ async fn the_hooks_of_an_event_have_its_time_together() {
     let why: Vec<&String> = hooks.iter().flat_map(|hook| &hook.warnings).collect();
     assert!(why.iter().all(|why| why.contains("over the limit `timeout_ms` of 1000 ms")), "{why:?}");
     assert_eq!((why.len(), report.content.as_str()), (3, "1"));
+}
+
+/// A tape of what is told of scripts, and a past that knows how loads ended.
+#[derive(Debug, Default)]
+struct Kept {
+    told: Mutex<Vec<(String, &'static str, String)>>,
+    loads: Mutex<Vec<LoadEnd>>,
+}
+
+impl Tape for Kept {
+    fn begin(&self, _: &Script) -> Option<Given> {
+        None
+    }
+
+    fn end(&self, ran: Ran) {
+        self.told.lock().unwrap().push((ran.script.role, ran.outcome, ran.result));
+    }
+}
+
+impl Past for Kept {
+    fn began(&self, _: &str) -> Option<Began> {
+        None
+    }
+
+    fn looked(&self) -> Option<Looked> {
+        None
+    }
+
+    fn saw(&self, _: u64) -> Seen {
+        Seen::Anew
+    }
+
+    fn state(&self, _: u64) -> Pin<Box<dyn Future<Output = Option<Arc<Added>>> + Send + '_>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn keep(&self, _: &Arc<Added>) {}
+
+    fn over(&self, _: &str) {}
+
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn late_task(&self, _: &str) -> Option<u64> {
+        None
+    }
+
+    fn late_delegation(&self, _: &str) -> bool {
+        false
+    }
+
+    fn load(&self, script: &Script) -> Option<LoadEnd> {
+        assert!(script.is_load(), "{script:?}");
+        self.loads.lock().unwrap().pop()
+    }
+
+    fn turn(&self, _: &str) -> Went {
+        Went::default()
+    }
+}
+
+fn taped(kept: &Arc<Kept>) -> Arc<Run> {
+    Run::with_session(Session { tape: Some(kept.clone()), ..Session::default() })
+}
+
+/// A load that its caller got no image of is kept: with what the caller was told, or as one that nobody waits for.
+#[tokio::test]
+async fn a_load_without_an_image_is_recorded() {
+    let root =
+        folder(&[("tools/it.md", &artifact("timeout_ms: 1\n", &works(HEAVY))), ("tools/quick.md", &returns("1"))]);
+    let project = open(&root);
+    let kept = Arc::new(Kept::default());
+    let run = taped(&kept);
+    assert!(matches!(project.call("it", json!({}), &run).await, Err(CallError::Late(..))));
+    assert_eq!(content(&project, "quick", &run).await, "1");
+    let loaded = project.loaded();
+    let tool = loaded.registry().tool("it").unwrap().clone();
+    tokio::select! {
+        biased;
+        callable = loaded.tool(&tool, waiter(&run), |_| None) => panic!("{callable:?}"),
+        () = std::future::ready(()) => {}
+    }
+    let told = kept.told.lock().unwrap();
+    let told: Vec<(&str, &str)> = told.iter().map(|(role, outcome, _)| (role.as_str(), *outcome)).collect();
+    assert_eq!(told, [("load", "limited"), ("tool", "completed"), ("load", "abandoned")]);
+}
+
+/// A replay ends a load where it ended then, though its script is here by now; all other loads take as long as they take.
+#[tokio::test]
+async fn a_replay_ends_loads_as_they_ended() {
+    let root = folder(&[("tools/it.md", &artifact("", &works(HEAVY)))]);
+    let project = open(&root);
+    let why = "loading the script is over the limit `timeout_ms` of 7 ms".to_owned();
+    let late = LoadEnd::Late { why: why.clone(), allowed: 7, fuel: 0 };
+    let kept = Arc::new(Kept { loads: Mutex::new(vec![LoadEnd::Abandoned, late]), ..Kept::default() });
+    let loaded = project.loaded();
+    let tool = loaded.registry().tool("it").unwrap().clone();
+    assert!(loaded.tool(&tool, waiter(&Run::new()), |_| None).await.image.unwrap().is_ok());
+    let run = taped(&kept);
+    run.set_past(kept.clone());
+    match project.call("it", json!({}), &run).await {
+        Err(CallError::Late(name, limit)) => assert_eq!((name.as_str(), limit.allowed), ("it", 7)),
+        other => panic!("{other:?}"),
+    }
+    let cut = harness_sandbox::strand::until_cut(project.call("it", json!({}), &run));
+    assert!(harness_sandbox::strand::in_strand(Arc::default(), cut).await.is_none());
+    assert_eq!(content(&project, "it", &run).await, "1");
+    let told = kept.told.lock().unwrap();
+    let load = |outcome, result: &str| ("load".to_owned(), outcome, result.to_owned());
+    assert_eq!(told[..2], [load("limited", &why), load("abandoned", "")]);
+    assert_eq!((told.len(), told[2].1), (3, "completed"));
 }

@@ -6,6 +6,7 @@ use super::{Load, Within};
 use harness_artifact::agent::Use;
 use harness_artifact::diagnostic::Diagnostic;
 use harness_artifact::plugin::{Asked, FILE, Plugin};
+use harness_artifact::policy::hearing::Unheard;
 use harness_artifact::policy::sources;
 use semver::Version;
 
@@ -65,19 +66,19 @@ impl Load {
         let mut found = Vec::new();
         for hook in self.registry.hooks.iter().chain(own) {
             let (source, event) = (&hook.source_name, &hook.event);
-            if policy.lets_hear(source, event) {
-                continue;
-            }
             let bundle = sources::bundle_of(source).unwrap_or(source);
+            let is_of = |other: &str| sources::bundle_of(other) == Some(bundle);
+            let has_tools = self.registry.tools.iter().any(|tool| is_of(&tool.source_name));
+            let has_agents = self.registry.agents.iter().any(|agent| is_of(&agent.source_name));
+            let Err(unheard) = policy.shows(source, event, event.can_be_of(has_tools, has_agents)) else { continue };
             let what = format!("the hook {:?} of `{bundle}` is for `{}`", hook.name, event.value);
-            let is_asked = policy.asked(source).is_none_or(|asked| asked.events.contains(event));
-            let (why, hint) = match is_asked {
-                true => {
+            let (why, hint) = match unheard {
+                Unheard::Unconsented => {
                     let file = policy.project.origin.file.as_str();
                     let line = format!("add `{}` to `sandbox.sources.{bundle}.events` in `{file}`", event.value);
                     ("which no entry of `sandbox.sources` lets it receive", line)
                 }
-                false => {
+                Unheard::Unasked => {
                     let line = format!("its author adds `{}` to `events` of an ask in `{FILE}`", event.value);
                     ("which the plugin does not ask for", line)
                 }

@@ -13,7 +13,7 @@ use crate::read::Recording;
 use crate::record::{Line, ROOT, ScriptRan, Task, What};
 use crate::recorder::Recorder;
 use harness_dispatch::confirm::{Answer, Confirmer, Question};
-use harness_dispatch::past::{Began, Past, Refused, Seen, Went};
+use harness_dispatch::past::{Began, LoadEnd, Past, Refused, Seen, Went};
 use harness_dispatch::{Added, Looked, Saw};
 use harness_sandbox::strand;
 use harness_sandbox::tape::{Given, Late, LatePoint, Ran, Script, Tape};
@@ -319,6 +319,18 @@ impl Past for Rewound {
 
     fn late_delegation(&self, id: &str) -> bool {
         self.late_delegations.contains(id)
+    }
+
+    fn load(&self, script: &Script) -> Option<LoadEnd> {
+        let mut left = self.left();
+        let kept = left.scripts.get_mut(&key(strand::name(), script))?;
+        // How long another text takes to load is not known.
+        let ran = kept.iter().position(|ran| ran.script.code == script.code).and_then(|at| kept.remove(at))?;
+        if ran.outcome == "abandoned" {
+            return Some(LoadEnd::Abandoned);
+        }
+        let allowed = milliseconds(&ran.result).unwrap_or_default();
+        Some(LoadEnd::Late { why: ran.result, allowed, fuel: ran.fuel })
     }
 
     fn turn(&self, by: &str) -> Went {

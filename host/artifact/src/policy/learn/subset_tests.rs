@@ -48,8 +48,8 @@ fn policy(dice: &mut Dice) -> ProjectPolicy {
         .into_iter()
         .map(|name| {
             let position = Position { file: "harness.md".into(), line: 1, column: 1, length: 1 };
-            let (tools, servers, events, written) = (None, None, None, serde_json::Value::Null);
-            SourceRules { name: name.to_owned(), layer: layer(dice), tools, servers, events, written, position }
+            let (tools, servers, events, shared, written) = (None, None, None, None, serde_json::Value::Null);
+            SourceRules { name: name.to_owned(), layer: layer(dice), tools, servers, events, shared, written, position }
         })
         .collect();
     policy

@@ -2,12 +2,15 @@
 
 use harness_artifact::definition::Transport;
 use harness_artifact::policy::ProjectPolicy;
+use harness_artifact::policy::hearing::Shows;
 use harness_artifact::policy::hooks::OnError;
 use harness_artifact::policy::mcp::McpServer;
+use harness_artifact::policy::sources;
 use harness_artifact::policy::trusted::TrustedSource;
 use harness_policy::compare::{wider, wider_secrets};
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
+use harness_policy::shared::Shared;
 
 use super::{Finding, News, finding};
 
@@ -51,6 +54,7 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
             tell(key, true, &format!("clients may read {one}"), "no entry says so");
         }
     }
+    of_plugins(old, new, &mut tell);
     for server in &new.mcp.servers {
         let what = |of: &McpServer| {
             let verb = if of.transport() == Transport::Http { "is asked at" } else { "runs" };
@@ -124,6 +128,30 @@ fn looser(before: &[TrustedSource], now: &[TrustedSource]) -> Option<Finding> {
         one.rule == other.rule && !is_wider
     };
     (before.len() != now.len() || !before.iter().zip(now).all(is_same)).then_some(None)
+}
+
+/// Events of others that the hooks of plugins may receive, and names that plugins share.
+fn of_plugins(old: &ProjectPolicy, new: &ProjectPolicy, tell: &mut impl FnMut(&str, bool, &str, &str)) {
+    let plugins = new.sources.iter().filter(|entry| sources::bundle_of(&entry.name).is_some());
+    for entry in plugins {
+        let name = &entry.name;
+        for heard in entry.events.iter().flatten() {
+            let shows = |policy: &ProjectPolicy| policy.shows(name, &heard.event, false).ok();
+            let (before, now) = (shows(old), shows(new));
+            let what = format!("hooks of `{name}` receive `{}` {}", heard.event, now.unwrap_or(Shows::Own).describe());
+            let why = before.map_or("it is not consented to".to_owned(), |shows| format!("{} alone", shows.describe()));
+            tell(&format!("sandbox.sources.{name}.events"), now > before, &what, &why);
+        }
+        let shared = |policy: &ProjectPolicy| -> Vec<Shared> {
+            let entries = policy.sources.iter().filter(|entry| entry.name == *name).flat_map(|entry| &entry.shared);
+            entries.flatten().map(|one| one.value.clone()).collect()
+        };
+        let before = shared(old);
+        for one in shared(new).iter().filter(|one| !before.contains(one)) {
+            let what = format!("`{name}` shares `{one}` with the project");
+            tell(&format!("sandbox.sources.{name}.shared"), true, &what, "no entry says so");
+        }
+    }
 }
 
 /// The variables or headers of a server, as they are written.
