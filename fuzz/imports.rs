@@ -210,6 +210,7 @@ impl Rig {
                 http: Arc::default(),
                 listener: None,
                 turn: Arc::default(),
+                namespace: None,
                 secrets: self.secrets.clone(),
                 reentry: Some(Arc::new(Echo)),
             };

@@ -365,7 +365,7 @@ fn what_is_no_plugin_is_refused() {
     std::fs::create_dir(at("hooks")).unwrap();
     std::fs::write(at("hooks/guard.md"), hook).unwrap();
     refused("./acme", "which the plugin does not ask for");
-    place.change("acme/plugin.md", "    fs: { read: [docs] }\n", "    events: [tool.pre]\n");
+    place.change("acme/plugin.md", "    fs: { read: [docs] }\n", "    events: [session.start]\n");
     refused("./acme", "which no entry of `sandbox.sources` lets it receive");
     // The control.
     let digest = place.digest("./acme");
