@@ -108,7 +108,6 @@ impl fmt::Display for RegistrySource {
 #[cfg(test)]
 mod tests {
     use super::super::Source;
-    use super::*;
 
     #[test]
     fn sources_of_registries() {

@@ -31,6 +31,7 @@ fn lock(signed: &[(&str, &str)]) -> Lock {
         name: "acme".to_owned(),
         version: Version::new(1, 2, 0),
         source: Source::parse("./acme").unwrap(),
+        resolved: None,
         digest: content.digest(),
         asked: digest(""),
         granted: digest(""),
