@@ -10,8 +10,6 @@
 //! - [`unpack`]: what the second process does
 //! - `walled`: a command in the new folder
 
-#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and folders"))]
-
 pub mod git;
 pub mod registry;
 pub mod unpack;

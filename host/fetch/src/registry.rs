@@ -146,13 +146,18 @@ impl<'a> Registry<'a> {
         }
         let challenges: Vec<String> = answer.header_values("www-authenticate").map(str::to_owned).collect();
         drop(answer);
-        if !self.login.renew(&challenges, &self.base, (&self.grant, self.place)).await? {
-            return Err(Failure {
-                why: "the registry wants a login".to_owned(),
-                hint: Some("name a secret with `USER:PASSWORD` in `--credentials`".to_owned()),
-            });
+        if self.login.renew(&challenges, &self.base, (&self.grant, self.place)).await? {
+            let answer = self.send(&asked).await?;
+            if answer.status() != 401 {
+                return Ok(answer);
+            }
         }
-        self.send(&asked).await
+        Err(Failure {
+            why: "the registry wants a login".to_owned(),
+            hint: Some(
+                "name a secret with `USER:PASSWORD` as the `credentials` of the source in `trusted_sources`".to_owned(),
+            ),
+        })
     }
 
     async fn send(&self, asked: &Asked) -> Result<own::Answer, Failure> {

@@ -1,6 +1,7 @@
 //! A thousand trees of artifacts, each well formed and then with one fault in it: loading finds nothing wrong in the
 //! first, and the fault in the second, at its file and its line.
 
+mod plugins;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -190,15 +191,7 @@ fn item(named: &str, name: &str, blocks: &[Block]) -> Vec<String> {
 
 impl Tree {
     fn add(&mut self, dice: &mut Dice, path: &str, kind: Kind, mut blocks: Vec<Block>) {
-        // A plugin's hooks on other events need the policy's consent.
-        let is_hook = |(name, _): &&mut Block| matches!(*name, "event" | "hooks");
-        if path.contains("/plugins/") {
-            for line in blocks.iter_mut().filter(is_hook).flat_map(|(_, lines)| lines) {
-                if let Some((before, _)) = line.split_once("event: ").filter(|(before, _)| before.trim().is_empty()) {
-                    *line = format!("{before}event: builtin.pre");
-                }
-            }
-        }
+        plugins::hear_no_others(path, &mut blocks);
         let body =
             (*dice.one(&["", "prose", "\n# Title\n\n```\nevent: x\n---\n```\n", "\u{1b}[2J is only prose"])).to_owned();
         let document = Document { kind, blocks, body, mark: dice.often(1), returns: dice.often(1) };

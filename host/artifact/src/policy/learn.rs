@@ -333,8 +333,8 @@ impl Draft {
         for (name, entry) in &mut entries {
             entry.rules.sort();
             lines.push(format!("    {}:", quoted(name)));
-            let shut = entry.shut();
-            lines.extend(self::written(&entry.rules).into_iter().chain(shut).map(|line| format!("      {line}")));
+            let more = entry.shut().chain(entry.consents());
+            lines.extend(self::written(&entry.rules).into_iter().chain(more).map(|line| format!("      {line}")));
         }
         if self.asked.requests.iter().any(|(_, request)| *request == Request::Service(Service::Meta)) {
             lines.push("meta: { enabled: true }".to_owned());

@@ -141,12 +141,12 @@ mod tests {
         assert_eq!((good.plugin.size, good.plugin.digest.as_str()), (3, digest.as_str()));
         let names: Vec<&str> = good.signatures.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["plugin.minisig", "plugin.sig"]);
-        assert!(read(&manifest(&kind, &[packed.clone()])).is_ok_and(|one| one.signatures.is_empty()));
+        assert!(read(&manifest(&kind, std::slice::from_ref(&packed))).is_ok_and(|one| one.signatures.is_empty()));
 
         let list = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#;
         let twice = r#"{"schemaVersion":2,"schemaVersion":2}"#;
-        let image = manifest("", &[packed.clone()]);
-        let of_image = manifest(r#""artifactType":"application/vnd.other","#, &[packed.clone()]);
+        let image = manifest("", std::slice::from_ref(&packed));
+        let of_image = manifest(r#""artifactType":"application/vnd.other","#, std::slice::from_ref(&packed));
         let sha512 = manifest(&kind, &[layer(PACKED, &format!("sha512:{}", "00".repeat(64)))]);
         let path = manifest(&kind, &[layer(PACKED, "sha256:../../../etc/passwd")]);
         let more = manifest(&kind, &[packed.clone(), layer("application/gzip", &digest)]);
@@ -167,7 +167,7 @@ mod tests {
                 &manifest(&kind, &[packed.clone(), minisign.clone(), minisign.clone()]),
                 "it has two layers of the type `application/vnd.harness.plugin.signature.v1.minisign`",
             ),
-            (&manifest(&kind, &[minisign.clone()]), "it has no packed plugin"),
+            (&manifest(&kind, std::slice::from_ref(&minisign)), "it has no packed plugin"),
             (&path, "`sha256:../../../etc/passwd` is not a digest of SHA-256"),
         ] {
             let told = read(text).unwrap_err().why;

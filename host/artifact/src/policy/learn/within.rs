@@ -16,6 +16,7 @@ use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
 use harness_policy::limits::LimitKey;
 use harness_policy::watch::Request;
+use serde_json::Value as Json;
 
 /// What is written beside the rules for what was asked.
 #[derive(Debug, Clone, Default)]
@@ -37,12 +38,19 @@ pub(super) type Parted = BTreeSet<(String, &'static str)>;
 pub(super) struct Entry {
     pub(super) rules: Vec<Rule>,
     shut: BTreeSet<&'static str>,
+    /// Lines of what is consented to: without it the project would not load, or plugins would share nothing.
+    consents: Vec<String>,
 }
 
 impl Entry {
     /// Lines of the keys that grant nothing.
     pub(super) fn shut(&self) -> impl Iterator<Item = String> {
         self.shut.iter().map(|key| format!("{key}: {}", if matches!(*key, "fs" | "exec") { "{}" } else { "[]" }))
+    }
+
+    /// Lines of what is consented to.
+    pub(super) fn consents(&self) -> impl Iterator<Item = String> {
+        self.consents.iter().cloned()
     }
 }
 
@@ -68,6 +76,14 @@ impl Draft {
         // A folder comes before what is in it.
         for name in names {
             self.close_source(policy, name, &mut closed);
+        }
+        for entry in &policy.sources {
+            for key in ["events", "shared"] {
+                if let Some(value) = entry.written.get(key) {
+                    let line = format!("{key}: {}", flow(value));
+                    closed.entries.entry(entry.name.clone()).or_default().consents.push(line);
+                }
+            }
         }
         self.text_closed(&closed)
     }
@@ -158,6 +174,19 @@ impl Draft {
 
     fn parsed(&self, closed: &Closed) -> Option<ProjectPolicy> {
         ProjectPolicy::parse("learned", &format!("---\n{}---\n", self.text_closed(closed))).0
+    }
+}
+
+/// A value on one line.
+fn flow(value: &Json) -> String {
+    match value {
+        Json::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Json::Object(object) => {
+            let pairs = object.iter().map(|(key, value)| format!("{}: {}", quoted(key), flow(value)));
+            format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
+        }
+        Json::String(text) => quoted(text),
+        other => other.to_string(),
     }
 }
 
