@@ -525,7 +525,7 @@ fn a_grant_does_not_outlive_what_it_was_asked_for() {
     assert!(ran.code != 3, "{ran}");
 }
 
-/// An entry about something in a plugin grants to it too: whoever wrote that meant another one.
+/// An entry about something in a plugin grants to it too, and its author meant another plugin.
 #[test]
 fn what_the_policy_grants_to_a_part_of_a_plugin_is_no_consent() {
     let place = Place::new();

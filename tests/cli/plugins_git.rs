@@ -315,3 +315,22 @@ fn an_address_that_is_not_public_is_not_asked() {
         );
     }
 }
+
+/// A host policy bounds what is fetched, whatever the project says.
+#[test]
+fn a_host_policy_without_a_network_for_commands_lets_nothing_be_fetched() {
+    let place = Place::new();
+    let policy = place.cache.path().join("host.yaml");
+    std::fs::write(&policy, "sandbox: { exec: { allow: [], network: false } }\n").unwrap();
+    let policy = policy.to_str().unwrap();
+    let source = "git+https://example.invalid/x@v1";
+    let refused = place.run(&["--policy", policy, "plugin", "add", source, "--grant", "none"]);
+    let why = "error: cannot fetch `git+https://example.invalid/x@v1`: the host policy gives commands no network\n";
+    let hint = "\nhint: `sandbox.exec.network` of the host policy opens it\n";
+    assert_eq!((refused.code, refused.err), (2, format!("{why}{hint}")));
+    // The control: what needs no network, and the same source without that policy, which is looked up.
+    let local = place.run(&["--policy", policy, "plugin", "add", &place.source("@v1#acme"), "--grant", "none"]);
+    assert_eq!(local.code, 0, "{local}");
+    let asked = place.run(&["plugin", "show", source]);
+    assert!(asked.code == 2 && !asked.err.contains("no network"), "{asked}");
+}

@@ -77,7 +77,7 @@ pub struct Refused {
 pub enum LoadEnd {
     /// The time of its caller was over.
     Late {
-        /// What the caller was told.
+        /// The error that the caller got.
         why: String,
         /// The milliseconds that it had.
         allowed: u64,

@@ -11,7 +11,7 @@ use harness_sys as sys;
 use harness_sys::tree;
 
 use crate::walled::{self, Step};
-use crate::{Failure, Found, PLUGIN, Packed, Place, decide, fresh, unpacked};
+use crate::{Failure, FetchContext, Found, PLUGIN, Packed, decide, fresh, unpacked};
 
 /// In the new folder: the repository, and what git takes for the user's own folder.
 const REPOSITORY: &str = "repository";
@@ -54,12 +54,16 @@ const SETTINGS: &str = "\
 \tauto = false
 ";
 
-/// Files of certificates that the operator trusts for https, beside those of the system; the first that is set.
+/// Variables that name a file with certificates for https, which replaces that of the system; the first that is set.
 const CERTIFICATES: [&str; 2] = ["GIT_SSL_CAINFO", "SSL_CERT_FILE"];
 /// Bytes of such a file.
 const MAX_CERTIFICATES: u64 = 4 << 20;
 
-pub(crate) async fn fetch(source: &GitSource, resolved: Option<&str>, place: Place<'_>) -> Result<Found, Failure> {
+pub(crate) async fn fetch(
+    source: &GitSource,
+    resolved: Option<&str>,
+    place: FetchContext<'_>,
+) -> Result<Found, Failure> {
     let git = Git::new(source, place)?;
     let (fresh, folder) = fresh(place)?;
     let certificates = certificates(place)?;
@@ -77,9 +81,9 @@ pub(crate) async fn fetch(source: &GitSource, resolved: Option<&str>, place: Pla
 
 /// How git is run for one source.
 struct Git<'a> {
-    place: Place<'a>,
+    place: FetchContext<'a>,
     folder: &'a Path,
-    /// The address, as git is told it.
+    /// The address, as git gets it.
     url: String,
     scheme: &'static str,
     network: CommandNetwork,
@@ -88,7 +92,7 @@ struct Git<'a> {
 }
 
 impl<'a> Git<'a> {
-    fn new(source: &GitSource, place: Place<'a>) -> Result<Self, Failure> {
+    fn new(source: &GitSource, place: FetchContext<'a>) -> Result<Self, Failure> {
         let url = source.url();
         let of = |scheme, url: String, network, local| Self {
             place,
@@ -203,7 +207,7 @@ impl<'a> Git<'a> {
 fn prepare(folder: &Path, source: &GitSource, certificates: Option<&[u8]>) -> Result<(), Failure> {
     let mut settings = SETTINGS.to_owned();
     match source.local() {
-        // Whoever owns it: what it says of programs to run is not read from there.
+        // Any owner: git reads the programs to run from protected settings alone.
         Some(_) => settings.push_str("[protocol \"file\"]\n\tallow = always\n[safe]\n\tdirectory = *\n"),
         None => settings.push_str("[protocol \"https\"]\n\tallow = always\n"),
     }
@@ -217,7 +221,7 @@ fn prepare(folder: &Path, source: &GitSource, certificates: Option<&[u8]>) -> Re
 }
 
 /// The certificates that the operator named: git does not see the file itself.
-fn certificates(place: Place<'_>) -> Result<Option<Vec<u8>>, Failure> {
+fn certificates(place: FetchContext<'_>) -> Result<Option<Vec<u8>>, Failure> {
     let named = CERTIFICATES.iter().find_map(|name| Some((name, place.variables.value(name)?)));
     let Some((name, file)) = named.filter(|(_, file)| !file.is_empty()) else { return Ok(None) };
     let read = sys::read_bytes(Path::new(&file), MAX_CERTIFICATES);

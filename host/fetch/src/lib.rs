@@ -1,9 +1,9 @@
 //! Fetches plugins from elsewhere.
 //!
-//! What is fetched is somebody else's, and so is what it is fetched with: a program that reads what a server sends may be
-//! taken over by it. So it runs behind a wall, in a new folder of the cache, without any secret of the project, and reaches
-//! the host of the source alone. What it leaves is read by a second process, behind a wall without a network, which writes
-//! the files of the plugin or refuses them.
+//! What is fetched is third-party, and a program that reads what a server sends may be taken over by it. So it runs behind a
+//! wall, in a new folder of the cache, without any secret of the project, and reaches the host of the source alone. What it
+//! leaves is read by a second process, behind a wall without a network, which writes the files of the plugin or refuses
+//! them.
 //!
 //! - [`git`]: a folder of a git repository
 //! - [`registry`]: an artifact of a registry, which the host itself asks for; what comes is unpacked in the same way
@@ -41,8 +41,8 @@ const PLUGIN: &str = "plugin";
 
 /// Where plugins are fetched, and with what.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
-    /// What the machine's policy says. Nothing that is fetched gets past it.
+pub struct FetchContext<'a> {
+    /// The layers of the host policy. They bound each request and each command of a fetch.
     pub machine: &'a [Arc<Layer>],
     /// The folder of the cache, in which new folders are made.
     pub cache: &'a Path,
@@ -159,7 +159,7 @@ impl From<std::io::Error> for Failure {
 /// # Errors
 ///
 /// Why nothing was fetched.
-pub async fn fetch(source: &Source, resolved: Option<&str>, place: Place<'_>) -> Result<Option<Found>, Failure> {
+pub async fn fetch(source: &Source, resolved: Option<&str>, place: FetchContext<'_>) -> Result<Option<Found>, Failure> {
     match source {
         Source::Path(_) => Ok(None),
         Source::Git(source) => Box::pin(git::fetch(source, resolved, place)).await.map(Some),
@@ -169,7 +169,7 @@ pub async fn fetch(source: &Source, resolved: Option<&str>, place: Place<'_>) ->
 
 /// Whether a source may be at a host that a rule is for. A rule for an address names that address; here, too, one that is
 /// not public has to be allowed.
-fn decide(rule: &HostRule, url: &Url, place: Place<'_>) -> Result<(), Failure> {
+fn decide(rule: &HostRule, url: &Url, place: FetchContext<'_>) -> Result<(), Failure> {
     if rule.literal().is_none() {
         return Err(Failure::new("the address is not of one host"));
     }
@@ -188,7 +188,7 @@ fn decide(rule: &HostRule, url: &Url, place: Place<'_>) -> Result<(), Failure> {
 }
 
 /// A new folder of the cache.
-fn fresh(place: Place<'_>) -> Result<(Fresh, PathBuf), Failure> {
+fn fresh(place: FetchContext<'_>) -> Result<(Fresh, PathBuf), Failure> {
     // What it holds is bounded by what reads it.
     let store = Store::new(place.cache.to_owned(), Most { entries: 0, bytes: 0, levels: 0 });
     let unmade = |error: std::io::Error| Failure::new(format!("`{}`: {error}", place.cache.display()));
@@ -198,7 +198,7 @@ fn fresh(place: Place<'_>) -> Result<(Fresh, PathBuf), Failure> {
 }
 
 /// Unpacks what was fetched, behind a wall of its own.
-async fn unpacked(folder: &Path, (packed, file): (Packed, &str), place: Place<'_>) -> Result<(), Failure> {
+async fn unpacked(folder: &Path, (packed, file): (Packed, &str), place: FetchContext<'_>) -> Result<(), Failure> {
     let args: Vec<String> =
         unpack::COMMAND.into_iter().chain([packed.name(), file, PLUGIN]).map(str::to_owned).collect();
     let own = place.program.parent().unwrap_or(Path::new("/")).to_owned();

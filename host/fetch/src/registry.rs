@@ -24,11 +24,11 @@ use harness_sys::digest::digest_of;
 use harness_sys::tree;
 use url::{Host, Url};
 
-use crate::{Failure, Found, PLUGIN, Packed, Place, STEP, decide, fresh, unpacked};
+use crate::{Failure, FetchContext, Found, PLUGIN, Packed, STEP, decide, fresh, unpacked};
 use login::Login;
 use manifest::Manifest;
 
-pub use publish::{Published, publish};
+pub use publish::{Publication, Published, publish};
 
 /// In the new folder: what was fetched, before it is unpacked.
 const FETCHED: &str = "fetched";
@@ -39,12 +39,16 @@ const MAX_ANSWER: usize = 64 << 10;
 /// Bytes of a signature.
 const MAX_SIGNATURE: usize = 16 << 10;
 
-pub(crate) async fn fetch(source: &RegistrySource, resolved: Option<&str>, place: Place<'_>) -> Result<Found, Failure> {
+pub(crate) async fn fetch(
+    source: &RegistrySource,
+    resolved: Option<&str>,
+    place: FetchContext<'_>,
+) -> Result<Found, Failure> {
     let late = |_| Failure::new(format!("it took more than {} seconds", STEP.as_secs()));
     tokio::time::timeout(STEP, Box::pin(fetched(source, resolved, place))).await.map_err(late)?
 }
 
-async fn fetched(source: &RegistrySource, resolved: Option<&str>, place: Place<'_>) -> Result<Found, Failure> {
+async fn fetched(source: &RegistrySource, resolved: Option<&str>, place: FetchContext<'_>) -> Result<Found, Failure> {
     let mut registry = Registry::new(source, "pull", place)?;
     let reference = match (resolved, source.version()) {
         (Some(digest), _) => digest,
@@ -81,7 +85,7 @@ fn is_wanted(digest: &str, wanted: &str) -> Result<(), Failure> {
 
 /// A repository of a registry, asked for one plugin.
 struct Registry<'a> {
-    place: Place<'a>,
+    place: FetchContext<'a>,
     grant: Grant,
     /// The address of the registry, with a slash at its end.
     base: Url,
@@ -90,7 +94,7 @@ struct Registry<'a> {
 }
 
 impl<'a> Registry<'a> {
-    fn new(source: &'a RegistrySource, actions: &'static str, place: Place<'a>) -> Result<Self, Failure> {
+    fn new(source: &'a RegistrySource, actions: &'static str, place: FetchContext<'a>) -> Result<Self, Failure> {
         let https = source.url("https").map_err(Failure::new)?;
         // On this machine nobody else listens in, and registries for trying things out have no certificate.
         let is_here = match https.host() {
@@ -193,7 +197,7 @@ impl Asked {
 }
 
 /// What a fetch may ask: the registry, and of all public hosts what it leads to.
-fn grant(base: &Url, scheme: Scheme, place: Place<'_>) -> Result<Grant, Failure> {
+fn grant(base: &Url, scheme: Scheme, place: FetchContext<'_>) -> Result<Grant, Failure> {
     let host = base.host_str().unwrap_or_default();
     let port = base.port_or_known_default().unwrap_or_default();
     let own = HostRule::parse(&format!("{host}:{port}")).map_err(Failure::new)?;

@@ -1,5 +1,5 @@
-//! A command that fetches or unpacks: behind a wall, in the new folder, with what the machine's policy lets every command
-//! have and no more.
+//! A command that fetches or unpacks: behind a wall, in the new folder, with what the host policy lets every command have
+//! and no more.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,13 +11,13 @@ use cap_std::fs::Dir;
 use harness_artifact::third_party;
 use harness_capability::exec::{self, ExecContext, Output, ServiceCommand};
 use harness_capability::secrets::{Handles, Vault};
-use harness_policy::command::{CommandNetwork, CommandRule, ExecRules, FolderRule};
+use harness_policy::command::{CommandNetwork, CommandReach, CommandRule, ExecRules, FolderRule};
 use harness_policy::grant::Grant;
 use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::limits::{LimitKey, LimitRules};
 use harness_policy::path::{FsRules, PathPattern};
 
-use crate::{Failure, Place, STEP};
+use crate::{Failure, FetchContext, STEP};
 
 /// Bytes of each file that a step writes: a pack of git, or what is in it.
 const MAX_FILE: u64 = 64 << 20;
@@ -49,8 +49,14 @@ impl Step {
 }
 
 /// Runs a step to its end.
-pub(crate) async fn run(folder: &Path, step: Step, place: Place<'_>) -> Result<Output, Failure> {
+pub(crate) async fn run(folder: &Path, step: Step, place: FetchContext<'_>) -> Result<Output, Failure> {
     let grant = grant(&step, place.machine)?;
+    if step.network.is_some() && grant.exec_network() == CommandReach::None {
+        return Err(Failure {
+            why: "the host policy gives commands no network".to_owned(),
+            hint: Some("`sandbox.exec.network` of the host policy opens it".to_owned()),
+        });
+    }
     let unopened = |error: std::io::Error| Failure::new(format!("`{}`: {error}", folder.display()));
     let dir = Dir::open_ambient_dir(folder, ambient_authority()).map_err(unopened)?;
     // None: what is fetched has no part in the project's secrets.
@@ -78,7 +84,7 @@ pub(crate) async fn run(folder: &Path, step: Step, place: Place<'_>) -> Result<O
     Ok(output)
 }
 
-/// The machine's layers, as far as they are about commands, and a layer with what the step needs.
+/// The layers of the host policy, as far as they are about commands, and a layer with what the step needs.
 fn grant(step: &Step, machine: &[Arc<Layer>]) -> Result<Grant, Failure> {
     let rule = CommandRule::exactly(&step.program, &step.args).map_err(Failure::new)?;
     let machine = machine.iter().filter(|layer| layer.origin.scope == Scope::Machine).map(|layer| {

@@ -16,7 +16,7 @@ pub use registry::{RegistrySource, Version, is_digest};
 
 /// Bytes of a source.
 const MAX_BYTES: usize = 4 << 10;
-/// What is told of sources.
+/// The part of messages that lists the sources.
 const SUPPORTED: &str =
     "supported are `./FOLDER`, `./FILE.tar`, `git+https://HOST/REPOSITORY@TAG#FOLDER` and `oci://HOST/NAME:TAG`";
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use harness_artifact::plugin::{FILE, Plugin};
 use harness_capability::env::Variables;
 use harness_capability::http::Client;
-use harness_fetch::{Failure, Found, Place};
+use harness_fetch::{Failure, FetchContext, Found};
 use harness_plugin::Rejected;
 use harness_plugin::archive::{self, MAX_PACKED};
 use harness_plugin::content::Content;
@@ -95,7 +95,7 @@ fn elsewhere(source: &Source, resolved: Option<&str>, state: &State, printer: Pr
     if matches!(source, Source::Path(_)) {
         return Ok(None);
     }
-    let fetch = async |place: Place<'_>| harness_fetch::fetch(source, resolved, place).await;
+    let fetch = async |place: FetchContext<'_>| harness_fetch::fetch(source, resolved, place).await;
     fetching(source, state, format!("fetching {source}"), printer, fetch)?.map_err(|failure| {
         printer.error(&format!("cannot fetch `{source}`: {failure}"), &[], failure.hint.as_deref());
         Exit::Usage
@@ -109,7 +109,7 @@ pub(super) fn fetching<T>(
     state: &State,
     what: String,
     printer: Printer,
-    work: impl AsyncFnOnce(Place<'_>) -> Result<T, Failure>,
+    work: impl AsyncFnOnce(FetchContext<'_>) -> Result<T, Failure>,
 ) -> Result<Result<T, Failure>, Exit> {
     let reach = state.reach(&source.to_string())?;
     let cache = state.cache()?;
@@ -117,7 +117,7 @@ pub(super) fn fetching<T>(
         printer.error(&format!("the file of this program cannot be found: {error}"), &[], None);
         Exit::Fault
     })?;
-    let place = Place {
+    let place = FetchContext {
         machine: &reach.machine,
         cache: cache.folder(),
         program: &program,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use harness_fetch::registry::Publication;
 use harness_plugin::archive;
 use harness_plugin::source::Source;
 
@@ -47,7 +48,8 @@ pub(super) fn publish(command: &Publish, place: &ProjectArgs, printer: Printer) 
     let signatures = fetched.signatures.named();
     let done = fetching(&target, &state, format!("publishing {target}"), printer, async |place| {
         let annotations = BTreeMap::from(annotations);
-        harness_fetch::registry::publish(registry, &packed, &signatures, annotations, place).await
+        let publication = Publication { packed: &packed, signatures: &signatures, annotations };
+        harness_fetch::registry::publish(registry, publication, place).await
     })?;
     let published = done.map_err(|failure| failed(&failure.why, failure.hint.as_deref()))?;
     printer.data(&format!("published `{name}` {version} at {target}: {}", published.digest));

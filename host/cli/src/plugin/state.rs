@@ -49,7 +49,7 @@ pub(super) struct PolicyText {
 
 /// How a source is fetched.
 pub(super) struct Reach {
-    /// What the machine's policy says.
+    /// The layers of the host policy.
     pub(super) machine: Vec<Arc<Layer>>,
     /// Whether the source may be at an address that is not public.
     pub(super) is_private: bool,

@@ -202,7 +202,7 @@ fn settings(before: &Content, now: &Content) -> Vec<String> {
 fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entry>), signed: Vec<String>) -> Changes {
     let mut lines = Vec::new();
     let is_same_version = before.plugin.version == now.plugin.version && before.digest != now.digest;
-    // Whoever signs from now on, or does not, is somebody else.
+    // A new signer, or none, is a third party that nobody consented to.
     let mut needs_consent = is_same_version || !signed.is_empty();
     lines.extend(signed);
     if is_same_version {

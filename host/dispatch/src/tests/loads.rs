@@ -206,7 +206,7 @@ async fn the_hooks_of_an_event_have_its_time_together() {
     assert_eq!((why.len(), report.content.as_str()), (3, "1"));
 }
 
-/// A tape of what is told of scripts, and a past that knows how loads ended.
+/// A tape of the scripts' reports, and a past that knows how loads ended.
 #[derive(Debug, Default)]
 struct Kept {
     told: Mutex<Vec<(String, &'static str, String)>>,
@@ -270,7 +270,7 @@ fn taped(kept: &Arc<Kept>) -> Arc<Run> {
     Run::with_session(Session { tape: Some(kept.clone()), ..Session::default() })
 }
 
-/// A load that its caller got no image of is kept: with what the caller was told, or as one that nobody waits for.
+/// A load that its caller got no image of is kept: with the error that the caller got, or as abandoned.
 #[tokio::test]
 async fn a_load_without_an_image_is_recorded() {
     let root =

@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{MAX_ANSWER, expect, failure};
-use crate::{Credentials, Failure, Place};
+use crate::{Credentials, Failure, FetchContext};
 
 /// Bytes of a token.
 const MAX_TOKEN: usize = 16 << 10;
@@ -55,7 +55,7 @@ impl<'a> Login<'a> {
         &mut self,
         challenges: &[String],
         registry: &Url,
-        (grant, place): (&Grant, Place<'_>),
+        (grant, place): (&Grant, FetchContext<'_>),
     ) -> Result<bool, Failure> {
         let Some(challenge) = challenges.iter().find_map(|challenge| Challenge::parse(challenge)) else {
             return Ok(false);

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::manifest::{ARTIFACT, Descriptor, Document, EMPTY, EMPTY_TYPE, MANIFEST, PACKED, SIGNATURES};
 use super::{Asked, Registry, STEP, expect};
-use crate::{Failure, Place};
+use crate::{Failure, FetchContext};
 
 /// Bytes of a request: the host sends no larger ones.
 const CHUNK: usize = 8 << 20;
@@ -21,32 +21,37 @@ pub struct Published {
     pub digest: String,
 }
 
-/// Puts a packed plugin into a registry, with its signatures by the names that they have beside a plugin (`plugin.minisig`,
-/// `plugin.sig`). The same plugin gives the same manifest each time.
+/// What is put into a registry.
+#[derive(Debug)]
+pub struct Publication<'p> {
+    /// The packed plugin, up to 16 MiB and some.
+    pub packed: &'p [u8],
+    /// Its signatures by the names that they have in the folder of a plugin (`plugin.minisig`, `plugin.sig`).
+    pub signatures: &'p [(String, String)],
+    /// Annotations of the manifest, by their keys.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Puts a plugin into a registry. The same plugin gives the same manifest each time.
 ///
 /// To be called in a tokio runtime with I/O and time.
 ///
 /// # Errors
 ///
-/// Why it is not there.
+/// Why it is not there: a source without a tag, a refusal of the grant or of the registry, over two minutes.
 pub async fn publish(
     source: &RegistrySource,
-    packed: &[u8],
-    signatures: &[(String, String)],
-    annotations: BTreeMap<String, String>,
-    place: Place<'_>,
+    publication: Publication<'_>,
+    place: FetchContext<'_>,
 ) -> Result<Published, Failure> {
-    let all = Box::pin(put(source, packed, signatures, annotations, place));
     let late = |_| Failure::new(format!("it took more than {} seconds", STEP.as_secs()));
-    tokio::time::timeout(STEP, all).await.map_err(late)?
+    tokio::time::timeout(STEP, Box::pin(put(source, publication, place))).await.map_err(late)?
 }
 
 async fn put(
     source: &RegistrySource,
-    packed: &[u8],
-    signatures: &[(String, String)],
-    annotations: BTreeMap<String, String>,
-    place: Place<'_>,
+    Publication { packed, signatures, annotations }: Publication<'_>,
+    place: FetchContext<'_>,
 ) -> Result<Published, Failure> {
     let Version::Tag(tag) = source.version() else {
         return Err(Failure::new("a plugin is published under a tag: `oci://HOST/NAME:TAG`"));

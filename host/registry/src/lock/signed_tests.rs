@@ -1,4 +1,4 @@
-//! A lock that is as it was written, with signatures that are not those of the content: whoever writes a lock can do that.
+//! A lock that is as it was written, with signatures that are not those of the content: who can write the lock can do that.
 
 use harness_plugin::content::Content;
 use harness_plugin::source::Source;
