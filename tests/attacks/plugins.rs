@@ -167,7 +167,7 @@ pub(crate) fn row(servers: &Servers, rooms: &Rooms, case: &Case) -> Row {
         row.verdict = format!("exit {code}");
         row.wrong.extend(wrong.into_iter().map(|wrong| format!("{mark}{wrong}")));
         // A control is tried once where it is the same with each.
-        if each != &each_of[0] && !format!("{:?}", case.control).contains("{each}") {
+        if *each != each_of[0] && !format!("{:?}", case.control).contains("{each}") {
             continue;
         }
         let (_, _, wrong) = once(shared, servers, &case.control, each, 0);

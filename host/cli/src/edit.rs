@@ -289,11 +289,12 @@ impl<'t> Parts<'t> {
     fn without(&self, key: &yaml::Key, node: &Node) -> Result<String, String> {
         let (from, to) = (self.offset(key.span.start).ok_or(UNSAFE)?, self.offset(node.span.end).ok_or(UNSAFE)?);
         let (before, after) = (self.yaml.get(..from).ok_or(UNSAFE)?, self.yaml.get(to..).ok_or(UNSAFE)?);
-        let (before, after) = match after.trim_start().strip_prefix(',') {
-            Some(after) => (before, after.trim_start_matches(' ')),
-            None => (before.trim_end().trim_end_matches(','), after),
+        let inside = match after.trim_start().strip_prefix(',') {
+            Some(after) => format!("{before}{}", after.trim_start_matches(' ')),
+            // The last one: the comma is before it, and a space before the brace.
+            None => format!("{} {}", before.trim_end().trim_end_matches(','), after.trim_start_matches(' ')),
         };
-        Ok(format!("{}{before}{after}{}", self.before, self.after))
+        Ok(format!("{}{inside}{}", self.before, self.after))
     }
 
     /// The text with one more entry in a mapping in braces, as its first one.

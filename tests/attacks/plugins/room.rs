@@ -294,7 +294,7 @@ impl<'s> Room<'s> {
             }
             ["remove", path] if at(path).is_dir() => fs::remove_dir_all(at(path)).unwrap(),
             ["remove", path] => fs::remove_file(at(path)).unwrap(),
-            ["copy", path, to] => drop(fs::copy(at(path), at(to)).unwrap()),
+            ["copy", path, to] => assert!(fs::copy(at(path), at(to)).is_ok(), "{path} to {to}"),
             ["mode", path, mode] => {
                 let mode = u32::from_str_radix(mode, 8).unwrap();
                 fs::set_permissions(at(path), fs::Permissions::from_mode(mode)).unwrap();
