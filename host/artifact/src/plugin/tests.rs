@@ -1,12 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::event::Event;
 use crate::policy::ProjectPolicy;
-use crate::policy::hearing::Shows;
 use harness_policy::compare::wider;
 use harness_policy::grant::Grant;
-use harness_policy::shared::SharedKind;
 use proptest::prelude::*;
 
 fn parse(front: &str) -> (Option<Plugin>, Vec<String>) {
@@ -94,18 +91,6 @@ fn what_is_wrong() {
     assert_eq!(wrong, ["5 a plugin asks for at most 256 rules"]);
 }
 
-static EVENTS: [(&str, Event); 2] = [("tool.pre", Event::ToolPre), ("tool.post", Event::ToolPost)];
-
-/// The most that rules let a hook see of an event of others.
-fn most_shown(rules: &[Rule], event: &str) -> Shows {
-    let events = rules.iter().filter(|rule| rule.key == "events").map(|rule| &rule.item);
-    let shown = events.filter_map(|item| match item.as_str() {
-        Some(name) => (name == event).then_some(Shows::All),
-        None => Shows::ALL.into_iter().find(|shows| item["event"] == event && item["shows"] == shows.name()),
-    });
-    shown.max().unwrap_or(Shows::Own)
-}
-
 fn rule() -> impl Strategy<Value = Rule> {
     let text = |key: &'static str, items: &'static [&'static str]| {
         proptest::sample::select(items).prop_map(move |item| Rule { key, item: json!(item) })
@@ -121,11 +106,6 @@ fn rule() -> impl Strategy<Value = Rule> {
         text("env", &["A", "B"]),
         text("services", &["cache", "clock", "modify"]),
         text("secrets", &["K"]),
-        text("shared", &["cache.a", "cache.b", "cache.*"]),
-        (proptest::sample::select(&EVENTS), proptest::sample::select(&Shows::ALL)).prop_map(|((event, _), shows)| {
-            Rule { key: "events", item: json!({"event": event, "shows": shows.name()}) }
-        }),
-        proptest::sample::select(&EVENTS).prop_map(|(event, _)| Rule { key: "events", item: json!(event) }),
     ]
 }
 
@@ -135,16 +115,12 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
 
 /// A policy whose entry for the plugin has these rules, with a plugin that asks for those.
 fn granted(consented: &[Rule], asked: &[Rule]) -> Grant {
-    policy_of(consented, asked).grant_for("plugins/acme/tools/x", None)
-}
-
-fn policy_of(consented: &[Rule], asked: &[Rule]) -> ProjectPolicy {
     let project = "network: { allowed_domains: [a.com, '*.a.com', 'b.org:8080', other.net] }\nsandbox:\n  exec: { allow: ['git *', git, 'ls *'], env: [PATH, HOME], network: true, unconfined: true }\n  env: [A, B, C]\n  secrets: { K: { env: K, hosts: [a.com] } }\n";
     let text = format!("---\n{project}  sources:\n    plugins/acme: {}\n---\n", entry(consented));
     let (policy, wrong) = ProjectPolicy::parse("harness.md", &text);
     let mut policy = policy.unwrap_or_else(|| panic!("{text}: {wrong:?}"));
     policy.plugins = vec![Asked::of(asked, "plugins/acme/plugin.md", "plugins/acme")];
-    policy
+    policy.grant_for("plugins/acme/tools/x", None)
 }
 
 /// How many pairs of asks and consents are tried; `PLUGIN_PAIRS` is another number.
@@ -158,18 +134,7 @@ proptest! {
     /// Whatever a plugin asks for and whatever was consented to: it has nothing beyond either of them.
     #[test]
     fn what_is_active_is_asked_for_and_consented_to(consented in rules(), asked in rules()) {
-        let policy = policy_of(&consented, &asked);
-        let active = policy.grant_for("plugins/acme/tools/x", None);
-        for (name, event) in &EVENTS {
-            let heard = policy.shows("plugins/acme/hooks/x", event, true).unwrap_or(Shows::Own);
-            prop_assert!(heard <= most_shown(&consented, name) && heard <= most_shown(&asked, name), "{name}: {heard:?}");
-        }
-        for name in ["a", "b", "c"] {
-            let shares = policy.namespace("plugins/acme/tools/x").is_some_and(|own| own.shares(SharedKind::Cache, name));
-            let all = [json!("cache.*"), json!(format!("cache.{name}"))];
-            let names = |rules: &[Rule]| rules.iter().any(|rule| rule.key == "shared" && all.contains(&rule.item));
-            prop_assert!(!shares || names(&consented) && names(&asked), "cache.{name}");
-        }
+        let active = granted(&consented, &asked);
         for bound in [&consented, &asked] {
             let bound = Grant::new(layer(bound, "").into_iter().collect());
             let more: Vec<_> = wider(&bound, &active).into_iter().filter(|one| !one.key.starts_with("limits")).collect();
