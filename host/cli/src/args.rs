@@ -87,6 +87,11 @@ pub(crate) enum Command {
     Schema(Schema),
     /// Parse and compile everything, and report every error.
     Validate(Validate),
+    /// Serve an editor over standard input and output: the Language Server Protocol for artifacts.
+    ///
+    /// It reports what `validate` reports, for texts that are not saved too, and runs test cases in the sandbox. It starts
+    /// no program and opens no socket, whatever the project grants.
+    Lsp(Lsp),
     /// Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected.
     Lock(Lock),
     /// Add, review, pin and update plugins from elsewhere, and write your own.
@@ -371,6 +376,19 @@ pub(crate) struct Validate {
     /// Print the findings as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) confine: Confine,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 ended as the protocol says, 1 the editor went away, 2 input that cannot be followed."
+)]
+pub(crate) struct Lsp {
+    /// Accepted for clients that pass it: standard input and output are used in any case.
+    #[arg(long)]
+    stdio: bool,
 
     #[command(flatten)]
     pub(crate) confine: Confine,

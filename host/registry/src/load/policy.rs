@@ -108,7 +108,7 @@ impl Load {
             self.fail(file, true, &std::io::Error::other("it is a link, and scripts may write what it leads to"));
             return None;
         }
-        self.read(FOLDER, file, &path, true)
+        self.read(FOLDER, file, &sys::real_path(&path).unwrap_or(path), true)
     }
 
     /// Policies under names that nobody reads.
