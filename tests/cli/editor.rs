@@ -170,6 +170,17 @@ impl<'p> Editor<'p> {
         assert_eq!(self.ended(), (0, String::new()));
     }
 
+    /// Goes away without a word. The exit code and standard error then.
+    pub(crate) fn gone(self) -> (i32, String) {
+        let Self { mut child, input, output, .. } = self;
+        drop(input);
+        let code = child.wait().unwrap().code().unwrap();
+        drop(output);
+        let mut errors = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        (code, errors)
+    }
+
     /// The exit code and standard error, once the server has ended by itself.
     pub(crate) fn ended(mut self) -> (i32, String) {
         let errors = self.errors();

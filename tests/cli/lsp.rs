@@ -58,10 +58,7 @@ fn problems_appear_and_disappear_as_one_types() {
         ["5:35-36 error the script cannot be loaded: Variable `undefined_name` not found"]
     );
     editor.change(file, 4, &GREET.replace("return ", "return \"😀\" + fs.raed(\"a\") + "));
-    assert_eq!(
-        editor.lines(file, 4),
-        ["5:20-27 error there is no built-in `fs.raed`\nhint: did you mean `fs.read`?"]
-    );
+    assert_eq!(editor.lines(file, 4), ["5:20-27 error there is no built-in `fs.raed`\nhint: did you mean `fs.read`?"]);
     editor.change(file, 5, GREET);
     assert_eq!(editor.lines(file, 5), [""; 0]);
     editor.quit();
@@ -108,7 +105,8 @@ fn problems_are_those_of_validate() {
 
 #[test]
 fn the_project_is_as_it_is_in_the_editor() {
-    let project = greeting().file(".harness/agents/helper.md", "---\ndescription: Helps.\ntools: [greet]\n---\nYou help.\n");
+    let project =
+        greeting().file(".harness/agents/helper.md", "---\ndescription: Helps.\ntools: [greet]\n---\nYou help.\n");
     let mut editor = Editor::new(&project);
     let helper = ".harness/agents/helper.md";
     editor.open(helper, "---\ndescription: Helps.\ntools: [wave]\n---\nYou help.\n");
@@ -144,10 +142,7 @@ fn completion_of_front_matter() {
     assert_eq!(offered(&mut editor, agent, 2, "---\ntools: [¦]\n---\n"), ["greet"]);
     let items = offered(&mut editor, agent, 3, "---\ntools:\n  - ¦\n---\n");
     assert!(items.contains(&"greet".to_owned()) && items.contains(&"script".to_owned()), "{items:?}");
-    assert_eq!(
-        offered(&mut editor, policy, 2, "---\nsandbox:\n  fs:\n    ¦\n---\n"),
-        ["read", "write", "protect"]
-    );
+    assert_eq!(offered(&mut editor, policy, 2, "---\nsandbox:\n  fs:\n    ¦\n---\n"), ["read", "write", "protect"]);
     assert_eq!(offered(&mut editor, policy, 3, "---\nsandbox: { hooks: { on_error: b¦"), ["block", "allow"]);
     assert_eq!(offered(&mut editor, policy, 4, "---\ntools_policy:\n  allow: [¦]\n---\n"), ["greet"]);
     assert_eq!(offered(&mut editor, policy, 5, "---\n---\n¦prose"), [""; 0]);
@@ -188,7 +183,8 @@ fn completion_of_scripts() {
     let mut version = 1;
     let mut in_tool = |line: &str| {
         version += 1;
-        let front = "---\nparameters:\n  path: { type: string }\n  limit: { type: number }\nscript: |\n  def run(args):\n";
+        let front =
+            "---\nparameters:\n  path: { type: string }\n  limit: { type: number }\nscript: |\n  def run(args):\n";
         offered(&mut editor, tool, version, &format!("{front}      {line}\n---\n"))
     };
     assert_eq!(in_tool("os.¦"), ["hostname", "platform", "arch"]);
@@ -256,11 +252,9 @@ fn definitions_of_what_others_name() {
         .file(".harness/agents/helper.md", "---\ndescription: Helps.\n---\nYou help.\n")
         .file(".harness/plugins/kit.md", "---\ntools:\n  - name: cut\n    description: Cut.\n    script: |\n      def run(args):\n          return 1\n---\n");
     let mut editor = Editor::new(&project);
-    let mut version = 0;
     let mut goes = |file: &str, text: &str| {
         let (text, at) = marked(text);
-        version += 1;
-        if version == 1 { editor.open(file, &text) } else { editor.open(file, &text) }
+        editor.open(file, &text);
         let found = editor.at("textDocument/definition", file, at);
         let one = |one: &Json| {
             let uri = one["uri"].as_str().unwrap();
@@ -274,7 +268,10 @@ fn definitions_of_what_others_name() {
     assert_eq!(goes(agent, "---\ntools: [greet, cu¦t]\n---\n"), ["plugins/kit.md:2"]);
     assert_eq!(goes(agent, "---\nhooks:\n  - gua¦rd\n---\n"), ["hooks/guard.md:0"]);
     assert_eq!(goes(policy, "---\ntools_policy: { mode: denylist, deny: [\"gre¦et\"] }\n---\n"), ["tools/greet.md:0"]);
-    assert_eq!(goes(policy, "---\nsandbox:\n  hooks:\n    named:\n      gua¦rd: { on_error: allow }\n---\n"), ["hooks/guard.md:0"]);
+    assert_eq!(
+        goes(policy, "---\nsandbox:\n  hooks:\n    named:\n      gua¦rd: { on_error: allow }\n---\n"),
+        ["hooks/guard.md:0"]
+    );
     assert_eq!(goes(policy, "---\nsandbox:\n  sources:\n    tools/gr¦eet: {}\n---\n"), ["tools/greet.md:0"]);
     assert_eq!(goes(agent, "---\ntools: [unkno¦wn]\n---\n"), [""; 0]);
     assert_eq!(goes(agent, "---\ndescription: gre¦et\n---\n"), [""; 0]);
@@ -339,12 +336,20 @@ fn quick_fixes_of_hints() {
         let range = problems[0]["range"].clone();
         let uri = editor.uri(file);
         let context = json!({"diagnostics": problems});
-        let answer = editor.request("textDocument/codeAction", json!({"textDocument": {"uri": uri}, "range": range, "context": context}));
-        answer["result"].as_array().unwrap().iter().map(|action| {
-            assert_eq!((&action["kind"], &action["isPreferred"]), (&json!("quickfix"), &json!(true)));
-            assert!(problems.as_array().unwrap().contains(&action["diagnostics"][0]), "{action}");
-            (action["title"].as_str().unwrap().to_owned(), edited(text, &action["edit"]["changes"][&uri]))
-        }).collect::<Vec<_>>()
+        let answer = editor.request(
+            "textDocument/codeAction",
+            json!({"textDocument": {"uri": uri}, "range": range, "context": context}),
+        );
+        answer["result"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|action| {
+                assert_eq!((&action["kind"], &action["isPreferred"]), (&json!("quickfix"), &json!(true)));
+                assert!(problems.as_array().unwrap().contains(&action["diagnostics"][0]), "{action}");
+                (action["title"].as_str().unwrap().to_owned(), edited(text, &action["edit"]["changes"][&uri]))
+            })
+            .collect::<Vec<_>>()
     };
     let fix = |title: &str, text: &str| vec![(title.to_owned(), text.to_owned())];
     let script = "script: |\n  def run(args):\n      return ";
