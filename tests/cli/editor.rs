@@ -31,7 +31,7 @@ impl<'p> Editor<'p> {
 
     /// One that has sent nothing yet.
     pub(crate) fn unready(project: &'p Project) -> Self {
-        let mut command = project.command(&["lsp", "--stdio"]);
+        let mut command = project.command(&["lsp"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         Self { project, child, input, output, requests: 0, heard: VecDeque::new() }

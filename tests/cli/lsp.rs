@@ -369,3 +369,37 @@ fn quick_fixes_of_hints() {
     assert_eq!(fixes(".harness/tools/d.md", &format!("---\nzzzzzz: a\n{script}1\n---\nD.\n")), []);
     editor.quit();
 }
+
+const PAGE: &str = include_str!("../../docs/editors.md");
+
+/// A block of the page, by the heading above it and its language.
+fn shown(heading: &str, language: &str) -> &'static str {
+    let section = PAGE.split(&format!("# {heading}\n")).nth(1).unwrap().split("\n##").next().unwrap();
+    section.split(&format!("```{language}\n")).nth(1).unwrap().split("```").next().unwrap()
+}
+
+/// The settings on the page start the server that the other tests talk to.
+#[test]
+fn the_settings_on_the_page() {
+    let code: Json = serde_json::from_str(shown("VS Code", "json")).unwrap();
+    let of_code = (code["glspc.server.command"].clone(), code["glspc.server.commandArguments"].clone());
+    assert_eq!(of_code, (json!("harness"), json!(["lsp"])));
+    let helix: toml::Table = toml::from_str(shown("Helix", "toml")).unwrap();
+    let server = &helix["language-server"]["harness"];
+    assert_eq!((server["command"].as_str(), server["args"].as_array().map(Vec::len)), (Some("harness"), Some(1)));
+    assert_eq!(server["args"][0].as_str(), Some("lsp"));
+    assert_eq!(helix["language"][0]["language-servers"][0].as_str(), Some("harness"));
+    assert!(shown("Neovim", "lua").contains("cmd = { \"harness\", \"lsp\" },"));
+    let zed: toml::Table = toml::from_str(shown("Zed", "toml")).unwrap();
+    assert_eq!(zed["language_servers"]["harness"]["languages"][0].as_str(), Some("Markdown"));
+    assert!(shown("Zed", "rust").contains("args: vec![\"lsp\".into()]"));
+    // What the page says of schemas.
+    let project = greeting();
+    for kind in ["tool", "hook", "agent", "skill", "bundle", "plugin", "harness"] {
+        assert_eq!(project.run(&["schema", kind]).json()["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    }
+    let front = shown("Schemas in other tools", "yaml");
+    project.write(".harness/tools/slow.md", &format!("{front}Slow.\n"));
+    assert_eq!(project.run(&["validate"]).code, 0);
+    assert_eq!(project.run(&["tools", "--json"]).json().as_array().unwrap().len(), 2);
+}
