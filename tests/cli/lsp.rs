@@ -47,10 +47,10 @@ fn problems_appear_and_disappear_as_one_types() {
     let file = ".harness/tools/greet.md";
     editor.open(file, GREET);
     assert_eq!(editor.lines(file, 1), [""; 0]);
-    editor.change(file, 2, &GREET.replace("parameters:", "paramters:"));
+    editor.change(file, 2, &GREET.replacen("---\n", "---\ntimout_ms: 5\n", 1));
     assert_eq!(
         editor.lines(file, 2),
-        ["1:0-9 warning unknown key `paramters`, it is ignored\nhint: did you mean `parameters`?"]
+        ["1:0-9 warning unknown key `timout_ms`, it is ignored\nhint: did you mean `timeout_ms`?"]
     );
     editor.change(file, 3, &GREET.replace("return \"Hello, \"", "return fs.raed(\"ä😀\"), undefined_name"));
     assert_eq!(
@@ -71,7 +71,7 @@ fn problems_are_those_of_validate() {
     let broken = "---\nparameters: 5\ntimout_ms: 1\nscript: |\n  def run(args):\n      return json.dump(1)\n---\n";
     let project = greeting()
         .file(".harness/hooks/guard.md", "---\nevent: tool.pre\nwhen: paylod == 1\nscript: |\n  def handle(event, payload):\n      fs.write('a', 'b')\n---\n")
-        .file(".harness/agents/helper.md", "---\ndescription: Helps.\ntools: [gret]\n---\nYou help.\n")
+        .file(".harness/agents/helper.md", "---\ndescription: Helps.\ntools: [gard]\n---\nYou help.\n")
         .file(".harness/tools/other.md", broken);
     let expected: Vec<(String, String, u64)> = project.run(&["validate", "--json"]).json()["problems"]
         .as_array()

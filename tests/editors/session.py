@@ -82,18 +82,18 @@ async def session(harness: str, root: pathlib.Path) -> None:
         )
     )
     assert await problems(1) == []
-    change(2, TOOL.replace("parameters:", "paramters:"))
-    assert await problems(2) == ["unknown key `paramters`, it is ignored\nhint: did you mean `parameters`?"]
+    change(2, TOOL.replace("---\n", "---\ntimout_ms: 5\n", 1))
+    assert await problems(2) == ["unknown key `timout_ms`, it is ignored\nhint: did you mean `timeout_ms`?"]
     whole = lsp.Range(start=lsp.Position(line=1, character=0), end=lsp.Position(line=1, character=9))
     actions = await client.text_document_code_action_async(
         lsp.CodeActionParams(text_document=document, range=whole, context=lsp.CodeActionContext(diagnostics=[]))
     )
-    assert [action.title for action in actions] == ["Change to `parameters`"], actions
-    assert actions[0].edit.changes[uri][0].new_text == "parameters", actions
+    assert [action.title for action in actions] == ["Change to `timeout_ms`"], actions
+    assert actions[0].edit.changes[uri][0].new_text == "timeout_ms", actions
     change(3, TOOL)
     assert await problems(3) == []
     inside = lsp.Position(line=5, character=9)
-    hover = await client.text_document_hover_async(lsp.HoverParams(text_document=document, position=lsp.Position(1, 3)))
+    hover = await client.text_document_hover_async(lsp.HoverParams(text_document=document, position=lsp.Position(line=1, character=3)))
     assert hover.contents.value.startswith("The arguments"), hover
     offered = await client.text_document_completion_async(
         lsp.CompletionParams(text_document=document, position=inside)
