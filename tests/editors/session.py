@@ -94,7 +94,7 @@ async def session(harness: str, root: pathlib.Path) -> None:
     assert await problems(3) == []
     inside = lsp.Position(line=5, character=9)
     hover = await client.text_document_hover_async(lsp.HoverParams(text_document=document, position=lsp.Position(line=1, character=3)))
-    assert hover.contents.value.startswith("The arguments"), hover
+    assert hover.contents.value.startswith("The parameters"), hover
     offered = await client.text_document_completion_async(
         lsp.CompletionParams(text_document=document, position=inside)
     )
