@@ -1,18 +1,25 @@
 //! The arguments of the command line, and its help.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_artifact::schema::Kind;
+use harness_sandbox::engine::{INTERPRETER, WASMTIME};
 
 use super::client::Client;
+
+/// What `--version` prints: what a report of a mistake has to name.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{}\ninterpreter {INTERPRETER}\nengine wasmtime {WASMTIME}", env!("CARGO_PKG_VERSION")));
 
 /// Runs untrusted tools for AI agents, each call in its own WebAssembly sandbox.
 #[derive(Debug, Parser)]
 #[command(
     name = "harness",
     version,
+    long_version = VERSION.as_str(),
     about = "Run untrusted tools and hooks for AI agents, each call in its own WebAssembly sandbox",
     max_term_width = 100
 )]
