@@ -213,7 +213,7 @@ fn completion_of_scripts() {
 }
 
 #[test]
-fn hover_tells_of_keys_built_ins_and_artifacts() {
+fn hover_shows_keys_built_ins_and_artifacts() {
     let project = greeting();
     let mut editor = Editor::new(&project);
     let file = ".harness/tools/new.md";
@@ -224,17 +224,17 @@ fn hover_tells_of_keys_built_ins_and_artifacts() {
         version += 1;
         editor.change(file, version, &text);
         let found = editor.at("textDocument/hover", file, at);
-        let told = found["contents"]["value"].as_str().unwrap_or("nothing").to_owned();
-        (told, found["range"]["start"]["character"].as_u64(), found["range"]["end"]["character"].as_u64())
+        let shown = found["contents"]["value"].as_str().unwrap_or("nothing").to_owned();
+        (shown, found["range"]["start"]["character"].as_u64(), found["range"]["end"]["character"].as_u64())
     };
-    let (told, from, to) = hover("---\ntime¦out_ms: 5\n---\n");
+    let (shown, from, to) = hover("---\ntime¦out_ms: 5\n---\n");
     assert_eq!((from, to), (Some(0), Some(10)));
-    assert!(told.contains("milliseconds") && told.contains("integer"), "{told}");
+    assert!(shown.contains("milliseconds") && shown.contains("integer"), "{shown}");
     let script = |line: &str| format!("---\nscript: |\n  def run(args):\n      {line}\n---\n");
-    let (told, from, to) = hover(&script("return fs.li¦ne_count(\"a\")"));
+    let (shown, from, to) = hover(&script("return fs.li¦ne_count(\"a\")"));
     assert_eq!((from, to), (Some(13), Some(26)));
     assert_eq!(
-        told,
+        shown,
         "```python\nfs.line_count(path)\n```\n\nReturns the number of line breaks, plus 1.\n\nGranted by `sandbox.fs` (`read`, `write`). A path is relative to the workspace, or absolute and inside it. Texts are\nUTF-8. Lines count from 1. In the table, PATH is an absolute path, and NAME is the last part of one.\n\n```python\nfs.line_count(\"notes/a.md\")  # 4\n```"
     );
     assert_eq!(hover(&script("return meta.call_tool(\"gr¦eet\", {})")).0, "tool `greet`\n\n# greet\n\nGreet a person.");

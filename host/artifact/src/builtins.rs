@@ -112,9 +112,9 @@ fn fields(returns: &'static str, before: &[&'static str]) -> Vec<&'static str> {
     if !kinds.iter().any(|kind| returns.starts_with(kind)) {
         return Vec::new();
     }
-    let told = returns.split([';', ':']).next().unwrap_or(returns);
+    let keys = returns.split([';', ':']).next().unwrap_or(returns);
     // What is in brackets says more of a key.
-    let outside = told.split('(').map(|part| part.split_once(')').map_or(part, |(_, after)| after));
+    let outside = keys.split('(').map(|part| part.split_once(')').map_or(part, |(_, after)| after));
     outside.flat_map(quoted).filter(|key| is_name(key)).collect()
 }
 

@@ -10,12 +10,12 @@ use crate::{define, document, script, shapes};
 
 /// What there is to say at a position.
 pub(crate) fn at(asked: &Asked<'_>) -> Option<Hover> {
-    let (text, range) = told(asked)?;
+    let (text, range) = found(asked)?;
     let range = document::range(asked.text, range);
     Some(Hover { contents: HoverContents::Markup(markdown(&text)), range: Some(range) })
 }
 
-fn told(asked: &Asked<'_>) -> Option<(String, std::ops::Range<usize>)> {
+fn found(asked: &Asked<'_>) -> Option<(String, std::ops::Range<usize>)> {
     if asked.cursor()?.is_in_script() {
         let (start, line) = asked.line();
         let at = asked.offset.saturating_sub(start);
@@ -37,9 +37,7 @@ fn of_key(asked: &Asked<'_>) -> Option<(String, std::ops::Range<usize>)> {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
     let rest = asked.text.get(asked.offset..)?;
     let end = asked.offset.saturating_add(rest.find(|c| !is_part(c)).unwrap_or(rest.len()));
-    let start = end.saturating_sub(
-        asked.text.get(..end)?.len().saturating_sub(asked.text.get(..end)?.trim_end_matches(is_part).len()),
-    );
+    let start = asked.text.get(..end)?.trim_end_matches(is_part).len();
     let word = asked.text.get(start..end).filter(|word| !word.is_empty())?;
     let kind = asked.kind()?;
     let cursor = Asked { offset: end, ..*asked }.cursor()?;
@@ -55,7 +53,7 @@ fn of_key(asked: &Asked<'_>) -> Option<(String, std::ops::Range<usize>)> {
 
 /// What a schema says of a value.
 pub(crate) fn described(schema: &Json) -> String {
-    let mut told = schema.get("description").and_then(Json::as_str).unwrap_or("").to_owned();
+    let mut text = schema.get("description").and_then(Json::as_str).unwrap_or("").to_owned();
     let kinds: Vec<&str> = match schema.get("type") {
         Some(Json::String(one)) => vec![one],
         Some(Json::Array(all)) => all.iter().filter_map(Json::as_str).filter(|kind| *kind != "null").collect(),
@@ -71,10 +69,10 @@ pub(crate) fn described(schema: &Json) -> String {
     });
     facts.extend(schema.get("default").map(|value| format!("default `{value}`")));
     if !facts.is_empty() {
-        let gap = if told.is_empty() { "" } else { "\n\n" };
-        told = format!("{told}{gap}{}", facts.join(", "));
+        let gap = if text.is_empty() { "" } else { "\n\n" };
+        text = format!("{text}{gap}{}", facts.join(", "));
     }
-    told
+    text
 }
 
 /// What a name in a script is, where it is a built-in, several of them, or the language's.

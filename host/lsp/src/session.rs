@@ -321,8 +321,8 @@ fn summary(wanted: &Cases, results: &[CaseResult]) -> String {
     if failed.is_empty() {
         return format!("{kind} `{name}`: {all} case{plural} passed");
     }
-    let told = failed.iter().map(|one| format!("\n{}:\n{}", one.case, one.differences.join("\n")));
-    format!("{kind} `{name}`: {} of {all} case{plural} failed{}", failed.len(), told.collect::<String>())
+    let shown = failed.iter().map(|one| format!("\n{}:\n{}", one.case, one.differences.join("\n")));
+    format!("{kind} `{name}`: {} of {all} case{plural} failed{}", failed.len(), shown.collect::<String>())
 }
 
 /// A problem as the client gets it.
