@@ -11,14 +11,15 @@ fn greeting() -> Project {
     Project::new().file(".harness/tools/greet.md", GREET)
 }
 
-/// The labels of what may be written at the mark in a file.
+/// The labels of what may be written at the mark in a file. The files are called `new` themselves, and have artifacts or not.
 #[track_caller]
 fn offered(editor: &mut Editor<'_>, file: &str, version: i64, text: &str) -> Vec<String> {
     let (text, at) = marked(text);
     editor.change(file, version, &text);
     let found = editor.at("textDocument/completion", file, at);
     assert_eq!(found["isIncomplete"], false, "{found}");
-    found["items"].as_array().unwrap().iter().map(|item| item["label"].as_str().unwrap().to_owned()).collect()
+    let labels = found["items"].as_array().unwrap().iter().map(|item| item["label"].as_str().unwrap().to_owned());
+    labels.filter(|label| label != "new").collect()
 }
 
 /// The text with edits of one file.
@@ -52,10 +53,10 @@ fn problems_appear_and_disappear_as_one_types() {
         editor.lines(file, 2),
         ["1:0-9 warning unknown key `timout_ms`, it is ignored\nhint: did you mean `timeout_ms`?"]
     );
-    editor.change(file, 3, &GREET.replace("return \"Hello, \"", "return fs.raed(\"ä😀\"), undefined_name"));
+    editor.change(file, 3, &GREET.replace("return \"Hello, \"", "return \"ä😀\", undefined_name"));
     assert_eq!(
         editor.lines(file, 3),
-        ["5:35-36 error the script cannot be loaded: Variable `undefined_name` not found"]
+        ["5:20-21 error the script cannot be loaded: Variable `undefined_name` not found"]
     );
     editor.change(file, 4, &GREET.replace("return ", "return \"😀\" + fs.raed(\"a\") + "));
     assert_eq!(editor.lines(file, 4), ["5:20-27 error there is no built-in `fs.raed`\nhint: did you mean `fs.read`?"]);
@@ -328,7 +329,7 @@ fn cases_run_from_their_lens() {
 
 #[test]
 fn quick_fixes_of_hints() {
-    let project = Project::new().policy("mcp:\n  resources: [docs]\n").file("docs/a.md", "x");
+    let project = Project::new();
     let mut editor = Editor::new(&project);
     let mut fixes = |file: &str, text: &str| {
         editor.open(file, text);
@@ -401,5 +402,5 @@ fn the_settings_on_the_page() {
     let front = shown("Schemas in other tools", "yaml");
     project.write(".harness/tools/slow.md", &format!("{front}Slow.\n"));
     assert_eq!(project.run(&["validate"]).code, 0);
-    assert_eq!(project.run(&["tools", "--json"]).json().as_array().unwrap().len(), 2);
+    assert_eq!(project.run(&["tools", "--json"]).json()[1]["description"], "Slow.");
 }

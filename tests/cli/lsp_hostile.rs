@@ -114,9 +114,9 @@ fn documents_of_any_size() {
     let found = editor.hear("textDocument/publishDiagnostics", |params| params["uri"] == uri.as_str());
     assert_eq!(found["diagnostics"][0]["message"], format!("cannot read `{FILE}`: it has more than 1048576 bytes"));
     // Deeper than YAML of an artifact is: the positions are still followed.
-    let deep = format!("---\n{}", "- ".repeat(100_000));
+    let deep = format!("---\n{}\n---\n", "- ".repeat(100_000));
     editor.change(FILE, 2, &deep);
-    assert!(editor.problems(FILE, 2)[0]["message"].as_str().unwrap().contains("nested"), "depth");
+    assert!(editor.problems(FILE, 2)[0]["message"].as_str().unwrap().contains("nested deeper than 32 levels"));
     assert_eq!(editor.at("textDocument/completion", FILE, (1, 200_000))["items"], json!([]));
     editor.change(FILE, 3, TOOL);
     assert_eq!(editor.problems(FILE, 3), json!([]));
@@ -146,7 +146,7 @@ fn a_run_that_is_cancelled() {
 fn projects_have_no_power() {
     let script = "---\nscript: |\n  def run(args):\n      fs.write(\"marker\", \"x\")\n      return 1\ntests:\n  - name: writes\n    args: {}\n    expect: { result: 1, files: { marker: x } }\n---\nA.\n";
     let project = Project::new()
-        .policy("sandbox: { fs: { write: [\"**\"] }, exec: { allow: [sh, touch] } }\nnetwork: { allowed_domains: [\"*\"] }\n")
+        .policy("sandbox: { fs: { write: [\"**\"] }, exec: { allow: [sh, touch] } }\nnetwork: { allowed_domains: [example.com] }\n")
         .file(FILE, script);
     let mut editor = Editor::new(&project);
     editor.open(FILE, script);

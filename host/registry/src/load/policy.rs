@@ -57,8 +57,12 @@ impl Load {
         let mut there: Vec<String> = Vec::new();
         if let Some(home) = home {
             match sys::list_folder(&home.real) {
-                Ok(names) if names.iter().any(|name| name == POLICY) => there.push(POLICY_FILE.to_owned()),
-                Ok(_) => {}
+                Ok(mut names) => {
+                    self.unsaved.list(&home.real, &mut names);
+                    if names.iter().any(|name| name == POLICY) {
+                        there.push(POLICY_FILE.to_owned());
+                    }
+                }
                 Err(error) => return self.fail(FOLDER, true, &error),
             }
         }
