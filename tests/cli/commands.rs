@@ -390,6 +390,8 @@ fn help() {
       inspect      Show the source, the grant and the replaced version of each artifact
       schema       Print the JSON Schema of an artifact's front matter
       validate     Parse and compile everything, and report every error
+      lsp          Serve an editor over standard input and output: the Language Server Protocol for
+                   artifacts
       lock         Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected
       plugin       Add, review, pin and update plugins from elsewhere, and write your own
       policy       Print the grant of a tool, compare two policies, or find the least policy for a call
