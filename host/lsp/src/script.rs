@@ -99,7 +99,6 @@ pub(crate) fn dotted_at(line: &str, byte: usize) -> Option<(&str, Range<usize>)>
 }
 
 /// The byte of the quote that is open at the end of a part of a line, if one is. None in a comment.
-#[expect(clippy::option_option, reason = "a comment is neither in a text nor outside of one")]
 fn open(line: &str) -> Option<Option<usize>> {
     let mut quote: Option<(char, usize)> = None;
     let mut escaped = false;
