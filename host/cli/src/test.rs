@@ -22,7 +22,7 @@ use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
 
-mod difference;
+pub(crate) mod difference;
 mod junit;
 mod watch;
 
