@@ -7,6 +7,7 @@
 //! - `agent_turns`: turns of an agent, and the events around them
 //! - `agent_delegation`: sub-agents
 //! - `agent_services`: whole sessions with a service, in each wire format
+//! - `agent_wires`: what a person sees of a turn, whole, in each wire format
 //! - `agent_streams`: odd replies of a service, and the next request
 //! - `agent_keys`: the key of a service, which nothing shows
 //! - `agent_limits`: ends of a turn, and what remains of a turn that was ended
@@ -18,6 +19,7 @@
 //! - `agent_endings`: the end of a session for its caller
 //! - `agent_failures`: tools that fail an agent again and again
 //! - `conversation`: a conversation with the agent at a terminal
+//! - `conversation_typing`: several lines, history, typing ahead and commands in a conversation
 //! - `conversation_calls`: calls that a person at a terminal sees and stops
 //! - `tool_verify`: tools that verify their own results
 //! - `confirm`: calls that need confirmation
@@ -141,6 +143,8 @@ mod agent_streams;
 mod agent_tasks;
 #[path = "cli/agent_turns.rs"]
 mod agent_turns;
+#[path = "cli/agent_wires.rs"]
+mod agent_wires;
 #[path = "cli/arguments.rs"]
 mod arguments;
 #[path = "cli/artifacts.rs"]
@@ -167,6 +171,8 @@ mod context;
 mod conversation;
 #[path = "cli/conversation_calls.rs"]
 mod conversation_calls;
+#[path = "cli/conversation_typing.rs"]
+mod conversation_typing;
 #[path = "cli/ctx.rs"]
 mod ctx;
 #[path = "cli/editor.rs"]

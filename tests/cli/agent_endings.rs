@@ -242,3 +242,50 @@ fn a_conversation_is_explained() {
     let told = std::fs::read_to_string(project.path("told")).unwrap();
     assert!(told.contains("calls look {}\n") && told.contains("look completed ("), "{told}");
 }
+
+/// `--output stream-json` prints events as lines while they happen, and the outcome last.
+#[test]
+fn events_are_printed_as_they_happen() {
+    let replies = "- { text: I look., tool_calls: [{ name: look, args: { at: here } }] }\n- text: It is there.\n";
+    let project = agent("", replies).tool("look", "", "def run(args):\n    return 'there'\n");
+    let ran = project.run(&["run", "--output", "stream-json", "Look."]);
+    let lines: Vec<Json> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut kinds: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    kinds.dedup();
+    let expected = ["turn", "asked", "text", "call", "called", "asked", "text", "end"];
+    assert_eq!((ran.code, ran.err.as_str(), kinds.as_slice()), (0, "", &expected[..]), "{ran}");
+    let of = |kind: &str| lines.iter().find(|line| line["type"] == kind).unwrap().clone();
+    let call = json!({
+        "type": "called", "agent": "", "id": of("call")["id"], "tool": "look", "outcome": "completed", "is_error": false,
+        "content": "there",
+    });
+    assert_eq!(of("called"), call);
+    let said = lines.iter().filter(|line| line["type"] == "text").map(|line| line["text"].as_str().unwrap());
+    assert_eq!(said.collect::<String>(), "I look.It is there.");
+    let end = of("end");
+    assert_eq!((&end["outcome"], &end["answer"]), (&json!("completed"), &json!("It is there.")));
+    // The other forms, and what they have in common.
+    assert_eq!(agent("", replies).run(&["run", "--json", "--output", "json", "Look."]).code, 2);
+    let project = agent("", "- error: down\n");
+    for (form, length) in [("json", None), ("stream-json", Some(3))] {
+        let ran = project.run(&["run", "--output", form, "Look."]);
+        if let Some(length) = length {
+            assert_eq!(ran.out.lines().count(), length, "{ran}");
+        }
+        assert!(ran.code == 5 && ran.out.contains("down"), "{ran}");
+    }
+}
+
+/// Who reads a pipe learns of a call that was denied.
+#[test]
+fn a_denied_call_is_a_line_in_a_pipe() {
+    let replies = "- tool_calls: [{ name: takes }, { name: hidden }]\n- text: I cannot.\n";
+    let policy = "tools_policy: { deny: [hidden] }\nsandbox: { fs: { write: [] } }\n";
+    let project = agent(policy, replies)
+        .tool("takes", "", "def run(args):\n    return fs.write('taken.txt', '')\n")
+        .tool("hidden", "", "def run(args):\n    return 1\n");
+    let ran = project.run(&["run", "Take."]);
+    let lines: Vec<&str> = ran.err.lines().collect();
+    assert!(ran.code == 0 && ran.out == "I cannot.\n" && lines.len() == 2, "{ran}");
+    assert!(lines[0].starts_with("denied: takes: ") && lines[1].starts_with("denied: hidden: "), "{ran}");
+}

@@ -276,3 +276,42 @@ fn a_limit_that_is_misspelled() {
         agent(&format!("{known}\n"), "- text: x\n").run(&["run", "hi"]).gives("x");
     }
 }
+
+/// A turn without rounds left may have the model sum up: once more, in words, whatever it calls then.
+#[test]
+fn a_turn_without_rounds_left_may_sum_up() {
+    let calls = "- { text: I look., tool_calls: [{ name: look }] }\n";
+    for (last, code, out, err) in [
+        (
+            "- { expect: Answer now in words, text: I looked once. }\n",
+            0,
+            "I looked once.\n",
+            "warning: max tool rounds \
+           reached (1); `exit_policy.max_iterations` in `harness.md` raises it; the agent summed up\n",
+        ),
+        (
+            "- { text: In short., tool_calls: [{ name: look }] }\n",
+            0,
+            "In short.\n",
+            "warning: max tool rounds reached \
+           (1); `exit_policy.max_iterations` in `harness.md` raises it; the agent summed up\n",
+        ),
+        (
+            "- { tool_calls: [{ name: look }] }\n",
+            4,
+            "",
+            "error: max tool rounds reached (1); \
+           `exit_policy.max_iterations` in `harness.md` raises it\n",
+        ),
+    ] {
+        let policy = "exit_policy: { max_iterations: 1, on_max_iterations: summarize }\n";
+        let project =
+            agent(policy, &format!("{calls}{calls}{last}")).tool("look", "", "def run(args):\n    return 1\n");
+        let ran = project.run(&["run", "Look."]);
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (code, out, err));
+        let replayed = project.run(&["sessions", "replay"]);
+        assert_eq!(replayed.code, 0, "{replayed}");
+        let shown = project.run(&["sessions", "show"]).out;
+        assert_eq!(shown.matches("tool look").count(), 1, "{shown}");
+    }
+}

@@ -499,3 +499,27 @@ fn checks_tell_their_exit_codes() {
         assert!(ran.code == 0 && help.ends_with(&format!("Exit codes: {codes}")), "{ran}");
     }
 }
+
+/// In bash, completion offers the names of the project; a name that a shell would expand is none.
+#[test]
+fn completion_knows_the_names_of_the_project() {
+    let project = Project::with_script("def run(args):\n    return 1\n")
+        .with_handle("guard", "tool.pre", "", "return allow()")
+        .file(".harness/tools/$(touch planted).md", "---\nscript: |\n  def run(args):\n      return 1\n---\n# x\n");
+    let complete = |words: &str| {
+        let line = format!(
+            "source <(\"$HARNESS\" completions bash); COMP_WORDS=(\"$HARNESS\" {words}); \
+             COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _harness_with_names \"$HARNESS\" \"${{COMP_WORDS[COMP_CWORD]}}\" \
+             \"${{COMP_WORDS[COMP_CWORD-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let ran = project.shell(&format!("bash -c '{}'", line.replace('\'', "'\\''")));
+        assert!(ran.code == 0 && ran.err.is_empty(), "{ran}");
+        ran.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let has = |words: &str, name: &str| complete(words).iter().any(|offered| offered == name);
+    assert!(has("call \"\"", "it") && has("--policy x call i", "it") && !has("call \"\"", "guard"));
+    assert!(has("test \"\"", "guard") && has("policy show gu", "guard") && !has("policy \"\"", "guard"));
+    assert!(has("call --", "--explain") && !has("call --", "it"));
+    assert!(!project.path("planted").exists());
+    project.run(&["names", "sessions"]).gives_nothing();
+}

@@ -203,7 +203,19 @@ fn a_turn_is_stopped_and_the_conversation_goes_on() {
             .filter(|message| message["role"] == "user")
             .map(|message| text_of(&message["content"]))
             .collect();
-        assert!(said.last().unwrap().ends_with("Please look."), "{name}: {said:?}");
+        assert_eq!(said, ["What port?", "Please look."], "{name}");
+        let answers: Vec<String> = sent[1].json()["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|message| message["role"] == "assistant")
+            .map(|message| text_of(&message["content"]))
+            .collect();
+        let stopped = "It may use some\n[stopped by the user before the answer was complete]";
+        assert_eq!(answers, [stopped], "{name}");
+        // What is recorded of it is enough to do it again, and to resume it.
+        let replayed = project.run(&["sessions", "replay"]);
+        assert_eq!(replayed.code, 0, "{name}: {replayed}");
     }
 }
 

@@ -399,7 +399,14 @@ fn inspect() {
         )
         .file(".harness/plugins/p.md", "---\n---\n")
         .policy("network: { allowed_domains: [a.example] }\ntools_policy: { deny: [search_text] }\n");
-    let it = project.run(&["inspect", "it"]);
+    let short = project.run(&["inspect", "it"]);
+    let expected = "tool it\n  from .harness/tools/it.md:1:1, source `tools/it`\n  timeout_ms: 70\n  fs.read: docs\n  \
+                    network: a.example\n  services: cache, metrics, clock, random, events, delegate, modify, prompt\n";
+    assert_eq!(short.out, expected);
+    let with_meta = project.policy_of(|text| text.replacen("---\n", "---\nmeta: { enabled: true }\n", 1));
+    assert!(with_meta.run(&["inspect", "it"]).out.contains("random, events, meta, delegate"));
+    let project = with_meta.policy_of(|text| text.replace("meta: { enabled: true }\n", ""));
+    let it = project.run(&["inspect", "it", "--full"]);
     assert_eq!((it.code, it.err.as_str()), (0, ""));
     for part in [
         "tool it\n  from .harness/tools/it.md:1:1, source `tools/it`\n",

@@ -31,7 +31,8 @@ fn a_page_goes_where_its_name_leads() {
     let shown = |name: &str| at(name).to_str().unwrap().to_owned();
     let pipe = shown("pipe");
     let read = format!("mkfifo {pipe}; timeout 20 cat {pipe} > got & \"$HARNESS\" sessions show --html {pipe}; wait");
-    project.shell(&read).gives_nothing();
+    let wrote = project.shell(&read);
+    assert_eq!((wrote.code, wrote.out.as_str()), (0, ""), "{wrote}");
     assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
     assert_eq!(std::fs::read_to_string(project.path("got")).unwrap(), page);
 
@@ -40,7 +41,8 @@ fn a_page_goes_where_its_name_leads() {
     std::fs::write(at("pages/old.html"), "what was there").unwrap();
     for (link, to) in [("page", "pages/old.html"), ("next", "pages/new.html"), ("round", "round")] {
         symlink(to, at(link)).unwrap();
-        project.run(&["sessions", "show", "--html", &shown(link)]).gives_nothing();
+        let wrote = project.run(&["sessions", "show", "--html", &shown(link)]);
+        assert_eq!((wrote.code, wrote.out.as_str()), (0, ""), "{wrote}");
         assert_eq!(std::fs::read_to_string(at(link)).unwrap(), page);
         assert!(!at(link).is_symlink());
     }
@@ -53,7 +55,8 @@ fn a_page_goes_where_its_name_leads() {
     assert!(!at("pages/page.html").exists());
     // A file is replaced as a whole.
     let before = std::fs::metadata(at("pages/old.html")).unwrap().ino();
-    project.run(&["sessions", "show", "--html", &shown("pages/old.html")]).gives_nothing();
+    let wrote = project.run(&["sessions", "show", "--html", &shown("pages/old.html")]);
+    assert_eq!((wrote.code, wrote.out.as_str()), (0, ""), "{wrote}");
     assert!(std::fs::metadata(at("pages/old.html")).unwrap().ino() != before);
     project.run(&["sessions", "show", "--html", ".harness"]).says(2, "error: cannot write `.harness`: Is a directory");
 }

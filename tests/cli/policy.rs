@@ -553,3 +553,23 @@ fn what_somebody_else_s_tool_would_need() {
     within(&["--policy", "m.yaml"]).says(3, "in `m.yaml:1:16` covers it");
     reads.run(&["policy", "learn", "--", "tools"]).says(2, "only a call can be observed");
 }
+
+/// Where files of one folder and one ending were read, `learn` offers a pattern for their siblings.
+#[test]
+fn learn_offers_a_pattern_for_siblings() {
+    let script = "def run(args):\n    for name in args['names']:\n        fs.read(name)\n    return 1\n";
+    let mut project = Project::new().tool("it", "", script);
+    for name in ["issues/a.md", "issues/b.md", "issues/c.md", "other.md"] {
+        project = project.file(name, "x");
+    }
+    let learn = |names: &str| {
+        let arguments = format!("{{\"names\": {names}}}");
+        project.run(&["policy", "learn", "--", "call", "it", "--args", &arguments])
+    };
+    let offer =
+        "3 items of `fs.read` fit `issues/*.md`: write that instead, if files like them are to be allowed too\n";
+    let all = learn(r#"["issues/a.md", "issues/b.md", "issues/c.md", "other.md"]"#);
+    assert!(all.code == 0 && all.err.contains(offer) && all.out.contains("issues/b.md"), "{all}");
+    let two = learn(r#"["issues/a.md", "issues/b.md", "other.md"]"#);
+    assert!(two.code == 0 && !two.err.contains("write that instead"), "{two}");
+}

@@ -328,14 +328,21 @@ fn the_tools_of_an_agent_come_with_the_program() {
 #[test]
 fn words_of_other_hosts_have_a_hint() {
     for (script, hint) in [
-        ("return isinstance(args, dict)", "write `type(x) == \"string\"`"),
-        ("try:\n        return 1\n    except:\n        return 2", "there are no exceptions"),
-        ("while True:\n        pass", "write `for` over a `range`"),
-        ("return sum([1, 2])", "add in a loop"),
-        ("return open('x').read()", "files are read and written whole"),
-        ("import os\n    return 1", "built-ins are there without an import"),
-        ("return f'{args}'", "write `\"%s\" % x`, or"),
-        ("return any(x for x in args)", "write a list comprehension"),
+        ("return isinstance(args, dict)", "Starlark has no classes; write `type(x) == \"string\"`"),
+        ("try:\n        return 1\n    except:\n        return 2", "Starlark has no exceptions; write a check"),
+        ("while True:\n        pass", "Starlark has no `while`; write `for` over a `range`"),
+        ("return sum([1, 2])", "Starlark has no `sum`; write a loop"),
+        ("return open('x').read()", "Starlark has no open files; write `fs.read(path)`"),
+        ("import os\n    return 1", "Starlark has no imports; write the name of a built-in"),
+        ("class A:\n        pass", "Starlark has no classes; write a dict"),
+        ("return args is None", "Starlark has no `is`; write `==`"),
+        ("return f'{args}'", "Starlark has no f-strings here; write `\"%s\" % x`, or"),
+        ("return any(x for x in args)", "Starlark has no generators; write a list comprehension"),
+        ("assert args", "Starlark has no `assert`; write `if not condition: fail"),
+        ("del args['x']", "Starlark has no `del`; write `d.pop(key)`"),
+        ("return 2 ** 3", "Starlark has no powers; write a loop"),
+        ("return {1, 2}", "Starlark has no sets in braces; write `set([1, 2])`"),
+        ("x: int = 1", "Starlark has no type annotations here; write the name alone"),
         ("return tool.name", "the name of the tool is `payload[\"name\"]`"),
     ] {
         let ran = Project::new().tool("it", "", &format!("def run(args):\n    {script}\n")).run(&["validate"]);
@@ -426,4 +433,33 @@ fn artifacts_of_other_hosts_say_what_to_write() {
     let models = "models:\n  qwen3: { tools_enabled: true }\n";
     let hint = "= hint: write an item for each model: `- { name: qwen3, provider: ollama, tools: auto }`";
     Project::new().policy(models).run(&["validate"]).says(2, hint);
+}
+
+/// What `new` writes is valid, passes its cases, and does not replace what is there.
+#[test]
+fn artifacts_to_begin_with() {
+    let project = Project::new().policy("");
+    for (kind, name, file) in [
+        ("tool", "count_words", ".harness/tools/count_words.md"),
+        ("hook", "guard", ".harness/hooks/guard.md"),
+        ("agent", "answers", ".harness/agents/answers.md"),
+        ("skill", "work", ".harness/skills/work.md"),
+    ] {
+        let new = project.run(&["new", kind, name]);
+        assert_eq!((new.code, new.out.as_str()), (0, format!("{file}\n").as_str()), "{new}");
+        let text = std::fs::read_to_string(project.path(file)).unwrap();
+        assert!(text.contains(name) && !text.contains("NAME"), "{text}");
+        project.run(&["new", kind, name]).says(2, &format!("`{file}` is there already"));
+        assert_eq!(std::fs::read_to_string(project.path(file)).unwrap(), text);
+    }
+    let valid = project.run(&["validate", "--strict"]);
+    assert!(valid.code == 0 && valid.err.is_empty(), "{valid}");
+    assert!(project.run(&["test"]).out.contains("3 cases, 3 passed, 0 failed"));
+    project.run(&["call", "count_words", "text=one two"]).gives("{\"words\":2}");
+    project.run(&["call", "count_words", "text=forbidden"]).says(3, "the arguments hold `forbidden`");
+    let plugin = project.run(&["new", "plugin", "acme"]);
+    assert!(plugin.code == 0 && project.path("acme/plugin.md").exists(), "{plugin}");
+    for (kind, name) in [("tool", "../x"), ("tool", "1st"), ("skill", "Work"), ("plugin", "a b")] {
+        assert_eq!(project.run(&["new", kind, name]).code, 2, "{kind} {name}");
+    }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::project::Project;
 
@@ -73,6 +73,13 @@ impl Person {
             }
             assert!(self.more(end), "waited for {part:?}, saw {:?}", self.seen);
         }
+    }
+
+    /// Makes the terminal this wide, and the binary see it.
+    pub(crate) fn resizes(&mut self, columns: u16) {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.terminal, size).unwrap();
+        self.signals(Signal::WINCH);
     }
 
     /// Ctrl-C, as the terminal shows it to the binary.

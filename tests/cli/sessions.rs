@@ -351,7 +351,8 @@ fn the_example_agent_on_a_timeline() {
                            " The launch is on 12 May, and notes/summary.md says so.
     The launch is on 12 May, and notes/summary.md says so.
     "#);
-    project.run(&["sessions", "show", "--html", "page.html"]).gives_nothing();
+    let wrote = project.run(&["sessions", "show", "--html", "page.html"]);
+    assert_eq!((wrote.code, wrote.out.as_str(), wrote.err.as_str()), (0, "", "wrote `page.html`\n"));
     let page = std::fs::read_to_string(project.path("page.html")).unwrap();
     for part in [
         "When?",
@@ -362,6 +363,12 @@ fn the_example_agent_on_a_timeline() {
         "write_summary",
         "command_guard",
         "rm -rf notes/drafts",
+        // What the model got since its last reply, and where a row is.
+        "<h3>new messages</h3><pre>user: ",
+        " id=\"turn-1\">",
+        " id=\"turn-1-",
+        "<b>#turn-1-",
+        "<input type=\"radio\" name=\"rows\" id=\"only-bad\">denied or failed",
     ] {
         assert!(page.contains(part), "{part}");
     }
@@ -388,7 +395,7 @@ fn a_session_that_a_hook_kept_back_is_listed_so() {
 /// The page loads nothing and runs nothing: it is made of these elements, none of which has an attribute that could.
 fn is_self_contained(page: &str) {
     const ELEMENTS: &str = "!doctype html head meta title style body main header p h1 h2 h3 dl div dt dd small svg rect ul \
-                            li i section span ol details summary b em pre table tr td footer";
+                            li i section span ol details summary b em pre table tr td input label footer";
     for tag in page.split('<').skip(1) {
         let tag = tag.split('>').next().unwrap();
         let name = tag.trim_start_matches('/').split([' ', '\n']).next().unwrap();

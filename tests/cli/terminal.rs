@@ -50,3 +50,53 @@ fn an_error_never_holds_control_characters() {
     let unknown = project.run(&["call", "\x1b[2J"]);
     assert!(unknown.code == 2 && !unknown.err.contains('\x1b'), "{unknown:?}");
 }
+
+/// No command shows the sequences of its own colors as text, and `test` colors what it prints.
+#[test]
+fn every_command_colors_what_it_prints() {
+    let cases = "tests:\n  - { name: fails, expect: { result: 2 } }\n  - { name: passes, expect: { result: 1 } }\n";
+    let project = Project::with_script("def run(args):\n    return 1\n")
+        .tool("checked", cases, "def run(args):\n    return 1\n")
+        .with_handle("guard", "tool.pre", "", "return allow()")
+        .file(".harness/agents/helper.md", "---\ndescription: Helps.\n---\nYou help.\n")
+        .file("replies.yaml", "- text: Hi.\n")
+        .policy("model: { provider: script, script: replies.yaml }\n");
+    assert_eq!(project.run(&["run", "Hello."]).code, 0);
+    let commands = [
+        "test",
+        "test -q",
+        "call it --explain",
+        "call none",
+        "run Hello.",
+        "inspect",
+        "tools",
+        "hooks",
+        "agents",
+        "skills",
+        "context",
+        "validate",
+        "policy show it",
+        "lock",
+        "sessions list",
+        "sessions show",
+        "sessions replay",
+        "audit list",
+        "doctor",
+        "fire tool.pre '{}' --explain",
+        "policy learn -- call it",
+        "plugin list",
+        "mcp list",
+        "schema tool",
+    ];
+    for command in commands {
+        let seen = project.on_terminal(&format!("\"$HARNESS\" {command}"));
+        assert!(!seen.out.contains("\\u{1b}"), "{command}: {seen}");
+        let plain = project.on_terminal(&format!("NO_COLOR=1 \"$HARNESS\" {command}"));
+        assert!(!plain.out.contains("\x1b[3"), "{command}: {plain}");
+    }
+    let seen = project.on_terminal("\"$HARNESS\" test checked").out;
+    for part in ["\x1b[1;31mFAIL\x1b[0m tool checked: fails\r\n", "\x1b[32mok  \x1b[0m tool checked: passes\r\n"] {
+        assert!(seen.contains(part), "{seen:?}");
+    }
+    assert!(seen.contains("\x1b[31m     - 2\x1b[0m\r\n\x1b[32m     + 1\x1b[0m\r\n"), "{seen:?}");
+}

@@ -677,3 +677,31 @@ fn a_guard_without_cases_is_warned_of() {
     // One that only looks on need not.
     assert_eq!(guard("", "log(event)\nreturn allow()"), "");
 }
+
+/// Names and cases may be patterns; `-q` leaves out what passed.
+#[test]
+fn names_and_cases_are_chosen_by_patterns() {
+    let cases = "  - { name: gives one, expect: { result: 1 } }\n  - { name: gives two, expect: { result: 2 } }\n";
+    let project = tool(Project::new().policy(""), "read_a", "def run(args):\n    return 1", cases);
+    let project = tool(project, "read_b", "def run(args):\n    return 2", cases);
+    let project = tool(project, "write_c", "def run(args):\n    return 1", cases);
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let ran = project.run(&[&["test", "--json"], arguments].concat());
+        let json = ran.json();
+        let cases = json["cases"].as_array().unwrap().iter();
+        cases
+            .map(|case| format!("{}: {}", case["artifact"].as_str().unwrap(), case["case"].as_str().unwrap()))
+            .collect()
+    };
+    assert_eq!(names(&[]).len(), 6);
+    assert_eq!(names(&["read_*", "--case", "* two"]), ["read_a: gives two", "read_b: gives two"]);
+    assert_eq!(names(&["write_c", "--case", "gives one", "--case", "*two"]).len(), 2);
+    project.run(&["test", "reed_*"]).says(2, "there is no tool or hook `reed_*`");
+    project.run(&["test", "--case", "nothing"]).says(2, "no case has a name that matches `nothing`");
+    let quiet = project.run(&["test", "-q", "read_a"]);
+    let printed = told(&quiet);
+    let begins = "FAIL tool read_a: gives two\n     at .harness/tools/read_a.md:7:";
+    let ends = "\n     - 2\n     + 1\n2 cases, 1 passed, 1 failed, TIME\n";
+    assert!(quiet.code == 1 && printed.starts_with(begins) && printed.ends_with(ends), "{quiet}");
+    assert!(!printed.contains("ok  ") && !printed.contains("lines reached"), "{quiet}");
+}

@@ -15,6 +15,8 @@ pub(super) struct Conversation {
     gone_calls: usize,
     /// Turns that have begun.
     turns: u64,
+    /// The place of the message that the last turn began with.
+    began: usize,
 }
 
 impl From<Vec<Message>> for Conversation {
@@ -54,6 +56,12 @@ impl Conversation {
         self.turns
     }
 
+    /// Closes a turn that ended without an answer: its open calls, then this message.
+    pub(super) fn close_turn(&mut self, message: Message) {
+        self.messages = without_orphans(closed(std::mem::take(&mut self.messages)));
+        self.messages.push(message);
+    }
+
     /// A turn begins. What a turn that failed has left open is closed; and of the turns before those are dropped that
     /// do not fit into the newest `most` messages whole, which is all that a request may have.
     pub(super) fn begin_turn(&mut self, most: usize) {
@@ -61,6 +69,18 @@ impl Conversation {
         let from = self.messages.len().saturating_sub(most);
         let begins = |message: &Message| matches!(message, Message::User(_));
         let kept = self.messages.iter().skip(from).position(begins).map_or(self.messages.len(), |at| from + at);
+        self.forget(self.gone.saturating_add(kept));
+        self.began = self.len();
+    }
+
+    /// The place of the message that the last turn began with.
+    pub(super) fn began(&self) -> usize {
+        self.began
+    }
+
+    /// Drops the messages before a place.
+    pub(super) fn forget(&mut self, before: usize) {
+        let kept = before.saturating_sub(self.gone).min(self.messages.len());
         let calls = self.messages.drain(..kept).map(|message| calls(&message).len()).sum();
         self.gone = self.gone.saturating_add(kept);
         self.gone_calls = self.gone_calls.saturating_add(calls);

@@ -12,6 +12,7 @@
 //! - `exchange`: what hooks see of a request and a reply, and may change
 //! - `window`: how much of a conversation a model gets
 //! - `ledger`: what agents have used of their budgets
+//! - `partial`: what was said in a turn that has no answer
 //! - `failures`: how often in a row each tool has failed it
 //! - `activity`: the calls and results of a turn
 //! - `models`: which model answers whom
@@ -31,6 +32,7 @@ mod ledger;
 mod listener;
 mod logged;
 mod models;
+mod partial;
 mod prose;
 mod replies;
 mod runtime;
@@ -53,16 +55,19 @@ pub use context::{Context, Section, context};
 pub use error::TurnError;
 pub use listener::{AgentEvent, EventSource, Listener, Silent};
 pub use models::{Model, Models};
+pub use partial::{Ending, closing};
 pub use settings::{allowances, bounds};
 pub use turn::Turn;
 
 use self::conversation::Conversation;
 use self::models::Watched;
 use self::runtime::{Crew, Runtime};
+use self::sentences::COMPACT;
 use self::settings::Settings;
 use harness_artifact::event::Event;
 use harness_dispatch::tasks::{Owner, Tasks};
 use harness_dispatch::{Dispatch, Project, Run};
+use harness_policy::text::quoted;
 use harness_provider::{Message, ToolSchema, Usage};
 
 /// A conversation with a project's agent. It uses the artifacts and the policy that were in force when it began.
@@ -72,6 +77,8 @@ pub struct Session {
     /// What its calls belong to.
     run: Arc<Run>,
     history: Conversation,
+    /// How the last turn ended, if it has no answer.
+    ending: Ending,
     /// What continues by itself ends with the session.
     _tasks: Owner,
 }
@@ -95,7 +102,13 @@ impl Session {
             Some(reason) => Err(TurnError::Blocked { what: "session", reason }),
             None => {
                 let tasks = run.tasks().owner();
-                Ok(Self { runtime, run: run.clone(), history: Conversation::default(), _tasks: tasks })
+                Ok(Self {
+                    runtime,
+                    run: run.clone(),
+                    history: Conversation::default(),
+                    ending: Ending::Stopped,
+                    _tasks: tasks,
+                })
             }
         }
     }
@@ -111,18 +124,77 @@ impl Session {
     }
 
     /// Sends a message to the agent and returns its answer. A turn that is canceled (its future dropped) or fails leaves a
-    /// conversation that can continue.
+    /// conversation that can continue: the next turn finds what was said in it, marked as stopped or failed.
     ///
     /// # Errors
     ///
     /// Returns what ended the turn without an answer. Hooks on `error` have run by then.
     pub async fn turn(&mut self, text: &str) -> Result<Turn, TurnError> {
+        self.close_last_turn();
         self.runtime.begin();
         self.run.view().restart();
         let given_up = GivenUp(Some(self.runtime.tasks.clone()));
         let turn = turn::turn(&self.runtime, &self.runtime.place(&self.run), &mut self.history, text).await;
         given_up.not();
+        if turn.is_err() {
+            self.ending = Ending::Failed;
+        }
         turn
+    }
+
+    /// Drops all messages of the conversation.
+    pub fn clear(&mut self) {
+        self.close_last_turn();
+        self.forget(self.history.len());
+    }
+
+    /// Drops the messages before a place of the conversation, which is counted from its beginning.
+    pub fn forget(&mut self, before: usize) {
+        self.close_last_turn();
+        self.history.forget(before);
+        self.runtime.notify(&AgentEvent::Forgot { agent: "", before });
+    }
+
+    /// Asks the agent for a summary in a turn of its own, which replaces the conversation.
+    ///
+    /// # Errors
+    ///
+    /// Returns what ended the turn; the conversation stays as it is then.
+    pub async fn compact(&mut self) -> Result<Turn, TurnError> {
+        let turn = self.turn(COMPACT).await?;
+        self.forget(self.history.began());
+        Ok(turn)
+    }
+
+    /// Runs the agent on another model of the project from the next turn on.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the project has no such model, or if it is unavailable.
+    pub fn use_model(&mut self, name: &str) -> Result<(), String> {
+        let found = self.runtime.crew.models.profile(name);
+        let model = found.ok_or_else(|| format!("no model of the project has the name {}", quoted(name)))??;
+        self.runtime.choose(model);
+        self.runtime.notify(&AgentEvent::Switched { agent: "", model: name });
+        Ok(())
+    }
+
+    /// Returns the name of the model that the agent runs on.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if there is none.
+    pub fn model(&self) -> Result<String, String> {
+        self.runtime.model().map(|model| model.name)
+    }
+
+    /// Closes a turn that has no answer by what was said in it and a mark.
+    fn close_last_turn(&mut self) {
+        let ending = std::mem::replace(&mut self.ending, Ending::Stopped);
+        let said = self.runtime.partial.take().and_then(|said| self.run.schedule().unfinished(said));
+        if let Some(said) = said {
+            self.history.close_turn(closing(&said, ending));
+        }
     }
 
     /// Ends the session: cancels its background tasks, and fires `session.end`, which nothing can block.
@@ -159,6 +231,11 @@ impl Session {
     /// failed and canceled turns and by sub-agents.
     pub fn usage(&self) -> Usage {
         self.runtime.crew.counted.usage()
+    }
+
+    /// Returns what the last turn had shown of an answer that it does not have.
+    pub fn unfinished(&self) -> Option<String> {
+        self.runtime.partial.get()
     }
 
     /// Returns the calls of the last turn, also if it failed or was canceled.

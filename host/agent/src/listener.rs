@@ -51,8 +51,10 @@ pub enum AgentEvent<'a> {
     Asked { agent: &'a str, round: u32, request: &'a Request, room: u64 },
     /// A part of the reply as it is streamed.
     Text { agent: &'a str, text: &'a str },
-    /// The request failed and is retried after a pause. Text that was streamed is void.
-    Retry { agent: &'a str, error: &'a str, pause: Duration },
+    /// The request failed and is retried after a pause, as attempt `attempt` of at most `of`. Text that was streamed is void.
+    Retry { agent: &'a str, error: &'a str, pause: Duration, attempt: u32, of: u32 },
+    /// Nothing has come from the model's service for this long; the host keeps waiting.
+    Silent { agent: &'a str, since: Duration },
     /// The reply is complete.
     Answered { agent: &'a str, reply: &'a Reply, took: Duration },
     /// The request failed and is not retried.
@@ -69,10 +71,15 @@ pub enum AgentEvent<'a> {
         content: &'a str,
         took: Duration,
     },
-    /// A turn has ended. `given` counts how often it got a part of its budgets.
-    Turned { agent: &'a str, turn: Result<&'a Turn, &'a TurnError>, given: u64 },
-    /// The turn was canceled.
-    GivenUp { agent: &'a str },
+    /// A turn has ended. `given` counts how often it got a part of its budgets; `said` is what was shown of an answer if the
+    /// turn has a message and no answer.
+    Turned { agent: &'a str, turn: Result<&'a Turn, &'a TurnError>, given: u64, said: Option<&'a str> },
+    /// The turn was canceled, with what was shown of its answer.
+    GivenUp { agent: &'a str, said: Option<&'a str> },
+    /// The messages before place `before` of the conversation were dropped.
+    Forgot { agent: &'a str, before: usize },
+    /// The agent runs on the model of this name from now on.
+    Switched { agent: &'a str, model: &'a str },
     /// An event of the loop was dispatched to its hooks.
     Event { agent: &'a str, dispatch: &'a Dispatch },
     /// A sub-agent begins an attempt, from 1.

@@ -14,11 +14,14 @@ pub(super) fn refused(error: &CallError, cap: u64) -> String {
 }
 
 /// The words of a reply that is to have nothing else.
-pub(super) fn only_words(reply: &mut Reply, failed: u64) -> Result<(), TurnError> {
+///
+/// # Errors
+///
+/// The limit that takes its calls, where it has no words.
+pub(super) fn only_words(reply: &mut Reply, limit: &TurnError) -> Result<(), TurnError> {
     reply.calls.clear();
     if reply.text.trim().is_empty() {
-        let key = "`delegation.max_tool_failures` in `harness.md`";
-        return Err(TurnError::Limit { what: "tool failures in a row", allowed: failed, key });
+        return Err(limit.clone());
     }
     if reply.finish == Finish::ToolCalls {
         reply.finish = Finish::Stop;

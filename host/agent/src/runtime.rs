@@ -8,6 +8,7 @@ use super::failures::Failures;
 use super::ledger::{Counted, Ledger};
 use super::listener::{AgentEvent, EventSource, Listener};
 use super::models::{Model, Models};
+use super::partial::Partial;
 use super::settings::Settings;
 use super::skills;
 use harness_artifact::agent::Agent;
@@ -68,8 +69,10 @@ pub(super) struct Runtime {
     /// Its file; none at the root.
     pub(super) agent: Option<Arc<Agent>>,
     pub(super) prompt: String,
-    /// Its own; none where the root's is not chosen yet.
+    /// Its own; none where it is the project's.
     pub(super) model: Option<Model>,
+    /// The one that was chosen for the rest of the session instead.
+    chosen: Mutex<Option<Model>>,
     /// The grant of the script that set it to work, where one did, and its own, where it has one: none of its calls gets
     /// more than both.
     pub(super) caller: Option<Arc<Grant>>,
@@ -82,6 +85,8 @@ pub(super) struct Runtime {
     ledger: Mutex<Arc<Ledger>>,
     /// The same for what its calls have come to.
     pub(super) failures: Failures,
+    /// What its turn has shown of an answer that is not there yet.
+    pub(super) partial: Partial,
     /// The artifacts as its sub-agents have them, by their names.
     children: Mutex<HashMap<String, Arc<Loaded>>>,
     /// How many tokens the service of a model counts for one that is estimated here, by the model's name.
@@ -107,12 +112,14 @@ impl Runtime {
             agent: None,
             prompt,
             model: None,
+            chosen: Mutex::default(),
             caller: None,
             built_ins,
             skills,
             tasks,
             ledger,
             failures,
+            partial: Partial::default(),
             children: Mutex::default(),
             scales: Mutex::default(),
         }
@@ -140,10 +147,12 @@ impl Runtime {
             agent: Some(agent.clone()),
             prompt: agent.system_prompt.clone(),
             model: Some(model),
+            chosen: Mutex::default(),
             caller,
             tasks: self.tasks.concurrent(),
             ledger: Mutex::new(ledger),
             failures: Failures::new(self.crew.settings.tool_failures),
+            partial: Partial::default(),
             children: Mutex::default(),
             scales: Mutex::default(),
         }
@@ -242,7 +251,13 @@ impl Runtime {
     ///
     /// Why there is none.
     pub(super) fn model(&self) -> Result<Model, String> {
-        self.model.clone().map_or_else(|| self.crew.models.main(), Ok)
+        let chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        chosen.or_else(|| self.model.clone()).map_or_else(|| self.crew.models.main(), Ok)
+    }
+
+    /// Runs it on this model from now on.
+    pub(super) fn choose(&self, model: Model) {
+        *self.chosen.lock().unwrap_or_else(PoisonError::into_inner) = Some(model);
     }
 
     /// The tools that a model gets to see: those of the project in the order of their files, those that the run has

@@ -2,12 +2,14 @@
 //! nothing more to call and the hooks let it stop.
 
 mod calls;
+mod rounds;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Value as Json;
 
+use self::rounds::Next;
 use super::activity::{Activity, RecentCalls};
 use super::conversation::Conversation;
 use super::error::TurnError;
@@ -19,11 +21,10 @@ use super::models::Model;
 use super::prose::Beginning;
 use super::replies::only_words;
 use super::runtime::Runtime;
-use super::sentences::{CALL_DONE, CONTINUE, IN_WORDS, NOT_YET, NOT_YET_SAYS_A_PLUGIN};
+use super::sentences::{CALL_DONE, CONTINUE, IN_WORDS, NOT_YET, NOT_YET_SAYS_A_PLUGIN, SUM_UP};
 use super::spans;
 use super::window;
 use harness_artifact::event::Event;
-use harness_artifact::policy::exit::OnMaxIterations;
 use harness_capability::reentry::Allowance;
 use harness_capability::turn::Turn as TurnState;
 use harness_dispatch::Nested;
@@ -103,9 +104,11 @@ struct Work<'a> {
     asked: u32,
     /// Whether `done` was called.
     done: bool,
-    /// After how many failures in a row it is to answer without tools, where that is so.
-    in_words: Option<u64>,
+    /// The limit for which it is to answer without tools, where that is so.
+    in_words: Option<TurnError>,
     warning: Option<String>,
+    /// Where the part of the conversation began that the model got last.
+    start: window::Start,
     /// Messages of the conversation that the listener has got.
     told: usize,
     /// What it takes of its budgets.
@@ -121,7 +124,8 @@ struct Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.ended {
-            self.runtime.notify(&AgentEvent::GivenUp { agent: self.runtime.name() });
+            let said = self.runtime.partial.get();
+            self.runtime.notify(&AgentEvent::GivenUp { agent: self.runtime.name(), said: said.as_deref() });
         }
     }
 }
@@ -159,6 +163,7 @@ impl<'a> Work<'a> {
             done: false,
             in_words: None,
             warning: None,
+            start: window::Start::default(),
             told: 0,
             purse: Purse::new(runtime.ledger()),
         }
@@ -233,7 +238,10 @@ impl<'a> Work<'a> {
             Turn { text, calls: self.calls.clone(), usage: self.usage, rounds: self.rounds, log, warning, recent }
         });
         unfinished.ended = true;
-        self.notify(&AgentEvent::Turned { agent: self.runtime.name(), turn: turn.as_ref(), given: self.purse.given });
+        let partial = &self.runtime.partial;
+        let said = if turn.is_ok() { partial.take().and(None) } else { partial.get() };
+        let (agent, given) = (self.runtime.name(), self.purse.given);
+        self.notify(&AgentEvent::Turned { agent, turn: turn.as_ref(), given, said: said.as_deref() });
         turn
     }
 
@@ -252,6 +260,7 @@ impl<'a> Work<'a> {
         let pinned = history.messages().len();
         self.told = history.len();
         history.push(Message::User(text));
+        self.runtime.partial.begin();
         let answer = self.rounds(history, pinned).await?;
         self.take_news().await;
         let log = self.log();
@@ -288,9 +297,12 @@ impl<'a> Work<'a> {
         let (mut continued, mut kept) = (0, 0);
         let mut said = String::new();
         loop {
+            if continued == 0 {
+                self.start = window::Start::default();
+            }
             let mut reply = self.ask(&model, history, pinned, room).await?;
-            if let Some(failed) = self.in_words {
-                only_words(&mut reply, failed)?;
+            if let Some(limit) = &self.in_words {
+                only_words(&mut reply, limit)?;
             }
             // What a filter stopped is no reply, whatever it calls.
             if reply.calls.is_empty() || reply.finish == Finish::ContentFilter {
@@ -302,12 +314,20 @@ impl<'a> Work<'a> {
             }
             (continued, kept) = (0, 0);
             said.clear();
-            if let Some(answer) = self.next_round()? {
-                return Ok(answer);
+            match self.next_round()? {
+                Next::Round => self.make(history, reply).await?,
+                Next::Answer(answer) => return Ok(answer),
+                Next::Words => {
+                    // What it said beside its calls was shown.
+                    let says = Some(reply.text).filter(|text| !text.is_empty());
+                    let says = says.map(|text| Message::Assistant { text, calls: Vec::new() });
+                    history.extend(says.into_iter().chain([Message::User(SUM_UP.to_owned())]));
+                    continue;
+                }
             }
-            self.make(history, reply).await?;
             if let Some(failed) = self.runtime.failures.nothing_works().filter(|_| self.may_give_up()) {
-                self.in_words = Some(failed);
+                let key = "`delegation.max_tool_failures` in `harness.md`";
+                self.in_words = Some(TurnError::Limit { what: "tool failures in a row", allowed: failed, key });
                 self.warning = Some(format!("{failed} tool calls in a row failed: the agent answered without tools"));
                 history.push(Message::User(IN_WORDS.to_owned()));
             }
@@ -318,26 +338,6 @@ impl<'a> Work<'a> {
     fn may_give_up(&self) -> bool {
         let settings = &self.runtime.crew.settings;
         settings.in_words && self.in_words.is_none() && !settings.exit.wants_done()
-    }
-
-    /// Counts a round. Gives back an answer where there may be no more and the policy makes a warning of that.
-    fn next_round(&mut self) -> Result<Option<String>, TurnError> {
-        let allowed = self.runtime.crew.settings.rounds(self.runtime.depth());
-        if u64::from(self.rounds) < allowed {
-            self.purse.take(Entry::Round)?;
-            self.rounds = self.rounds.saturating_add(1);
-            return Ok(None);
-        }
-        let key = self.runtime.crew.settings.rounds_key(self.runtime.depth());
-        let limit = TurnError::Limit { what: "max tool rounds", allowed, key };
-        match self.runtime.crew.settings.on_max {
-            OnMaxIterations::Error => Err(limit),
-            OnMaxIterations::WarnAndExit | OnMaxIterations::ContinueWithWarning => {
-                let warning = limit.to_string();
-                self.warning = Some(warning.clone());
-                Ok(Some(format!("warning: {warning}")))
-            }
-        }
     }
 
     /// Asks the model once, with the hooks before and after.
@@ -383,14 +383,17 @@ impl<'a> Work<'a> {
                 held.push_str(text);
                 let text = secrets.take_shown(&mut held);
                 if !text.is_empty() {
+                    listener.partial.add(&text);
                     listener.notify(&AgentEvent::Text { agent, text: &text });
                 }
             }
             Delta::Text(_) => {}
-            Delta::Retry { error, pause } => {
+            Delta::Retry { error, pause, attempt, of } => {
                 held.clear();
-                listener.notify(&AgentEvent::Retry { agent, error: &error.to_string(), pause });
+                listener.partial.clear();
+                listener.notify(&AgentEvent::Retry { agent, error: &error.to_string(), pause, attempt, of });
             }
+            Delta::Silent { since } => listener.notify(&AgentEvent::Silent { agent, since }),
         };
         let started = Instant::now();
         let span = spans::request(&request.model);
@@ -405,6 +408,7 @@ impl<'a> Work<'a> {
         }
         reply.redact(secrets);
         self.count(&request, &reply);
+        self.runtime.partial.clear();
         self.notify(&AgentEvent::Answered { agent, reply: &reply, took });
         let after =
             self.here().await.hears(&Event::CompletionPost).then(|| self.place.agent.payload(&completion_post(&reply)));
@@ -419,7 +423,14 @@ impl<'a> Work<'a> {
         Ok(reply)
     }
 
-    async fn request(&self, model: &Model, here: &CallContext, past: &[Message], pinned: usize, room: u64) -> Request {
+    async fn request(
+        &mut self,
+        model: &Model,
+        here: &CallContext,
+        past: &[Message],
+        pinned: usize,
+        room: u64,
+    ) -> Request {
         let settings = &self.runtime.crew.settings;
         let mut request = Request {
             model: model.name.clone(),
@@ -433,7 +444,7 @@ impl<'a> Work<'a> {
         request.messages = Beginning::of(self.runtime, form, room).messages();
         let scale = self.runtime.scale(&model.name);
         let room = window::room(settings.max_history, room, model.max_tokens, scale, &request);
-        request.messages.extend(without_orphans(window::window(past, pinned, room)));
+        request.messages.extend(without_orphans(window::window_from(past, pinned, room, &mut self.start)));
         request
     }
 
@@ -470,6 +481,8 @@ impl<'a> Work<'a> {
             Finish::Stop => {}
             Finish::ContentFilter => return Err(TurnError::ContentFilter),
             Finish::Length if *continued >= MAX_CONTINUED => {
+                // It was shown, and closes the turn.
+                self.runtime.partial.add(&reply.text);
                 return Err(TurnError::Length(continued.saturating_add(1)));
             }
             Finish::Length => {
@@ -482,9 +495,15 @@ impl<'a> Work<'a> {
             }
         }
         *continued = 0;
-        if self.runtime.crew.settings.exit.wants_done() && !self.done {
-            if let Some(answer) = self.next_round()? {
-                return Ok(Round::Answer(answer));
+        if self.runtime.crew.settings.exit.wants_done() && !self.done && self.in_words.is_none() {
+            match self.next_round()? {
+                Next::Round => {}
+                Next::Answer(answer) => return Ok(Round::Answer(answer)),
+                // It has just said so.
+                Next::Words => {
+                    history.push(says(said));
+                    return Ok(Round::Answer(std::mem::take(said)));
+                }
             }
             history.extend([says(said), Message::User(CALL_DONE.to_owned())]);
             said.clear();

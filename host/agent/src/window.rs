@@ -26,10 +26,22 @@ pub(super) fn room(messages: usize, most: u64, reply: Option<u64>, scale: f64, r
     Room { messages, tokens: room.saturating_sub(tokens_of(request)) }
 }
 
+/// Where the part of a conversation begins that a model got: of the turns before, and of the turn of now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Start {
+    before: usize,
+    turn: usize,
+}
+
 /// Where the part begins that a model gets. What comes before `pinned`, the message that the turn began with, goes
 /// first, whole turns at a time, the oldest first; then the oldest groups of the turn itself, but never its first
 /// message or its last group.
 pub(super) fn window(history: &[Message], pinned: usize, room: Room) -> Vec<Message> {
+    window_from(history, pinned, room, &mut Start::default())
+}
+
+/// The same where the part begins no earlier than the last one did, which may be estimated otherwise by now.
+pub(super) fn window_from(history: &[Message], pinned: usize, room: Room, start: &mut Start) -> Vec<Message> {
     let (before, turn) = history.split_at_checked(pinned).unwrap_or((&[], history));
     let Some((first, rest)) = turn.split_first() else { return before.to_vec() };
     let mut kept: Vec<&[Message]> = groups(rest);
@@ -37,8 +49,9 @@ pub(super) fn window(history: &[Message], pinned: usize, room: Room) -> Vec<Mess
     let cost = |groups: &[&[Message]]| {
         groups.iter().flat_map(|group| *group).map(tokens).sum::<u64>().saturating_add(tokens(first))
     };
-    while kept.len() > 1 && (size(&kept) > room.messages || cost(&kept) > room.tokens) {
-        kept.remove(0);
+    let mut dropped = 0;
+    while kept.len() > 1 && (dropped < start.turn || size(&kept) > room.messages || cost(&kept) > room.tokens) {
+        dropped += kept.remove(0).len();
     }
     let (mut size, mut cost) = (size(&kept), cost(&kept));
     // Backwards over the turns before, as long as they fit whole.
@@ -46,20 +59,21 @@ pub(super) fn window(history: &[Message], pinned: usize, room: Room) -> Vec<Mess
     for (at, message) in before.iter().enumerate().rev() {
         size = size.saturating_add(1);
         cost = cost.saturating_add(tokens(message));
-        if size > room.messages || cost > room.tokens {
+        if size > room.messages || cost > room.tokens || at < start.before {
             break;
         }
         if matches!(message, Message::User(_)) {
             from = at;
         }
     }
+    *start = Start { before: from, turn: dropped };
     let older = before.get(from..).unwrap_or_default();
     older.iter().chain([first]).chain(kept.into_iter().flatten()).cloned().collect()
 }
 
-/// Messages that stay together: one that calls, and its results.
+/// Messages that stay together: one that calls, and its results; one that was cut, and what asks for the rest of it.
 fn groups(messages: &[Message]) -> Vec<&[Message]> {
-    messages.chunk_by(|_, next| matches!(next, Message::Tool { .. })).collect()
+    messages.chunk_by(|_, next| matches!(next, Message::Tool { .. } | Message::User(_))).collect()
 }
 
 /// About how many tokens a part of a message takes.
@@ -152,6 +166,20 @@ mod tests {
         // The task and the last results are there whatever the limit says: without them nothing can continue.
         assert_eq!(seen(1), cut);
         assert_eq!(window(&history, 6, Room { messages: 50, tokens: 1 }), cut);
+    }
+
+    /// A part that was left out stays out, and the half that a request continues stays in.
+    #[test]
+    fn what_was_left_out_stays_out() {
+        let history = vec![user("1"), says("one"), user("2"), call("a"), result("a"), says("ha"), user("continue")];
+        let mut start = Start::default();
+        let seen = window_from(&history[..5], 2, Room { messages: 3, tokens: ALL }, &mut start);
+        assert_eq!((seen, start), (history[2..5].to_vec(), Start { before: 2, turn: 0 }));
+        assert_eq!(window_from(&history, 2, Room { messages: 50, tokens: ALL }, &mut start), history[2..]);
+        let cut = vec![user("2"), says("ha"), user("continue")];
+        assert_eq!(window_from(&history, 2, Room { messages: 1, tokens: ALL }, &mut start), cut);
+        assert_eq!(window_from(&history, 2, Room { messages: 50, tokens: ALL }, &mut start), cut);
+        assert_eq!(window(&history, 2, Room { messages: 50, tokens: ALL }), history);
     }
 
     proptest! {

@@ -70,28 +70,55 @@ pub(super) fn payload(key: &str) -> Option<&'static str> {
 
 /// What to write instead of a name or word of a script that could not be loaded, by its error.
 pub(super) fn script(message: &str) -> Option<&'static str> {
-    const WORDS: [(&str, &str); 16] = [
-        ("isinstance", "write `type(x) == \"string\"`: also int, float, bool, list, dict"),
-        ("try", "there are no exceptions: ask first (`fs.exists`), or return `{\"error\": ...}`"),
-        ("except", "there are no exceptions: ask first (`fs.exists`), or return `{\"error\": ...}`"),
-        ("raise", "call `fail(\"why\")`, or return `{\"error\": ...}`"),
-        ("import", "built-ins are there without an import"),
-        ("from", "built-ins are there without an import"),
-        ("class", "use a dict, and functions that take it"),
-        ("while", "write `for` over a `range` with a bound"),
-        ("with", "files are read and written whole: `fs.read`, `fs.write`"),
-        ("open", "files are read and written whole: `fs.read`, `fs.write`"),
+    const EXCEPTIONS: &str =
+        "Starlark has no exceptions; write a check before it (`fs.exists`), or return `{\"error\": ...}`";
+    const IMPORTS: &str = "Starlark has no imports; write the name of a built-in as it is, such as `json.decode(text)`";
+    const FILES: &str = "Starlark has no open files; write `fs.read(path)` or `fs.write(path, text)`";
+    const SCOPES: &str =
+        "Starlark has no variables of outer scopes to change; write a dict outside and change its entry";
+    const ASYNC: &str = "Starlark has no coroutines; write the calls one after another, or `meta.parallel`";
+    const WORDS: [(&str, &str); 26] = [
+        ("isinstance", "Starlark has no classes; write `type(x) == \"string\"`: also int, float, bool, list, dict"),
+        ("try", EXCEPTIONS),
+        ("except", EXCEPTIONS),
+        ("finally", EXCEPTIONS),
+        ("raise", "Starlark has no `raise`; write `fail(\"why\")`, or return `{\"error\": ...}`"),
+        ("assert", "Starlark has no `assert`; write `if not condition: fail(\"why\")`"),
+        ("import", IMPORTS),
+        ("from", IMPORTS),
+        ("class", "Starlark has no classes; write a dict, and functions that take it"),
+        ("while", "Starlark has no `while`; write `for` over a `range` with a bound, and `break`"),
+        ("with", FILES),
+        ("open", FILES),
+        ("as", FILES),
         ("lambda", "write a function with `def`"),
-        ("sum", "add in a loop"),
-        ("sys", "there is none of Python's library; the built-ins are in docs/builtins.md"),
+        ("del", "Starlark has no `del`; write `d.pop(key)` of a dict, `l.remove(item)` of a list"),
+        ("yield", "Starlark has no generators; write a list and return it"),
+        ("global", SCOPES),
+        ("nonlocal", SCOPES),
+        ("async", ASYNC),
+        ("await", ASYNC),
+        ("sum", "Starlark has no `sum`; write a loop that adds"),
+        ("sys", "Starlark has no library of Python's; write built-ins, which docs/builtins.md lists"),
         ("tool", "the name of the tool is `payload[\"name\"]`"),
         ("tool_name", "the name of the tool is `payload[\"name\"]`"),
-        ("is", "write `==`"),
+        ("is", "Starlark has no `is`; write `==`, or `!=` for `is not`"),
+        ("pow", "Starlark has no powers; write a loop that multiplies"),
     ];
     // By how the parser words it.
-    const FORMS: [(&str, &str); 2] = [
-        ("f-strings", "write `\"%s\" % x`, or `\"{}\".format(x)`"),
-        ("unexpected keyword 'for', expected symbol ')'", "write a list comprehension: `any([x for x in y])`"),
+    const FORMS: [(&str, &str); 6] = [
+        ("f-strings", "Starlark has no f-strings here; write `\"%s\" % x`, or `\"{}\".format(x)`"),
+        (
+            "unexpected keyword 'for', expected symbol ')'",
+            "Starlark has no generators; write a list comprehension: `any([x for x in y])`",
+        ),
+        ("unexpected symbol '**'", "Starlark has no powers; write a loop that multiplies"),
+        ("unexpected symbol ',', expected symbol ':'", "Starlark has no sets in braces; write `set([1, 2])`"),
+        (
+            "unexpected symbol ':', expected symbol ')'",
+            "Starlark has no `:=`; write the assignment on a line before it",
+        ),
+        ("type annotations are not allowed", "Starlark has no type annotations here; write the name alone"),
     ];
     let named = |word: &str| message.contains(&format!("`{word}`"));
     let form = FORMS.into_iter().find(|(form, _)| message.contains(form));

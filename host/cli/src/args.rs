@@ -52,6 +52,32 @@ pub(crate) struct ProjectArgs {
     pub(crate) policy: Option<PathBuf>,
 }
 
+/// How an agent's turn is printed.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct Output {
+    /// Print answer, calls, usage and error as one JSON object, also if the turn fails. Same as `--output json`.
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+
+    /// How to print: the answer as text, one JSON object at the end, or a line of JSON for each event as it happens.
+    #[arg(long, value_name = "FORM", value_enum)]
+    output: Option<OutputForm>,
+}
+
+impl Output {
+    pub(crate) fn form(self) -> OutputForm {
+        self.output.unwrap_or(if self.json { OutputForm::Json } else { OutputForm::Text })
+    }
+}
+
+/// See [`Output`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputForm {
+    Text,
+    Json,
+    StreamJson,
+}
+
 /// When to use color. `auto` is on a terminal, unless `NO_COLOR` is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
@@ -117,6 +143,11 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Write a small project that works.
     Init(Init),
+    /// Write a tool, hook, agent, skill or plugin to begin with.
+    New(super::new::New),
+    /// Print names for completion, one on each line.
+    #[command(hide = true)]
+    Names(super::names::Names),
     /// Print a completion script for a shell.
     Completions(Completions),
 }
@@ -196,9 +227,8 @@ pub(crate) struct Talk {
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Print answer, calls, usage and error as one JSON object, also if the turn fails.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 
     /// Print each call and its result to standard error. At a terminal this is the default.
     #[arg(long)]
@@ -229,9 +259,8 @@ pub(crate) struct Deploy {
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Print answer, calls, usage and error as one JSON object, also if the turn fails.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 
     /// Print each call and its result to standard error. At a terminal this is the default.
     #[arg(long)]
@@ -319,8 +348,16 @@ impl Fire {
 
 #[derive(Debug, Args)]
 pub(crate) struct Test {
-    /// Names of tools and hooks. Default: all that have cases.
+    /// Names of tools and hooks, or patterns with `*`. Default: all that have cases.
     pub(crate) names: Vec<String>,
+
+    /// Run only cases whose names match this pattern, in which `*` stands for any text. May be repeated.
+    #[arg(long = "case", value_name = "PATTERN")]
+    pub(crate) cases: Vec<String>,
+
+    /// Print only the cases that fail, and the summary.
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) quiet: bool,
 
     /// Print the results as one JSON object.
     #[arg(long, conflicts_with = "watch")]
@@ -349,6 +386,10 @@ pub(crate) struct Listing {
 pub(crate) struct Inspect {
     /// Names of tools, hooks and agents. Default: all.
     pub(crate) names: Vec<String>,
+
+    /// Print each layer of a grant with its place, and the limits, instead of what all layers allow together.
+    #[arg(long)]
+    pub(crate) full: bool,
 
     /// Print the findings as one JSON object.
     #[arg(long)]

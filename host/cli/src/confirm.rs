@@ -16,6 +16,7 @@ use rustix::termios::{QueueSelector, tcflush};
 use super::args::Confirm;
 use super::printer::{Printer, Typing};
 use super::progress;
+use crate::modes::Unechoed;
 
 /// Bytes of arguments that are shown.
 const SHOWN: usize = 16 << 10;
@@ -179,6 +180,8 @@ pub(crate) fn forget_typed() {
 /// Waits for a line of the person at the terminal.
 pub(crate) fn line(printer: Printer, given_up: &AtomicBool) -> Line {
     let stdin = std::io::stdin();
+    // A conversation keeps the terminal from showing what is typed.
+    let _shown = Unechoed::pause();
     let mut line = Vec::new();
     loop {
         if given_up.load(Ordering::SeqCst) {

@@ -43,7 +43,7 @@ pub(crate) fn run(command: &Context, place: &ProjectArgs, printer: &Printer) -> 
 }
 
 /// A line for each part.
-fn table(seen: &Seen, full: bool) -> String {
+pub(crate) fn table(seen: &Seen, full: bool) -> String {
     let of = |section: &Section| match section.kind {
         "prompt" => "prompt".to_owned(),
         kind => format!("{kind}: {}", escape::line(&section.name)),

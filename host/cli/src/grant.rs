@@ -1,10 +1,12 @@
 //! What something may do, as lines for a person.
 
 use harness_artifact::escape;
+use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::mcp::{Endpoint, McpServer};
 use harness_policy::command::CommandNetwork;
+use harness_policy::compare::{Agreed, agreed};
 use harness_policy::grant::Grant;
-use harness_policy::layer::{Layer, Scope};
+use harness_policy::layer::{Layer, Scope, Service};
 use harness_policy::limits::{LimitKey, Limits};
 use harness_policy::positions::RulePosition;
 use serde_json::{Map, Value as Json, json};
@@ -12,6 +14,26 @@ use serde_json::{Map, Value as Json, json};
 /// The layers of a grant, a few lines each.
 pub(crate) fn lines(grant: &Grant) -> Vec<String> {
     grant.layers().iter().flat_map(|one| layer(one)).collect()
+}
+
+/// What all layers of a grant allow together, a line for each key. Services that the project has turned off are not there.
+pub(crate) fn allowed(grant: &Grant, policy: &ProjectPolicy) -> Vec<Agreed> {
+    let mut rules = agreed(grant);
+    for one in rules.iter_mut().filter(|one| one.key == "services") {
+        one.rules.retain(|service| policy.meta.enabled || service != Service::Meta.name());
+    }
+    rules
+}
+
+/// The rules of one key in a line.
+pub(crate) fn line(agreed: &Agreed) -> String {
+    let rules = escape::line(&agreed.rules.join(", ")).into_owned();
+    match (agreed.rules.is_empty(), agreed.whole) {
+        (true, true) => "nothing".to_owned(),
+        (false, true) => rules,
+        (true, false) => "what all layers cover".to_owned(),
+        (false, false) => format!("{rules}, and what else all layers cover"),
+    }
 }
 
 /// What an MCP server is, a few lines: its command and the names of its variables, or its URL and those of its headers.

@@ -82,7 +82,7 @@ pub(crate) fn run(command: &Init, place: &ProjectArgs, printer: &Printer) -> Exi
 
 /// Writes a file that must not be there yet.
 #[expect(clippy::disallowed_methods, reason = "the folder that the operator named, before there is a project")]
-fn write(path: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }

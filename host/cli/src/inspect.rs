@@ -6,6 +6,8 @@ use harness_artifact::escape;
 use harness_artifact::hook::Hook;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
+use harness_policy::compare::Agreed;
+use harness_policy::grant::Grant;
 use harness_registry::Registry;
 use serde_json::{Value as Json, json};
 
@@ -42,12 +44,12 @@ pub(crate) fn run(command: &Inspect, place: &ProjectArgs, printer: &Printer) -> 
     for tool in registry.tools().iter().filter(|tool| wanted(&tool.name)) {
         head(&mut text, "tool", &tool.name, &tool.source.to_string(), &tool.source_name);
         text.push_str(&tool_lines(tool, policy));
-        granted(&mut text, &policy.grant_of(tool));
+        granted(&mut text, &policy.grant_of(tool), policy, command.full);
     }
     for hook in registry.hooks().iter().filter(|hook| wanted(&hook.name)) {
         head(&mut text, "hook", &hook.name, &hook.source.to_string(), &hook.source_name);
         text.push_str(&hook_lines(hook, &registry));
-        granted(&mut text, &policy.grant_for(&hook.source_name, hook.capabilities.as_ref()));
+        granted(&mut text, &policy.grant_for(&hook.source_name, hook.capabilities.as_ref()), policy, command.full);
     }
     for agent in registry.agents().iter().filter(|agent| wanted(&agent.name)) {
         head(&mut text, "agent", &agent.name, &agent.source.to_string(), &agent.source_name);
@@ -64,7 +66,7 @@ pub(crate) fn run(command: &Inspect, place: &ProjectArgs, printer: &Printer) -> 
     for server in policy.mcp.servers.iter().filter(|server| wanted(&server.name)) {
         head(&mut text, "MCP server", &server.name, &server.position.to_string(), &Served::source(&server.name));
         text.push_str(&grant::server(server).iter().map(|line| format!("  {line}\n")).collect::<String>());
-        granted(&mut text, &policy.grant_for_server(server));
+        granted(&mut text, &policy.grant_for_server(server), policy, command.full);
     }
     for bundle in registry.bundles().iter().filter(|_| command.names.is_empty()) {
         text.push_str(&format!("bundle {}\n", escape::line(&bundle.name)));
@@ -153,12 +155,22 @@ fn hook_lines(hook: &Hook, registry: &Registry) -> String {
     text
 }
 
-fn granted(text: &mut String, grant: &harness_policy::grant::Grant) {
-    text.push_str("  may do what all of these layers allow:\n");
-    for line in grant::lines(grant) {
-        text.push_str(&format!("    {line}\n"));
+/// What it may do: what all layers allow together, or each of them with its place, and the limits.
+fn granted(text: &mut String, grant: &Grant, policy: &ProjectPolicy, full: bool) {
+    if full {
+        text.push_str("  may do what all of these layers allow:\n");
+        for line in grant::lines(grant) {
+            text.push_str(&format!("    {line}\n"));
+        }
+        text.push_str(&format!("  {}\n", grant::limits(&grant.limits())));
+        return;
     }
-    text.push_str(&format!("  {}\n", grant::limits(&grant.limits())));
+    let says = |one: &Agreed| {
+        !one.whole || !matches!(one.rules.as_slice(), [] | [_] if one.rules.iter().all(|rule| rule == "false"))
+    };
+    for one in grant::allowed(grant, policy).iter().filter(|one| says(one)) {
+        text.push_str(&format!("  {}: {}\n", one.key, grant::line(one)));
+    }
 }
 
 fn all_as_json(registry: &Registry, policy: &ProjectPolicy, wanted: impl Fn(&str) -> bool) -> Json {

@@ -21,6 +21,9 @@ mod inspect;
 mod lock;
 mod lsp;
 mod mcp;
+mod modes;
+mod names;
+mod new;
 mod plugin;
 mod policy;
 mod printer;
@@ -125,6 +128,8 @@ fn execute(command: &Command, place: &ProjectArgs, printer: &Printer) -> Result<
         Command::Plugin(command) => plugin::run(command, place, *printer)?,
         Command::Doctor(command) => doctor::run(command, place, printer),
         Command::Init(command) => init::run(command, place, printer),
+        Command::New(command) => new::run(command, place, *printer)?,
+        Command::Names(command) => names::run(command, place, printer),
         Command::Completions(command) => completions::run(command, printer),
     })
 }
@@ -142,8 +147,9 @@ fn report_rejected(command: &Command, exit: Exit, printer: Printer) {
     let object = match command {
         Command::Call(command) if command.json => call::rejected(outcome, kind, &told),
         Command::Fire(command) if command.json => fire::rejected(command.name(), outcome, kind, &told),
-        Command::Run(Talk { json: true, .. }) | Command::Deploy(Deploy { json: true, .. }) => {
-            run::rejected(outcome, kind, &told)
+        Command::Run(Talk { output, .. }) | Command::Deploy(Deploy { output, .. }) => {
+            run::print_rejected(outcome, kind, &told, output.form(), printer);
+            return;
         }
         Command::Audit(Audit::Verify(Listing { json: true })) => audit::rejected(&told),
         _ => return,

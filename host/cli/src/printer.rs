@@ -149,9 +149,21 @@ impl Printer {
         self.color && std::io::stdout().is_terminal()
     }
 
+    /// Text of the data in a color, where [data may be in color](Self::colors_data).
+    pub(crate) fn paint_data(self, text: &str, numbers: &str) -> String {
+        if self.colors_data() { self.paint(text, numbers) } else { text.to_owned() }
+    }
+
     /// Data whose parts were escaped, each where it was put in: what is left of escapes is color.
     pub(crate) fn shown(self, text: &str) {
         out(&[text]);
+    }
+
+    /// Sets a mode of the terminal, where standard output is one.
+    pub(crate) fn mode(self, sequence: &str) {
+        if std::io::stdout().is_terminal() {
+            out(&[sequence]);
+        }
     }
 
     /// More of a text that is shown on a terminal as it comes.
@@ -167,6 +179,12 @@ impl Printer {
     /// Whether a line of such a text has begun and not ended, or a person types.
     pub(crate) fn is_taken(self) -> bool {
         Text::of_terminal().is_taken()
+    }
+
+    /// Whether a line of such a text has begun and not ended, and no person types.
+    pub(crate) fn is_open(self) -> bool {
+        let text = Text::of_terminal();
+        text.open && !text.typed
     }
 
     /// Ends the line of such a text and leaves the terminal to a person who types.

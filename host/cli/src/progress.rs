@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How long nothing is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -37,6 +37,8 @@ impl Progress {
             }
             // Setting the message of one that is there would draw it.
             let bar = ProgressBar::new_spinner().with_message(harness_artifact::escape::line(&message).into_owned());
+            let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+            let bar = style.map_or(bar.clone(), |style| bar.with_style(style)).with_elapsed(PATIENCE);
             while stopped.recv_timeout(FRAME) == Err(RecvTimeoutError::Timeout) {
                 // Not while another process has the terminal, who must not wait for this thread to end either.
                 if let Ok(_drawing) = TERMINAL.try_lock() {

@@ -4,23 +4,29 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness_agent::{Activity, Configured, Models, Session, Turn, TurnError};
+use harness_agent::{Configured, Models, Session};
 use harness_capability::env::Variables;
 use harness_dispatch::{Options, Project};
-use harness_provider::Usage;
-use serde_json::{Value as Json, json};
 
-use super::args::{Confine, Deploy, ProjectArgs, Talk};
+use super::args::{Confine, Deploy, OutputForm, ProjectArgs, Talk};
 use super::confirm::AtTerminal;
 use super::exit::Exit;
-use super::printer::{Printer, Reported};
-use super::signals::{Heard, Signals};
+use super::printer::Printer;
+use super::signals::Signals;
 use super::{input, project};
 
+mod came;
+mod chosen;
+mod commands;
 mod conversation;
+mod editor;
+mod events;
+mod history;
 mod recorded;
 mod watch;
 
+use came::Came;
+pub(crate) use came::print_rejected;
 use recorded::{Record, Recorded};
 use watch::Watch;
 
@@ -29,21 +35,27 @@ const THREADS: usize = 1;
 
 /// Talks to the agent. An error is that it was not asked, which was reported.
 pub(crate) fn talk(command: &Talk, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    let form = command.output.form();
     let prompt = match &command.prompt {
         Some(prompt) => Some(prompt.clone()),
         None if !std::io::stdin().is_terminal() => Some(read("-", printer)?),
-        None if command.json => {
-            printer.error("`--json` is for one prompt", &[], Some("give it: `harness run --json \"...\"`"));
+        None if form != OutputForm::Text => {
+            printer.error(
+                "`--json` and `--output` are for one prompt",
+                &[],
+                Some("give it: `harness run --json \"...\"`"),
+            );
             return Err(Exit::Usage);
         }
         None => None,
     };
     let asked = AtTerminal::new(&command.confirm, printer);
     let record = Record::new("run", command.resume.as_deref(), !command.no_record, place, printer)?;
+    let record = if prompt.is_none() { record.of_conversation() } else { record };
     let opened = Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, printer)?;
     match prompt {
-        Some(prompt) => opened.once(&prompt, command.json, command.explain, printer),
-        None => Ok(conversation::run(opened, command.explain, printer)),
+        Some(prompt) => opened.once(&prompt, form, command.explain, printer),
+        None => Ok(conversation::run(opened, place, command.explain, printer)),
     }
 }
 
@@ -53,7 +65,7 @@ pub(crate) fn deploy(command: &Deploy, place: &ProjectArgs, printer: Printer) ->
     let asked = AtTerminal::new(&command.confirm, printer);
     let record = Record::new("deploy", None, !command.no_record, place, printer)?;
     let opened = Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, printer)?;
-    opened.once(&prompt, command.json, command.explain, printer)
+    opened.once(&prompt, command.output.form(), command.explain, printer)
 }
 
 fn read(given: &str, printer: Printer) -> Result<String, Exit> {
@@ -61,12 +73,6 @@ fn read(given: &str, printer: Printer) -> Result<String, Exit> {
         printer.error(&message, &[], Some("give the text itself, `@FILE`, or `-` for standard input"));
         Exit::Usage
     })
-}
-
-/// What a program gets where the agent was not asked.
-pub(crate) fn rejected(outcome: &str, kind: &str, told: &Reported) -> Json {
-    let error = json!({"kind": kind, "message": told.message, "hint": told.hint});
-    as_json(json!({"outcome": outcome, "error": error}), &Activity::default(), Usage::default())
 }
 
 /// A project whose agent can be talked to.
@@ -101,17 +107,17 @@ impl Opened {
     }
 
     /// One turn and no more.
-    fn once(self, prompt: &str, json: bool, explain: bool, printer: Printer) -> Result<Exit, Exit> {
+    fn once(self, prompt: &str, form: OutputForm, explain: bool, printer: Printer) -> Result<Exit, Exit> {
         if prompt.trim().is_empty() {
             printer.error("the prompt is empty", &[], Some("give a prompt: `harness run \"...\"`"));
             return Err(Exit::Usage);
         }
-        let watch = Arc::new(Watch::new(printer, !json, explain));
+        let watch = Arc::new(Watch::new(printer, form == OutputForm::Text, explain));
         let Self { project, models, runtime, asked, record } = self;
-        let recorded = record.begin(&project, watch.clone(), asked.clone());
+        let recorded = record.begin(&project, form.listener(watch.clone(), printer), asked.clone());
         Ok(runtime.block_on(async {
             let mut signals = Signals::new();
-            let mut session = match start(&recorded, &project, models, &mut signals, json, printer).await {
+            let mut session = match start(&recorded, &project, models, &mut signals, form, printer).await {
                 Ok(session) => session,
                 Err(exit) => return exit,
             };
@@ -119,14 +125,14 @@ impl Opened {
             signals.at_once();
             asked.over().await;
             let seen = watch.end();
-            let (activity, usage) = (session.activity(), session.usage());
+            let came = Came::of(&session, seen, form, printer);
             session.end().await;
             recorded.end(printer);
             match turn {
-                _ if let Err(why) = project.audited() => unaudited(&why, &activity, usage, json, printer),
-                Ok(Ok(turn)) => answered(&turn, &activity, usage, seen, json, printer),
-                Ok(Err(error)) => failed(&error, &activity, usage, json, printer),
-                Err(heard) => interrupted(heard, &activity, usage, json, printer),
+                _ if let Err(why) = project.audited() => came.unaudited(&why),
+                Ok(Ok(turn)) => came.answered(&turn),
+                Ok(Err(error)) => came.failed(&error),
+                Err(heard) => came.interrupted(heard),
             }
         }))
     }
@@ -145,83 +151,16 @@ async fn start(
     project: &Project,
     models: Arc<dyn Models>,
     signals: &mut Signals,
-    json: bool,
+    form: OutputForm,
     printer: Printer,
 ) -> Result<Session, Exit> {
-    let (activity, usage) = (Activity::default(), Usage::default());
+    let came = Came::nothing(form, printer);
     match signals.unless(recorded.start(project, models)).await {
         Ok(Ok(session)) => Ok(session),
-        Ok(Err(error)) => Err(failed(&error, &activity, usage, json, printer)),
+        Ok(Err(error)) => Err(came.failed(&error)),
         Err(heard) => {
             recorded.end(printer);
-            Err(interrupted(heard, &activity, usage, json, printer))
+            Err(came.interrupted(heard))
         }
     }
-}
-
-/// Prints the answer, which a person at a terminal has seen as it came. `usage` is that of the session.
-fn answered(turn: &Turn, activity: &Activity, usage: Usage, seen: bool, json: bool, printer: Printer) -> Exit {
-    if let Some(warning) = &turn.warning {
-        printer.warning(warning);
-    }
-    if json {
-        let came = json!({"outcome": "completed", "answer": turn.text, "warning": turn.warning});
-        printer.json(&as_json(came, activity, usage));
-    } else if !seen {
-        printer.data(&turn.text);
-    }
-    Exit::Completed
-}
-
-/// What came of a turn, with what was done in it.
-fn as_json(mut came: Json, activity: &Activity, usage: Usage) -> Json {
-    let Activity { calls, rounds, log } = activity;
-    let usage = json!({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens});
-    let done = [("rounds", json!(rounds)), ("calls", json!(calls)), ("usage", usage), ("log", json!(log))];
-    if let Some(object) = came.as_object_mut() {
-        object.extend(done.map(|(key, value)| (key.to_owned(), value)));
-    }
-    came
-}
-
-fn with_error(outcome: &str, kind: &str, message: &str) -> Json {
-    json!({"outcome": outcome, "error": {"kind": kind, "message": message}})
-}
-
-/// Says why there is no answer.
-fn failed(error: &TurnError, activity: &Activity, usage: Usage, json: bool, printer: Printer) -> Exit {
-    let (exit, outcome) = match error {
-        TurnError::Blocked { .. } => (Exit::Denied, "denied"),
-        TurnError::Config(_) => (Exit::Usage, "rejected"),
-        TurnError::Limit { .. } | TurnError::Budget { .. } | TurnError::NeverStops(..) | TurnError::Length(_) => {
-            (Exit::Limited, "limited")
-        }
-        TurnError::Modified { .. } => (Exit::Failed, "failed"),
-        TurnError::Completion(_) | TurnError::ContentFilter | TurnError::Finish(_) => (Exit::Fault, "fault"),
-    };
-    let message = error.to_string();
-    if json {
-        printer.json(&as_json(with_error(outcome, error.kind(), &message), activity, usage));
-    }
-    printer.error(&message, &[], None);
-    exit
-}
-
-/// Says that the audit log misses what was done; the answer is kept back.
-fn unaudited(why: &str, activity: &Activity, usage: Usage, json: bool, printer: Printer) -> Exit {
-    if json {
-        printer.json(&as_json(with_error("fault", "host", why), activity, usage));
-    }
-    printer.error(why, &[], None);
-    Exit::Fault
-}
-
-/// Says that someone has ended it.
-fn interrupted(heard: Heard, activity: &Activity, usage: Usage, json: bool, printer: Printer) -> Exit {
-    let message = format!("interrupted by {}", heard.name());
-    if json {
-        printer.json(&as_json(with_error("interrupted", "interrupted", &message), activity, usage));
-    }
-    printer.error(&message, &[], None);
-    heard.exit()
 }

@@ -21,8 +21,10 @@ use super::args::{ProjectArgs, Test};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
+use filter::{Filter, fits};
 
 pub(crate) mod difference;
+mod filter;
 mod junit;
 mod watch;
 
@@ -115,7 +117,13 @@ fn once(command: &Test, folder: &Path, project: &Project, files: Option<&BTreeSe
             return Exit::Usage;
         }
     };
-    let results = match project::block_on(all(&subjects), printer) {
+    let filter = Filter(&command.cases);
+    if let Some(unknown) = filter.matches_none(&subjects).filter(|_| files.is_none()) {
+        let hint = "`harness test --json` lists the names of all cases";
+        printer.error(&format!("no case has a name that matches `{unknown}`"), &[], Some(hint));
+        return Exit::Usage;
+    }
+    let results = match project::block_on(all(&subjects, filter), printer) {
         Ok(results) => results,
         Err(exit) => return exit,
     };
@@ -128,18 +136,18 @@ fn once(command: &Test, folder: &Path, project: &Project, files: Option<&BTreeSe
     if command.json {
         printer.json(&as_json(&results));
     } else if !command.junit.as_deref().is_some_and(junit::is_output) {
-        report(&results, &subjects, printer);
+        report(&results, &subjects, command.quiet, printer);
     }
     if results.failed() > 0 { Exit::Failed } else { Exit::Completed }
 }
 
-/// The artifacts of these names, or all; an error is a name that none has.
+/// The artifacts whose names fit, or all; an error is a name that none has.
 fn wanted(names: &[String], loaded: &Arc<Loaded>) -> Result<Vec<Subject>, String> {
     let all = testing::subjects(loaded);
-    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|subject| subject.name() == name.as_str())) {
+    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|subject| fits(name, subject.name()))) {
         return Err(unknown.clone());
     }
-    let asked = |subject: &Subject| names.is_empty() || names.iter().any(|name| name == subject.name());
+    let asked = |subject: &Subject| names.is_empty() || names.iter().any(|name| fits(name, subject.name()));
     Ok(all.into_iter().filter(asked).collect())
 }
 
@@ -149,18 +157,19 @@ fn touched(subject: &Subject, files: &BTreeSet<String>) -> bool {
     files.contains(&*subject.position().file) || subject.cases().iter().any(|case| case.given.hooks)
 }
 
-async fn all(subjects: &[Subject]) -> Results {
+async fn all(subjects: &[Subject], filter: Filter<'_>) -> Results {
     let started = Instant::now();
     let mut results = Results { cases: Vec::new(), coverage: BTreeMap::new(), took: Duration::ZERO };
     for subject in subjects {
         // What has no case could be broken, and nothing would report it.
-        if subject.cases().is_empty()
+        if filter.is_open()
+            && subject.cases().is_empty()
             && let Err(why) = subject.load()
         {
             let (name, position) = ("its script is loaded".to_owned(), subject.position().clone());
             results.cases.push(Ran { subject: subject.clone(), name, position, report: Err(why) });
         }
-        for case in subject.cases() {
+        for case in subject.cases().iter().filter(|case| filter.takes(&case.name)) {
             let report = testing::run(subject, case).await;
             for (of, reached) in report.iter().flat_map(|report| &report.coverage) {
                 results.coverage.entry(of.clone()).or_default().add(reached.clone());
@@ -173,26 +182,28 @@ async fn all(subjects: &[Subject]) -> Results {
     results
 }
 
-fn report(results: &Results, subjects: &[Subject], printer: Printer) {
+fn report(results: &Results, subjects: &[Subject], quiet: bool, printer: Printer) {
     for ran in &results.cases {
         let name = format!("{} {}: {}", ran.subject.kind(), ran.subject.name(), ran.name);
         let name = escape::line(&name);
         if ran.passed() {
-            printer.data(&format!("{} {name}", printer.paint("ok  ", "32")));
+            if !quiet {
+                printer.shown(&format!("{} {name}\n", printer.paint_data("ok  ", "32")));
+            }
             continue;
         }
-        printer.data(&format!("{} {name}", printer.paint("FAIL", "1;31")));
+        printer.shown(&format!("{} {name}\n", printer.paint_data("FAIL", "1;31")));
         printer.data(&format!("     at {}", escape::line(&ran.position.to_string())));
         match &ran.report {
             Err(why) => printer.data(&format!("     {}", escape::text(why))),
             Ok(report) => {
                 for one in &report.differences {
-                    printer.data(&difference::shown(one, printer));
+                    printer.shown(&difference::shown(one, printer));
                 }
             }
         }
     }
-    for subject in subjects {
+    for subject in subjects.iter().filter(|_| !quiet) {
         coverage(results, subject, printer);
     }
     let (all, failed) = (results.cases.len(), results.failed());

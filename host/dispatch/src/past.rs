@@ -43,6 +43,10 @@ pub trait Past: fmt::Debug + Send + Sync {
     /// How the next load of this script ended that nobody got an image of; nothing where the past knows none.
     fn load(&self, script: &Script) -> Option<LoadEnd>;
 
+    /// What the last turn of the root had shown of an answer that it does not have; nothing where the conversation does not
+    /// keep it.
+    fn unfinished(&self) -> Option<String>;
+
     /// How the next turn of an agent at work went.
     fn turn(&self, by: &str) -> Went;
 }

@@ -78,6 +78,10 @@ pub trait Schedule: Debug + Send + Sync {
     /// The time of an agent's next turn, and what its budgets refuse it. `deadline` is that of the budgets.
     fn begin_turn(&self, agent: &str, deadline: Option<Instant>) -> (Time, Refusals);
 
+    /// What the last turn of the root had shown of an answer that it does not have, as the conversation keeps it; nothing
+    /// where it keeps none. `said` is what this run has shown.
+    fn unfinished(&self, said: String) -> Option<String>;
+
     /// The time of a delegation that may take this long.
     fn delegation_time(&self, id: &str, limit: Duration) -> Time;
 

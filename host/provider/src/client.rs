@@ -9,7 +9,7 @@ use url::Url;
 
 use super::key::{Key, Shown};
 use super::reading::{Frames, Heard, Parts, Progress, Reading, Wrong};
-use super::service::Service;
+use super::service::{Service, patiently};
 use super::{Abilities, Delta, Pending, Provider, ProviderError, Reply, Request};
 
 /// How long a whole reply may take, however busy the service is.
@@ -101,7 +101,8 @@ impl<F: Format> Client<F> {
             Frames::Lines(_) if self.stream => "application/x-ndjson",
             _ => "application/json",
         };
-        let mut answer = self.service.post(self.format.url(), key, body.to_string().into_bytes(), accept).await?;
+        let mut answer =
+            self.service.post(self.format.url(), key, body.to_string().into_bytes(), accept, heard).await?;
         let mut reading = if self.stream { Reading::streamed(frames, parts) } else { Reading::whole(parts) };
         let mut progress = Progress::Begun;
         let wrong = |wrong| self.service.error(wrong, key);
@@ -114,7 +115,10 @@ impl<F: Format> Client<F> {
             // A reply that is whole is not lost because the service does not say good-bye.
             let whole = progress == Progress::Whole;
             let limit = if whole { GRACE.min(self.service.idle()) } else { self.service.idle() };
-            match timeout(limit, answer.chunk()).await {
+            let next = timeout(limit, answer.chunk());
+            // What follows a reply that is whole is no matter of the user.
+            let next = if whole { next.await } else { patiently(next, &mut told).await };
+            match next {
                 Ok(Ok(Some(bytes))) => progress = reading.feed(&bytes, &mut told).map_err(wrong)?,
                 Ok(Ok(None)) => break,
                 Ok(Err(_)) | Err(_) if whole => break,

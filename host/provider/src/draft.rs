@@ -86,6 +86,11 @@ impl Draft {
         self.add(at, piece)
     }
 
+    /// Whether neither text nor a call came.
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.calls.is_empty()
+    }
+
     fn begin(&mut self, piece: Piece<'_>) -> Result<usize, Wrong> {
         if self.calls.len() >= MAX_CALLS {
             return Err(Wrong::Malformed(format!("it has more than {MAX_CALLS} calls")));

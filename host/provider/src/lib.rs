@@ -228,6 +228,15 @@ pub enum Delta<'a> {
         error: &'a ProviderError,
         /// How long until then.
         pause: Duration,
+        /// The number of that attempt, from 2.
+        attempt: u32,
+        /// How many there are at most.
+        of: u32,
+    },
+    /// Nothing has come from the service for a while, which is still waited for.
+    Silent {
+        /// How long.
+        since: Duration,
     },
 }
 

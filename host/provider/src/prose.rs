@@ -47,6 +47,7 @@ impl<P: Provider> Provider for Prose<P> {
                         fences = Fences::default();
                         heard(delta);
                     }
+                    Delta::Silent { .. } => heard(delta),
                 };
                 self.0.complete(&plain, &mut tell).await?
             };

@@ -71,7 +71,8 @@ impl<P: Provider> Provider for Retrying<P> {
                 };
                 failures = failures.saturating_add(1);
                 let Some(pause) = self.pause(failures, &error) else { return Err(error) };
-                heard(Delta::Retry { error: &error, pause });
+                let (attempt, of) = (failures.saturating_add(1), self.retry.max_retries.saturating_add(1));
+                heard(Delta::Retry { error: &error, pause, attempt, of });
                 tokio::time::sleep(pause).await;
             }
         })

@@ -12,9 +12,9 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use url::Url;
 
-use super::ProviderError;
 use super::key::Key;
-use super::reading::{Wrong, message_of};
+use super::reading::{Heard, Wrong, message_of};
+use super::{Delta, ProviderError};
 use harness_sys as sys;
 
 /// How long a connection may take to be made.
@@ -22,6 +22,9 @@ pub(super) const CONNECT: Duration = Duration::from_secs(10);
 
 /// How long a question about a model may take.
 const ASIDE: Duration = Duration::from_secs(5);
+
+/// How long a service may be silent before that is reported.
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of an answer to a question about a model: chat templates are long, and so are lists of models.
 const MAX_ASIDE_BYTES: usize = 4 << 20;
@@ -104,9 +107,10 @@ impl Service {
         key: Option<&Key>,
         body: Vec<u8>,
         accept: &'static str,
+        heard: &mut Heard<'_>,
     ) -> Result<Response, ProviderError> {
         let request = self.client()?.post(url.clone()).header(CONTENT_TYPE, "application/json").header(ACCEPT, accept);
-        let answer = self.send(request.body(body), key, self.idle).await?;
+        let answer = patiently(self.send(request.body(body), key, self.idle), heard).await?;
         if answer.status().is_success() { Ok(answer) } else { Err(self.refusal(answer, key).await) }
     }
 
@@ -195,13 +199,28 @@ impl Service {
             _ if text.trim().is_empty() => status.canonical_reason().unwrap_or("nothing more").to_owned(),
             _ => text.into_owned(),
         };
-        ProviderError::Refused {
-            service: self.origin.clone(),
-            status: status.as_u16(),
-            message: shown(&message, key),
-            retry_after,
+        let message = shown(&message, key) + &self.about_key(status.as_u16());
+        ProviderError::Refused { service: self.origin.clone(), status: status.as_u16(), message, retry_after }
+    }
+
+    /// Which key a service has rejected.
+    fn about_key(&self, status: u16) -> String {
+        match &self.variable {
+            _ if status != 401 => String::new(),
+            Some(variable) => format!("; the key is that of the variable `{variable}`"),
+            None => "; no key was sent: `api_key_env` of the model names the variable that has one".to_owned(),
         }
     }
+}
+
+/// Does work that waits for a service, and reports once that the service is silent.
+pub(super) async fn patiently<T>(work: impl Future<Output = T>, heard: &mut Heard<'_>) -> T {
+    let mut work = std::pin::pin!(work);
+    if let Ok(done) = tokio::time::timeout(SILENCE, work.as_mut()).await {
+        return done;
+    }
+    heard(Delta::Silent { since: SILENCE });
+    work.await
 }
 
 /// No ambient proxies, and no redirect, which would take the key along.
@@ -289,6 +308,20 @@ mod tests {
         let pairs =
             headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()));
         retry_after(&pairs.collect(), NOW)
+    }
+
+    /// A service that is silent for a while is reported once, and still waited for.
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_reported() {
+        for (seconds, expected) in [(9, 0), (11, 1), (100, 1)] {
+            let mut reported = 0;
+            let mut heard = |delta: Delta<'_>| {
+                assert_eq!(delta, Delta::Silent { since: SILENCE });
+                reported += 1;
+            };
+            patiently(tokio::time::sleep(Duration::from_secs(seconds)), &mut heard).await;
+            assert_eq!(reported, expected, "{seconds}");
+        }
     }
 
     #[test]

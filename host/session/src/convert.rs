@@ -94,7 +94,7 @@ pub(super) fn unanswered(error: &str, took: Duration) -> Unanswered {
     Unanswered { error: error.to_owned(), took_us: micros(took) }
 }
 
-pub(super) fn turned(turn: Result<&harness_agent::Turn, &TurnError>, given: u64) -> Turned {
+pub(super) fn turned(turn: Result<&harness_agent::Turn, &TurnError>, given: u64, said: Option<&str>) -> Turned {
     match turn {
         Ok(turn) => Turned {
             answer: Some(turn.text.clone()),
@@ -105,6 +105,7 @@ pub(super) fn turned(turn: Result<&harness_agent::Turn, &TurnError>, given: u64)
             tokens: tokens(turn.usage),
             late: false,
             refused: None,
+            said: None,
         },
         Err(error) => Turned {
             answer: None,
@@ -115,6 +116,7 @@ pub(super) fn turned(turn: Result<&harness_agent::Turn, &TurnError>, given: u64)
             tokens: Tokens::default(),
             late: matches!(error, TurnError::Budget { what: "time", .. }),
             refused: refused(error, given),
+            said: said.map(str::to_owned),
         },
     }
 }

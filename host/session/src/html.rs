@@ -102,7 +102,10 @@ fn sections(timeline: &Timeline) -> Vec<Markup> {
 fn between(spans: &[Span]) -> Option<Markup> {
     let (first, last) = (spans.first()?, spans.last()?);
     let scale = Scale { start: first.start, took: last.end.saturating_sub(first.start).max(1) };
-    let rows = html! { @for span in spans { (Row { span, depth: 0, scale, of: "" }) } };
+    let path = |at: usize| format!("at-{}-{}", first.start, at.saturating_add(1));
+    let rows = html! {
+        @for (at, span) in spans.iter().enumerate() { (Row { span, depth: 0, scale, of: "", path: &path(at) }) }
+    };
     let section = html! {
         section class="turn" {
             header { h2 { "Around the turns" } }
@@ -116,7 +119,7 @@ fn turn(span: &Span, number: u64) -> Markup {
     let of = |wanted: &str| span.texts.iter().find(|(word, _)| *word == wanted).map(|(_, text)| text.as_str());
     let scale = Scale { start: span.start, took: span.took().max(1) };
     html! {
-        section class="turn" {
+        section class="turn" id={ "turn-" (number) } {
             header {
                 h2 { "Turn " (number) " " span class="state" { (Shown(&span.word)) " in " (time(span.took())) } }
                 @if let Some(asked) = of("asked") { p class="said" { (Shown(asked.trim())) } }
@@ -126,9 +129,13 @@ fn turn(span: &Span, number: u64) -> Markup {
                     @for quarter in 0..=4_u64 { li { (time(span.took().saturating_mul(quarter) / 4)) } }
                 }
             }
-            @for inner in &span.inside { (Row { span: inner, depth: 0, scale, of: "" }) }
-            @if let Some(answer) = of("answer") {
-                div class="answer" { span { "answer" } (Shown(answer.trim())) }
+            @for (at, inner) in span.inside.iter().enumerate() {
+                (Row { span: inner, depth: 0, scale, of: "", path: &format!("turn-{number}-{}", at.saturating_add(1)) })
+            }
+            @for word in ["answer", "until then"] {
+                @if let Some(answer) = of(word) {
+                    div class="answer" { span { (word) } (Shown(answer.trim())) }
+                }
             }
             @if let Some(why) = &span.why {
                 div class="answer fails" { span { (Shown(&span.word)) } (Shown(why)) }

@@ -3,8 +3,9 @@
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::record::{Called, Header, Line, ROOT, Reply, Started, VERSION, What};
+use super::record::{Called, Header, Line, ROOT, Reply, Started, Turned, VERSION, What};
 use super::writer::{ENDING, MAX_BYTES};
+use harness_agent::{Ending, closing};
 use harness_policy::text::quoted;
 use harness_provider::message::{self, without_orphans};
 use harness_provider::{Message, ToolCall};
@@ -185,12 +186,19 @@ impl Recording {
         conversation(self.lines.iter().take_while(|line| !matches!(line.what, What::Turn(_))))
     }
 
-    /// The messages to the root, turn by turn.
-    pub fn prompts(&self) -> impl Iterator<Item = &str> {
-        self.lines.iter().filter_map(|line| match &line.what {
-            What::Turn(turn) if line.by == ROOT => Some(turn.text.as_str()),
+    /// What was done with the root, in order.
+    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        self.lines.iter().filter(|line| line.by == ROOT).filter_map(|line| match &line.what {
+            What::Turn(turn) => Some(Step::Turn(&turn.text)),
+            What::Forgot(forgot) => Some(Step::Forget(place(forgot.before))),
+            What::Switched(to) => Some(Step::Switch(&to.model)),
             _ => None,
         })
+    }
+
+    /// The messages to the root, turn by turn.
+    pub fn prompts(&self) -> impl Iterator<Item = &str> {
+        self.steps().filter_map(|step| if let Step::Turn(text) = step { Some(text) } else { None })
     }
 
     /// What the session had that whoever resumes it does not: only what it said is kept.
@@ -224,6 +232,21 @@ impl Recording {
     }
 }
 
+/// Something that was done with the root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// It got this message.
+    Turn(&'a str),
+    /// The messages before this place of its conversation were dropped.
+    Forget(usize),
+    /// It runs on this model from there on.
+    Switch(&'a str),
+}
+
+fn place(place: u64) -> usize {
+    usize::try_from(place).unwrap_or(usize::MAX)
+}
+
 /// Whether a call, or one that it made, added something to the run.
 fn adds(called: &Called) -> bool {
     let own = called.work.host.iter().any(|call| call.call.starts_with("meta.register-") && call.refused.is_none());
@@ -234,19 +257,29 @@ fn adds(called: &Called) -> bool {
 /// The root's conversation in some lines.
 fn conversation<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Vec<Message>, String> {
     let mut history = Vec::new();
+    // Messages that came before these.
+    let mut gone = 0_usize;
     let mut reply = None;
     for line in lines.filter(|line| line.by == ROOT) {
         match &line.what {
             // As the loop itself does before a turn.
             What::Turn(_) => history = without_orphans(message::closed(history)),
+            What::Stopped { said: Some(said) } => history = ended(history, said, Ending::Stopped),
+            What::Turned(Turned { error: Some(_), said: Some(said), .. }) => {
+                history = ended(history, said, Ending::Failed);
+            }
+            What::Forgot(forgot) => {
+                let dropped = place(forgot.before).saturating_sub(gone).min(history.len());
+                history.drain(..dropped);
+                gone = gone.saturating_add(dropped);
+            }
             What::Reply(said) => reply = Some(said),
             What::Said(said) => {
-                let place = usize::try_from(said.place).unwrap_or(usize::MAX);
-                if place > history.len() {
-                    let held = history.len();
+                let (place, held) = (place(said.place), gone.saturating_add(history.len()));
+                if !(gone..=held).contains(&place) {
                     return Err(format!("message {place} of a conversation that has {held} is said"));
                 }
-                history.truncate(place);
+                history.truncate(place.saturating_sub(gone));
                 history.push(match (&said.message, reply) {
                     (Some(message), _) => Message::from_json(message)?,
                     (None, Some(reply)) => message_of(reply),
@@ -257,6 +290,13 @@ fn conversation<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Vec<Message
         }
     }
     Ok(history)
+}
+
+/// As the loop closes a turn that has no answer.
+fn ended(history: Vec<Message>, said: &str, ending: Ending) -> Vec<Message> {
+    let mut history = without_orphans(message::closed(history));
+    history.push(closing(said, ending));
+    history
 }
 
 fn message_of(reply: &Reply) -> Message {

@@ -3,12 +3,16 @@
 //! A line is a JSON object: `at`, microseconds since the session began; `by`, the agent at work that it is about, where
 //! it is about one; `kind`; and what that kind has. The first is the [`Header`].
 
+mod turns;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use harness_dispatch::{Refused, Saw};
+pub use turns::{Forgot, Switched, Turn, Turned};
+
+use harness_dispatch::Saw;
 use harness_sandbox::scheduling::admission::Busy;
 use harness_sandbox::tape::{Answered, Script};
 
@@ -76,7 +80,15 @@ pub enum What {
     /// A turn ended.
     Turned(Turned),
     /// Nobody waits for the end of a turn any more: it was stopped, or took too long.
-    Stopped {},
+    Stopped {
+        /// What was shown of the answer, which the conversation keeps with a mark. None: it keeps none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        said: Option<String>,
+    },
+    /// Messages of the conversation were dropped.
+    Forgot(Forgot),
+    /// The agent runs on another model from here on.
+    Switched(Switched),
     /// From here on, answers of host calls are not kept: there are too many.
     Full {},
     /// The session was ended in order.
@@ -115,21 +127,6 @@ pub struct Header {
     pub digest_key: Option<String>,
     /// The digests of all files of artifacts, and of the policies.
     pub artifacts: BTreeMap<String, String>,
-}
-
-/// An agent begins a turn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Turn {
-    /// The sub-agent's name; empty at the root.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub agent: String,
-    /// The agent at work that set it to work, as `by` names it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<String>,
-    /// 0 at the root.
-    pub depth: u32,
-    /// Its task.
-    pub text: String,
 }
 
 /// A message took its place in a conversation.
@@ -515,33 +512,6 @@ pub struct ScriptRan {
     /// Why it was refused, where the host was busy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<Busy>,
-}
-
-/// A turn ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Turned {
-    /// The answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<String>,
-    /// Why there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// The word for that: `config`, `hook`, `completion` or `limit`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error_kind: Option<String>,
-    /// Why it was ended early, where that is a warning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warning: Option<String>,
-    /// Rounds with calls.
-    pub rounds: u32,
-    /// What the model's service counted.
-    pub tokens: Tokens,
-    /// Whether its time was over before it was done.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub late: bool,
-    /// Which budget had no more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Refused>,
 }
 
 impl Line {

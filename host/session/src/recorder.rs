@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::convert::{self, micros};
-use super::record::{Header, Line, ROOT, Said, ScriptRan, What};
+use super::record::{Forgot, Header, Line, ROOT, Said, ScriptRan, Switched, What};
 use super::writer::Writer;
 use harness_agent::{AgentEvent, EventSource, Listener};
 use harness_capability::secrets::Vault;
@@ -171,7 +171,7 @@ impl Recorder {
     fn record(&self, who: &EventSource<'_>, what: &AgentEvent<'_>) {
         let by = who.id;
         let line = match what {
-            AgentEvent::Text { .. } | AgentEvent::Step { .. } => return,
+            AgentEvent::Text { .. } | AgentEvent::Step { .. } | AgentEvent::Silent { .. } => return,
             AgentEvent::Event { dispatch, .. } if dispatch.hooks.is_empty() => return,
             AgentEvent::Said { at, message, .. } => return self.said(by, *at, message),
             AgentEvent::Answered { reply, took, .. } => return self.reply(by, reply, *took),
@@ -198,13 +198,15 @@ impl Recorder {
             AgentEvent::Abandoned { task, tool, .. } => What::Task(convert::abandoned(task, tool)),
             AgentEvent::Looked { looked, .. } => What::Looked(convert::looked(looked)),
             AgentEvent::Saw { saw, .. } => What::Saw((*saw).clone()),
-            AgentEvent::Turned { turn, given, .. } => {
+            AgentEvent::Forgot { before, .. } => What::Forgot(Forgot { before: *before as u64 }),
+            AgentEvent::Switched { model, .. } => What::Switched(Switched { model: (*model).to_owned() }),
+            AgentEvent::Turned { turn, given, said, .. } => {
                 self.forget(by);
-                What::Turned(convert::turned(*turn, *given))
+                What::Turned(convert::turned(*turn, *given, *said))
             }
-            AgentEvent::GivenUp { .. } => {
+            AgentEvent::GivenUp { said, .. } => {
                 self.forget(by);
-                What::Stopped {}
+                What::Stopped { said: said.map(str::to_owned) }
             }
         };
         self.add(by, line);

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 use serde_json::{Value as Json, json};
 
-use super::read::Recording;
+use super::read::{Recording, Step};
 use super::record::{ROOT, What};
 use super::recorder::Recorder;
 use harness_agent::{Session, Silent};
@@ -97,7 +97,19 @@ pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Re
     let session = async {
         let Ok(session) = Session::start(project, &run, models, recorder.clone()).await else { return };
         let mut session = session.after(before);
-        for prompt in recording.prompts() {
+        for step in recording.steps() {
+            let prompt = match step {
+                Step::Turn(prompt) => prompt,
+                Step::Forget(before) => {
+                    session.forget(before);
+                    continue;
+                }
+                Step::Switch(model) => {
+                    // Where the project does not have it now, its requests differ.
+                    let _ = session.use_model(model);
+                    continue;
+                }
+            };
             // Its end is reported to the recorder. Where it was stopped then, it is stopped now.
             let mut turn = pin!(session.turn(prompt));
             if strand::until_cut(turn.as_mut()).await.is_none() {

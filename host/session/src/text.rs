@@ -181,7 +181,7 @@ impl Page {
         let below = format!("{}{indent}  ", " ".repeat(MARGIN));
         for (word, text) in &span.texts {
             let mark = match *word {
-                "given" => continue,
+                "given" | "new messages" => continue,
                 "task" | "asked" => ">",
                 "arguments" => "(",
                 "result" => "=",

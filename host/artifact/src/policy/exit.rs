@@ -54,13 +54,16 @@ pub enum OnMaxIterations {
     WarnAndExit,
     /// The same by another name.
     ContinueWithWarning,
+    /// The model answers once more, in words, and a warning follows.
+    Summarize,
 }
 
 impl OnMaxIterations {
-    const WORDS: [(&'static str, Self); 3] = [
+    const WORDS: [(&'static str, Self); 4] = [
         ("error", Self::Error),
         ("warn_and_exit", Self::WarnAndExit),
         ("continue_with_warning", Self::ContinueWithWarning),
+        ("summarize", Self::Summarize),
     ];
 }
 
@@ -72,7 +75,8 @@ keys! {
     optional mode: ExitMode = ExitMode::default();
     /// Maximum rounds with tools at the root; 0: as in `delegation.iterations_per_depth`.
     optional max_iterations: Between<0, 1000>;
-    /// The result of a turn that reaches the maximum. The last two mean the same.
+    /// The result of a turn that reaches the maximum: an error, a warning, or an answer in words without further calls.
+    /// `warn_and_exit` and `continue_with_warning` mean the same.
     optional on_max_iterations: OnMaxIterations = OnMaxIterations::default();
     /// Whether an agent whose tools keep failing answers in words, without tools.
     optional fallback_to_natural_language: bool = true;

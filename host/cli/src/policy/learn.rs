@@ -1,5 +1,6 @@
 //! `harness policy learn`: what a call needs, as a policy.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use harness_dispatch::{CallReport, Loaded, Nested, Options, Project, Run};
 use harness_policy::command::CommandReach;
 use harness_policy::layer::Layer;
 use harness_policy::limits::{LimitKey, Limits};
-use harness_policy::path::Access;
+use harness_policy::path::{Access, PathPattern};
 use harness_policy::watch::{Asked, Request, Watch};
 use harness_sandbox::outcome::Outcome;
 use harness_sandbox::price::Import;
@@ -65,6 +66,7 @@ pub(super) fn run(command: &Learn, place: &ProjectArgs, printer: Printer) -> Res
         printer.say(&format!("denied: {}", escape::line(&one)));
     }
     let ran = asked.requests.iter().any(|(_, request)| matches!(request, Request::Command(..)));
+    let watched = asked.clone();
     let secrets = loaded.policy().secrets.iter().map(|secret| secret.value.clone()).collect();
     let draft = Draft::of(asked, Kept { secrets, ..kept(&report, ran) });
     let draft = match (command.once, command.again) {
@@ -75,6 +77,12 @@ pub(super) fn run(command: &Learn, place: &ProjectArgs, printer: Printer) -> Res
     for request in draft.without_rule() {
         let what = request.to_string();
         printer.say(&format!("no rule is offered for {}: it is over the bounds of a rule", escape::line(&what)));
+    }
+    for (key, pattern, count) in siblings(&watched) {
+        let pattern = escape::line(&pattern).into_owned();
+        printer.say(&format!(
+            "{count} items of `{key}` fit `{pattern}`: write that instead, if files like them are to be allowed too"
+        ));
     }
     printer.data(&draft.text_within(&in_force(&loaded)));
     Ok(exit)
@@ -115,6 +123,26 @@ fn written(asked: &Asked, workspace: &Path, since: Duration) -> Vec<(String, Req
         _ => None,
     });
     written.collect()
+}
+
+/// Siblings of which that many were asked for are offered as one pattern.
+const SIBLINGS: usize = 3;
+
+/// Patterns for files of one folder with one ending, with the key of the rules and how many files fit.
+fn siblings(asked: &Asked) -> Vec<(&'static str, String, usize)> {
+    let mut groups: BTreeMap<(&'static str, String), BTreeSet<String>> = BTreeMap::new();
+    for (_, request) in &asked.requests {
+        let Request::Path(path, access) = request else { continue };
+        let (Some(folder), Some(name)) = (path.parent(), path.parts().last()) else { continue };
+        let Some((_, ending)) = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()) else { continue };
+        let folder = if folder.parts().is_empty() { String::new() } else { format!("{folder}/") };
+        let pattern = format!("{folder}*.{ending}");
+        if PathPattern::parse(&pattern).is_ok_and(|pattern| pattern.matches(path)) {
+            groups.entry((access.key(), pattern)).or_default().insert(path.to_string());
+        }
+    }
+    let many = groups.into_iter().filter(|(_, paths)| paths.len() >= SIBLINGS);
+    many.map(|((key, pattern), paths)| (key, pattern, paths.len())).collect()
 }
 
 /// A call that can be made more than once.

@@ -4,7 +4,7 @@ use harness_artifact::definition::Served;
 use harness_artifact::escape;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
-use harness_policy::compare::{Agreed, agreed};
+use harness_policy::compare::Agreed;
 use harness_policy::deadline::Decides;
 use harness_policy::grant::Grant;
 use harness_policy::layer::Origin;
@@ -62,7 +62,7 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
     let is_called = tool.is_some() || (hook.is_none() && is_act);
     let refused = is_called.then(|| policy.tools.decide(name).err()).flatten();
     let offered = if kind == "act" { offered(policy) } else { Vec::new() };
-    let rules = agreed(&granted);
+    let rules = grant::allowed(&granted, policy);
     if command.json {
         let by_key = |one: &Agreed| (one.key.to_owned(), json!({"rules": one.rules, "whole": one.whole}));
         let limit = |set: &Set| {
@@ -116,7 +116,7 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
     }
     text.push_str("allowed by all its layers:\n");
     for one in &rules {
-        text.push_str(&format!("  {}: {}\n", one.key, line(one)));
+        text.push_str(&format!("  {}: {}\n", one.key, grant::line(one)));
     }
     text.push_str("limits, each with its origin:\n");
     for Set { key, value, by, asked } in &limits {
@@ -140,16 +140,6 @@ pub(super) fn run(command: &Granted, place: &ProjectArgs, printer: Printer) -> R
 fn offered(policy: &ProjectPolicy) -> Vec<String> {
     let resources = policy.mcp.resources.iter().map(|one| one.value.to_string());
     resources.chain(policy.mcp.templates.iter().map(|one| one.value.to_string())).collect()
-}
-
-fn line(agreed: &Agreed) -> String {
-    let rules = escape::line(&agreed.rules.join(", ")).into_owned();
-    match (agreed.rules.is_empty(), agreed.whole) {
-        (true, true) => "nothing".to_owned(),
-        (false, true) => rules,
-        (true, false) => "what all layers cover".to_owned(),
-        (false, false) => format!("{rules}, and what else all layers cover"),
-    }
 }
 
 /// All limits of a grant; a tool's own `timeout_ms` is one more line that may decide.

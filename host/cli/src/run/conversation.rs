@@ -1,156 +1,236 @@
-//! A conversation at a terminal: lines are edited and remembered, Ctrl-C stops a turn, `/quit` or the end of input the
+//! A conversation at a terminal: texts are edited and remembered, Ctrl-C stops a turn, `/quit` or the end of input the
 //! session.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use harness_agent::Session;
+use harness_agent::{Models, Session};
 use harness_artifact::escape;
 use harness_dispatch::Project;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
-use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use tokio::runtime::Runtime;
 
+use super::super::args::{OutputForm, ProjectArgs};
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::project;
 use super::super::signals::{Heard, Signals};
-use super::{Opened, Watch, answered, failed, start};
+use super::came::Came;
+use super::commands::Typed;
+use super::editor::{self, Editor};
+use super::history::History;
+use super::recorded::Recorded;
+use super::{Opened, Watch, start};
+use crate::modes::Unechoed;
 
-const HELP: &str = "/tools   the tools that the agent may call\n\
-                    /hooks   the hooks of each event\n\
-                    /agents  the sub-agents\n\
-                    /usage   the tokens that the services of the models counted\n\
-                    /quit    end the session\n\
-                    Ctrl-C stops a turn; the conversation continues.";
+/// A conversation that is held.
+pub(super) struct Talk<'a> {
+    pub(super) runtime: &'a Runtime,
+    pub(super) project: &'a Project,
+    pub(super) models: Arc<dyn Models>,
+    pub(super) root: &'a Path,
+    pub(super) session: Session,
+    pub(super) printer: Printer,
+    watch: Arc<Watch>,
+    recorded: Recorded,
+    signals: Signals,
+}
 
-pub(super) fn run(opened: Opened, explain: bool, printer: Printer) -> Exit {
-    let mut editor = match DefaultEditor::new() {
+/// Why nothing more is read.
+enum Over {
+    /// Ctrl-C, which drops what is typed.
+    Dropped,
+    /// The end of input, or of the process.
+    Ended(Exit),
+}
+
+pub(super) fn run(opened: Opened, place: &ProjectArgs, explain: bool, printer: Printer) -> Exit {
+    let watch = Arc::new(Watch::new(printer, true, explain));
+    let Opened { project, models, runtime, asked, mut record } = opened;
+    let mut history = record.history();
+    let entries = history.as_mut().map(History::entries).unwrap_or_default();
+    let mut editor = match editor::editor(&entries) {
         Ok(editor) => editor,
         Err(error) => {
             printer.error(&format!("cannot read from the terminal: {error}"), &[], None);
             return Exit::Fault;
         }
     };
-    let watch = Arc::new(Watch::new(printer, true, explain));
-    let Opened { project, models, runtime, asked, record } = opened;
+    let resumed = record.resumed().map(str::to_owned);
     let recorded = record.begin(&project, watch.clone(), asked.clone());
     let mut signals = runtime.block_on(async { Signals::new() });
-    let started = start(&recorded, &project, models, &mut signals, false, printer);
-    let mut session = match runtime.block_on(started) {
+    let started = start(&recorded, &project, models.clone(), &mut signals, OutputForm::Text, printer);
+    let session = match runtime.block_on(started) {
         Ok(session) => session,
         Err(exit) => return exit,
     };
-    printer.say("Type a task; /help lists the commands.");
+    let root = project::root(place);
+    let mut talk =
+        Talk { runtime: &runtime, project: &project, models, root: &root, session, printer, watch, recorded, signals };
+    talk.banner(resumed.as_deref());
+    // Until the end: what is typed while the agent works is not shown in the middle of what it says, and is read after it.
+    let unechoed = Unechoed::begin();
+    let mut dropped = false;
     let exit = loop {
         let typing = asked.typing();
-        watch.unsign();
-        let read = typed(&runtime, &mut signals, editor);
+        talk.watch.unsign();
+        let read = talk.read(editor);
         drop(typing);
-        let line = match read {
-            Ok((back, line)) => {
+        let text = match read {
+            Ok((back, Ok(text))) => {
                 editor = back;
-                line
+                text
             }
-            Err(exit) => {
-                printer.say("");
-                break exit;
+            Ok((back, Err(Over::Dropped))) if !dropped => {
+                editor = back;
+                dropped = true;
+                printer.say("Ctrl-C again, Ctrl-D or /quit ends the session");
+                continue;
             }
+            Ok((_, Err(Over::Dropped))) => break Exit::Completed,
+            Ok((_, Err(Over::Ended(exit)))) | Err(exit) => break exit,
         };
-        let line = match line {
-            Ok(line) => line,
-            Err(ReadlineError::Interrupted) => continue,
-            Err(_) => break Exit::Completed,
-        };
-        let line = line.trim();
-        if line.is_empty() {
+        dropped = false;
+        if text.is_empty() {
             continue;
         }
-        let _ = editor.add_history_entry(line);
-        match command(line) {
-            None => {
-                let ended = runtime.block_on(signals.unless(session.turn(line)));
-                let seen = watch.end();
-                let (activity, usage) = (session.activity(), session.usage());
-                match ended {
-                    Ok(Ok(turn)) => drop(answered(&turn, &activity, usage, seen, false, printer)),
-                    Ok(Err(error)) => drop(failed(&error, &activity, usage, false, printer)),
-                    Err(heard) => {
-                        runtime.block_on(asked.over());
-                        if heard != Heard::Interrupt {
-                            break heard.exit();
-                        }
-                        printer.say("stopped");
-                    }
-                }
-                recorded.check(printer);
+        let _ = editor.add_history_entry(&text);
+        if let Some(history) = &mut history {
+            let mut kept = text.clone();
+            project.loaded().secrets().redact(&mut kept);
+            history.add(&kept);
+        }
+        let ended = match Typed::of(&text) {
+            Typed::Quit => Some(Exit::Completed),
+            Typed::Message(text) => talk.turn(Some(text)),
+            Typed::Compact => talk.turn(None),
+            Typed::Command(name, given) => {
+                talk.command(name, given);
+                None
             }
-            Some("quit" | "exit") => break Exit::Completed,
-            Some(command) => print_command(command, &project, &session, printer),
+        };
+        runtime.block_on(asked.over());
+        if let Some(exit) = ended {
+            break exit;
         }
     };
-    let name = recorded.name();
-    runtime.block_on(async {
-        signals.at_once();
-        session.end().await;
-    });
-    recorded.end(printer);
-    let exit = project::audited(&project, exit, printer);
+    drop(unechoed);
+    let exit = talk.end(exit);
     // Someone may still read what is typed, where a signal came first.
     runtime.shutdown_background();
-    if let Some(name) = name {
-        printer.say(&format!("`harness run --resume {name}` resumes this conversation"));
-    }
     exit
 }
 
-/// A line as a person types it, with the editor. Where a signal comes first, the terminal is as it was before.
-fn typed(
-    runtime: &Runtime,
-    signals: &mut Signals,
-    mut editor: DefaultEditor,
-) -> Result<(DefaultEditor, rustyline::Result<String>), Exit> {
-    let terminal = tcgetattr(std::io::stdin()).ok();
-    let line = runtime.spawn_blocking(move || {
-        let line = editor.readline("> ");
-        (editor, line)
-    });
-    match runtime.block_on(signals.unless_ended(line)) {
-        Ok(Ok(read)) => Ok(read),
-        Ok(Err(_)) => Err(Exit::Fault),
-        Err(heard) => {
-            if let Some(terminal) = terminal {
-                let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &terminal);
-            }
-            Err(heard.exit())
-        }
+/// The terminal marks where pasted text begins and ends, as it does for the editor, until this is dropped: text of several
+/// lines that is pasted during a turn is one message.
+struct PasteMarks(Printer);
+
+impl PasteMarks {
+    fn begin(printer: Printer) -> Self {
+        printer.mode("\x1b[?2004h");
+        Self(printer)
     }
 }
 
-/// The command that a line is: a slash and one word. `/etc/hosts: what is in it?` is none.
-fn command(line: &str) -> Option<&str> {
-    let is_word = |word: &&str| word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
-    line.strip_prefix('/').filter(is_word)
+impl Drop for PasteMarks {
+    fn drop(&mut self) {
+        self.0.mode("\x1b[?2004l");
+    }
 }
 
-fn print_command(command: &str, project: &Project, session: &Session, printer: Printer) {
-    let loaded = project.loaded();
-    let registry = loaded.registry();
-    let (tools, hooks) = (session.tools(), session.hooks());
-    let list = |names: Vec<&str>| match names.is_empty() {
-        true => "none".to_owned(),
-        false => names.iter().map(|name| escape::line(name).into_owned()).collect::<Vec<_>>().join("\n"),
-    };
-    let text = match command {
-        "tools" => list(tools.iter().map(|tool| tool.name.as_str()).collect()),
-        "hooks" => list(hooks.iter().map(String::as_str).collect()),
-        "agents" => list(registry.agents().iter().map(|agent| agent.name.as_str()).collect()),
-        "usage" => {
-            let usage = session.usage();
-            format!("{} input tokens, {} output tokens", usage.input_tokens, usage.output_tokens)
+impl Talk<'_> {
+    /// What is talked to, and where it is kept.
+    fn banner(&self, resumed: Option<&str>) {
+        let model = match self.session.model() {
+            Ok(model) => escape::line(&model).into_owned(),
+            Err(_) => "none".to_owned(),
+        };
+        let folder = self.root.canonicalize().unwrap_or_else(|_| self.root.to_owned());
+        let session = match (self.recorded.name_to_be(), resumed) {
+            (None, _) => "not recorded".to_owned(),
+            (Some(name), None) => name,
+            (Some(name), Some(resumed)) => format!("{name}, resumes {}", escape::line(resumed)),
+        };
+        let rows = [
+            ("model", model),
+            ("project", escape::line(&folder.display().to_string()).into_owned()),
+            ("session", session),
+        ];
+        for (name, value) in rows {
+            self.printer.say(&self.printer.paint(&format!("{name:8} {value}"), "2"));
         }
-        "help" => HELP.to_owned(),
-        other => format!("there is no command /{}; /help lists them", escape::line(other)),
-    };
-    printer.say(&text);
+        self.printer.say("Type a task; /help lists the commands.");
+    }
+
+    /// A text as a person types it, with the editor. Where a signal comes first, the terminal is as it was before.
+    fn read(&mut self, mut editor: Editor) -> Result<(Editor, Result<String, Over>), Exit> {
+        let terminal = tcgetattr(std::io::stdin()).ok();
+        let typed = self.runtime.spawn_blocking(move || {
+            let typed = editor.readline("> ");
+            (editor, typed)
+        });
+        match self.runtime.block_on(self.signals.unless_ended(typed)) {
+            Ok(Ok((editor, typed))) => {
+                let read = typed.map(|typed| editor::joined(&typed)).map_err(|error| match error {
+                    ReadlineError::Interrupted => Over::Dropped,
+                    _ => Over::Ended(Exit::Completed),
+                });
+                Ok((editor, read))
+            }
+            Ok(Err(_)) => Err(Exit::Fault),
+            Err(heard) => {
+                if let Some(terminal) = terminal {
+                    let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &terminal);
+                }
+                self.printer.say("");
+                Err(heard.exit())
+            }
+        }
+    }
+
+    /// One turn, of a message or of a summary. Returns the exit of a session that a signal ends.
+    fn turn(&mut self, text: Option<&str>) -> Option<Exit> {
+        let (session, printer) = (&mut self.session, self.printer);
+        let turn = async {
+            match text {
+                Some(text) => session.turn(text).await,
+                None => session.compact().await,
+            }
+        };
+        let marks = PasteMarks::begin(printer);
+        let ended = self.runtime.block_on(self.signals.unless(turn));
+        drop(marks);
+        let seen = self.watch.end();
+        let came = Came::of(&self.session, seen, OutputForm::Text, printer);
+        match ended {
+            Ok(Ok(turn)) => {
+                came.answered(&turn);
+                if text.is_none() {
+                    printer.say("the summary replaces the conversation");
+                }
+            }
+            Ok(Err(error)) => drop(came.failed(&error)),
+            Err(Heard::Interrupt) => printer.say("stopped"),
+            Err(heard) => return Some(heard.exit()),
+        }
+        self.recorded.check(printer);
+        None
+    }
+
+    /// Ends the session, and says how to resume it.
+    fn end(self, exit: Exit) -> Exit {
+        let Self { runtime, project, session, printer, recorded, signals, .. } = self;
+        let name = recorded.name();
+        runtime.block_on(async {
+            signals.at_once();
+            session.end().await;
+        });
+        recorded.end(printer);
+        let exit = project::audited(project, exit, printer);
+        if let Some(name) = name {
+            printer.say(&format!("`harness run --resume {name}` resumes this conversation"));
+        }
+        exit
+    }
 }

@@ -14,12 +14,16 @@ use super::super::confirm::AtTerminal;
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::{project, sessions};
+use super::history::History;
 
 /// What is to be recorded, and what is resumed.
 pub(super) struct Record {
     command: &'static str,
     wanted: bool,
     writer: Option<Writer>,
+    /// Whether what is typed is kept, and where.
+    remembers: bool,
+    history: Option<History>,
     /// The name of a session and what was said in it.
     resumed: Option<(String, Vec<Message>)>,
 }
@@ -42,7 +46,7 @@ impl Record {
             }
             Ok((name, history))
         });
-        Ok(Self { command, wanted, writer: None, resumed: resumed.transpose()? })
+        Ok(Self { command, wanted, writer: None, remembers: false, history: None, resumed: resumed.transpose()? })
     }
 
     /// Makes the file. Where that cannot be, the session continues without.
@@ -54,20 +58,42 @@ impl Record {
             Ok(writer) => self.writer = Some(writer),
             Err(why) => printer.warning(&why),
         }
+        // Without it nothing is remembered, as without the file of the session.
+        if self.remembers {
+            self.history = History::open(&project::root(place)).ok();
+        }
+    }
+
+    /// The same for a conversation, which remembers what is typed.
+    pub(super) fn of_conversation(self) -> Self {
+        Self { remembers: true, ..self }
+    }
+
+    /// What was typed in earlier conversations.
+    pub(super) fn history(&mut self) -> Option<History> {
+        self.history.take()
+    }
+
+    /// The name of the session that is resumed.
+    pub(super) fn resumed(&self) -> Option<&str> {
+        self.resumed.as_ref().map(|(name, _)| name.as_str())
     }
 
     /// The recorder of a session of this project, around the listener and the confirmer.
     pub(super) fn begin(self, project: &Project, listener: Arc<dyn Listener>, asked: Arc<AtTerminal>) -> Recorded {
         let Self { command, writer, resumed, .. } = self;
         let (name, history) = resumed.unzip();
+        let id = writer.as_ref().map(|writer| writer.id().to_owned());
         let recorder = writer.map(|writer| session::begin(writer, project, command, name.as_deref(), listener.clone()));
-        Recorded { recorder, listener, asked, history: history.unwrap_or_default() }
+        Recorded { recorder, id, listener, asked, history: history.unwrap_or_default() }
     }
 }
 
 /// A session that is recorded, or not.
 pub(super) struct Recorded {
     recorder: Option<Arc<Recorder>>,
+    /// The name of its file.
+    id: Option<String>,
     listener: Arc<dyn Listener>,
     /// Who confirms calls.
     asked: Arc<AtTerminal>,
@@ -87,6 +113,11 @@ impl Recorded {
             recorder.end();
         }
         Ok(started?.after(self.history.clone()))
+    }
+
+    /// The name that the session gets once something of it is recorded.
+    pub(super) fn name_to_be(&self) -> Option<String> {
+        self.id.clone()
     }
 
     /// The session's name, where something of it is recorded.

@@ -4,10 +4,12 @@
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use harness_agent::{AgentEvent, Listener};
 use harness_artifact::escape;
-use harness_dispatch::CallReport;
+use harness_dispatch::{CallError, CallReport};
+use harness_sandbox::outcome::Outcome;
 use serde_json::Value as Json;
 
 use super::super::call::report;
@@ -36,7 +38,17 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 struct Running {
     calls: Vec<(String, String)>,
+    /// The model of the root that is asked.
+    model: Option<String>,
     sign: Option<Progress>,
+}
+
+impl Running {
+    /// What the sign shows.
+    fn shown(&self) -> Option<String> {
+        let waiting = || self.model.as_ref().map(|model| format!("waiting for {model}"));
+        self.calls.last().map(|(_, tool)| format!("running {tool}")).or_else(waiting)
+    }
 }
 
 impl Watch {
@@ -57,15 +69,15 @@ impl Watch {
     }
 
     /// Shows what runs now, where something does; who prints meanwhile takes the sign away first.
-    fn sign(&self, change: impl FnOnce(&mut Vec<(String, String)>)) {
+    fn sign(&self, change: impl FnOnce(&mut Running)) {
         if !self.calls {
             return;
         }
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.sign = None;
-        change(&mut running.calls);
-        let last = running.calls.last().filter(|_| !self.printer.is_taken());
-        running.sign = last.map(|(_, tool)| Progress::start(format!("running {tool}")));
+        change(&mut running);
+        let shown = running.shown().filter(|_| !self.printer.is_taken());
+        running.sign = shown.map(Progress::start);
     }
 
     /// Takes away the sign of what runs.
@@ -86,10 +98,15 @@ impl Listener for Watch {
         }
         self.unsign();
         self.print(what);
-        self.sign(|calls| match what {
-            AgentEvent::Calls { call, .. } => calls.push((call.id.clone(), call.name.clone())),
-            AgentEvent::Called { call, .. } => calls.retain(|(id, _)| *id != call.id),
-            AgentEvent::Turn { agent: "", .. } => calls.clear(),
+        self.sign(|running| match what {
+            AgentEvent::Calls { call, .. } => running.calls.push((call.id.clone(), call.name.clone())),
+            AgentEvent::Called { call, .. } => running.calls.retain(|(id, _)| *id != call.id),
+            AgentEvent::Turn { agent: "", .. } => running.calls.clear(),
+            AgentEvent::Asked { agent: "", request, .. } => running.model = Some(request.model.clone()),
+            AgentEvent::Answered { agent: "", .. }
+            | AgentEvent::Unanswered { agent: "", .. }
+            | AgentEvent::Turned { agent: "", .. }
+            | AgentEvent::GivenUp { agent: "", .. } => running.model = None,
             _ => {}
         });
     }
@@ -118,6 +135,8 @@ impl Watch {
                         Err(_) => format!("rejected: {}", first(content)),
                     };
                     self.line(agent, &format!("{} {came} ({} ms)", call.name, took.as_millis()));
+                } else if let Some(why) = denied(called, content) {
+                    self.line(agent, &format!("denied: {}: {}", call.name, first(why)));
                 }
             }
             AgentEvent::Step { agent, tool, step } if self.calls => self.line(agent, &steps::line(tool, step)),
@@ -131,13 +150,26 @@ impl Watch {
                 let again = if *attempt > 1 { format!(" again, attempt {attempt}") } else { String::new() };
                 self.line(agent, &format!("{to} begins{again}"));
             }
-            AgentEvent::Retry { agent, error, pause } => {
+            AgentEvent::Retry { agent, error, pause, attempt, of } => {
                 self.end();
-                self.line(agent, &format!("{error}; retrying in {} ms", pause.as_millis()));
+                self.line(agent, &format!("{error}; attempt {attempt} of {of}, in {}", rough(*pause)));
+            }
+            // The sign of what runs shows that, unless a line of text is open.
+            AgentEvent::Silent { agent, since } if !self.calls || self.printer.is_taken() => {
+                if self.printer.is_open() {
+                    self.printer.piece("\n");
+                }
+                self.line(agent, &format!("the model's service is silent for {}; still waiting", rough(*since)));
             }
             _ => {}
         }
     }
+}
+
+/// A time as a person says it.
+fn rough(time: Duration) -> String {
+    let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
+    if time < Duration::from_secs(1) { format!("{} ms", time.as_millis()) } else { format!("{seconds} s") }
 }
 
 /// Arguments, as far as they are shown.
@@ -152,6 +184,15 @@ fn short(arguments: &str) -> String {
 fn outcome(called: &CallReport) -> String {
     let word = called.outcome.name();
     if called.is_error { format!("{word}: {}", first(&called.content)) } else { word.to_owned() }
+}
+
+/// Why a call was denied, if it was: a person who reads a pipe learns of it too.
+fn denied<'a>(called: &Result<&'a CallReport, &CallError>, content: &'a str) -> Option<&'a str> {
+    match called {
+        Ok(report) if matches!(report.outcome, Outcome::Denied { .. }) => Some(&report.content),
+        Err(error) if error.outcome() == "denied" => Some(content),
+        _ => None,
+    }
 }
 
 /// Why something failed: the first line, whole.

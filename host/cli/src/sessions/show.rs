@@ -36,6 +36,8 @@ pub(super) fn run(command: &Show, place: &ProjectArgs, printer: Printer) -> Exit
                 printer.error(&format!("cannot write `{}`: {error}", file.display()), &[], None);
                 return Exit::Usage;
             }
+            let name = harness_artifact::escape::line(&file.display().to_string()).into_owned();
+            printer.say(&format!("wrote `{name}`"));
         }
     }
     Exit::Completed

@@ -7,7 +7,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::super::printer::Printer;
 
-/// A few lines: what was checked, then both texts line by line, `-` for what was expected.
+/// A few lines, escaped: what was checked, then both texts line by line, `-` for what was expected.
 pub(crate) fn shown(difference: &Difference, printer: Printer) -> String {
     let expected = &difference.expected;
     let must = if expected.whole { "is not as expected" } else { "does not hold what is expected" };
@@ -18,8 +18,8 @@ pub(crate) fn shown(difference: &Difference, printer: Printer) -> String {
         let line = cut(&escape::line(line));
         text.push_str(&match change.tag() {
             ChangeTag::Equal => format!("       {line}\n"),
-            ChangeTag::Delete => printer.paint(&format!("     - {line}"), "31") + "\n",
-            ChangeTag::Insert => printer.paint(&format!("     + {line}"), "32") + "\n",
+            ChangeTag::Delete => printer.paint_data(&format!("     - {line}"), "31") + "\n",
+            ChangeTag::Insert => printer.paint_data(&format!("     + {line}"), "32") + "\n",
         });
     }
     text

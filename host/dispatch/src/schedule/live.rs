@@ -70,6 +70,10 @@ impl Schedule for Live {
         (deadline.map_or(Time::Unlimited, Time::Until), Refusals::Counted)
     }
 
+    fn unfinished(&self, said: String) -> Option<String> {
+        Some(said)
+    }
+
     fn delegation_time(&self, _: &str, limit: Duration) -> Time {
         Time::Within(limit)
     }

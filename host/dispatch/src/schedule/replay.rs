@@ -103,6 +103,10 @@ impl Schedule for Replay {
         (time, refused.map_or(Refusals::Counted, Refusals::Recorded))
     }
 
+    fn unfinished(&self, _: String) -> Option<String> {
+        self.0.unfinished()
+    }
+
     fn delegation_time(&self, id: &str, _: Duration) -> Time {
         if self.0.late_delegation(id) { Time::Recorded } else { Time::Unlimited }
     }

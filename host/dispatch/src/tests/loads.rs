@@ -236,6 +236,10 @@ impl Past for Kept {
         Seen::Anew
     }
 
+    fn unfinished(&self) -> Option<String> {
+        None
+    }
+
     fn state(&self, _: u64) -> Pin<Box<dyn Future<Output = Option<Arc<Added>>> + Send + '_>> {
         Box::pin(std::future::ready(None))
     }

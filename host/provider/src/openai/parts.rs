@@ -56,6 +56,10 @@ impl Parts for OpenAiParts {
     fn take(&mut self, document: &str, heard: &mut Heard<'_>) -> Result<(), Wrong> {
         if document.trim() == "[DONE]" {
             self.done = true;
+            // Some services end a reply with nothing else.
+            if !self.draft.is_empty() {
+                self.draft.finish.get_or_insert(Finish::Stop);
+            }
             return Ok(());
         }
         self.chunk(parse(document)?, heard)

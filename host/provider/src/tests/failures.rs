@@ -264,13 +264,16 @@ async fn a_service_that_fails_for_a_moment_is_asked_again() {
         .complete(&asked, &mut |delta| {
             told.push(match delta {
                 Delta::Text(text) => text.to_owned(),
-                Delta::Retry { error, .. } => error.to_string().replace(&server.url(), "SERVICE"),
+                Delta::Retry { error, attempt, of, .. } => {
+                    format!("{attempt} of {of}: {}", error.to_string().replace(&server.url(), "SERVICE"))
+                }
+                Delta::Silent { .. } => "silent".to_owned(),
             });
         })
         .await;
     assert_eq!(reply.unwrap().text, "half");
-    let cut = "the reply of SERVICE was cut: it ended without saying why";
-    assert_eq!(told, ["SERVICE answers 503: down", "half", cut, "half"]);
+    let cut = "3 of 3: the reply of SERVICE was cut: it ended without saying why";
+    assert_eq!(told, ["2 of 3: SERVICE answers 503: down", "half", cut, "half"]);
     let bodies: Vec<String> = server.received().into_iter().map(|asked| asked.body).collect();
     assert!(bodies.len() == 3 && bodies.iter().all(|body| *body == bodies[0]));
 }

@@ -26,6 +26,7 @@ pub(super) fn render(timeline: &Timeline, title: &str) -> Markup {
             }
             (totals(&timeline.totals))
             (shares(timeline))
+            (filter())
         }
     }
 }
@@ -54,6 +55,20 @@ fn tile(class: Option<&str>, name: &str, value: &str, small: &str) -> Markup {
         div class=[class] {
             dt { (name) }
             dd { (value) @if !small.is_empty() { small { (small) } } }
+        }
+    }
+}
+
+/// Which rows are shown.
+fn filter() -> Markup {
+    let kinds = [("models", "models"), ("tools", "tools"), ("hooks", "hooks"), ("bad", "denied or failed")];
+    html! {
+        p class="filter" {
+            "rows: "
+            label { input type="radio" name="rows" checked; "all" }
+            @for (id, word) in kinds {
+                label { input type="radio" name="rows" id={ "only-" (id) }; (word) }
+            }
         }
     }
 }

@@ -28,30 +28,43 @@ pub(super) struct Row<'a> {
     pub(super) scale: Scale,
     /// The event of a hook.
     pub(super) of: &'a str,
+    /// The name of its place in the page, to which an address can point.
+    pub(super) path: &'a str,
 }
 
 impl Render for Row<'_> {
     fn render_to(&self, page: &mut String) {
-        let Self { span, depth, scale, .. } = *self;
+        let Self { span, depth, scale, path, .. } = *self;
         if span.kind == Kind::Event && !span.inside.is_empty() {
             // Its hooks say it all.
-            return span
-                .inside
-                .iter()
-                .for_each(|hook| Row { span: hook, depth, scale, of: &span.name }.render_to(page));
+            return each(&span.inside, path, |hook, path| {
+                Row { span: hook, depth, scale, of: &span.name, path }.render_to(page);
+            });
         }
         if matches!(span.word.as_str(), "skip" | "not reached") {
             return;
         }
         self.own().render_to(page);
+        if span.inside.is_empty() {
+            return;
+        }
         let depth = depth.saturating_add(1);
-        span.inside.iter().for_each(|inner| Row { span: inner, depth, scale, of: "" }.render_to(page));
+        page.push_str("<div class=\"inside\">");
+        each(&span.inside, path, |inner, path| Row { span: inner, depth, scale, of: "", path }.render_to(page));
+        page.push_str("</div>");
+    }
+}
+
+/// Rows inside another one, each with its place.
+fn each(spans: &[Span], path: &str, mut render: impl FnMut(&Span, &str)) {
+    for (at, span) in spans.iter().enumerate() {
+        render(span, &format!("{path}-{}", at.saturating_add(1)));
     }
 }
 
 impl Row<'_> {
     fn own(&self) -> Markup {
-        let Self { span, depth, scale, of } = *self;
+        let Self { span, depth, scale, of, path } = *self;
         let kind = if span.kind == Kind::Note { "note-row" } else { span.kind.name() };
         let state = match span.status {
             Status::Fine => "",
@@ -63,7 +76,7 @@ impl Row<'_> {
         let width = part(span.took(), scale.took).clamp(THIN, LANE.saturating_sub(x));
         html! {
             "\n"
-            details class={ (kind) " " (state) } {
+            details class={ (kind) " " (state) } id=(path) {
                 summary {
                     span class={ "label d" (depth.min(DEEPEST)) } {
                         i {} b { (Shown(name)) } em { (Shown(&short(&label(span, of), LABEL))) }
@@ -73,7 +86,10 @@ impl Row<'_> {
                             rect x=(x) y="9" width=(width) height="12" { title { (Shown(name)) " " (took) } }
                         }
                     }
-                    span class="took" { (took) }
+                    span class="took" {
+                        (took)
+                        @if !span.inside.is_empty() { " " input type="checkbox" title="hide what is inside"; }
+                    }
                 }
                 (self.more())
             }
@@ -115,6 +131,7 @@ impl Row<'_> {
         if !span.word.is_empty() {
             facts.push(("ended", span.word.clone()));
         }
+        facts.push(("anchor", format!("#{}", self.path)));
         facts.push(("from", time(span.start.saturating_sub(scale.start))));
         facts.push(("took", time(span.took())));
         if let Some(tokens) = span.tokens {

@@ -122,7 +122,7 @@ fn agents(lines: &[Line]) -> Agents {
             turn.facts.extend(fact(&line.what));
             turn.cut &= !matches!(line.what, What::Turned(_));
         }
-        agent.open &= !matches!(line.what, What::Turned(_) | What::Stopped {});
+        agent.open &= !matches!(line.what, What::Turned(_) | What::Stopped { .. });
     }
     all
 }
@@ -263,7 +263,9 @@ fn fact(what: &What) -> Option<Fact> {
         | What::Looked(_)
         | What::Saw(_)
         | What::Script(_)
-        | What::Stopped {}
+        | What::Stopped { .. }
+        | What::Forgot(_)
+        | What::Switched(_)
         | What::Unmade(_)
         | What::Full {}
         | What::Ended {} => None,

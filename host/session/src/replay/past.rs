@@ -52,6 +52,8 @@ struct Left {
     answers: HashMap<(String, String), VecDeque<Answer>>,
     /// By agent at work.
     turns: HashMap<String, VecDeque<Turned>>,
+    /// What turns of the root had shown that have no answer, by their numbers.
+    unfinished: HashMap<u64, String>,
     /// Tasks that are in progress now, with their strands.
     open: HashMap<String, String>,
     /// Strands of those that are over.
@@ -90,6 +92,13 @@ impl Left {
     fn look(&self, strand: String, look: u64) -> Look {
         let turn = if strand.is_empty() { self.turns_begun } else { 0 };
         (strand, turn, look)
+    }
+
+    /// Keeps what the turn of now had shown without an answer, where it is the root's.
+    fn keep_unfinished(&mut self, by: &str, said: Option<&String>) {
+        if by == ROOT {
+            self.unfinished.extend(said.map(|said| (self.turns_begun, said.clone())));
+        }
     }
 
     /// Whether a strand has ended, or is past a turn of the root in which it did something.
@@ -158,6 +167,7 @@ impl Rewound {
                 self.cut.insert(strand);
             }
             What::Turned(turned) => {
+                left.keep_unfinished(&line.by, turned.said.as_ref());
                 let went = Turned { late: turned.late, refused: turned.refused.clone() };
                 left.turns.entry(line.by.clone()).or_default().push_back(went);
                 if turned.late {
@@ -171,7 +181,8 @@ impl Rewound {
                 }
                 self.saw.insert(left.look(strand, saw.look), saw.clone());
             }
-            What::Stopped {} => {
+            What::Stopped { said } => {
+                left.keep_unfinished(&line.by, said.as_ref());
                 left.turns.entry(line.by.clone()).or_default().push_back(Turned::default());
                 self.cut.insert(strand);
             }
@@ -331,6 +342,12 @@ impl Past for Rewound {
         }
         let allowed = milliseconds(&ran.result).unwrap_or_default();
         Some(LoadEnd::Late { why: ran.result, allowed, fuel: ran.fuel })
+    }
+
+    fn unfinished(&self) -> Option<String> {
+        let mut left = self.left();
+        let turn = left.turns_begun;
+        left.unfinished.remove(&turn)
     }
 
     fn turn(&self, by: &str) -> Went {

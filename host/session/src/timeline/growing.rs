@@ -45,6 +45,8 @@ struct AtWork {
     arguments: HashMap<String, String>,
     calls: HashMap<String, usize>,
     attempt: u32,
+    /// What came to its conversation since its model was asked last.
+    fresh: Vec<String>,
     /// The last turn of a sub-agent that it started.
     child: Option<usize>,
 }
@@ -69,7 +71,9 @@ impl Growing {
             What::Task(task) => self.task(by, at, task),
             What::Confirmation(asked) => self.confirmation(by, at, asked),
             What::Turned(turned) => self.turned(by, at, turned),
-            What::Stopped {} => self.stopped(by, at),
+            What::Stopped { said } => self.stopped(by, at, said.as_deref()),
+            What::Forgot(_) => self.note(by, at, "conversation", "shortened", Status::Fine),
+            What::Switched(to) => self.note(by, at, "model", &to.model, Status::Fine),
             What::Session(_)
             | What::Unmade(_)
             | What::Script(_)
@@ -155,11 +159,15 @@ impl Growing {
 
     fn asked(&mut self, by: Who<'_>, at: u64, asked: &Asked) {
         let parent = self.agent(by).turn;
+        let fresh = std::mem::take(&mut self.agent(by).fresh);
         let span = self.begin(parent, Kind::Model, &asked.model, at);
         self.agent(by).asking = Some(span);
         if let Some(span) = self.span(Some(span)) {
             let text = format!("round {}, {} messages, {} tools", asked.round, asked.messages, asked.tools);
             span.texts.push(("given", text));
+            if !fresh.is_empty() {
+                span.texts.push(("new messages", fresh.join("\n\n")));
+            }
         }
     }
 
@@ -207,10 +215,14 @@ impl Growing {
                 self.agent(by).arguments.insert(text(call, "id"), text(function, "arguments"));
             }
         }
-        if text(message, "role") == "tool" {
+        let (role, content) = (text(message, "role"), text(message, "content"));
+        if !content.is_empty() {
+            self.agent(by).fresh.push(format!("{role}: {content}"));
+        }
+        if role == "tool" {
             let call = self.agent(by).calls.remove(&text(message, "tool_call_id"));
             if let Some(span) = self.span(call) {
-                span.texts.push(("result", text(message, "content")));
+                span.texts.push(("result", content));
             }
         }
     }
@@ -324,6 +336,8 @@ impl Growing {
             _ => (Status::Failed, "failed".to_owned()),
         };
         span.texts.extend(turned.answer.clone().map(|answer| ("answer", answer)));
+        let said = turned.said.clone().filter(|said| !said.is_empty());
+        span.texts.extend(said.map(|said| ("until then", said)));
         let why = turned.error.clone().or_else(|| turned.warning.clone());
         span.why = match (span.why.take(), why) {
             (Some(one), Some(other)) => Some(format!("{one}; {other}")),
@@ -333,12 +347,15 @@ impl Growing {
     }
 
     /// A turn was stopped, with everything that it had begun.
-    fn stopped(&mut self, by: Who<'_>, at: u64) {
+    fn stopped(&mut self, by: Who<'_>, at: u64, said: Option<&str>) {
         let AtWork { turn, asking, call, .. } = std::mem::take(self.agent(by));
         for open in [turn, asking, call] {
             if let Some(span) = self.span(open) {
                 (span.end, span.word) = (at, "stopped".to_owned());
             }
+        }
+        if let (Some(said), Some(span)) = (said.filter(|said| !said.is_empty()), self.span(turn)) {
+            span.texts.push(("until then", said.to_owned()));
         }
     }
 
