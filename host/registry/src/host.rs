@@ -21,6 +21,8 @@ pub struct Proposal<'p> {
     pub policy: Option<&'p str>,
     /// A plugin that is loaded from the cache, wherever the lock says that it is.
     pub from_cache: Option<&'p str>,
+    /// Whether repositories that `artifact_sources` names are left out: they may have to be fetched first.
+    pub without_repositories: bool,
 }
 
 impl<'m> Host<'m> {
