@@ -78,6 +78,8 @@
 //! - `pages`: the examples of the format's own pages
 //! - `plugins`: what plugins ask for, and what they get
 //! - `plugins_add`: plugins that are added, pinned, updated and removed
+//! - `plugins_catalogues`: plugins that are looked up by name in catalogues
+//! - `plugins_claude`: plugins of other programs, of which the prose comes along
 //! - `plugins_git`: plugins of git repositories
 //! - `plugins_registry`: plugins of registries
 //! - `plugins_signed`: plugins that are signed, and sources that are trusted
@@ -204,6 +206,10 @@ mod parameters;
 mod plugins;
 #[path = "cli/plugins_add.rs"]
 mod plugins_add;
+#[path = "cli/plugins_catalogues.rs"]
+mod plugins_catalogues;
+#[path = "cli/plugins_claude.rs"]
+mod plugins_claude;
 #[path = "cli/plugins_events.rs"]
 mod plugins_events;
 #[path = "cli/plugins_examples.rs"]

@@ -2,6 +2,7 @@
 //!
 //! - `author`: `new` and `pack`
 //! - `sign`, `publish`: `sign` and `publish`
+//! - `catalogue`, `search`: the catalogues of the policy, and what they name
 //! - `fetched`: a plugin as its source has it
 //! - `review`: what a person reads before they consent
 //! - `signers`: who signed it
@@ -12,11 +13,13 @@
 
 mod add;
 mod author;
+mod catalogue;
 mod consent;
 mod fetched;
 mod installed;
 mod publish;
 mod review;
+mod search;
 mod sign;
 mod signers;
 mod state;
@@ -37,8 +40,10 @@ pub(crate) enum Plugin {
     Pack(author::Pack),
     /// Sign a plugin with a key of minisign or SSH.
     Sign(sign::Sign),
-    /// Add a plugin from a folder, a packed file, a git repository or a registry: show what it asks for, grant what you consent
-    /// to, and pin its content.
+    /// Find plugins in the catalogues that the policy names.
+    Search(search::Search),
+    /// Add a plugin from a folder, a packed file, a git repository, a registry or a catalogue: show what it asks for, grant
+    /// what you consent to, and pin its content.
     Add(add::Add),
     /// Publish a plugin in a registry, with its signatures.
     Publish(publish::Publish),
@@ -68,6 +73,7 @@ pub(crate) fn run(command: &Plugin, place: &ProjectArgs, printer: Printer) -> Re
         Plugin::New(command) => author::new(command, place, printer),
         Plugin::Pack(command) => author::pack(command, printer),
         Plugin::Sign(command) => sign::run(command, printer),
+        Plugin::Search(command) => search::run(command, place, printer),
         Plugin::Add(command) => add::run(command, place, printer),
         Plugin::Publish(command) => publish::publish(command, place, printer),
         Plugin::List(command) => installed::list(command, place, printer),
