@@ -80,6 +80,7 @@
 //! - `plugins_add`: plugins that are added, pinned, updated and removed
 //! - `plugins_catalogues`: plugins that are looked up by name in catalogues
 //! - `plugins_claude`: plugins of other programs, of which the prose comes along
+//! - `plugins_grant`: what plugins ask for, granted later and taken back
 //! - `plugins_git`: plugins of git repositories
 //! - `plugins_registry`: plugins of registries
 //! - `plugins_signed`: plugins that are signed, and sources that are trusted
@@ -216,6 +217,8 @@ mod plugins_events;
 mod plugins_examples;
 #[path = "cli/plugins_git.rs"]
 mod plugins_git;
+#[path = "cli/plugins_grant.rs"]
+mod plugins_grant;
 #[path = "cli/plugins_registry.rs"]
 mod plugins_registry;
 #[path = "cli/plugins_signed.rs"]

@@ -10,12 +10,12 @@ use harness_registry::lock::LockedPlugin;
 use harness_sys::{output, tree};
 use serde_json::{Value as Json, json};
 
-use super::add;
 use super::catalogue::Chosen;
 use super::fetched::{Fetched, Wanted};
 use super::review::{Review, plural};
 use super::signers::{self, Expected};
-use super::state::{PolicyText, State, with_rules};
+use super::state::State;
+use super::{add, grant};
 use crate::args::ProjectArgs;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -102,7 +102,7 @@ pub(super) fn show(command: &Show, place: &ProjectArgs, printer: Printer) -> Res
     state.keep(&fetched.content)?;
     let policy = state.policy()?;
     let asked: Vec<Rule> = fetched.plugin.rules().cloned().collect();
-    let granted = locked.map(|_| granted(&fetched, &policy));
+    let granted = locked.map(|_| grant::granted(&policy, &fetched.source_name(), &asked));
     let whole = add::granting(&policy, &fetched, &asked, printer)?;
     let entry = add::entry(&fetched, &signers, &from, false);
     let registry = state.proposed(entry, whole.as_ref().map(|policy| policy.text.as_str()));
@@ -125,13 +125,6 @@ pub(super) fn show(command: &Show, place: &ProjectArgs, printer: Printer) -> Res
         false => printer.data(&review.text()),
     }
     Ok(if has_errors { Exit::Usage } else { Exit::Completed })
-}
-
-/// The rules of a plugin that the policy grants to it.
-fn granted(fetched: &Fetched, policy: &PolicyText) -> Vec<Rule> {
-    let entry = policy.entry(&fetched.source_name());
-    let is_there = |rule: &&Rule| entry.as_ref() == Some(&with_rules(entry.clone(), std::slice::from_ref(*rule)));
-    fetched.plugin.rules().filter(is_there).cloned().collect()
 }
 
 /// What the lock has of a plugin, where it is.
@@ -174,7 +167,8 @@ pub(super) fn remove(command: &Remove, place: &ProjectArgs, printer: Printer) ->
     // What is not on this machine any more brought servers that stay: nobody knows which.
     if let (Some(without), Ok(_)) = (&policy, content(&state, plugin)) {
         let own = installed(&state, plugin, printer)?;
-        let granted = granted(&own, &before);
+        let asked: Vec<Rule> = own.plugin.rules().cloned().collect();
+        let granted = grant::granted(&before, &own.source_name(), &asked);
         policy = Some(without.unserving(&own.servers(), &granted, printer)?);
     }
     let lock = state.lock.clone().without_plugin(&plugin.name);
