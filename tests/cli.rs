@@ -86,6 +86,8 @@
 //! - `plugins`: what plugins ask for, and what they get
 //! - `plugins_add`: plugins that are added, pinned, updated and removed
 //! - `plugins_cases`: the cases of plugins, for their authors and for who consents
+//! - `plugins_catalogues`: plugins that are looked up by name in catalogues
+//! - `plugins_claude`: plugins of other programs, of which the prose comes along
 //! - `plugins_grant`: what plugins ask for, granted later and taken back
 //! - `plugins_git`: plugins of git repositories
 //! - `plugins_registry`: plugins of registries
@@ -227,6 +229,10 @@ mod plugins;
 mod plugins_add;
 #[path = "cli/plugins_cases.rs"]
 mod plugins_cases;
+#[path = "cli/plugins_catalogues.rs"]
+mod plugins_catalogues;
+#[path = "cli/plugins_claude.rs"]
+mod plugins_claude;
 #[path = "cli/plugins_events.rs"]
 mod plugins_events;
 #[path = "cli/plugins_examples.rs"]

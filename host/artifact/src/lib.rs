@@ -12,6 +12,10 @@
 //!
 //! [`definition`] makes tools of what servers of other programs say of theirs, and [`pinned`] compares that with what it was.
 //!
+//! [`catalogue`] reads the indexes in which others name plugins.
+//!
+//! [`foreign`] makes plugins of those of other programs.
+//!
 //! [`parameters`] are what a tool declares, [`arguments`] checks a call against them, and [`value_schema`] against JSON
 //! Schema. [`builtins`] are what scripts call. [`escape`] makes any text fit for a terminal.
 
@@ -21,6 +25,7 @@ pub mod arguments;
 pub mod builtins;
 pub mod bundle;
 pub mod cases;
+pub mod catalogue;
 mod data;
 pub mod decode;
 pub mod definition;
@@ -28,6 +33,7 @@ pub mod diagnostic;
 pub mod difference;
 pub mod escape;
 pub mod event;
+pub mod foreign;
 pub mod frontmatter;
 pub mod hook;
 pub mod json;

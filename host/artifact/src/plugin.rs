@@ -21,7 +21,7 @@ pub const FILE: &str = "plugin.md";
 /// Characters of a name.
 const MAX_NAME: usize = 64;
 /// Characters of a description and of a reason.
-const MAX_TEXT: usize = 1024;
+pub(super) const MAX_TEXT: usize = 1024;
 /// Rules of all asks.
 const MAX_RULES: usize = 256;
 /// Names that a bundle cannot have: folders of artifacts.
@@ -82,7 +82,7 @@ keys! {
     given plugins: Named<Requirement>;
 }
 
-struct PluginName(String);
+pub(super) struct PluginName(pub(super) String);
 
 impl Shape for PluginName {
     fn schema() -> Schema {
@@ -113,7 +113,7 @@ pub fn check_name(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-struct SemanticVersion(Version);
+pub(super) struct SemanticVersion(pub(super) Version);
 
 impl Shape for SemanticVersion {
     fn schema() -> Schema {
@@ -151,7 +151,7 @@ impl Read for Requirement {
 }
 
 /// A text that a person reads: not empty, and not too long.
-struct Sentence(String);
+pub(super) struct Sentence(pub(super) String);
 
 impl Shape for Sentence {
     fn schema() -> Schema {

@@ -28,6 +28,7 @@
 //! an error, as is a key that seems to be one of these misspelled, and a policy with an error is no policy: [`ProjectPolicy::parse`] gives none, and nothing can run.
 
 pub mod budget;
+pub mod catalogues;
 pub mod context;
 pub mod delegation;
 pub mod exit;
@@ -44,6 +45,7 @@ pub mod sources;
 pub mod tools;
 pub mod trusted;
 
+use self::catalogues::{Catalogues, NamedCatalogue};
 use self::context::ContextPolicy;
 use self::delegation::DelegationPolicy;
 use self::exit::ExitPolicy;
@@ -84,6 +86,9 @@ keys! {
     given artifact_sources: Vec<roots::Item>;
     /// Where plugins may come from, and what they have to prove. Without it: anywhere, pinned.
     given trusted_sources: Vec<Item>;
+    /// Catalogues in which plugins are looked up as `NAME@CATALOGUE`, by name, each with its source: a folder such as
+    /// `./catalogue`, or a git repository. Default: none.
+    given catalogues: Catalogues;
     /// Rules for the network.
     given network: Network;
     /// Rules for scripts: files, commands, variables, limits.
@@ -173,6 +178,8 @@ pub struct ProjectPolicy {
     /// The most that plugins may do because of where they come from: what the entries of `trusted_sources` that they are
     /// under say, of the host policy first.
     pub bounds: Vec<Bound>,
+    /// `catalogues`, in the order of the file.
+    pub catalogues: Vec<NamedCatalogue>,
     /// `tools_policy`.
     pub tools: ToolsPolicy,
     /// `sandbox.hooks`.
@@ -229,6 +236,7 @@ impl ProjectPolicy {
             plugins: Vec::new(),
             trusted: Vec::new(),
             bounds: Vec::new(),
+            catalogues: Vec::new(),
             tools: ToolsPolicy::default(),
             hooks: HookFailure::default(),
             audit: true,
@@ -278,6 +286,7 @@ impl ProjectPolicy {
         policy.roots = roots.into_iter().filter_map(|item| item.0).collect();
         let trusted = keys.trusted_sources.field();
         policy.trusted = trusted.map(|field| trusted::of_project(decoder, field, file)).unwrap_or_default();
+        policy.catalogues = keys.catalogues.read(decoder).map(|all| all.0).unwrap_or_default();
         let mut project = Builder::new(Origin::new(file, Scope::Project));
         if let Some(network) = keys.network.field().and_then(|f| decoder.keys::<NetworkKeys<'_>>(f)) {
             project.network(decoder, &network.allowed_domains);

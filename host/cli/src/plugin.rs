@@ -2,6 +2,7 @@
 //!
 //! - `author`: `new` and `pack`
 //! - `sign`, `publish`: `sign` and `publish`
+//! - `catalogue`, `search`: the catalogues of the policy, and what they name
 //! - `fetched`: a plugin as its source has it
 //! - `review`: what a person reads before they consent
 //! - `cases`: what its cases show, and `test`
@@ -14,12 +15,14 @@
 mod add;
 mod author;
 mod cases;
+mod catalogue;
 mod consent;
 mod fetched;
 mod grant;
 mod installed;
 mod publish;
 mod review;
+mod search;
 mod sign;
 mod signers;
 mod state;
@@ -40,8 +43,10 @@ pub(crate) enum Plugin {
     Pack(author::Pack),
     /// Sign a plugin with a key of minisign or SSH.
     Sign(sign::Sign),
-    /// Add a plugin from a folder, a packed file, a git repository or a registry: show what it asks for, grant what you consent
-    /// to, and pin its content.
+    /// Find plugins in the catalogues that the policy names.
+    Search(search::Search),
+    /// Add a plugin from a folder, a packed file, a git repository, a registry or a catalogue: show what it asks for, grant
+    /// what you consent to, and pin its content.
     Add(add::Add),
     /// Run the cases of a plugin in the sandbox, with all that it asks for as its grant and fakes behind it.
     Test(cases::TestCases),
@@ -76,6 +81,7 @@ pub(crate) fn run(command: &Plugin, place: &ProjectArgs, printer: Printer) -> Re
         Plugin::Pack(command) => author::pack(command, printer),
         Plugin::Test(command) => cases::run(command, place, printer),
         Plugin::Sign(command) => sign::run(command, printer),
+        Plugin::Search(command) => search::run(command, place, printer),
         Plugin::Add(command) => add::run(command, place, printer),
         Plugin::Publish(command) => publish::publish(command, place, printer),
         Plugin::List(command) => installed::list(command, place, printer),

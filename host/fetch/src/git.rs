@@ -11,7 +11,7 @@ use harness_sys as sys;
 use harness_sys::tree;
 
 use crate::walled::{self, Step};
-use crate::{Failure, FetchContext, Found, PLUGIN, Packed, decide, fresh, unpacked};
+use crate::{Failure, FetchContext, Found, PLUGIN, Packed, decide, fresh, none_of, unpacked};
 
 /// In the new folder: the repository, and what git takes for the user's own folder.
 const REPOSITORY: &str = "repository";
@@ -61,11 +61,32 @@ const CERTIFICATES: [&str; 2] = ["GIT_SSL_CAINFO", "SSL_CERT_FILE"];
 /// Bytes of such a file.
 const MAX_CERTIFICATES: u64 = 4 << 20;
 
+/// Fetches the plugin at a source.
 pub(crate) async fn fetch(
     source: &GitSource,
     resolved: Option<&str>,
     place: FetchContext<'_>,
 ) -> Result<Found, Failure> {
+    unpacked_from(source, resolved, place, &[]).await.map(|(found, _)| found)
+}
+
+/// Fetches the first of these files that the folder of a source has, and nothing else of it. Returns its name too.
+pub(crate) async fn first_of(
+    source: &GitSource,
+    files: &[&str],
+    place: FetchContext<'_>,
+) -> Result<(Found, String), Failure> {
+    let (found, name) = unpacked_from(source, None, place, files).await?;
+    Ok((found, name.unwrap_or_default()))
+}
+
+/// Fetches the folder of a source; where files are named, the first of them that it has.
+async fn unpacked_from(
+    source: &GitSource,
+    resolved: Option<&str>,
+    place: FetchContext<'_>,
+    files: &[&str],
+) -> Result<(Found, Option<String>), Failure> {
     let git = Git::new(source, place)?;
     let (fresh, folder) = fresh(place)?;
     let certificates = certificates(place)?;
@@ -73,12 +94,17 @@ pub(crate) async fn fetch(
     let git = Git { folder: &folder, has_certificates: certificates.is_some(), ..git };
     let commit = git.commit(source, resolved).await?;
     let tree = source.folder().map_or_else(|| commit.clone(), |folder| format!("{commit}:{folder}"));
-    git.run(false, &["archive", "--format=tar", &format!("--output={FETCHED}"), &tree]).await.map_err(|failure| {
+    let in_folder = |failure: Failure| {
         let what = source.folder().map_or_else(String::new, |folder| format!("`{folder}`: "));
         Failure { why: format!("{what}{failure}"), ..failure }
-    })?;
+    };
+    let file = git.first_of(&tree, files).await.map_err(in_folder)?;
+    let output = format!("--output={FETCHED}");
+    let mut archive = vec!["archive", "--format=tar", &output, &tree];
+    archive.extend(file.iter().flat_map(|file| ["--", file.as_str()]));
+    git.run(false, &archive).await.map_err(in_folder)?;
     unpacked(&folder, (Packed::ByGit, FETCHED), place).await?;
-    Ok(Found { folder: folder.join(PLUGIN), resolved: commit, _fresh: fresh })
+    Ok((Found { folder: folder.join(PLUGIN), resolved: commit, _fresh: fresh }, file))
 }
 
 /// How git is run for one source.
@@ -190,6 +216,20 @@ impl<'a> Git<'a> {
         match is_commit(commit) {
             true => Ok(commit.to_owned()),
             false => Err(Failure::new("git gave no commit")),
+        }
+    }
+
+    /// The first of some files that a tree has; none where none are named.
+    async fn first_of(&self, tree: &str, files: &[&str]) -> Result<Option<String>, Failure> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let listing = ["ls-tree", "--name-only", "--full-tree", tree, "--"];
+        let output = self.run(false, &listing.into_iter().chain(files.iter().copied()).collect::<Vec<_>>()).await?;
+        let is_there = |file: &&&str| output.stdout.lines().any(|line| line == **file);
+        match files.iter().find(is_there) {
+            Some(file) => Ok(Some((*file).to_owned())),
+            None => Err(none_of(files)),
         }
     }
 

@@ -5,11 +5,13 @@
 //! leaves is read by a second process, behind a wall without a network, which writes the files of the plugin or refuses
 //! them.
 //!
+//! - [`catalogue`]: an index of plugins, and the sources that it names
 //! - [`git`]: a folder of a git repository
 //! - [`registry`]: an artifact of a registry, which the host itself asks for; what comes is unpacked in the same way
 //! - [`unpack`]: what the second process does
 //! - `walled`: a command in the new folder
 
+pub mod catalogue;
 pub mod git;
 pub mod registry;
 pub mod unpack;
@@ -165,6 +167,12 @@ pub async fn fetch(source: &Source, resolved: Option<&str>, place: FetchContext<
         Source::Git(source) => Box::pin(git::fetch(source, resolved, place)).await.map(Some),
         Source::Registry(source) => Box::pin(registry::fetch(source, resolved, place)).await.map(Some),
     }
+}
+
+/// That a folder has none of the files that it was to have.
+fn none_of(files: &[&str]) -> Failure {
+    let files: Vec<String> = files.iter().map(|file| format!("`{file}`")).collect();
+    Failure::new(format!("it has no {}", files.join(" and no ")))
 }
 
 /// Whether a source may be at a host that a rule is for. A rule for an address names that address; here, too, one that is

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 
+use harness_artifact::foreign::is_foreign;
 use harness_plugin::Rejected;
 use harness_plugin::archive::{self, MAX_PACKED};
 use harness_plugin::content::{Content, MAX_BYTES, MAX_FILES};
@@ -40,6 +41,7 @@ fn read(packed: impl Read) -> Result<(Content, Signatures), Rejected> {
     let wrong = |error: std::io::Error| Rejected::new(format!("what git wrote cannot be read: {error}"));
     let mut archive = Archive::new(packed);
     let (mut files, mut folders, mut bytes) = (Vec::new(), BTreeSet::new(), 0_u64);
+    let mut executable: Option<String> = None;
     for entry in archive.entries().map_err(wrong)? {
         let mut entry = entry.map_err(wrong)?;
         let path = String::from_utf8(entry.path_bytes().into_owned())
@@ -52,7 +54,10 @@ fn read(packed: impl Read) -> Result<(Content, Signatures), Rejected> {
                 folders.insert(path.trim_end_matches('/').to_owned());
                 continue;
             }
-            EntryType::Regular if mode & 0o111 == 0 => {
+            EntryType::Regular => {
+                if mode & 0o111 != 0 {
+                    executable.get_or_insert_with(|| path.clone());
+                }
                 bytes = bytes.saturating_add(entry.size());
                 if bytes > MAX_BYTES as u64 {
                     return Err(Rejected::new(format!("it has more than {MAX_BYTES} bytes")));
@@ -65,9 +70,6 @@ fn read(packed: impl Read) -> Result<(Content, Signatures), Rejected> {
                 files.push((path, text));
                 continue;
             }
-            EntryType::Regular => {
-                "is executable: nothing of a plugin is run by the system (`git update-index --chmod=-x`)"
-            }
             EntryType::Symlink | EntryType::Link => "is a link",
             _ => "is not a regular file",
         };
@@ -79,6 +81,12 @@ fn read(packed: impl Read) -> Result<(Content, Signatures), Rejected> {
         return Err(Rejected::new(format!("{} is a submodule", quoted(folder))));
     }
     let signatures = Signatures::take(&mut files)?;
+    let named = files.iter().map(|(path, text): &(String, Vec<u8>)| (path.as_str(), text.as_slice()));
+    // Of a plugin of another program, what could be run stays behind.
+    if let (Some(path), false) = (executable, is_foreign(&named.collect())) {
+        let why = "is executable: nothing of a plugin is run by the system (`git update-index --chmod=-x`)";
+        return Err(Rejected::new(format!("{} {why}", quoted(&path))));
+    }
     Ok((Content::new(files)?, signatures))
 }
 

@@ -75,7 +75,17 @@ impl Content {
     ///
     /// What the system says; links, special and executable files; see [`Content::new`].
     pub fn read(folder: &Path) -> Result<Self, Rejected> {
-        Self::read_without(folder, &signature::FILES, &|name| (name == GIT).then(String::new))
+        Self::read_without(folder, (&signature::FILES, false), &|name| (name == GIT).then(String::new))
+            .map(|(content, _)| content)
+    }
+
+    /// Reads the folder of a plugin of another program, whose files may be executable: of what comes along, nothing is run.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Content::read`].
+    pub fn read_foreign(folder: &Path) -> Result<Self, Rejected> {
+        Self::read_without(folder, (&signature::FILES, true), &|name| (name == GIT).then(String::new))
             .map(|(content, _)| content)
     }
 
@@ -85,7 +95,7 @@ impl Content {
     ///
     /// As of [`Content::read`].
     pub fn read_exactly(folder: &Path) -> Result<Self, Rejected> {
-        let (content, folders) = Self::read_without(folder, &[], &|_| None)?;
+        let (content, folders) = Self::read_without(folder, (&[], false), &|_| None)?;
         let holds = |folder: &String| {
             let inside = format!("{folder}/");
             content.files.range(inside.clone()..).next().is_some_and(|(path, _)| path.starts_with(&inside))
@@ -98,7 +108,7 @@ impl Content {
 
     fn read_without(
         folder: &Path,
-        signatures: &[&str],
+        (signatures, is_foreign): (&[&str], bool),
         leaves_out: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(Self, Vec<String>), Rejected> {
         let bytes = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
@@ -108,7 +118,7 @@ impl Content {
             return Err(Rejected::new(format!("{}: {why}", quoted(path))));
         }
         // The first by its name, so that the same folder gives the same message.
-        if let Some(file) = texts.iter().filter(|file| file.is_executable).min_by(|a, b| a.path.cmp(&b.path)) {
+        if let Some(file) = texts.iter().filter(|file| file.is_executable && !is_foreign).min_by(|a, b| a.path.cmp(&b.path)) {
             let why = "is executable: nothing of a plugin is run by the system (`chmod -x`)";
             return Err(Rejected::new(format!("{} {why}", quoted(&file.path))));
         }

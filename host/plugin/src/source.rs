@@ -59,6 +59,16 @@ impl Source {
         Err(Rejected::new(why))
     }
 
+    /// Whether both are at the same place, perhaps in different versions: the same path, the same folder of the same
+    /// repository, the same name in the same registry.
+    pub fn is_version_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Git(one), Self::Git(other)) => one.is_version_of(other),
+            (Self::Registry(one), Self::Registry(other)) => (one.host(), one.name()) == (other.host(), other.name()),
+            (one, other) => one == other,
+        }
+    }
+
     /// The same with a path that is relative to `folder`, where a person named it, as one from the project's folder. Both
     /// are absolute. Everything else stays as it is.
     #[must_use]
@@ -146,6 +156,27 @@ mod tests {
             assert_eq!(Source::parse(text).unwrap_err().to_string(), format!("{why}{SUPPORTED}"));
         }
         assert!(Source::parse("./a\0b").is_err() && Source::parse(&format!("./{}", "a".repeat(5000))).is_err());
+    }
+
+    #[test]
+    fn versions_of_one_source() {
+        let is_version =
+            |one: &str, other: &str| Source::parse(one).unwrap().is_version_of(&Source::parse(other).unwrap());
+        for (one, other, is) in [
+            ("./a", "./a", true),
+            ("./a", "./b", false),
+            ("git+https://a.example/x@v1#a", "git+https://a.example/x@v2#a", true),
+            ("git+https://a.example/x@v1#a", "git+https://a.example/x@v1#b", false),
+            ("git+https://a.example/x@v1", "git+https://b.example/x@v1", false),
+            ("oci://a.example/x:1", "oci://a.example/x:2", true),
+            ("oci://a.example/x:1", "oci://a.example/y:1", false),
+            ("oci://a.example/x:1", "git+https://a.example/x", false),
+        ] {
+            assert_eq!((is_version(one, other), is_version(other, one)), (is, is), "{one} {other}");
+        }
+        let Ok(Source::Git(git)) = Source::parse("git+https://a.example/x#d") else { panic!() };
+        assert_eq!(git.at("v1").unwrap().below("e").unwrap().to_string(), "git+https://a.example/x@v1#d/e");
+        assert!(git.at("a..b").is_err() && git.below("../e").is_err() && git.below("").is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A YAML file with the policy keys of `harness.md`. It can only take away: a key that is not there says nothing, and
 //! one that is there counts whole, as it does in the other layers. What only a project can say is refused in it.
 
+use super::catalogues;
 use super::hooks::HookFailure;
 use super::layer::{Builder, RuleKeys};
 use super::meta::MetaPolicy;
@@ -17,6 +18,7 @@ use crate::shape::{Named, Schema, Shape};
 use crate::yaml;
 use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::text::quoted;
+use harness_policy::trust::SourcePattern;
 
 keys! {
     /// The keys of a host policy.
@@ -29,6 +31,8 @@ keys! {
     given tools_policy: ToolsPolicy;
     /// Where plugins may come from, and what they have to prove. Without it: what the project says.
     given trusted_sources: Vec<Item>;
+    /// Sources of catalogues that a project may name at most, such as `git+https://github.com/acme/*`. Without it: any.
+    given catalogues: Vec<SourcePattern>;
     /// Bounds of the tools and hooks that a run may add.
     given meta: MetaPolicy;
 }
@@ -71,6 +75,8 @@ pub struct MachinePolicy {
     pub meta: Option<MetaPolicy>,
     /// Its `trusted_sources`, in the order of the file.
     pub trusted: Vec<TrustedSource>,
+    /// Its `catalogues`: sources that a project may look plugins up at. None where it does not say.
+    pub catalogues: Option<Vec<SourcePattern>>,
     /// Whether everything is recorded, whatever a project says.
     pub audit: bool,
 }
@@ -113,6 +119,7 @@ impl MachinePolicy {
             hooks: None,
             meta: keys.meta.read(decoder),
             trusted: Vec::new(),
+            catalogues: keys.catalogues.field().and_then(|field| catalogues::of_machine(decoder, field)),
             audit: false,
         };
         let trusted = keys.trusted_sources.field();

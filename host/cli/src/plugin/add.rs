@@ -2,14 +2,14 @@
 
 use clap::Args;
 use harness_artifact::plugin::{Rule, canonical};
-use harness_plugin::source::Source;
 use harness_registry::lock::LockedPlugin;
 use harness_sys as sys;
 use harness_sys::digest::digest;
 
 use super::cases::Cases;
+use super::catalogue::Chosen;
 use super::consent::{self, Consent, Granting};
-use super::fetched::Fetched;
+use super::fetched::{Fetched, Wanted};
 use super::review::{Review, plural};
 use super::signers::{Expected, Signers};
 use super::state::{PolicyText, State, with_rules};
@@ -22,10 +22,12 @@ use crate::project;
 #[command(after_help = "Exit codes: 0 added, 2 it cannot be used, 3 nobody consented, or not to this content.\n\n\
                         Examples:\n  harness plugin add ./acme\n  harness plugin add ../acme-1.2.0.tar --vendor\n  \
                         harness plugin add git+https://example.org/tools@v1.2#acme\n  \
+                        harness plugin add units@acme\n  \
                         harness plugin add ./acme --grant-digest sha256:0123...")]
 pub(crate) struct Add {
     /// Source of the plugin: the path of a folder or of a packed file, which begins with `./`, `../` or `/`, or a folder of
-    /// a git repository: `git+https://HOST/REPOSITORY@TAG#FOLDER`.
+    /// a git repository: `git+https://HOST/REPOSITORY@TAG#FOLDER`. Or a plugin of a catalogue of the policy:
+    /// `NAME@CATALOGUE`.
     pub(crate) source: String,
 
     #[command(flatten)]
@@ -40,22 +42,14 @@ pub(crate) struct Add {
     pub(crate) vendor: bool,
 }
 
-/// A source as an argument names it, from the folder of a project.
-pub(super) fn source(text: &str, state: &State, printer: Printer) -> Result<Source, Exit> {
-    let source = Source::parse(text).map_err(|why| {
-        printer.error(&why.to_string(), &[], None);
-        Exit::Usage
-    })?;
-    Ok(source.from_project(&sys::current_folder(), &state.root))
-}
-
 /// The entry of a fetched plugin in the lock, as long as nothing is granted to it.
-pub(super) fn entry(fetched: &Fetched, signers: &Signers, source: Source, vendored: bool) -> LockedPlugin {
+pub(super) fn entry(fetched: &Fetched, signers: &Signers, chosen: &Chosen, vendored: bool) -> LockedPlugin {
     LockedPlugin {
         name: fetched.name().to_owned(),
         version: fetched.plugin.version.clone(),
-        source,
+        source: chosen.source.clone(),
         resolved: fetched.resolved.clone(),
+        catalogue: chosen.catalogue(),
         digest: fetched.digest.clone(),
         asked: digest(&canonical(fetched.plugin.rules())),
         granted: digest(""),
@@ -66,23 +60,28 @@ pub(super) fn entry(fetched: &Fetched, signers: &Signers, source: Source, vendor
     }
 }
 
-/// The policy with rules that a plugin is granted beside those that it has; none where nothing changes.
+/// The policy with rules that a plugin is granted beside those that it has, and with the servers of its own that these are
+/// about; none where nothing changes.
 pub(super) fn granting(
     policy: &PolicyText,
-    source: &str,
+    fetched: &Fetched,
     rules: &[Rule],
     printer: Printer,
 ) -> Result<Option<PolicyText>, Exit> {
     if rules.is_empty() {
         return Ok(None);
     }
-    policy.granting(source, &with_rules(policy.entry(source), rules), printer)
+    let source = fetched.source_name();
+    let served = policy.serving(&fetched.servers(), rules, printer)?;
+    let granted = served.granting(&source, &with_rules(served.entry(&source), rules), printer)?.unwrap_or(served);
+    Ok((granted.text != policy.text).then_some(granted))
 }
 
 pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let state = State::open(place, printer)?;
-    let from = source(&command.source, &state, printer)?;
-    let fetched = Fetched::from(&from, None, &state, printer)?;
+    let chosen = Chosen::of(&command.source, &state, printer)?;
+    let from = chosen.source.to_string();
+    let fetched = Fetched::from(&chosen.source, Wanted::chosen(&chosen), &state, printer)?;
     let (name, source) = (fetched.name(), fetched.source_name());
     if state.lock.plugin(name).is_some() {
         let hint = format!(
@@ -99,9 +98,9 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
             return Err(Exit::Usage);
         }
     }
-    let signers = command.expected.verified(&fetched, (&from.to_string(), None), &state, printer)?;
+    let signers = command.expected.verified(&fetched, (&from, None), &state, printer)?;
     state.keep(&fetched.content)?;
-    let locked = entry(&fetched, &signers, from.clone(), command.vendor);
+    let locked = entry(&fetched, &signers, &chosen, command.vendor);
     let policy = state.policy()?;
     if let Some(entry) = state.entry_about(&source) {
         let hint = "remove the entry first: it was written for another plugin";
@@ -109,7 +108,7 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
         return Err(Exit::Usage);
     }
     let asked: Vec<Rule> = fetched.plugin.rules().cloned().collect();
-    let whole = granting(&policy, &source, &asked, printer)?;
+    let whole = granting(&policy, &fetched, &asked, printer)?;
     let registry = state.proposed(locked.clone(), whole.as_ref().map(|policy| policy.text.as_str()));
     if registry.policy().is_none() || registry.diagnostics().has_errors() {
         project::report(&registry, printer);
@@ -121,11 +120,12 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
         fetched: &fetched,
         signers: &signers,
         alike,
-        from: from.to_string(),
+        from: chosen.shown(),
         registry: &registry,
         granted: None,
         root: &state.root,
         cases: &Cases::of(&fetched, printer),
+        policy: &policy,
     };
     printer.data(&review.text());
     let rules = match command.granting.decide(&signers.review(&fetched.digest), &asked, consent::USE, printer)? {
@@ -136,7 +136,7 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
         }
         Consent::Nobody => return Err(consent::nobody(&signers.review(&fetched.digest), printer)),
     };
-    let policy = granting(&policy, &source, &rules, printer)?;
+    let policy = granting(&policy, &fetched, &rules, printer)?;
     state.write(locked, &fetched.content, policy.as_ref())?;
     let version = &fetched.plugin.version;
     printer.data(&format!("added `{name}` {version}: {} of {} granted", rules.len(), plural(asked.len(), "rule")));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use harness_artifact::foreign::{self, Files, Server, convert, is_foreign};
 use harness_artifact::plugin::{FILE, Plugin};
 use harness_capability::env::Variables;
 use harness_capability::http::Client;
@@ -11,9 +12,11 @@ use harness_plugin::archive::{self, MAX_PACKED};
 use harness_plugin::content::Content;
 use harness_plugin::signature::Signatures;
 use harness_plugin::source::Source;
+use harness_registry::lock::LockedPlugin;
 use harness_sys as sys;
 
-use super::state::State;
+use super::catalogue::Chosen;
+use super::state::{Reach, State};
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::progress::Progress;
@@ -30,25 +33,66 @@ pub(super) struct Fetched {
     pub(super) resolved: Option<String>,
     /// Its signatures, not verified yet.
     pub(super) signatures: Signatures,
+    /// What it was made from; none where it is a plugin of this program.
+    pub(super) made_from: Option<MadeFrom>,
+}
+
+/// The plugin of another program that a plugin was made from.
+#[derive(Debug)]
+pub(super) struct MadeFrom {
+    /// What it was, in words that follow "from".
+    pub(super) form: &'static str,
+    /// What of it stays behind.
+    pub(super) left_out: Vec<String>,
+}
+
+/// What a source has to be.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Wanted<'w> {
+    /// The commit, or the digest of a manifest.
+    pub(super) resolved: Option<&'w str>,
+    /// The name of the plugin.
+    pub(super) name: Option<&'w str>,
+}
+
+impl<'w> Wanted<'w> {
+    /// What a person chose: where a catalogue was asked for a name, the plugin has it.
+    pub(super) fn chosen(chosen: &'w Chosen) -> Self {
+        let Some(entry) = &chosen.looked_up else { return Self::default() };
+        Self { resolved: None, name: Some(&entry.name) }
+    }
+
+    /// What the lock has.
+    pub(super) fn locked(plugin: &'w LockedPlugin) -> Self {
+        Self { resolved: plugin.resolved.as_deref(), name: Some(&plugin.name) }
+    }
 }
 
 impl Fetched {
-    /// Fetches what is at a source, or what it was, where exactly that is wanted. What is wrong with it was reported.
-    pub(super) fn from(source: &Source, resolved: Option<&str>, state: &State, printer: Printer) -> Result<Self, Exit> {
-        let found = elsewhere(source, resolved, state, printer)?;
+    /// Fetches what is at a source, and is what is wanted. What is wrong with it was reported.
+    pub(super) fn from(source: &Source, wanted: Wanted<'_>, state: &State, printer: Printer) -> Result<Self, Exit> {
+        let found = elsewhere(source, wanted.resolved, state, printer)?;
         let place = match (source, &found) {
             (_, Some(found)) => found.folder.clone(),
             (Source::Path(path), None) => state.root.join(path),
             (_, None) => return Err(Exit::Fault),
         };
-        let fetched = Self::at(&place, &source.to_string(), printer)?;
+        let fetched = Self::read(&place, (&source.to_string(), wanted.name), printer)?;
+        if let Some(name) = wanted.name.filter(|name| *name != fetched.name()) {
+            printer.error(&format!("`{source}` is the plugin `{}`, and not `{name}`", fetched.name()), &[], None);
+            return Err(Exit::Usage);
+        }
         Ok(Self { resolved: found.map(|found| found.resolved), ..fetched })
     }
 
     /// Reads a folder, or a packed plugin. What is wrong with it was reported.
     pub(super) fn at(place: &Path, shown: &str, printer: Printer) -> Result<Self, Exit> {
+        Self::read(place, (shown, None), printer)
+    }
+
+    fn read(place: &Path, (shown, name): (&str, Option<&str>), printer: Printer) -> Result<Self, Exit> {
         let content = if sys::is_folder(place) {
-            Content::read(place)
+            if sys::is_gone(&place.join(FILE)) { Content::read_foreign(place) } else { Content::read(place) }
         } else {
             let most = u64::try_from(MAX_PACKED).unwrap_or(u64::MAX);
             sys::read_bytes(place, most).map_err(Rejected::from).and_then(|packed| archive::unpack(&packed))
@@ -61,7 +105,19 @@ impl Fetched {
             printer.error(&format!("`{shown}` is refused: {why}"), &[], None);
             Exit::Denied
         })?;
-        Ok(Self { signatures, ..Self::of(content, shown, printer)? })
+        let files: Files<'_> = content.files().collect();
+        if !is_foreign(&files) {
+            return Ok(Self { signatures, ..Self::of(content, shown, printer)? });
+        }
+        let made = convert(&files, name).and_then(|made| {
+            let content = Content::new(made.files).map_err(|why| why.to_string())?;
+            Ok((content, MadeFrom { form: made.form, left_out: made.left_out }))
+        });
+        let (content, made_from) = made.map_err(|why| {
+            printer.error(&format!("`{shown}` is no plugin: {why}"), &[], None);
+            Exit::Usage
+        })?;
+        Ok(Self { signatures, made_from: Some(made_from), ..Self::of(content, shown, printer)? })
     }
 
     /// The plugin that a content is.
@@ -77,11 +133,16 @@ impl Fetched {
         }
         let plugin = plugin.ok_or(Exit::Usage)?;
         let digest = content.digest();
-        Ok(Self { plugin, content, digest, resolved: None, signatures: Signatures::default() })
+        Ok(Self { plugin, content, digest, resolved: None, signatures: Signatures::default(), made_from: None })
     }
 
     pub(super) fn name(&self) -> &str {
         &self.plugin.name.value
+    }
+
+    /// The servers that it brings. None is started: a policy names those that are.
+    pub(super) fn servers(&self) -> Vec<Server> {
+        foreign::servers(self.content.text(foreign::SERVERS).map(str::as_bytes))
     }
 
     /// Its name in policies.
@@ -126,7 +187,17 @@ pub(super) fn fetching<T>(
     printer: Printer,
     work: impl AsyncFnOnce(FetchContext<'_>) -> Result<T, Failure>,
 ) -> Result<Result<T, Failure>, Exit> {
-    let reach = state.reach(&source.to_string())?;
+    fetching_within(&state.reach(&source.to_string())?, state, what, printer, work)
+}
+
+/// The same within what was decided before.
+pub(super) fn fetching_within<T>(
+    reach: &Reach,
+    state: &State,
+    what: String,
+    printer: Printer,
+    work: impl AsyncFnOnce(FetchContext<'_>) -> Result<T, Failure>,
+) -> Result<Result<T, Failure>, Exit> {
     let cache = state.cache()?;
     let program = sys::real_path("/proc/self/exe".as_ref()).map_err(|error| {
         printer.error(&format!("the file of this program cannot be found: {error}"), &[], None);

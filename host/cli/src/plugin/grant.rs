@@ -7,10 +7,10 @@ use harness_registry::lock::LockedPlugin;
 use super::cases::Cases;
 use super::consent::{self, Consent, Granting};
 use super::fetched::Fetched;
-use super::installed;
 use super::review::{Review, plural};
 use super::signers::{self, Expected};
 use super::state::{PolicyText, State, with_rules};
+use super::{add, installed};
 use crate::args::ProjectArgs;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -36,7 +36,10 @@ pub(super) fn run(command: &Grant, place: &ProjectArgs, printer: Printer) -> Res
     let (policy, source) = (state.policy()?, fetched.source_name());
     let asked: Vec<Rule> = fetched.plugin.rules().cloned().collect();
     if command.granting.is_none() {
-        let changed = policy.regranting(&source, (&[], &asked), printer)?;
+        let granted = granted(&policy, &source, &asked);
+        let taken = policy.regranting(&source, (&[], &asked), printer)?.unwrap_or_else(|| policy.clone());
+        let changed = taken.unserving(&fetched.servers(), &granted, printer)?;
+        let changed = (changed.text != policy.text).then_some(changed);
         state.write(plugin.clone(), &fetched.content, changed.as_ref())?;
         printer.data(&format!("`{}`: nothing of what it asks for is granted", plugin.name));
         return Ok(Exit::Completed);
@@ -56,7 +59,7 @@ pub(super) fn run(command: &Grant, place: &ProjectArgs, printer: Printer) -> Res
         }
         Consent::Nobody => return Err(consent::nobody(&review, printer)),
     };
-    let policy = policy.regranting(&source, (&rules, &[]), printer)?;
+    let policy = add::granting(&policy, &fetched, &rules, printer)?;
     state.write(plugin.clone(), &fetched.content, policy.as_ref())?;
     printer.data(&match missing.len() {
         0 => format!("accepted what `{}` is granted", plugin.name),
@@ -80,7 +83,8 @@ fn show(
     printer: Printer,
 ) -> Result<String, Exit> {
     let signers = signers::of_lock(&Expected::default(), plugin, fetched, state, printer)?;
-    let whole = super::add::granting(&state.policy()?, &fetched.source_name(), asked, printer)?;
+    let policy = state.policy()?;
+    let whole = add::granting(&policy, fetched, asked, printer)?;
     let registry = state.proposed(plugin.clone(), whole.as_ref().map(|policy| policy.text.as_str()));
     if registry.policy().is_none() || registry.diagnostics().has_errors() {
         project::report(&registry, printer);
@@ -96,6 +100,7 @@ fn show(
         granted: Some(granted),
         root: &state.root,
         cases: &Cases::of(fetched, printer),
+        policy: &policy,
     };
     printer.data(&review.text());
     Ok(signers.review(&fetched.digest))

@@ -12,7 +12,8 @@ use harness_sys::{output, tree};
 use serde_json::{Value as Json, json};
 
 use super::cases::Cases;
-use super::fetched::{self, Fetched};
+use super::catalogue::Chosen;
+use super::fetched::{self, Fetched, Wanted};
 use super::review::{Review, plural};
 use super::signers::{self, Expected};
 use super::state::State;
@@ -31,7 +32,7 @@ pub(crate) struct List {
 
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// Name of a plugin of the lock, or the source of one that is not added yet, such as `./acme`.
+    /// Name of a plugin of the lock, or the source of one that is not added yet, such as `./acme` or `NAME@CATALOGUE`.
     #[arg(value_name = "NAME|SOURCE")]
     pub(crate) plugin: String,
 
@@ -59,6 +60,7 @@ pub(super) fn list(command: &List, place: &ProjectArgs, printer: Printer) -> Res
                 "version": plugin.version.to_string(),
                 "source": plugin.source.to_string(),
                 "resolved": plugin.resolved,
+                "catalogue": plugin.catalogue,
                 "digest": plugin.digest,
                 "vendored": plugin.vendored,
                 "signed_by": signers::listed(plugin, registry.policy()),
@@ -89,23 +91,22 @@ pub(super) fn show(command: &Show, place: &ProjectArgs, printer: Printer) -> Res
     let state = State::open(place, printer)?;
     let locked = state.lock.plugin(&command.plugin);
     let (fetched, from) = match locked {
-        Some(plugin) => (installed(&state, plugin, printer)?, plugin.source.clone()),
+        Some(plugin) => (installed(&state, plugin, printer)?, Chosen::locked(plugin)),
         None => {
-            let from = add::source(&command.plugin, &state, printer)?;
-            (Fetched::from(&from, None, &state, printer)?, from)
+            let chosen = Chosen::of(&command.plugin, &state, printer)?;
+            (Fetched::from(&chosen.source, Wanted::chosen(&chosen), &state, printer)?, chosen)
         }
     };
     let signers = match locked {
         Some(plugin) => signers::of_lock(&command.expected, plugin, &fetched, &state, printer)?,
-        None => command.expected.verified(&fetched, (&from.to_string(), None), &state, printer)?,
+        None => command.expected.verified(&fetched, (&from.source.to_string(), None), &state, printer)?,
     };
     state.keep(&fetched.content)?;
     let policy = state.policy()?;
-    let source = fetched.source_name();
     let asked: Vec<Rule> = fetched.plugin.rules().cloned().collect();
-    let granted = locked.map(|_| grant::granted(&policy, &source, &asked));
-    let whole = add::granting(&policy, &source, &asked, printer)?;
-    let entry = add::entry(&fetched, &signers, from.clone(), false);
+    let granted = locked.map(|_| grant::granted(&policy, &fetched.source_name(), &asked));
+    let whole = add::granting(&policy, &fetched, &asked, printer)?;
+    let entry = add::entry(&fetched, &signers, &from, false);
     let registry = state.proposed(entry, whole.as_ref().map(|policy| policy.text.as_str()));
     let has_errors = registry.policy().is_none() || registry.diagnostics().has_errors();
     if has_errors {
@@ -115,11 +116,12 @@ pub(super) fn show(command: &Show, place: &ProjectArgs, printer: Printer) -> Res
         fetched: &fetched,
         signers: &signers,
         alike: if locked.is_none() { state.alike(fetched.name()) } else { Vec::new() },
-        from: from.to_string(),
+        from: from.shown(),
         registry: &registry,
         granted,
         root: &state.root,
         cases: &Cases::of(&fetched, printer),
+        policy: &policy,
     };
     match command.json {
         true => printer.json(&review.json()),
@@ -163,7 +165,15 @@ pub(super) fn verify(place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit
 pub(super) fn remove(command: &Remove, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let state = State::open(place, printer)?;
     let plugin = state.locked(&command.name)?;
-    let policy = state.policy()?.without(&plugin.source_name(), printer)?;
+    let before = state.policy()?;
+    let mut policy = before.without(&plugin.source_name(), printer)?;
+    // What is not on this machine any more brought servers that stay: nobody knows which.
+    if let (Some(without), Ok(_)) = (&policy, content(&state, plugin)) {
+        let own = installed(&state, plugin, printer)?;
+        let asked: Vec<Rule> = own.plugin.rules().cloned().collect();
+        let granted = grant::granted(&before, &own.source_name(), &asked);
+        policy = Some(without.unserving(&own.servers(), &granted, printer)?);
+    }
     let lock = state.lock.clone().without_plugin(&plugin.name);
     state.written(|| {
         if plugin.vendored {
@@ -187,7 +197,7 @@ pub(super) fn sync(place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> 
             printer.data(&format!("{name} {version}: there"));
             continue;
         }
-        let Ok(fetched) = Fetched::from(&plugin.source, plugin.resolved.as_deref(), &state, printer) else {
+        let Ok(fetched) = Fetched::from(&plugin.source, Wanted::locked(plugin), &state, printer) else {
             exit = Exit::Failed;
             continue;
         };

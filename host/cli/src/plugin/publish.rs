@@ -8,7 +8,7 @@ use harness_fetch::registry::Publication;
 use harness_plugin::archive;
 use harness_plugin::source::Source;
 
-use super::add;
+use super::catalogue::Chosen;
 use super::fetched::{Fetched, fetching};
 use super::state::State;
 use crate::args::ProjectArgs;
@@ -30,7 +30,7 @@ pub(crate) struct Publish {
 
 pub(super) fn publish(command: &Publish, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let state = State::open(place, printer)?;
-    let target = add::source(&command.target, &state, printer)?;
+    let target = Chosen::of(&command.target, &state, printer)?.source;
     let Source::Registry(registry) = &target else {
         let hint = "it is `oci://HOST/NAME:TAG`";
         printer.error(&format!("`{target}` is no place in a registry"), &[], Some(hint));

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use harness_artifact::agent::Use;
+use harness_artifact::foreign::Server;
 use harness_artifact::hook::Hook;
 use harness_artifact::plugin::{Rule, layer};
 use harness_artifact::policy::ProjectPolicy;
@@ -18,11 +19,14 @@ use harness_sys::tree::{self, Kind};
 use serde_json::{Value as Json, json};
 
 use super::cases::Cases;
-use super::fetched::Fetched;
+use super::fetched::{Fetched, MadeFrom};
 use super::signers::Signers;
+use super::state::PolicyText;
 
 /// Files and folders that are counted.
 const MOST_COUNTED: usize = 100_000;
+/// Files and servers of another program's plugin that are named.
+const MOST_LEFT_OUT: usize = 50;
 /// Bytes of prose that are shown.
 const MOST_PROSE: usize = 8 << 10;
 
@@ -41,6 +45,8 @@ pub(super) struct Review<'r> {
     pub(super) root: &'r Path,
     /// What its cases show.
     pub(super) cases: &'r Cases,
+    /// The policy of the project, as it is.
+    pub(super) policy: &'r PolicyText,
 }
 
 /// A rule and what it means.
@@ -69,16 +75,32 @@ impl Review<'_> {
     fn rules(&self) -> Vec<Shown> {
         let source = self.fetched.source_name();
         let effective = self.registry.policy().map(|policy: &ProjectPolicy| policy.grant_for(&source, None));
-        let files = files(self.root);
+        let (files, servers) = (files(self.root), self.fetched.servers());
         let asks = self.fetched.plugin.asks.iter().flat_map(|ask| ask.rules.iter().map(move |rule| (ask, rule)));
         let shown = asks.map(|(ask, rule)| Shown {
             words: rule.to_string(),
             reason: ask.reason.clone(),
-            notes: notes(rule, effective.as_ref(), &files).into_iter().chain(self.cases.note(rule)).collect(),
+            notes: notes(rule, effective.as_ref(), &files)
+                .into_iter()
+                .chain(self.server(rule, &servers))
+                .chain(self.cases.note(rule))
+                .collect(),
             used: self.cases.used(rule),
             granted: self.granted.as_ref().map(|granted| granted.contains(rule)),
         });
         shown.collect()
+    }
+
+    /// What the rule for a server means, where the plugin brings one of its name.
+    fn server(&self, rule: &Rule, servers: &[Server]) -> Option<String> {
+        let name = rule.item.as_str().filter(|_| rule.key == "mcp")?;
+        let server = servers.iter().find(|server| server.name == name)?;
+        let entry = server.entry.as_ref().ok()?;
+        match self.policy.server(name) {
+            None => Some(format!("here: the server is added to `mcp.servers`: it {}", server.words)),
+            Some(own) if own == *entry => Some(format!("here: `mcp.servers` has this server: it {}", server.words)),
+            Some(_) => Some("here: `mcp.servers` has another server of this name, which stays".to_owned()),
+        }
     }
 
     /// The text of it, each part escaped.
@@ -106,6 +128,7 @@ impl Review<'_> {
         if review != *digest {
             text.push_str(&format!("  with its signers: {review}\n"));
         }
+        self.fetched.made_from.iter().for_each(|made| made_from(&mut text, made));
         for other in &self.alike {
             text.push_str(&format!("  its name looks like that of the plugin `{other}`, which is there already\n"));
         }
@@ -128,6 +151,15 @@ impl Review<'_> {
         }
         for hook in self.hooks() {
             text.push_str(&format!("hook {} receives `{}`\n", line(&hook.name), hook.event.value));
+        }
+        for server in self.fetched.servers() {
+            let why =
+                server.entry.err().map(|why| format!("; it is not started, because it {why}")).unwrap_or_default();
+            text.push_str(&format!(
+                "server {} {}\n",
+                line(&server.name),
+                third_party::line(&format!("{}{why}", server.words))
+            ));
         }
         let rules = self.rules();
         text.push_str(if rules.is_empty() { "asks for nothing\n" } else { "asks for:\n" });
@@ -172,6 +204,8 @@ impl Review<'_> {
             "review": self.signers.review(digest),
             "signed_by": self.signers.json(),
             "alike": self.alike,
+            "made_from": self.fetched.made_from.as_ref().map(|made| json!({"form": made.form, "left_out": made.left_out})),
+            "servers": self.fetched.servers().iter().map(|one| json!({"name": one.name, "words": one.words, "problem": one.entry.as_ref().err()})).collect::<Vec<_>>(),
             "asks": self.rules().iter().map(rule).collect::<Vec<_>>(),
             "cases": self.cases.json(),
             "tools": self.tools().map(|tool| json!({
@@ -182,6 +216,21 @@ impl Review<'_> {
             })).collect::<Vec<_>>(),
             "hooks": self.hooks().iter().map(|hook| json!({"name": hook.name, "event": hook.event.value.to_string()})).collect::<Vec<_>>(),
         })
+    }
+}
+
+/// What a plugin was made from, and what of that stays behind.
+fn made_from(text: &mut String, made: &MadeFrom) {
+    let MadeFrom { form, left_out } = made;
+    text.push_str(&format!("  made from {form}, of which the prose comes along\n"));
+    if left_out.is_empty() {
+        return;
+    }
+    text.push_str("  left behind, and never run:\n");
+    left_out.iter().take(MOST_LEFT_OUT).for_each(|one| quoted(text, &third_party::line(one)));
+    let more = left_out.len().saturating_sub(MOST_LEFT_OUT);
+    if more > 0 {
+        text.push_str(&format!("  (and {more} more)\n"));
     }
 }
 

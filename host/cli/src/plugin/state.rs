@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use harness_artifact::alike::is_alike;
 use harness_artifact::diagnostic::Diagnostic;
+use harness_artifact::foreign::Server;
 use harness_artifact::plugin::Rule;
 use harness_artifact::policy::ProjectPolicy;
+use harness_artifact::policy::catalogues::NamedCatalogue;
 use harness_artifact::policy::trusted::{self, TrustedSource};
 use harness_artifact::yaml::flow;
 use harness_capability::env::Variables;
@@ -44,6 +46,7 @@ pub(super) struct State {
 }
 
 /// The policy of a project as text.
+#[derive(Clone)]
 pub(super) struct PolicyText {
     /// Its file.
     pub(super) file: String,
@@ -63,6 +66,18 @@ pub(super) struct Reach {
 /// The keys of the entry of a source.
 fn path_of(source: &str) -> [&str; 3] {
     ["sandbox", "sources", source]
+}
+
+/// `trusted_sources` of the host policy and of the project's.
+fn trusted_lists(policy: &ProjectPolicy) -> [&[TrustedSource]; 2] {
+    let of_machine = policy.machine.as_ref().map(|machine| machine.trusted.as_slice()).unwrap_or_default();
+    [of_machine, policy.trusted.as_slice()]
+}
+
+/// The layers of the host policy.
+fn of_machine(policy: &ProjectPolicy) -> Vec<Arc<Layer>> {
+    let layers = policy.grant_for("", None).layers().to_vec();
+    layers.into_iter().filter(|layer| layer.origin.scope == Scope::Machine).collect()
 }
 
 impl State {
@@ -102,9 +117,8 @@ impl State {
 
     /// How a source is fetched: what the policies say of it. A broken policy, and that they refuse the source, was reported.
     pub(super) fn reach(&self, source: &str) -> Result<Reach, Exit> {
-        let policy = &self.unfetched()?;
-        let of_machine = policy.machine.as_ref().map(|machine| machine.trusted.as_slice()).unwrap_or_default();
-        let lists = [of_machine, policy.trusted.as_slice()];
+        let policy = &self.bare_policy()?;
+        let lists = trusted_lists(policy);
         let entry = |list: &[TrustedSource]| list.iter().find(|entry| entry.rule.source.matches(source)).cloned();
         if lists.iter().any(|list| !list.is_empty() && entry(list).is_none()) {
             let why = format!("`{source}` is refused: no entry of `trusted_sources` is about it");
@@ -113,13 +127,39 @@ impl State {
         }
         let credentials = entry(&policy.trusted).and_then(|entry| entry.credentials);
         let credentials = credentials.map(|name| self.credentials(policy, &name)).transpose()?;
-        let layers = policy.grant_for("", None).layers().to_vec();
-        let machine = layers.into_iter().filter(|layer| layer.origin.scope == Scope::Machine).collect();
-        Ok(Reach { machine, is_private: trusted::is_private(&lists, source), credentials })
+        Ok(Reach { machine: of_machine(policy), is_private: trusted::is_private(&lists, source), credentials })
     }
 
-    /// The policy of the project without what may have to be fetched first. A broken one was reported.
-    fn unfetched(&self) -> Result<ProjectPolicy, Exit> {
+    /// How a catalogue is fetched. The policy names it: no entry of `trusted_sources` has to, unless it is at an address that
+    /// is not public.
+    pub(super) fn reach_of_catalogue(&self, source: &str) -> Result<Reach, Exit> {
+        let policy = &self.bare_policy()?;
+        let is_private = trusted::is_private(&trusted_lists(policy), source);
+        Ok(Reach { machine: of_machine(policy), is_private, credentials: None })
+    }
+
+    /// The catalogues of the policy. A broken policy, and that the host policy refuses one, was reported.
+    pub(super) fn catalogues(&self) -> Result<Vec<NamedCatalogue>, Exit> {
+        let policy = self.bare_policy()?;
+        let most = policy.machine.as_ref().and_then(|machine| machine.catalogues.as_ref());
+        let is_refused = |one: &&NamedCatalogue| {
+            most.is_some_and(|patterns| !patterns.iter().any(|pattern| pattern.matches(&one.source)))
+        };
+        if let Some(refused) = policy.catalogues.iter().find(is_refused) {
+            let what = format!("the host policy refuses the catalogue `{}` at `{}`", refused.name, refused.source);
+            self.printer.error(
+                &what,
+                &[],
+                Some("`catalogues` of the host policy lists the sources that a project may name"),
+            );
+            return Err(Exit::Denied);
+        }
+        Ok(policy.catalogues)
+    }
+
+    /// The policy without the plugins of the lock and without repositories: they may have to be fetched first. A broken one was
+    /// reported.
+    fn bare_policy(&self) -> Result<ProjectPolicy, Exit> {
         let proposal = Proposal { without_repositories: true, ..Proposal::default() };
         let registry = Registry::load_proposed(&self.root, self.host(), &proposal);
         registry.policy().cloned().ok_or_else(|| {
@@ -130,7 +170,7 @@ impl State {
 
     /// The git repositories that the policy names and trusts. One that it does not was reported.
     pub(super) fn repositories(&self) -> Result<Vec<Repository>, Exit> {
-        let policy = self.unfetched()?;
+        let policy = self.bare_policy()?;
         let trusted = |repository: Repository| repository.check_trust(&policy).map(|()| repository);
         let all = Repository::all(&policy).into_iter().map(|one| one.and_then(trusted));
         all.collect::<Result<_, _>>().map_err(|wrong| self.report(&wrong))
@@ -288,6 +328,40 @@ impl PolicyText {
         edit::entry(&self.file, &self.text, &path_of(source)).map(Json::Object)
     }
 
+    /// What `mcp.servers` has under a name.
+    pub(super) fn server(&self, name: &str) -> Option<Json> {
+        edit::entry(&self.file, &self.text, &["mcp", "servers", name]).map(Json::Object)
+    }
+
+    /// The same with the servers that rules are about, as a plugin brings them. One that is there stays as it is.
+    pub(super) fn serving(&self, servers: &[Server], rules: &[Rule], printer: Printer) -> Result<Self, Exit> {
+        let mut policy = self.clone();
+        for server in servers.iter().filter(|server| is_about(rules, server) && self.server(&server.name).is_none()) {
+            let Ok(entry) = &server.entry else { continue };
+            let path = ["mcp", "servers", &server.name];
+            policy = policy.changed(edit::add(&policy.file, &policy.text, &path, &flow(entry)), printer)?;
+        }
+        Ok(policy)
+    }
+
+    /// The same without the servers that rules were about, where they are as the plugin brings them and no other source calls
+    /// them.
+    pub(super) fn unserving(&self, servers: &[Server], rules: &[Rule], printer: Printer) -> Result<Self, Exit> {
+        let mut policy = self.clone();
+        let sources = edit::entry(&self.file, &self.text, &["sandbox", "sources"]).unwrap_or_default();
+        let names = |source: &Json, name: &str| {
+            source.get("mcp").and_then(Json::as_array).is_some_and(|all| all.iter().any(|one| one == name))
+        };
+        for server in servers.iter().filter(|server| is_about(rules, server)) {
+            let is_same = server.entry.as_ref().ok() == self.server(&server.name).as_ref();
+            if is_same && !sources.values().any(|source| names(source, &server.name)) {
+                let path = ["mcp", "servers", &server.name];
+                policy = policy.changed(edit::remove(&policy.file, &policy.text, &path), printer)?;
+            }
+        }
+        Ok(policy)
+    }
+
     /// The same with another entry of a source; none where nothing changes.
     pub(super) fn granting(&self, source: &str, entry: &Json, printer: Printer) -> Result<Option<Self>, Exit> {
         let is_empty = entry.as_object().is_none_or(serde_json::Map::is_empty);
@@ -330,6 +404,11 @@ impl PolicyText {
             }
         }
     }
+}
+
+/// Whether one of some rules is about a server.
+fn is_about(rules: &[Rule], server: &Server) -> bool {
+    rules.iter().any(|rule| rule.key == "mcp" && rule.item == server.name.as_str())
 }
 
 /// The value of an entry with more rules: what it says already stays.

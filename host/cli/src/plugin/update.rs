@@ -11,8 +11,9 @@ use harness_policy::compare::{Example, wider};
 use harness_policy::grant::Grant;
 use harness_registry::lock::{self, Drift, Entry, LockedPlugin, Staged};
 
+use super::catalogue::Chosen;
 use super::consent::{self, Consent, Granting};
-use super::fetched::Fetched;
+use super::fetched::{Fetched, Wanted};
 use super::review::plural;
 use super::signers::Expected;
 use super::state::State;
@@ -88,18 +89,18 @@ pub(super) fn run(command: &Update, place: &ProjectArgs, printer: Printer) -> Re
 fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) -> Result<Exit, Exit> {
     let name = &old.name;
     let before = installed::installed(state, old, printer)?;
-    let source = match &command.from {
-        Some(text) => add::source(text, state, printer)?,
-        None => old.source.clone(),
+    let chosen = match (&command.from, &old.catalogue) {
+        (Some(text), _) => Chosen::of(text, state, printer)?,
+        (None, Some(catalogue)) => Chosen::looked_up(name, catalogue, state, printer)?,
+        (None, None) => Chosen::locked(old),
     };
-    let now = Fetched::from(&source, None, state, printer)?;
-    if now.name() != name {
-        printer.error(&format!("`{source}` is the plugin `{}`, and not `{name}`", now.name()), &[], None);
-        return Err(Exit::Usage);
-    }
+    let source = &chosen.source;
+    let now = Fetched::from(source, Wanted { resolved: None, name: Some(name) }, state, printer)?;
     let version = &now.plugin.version;
     let signers = command.expected.verified(&now, (&source.to_string(), Some(old)), state, printer)?;
-    if now.digest == old.digest && source == old.source && signers.changes(old).is_empty() {
+    // A catalogue pins what it names, so that each of its commits names other ones of the same source.
+    let is_elsewhere = chosen.is_elsewhere(old);
+    if now.digest == old.digest && !is_elsewhere && signers.changes(old).is_empty() {
         printer.data(&format!("{name} {version}: up to date"));
         return Ok(Exit::Completed);
     }
@@ -112,8 +113,8 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     let of_plugin = now.source_name();
     let policy = state.policy()?;
     let asked: Vec<Rule> = now.plugin.rules().cloned().collect();
-    let whole = add::granting(&policy, &of_plugin, &asked, printer)?;
-    let entry = LockedPlugin { ..add::entry(&now, &signers, source.clone(), old.vendored) };
+    let whole = add::granting(&policy, &now, &asked, printer)?;
+    let entry = add::entry(&now, &signers, &chosen, old.vendored);
     let registry = state.proposed(entry.clone(), whole.as_ref().map(|policy| policy.text.as_str()));
     if registry.policy().is_none() || registry.diagnostics().has_errors() {
         project::report(&registry, printer);
@@ -123,11 +124,16 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     let earlier = state.proposed(old.clone(), None);
     let entries = |registry| lock::of_plugin(registry, &of_plugin);
     let mut changes = changes((&before, entries(&earlier)), (&now, entries(&registry)), signers.changes(old));
-    if source != old.source {
+    if *source != old.source {
         let shown = escape::line(&format!("source: {} -> {source}", old.source)).into_owned();
         changes.lines.insert(0, shown);
-        changes.needs_consent = true;
     }
+    if chosen.catalogue() != old.catalogue {
+        let named = |catalogue: Option<&str>| catalogue.map_or("none".to_owned(), |name| format!("`{name}`"));
+        let (before, now) = (named(old.catalogue.as_deref()), named(chosen.catalogue().as_deref()));
+        changes.lines.insert(0, format!("catalogue: {before} -> {now}"));
+    }
+    changes.needs_consent |= is_elsewhere;
     let review = signers.review(&now.digest);
     let mut text = format!("{name} {} -> {version}, {}\n", old.version, now.digest);
     changes.lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
@@ -146,8 +152,11 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     // would have it without anybody's consent.
     let refused = changes.new.iter().filter(|rule| !rules.contains(rule));
     let taken: Vec<Rule> = changes.gone.iter().chain(refused).cloned().collect();
-    let policy = policy.regranting(&of_plugin, (&rules, &taken), printer)?;
-    state.write(entry, &now.content, policy.as_ref())?;
+    let served = policy.serving(&now.servers(), &rules, printer)?;
+    let regranted = served.regranting(&of_plugin, (&rules, &taken), printer)?.unwrap_or(served);
+    let changed = regranted.unserving(&before.servers(), &taken, printer)?;
+    let changed = (changed.text != policy.text).then_some(changed);
+    state.write(entry, &now.content, changed.as_ref())?;
     let granted = match changes.new.len() {
         0 => String::new(),
         count => format!(": {} of {} granted", rules.len(), plural(count, "new rule")),

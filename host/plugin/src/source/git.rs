@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use url::Url;
 
 use super::address;
-use crate::content;
+use crate::{Rejected, content};
 
 /// Bytes of a reference.
 const MAX_REFERENCE: usize = 200;
@@ -72,6 +72,33 @@ impl GitSource {
     /// The folder of the plugin; none: the root.
     pub fn folder(&self) -> Option<&str> {
         self.folder.as_deref()
+    }
+
+    /// The same at a commit, a tag or a branch.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be the name of one.
+    pub fn at(&self, reference: &str) -> Result<Self, Rejected> {
+        check_reference(reference).map_err(Rejected::new)?;
+        Ok(Self { reference: Some(reference.to_owned()), ..self.clone() })
+    }
+
+    /// A folder in the one that it is.
+    ///
+    /// # Errors
+    ///
+    /// The path leads out of it, or is none that a plugin can be at.
+    pub fn below(&self, folder: &str) -> Result<Self, Rejected> {
+        content::check_path(folder)?;
+        let folder = self.folder.as_ref().map_or_else(|| folder.to_owned(), |own| format!("{own}/{folder}"));
+        content::check_path(&folder)?;
+        Ok(Self { folder: Some(folder), ..self.clone() })
+    }
+
+    /// Whether both are the same folder of the same repository, perhaps at different commits.
+    pub(super) fn is_version_of(&self, other: &Self) -> bool {
+        (&self.url, &self.folder) == (&other.url, &other.folder)
     }
 }
 

@@ -23,6 +23,9 @@ pub(super) struct PluginDocument {
     /// What the source was then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resolved: Option<String>,
+    /// The catalogue that it was looked up in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    catalogue: Option<String>,
     /// Of its content.
     digest: String,
     /// Of what it asks for.
@@ -63,6 +66,8 @@ pub struct LockedPlugin {
     pub source: Source,
     /// What the source was then, where it may be something else later: a commit, or the digest of a manifest.
     pub resolved: Option<String>,
+    /// The catalogue that its name was looked up in, as the policy calls it; none where a person named the source.
+    pub catalogue: Option<String>,
     /// The digest of its content.
     pub digest: String,
     /// The digest of what it asks for.
@@ -103,6 +108,7 @@ impl LockedPlugin {
         check_name(document.name.get_ref()).map_err(wrong)?;
         let version = Version::parse(&document.version).map_err(|error| wrong(format!("its version: {error}")))?;
         let source = Source::parse(&document.source).map_err(|error| wrong(error.to_string()))?;
+        document.catalogue.as_deref().map_or(Ok(()), check_name).map_err(wrong)?;
         if let Some(staged) = &document.staged {
             Version::parse(&staged.version).map_err(|error| wrong(format!("its staged version: {error}")))?;
         }
@@ -121,6 +127,7 @@ impl LockedPlugin {
             version,
             source,
             resolved: document.resolved.clone(),
+            catalogue: document.catalogue.clone(),
             digest: document.digest.clone(),
             asked: document.asked.clone(),
             granted: document.granted.clone(),
@@ -136,11 +143,12 @@ impl LockedPlugin {
 
     pub(super) fn document(&self) -> PluginDocument {
         let Self { name, version, source, resolved, digest: content, .. } = self;
-        let Self { asked, granted, vendored, staged, signed, .. } = self;
+        let Self { catalogue, asked, granted, vendored, staged, signed, .. } = self;
         let (version, source) = (version.to_string(), source.to_string());
         let mut all = serde_json::json!([name, version, source, content, asked, granted, vendored, staged]);
         if let Some(all) = all.as_array_mut() {
             all.extend(resolved.iter().map(|resolved| serde_json::json!({ "resolved": resolved })));
+            all.extend(catalogue.iter().map(|catalogue| serde_json::json!({ "catalogue": catalogue })));
             if !signed.is_empty() {
                 let signed: Vec<_> = signed.iter().map(|one| (one.signer.as_str(), &one.signature)).collect();
                 all.push(serde_json::json!({ "signed": signed }));
@@ -151,6 +159,7 @@ impl LockedPlugin {
             version,
             source,
             resolved: resolved.clone(),
+            catalogue: catalogue.clone(),
             digest: content.clone(),
             asked: asked.clone(),
             granted: granted.clone(),

@@ -32,6 +32,7 @@ fn lock(signed: &[(&str, &str)]) -> Lock {
         version: Version::new(1, 2, 0),
         source: Source::parse("./acme").unwrap(),
         resolved: None,
+        catalogue: None,
         digest: content.digest(),
         asked: digest(""),
         granted: digest(""),

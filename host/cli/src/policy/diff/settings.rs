@@ -98,6 +98,14 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
             add("trusted_sources", told);
         }
     }
+    for now in new
+        .catalogues
+        .iter()
+        .filter(|one| !old.catalogues.iter().any(|old| (&old.name, &old.source) == (&one.name, &one.source)))
+    {
+        let what = format!("plugins of the catalogue `{}` are looked up at `{}`", now.name, now.source);
+        add("catalogues", Some((what, "they are not".to_owned())));
+    }
     // Of another script nobody knows what it lets pass.
     let code = |policy: &ProjectPolicy| policy.delegation.verify.as_ref().map(|script| script.text.clone());
     match (code(old), code(new)) {
