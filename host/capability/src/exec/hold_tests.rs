@@ -67,6 +67,7 @@ async fn what_is_secret_beside_the_workspace_stays_closed() {
         let place = ExecContext {
             dir: &dir,
             workspace: root.path(),
+            listings: &Arc::default(),
             handles: &handles,
             variables: &Variables::Host,
             http: &http,
