@@ -78,6 +78,7 @@
 //! - `pages`: the examples of the format's own pages
 //! - `plugins`: what plugins ask for, and what they get
 //! - `plugins_add`: plugins that are added, pinned, updated and removed
+//! - `plugins_grant`: what plugins ask for, granted later and taken back
 //! - `plugins_git`: plugins of git repositories
 //! - `plugins_registry`: plugins of registries
 //! - `plugins_signed`: plugins that are signed, and sources that are trusted
@@ -210,6 +211,8 @@ mod plugins_events;
 mod plugins_examples;
 #[path = "cli/plugins_git.rs"]
 mod plugins_git;
+#[path = "cli/plugins_grant.rs"]
+mod plugins_grant;
 #[path = "cli/plugins_registry.rs"]
 mod plugins_registry;
 #[path = "cli/plugins_signed.rs"]

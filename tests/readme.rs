@@ -7,11 +7,15 @@ mod builtins;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 
 const README: &str = include_str!("../README.md");
 const HARNESS: &str = env!("CARGO_BIN_EXE_harness");
+
+/// Where plugins are kept: no folder of a project.
+static CACHE: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
 
 fn run(folder: &Path, command: &str) -> String {
     let words: Vec<&str> = command.split_whitespace().collect();
@@ -19,6 +23,7 @@ fn run(folder: &Path, command: &str) -> String {
     let mut command = Command::new(HARNESS);
     // The secret that the policy names is there.
     command.args(&words[1..]).current_dir(folder).env("API_TOKEN", "of-the-operator");
+    command.env("XDG_CACHE_HOME", CACHE.path());
     let output = command.output().unwrap();
     // An agent shows what it does before it answers.
     let talk_first = words.contains(&"run");
@@ -35,17 +40,34 @@ fn the_tour_is_true() {
     let report = README.split("```markdown\n").nth(2).unwrap().split("```").next().unwrap();
     std::fs::write(folder.path().join(".harness/tools/report.md"), report).unwrap();
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples"), &folder.path().join("examples"));
+    std::fs::create_dir(folder.path().join("docs")).unwrap();
+    std::fs::write(folder.path().join("docs/launch.md"), "On 12 May.\n").unwrap();
     let mut blocks = 0;
     for block in README.split("```\n$ harness ").skip(1) {
+        if block.starts_with("plugin update ") {
+            changes(&folder.path().join("acme/plugin.md"));
+        }
         // One block may hold several.
         for command in block.split("\n```").next().unwrap().split("\n$ harness ") {
             shows(folder.path(), command);
         }
         blocks += 1;
     }
-    assert_eq!(blocks, 10);
+    assert_eq!(blocks, 16);
     let page = std::fs::read_to_string(folder.path().join("timeline.html")).unwrap();
     assert!(page.contains("On 12 May (notes/launch.md).") && page.ends_with("</html>\n"), "{page}");
+}
+
+/// Changes a file as the README's difference says.
+fn changes(path: &Path) {
+    let mut text = std::fs::read_to_string(path).unwrap();
+    let mut lines = README.split("```diff\n").nth(1).unwrap().split("```").next().unwrap().lines();
+    while let (Some(old), Some(new)) = (lines.next(), lines.next()) {
+        let (old, new) = (old.strip_prefix('-').unwrap(), new.strip_prefix('+').unwrap());
+        assert!(text.contains(old), "{old}");
+        text = text.replace(old, new);
+    }
+    std::fs::write(path, text).unwrap();
 }
 
 /// A command without its first word, and below it what it prints.

@@ -15,20 +15,20 @@ const TOOL: &str =
 const POLICY: &str = "# Ours.\nsandbox: # here\n  env: [HARNESS_TEST_VARIABLE]\n  # Only what is needed.\n  fs: { read: [docs, acme] }\n";
 
 /// A project, a plugin beside it, and a cache.
-struct Place {
-    project: Project,
-    cache: TempDir,
+pub(crate) struct Place {
+    pub(crate) project: Project,
+    pub(crate) cache: TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let project = Project::new().tool("it", "", FINE).policy(POLICY);
         let project = project.file("docs/a.md", "one").file("docs/b.md", "two").file("other.md", "three");
         let project = project.file("acme/plugin.md", PLUGIN).file("acme/tools/theirs.md", TOOL);
         Self { project, cache: tempfile::tempdir().unwrap() }
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         let mut command = self.project.command(arguments);
         let output = command.env("XDG_CACHE_HOME", self.cache.path()).stdin(Stdio::null()).output().unwrap();
         let ran = self.project.ran(&output);
@@ -40,7 +40,7 @@ impl Place {
     }
 
     /// The digest of a plugin, as it is reviewed.
-    fn digest(&self, source: &str) -> String {
+    pub(crate) fn digest(&self, source: &str) -> String {
         let mut command = self.project.command(&["plugin", "show", source, "--json"]);
         let output = command.env("XDG_CACHE_HOME", self.cache.path()).output().unwrap();
         self.project.ran(&output).json()["digest"].as_str().unwrap().to_owned()
@@ -53,11 +53,11 @@ impl Place {
         self
     }
 
-    fn text(&self, path: &str) -> String {
+    pub(crate) fn text(&self, path: &str) -> String {
         std::fs::read_to_string(self.project.path(path)).unwrap()
     }
 
-    fn change(&self, path: &str, from: &str, to: &str) {
+    pub(crate) fn change(&self, path: &str, from: &str, to: &str) {
         let text = self.text(path);
         assert!(text.contains(from), "{text}");
         self.project.write(path, &text.replace(from, to));

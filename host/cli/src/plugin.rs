@@ -6,7 +6,7 @@
 //! - `review`: what a person reads before they consent
 //! - `signers`: who signed it
 //! - `consent`: what is granted, and by whom
-//! - `add`, `update`, `installed`: the commands that change the project, or look at what is in it
+//! - `add`, `update`, `grant`, `installed`: the commands that change the project, or look at what is in it
 //! - `unpack`: what a fetch runs behind a wall
 //! - `state`: the project, its lock and its policy, before and after a change
 
@@ -14,6 +14,7 @@ mod add;
 mod author;
 mod consent;
 mod fetched;
+mod grant;
 mod installed;
 mod publish;
 mod review;
@@ -53,6 +54,8 @@ pub(crate) enum Plugin {
     /// A version that asks for more, or that changes what models read, is staged until you consent. The version before it
     /// stays in use.
     Update(update::Update),
+    /// Grant what a plugin of the lock asks for, by your consent; `--grant none` takes all of it back.
+    Grant(grant::Grant),
     /// Remove a plugin, its grant and its pin.
     Remove(installed::Remove),
     /// Fetch the plugins of the lock that are not on this machine, exactly as the lock has them.
@@ -74,6 +77,7 @@ pub(crate) fn run(command: &Plugin, place: &ProjectArgs, printer: Printer) -> Re
         Plugin::Show(command) => installed::show(command, place, printer),
         Plugin::Verify => installed::verify(place, printer),
         Plugin::Update(command) => update::run(command, place, printer),
+        Plugin::Grant(command) => grant::run(command, place, printer),
         Plugin::Remove(command) => installed::remove(command, place, printer),
         Plugin::Sync => installed::sync(place, printer),
         Plugin::UnpackFetched(command) => unpack::run(command, printer),

@@ -266,7 +266,8 @@ impl Registry {
         let found = lock.plugins().filter(differs).map(|plugin| {
             let source = plugin.source_name();
             let what = format!("what `sandbox.sources` grants to `{source}` differs from `{}`", lock::FILE);
-            let hint = "restore the entry, or review and accept it with `harness lock`";
+            let hint =
+                format!("restore the entry, or review and accept it with `harness plugin grant {}`", plugin.name);
             Diagnostic::error(what).at(plugin.position.clone()).hint(hint)
         });
         found.collect()

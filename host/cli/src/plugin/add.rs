@@ -84,7 +84,10 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
     let fetched = Fetched::from(&from, None, &state, printer)?;
     let (name, source) = (fetched.name(), fetched.source_name());
     if state.lock.plugin(name).is_some() {
-        let hint = format!("`harness plugin update {name}` brings it to another version");
+        let hint = format!(
+            "`harness plugin update {name}` brings it to another version, and `harness plugin grant {name}` grants more of \
+             what it asks for"
+        );
         printer.error(&format!("the plugin `{name}` is there already"), &[], Some(&hint));
         return Err(Exit::Usage);
     }
@@ -123,7 +126,7 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
         root: &state.root,
     };
     printer.data(&review.text());
-    let rules = match command.granting.decide(&fetched, &asked, printer)? {
+    let rules = match command.granting.decide(&fetched, &asked, consent::USE, printer)? {
         Consent::Given(rules) => rules,
         Consent::Refused => {
             printer.say("nothing is added");

@@ -12,6 +12,9 @@ use crate::confirm::{self, GivenUp, Line};
 use crate::exit::Exit;
 use crate::printer::Printer;
 
+/// What a person is asked before a version of a plugin is used.
+pub(super) const USE: &str = "Use this plugin?";
+
 /// What a person said beforehand.
 #[derive(Debug, Args)]
 pub(crate) struct Granting {
@@ -43,12 +46,23 @@ pub(super) enum Consent {
 }
 
 impl Granting {
-    /// Decides on rules of a plugin that was shown.
+    /// Whether nothing is to be granted.
+    pub(super) fn is_none(&self) -> bool {
+        self.grant == Some(Nothing::None)
+    }
+
+    /// Decides on rules of a plugin that was shown. `question` is what a person is asked.
     ///
     /// # Errors
     ///
     /// It is another plugin than the one that was reviewed, which was reported.
-    pub(super) fn decide(&self, fetched: &Fetched, rules: &[Rule], printer: Printer) -> Result<Consent, Exit> {
+    pub(super) fn decide(
+        &self,
+        fetched: &Fetched,
+        rules: &[Rule],
+        question: &str,
+        printer: Printer,
+    ) -> Result<Consent, Exit> {
         if let Some(reviewed) = &self.grant_digest {
             if *reviewed == fetched.digest {
                 return Ok(Consent::Given(rules.to_vec()));
@@ -57,20 +71,20 @@ impl Granting {
             printer.error(&why, &[], Some("review it again with `harness plugin show`"));
             return Err(Exit::Denied);
         }
-        if self.grant == Some(Nothing::None) {
+        if self.is_none() {
             return Ok(Consent::Given(Vec::new()));
         }
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
             return Ok(Consent::Nobody);
         }
-        Ok(ask(rules, printer))
+        Ok(ask(rules, question, printer))
     }
 }
 
 /// Asks the person at the terminal. Whatever is no yes is a no.
-fn ask(rules: &[Rule], printer: Printer) -> Consent {
+fn ask(rules: &[Rule], question: &str, printer: Printer) -> Consent {
     confirm::forget_typed();
-    let question = printer.paint("Use this plugin?", "1");
+    let question = printer.paint(question, "1");
     let choices = match rules {
         [] => "[y]es, [N]o",
         _ => "[y]es and grant all of it, [r]ule by rule, [N]o",

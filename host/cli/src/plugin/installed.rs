@@ -10,11 +10,11 @@ use harness_registry::lock::LockedPlugin;
 use harness_sys::{output, tree};
 use serde_json::{Value as Json, json};
 
-use super::add;
 use super::fetched::Fetched;
 use super::review::{Review, plural};
 use super::signers::{self, Expected};
-use super::state::{State, with_rules};
+use super::state::State;
+use super::{add, grant};
 use crate::args::ProjectArgs;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -101,11 +101,7 @@ pub(super) fn show(command: &Show, place: &ProjectArgs, printer: Printer) -> Res
     let policy = state.policy()?;
     let source = fetched.source_name();
     let asked: Vec<Rule> = fetched.plugin.rules().cloned().collect();
-    let granted = locked.map(|_| {
-        let entry = policy.entry(&source);
-        let is_there = |rule: &&Rule| entry.as_ref() == Some(&with_rules(entry.clone(), std::slice::from_ref(*rule)));
-        asked.iter().filter(is_there).cloned().collect()
-    });
+    let granted = locked.map(|_| grant::granted(&policy, &source, &asked));
     let whole = add::granting(&policy, &source, &asked, printer)?;
     let entry = add::entry(&fetched, &signers, from.clone(), false);
     let registry = state.proposed(entry, whole.as_ref().map(|policy| policy.text.as_str()));

@@ -201,6 +201,12 @@ impl State {
         Registry::load_proposed(&self.root, self.host(), &proposal)
     }
 
+    /// Whether the policy grants to a plugin what the lock says.
+    pub(super) fn is_granted_as_locked(&self, plugin: &LockedPlugin) -> bool {
+        let registry = Registry::load_unlocked(&self.root, self.host());
+        registry.policy().is_some_and(|policy| digest(&policy.granted(&plugin.source_name())) == plugin.granted)
+    }
+
     /// Writes a plugin into the lock, with the policy that grants to it, and its files where they are to be in the project.
     /// Nothing is written where the project would not load, which was reported.
     pub(super) fn write(

@@ -11,7 +11,7 @@ use harness_policy::compare::{Example, wider};
 use harness_policy::grant::Grant;
 use harness_registry::lock::{self, Drift, Entry, LockedPlugin, Staged};
 
-use super::consent::{Consent, Granting};
+use super::consent::{self, Consent, Granting};
 use super::fetched::Fetched;
 use super::review::plural;
 use super::signers::Expected;
@@ -136,7 +136,7 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     }
     let rules = match changes.needs_consent {
         false => Vec::new(),
-        true => match command.granting.decide(&now, &changes.new, printer)? {
+        true => match command.granting.decide(&now, &changes.new, consent::USE, printer)? {
             Consent::Given(rules) => rules,
             Consent::Refused | Consent::Nobody => return stage(state, old, &now, printer),
         },
