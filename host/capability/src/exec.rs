@@ -13,6 +13,7 @@ mod service;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cap_std::fs::Dir;
@@ -34,7 +35,7 @@ use egress::{Egress, Served};
 use harness_policy::grant::Grant;
 use harness_policy::refusal::Refusal;
 use harness_sys as sys;
-use harness_wall::{For, Hit, Offers, Starting, Tier, Wall};
+use harness_wall::{For, Hit, Listings, Offers, Starting, Tier, Wall};
 use search::SearchPath;
 pub use service::{Installed, Service, ServiceCommand, ServiceProcess, run_service, service_program, start_service};
 
@@ -126,6 +127,8 @@ pub struct ExecContext<'a> {
     pub dir: &'a Dir,
     /// The workspace, absolute: no program is looked up in it.
     pub workspace: &'a Path,
+    /// What is known of its folders from earlier commands.
+    pub listings: &'a Arc<Listings>,
     /// What stands for secrets in the call that runs it.
     pub handles: &'a Handles,
     /// Where the variables are that the grant may name.
@@ -288,7 +291,7 @@ impl Prepared<'_> {
         let (grant, workspace, handles) = ((*grant).clone(), place.workspace.to_owned(), place.handles.clone());
         let (variables, dialer) = (place.variables.clone(), place.http.dialer());
         let (program, name, args, mut env) = (program.clone(), name.clone(), args.clone(), env.clone());
-        let installed = installed.clone();
+        let (installed, listings) = (installed.clone(), place.listings.clone());
         let start = Starting::begin();
         let starting = tokio::task::spawn_blocking(move || {
             // Also where the call is dropped meanwhile: what holds names of the workspace goes when it is started.
@@ -299,6 +302,7 @@ impl Prepared<'_> {
                 grant: &grant,
                 dir: &dir,
                 workspace: &workspace,
+                listings: &listings,
                 secrets: handles.vault().files(),
                 home: home.as_deref(),
                 program: &program,

@@ -29,7 +29,7 @@ mod tests;
 
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -47,6 +47,7 @@ use harness_policy::grant::Grant;
 use harness_policy::limits::LimitKey;
 use harness_policy::path::{Access, PathError, WorkspacePath};
 use harness_policy::refusal::Refusal;
+use harness_wall::Listings;
 
 /// Most names that a listing and most paths that a search answers with: more than a script can use.
 pub const MAX_NAMES: u64 = 10_000;
@@ -144,6 +145,8 @@ pub struct Workspace {
     local: bool,
     /// The protected files that have several names, as they were last found.
     searched: Mutex<Option<Searched>>,
+    /// What its folders held when commands were last started.
+    listings: Arc<Listings>,
     /// What every look at the disk waits for, for a test of what a slow one does.
     pub slow: Option<fn()>,
 }
@@ -163,7 +166,13 @@ impl Workspace {
         }
         let absolute = canonical.to_str().ok_or_else(|| refuse("the path of a workspace must be UTF-8"))?.to_owned();
         let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
-        Ok(Self { local: cached::local(&root), root, absolute, searched: Mutex::new(None), slow: None })
+        let (searched, listings) = (Mutex::new(None), Arc::default());
+        Ok(Self { local: cached::local(&root), root, absolute, searched, listings, slow: None })
+    }
+
+    /// What is known of its folders from earlier commands.
+    pub fn listings(&self) -> &Arc<Listings> {
+        &self.listings
     }
 
     /// Its absolute path, without links and without a slash at the end.

@@ -61,8 +61,8 @@ pub(crate) async fn run(folder: &Path, step: Step, place: FetchContext<'_>) -> R
     let dir = Dir::open_ambient_dir(folder, ambient_authority()).map_err(unopened)?;
     // None: what is fetched has no part in the project's secrets.
     let handles = Handles::new(Arc::new(Vault::default()));
-    let context =
-        ExecContext { dir: &dir, workspace: folder, handles: &handles, variables: place.variables, http: place.http };
+    let (variables, http, listings) = (place.variables, place.http, &Arc::default());
+    let context = ExecContext { dir: &dir, workspace: folder, listings, handles: &handles, variables, http };
     let Step { program, args, env, installed, .. } = step;
     let shown = program.clone();
     let command = ServiceCommand { program, args, env, installed };

@@ -218,7 +218,7 @@ pub(crate) async fn service(
     let handles = Handles::new(host.vault.clone());
     let Host { grant, folder, workspace, variables, http, resources, .. } = *host;
     let dir = &start_folder(folder, grant).await?;
-    let place = ExecContext { dir, workspace, handles: &handles, variables, http };
+    let place = ExecContext { dir, workspace, listings: &Arc::default(), handles: &handles, variables, http };
     let command = ServiceCommand { program: server.program.clone(), args: server.args.clone(), env, installed };
     exec::start_service(grant, place, command, (resources, PLACE), time).await.map_err(|error| match error {
         exec::Error::AccessDenied(denial) => Failure::Refused { refusal: denial.into(), difference: None },

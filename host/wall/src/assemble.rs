@@ -16,6 +16,7 @@ use super::confine::Sockets;
 use super::family::{Bond, Family, UserMap};
 use super::filters::Filters;
 use super::landlock::{self, Later, May, Rule, Rules};
+use super::listings::{Listings, Now};
 use super::names::ClosedNames;
 use super::network::{LocalNetwork, Network};
 use super::offers::{Count, Files, Memory, Namespaces, Offers, Standing};
@@ -39,6 +40,8 @@ pub struct For<'a> {
     pub dir: &'a Dir,
     /// The workspace, absolute.
     pub workspace: &'a Path,
+    /// What its folders held when commands of the project were last started.
+    pub listings: &'a Listings,
     /// Files that hold secrets of the call: closed to the command.
     pub secrets: &'a [PathBuf],
     /// The home folder: what `~` in a rule means.
@@ -159,7 +162,7 @@ impl<'a> Reached<'a> {
     ///
     /// What cannot be looked at or held, for the script's author.
     fn new(wanted: &For<'a>, system: &'static System) -> Result<Self, String> {
-        let places = reach::places(wanted.grant, wanted.workspace)?;
+        let places = reach::places(wanted.grant, wanted.workspace, wanted.listings.walk(Now::get()))?;
         let home = wanted.home;
         let beside = Beside::new(wanted.grant, home, system, wanted.secrets, wanted.installed)?;
         if beside.folders.iter().any(|folder| wanted.workspace.starts_with(folder)) {

@@ -1,7 +1,7 @@
 //! What of the workspace a command reaches: the grant of files, as places that the kernel can hold.
 //!
 //! A grant is patterns and names, and it decides on one path at a time. The kernel holds folders and files that are
-//! there. So the workspace is walked before each command, and where what the grant says changes, there is a [`AccessEntry`].
+//! there. So the workspace is walked before each command, with what is known of its folders ([`listings`](super::listings)), and where what the grant says changes, there is a [`AccessEntry`].
 //! What a command makes itself is in a folder that it may write in, whatever its name.
 
 use std::ffi::OsStr;
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 pub(super) use crate::hard_links::Identity;
 use crate::hard_links::{FOLDER, HardLinks, Unsearched};
+use crate::listings;
 use harness_policy::grant::Grant;
 use harness_policy::path::{Access, WorkspacePath, protected};
 use harness_policy::watch::Request;
@@ -51,13 +52,17 @@ pub(super) struct AccessEntry {
 /// # Errors
 ///
 /// What cannot be looked at, for a person; without a path.
-pub(super) fn places(grant: &Grant, workspace: &Path) -> Result<Vec<AccessEntry>, String> {
+pub(super) fn places(
+    grant: &Grant,
+    workspace: &Path,
+    listings: listings::Walk<'_>,
+) -> Result<Vec<AccessEntry>, String> {
     let failed = |error: Errno| format!("the workspace cannot be read: {}", std::io::Error::from(error));
     let root = rustix::fs::open(workspace, FOLDER, Mode::empty()).map_err(failed)?;
     let stat = rustix::fs::fstat(&root).map_err(failed)?;
     let (at, quiet, links) = (WorkspacePath::root(), grant.unwatched(), HardLinks::default());
     let picky = grant.protects_paths();
-    let mut walk = Walk { grant: &quiet, shown: grant, picky, left: MAX_ENTRIES, places: Vec::new(), links };
+    let mut walk = Walk { grant: &quiet, shown: grant, picky, listings, left: MAX_ENTRIES, places: Vec::new(), links };
     let reach = walk.reach(&at);
     if reach != Reach::Closed {
         walk.place(workspace.to_owned(), reach, true, &stat)?;
@@ -75,6 +80,7 @@ struct Walk<'a> {
     shown: &'a Grant,
     /// Whether any path may be protected by the policy, beside the built-in names.
     picky: bool,
+    listings: listings::Walk<'a>,
     left: u64,
     places: Vec<AccessEntry>,
     /// Protected files with several names, of those that the walk came by.
@@ -129,26 +135,32 @@ impl Walk<'_> {
                 Reach::Read => !self.could_write_below(at),
                 Reach::Write => true,
             };
-        let entries = Dir::read_from(&file).map_err(|error| failed(&error))?;
         let outer = Folder { file, at, reach, even };
-        for entry in entries {
+        if even {
+            return self.even_folder(&outer, path);
+        }
+        for entry in Dir::read_from(&outer.file).map_err(|error| failed(&error))? {
             let entry = entry.map_err(|error| failed(&error))?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
                 continue;
             }
-            self.left = self.left.checked_sub(1).ok_or_else(|| {
-                format!("the workspace has over {MAX_ENTRIES} files and folders; grant or name a smaller one")
-            })?;
-            // Most need no look: a link leads to what has a name of its own, and an ordinary name is as its folder is.
+            self.left = self.left.checked_sub(1).ok_or_else(too_many)?;
             let kind = entry.file_type();
-            let known = !matches!(kind, FileType::Unknown | FileType::Directory);
-            let ordinary =
-                if kind == FileType::Symlink { !self.is_pinned(&outer, name) } else { even && !suspicious(name) };
-            if known && ordinary {
-                continue;
+            if kind != FileType::Symlink || self.is_pinned(&outer, name) {
+                self.entry(&outer, &path.join(name), kind)?;
             }
-            self.entry(&outer, &path.join(name), kind)?;
+        }
+        Ok(())
+    }
+
+    /// The same of a folder whose ordinary files are as it is.
+    fn even_folder(&mut self, outer: &Folder<'_>, path: &Path) -> Result<(), String> {
+        let listing = self.listings.listing(&outer.file, self.left).map_err(|error| failed(&error))?;
+        let listing = listing.ok_or_else(too_many)?;
+        self.left -= listing.entries;
+        for (name, kind) in &listing.notable {
+            self.entry(outer, &path.join(OsStr::from_bytes(name)), *kind)?;
         }
         Ok(())
     }
@@ -316,6 +328,10 @@ pub(super) fn may_create_in(grant: &Grant, folder: &WorkspacePath) -> bool {
     [Access::Read, Access::Write].into_iter().all(|access| grant.decide_path(folder, access).is_ok())
 }
 
+fn too_many() -> String {
+    format!("the workspace has over {MAX_ENTRIES} files and folders; grant or name a smaller one")
+}
+
 fn suspicious(name: &OsStr) -> bool {
     name.to_str().is_none_or(protected::could_be_protected)
 }
@@ -339,9 +355,14 @@ pub(super) fn whereabouts(folder: &impl AsFd) -> std::io::Result<(PathBuf, Ident
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listings::{Listings, Now};
     use harness_policy::layer::{Layer, Origin, Scope};
     use harness_policy::limits::LimitRules;
     use harness_policy::path::{FsRules, PathPattern};
+
+    fn places(grant: &Grant, workspace: &Path) -> Result<Vec<AccessEntry>, String> {
+        super::places(grant, workspace, Listings::default().walk(Now::get()))
+    }
 
     fn patterns(texts: &[&str]) -> Vec<PathPattern> {
         texts.iter().map(|text| PathPattern::parse(text).unwrap()).collect()

@@ -59,7 +59,7 @@ async fn what_is_secret_beside_the_workspace_stays_closed() {
     let root = tempfile::tempdir().unwrap();
     let dir = Dir::open_ambient_dir(root.path(), cap_std::ambient_authority()).unwrap();
     let script = format!("cd {} && cat {} bin/linked", folder.display(), files.map(|(path, _)| path).join(" "));
-    let http = Client::default();
+    let (http, listings) = (Client::default(), Arc::default());
     let said = |unconfined: bool| {
         let allow = vec![CommandRule::parse("sh").unwrap()];
         let folders = vec![FolderRule::parse(folder.to_str().unwrap()).unwrap()];
@@ -67,6 +67,7 @@ async fn what_is_secret_beside_the_workspace_stays_closed() {
         let place = ExecContext {
             dir: &dir,
             workspace: root.path(),
+            listings: &listings,
             handles: &handles,
             variables: &Variables::Host,
             http: &http,

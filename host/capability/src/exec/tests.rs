@@ -85,6 +85,7 @@ impl Workspace {
         let place = ExecContext {
             dir: &self.dir,
             workspace: self.root.path(),
+            listings: &Arc::default(),
             handles: &Handles::default(),
             variables: &Variables::Host,
             http: &Client::default(),
@@ -105,6 +106,7 @@ impl Workspace {
         let place = ExecContext {
             dir: &self.dir,
             workspace: self.root.path(),
+            listings: &Arc::default(),
             handles: &Handles::default(),
             variables: &Variables::Host,
             http,
@@ -316,6 +318,7 @@ async fn it_starts_in_the_open_folder_and_finds_nothing_in_the_workspace() {
     let place = ExecContext {
         dir: &dir,
         workspace: workspace.root.path(),
+        listings: &Arc::default(),
         handles: &Handles::default(),
         variables: &Variables::Host,
         http: &Client::default(),

@@ -3,6 +3,7 @@
 use crate::env::Variables;
 use std::io::Read as _;
 use std::net::{TcpListener, UdpSocket};
+use std::sync::LazyLock;
 
 use super::tests::{LONG, Workspace, command, granted, mark, marked, ran, sh, until_marked, with_files};
 use super::*;
@@ -22,8 +23,9 @@ fn rules(network: bool, unconfined: bool) -> ExecRules {
 
 /// What is wanted of a wall around `sh`, without secrets.
 fn wanted<'a>(grant: &'a Grant, dir: &'a Dir, workspace: &'a Path, program: &'a Path) -> For<'a> {
-    let (home, network, installed) = (None, None, None);
-    For { grant, dir, workspace, secrets: &[], home, program, name: "sh", time: LONG, network, installed }
+    static LISTINGS: LazyLock<Listings> = LazyLock::new(Listings::default);
+    let (listings, home, network, installed) = (&*LISTINGS, None, None, None);
+    For { grant, dir, workspace, listings, secrets: &[], home, program, name: "sh", time: LONG, network, installed }
 }
 
 pub(super) fn confined() -> Grant {
@@ -577,6 +579,7 @@ async fn a_workspace_among_the_systems_folders_is_held_too() {
             let place = ExecContext {
                 dir,
                 workspace: path,
+                listings: &Arc::default(),
                 handles: &Handles::default(),
                 variables: &Variables::Host,
                 http: &http,

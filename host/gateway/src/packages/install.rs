@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -137,8 +138,8 @@ async fn run(grant: &Grant, folder: &Path, command: exec::ServiceCommand, host: 
     let unopened = |error: std::io::Error| Failure::Broken(format!("`{}`: {error}", folder.display()));
     let dir = Dir::open_ambient_dir(folder, ambient_authority()).map_err(unopened)?;
     let handles = Handles::new(host.vault.clone());
-    let place =
-        ExecContext { dir: &dir, workspace: folder, handles: &handles, variables: host.variables, http: host.http };
+    let (variables, http, listings) = (host.variables, host.http, &Arc::default());
+    let place = ExecContext { dir: &dir, workspace: folder, listings, handles: &handles, variables, http };
     let program = command.program.clone();
     exec::run_service(grant, place, command, FETCH).await.map_err(|error| match error {
         exec::Error::AccessDenied(denial) => Failure::Refused { refusal: denial.into(), difference: None },

@@ -35,7 +35,8 @@ pub(super) fn define(it: &mut Target<'_>, import: Import) -> Result<()> {
                 let workspace = context.workspace.absolute().as_ref();
                 let variables = context.variables();
                 let http = context.http();
-                let place = exec::ExecContext { dir: &dir, workspace, handles: &handles, variables, http };
+                let listings = context.workspace.listings();
+                let place = exec::ExecContext { dir: &dir, workspace, listings, handles: &handles, variables, http };
                 context.exec().run(&context.grant, place, left, command).await
             }
         }),
