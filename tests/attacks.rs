@@ -18,6 +18,7 @@
 //! - `host`: what a broken-out guest would do in the host's own process
 //! - `clients`: clients of the Model Context Protocol that are after the project behind `harness mcp serve`
 //! - `servers`: servers of other programs that are after the project which has started them
+//! - `plugins`: plugins from elsewhere that are after the operator who reviews them
 //! - `page`: whether `docs/security.md` shows the true numbers
 //! - `process`: what the runner looks at in its own process
 //! - `soak`: very many calls
@@ -52,7 +53,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The areas of one of the two processes that share a whole run: they take about as long as all others together.
-const HALF: [&str; 3] = ["guests", "clients", "servers"];
+const HALF: [&str; 4] = ["guests", "clients", "servers", "plugins"];
 
 /// The argument that names areas.
 const AREAS: &str = "--areas=";
@@ -89,6 +90,8 @@ mod mounts;
 mod mutants;
 #[path = "attacks/page.rs"]
 mod page;
+#[path = "attacks/plugins.rs"]
+mod plugins;
 #[path = "attacks/printed.rs"]
 mod printed;
 #[path = "attacks/process.rs"]

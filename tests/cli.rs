@@ -69,6 +69,11 @@
 //! - `wrong`: input that cannot be used
 //! - `testing`: the cases that artifacts carry, and `harness test`
 //!
+//! Editors: `lsp`
+//!
+//! - `lsp`: the language server, a session for each of its features
+//! - `lsp_hostile`: clients and projects that mean no good
+//!
 //! Artifacts: `artifacts`, `listings`, `loading`, `lock`, `meta`, `parameters`, `pages`, `plugins`, `prose`
 //!
 //! - `artifacts`: the format of artifacts, and the grant of each
@@ -98,6 +103,7 @@
 //!
 //! - `project`: writes a project and runs the binary on it
 //! - `pty`: a terminal with a person at it
+//! - `editor`: an editor with the language server behind it
 //! - `services`: a server that answers as the service of a model
 //! - `server`: the server of the attacks, which speaks TLS as well
 
@@ -169,6 +175,8 @@ mod conversation_calls;
 mod conversation_typing;
 #[path = "cli/ctx.rs"]
 mod ctx;
+#[path = "cli/editor.rs"]
+mod editor;
 #[path = "cli/grants.rs"]
 mod grants;
 #[path = "cli/hooks.rs"]
@@ -197,6 +205,10 @@ mod listings;
 mod loading;
 #[path = "cli/lock.rs"]
 mod lock;
+#[path = "cli/lsp.rs"]
+mod lsp;
+#[path = "cli/lsp_hostile.rs"]
+mod lsp_hostile;
 #[path = "cli/memory.rs"]
 mod memory;
 #[path = "cli/meta.rs"]

@@ -144,7 +144,7 @@ pub use harness_dispatch::{
     OpenError, Options, Project, Run, ToolOutput, Verdict, WatchError,
 };
 pub use harness_policy::layer::Layer;
-pub use harness_registry::{Machine, Registry};
+pub use harness_registry::{Machine, Registry, Unsaved};
 
 // How a call ended.
 pub use harness_sandbox::outcome::{Failure, FailureKind, Frame, Limit, LimitKind, Outcome, Usage};

@@ -200,7 +200,7 @@ fn longer(text: &str) -> String {
 }
 
 /// Whether a text is this one, in which `…` stands for anything.
-fn matches(wanted: &str, text: &str) -> bool {
+pub(crate) fn matches(wanted: &str, text: &str) -> bool {
     let Some((start, rest)) = wanted.split_once('…') else { return wanted == text };
     let Some(text) = text.strip_prefix(start) else { return false };
     let mut starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);

@@ -13,11 +13,12 @@ use crate::case::{self, Case, Setting, Verdict};
 use crate::process::{CANARY, Held, children_left, lingering};
 use crate::world::{Servers, Stage, World};
 use crate::{
-    Arguments, clients, guests, host, imports, logs, mounts, printed, races, servers as mcp_servers, state, tenants,
+    Arguments, clients, guests, host, imports, logs, mounts, plugins, printed, races, servers as mcp_servers, state,
+    tenants,
 };
 
 /// The areas of the catalogue, in its order, and those for guests that are no interpreter and for the host's own process.
-pub(crate) const AREAS: [&str; 17] = [
+pub(crate) const AREAS: [&str; 18] = [
     "paths",
     "links",
     "odd",
@@ -35,6 +36,7 @@ pub(crate) const AREAS: [&str; 17] = [
     "tenants",
     "clients",
     "servers",
+    "plugins",
 ];
 
 /// Longest time for what is left of a command that was given up.
@@ -55,6 +57,8 @@ pub(crate) enum Any {
     Table(Box<Case>),
     /// A guest that is no interpreter, and its control.
     Guest(Box<guests::Case>),
+    /// A plugin from elsewhere, in a room of its own.
+    Plugin(Box<plugins::Case>),
     /// Everything that is tried of a function of the contract.
     Import(imports::Case),
     /// What takes a program to try.
@@ -76,6 +80,7 @@ impl Any {
         match self {
             Self::Table(case) => &case.id,
             Self::Guest(case) => &case.id,
+            Self::Plugin(case) => &case.id,
             Self::Import(case) => &case.id,
             Self::Coded(case) => case.id,
         }
@@ -89,6 +94,7 @@ impl Any {
     pub(crate) fn known(&self) -> bool {
         match self {
             Self::Table(case) => case.known.is_some(),
+            Self::Plugin(case) => case.known.is_some(),
             Self::Guest(_) | Self::Import(_) => false,
             Self::Coded(case) => case.tried.contains("CVE") || case.tried.contains("harvey"),
         }
@@ -98,6 +104,7 @@ impl Any {
         match self {
             Self::Table(case) => &case.tried,
             Self::Guest(case) => &case.tried,
+            Self::Plugin(case) => &case.tried,
             Self::Import(case) => &case.tried,
             Self::Coded(case) => case.tried,
         }
@@ -118,6 +125,7 @@ pub(crate) fn all() -> Vec<Any> {
         cases.extend(case::read(name, &text).into_iter().map(|case| Any::Table(Box::new(case))));
     }
     cases.extend(guests::all().into_iter().map(|case| Any::Guest(Box::new(case))));
+    cases.extend(plugins::all().into_iter().map(|case| Any::Plugin(Box::new(case))));
     cases.extend(imports::all().into_iter().map(Any::Import));
     let coded = [races::CASES, state::CASES, mounts::CASES, printed::CASES, logs::CASES, host::CASES];
     let coded = coded.iter().chain(tenants::CASES).chain(clients::CASES).chain(mcp_servers::CASES).copied();
@@ -144,6 +152,9 @@ pub(crate) fn check(cases: &[Any]) -> Vec<String> {
         }
         if case.tried().is_empty() {
             wrong.push(format!("{id} does not say what it tries"));
+        }
+        if let Any::Plugin(case) = case {
+            wrong.extend(case.check());
         }
         if let Any::Table(case) = case {
             for alone in [false, true] {
@@ -188,10 +199,11 @@ pub(crate) fn run(runtime: &Runtime, servers: &Servers, cases: &[Any], arguments
     let fail_fast = arguments.fail_fast;
     let here = Here { alone: alone(), confined: arguments.confined };
     println!("{:<14} {:<68} {:<10} {:<8} {:>9}", "id", "tried", "verdict", "control", "time");
-    let stage = Stage::new();
+    let (stage, rooms) = (Stage::new(), plugins::Rooms::default());
     let row = |case: &Any| match case {
         Any::Table(case) => tabled(runtime, servers, &stage, here, case),
         Any::Guest(case) => guests::row(runtime, servers, &stage, case),
+        Any::Plugin(case) => plugins::row(servers, &rooms, case),
         Any::Import(case) => imports::row(runtime, servers, case),
         Any::Coded(case) => coded(runtime, servers, case),
     };

@@ -390,6 +390,8 @@ fn help() {
       inspect      Show the source, the grant and the replaced version of each artifact
       schema       Print the JSON Schema of an artifact's front matter
       validate     Parse and compile everything, and report every error
+      lsp          Serve an editor over standard input and output: the Language Server Protocol for
+                   artifacts
       lock         Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected
       plugin       Add, review, pin and update plugins from elsewhere, and write your own
       policy       Print the grant of a tool, compare two policies, or find the least policy for a call
@@ -467,7 +469,13 @@ fn help() {
     ");
     let bare = project.run(&[]);
     assert_eq!((bare.code, bare.out.as_str()), (2, ""));
-    project.run(&["--version"]).gives("harness 0.1.0");
+    project.run(&["-V"]).gives("harness 0.1.0");
+    let record: toml::Table = toml::from_str(include_str!("../../guest/prebuilt/record.toml")).unwrap();
+    let interpreter = match std::env::var_os("HARNESS_GUEST_COMPONENT") {
+        Some(_) => project.run(&["--version"]).out.lines().nth(1).unwrap().replace("interpreter ", ""),
+        None => record["component"].as_str().unwrap().to_owned(),
+    };
+    project.run(&["--version"]).gives(&format!("harness 0.1.0\ninterpreter {interpreter}\nengine wasmtime 48"));
 }
 
 /// What looks at something says by its exit code what it found, and its help says by which.

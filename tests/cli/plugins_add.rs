@@ -544,3 +544,24 @@ fn what_the_policy_grants_to_a_part_of_a_plugin_is_no_consent() {
         .write(".harness/harness.md", &policy.replacen("sandbox: # here\n", &format!("sandbox: # here\n{other}"), 1));
     assert_eq!(place.run(&["plugin", "add", "./acme", "--grant", "none"]).code, 0);
 }
+
+/// A policy in braces is changed like any other: by `add`, by an update that asks for something else, and by `remove`.
+#[test]
+fn a_policy_in_braces_is_changed_too() {
+    let place = Place::new();
+    let policy = "---\nsandbox: { env: [HARNESS_TEST_VARIABLE], fs: { read: [docs, acme] } } # ours\n---\n";
+    let with = |rules: &str| {
+        let entry = format!("sandbox: {{ sources: {{ plugins/acme: {{ {rules} }} }}, env");
+        policy.replace("sandbox: { env", &entry)
+    };
+    place.project.write(".harness/harness.md", policy);
+    let place = place.added();
+    assert_eq!(place.text(".harness/harness.md"), with("env: [\"HARNESS_TEST_VARIABLE\"], fs: { read: [\"docs\"] }"));
+    place.change("acme/plugin.md", "read: [docs]", "read: [acme]");
+    place.change("acme/plugin.md", "1.2.0", "1.3.0");
+    let updated = place.run(&["plugin", "update", "acme", "--grant-digest", &place.digest("./acme")]);
+    assert_eq!(updated.code, 0, "{updated}");
+    assert_eq!(place.text(".harness/harness.md"), with("env: [\"HARNESS_TEST_VARIABLE\"], fs: { read: [\"acme\"] }"));
+    place.run(&["plugin", "remove", "acme"]).gives("removed `acme`");
+    assert_eq!(place.text(".harness/harness.md"), policy);
+}

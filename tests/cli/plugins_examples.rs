@@ -86,7 +86,7 @@ impl Place {
     /// Adds the plugin with all that it asks for.
     fn granted(self) -> Self {
         let shown = self.run(&["plugin", "show", &self.packed, "--json"]).json();
-        let ran = self.run(&["plugin", "add", &self.packed, "--grant-digest", shown["digest"].as_str().unwrap()]);
+        let ran = self.run(&["plugin", "add", &self.packed, "--grant-digest", shown["review"].as_str().unwrap()]);
         assert_eq!(ran.code, 0, "{ran}");
         self
     }

@@ -287,3 +287,62 @@ fn a_name_that_looks_like_another_is_noted() {
     place.project.write("other/plugin.md", &PLUGIN.replace("acme", "other"));
     assert!(!place.run(&["plugin", "show", "./other"]).out.contains("looks like"));
 }
+/// Consent by a digest is to the signers too, and of a plugin without one to its content.
+#[test]
+fn a_review_is_of_the_signers_too() {
+    let place = Place::new().signed("plugin.sig", made!("acme.sig"));
+    let shown = || place.run(&["plugin", "show", "./acme", "--json"]).json();
+    let text = |json: &serde_json::Value, key: &str| json[key].as_str().unwrap().to_owned();
+    let add = |digest: &str| place.run(&["plugin", "add", "./acme", "--grant-digest", digest]);
+    let (content, review) = (text(&shown(), "digest"), text(&shown(), "review"));
+    assert_ne!(content, review);
+    let printed = place.run(&["plugin", "show", "./acme"]);
+    assert!(printed.out.contains(&format!("  with its signers: {review}\n")), "{printed}");
+    for (name, signature) in
+        [("the content alone", Some(made!("acme.sig"))), ("a stranger", Some(made!("stranger.sig"))), ("nobody", None)]
+    {
+        match signature {
+            Some(signature) => place.project.write("acme/plugin.sig", signature),
+            None => std::fs::remove_file(place.path("acme/plugin.sig")).unwrap(),
+        }
+        let digest = if name == "the content alone" { &content } else { &review };
+        let refused = add(digest);
+        assert_eq!(refused.code, 3, "{name}: {refused}");
+        assert!(refused.err.contains(&format!("and {digest} was reviewed")) && !place.path("harness.lock").exists());
+    }
+    assert_eq!(text(&shown(), "review"), content);
+    place.project.write("acme/plugin.sig", made!("acme.sig"));
+    assert_eq!(add(&review).code, 0);
+}
+
+/// Each bit of a lock with signatures and a staged version, and of the vendored plugin, turned once: by the library, and a
+/// sample of them by the program.
+#[test]
+fn no_bit_of_a_signed_and_vendored_plugin_is_turned_unseen() {
+    let place = Place::new().signed("plugin.sig", made!("acme.sig")).signed("plugin.minisig", made!("acme.minisig"));
+    assert_eq!(place.add(&["--vendor", "--signer", MINISIGN]).code, 0);
+    place.next("plugin.sig", made!("next_stranger.sig"));
+    std::fs::remove_file(place.path("acme/plugin.minisig")).unwrap();
+    place.run(&["plugin", "update", "acme"]).says(1, "`acme` 1.3.0 is staged");
+    let machine = harness_registry::Machine::None;
+    let loads = || {
+        let host = harness_registry::Host::new(&machine, None);
+        harness_registry::Registry::load_within(place.project.root(), host).policy().is_some()
+    };
+    let runs = || place.run(&["call", "it"]).code;
+    assert!(loads() && runs() == 0);
+    for path in ["harness.lock", ".harness/plugins/acme/plugin.md"] {
+        let whole = std::fs::read(place.path(path)).unwrap();
+        for at in 0..whole.len() * 8 {
+            let mut turned = whole.clone();
+            turned[at / 8] ^= 1 << (at % 8);
+            std::fs::write(place.path(path), &turned).unwrap();
+            assert!(!loads(), "bit {at} of {path}");
+            if at % 131 == 0 {
+                assert_eq!(runs(), 2, "bit {at} of {path}");
+            }
+        }
+        std::fs::write(place.path(path), &whole).unwrap();
+        assert!(loads() && runs() == 0);
+    }
+}

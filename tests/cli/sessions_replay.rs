@@ -48,6 +48,21 @@ fn what_scripts_were_answered_is_answered_again() {
     );
 }
 
+/// A plugin's hook that sees digests sees the same ones again: their key is in the record, and a hook cannot read that.
+#[test]
+fn digests_of_what_a_hook_does_not_see_are_those_of_the_record() {
+    let policy = "sandbox: { sources: { plugins/acme: { events: [{ event: tool.pre, shows: digests }] } } }\n";
+    let replies = "- tool_calls: [{ name: look }]\n- text: Done.\n";
+    let guard =
+        "---\nevent: tool.pre\nscript: |\n  def handle(event, payload):\n      return block(payload['args'])\n---\n";
+    let project = agent(policy, replies).tool("look", "", "def run(args):\n    return 1\n");
+    let project = project.file(".harness/plugins/acme/hooks/guard.md", guard);
+    project.run(&["run", "Look."]).says(0, "");
+    let text = last(&project);
+    assert!(text.contains("hmac-sha256:") && text.contains("\"digest_key\":\""), "{text}");
+    same(&project);
+}
+
 #[test]
 fn a_tool_that_has_changed_differs() {
     let project = reads();

@@ -13,11 +13,12 @@
 //! [`definition`] makes tools of what servers of other programs say of theirs, and [`pinned`] compares that with what it was.
 //!
 //! [`parameters`] are what a tool declares, [`arguments`] checks a call against them, and [`value_schema`] against JSON
-//! Schema. [`escape`] makes any text fit for a terminal.
+//! Schema. [`builtins`] are what scripts call. [`escape`] makes any text fit for a terminal.
 
 pub mod agent;
 pub mod alike;
 pub mod arguments;
+pub mod builtins;
 pub mod bundle;
 pub mod cases;
 mod data;

@@ -1,18 +1,25 @@
 //! The arguments of the command line, and its help.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_artifact::schema::Kind;
+use harness_sandbox::engine::{INTERPRETER, WASMTIME};
 
 use super::client::Client;
+
+/// What `--version` prints: what a report of a mistake has to name.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{}\ninterpreter {INTERPRETER}\nengine wasmtime {WASMTIME}", env!("CARGO_PKG_VERSION")));
 
 /// Runs untrusted tools for AI agents, each call in its own WebAssembly sandbox.
 #[derive(Debug, Parser)]
 #[command(
     name = "harness",
     version,
+    long_version = VERSION.as_str(),
     about = "Run untrusted tools and hooks for AI agents, each call in its own WebAssembly sandbox",
     max_term_width = 100
 )]
@@ -113,6 +120,11 @@ pub(crate) enum Command {
     Schema(Schema),
     /// Parse and compile everything, and report every error.
     Validate(Validate),
+    /// Serve an editor over standard input and output: the Language Server Protocol for artifacts.
+    ///
+    /// It reports what `validate` reports, for texts that are not saved too, and runs test cases in the sandbox. It starts
+    /// no program and opens no socket, whatever the project grants.
+    Lsp(Lsp),
     /// Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected.
     Lock(Lock),
     /// Add, review, pin and update plugins from elsewhere, and write your own.
@@ -412,6 +424,19 @@ pub(crate) struct Validate {
     /// Print the findings as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) confine: Confine,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 ended as the protocol says, 1 the editor went away, 2 input that cannot be followed."
+)]
+pub(crate) struct Lsp {
+    /// Accepted for clients that pass it: standard input and output are used in any case.
+    #[arg(long)]
+    stdio: bool,
 
     #[command(flatten)]
     pub(crate) confine: Confine,

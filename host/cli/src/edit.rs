@@ -2,13 +2,12 @@
 //! comments too. The result is read again and compared, so that a file that is not understood is left alone.
 
 use harness_artifact::decode::{Decoder, Field};
-use harness_artifact::yaml::{self, Node, Value};
+use harness_artifact::yaml::{self, LineColumn, Node, Value};
 use harness_artifact::{frontmatter, json};
 use serde_json::{Map, Value as Json, json};
 
 /// Why a file was left alone.
 const UNSAFE: &str = "it cannot be changed safely";
-const IN_BRACES: &str = "is written in braces: change it yourself";
 
 /// The values of the front matter of a file, by key.
 ///
@@ -167,16 +166,16 @@ pub(crate) fn remove(file: &str, text: &str, names: &[&str]) -> Result<String, S
     let last = names.len().saturating_sub(1);
     let alone = path.iter().rev().take_while(|(_, siblings)| *siblings == 1).count().min(last);
     let level = last.saturating_sub(alone);
-    let key = path.get(level).map(|(entry, _)| &entry.0).ok_or(UNSAFE)?;
+    let (key, node) = path.get(level).map(|(entry, _)| *entry).ok_or(UNSAFE)?;
     let holder = match level {
         0 => root.as_ref(),
         other => path.get(other.saturating_sub(1)).map(|(entry, _)| &entry.1),
     };
-    if holder.is_some_and(|holder| parts.is_in_braces(holder)) {
-        return Err(format!("`{}` {IN_BRACES}", names.get(..last).unwrap_or_default().join(".")));
-    }
     take(&mut want, names, level);
-    let new = parts.replaced(key.span.start.line, key.span.start.column, "");
+    let new = match holder.is_some_and(|holder| parts.is_in_braces(holder)) {
+        true => parts.without(key, node)?,
+        false => parts.replaced(key.span.start.line, key.span.start.column, ""),
+    };
     checked(file, new, &want)
 }
 
@@ -276,14 +275,33 @@ impl<'t> Parts<'t> {
         new
     }
 
+    /// How many bytes of the YAML are before a character.
+    fn offset(&self, at: LineColumn) -> Option<usize> {
+        let number = usize::try_from(at.line.saturating_sub(1)).unwrap_or(usize::MAX);
+        let skipped: usize = self.yaml.split_inclusive('\n').take(number).map(str::len).sum();
+        let line = self.yaml.get(skipped..)?;
+        let column = usize::try_from(at.column.saturating_sub(1)).unwrap_or(usize::MAX);
+        let ends = line.char_indices().map(|(at, _)| at).chain([line.len()]);
+        Some(skipped.saturating_add(ends.into_iter().nth(column)?))
+    }
+
+    /// The text without one of several entries in a mapping in braces, and without one comma.
+    fn without(&self, key: &yaml::Key, node: &Node) -> Result<String, String> {
+        let (from, to) = (self.offset(key.span.start).ok_or(UNSAFE)?, self.offset(node.span.end).ok_or(UNSAFE)?);
+        let (before, after) = (self.yaml.get(..from).ok_or(UNSAFE)?, self.yaml.get(to..).ok_or(UNSAFE)?);
+        let inside = match after.trim_start().strip_prefix(',') {
+            Some(after) => format!("{before}{}", after.trim_start_matches(' ')),
+            // The last one: the comma is before it, and a space before the brace.
+            None => format!("{} {}", before.trim_end().trim_end_matches(','), after.trim_start_matches(' ')),
+        };
+        Ok(format!("{}{inside}{}", self.before, self.after))
+    }
+
     /// The text with one more entry in a mapping in braces, as its first one.
     fn with_first(&self, node: &Node, entry: &str) -> Result<String, String> {
-        let number = usize::try_from(node.span.start.line.saturating_sub(1)).unwrap_or(usize::MAX);
-        let skipped: usize = self.yaml.split_inclusive('\n').take(number).map(str::len).sum();
-        let line = self.yaml.get(skipped..).unwrap_or_default();
-        let column = usize::try_from(node.span.start.column.saturating_sub(1)).unwrap_or(usize::MAX);
-        let (inside, _) = line.char_indices().nth(column.saturating_add(1)).ok_or(UNSAFE)?;
-        let (before, after) = self.yaml.split_at_checked(skipped.saturating_add(inside)).ok_or(UNSAFE)?;
+        let LineColumn { line, column } = node.span.start;
+        let inside = self.offset(LineColumn { line, column: column.saturating_add(1) }).ok_or(UNSAFE)?;
+        let (before, after) = self.yaml.split_at_checked(inside).ok_or(UNSAFE)?;
         let comma = if entries(Some(node)).is_empty() { " " } else { "," };
         Ok(format!("{}{before} {entry}{comma}{after}{}", self.before, self.after))
     }
@@ -366,7 +384,6 @@ mod tests {
         assert!(added("mcp: [\n").is_err());
         let remove = |yaml: &str| remove("harness.yaml", yaml, &PATH);
         assert_eq!(remove("mcp:\n  servers:\n    b: { command: [c] }\n"), Err("it has no server `a`".to_owned()));
-        assert!(remove("mcp: { servers: { a: { command: [c] }, b: { command: [c] } } }\n").is_err());
     }
 
     #[test]
@@ -388,7 +405,31 @@ mod tests {
         assert_eq!(set(before), Ok(after.to_owned()));
         assert_eq!(set(after), Ok(after.to_owned()));
         assert_eq!(set("sandbox: {}\n"), Ok("sandbox: { sources: { plugins/acme: { env: [\"A\"] } } }\n".to_owned()));
-        assert!(set("sandbox: { sources: { plugins/acme: {}, plugins/b: {} } }\n").is_err());
+        for (before, after) in [
+            ("{ plugins/acme: {}, plugins/b: {} }", "{ plugins/acme: { env: [\"A\"] }, plugins/b: {} }"),
+            (
+                "{ plugins/b: {}, plugins/acme: { fs: { read: [x] } } }",
+                "{ plugins/acme: { env: [\"A\"] }, plugins/b: {} }",
+            ),
+        ] {
+            let of = |sources: &str| format!("sandbox: {{ sources: {sources}, env: [A] }} # why\n");
+            assert_eq!(set(&of(before)), Ok(of(after)));
+        }
+    }
+
+    #[test]
+    fn an_entry_in_braces_is_removed() {
+        let remove = |yaml: &str| remove("harness.yaml", yaml, &PATH);
+        for (before, after) in [
+            ("mcp: { servers: { a: { command: [c] }, b: {} } } # x\n", "mcp: { servers: { b: {} } } # x\n"),
+            ("mcp: { servers: { b: {}, a: { command: [c] } } }\n", "mcp: { servers: { b: {} } }\n"),
+            ("mcp: { servers: { b: {}, a: [\"}, ,\"] , c: 1 } }\n", "mcp: { servers: { b: {}, c: 1 } }\n"),
+            ("mcp:\n  servers: { b: {},\n    a: {\n      x: 1 } }\ny: 2\n", "mcp:\n  servers: { b: {} }\ny: 2\n"),
+            ("mcp: { agents: [x], servers: { a: {} } }\n", "mcp: { agents: [x] }\n"),
+            ("mcp: { \u{fc}: 1, servers: { a: {} } }\n", "mcp: { \u{fc}: 1 }\n"),
+        ] {
+            assert_eq!(remove(before), Ok(after.to_owned()), "{before}");
+        }
     }
 
     #[test]

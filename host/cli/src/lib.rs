@@ -19,6 +19,7 @@ mod init;
 mod input;
 mod inspect;
 mod lock;
+mod lsp;
 mod mcp;
 mod modes;
 mod names;
@@ -119,6 +120,7 @@ fn execute(command: &Command, place: &ProjectArgs, printer: &Printer) -> Result<
         Command::Schema(command) => schema::run(command, printer),
         Command::Tools(command) => tools::run(command, place, printer),
         Command::Validate(command) => validate::run(command, place, printer),
+        Command::Lsp(command) => lsp::run(command, place, *printer)?,
         Command::Policy(command) => policy::run(command, place, printer)?,
         Command::Lock(command) => lock::run(command, place, printer),
         Command::Audit(command) => audit::run(command, place, printer)?,

@@ -196,9 +196,11 @@ impl Printer {
         Typing(self)
     }
 
-    /// JSON on standard output, which escapes by itself.
+    /// JSON on standard output, with escapes for all that a terminal acts on or shows nothing for.
     pub(crate) fn json(self, value: &serde_json::Value) {
-        self.data(&format!("{value:#}"));
+        let text = format!("{value:#}");
+        let lines: Vec<_> = text.lines().map(escape::json).collect();
+        self.data(&lines.join("\n"));
     }
 
     /// A line of talk, not escaped: for text that is ours, or was escaped. Not within a line of a text that comes.

@@ -23,7 +23,7 @@ use super::printer::Printer;
 use super::project;
 use filter::{Filter, fits};
 
-mod difference;
+pub(crate) mod difference;
 mod filter;
 mod junit;
 mod watch;

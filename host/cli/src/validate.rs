@@ -12,7 +12,7 @@ use harness_artifact::{escape, lint};
 use harness_capability::env::Variables;
 use harness_capability::secrets::Vault;
 use harness_dispatch::confinement;
-use harness_dispatch::{self as dispatch, Unloadable};
+use harness_dispatch::{self as dispatch, OpenError, Unloadable};
 use harness_policy::deadline::{Author, Decides};
 use harness_policy::limits::LimitKey;
 use harness_policy::path::Access;
@@ -31,55 +31,82 @@ pub(crate) fn run(command: &Validate, place: &ProjectArgs, printer: &Printer) ->
     let root = project::root(place);
     let registry = project::registry(place);
     // Their files may be anywhere: looked at while all files are still to be had.
-    let secrets = secrets(&registry, &root);
-    let replies = replies(&registry, &root);
+    let elsewhere = Elsewhere::of(&registry, &root);
     let plan = Plan::without_programs(&confinement::folders(&registry, &root), &[]);
     if let Err(exit) = project::confine(&plan, &command.confine, *printer) {
         return exit;
     }
-    let mut found = match unloadable(&root, &registry, *printer) {
-        Ok(found) => found,
-        Err(exit) => return exit,
+    let progress = Progress::start("compiling scripts".to_owned());
+    let found = problems(&root, &registry, &elsewhere, command.strict);
+    drop(progress);
+    let all = match found {
+        Ok(all) => all,
+        Err(Untried::Project(error)) => return project::unopened(&error, *printer),
+        Err(Untried::Script(message)) => {
+            printer.error(&message, &[], Some("see `harness doctor`"));
+            return Exit::Fault;
+        }
     };
-    found.extend(likely(&registry, &found, command.strict));
-    found.extend(api_keys(&registry));
-    found.extend(secrets);
-    found.extend(replies.iter().flat_map(|file| file.problems.iter().cloned()));
-    found.extend(unconfined(&registry));
-    found.extend(cut_short(&registry));
-    found.extend(unread(&registry));
-    // As many as anyone reads, of each severity; the others are counted.
-    let mut all = registry.diagnostics().clone();
-    found.into_iter().for_each(|one| all.push(one));
     let valid = all.errors() == 0 && (all.warnings() == 0 || !command.strict);
     if command.json {
         printer.json(&to_json(&registry, &all, valid));
     } else {
-        print_diagnostics(&registry, &all, &replies, printer);
+        print_diagnostics(&registry, &all, &elsewhere.replies, printer);
         print_artifacts(&registry, printer);
         print_summary(&registry, &all, valid, printer);
     }
     if valid { Exit::Completed } else { Exit::Usage }
 }
 
-/// The scripts that cannot be loaded, each as an error. The other way, the host could not try.
-fn unloadable(root: &Path, registry: &Registry, printer: Printer) -> Result<Vec<Diagnostic>, Exit> {
-    let progress = Progress::start("compiling scripts".to_owned());
-    let unloadable = match dispatch::for_checking(root, registry) {
-        Ok(loaded) => loaded.load_all(),
-        Err(error) => return Err(project::unopened(&error, printer)),
-    };
-    drop(progress);
+/// What is read outside of a project's artifacts.
+pub(crate) struct Elsewhere {
+    secrets: Vec<Diagnostic>,
+    replies: Vec<RepliesFile>,
+}
+
+impl Elsewhere {
+    pub(crate) fn of(registry: &Registry, root: &Path) -> Self {
+        Self { secrets: secrets(registry, root), replies: replies(registry, root) }
+    }
+}
+
+/// Why a project could not be checked: the host could not try.
+pub(crate) enum Untried {
+    Project(OpenError),
+    Script(String),
+}
+
+/// Everything that is wrong with a project, what loading found too.
+pub(crate) fn problems(
+    root: &Path,
+    registry: &Registry,
+    elsewhere: &Elsewhere,
+    strict: bool,
+) -> Result<Diagnostics, Untried> {
+    let mut found = unloadable(root, registry)?;
+    found.extend(likely(registry, &found, strict));
+    found.extend(api_keys(registry));
+    found.extend(elsewhere.secrets.iter().cloned());
+    found.extend(elsewhere.replies.iter().flat_map(|file| file.problems.iter().cloned()));
+    found.extend(unconfined(registry));
+    found.extend(cut_short(registry));
+    found.extend(unread(registry));
+    // As many as anyone reads, of each severity; the others are counted.
+    let mut all = registry.diagnostics().clone();
+    found.into_iter().for_each(|one| all.push(one));
+    Ok(all)
+}
+
+/// The scripts that cannot be loaded, each as an error.
+fn unloadable(root: &Path, registry: &Registry) -> Result<Vec<Diagnostic>, Untried> {
+    let unloadable = dispatch::for_checking(root, registry).map_err(Untried::Project)?.load_all();
     let mut found = Vec::new();
-    for one in &unloadable {
+    for one in unloadable {
         match one {
             Unloadable::Script(failure) | Unloadable::Late(failure, _) => {
-                found.push(project::diagnostic(failure, "the script cannot be loaded"))
+                found.push(project::diagnostic(&failure, "the script cannot be loaded"))
             }
-            Unloadable::Host(message) => {
-                printer.error(message, &[], Some("see `harness doctor`"));
-                return Err(Exit::Fault);
-            }
+            Unloadable::Host(message) => return Err(Untried::Script(message)),
         }
     }
     Ok(found)

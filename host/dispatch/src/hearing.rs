@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 
 use super::chain::CallContext;
+use super::digest_key::DigestKey;
 use super::matching::Payload;
 use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
@@ -18,7 +19,6 @@ use harness_artifact::tool::Tool;
 use harness_policy::grant::Grant;
 use harness_policy::shared::SharedKind;
 use harness_sandbox::engine::Image;
-use harness_sys::digest::digest;
 
 /// Keys of payloads that hold names, identifiers and numbers of the host.
 const NAMES: [&str; 22] = [
@@ -79,7 +79,7 @@ impl Link<'_> {
     /// The payload as this hook sees it; none where it sees all of it.
     pub(super) fn narrowed(&self, place: &CallContext, event: &Event, payload: &Payload) -> Option<Payload> {
         let source = place.about.as_ref().map(Subject::source);
-        let narrow = |payload: &Json| narrowed(event, payload, self.shows, source);
+        let narrow = |payload: &Json| narrowed(event, payload, (self.shows, place.run.digest_key()), source);
         (self.shows < Shows::All).then(|| payload.map(narrow))
     }
 }
@@ -148,9 +148,9 @@ impl CallContext {
 
 /// A payload without what a hook is not to see: each value that is no name is None, or its digest. `source` is where the
 /// tool or the agent is from that it is about.
-fn narrowed(event: &Event, payload: &Json, shows: Shows, source: Option<&str>) -> Json {
+fn narrowed(event: &Event, payload: &Json, (shows, key): (Shows, &DigestKey), source: Option<&str>) -> Json {
     let hidden = |value: &Json| match (shows, value) {
-        (Shows::Digests, value) if !value.is_null() => json!(digest(&value.to_string())),
+        (Shows::Digests, value) if !value.is_null() => json!(key.digest(&value.to_string())),
         _ => Json::Null,
     };
     let Json::Object(object) = payload else { return hidden(payload) };
@@ -179,6 +179,9 @@ mod tests {
     #[test]
     fn what_is_no_name_is_hidden() {
         let payload = json!({"id": "call_1", "name": "deploy", "arguments": "{\"to\":\"x\"}", "args": {"to": "x"}, "agent": {"name": "", "depth": 0, "path": []}});
+        let key = DigestKey::random();
+        let digest = |text: &str| key.digest(text);
+        let narrowed = |event: &Event, payload: &Json, shows, source| narrowed(event, payload, (shows, &key), source);
         let narrow = |shows| narrowed(&Event::ToolPre, &payload, shows, Some("tools/deploy"));
         let names = json!({"id": "call_1", "name": "deploy", "arguments": null, "args": null, "agent": {"name": "", "depth": 0, "path": []}, "source": "tools/deploy"});
         assert_eq!(narrow(Shows::Names), names);

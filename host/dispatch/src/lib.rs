@@ -23,6 +23,7 @@ pub mod confinement;
 pub mod confirm;
 pub mod content;
 pub mod decision;
+mod digest_key;
 mod ended;
 pub mod hearing;
 mod host;
@@ -67,6 +68,7 @@ pub use blocks::Content;
 pub use caps::cap_by;
 pub use chain::{Block, Decision, Dispatch, HookRun, Verdict, Voice};
 pub use content::ToolOutput;
+pub use digest_key::DigestKey;
 pub use harness_gateway::{Failure as ServerFailure, Fetch, LoggedIn, Prompt, Reading, Servers, Streams};
 pub use host::{Host, HostOptions};
 pub use loaded::Wanted;
@@ -96,7 +98,7 @@ use harness_capability::system::System;
 use harness_policy::layer::Layer;
 use harness_policy::path::{Access, PathPattern, WorkspacePath, protected};
 use harness_policy::watch::Watch;
-use harness_registry::{Machine, Registry};
+use harness_registry::{Machine, Registry, Unsaved};
 use harness_sandbox::engine::{Sandbox, Settings};
 use harness_sandbox::scheduling::quota::{Quota, Share};
 use harness_sys as sys;
@@ -126,6 +128,8 @@ pub struct Options {
     pub granting: Option<(String, Layer)>,
     /// Whether calls and decisions are recorded in `.harness/audit/`, unless the policy says `sandbox.audit: false`.
     pub audit: bool,
+    /// Texts that an editor has not saved, instead of those of their files.
+    pub unsaved: Unsaved,
 }
 
 impl Default for Options {
@@ -141,6 +145,7 @@ impl Default for Options {
             watch: None,
             granting: None,
             audit: true,
+            unsaved: Unsaved::default(),
         }
     }
 }
@@ -329,8 +334,8 @@ fn load(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
 }
 
 fn read(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) -> Result<Loaded, OpenError> {
-    let registry =
-        Registry::load_within(root, harness_registry::Host::new(&options.machine, plugins(&options.system.variables)));
+    let machine = harness_registry::Host::new(&options.machine, plugins(&options.system.variables));
+    let registry = Registry::load_unsaved(root, machine, &options.unsaved);
     let mut policy = match registry.policy() {
         Some(policy) if !registry.diagnostics().has_errors() => policy.clone(),
         _ => return Err(OpenError::Artifacts(Box::new(registry))),

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use super::ask::Respondent;
 use super::builtin::BuiltIns;
 use super::confirm::Confirmer;
+use super::digest_key::DigestKey;
 use super::past::Past;
 use super::progress::{Progress, ProgressListener, ScriptLog};
 use super::schedule::{Live, Replay, Schedule};
@@ -50,6 +51,8 @@ pub struct Run {
     progress: OnceLock<Arc<dyn ProgressListener>>,
     /// The request of a client that it answers, where it does.
     request: OnceLock<ClientRequest>,
+    /// What makes the digests that its hooks see.
+    digest_key: OnceLock<DigestKey>,
     /// Where it replays a recording.
     schedule: OnceLock<Arc<dyn Schedule>>,
     /// The processes of servers that answer its calls.
@@ -106,6 +109,17 @@ impl Run {
     /// A run with the host's side given: a fixed clock, canned answers, a seed.
     pub fn with_session(session: Session) -> Arc<Self> {
         Arc::new(Self { session: Arc::new(session), ..Self::default() })
+    }
+
+    /// The key of the digests that its hooks see.
+    pub fn digest_key(&self) -> &DigestKey {
+        self.digest_key.get_or_init(DigestKey::random)
+    }
+
+    /// Sets the key of the digests that its hooks see: that of the run that it replays. Only the first one counts, and only
+    /// before a hook has seen one.
+    pub fn set_digest_key(&self, key: DigestKey) {
+        let _first_counts = self.digest_key.set(key);
     }
 
     /// A run whose calls may do no more than these layers allow, whatever the project's policy grants: a caller with its

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Machine;
 use super::lock::Lock;
+use super::unsaved::Unsaved;
 
 /// Where the policy of the machine is, and where its plugins are.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct Proposal<'p> {
     pub policy: Option<&'p str>,
     /// A plugin that is loaded from the cache, wherever the lock says that it is.
     pub from_cache: Option<&'p str>,
+    /// Texts that an editor has not saved.
+    pub unsaved: Option<&'p Unsaved>,
 }
 
 impl<'m> Host<'m> {

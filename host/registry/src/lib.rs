@@ -13,6 +13,7 @@
 //! - `merge`: names that are defined twice, `overrides/`, the order
 //! - `resolve`: what artifacts and the policy name, found or not
 //! - `root`: folders with artifacts, and what is in them by its name
+//! - `unsaved`: texts that an editor has not saved
 //! - `unread`: files that nobody reads, and should not be there
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
@@ -25,6 +26,7 @@ mod merge;
 mod resolve;
 mod root;
 mod unread;
+mod unsaved;
 pub mod watched;
 
 use std::collections::{BTreeMap, HashMap};
@@ -35,6 +37,7 @@ use std::sync::Arc;
 
 pub use self::host::{Host, Proposal};
 use self::lock::{Drift, Lock, LockedServer};
+pub use self::unsaved::Unsaved;
 use harness_artifact::agent::{Agent, Use};
 use harness_artifact::diagnostic::{Diagnostic, Diagnostics, Position, Severity};
 use harness_artifact::event::Event;
@@ -153,9 +156,15 @@ impl Registry {
 
     /// The same within another policy of the machine.
     pub fn load_within<'m>(root: &Path, host: impl Into<Host<'m>>) -> Self {
+        Self::load_unsaved(root, host, &Unsaved::default())
+    }
+
+    /// The same with texts that an editor has not saved instead of those of their files.
+    pub fn load_unsaved<'m>(root: &Path, host: impl Into<Host<'m>>, unsaved: &Unsaved) -> Self {
         let lock = Self::read_lock(root);
         let locked = lock.as_ref().ok().and_then(Option::as_ref);
-        let mut registry = load::project(root, &host.into(), &Proposal { lock: locked, ..Proposal::default() });
+        let proposal = Proposal { lock: locked, unsaved: Some(unsaved), ..Proposal::default() };
+        let mut registry = load::project(root, &host.into(), &proposal);
         if locked.is_some() {
             registry.sources.extend(
                 sys::read_at_most(&root.join(lock::FILE), lock::MAX_BYTES)

@@ -35,7 +35,7 @@ use super::bounds::{Amounts, Bounds};
 use super::lock::Lock;
 use super::merge::{self, Level};
 use super::root::{Found, Names, Root};
-use super::{BundleFile, Host, Machine, Proposal, Registry, resolve};
+use super::{BundleFile, Host, Machine, Proposal, Registry, Unsaved, resolve};
 use harness_artifact::agent::Agent;
 use harness_artifact::bundle::{Bundle, Lists};
 use harness_artifact::diagnostic::{Diagnostic, Diagnostics, Position};
@@ -64,7 +64,8 @@ const KEPT: [&str; 2] = ["audit", "sessions"];
 
 /// See [`Registry::load`].
 pub(super) fn project(root: &Path, host: &Host<'_>, proposal: &Proposal<'_>) -> Registry {
-    let mut load = Load { plugins: host.plugins.clone(), ..Load::default() };
+    let unsaved = proposal.unsaved.cloned().unwrap_or_default();
+    let mut load = Load { plugins: host.plugins.clone(), unsaved, ..Load::default() };
     let (lock, machine) = (proposal.lock, load.machine(host.machine));
     let home = match sys::real_path(&root.join(FOLDER)) {
         Ok(real) => Some(Root::home(FOLDER, real)),
@@ -139,6 +140,8 @@ struct Load {
     expected: HashMap<String, Digests>,
     /// The place of a bundle that was read elsewhere already.
     passed_over: Option<String>,
+    /// Texts that are read instead of those of their files.
+    unsaved: Unsaved,
 }
 
 /// Where something is: below a root, and in which source, whose bounds it counts for.
@@ -399,7 +402,10 @@ impl Load {
     fn names(&mut self, here: Within<'_>, folder: &str, guards: bool) -> Names {
         let Some(path) = self.inside(here.root, folder, guards) else { return Names::default() };
         let listed = match sys::list_folder(&path) {
-            Ok(listed) => listed,
+            Ok(mut listed) => {
+                self.unsaved.list(&path, &mut listed);
+                listed
+            }
             Err(error) => {
                 self.fail(&here.root.shown(folder), guards, &error);
                 return Names::default();
@@ -452,7 +458,7 @@ impl Load {
     }
 
     fn read(&mut self, source: &str, file: &str, path: &Path, guards: bool) -> Option<String> {
-        match sys::read_text(path) {
+        match self.unsaved.text(path).unwrap_or_else(|| sys::read_text(path)) {
             Ok(text) => {
                 if !self.take(source, Amounts::read(text.len()), Some(file)) {
                     return None;
@@ -476,7 +482,9 @@ impl Load {
                 self.fail(shown, guards, &std::io::Error::other("a link leads out of the folder"));
                 None
             }
-            Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => None,
+            Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => {
+                self.unsaved.has(&path).then_some(path)
+            }
             Err(error) => {
                 self.fail(shown, guards, &error);
                 None

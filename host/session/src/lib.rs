@@ -30,7 +30,7 @@ pub mod timeline;
 pub mod writer;
 
 use harness_artifact::policy::ProjectPolicy;
-use harness_dispatch::{Loaded, Project};
+use harness_dispatch::{DigestKey, Loaded, Project};
 use harness_sandbox::engine::INTERPRETER;
 use harness_sys as sys;
 use harness_sys::digest::digest;
@@ -73,6 +73,7 @@ pub fn begin(
         started: writer.began().to_owned(),
         command: command.to_owned(),
         resumes: resumes.map(str::to_owned),
+        digest_key: Some(DigestKey::random().text().to_owned()),
         ..header(&loaded)
     };
     Arc::new(Recorder::to_file(writer, header, loaded.secrets().clone(), listener))
@@ -94,6 +95,7 @@ fn header(loaded: &Loaded) -> Header {
         model: main.map(|model| model.name.value.clone()),
         provider: main.map(|model| model.provider.value.word().to_owned()),
         policy: sources.get(&*policy.project.origin.file).map(|text| digest(text)),
+        digest_key: None,
         artifacts: sources.iter().map(|(file, text)| (file.clone(), digest(text))).collect(),
     }
 }

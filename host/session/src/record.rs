@@ -122,6 +122,9 @@ pub struct Header {
     /// The digest of `harness.md`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+    /// The key of the digests that hooks saw, which a replay needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest_key: Option<String>,
     /// The digests of all files of artifacts, and of the policies.
     pub artifacts: BTreeMap<String, String>,
 }

@@ -9,7 +9,7 @@ use super::record::{Forgot, Header, Line, ROOT, Said, ScriptRan, Switched, What}
 use super::writer::Writer;
 use harness_agent::{AgentEvent, EventSource, Listener};
 use harness_capability::secrets::Vault;
-use harness_dispatch::Run;
+use harness_dispatch::{DigestKey, Run};
 use harness_provider::{Message, Reply};
 use harness_sandbox::state::Session;
 use harness_sandbox::strand;
@@ -24,6 +24,8 @@ pub struct Recorder {
     began: Instant,
     secrets: Arc<Vault>,
     listener: Arc<dyn Listener>,
+    /// What makes the digests that the hooks of its run see.
+    digest_key: Option<DigestKey>,
     state: Mutex<State>,
 }
 
@@ -60,8 +62,9 @@ impl Recorder {
     }
 
     fn new(sink: Sink, header: Option<Box<Header>>, secrets: Arc<Vault>, listener: Arc<dyn Listener>) -> Self {
+        let digest_key = header.as_ref().and_then(|header| header.digest_key.as_deref()).map(DigestKey::new);
         let state = State { sink, header, replies: HashMap::new(), room: MAX_ANSWERS, trouble: None };
-        Self { began: Instant::now(), secrets, listener, state: Mutex::new(state) }
+        Self { began: Instant::now(), secrets, listener, digest_key, state: Mutex::new(state) }
     }
 
     /// Records that something happened now. `by` is the agent at work that it is about, if it is about one.
@@ -71,7 +74,11 @@ impl Recorder {
 
     /// A run whose scripts are recorded, too, with what their host calls answer.
     pub fn run(self: &Arc<Self>) -> Arc<Run> {
-        Run::with_session(Session { tape: Some(self.clone()), ..Session::default() })
+        let run = Run::with_session(Session { tape: Some(self.clone()), ..Session::default() });
+        if let Some(key) = &self.digest_key {
+            run.set_digest_key(key.clone());
+        }
+        run
     }
 
     /// Ends the record in order.

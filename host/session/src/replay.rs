@@ -24,7 +24,7 @@ use harness_capability::env::Variables;
 use harness_capability::exec::Runner;
 use harness_capability::http::Client;
 use harness_capability::random::Random;
-use harness_dispatch::{Project, Run};
+use harness_dispatch::{DigestKey, Project, Run};
 use harness_sandbox::{state, strand};
 
 pub use compare::{Compared, Difference, Field};
@@ -88,6 +88,9 @@ pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Re
         ..state::Session::default()
     });
     let models = Arc::new(Replies::new(root, &loaded.policy().models, recording));
+    if let Some(key) = &recording.header.digest_key {
+        run.set_digest_key(DigestKey::new(key));
+    }
     run.set_past(rewound.clone());
     run.set_confirmer(rewound);
     let before = recording.before()?;

@@ -6,20 +6,19 @@ use std::sync::LazyLock;
 
 use super::place;
 use super::tokens::{Token, What, tokens};
+use crate::builtins;
 use crate::diagnostic::{Diagnostic, Position};
 use crate::script::Script;
 use crate::suggest::closest;
 use crate::upstream;
 
-/// The page.
-const PAGE: &str = include_str!("../../../../docs/builtins.md");
 /// Words of the language.
 const WORDS: [&str; 19] = [
     "and", "or", "not", "in", "if", "else", "elif", "for", "lambda", "def", "return", "True", "False", "None", "break",
     "continue", "pass", "load", "while",
 ];
 
-/// What the page has.
+/// What the page of built-ins has.
 struct Page {
     /// The functions of each namespace, and whether hooks have them.
     spaces: BTreeMap<&'static str, BTreeMap<&'static str, bool>>,
@@ -30,22 +29,12 @@ struct Page {
 }
 
 static THERE: LazyLock<Page> = LazyLock::new(|| {
-    let mut page = Page { spaces: BTreeMap::new(), alone: BTreeMap::new(), language: BTreeSet::new() };
-    for line in PAGE.lines().filter(|line| line.starts_with("| ")) {
-        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        let Some(first) = cells.first().copied() else { continue };
-        if first == "the language" {
-            let names = cells.get(1).into_iter().flat_map(|cell| cell.split('`').skip(1).step_by(2));
-            page.language.extend(names);
-            continue;
-        }
-        // `for` and the like on the page are no calls.
-        let hooks = cells.last() != Some(&"no");
-        for call in first.split('`').skip(1).step_by(2).filter_map(|call| call.split_once('(')) {
-            match call.0.split_once('.') {
-                Some((space, name)) => drop(page.spaces.entry(space).or_default().insert(name, hooks)),
-                None => drop(page.alone.insert(call.0, hooks)),
-            }
+    let language = builtins::of_language().iter().copied().collect();
+    let mut page = Page { spaces: BTreeMap::new(), alone: BTreeMap::new(), language };
+    for one in builtins::all() {
+        match one.name.split_once('.') {
+            Some((space, name)) => drop(page.spaces.entry(space).or_default().insert(name, one.hooks)),
+            None => drop(page.alone.insert(one.name, one.hooks)),
         }
     }
     page

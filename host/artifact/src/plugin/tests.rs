@@ -123,8 +123,13 @@ fn granted(consented: &[Rule], asked: &[Rule]) -> Grant {
     policy.grant_for("plugins/acme/tools/x", None)
 }
 
+/// How many pairs of asks and consents are tried; `PLUGIN_PAIRS` is another number.
+fn pairs() -> u32 {
+    std::env::var("PLUGIN_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: pairs(), ..ProptestConfig::default() })]
 
     /// Whatever a plugin asks for and whatever was consented to: it has nothing beyond either of them.
     #[test]

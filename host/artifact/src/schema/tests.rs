@@ -342,3 +342,55 @@ fn loading_and_schema_agree() {
     }
     assert_eq!(apart, Vec::<String>::new());
 }
+
+/// Collects the paths of all mappings whose keys a schema lists, with whether it takes others.
+fn mappings(schema: &Json, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, bool)>) {
+    if schema.get("properties").is_some() && !path.is_empty() {
+        found.push((path.clone(), schema.get("additionalProperties") != Some(&json!(false))));
+    }
+    let mut inside = |name: &str, schema: &Json| {
+        path.push(name.to_owned());
+        mappings(schema, path, found);
+        path.pop();
+    };
+    for (key, property) in schema.get("properties").and_then(Json::as_object).into_iter().flatten() {
+        inside(key, property);
+    }
+    if let Some(items) = schema.get("items") {
+        inside("[]", items);
+    }
+    if let Some(others) = schema.get("additionalProperties").filter(|others| others.is_object()) {
+        inside("a_name", others);
+    }
+    for way in schema.get("anyOf").and_then(Json::as_array).into_iter().flatten() {
+        mappings(way, path, found);
+    }
+}
+
+/// At any depth, a schema takes an unknown key where loading ignores it, and does not where loading refuses it.
+#[test]
+fn unknown_keys_fit_where_loading_ignores_them() {
+    let (mut refused, mut ignored, mut apart) = (0, 0, Vec::new());
+    for kind in Kind::ALL {
+        let mut found = Vec::new();
+        mappings(&of(kind), &mut Vec::new(), &mut found);
+        for (path, takes_others) in found {
+            let value = path.iter().rev().fold(json!({"zzzzz": 1}), |inner, step| match step.as_str() {
+                "[]" => json!([inner]),
+                key => json!({key: inner}),
+            });
+            let loaded = loaded(kind, &value.to_string());
+            let unknown =
+                loaded.iter().find(|one| one.message.starts_with("unknown key") && one.message.contains("zzzzz"));
+            // Some are not looked into before they have a name.
+            let Some(unknown) = unknown else { continue };
+            let is_refused = unknown.severity == Severity::Error;
+            *(if is_refused { &mut refused } else { &mut ignored }) += 1;
+            if is_refused == takes_others {
+                apart.push(format!("{} {}", kind.name(), path.join(".")));
+            }
+        }
+    }
+    assert_eq!(apart, Vec::<String>::new());
+    assert!(refused > 60 && ignored > 5, "{refused} refused, {ignored} ignored");
+}

@@ -126,13 +126,13 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
         root: &state.root,
     };
     printer.data(&review.text());
-    let rules = match command.granting.decide(&fetched, &asked, consent::USE, printer)? {
+    let rules = match command.granting.decide(&signers.review(&fetched.digest), &asked, consent::USE, printer)? {
         Consent::Given(rules) => rules,
         Consent::Refused => {
             printer.say("nothing is added");
             return Ok(Exit::Denied);
         }
-        Consent::Nobody => return Err(consent::nobody(&fetched, printer)),
+        Consent::Nobody => return Err(consent::nobody(&signers.review(&fetched.digest), printer)),
     };
     let policy = granting(&policy, &source, &rules, printer)?;
     state.write(locked, &fetched.content, policy.as_ref())?;

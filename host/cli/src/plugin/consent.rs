@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum};
 use harness_artifact::escape;
 use harness_artifact::plugin::Rule;
 
-use super::fetched::Fetched;
 use crate::confirm::{self, GivenUp, Line};
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -18,8 +17,8 @@ pub(super) const USE: &str = "Use this plugin?";
 /// What a person said beforehand.
 #[derive(Debug, Args)]
 pub(crate) struct Granting {
-    /// Grant all that was asked for, if the content has this digest: that of the plugin that you reviewed. `harness plugin
-    /// show` prints it.
+    /// Grant all that was asked for, if this is the digest of what you reviewed: of the content and its signers. `harness
+    /// plugin show` prints it.
     #[arg(long, value_name = "sha256:DIGEST")]
     pub(crate) grant_digest: Option<String>,
 
@@ -51,23 +50,24 @@ impl Granting {
         self.grant == Some(Nothing::None)
     }
 
-    /// Decides on rules of a plugin that was shown. `question` is what a person is asked.
+    /// Decides on rules of a plugin that was shown. `review` is the digest of what was shown, and `question` what a
+    /// person is asked.
     ///
     /// # Errors
     ///
     /// It is another plugin than the one that was reviewed, which was reported.
     pub(super) fn decide(
         &self,
-        fetched: &Fetched,
+        review: &str,
         rules: &[Rule],
         question: &str,
         printer: Printer,
     ) -> Result<Consent, Exit> {
         if let Some(reviewed) = &self.grant_digest {
-            if *reviewed == fetched.digest {
+            if reviewed == review {
                 return Ok(Consent::Given(rules.to_vec()));
             }
-            let why = format!("the plugin is {}, and {reviewed} was reviewed", fetched.digest);
+            let why = format!("the plugin is {review}, and {} was reviewed", escape::line(reviewed));
             printer.error(&why, &[], Some("review it again with `harness plugin show`"));
             return Err(Exit::Denied);
         }
@@ -112,11 +112,9 @@ fn answer(question: &str, printer: Printer) -> String {
 }
 
 /// Says that nobody was there to consent.
-pub(super) fn nobody(fetched: &Fetched, printer: Printer) -> Exit {
-    let hint = format!(
-        "run it at a terminal, grant what you reviewed with `--grant-digest {}`, or use `--grant none`",
-        fetched.digest
-    );
+pub(super) fn nobody(review: &str, printer: Printer) -> Exit {
+    let hint =
+        format!("run it at a terminal, grant what you reviewed with `--grant-digest {review}`, or use `--grant none`");
     printer.error("nobody consented to what the plugin asks for", &[], Some(&hint));
     Exit::Denied
 }

@@ -46,14 +46,14 @@ pub(super) fn run(command: &Grant, place: &ProjectArgs, printer: Printer) -> Res
         printer.data(&format!("`{}`: all that it asks for is granted", plugin.name));
         return Ok(Exit::Completed);
     }
-    show(&state, plugin, (&fetched, &asked, granted), printer)?;
-    let rules = match command.granting.decide(&fetched, &missing, "Grant this?", printer)? {
+    let review = show(&state, plugin, (&fetched, &asked, granted), printer)?;
+    let rules = match command.granting.decide(&review, &missing, "Grant this?", printer)? {
         Consent::Given(rules) => rules,
         Consent::Refused => {
             printer.say("nothing is changed");
             return Ok(Exit::Denied);
         }
-        Consent::Nobody => return Err(consent::nobody(&fetched, printer)),
+        Consent::Nobody => return Err(consent::nobody(&review, printer)),
     };
     let policy = policy.regranting(&source, (&rules, &[]), printer)?;
     state.write(plugin.clone(), &fetched.content, policy.as_ref())?;
@@ -71,13 +71,13 @@ pub(super) fn granted(policy: &PolicyText, source: &str, asked: &[Rule]) -> Vec<
     asked.iter().filter(is_there).cloned().collect()
 }
 
-/// Prints the plugin as it would be with all that it asks for.
+/// Prints the plugin as it would be with all that it asks for. Returns the digest of that review.
 fn show(
     state: &State,
     plugin: &LockedPlugin,
     (fetched, asked, granted): (&Fetched, &[Rule], Vec<Rule>),
     printer: Printer,
-) -> Result<(), Exit> {
+) -> Result<String, Exit> {
     let signers = signers::of_lock(&Expected::default(), plugin, fetched, state, printer)?;
     let whole = super::add::granting(&state.policy()?, &fetched.source_name(), asked, printer)?;
     let registry = state.proposed(plugin.clone(), whole.as_ref().map(|policy| policy.text.as_str()));
@@ -96,5 +96,5 @@ fn show(
         root: &state.root,
     };
     printer.data(&review.text());
-    Ok(())
+    Ok(signers.review(&fetched.digest))
 }

@@ -90,6 +90,10 @@ impl Review<'_> {
         for one in self.signers.lines() {
             text.push_str(&format!("  {one}\n"));
         }
+        let review = self.signers.review(digest);
+        if review != *digest {
+            text.push_str(&format!("  with its signers: {review}\n"));
+        }
         for other in &self.alike {
             text.push_str(&format!("  its name looks like that of the plugin `{other}`, which is there already\n"));
         }
@@ -148,6 +152,7 @@ impl Review<'_> {
             "from": self.from,
             "resolved": self.fetched.resolved,
             "digest": digest,
+            "review": self.signers.review(digest),
             "signed_by": self.signers.json(),
             "alike": self.alike,
             "asks": self.rules().iter().map(rule).collect::<Vec<_>>(),

@@ -1,5 +1,7 @@
 //! Who signed a plugin, and what is known of the key. A signature that is there has to verify.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use harness_artifact::escape;
 use harness_artifact::policy::ProjectPolicy;
@@ -8,6 +10,7 @@ use harness_plugin::archive::pack;
 use harness_plugin::signature::Signed;
 use harness_policy::signer::Signer;
 use harness_registry::lock::LockedPlugin;
+use harness_sys::digest::digest;
 use serde_json::{Value as Json, json};
 
 use super::fetched::Fetched;
@@ -177,6 +180,16 @@ impl Signers {
         let gone = old.iter().filter(|key| !self.signed().any(|signed| signed.signer == **key));
         lines.extend(gone.map(|key| format!("signed by: - {key}")));
         lines
+    }
+
+    /// The digest of what a person reviews: the content, and the keys of those who signed it. Of a plugin that is not signed,
+    /// it is the digest of the content.
+    pub(super) fn review(&self, content: &str) -> String {
+        if self.0.is_empty() {
+            return content.to_owned();
+        }
+        let signers: BTreeSet<&str> = self.signed().map(|signed| signed.signer.as_str()).collect();
+        digest(&json!([content, signers]).to_string())
     }
 
     /// The same for programs.

@@ -197,7 +197,7 @@ impl State {
     pub(super) fn proposed(&self, plugin: LockedPlugin, policy: Option<&str>) -> Registry {
         let name = plugin.name.clone();
         let lock = self.lock.clone().with_plugin(plugin);
-        let proposal = Proposal { lock: Some(&lock), policy, from_cache: Some(&name) };
+        let proposal = Proposal { lock: Some(&lock), policy, from_cache: Some(&name), unsaved: None };
         Registry::load_proposed(&self.root, self.host(), &proposal)
     }
 

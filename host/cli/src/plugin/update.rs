@@ -128,6 +128,7 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
         changes.lines.insert(0, shown);
         changes.needs_consent = true;
     }
+    let review = signers.review(&now.digest);
     let mut text = format!("{name} {} -> {version}, {}\n", old.version, now.digest);
     changes.lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
     printer.data(&text);
@@ -136,9 +137,9 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     }
     let rules = match changes.needs_consent {
         false => Vec::new(),
-        true => match command.granting.decide(&now, &changes.new, consent::USE, printer)? {
+        true => match command.granting.decide(&review, &changes.new, consent::USE, printer)? {
             Consent::Given(rules) => rules,
-            Consent::Refused | Consent::Nobody => return stage(state, old, &now, printer),
+            Consent::Refused | Consent::Nobody => return stage(state, old, (&now, &review), printer),
         },
     };
     // Neither what is not asked for any more nor what was refused may be granted from before: who asks for it again later
@@ -156,14 +157,14 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
 }
 
 /// Keeps a version that waits for consent.
-fn stage(state: &State, old: &LockedPlugin, now: &Fetched, printer: Printer) -> Result<Exit, Exit> {
+fn stage(state: &State, old: &LockedPlugin, (now, review): (&Fetched, &str), printer: Printer) -> Result<Exit, Exit> {
     let (name, version) = (&old.name, now.plugin.version.to_string());
     let staged = Some(Staged { version: version.clone(), digest: now.digest.clone() });
     let lock = state.lock.clone().with_plugin(LockedPlugin { staged, ..old.clone() });
     state.written(|| state.write_lock(&lock))?;
     let hint = format!(
-        "consent at a terminal, or with `harness plugin update {name} --grant-digest {}`; {} stays in use",
-        now.digest, old.version
+        "consent at a terminal, or with `harness plugin update {name} --grant-digest {review}`; {} stays in use",
+        old.version
     );
     printer.error(&format!("`{name}` {version} is staged: it needs your consent"), &[], Some(&hint));
     Ok(Exit::Failed)

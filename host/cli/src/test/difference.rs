@@ -8,7 +8,7 @@ use similar::{ChangeTag, TextDiff};
 use super::super::printer::Printer;
 
 /// A few lines, escaped: what was checked, then both texts line by line, `-` for what was expected.
-pub(super) fn shown(difference: &Difference, printer: Printer) -> String {
+pub(crate) fn shown(difference: &Difference, printer: Printer) -> String {
     let expected = &difference.expected;
     let must = if expected.whole { "is not as expected" } else { "does not hold what is expected" };
     let mut text = format!("     `{}` {must} on line {}:\n", expected.aspect.word(), expected.position.line);

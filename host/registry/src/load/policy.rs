@@ -57,8 +57,12 @@ impl Load {
         let mut there: Vec<String> = Vec::new();
         if let Some(home) = home {
             match sys::list_folder(&home.real) {
-                Ok(names) if names.iter().any(|name| name == POLICY) => there.push(POLICY_FILE.to_owned()),
-                Ok(_) => {}
+                Ok(mut names) => {
+                    self.unsaved.list(&home.real, &mut names);
+                    if names.iter().any(|name| name == POLICY) {
+                        there.push(POLICY_FILE.to_owned());
+                    }
+                }
                 Err(error) => return self.fail(FOLDER, true, &error),
             }
         }
@@ -108,7 +112,7 @@ impl Load {
             self.fail(file, true, &std::io::Error::other("it is a link, and scripts may write what it leads to"));
             return None;
         }
-        self.read(FOLDER, file, &path, true)
+        self.read(FOLDER, file, &sys::real_path(&path).unwrap_or(path), true)
     }
 
     /// Policies under names that nobody reads.
