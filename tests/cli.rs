@@ -85,11 +85,13 @@
 //! - `pages`: the examples of the format's own pages
 //! - `plugins`: what plugins ask for, and what they get
 //! - `plugins_add`: plugins that are added, pinned, updated and removed
+//! - `plugins_cases`: the cases of plugins, for their authors and for who consents
 //! - `plugins_grant`: what plugins ask for, granted later and taken back
 //! - `plugins_git`: plugins of git repositories
 //! - `plugins_registry`: plugins of registries
 //! - `plugins_signed`: plugins that are signed, and sources that are trusted
 //! - `plugins_examples`: the plugins in `examples/plugins`
+//! - `plugins_sources`: artifacts of git repositories, which `artifact_sources` names
 //! - `plugins_events`: events and names of others, which a plugin's hooks receive and share
 //! - `prose`: prose of artifacts in prompts, and skills
 //!
@@ -223,6 +225,8 @@ mod parameters;
 mod plugins;
 #[path = "cli/plugins_add.rs"]
 mod plugins_add;
+#[path = "cli/plugins_cases.rs"]
+mod plugins_cases;
 #[path = "cli/plugins_events.rs"]
 mod plugins_events;
 #[path = "cli/plugins_examples.rs"]
@@ -235,6 +239,8 @@ mod plugins_grant;
 mod plugins_registry;
 #[path = "cli/plugins_signed.rs"]
 mod plugins_signed;
+#[path = "cli/plugins_sources.rs"]
+mod plugins_sources;
 #[path = "cli/policy.rs"]
 mod policy;
 #[path = "cli/policy_layers.rs"]

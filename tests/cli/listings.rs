@@ -569,8 +569,8 @@ fn roots_that_cannot_be() {
         ("{ type: local, path: nowhere }", "3:26", "cannot read `nowhere`: No such file or directory (os error 2)"),
         ("{ type: local }", "3:5", "artifact_sources local source requires path"),
         ("{ path: shared }", "3:5", "`artifact_sources[0]` has no `type`"),
-        ("{ type: git, path: shared }", "3:13", "`artifact_sources[0].type`: sources of type `git` are not fetched"),
-        ("{ type: local, path: .harness }", "3:26", "`artifact_sources[0].path`: `.harness` is always read"),
+        ("{ type: git, path: shared }", "3:5", "artifact_sources git source requires url"),
+        ("{ type: npm, path: shared }", "3:13", "unsupported artifact source type \"npm\""),
         ("{ type: local, path: . }", "3:26", "`artifact_sources[0].path`: name a folder with artifacts"),
         (
             "{ type: local, path: /etc }",

@@ -104,6 +104,7 @@ fn what_is_reviewed_is_added_and_pinned() {
       2. read files that match `docs`
          reason: Reads pages.
          here: 2 files
+      it has no cases: nothing shows what it uses
     its authors write:
       | # Acme
       |
@@ -128,6 +129,7 @@ fn what_is_reviewed_is_added_and_pinned() {
       2. read files that match `docs`
          reason: Reads pages.
          here: 2 files
+      it has no cases: nothing shows what it uses
     its authors write:
       | # Acme
       |
@@ -145,7 +147,7 @@ fn what_is_reviewed_is_added_and_pinned() {
     # Ours.
     sandbox: # here
       sources:
-        plugins/acme: { env: ["HARNESS_TEST_VARIABLE"], fs: { read: ["docs"] } }
+        plugins/acme: { env: [HARNESS_TEST_VARIABLE], fs: { read: [docs] } }
       env: [HARNESS_TEST_VARIABLE]
       # Only what is needed.
       fs: { read: [docs, acme] }
@@ -222,7 +224,7 @@ fn a_person_consents_rule_by_rule() {
     person.types("\n");
     person.sees("added `acme` 1.2.0: 1 of 2 rules granted");
     assert_eq!(person.leaves(), 0);
-    assert!(place.text(".harness/harness.md").contains("    plugins/acme: { env: [\"HARNESS_TEST_VARIABLE\"] }\n"));
+    assert!(place.text(".harness/harness.md").contains("    plugins/acme: { env: [HARNESS_TEST_VARIABLE] }\n"));
     let place = Place::new();
     let mut person = Person::with(&place.project, &["plugin", "add", "./acme"], &[("XDG_CACHE_HOME", cache)]);
     person.sees("[N]o: ");
@@ -445,7 +447,7 @@ fn an_update_that_asks_for_more_waits_for_consent() {
     let digest = place.digest("./acme");
     let updated = place.run(&["plugin", "update", "acme", "--grant-digest", &digest]);
     assert_eq!(updated.out.lines().last(), Some("updated `acme` to 1.3.0: 1 of 1 new rule granted"), "{updated}");
-    assert!(place.text(".harness/harness.md").contains("fs: { read: [\"docs\", \"acme\"] }"));
+    assert!(place.text(".harness/harness.md").contains("fs: { read: [docs, acme] }"));
     place.run(&["plugin", "list"]).gives("acme 1.3.0  ./acme");
     // Never lower.
     place.change("acme/plugin.md", "1.3.0", "1.2.9");
@@ -498,13 +500,13 @@ fn a_lock_of_all_artifacts_holds_plugins_too() {
 #[test]
 fn a_grant_does_not_outlive_what_it_was_asked_for() {
     let place = Place::new().added();
-    let granted = "    plugins/acme: { env: [\"HARNESS_TEST_VARIABLE\"], fs: { read: [\"docs\"] } }\n";
+    let granted = "    plugins/acme: { env: [HARNESS_TEST_VARIABLE], fs: { read: [docs] } }\n";
     assert!(place.text(".harness/harness.md").contains(granted), "{}", place.text(".harness/harness.md"));
     let ask = "  - reason: Shows it.\n    env: [HARNESS_TEST_VARIABLE]\n";
     place.change("acme/plugin.md", ask, "");
     place.change("acme/plugin.md", "1.2.0", "1.3.0");
     assert_eq!(place.run(&["plugin", "update", "acme"]).code, 0);
-    let less = "    plugins/acme: { fs: { read: [\"docs\"] } }\n";
+    let less = "    plugins/acme: { fs: { read: [docs] } }\n";
     assert!(place.text(".harness/harness.md").contains(less), "{}", place.text(".harness/harness.md"));
     place.change("acme/plugin.md", "asks:\n", &format!("asks:\n{ask}"));
     place.change("acme/plugin.md", "1.3.0", "1.4.0");

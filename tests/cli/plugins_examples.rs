@@ -266,8 +266,8 @@ fn the_redact_example_hides_data_in_results_and_arguments() {
     assert!(!kept.err.contains("redact_arguments"), "{kept}");
     // Without `modify` it blocks: data that it cannot hide does not pass.
     let policy = place.policy();
-    assert!(policy.contains(", services: [\"modify\"]"), "{policy}");
-    place.project.write(".harness/harness.md", &policy.replace(", services: [\"modify\"]", ""));
+    assert!(policy.contains(", services: [modify]"), "{policy}");
+    place.project.write(".harness/harness.md", &policy.replace(", services: [modify]", ""));
     assert_eq!(place.run(&["lock"]).code, 0);
     place.run(&["call", "people"]).says(3, "`modify` is not granted");
 }

@@ -12,14 +12,14 @@ const PLUGIN: &str = "---\nname: acme\nversion: 1.0.0\ndescription: Says hello.\
 const TOOL: &str = "---\nscript: |\n  def run(args):\n      return 'hello'\n---\nSays hello.\n";
 
 /// A repository with a plugin in the folder `acme`, and a project.
-struct Place {
-    project: Project,
-    repository: TempDir,
-    cache: TempDir,
+pub(crate) struct Place {
+    pub(crate) project: Project,
+    pub(crate) repository: TempDir,
+    pub(crate) cache: TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let place = Self {
             project: Project::new().tool("it", "", FINE).policy("sandbox: {}\n"),
             repository: tempfile::tempdir().unwrap(),
@@ -32,7 +32,7 @@ impl Place {
         place
     }
 
-    fn git(&self, arguments: &[&str]) -> String {
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("git");
         let identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "protocol.file.allow=always"];
         command.args(identity).args(arguments).current_dir(self.repository.path());
@@ -42,17 +42,17 @@ impl Place {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.repository.path().join(path)
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub(crate) fn write(&self, path: &str, text: &str) {
         std::fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
         std::fs::write(self.at(path), text).unwrap();
     }
 
     /// Commits all that is there, with a tag, and gives the commit.
-    fn commit(&self, tag: &str) -> String {
+    pub(crate) fn commit(&self, tag: &str) -> String {
         self.git(&["add", "--all"]);
         self.git(&["commit", "--quiet", "--message", tag]);
         self.git(&["tag", "--force", tag]);
@@ -63,7 +63,7 @@ impl Place {
         format!("git+file://{}{rest}", self.repository.path().to_str().unwrap())
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         self.run_with(arguments, &[])
     }
 
@@ -79,12 +79,12 @@ impl Place {
         self.run(&["plugin", "add", &self.source(rest), "--grant", "none"])
     }
 
-    fn lock(&self) -> String {
+    pub(crate) fn lock(&self) -> String {
         std::fs::read_to_string(self.project.path("harness.lock")).unwrap_or_default()
     }
 
     /// What a fetch has left behind in the cache beside plugins.
-    fn left(&self) -> Vec<PathBuf> {
+    pub(crate) fn left(&self) -> Vec<PathBuf> {
         let Ok(all) = std::fs::read_dir(self.cache.path().join("harness/plugins")) else { return Vec::new() };
         let all = all.map(|entry| entry.unwrap().path());
         all.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with('.')).collect()

@@ -3,7 +3,7 @@
 use crate::plugins_add::Place;
 use crate::pty::Person;
 
-const ALL: &str = "    plugins/acme: { env: [\"HARNESS_TEST_VARIABLE\"], fs: { read: [\"docs\"] } }\n";
+const ALL: &str = "    plugins/acme: { env: [HARNESS_TEST_VARIABLE], fs: { read: [docs] } }\n";
 
 #[test]
 fn what_was_not_granted_is_granted_later_and_taken_back() {
@@ -30,6 +30,7 @@ fn what_was_not_granted_is_granted_later_and_taken_back() {
       2. read files that match `docs` (not granted)
          reason: Reads pages.
          here: 2 files
+      it has no cases: nothing shows what it uses
     its authors write:
       | # Acme
       |
@@ -87,7 +88,7 @@ fn a_person_grants_rule_by_rule_later() {
     person.types("y\n");
     person.sees("granted `acme`: 1 of 2 rules");
     assert_eq!(person.leaves(), 0);
-    assert!(place.text(".harness/harness.md").contains("    plugins/acme: { fs: { read: [\"docs\"] } }\n"));
+    assert!(place.text(".harness/harness.md").contains("    plugins/acme: { fs: { read: [docs] } }\n"));
     // What is granted already is not asked for again.
     let mut person = grant();
     person.sees("2. read files that match `docs` (granted)");
@@ -96,7 +97,7 @@ fn a_person_grants_rule_by_rule_later() {
     person.types("y\n");
     person.sees("granted `acme`: 1 of 1 rule");
     assert_eq!(person.leaves(), 0);
-    let both = "    plugins/acme: { fs: { read: [\"docs\"] }, env: [\"HARNESS_TEST_VARIABLE\"] }\n";
+    let both = "    plugins/acme: { fs: { read: [docs] }, env: [HARNESS_TEST_VARIABLE] }\n";
     assert!(place.text(".harness/harness.md").contains(both), "{}", place.text(".harness/harness.md"));
     place.run(&["call", "theirs"]).gives("a value");
 }

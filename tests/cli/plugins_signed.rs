@@ -243,9 +243,6 @@ fn what_lies_in_the_project_loads_unless_an_entry_is_about_it() {
     place.run(&["call", "it"]).says(2, "it is not in `harness.lock`, which keeps signatures");
     let place = with(place, "[{ source: .harness/plugins/ours, require: none }, { source: .harness/plugins/* }]");
     place.run(&["call", "it"]).gives("fine");
-    // Addresses of git repositories are for other hosts.
-    let place = with(place, "[https://github.com/acme/tools]");
-    place.run(&["validate"]).says(0, "`trusted_sources` is for other hosts and is ignored here");
 }
 
 #[test]

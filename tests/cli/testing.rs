@@ -705,3 +705,23 @@ fn names_and_cases_are_chosen_by_patterns() {
     assert!(quiet.code == 1 && printed.starts_with(begins) && printed.ends_with(ends), "{quiet}");
     assert!(!printed.contains("ok  ") && !printed.contains("lines reached"), "{quiet}");
 }
+
+#[test]
+fn why_a_hook_failed_is_shown_and_a_result_has_its_blocks() {
+    let hook = |line: &str, decision: &str| {
+        format!(
+            "---\nevent: tool.post\nscript: |\n  def handle(event, payload):\n      {line}\ntests:\n  - name: passes\n    payload: {{ content: x }}\n    expect: {{ decision: {decision}, payload: {{ call_id: call_test, name: test, content: x, is_error: false, result: x }} }}\n---\n"
+        )
+    };
+    // As in a real call: the key is there, and None where the result is no content.
+    let line = "return block('no') if payload['blocks'] != None else allow()";
+    let project = Project::new().file(".harness/hooks/h.md", &hook(line, "allow"));
+    passes(&project, 1);
+    project.write(".harness/hooks/h.md", &hook("return payload['nothing']", "allow"));
+    let ran = project.run(&["test"]);
+    assert!(ran.code == 1 && ran.out.contains("     - allow\n     + error\n"), "{ran}");
+    assert!(ran.out.contains("     it failed: ") && ran.out.contains("nothing"), "{ran}");
+    let json = project.run(&["test", "--json"]).json();
+    assert!(json["cases"][0]["error"].as_str().is_some_and(|why| why.contains("nothing")), "{json}");
+    assert!(project.run(&["test", "--junit", "-"]).out.contains("it failed: "));
+}

@@ -6,6 +6,7 @@ mod emits;
 mod entry;
 mod tokens;
 
+use self::tokens::{Token, What, tokens};
 use super::agent::Agent;
 use super::diagnostic::{Diagnostic, Position};
 use super::event::{Event, Shape};
@@ -120,7 +121,8 @@ pub fn agent(agent: &Agent) -> Option<Diagnostic> {
 pub fn untested(hook: &Hook) -> Option<Diagnostic> {
     let script = hook.script.as_ref()?;
     // One that never says it only watches or rewrites.
-    if !script.text.contains("block") {
+    let says = |token: &Token<'_>| matches!(token.what, What::Name("block") | What::Text("block"));
+    if !tokens(&script.text).iter().any(says) {
         return None;
     }
     let decides = |words: &[&str]| {
@@ -331,5 +333,12 @@ pub(crate) mod tests {
         assert_eq!(of(&format!("tests:\n{}{}", case("allow"), case("block"))), [""; 0]);
         let watcher = hook("---\nevent: tool.pre\nscript: |\n  def handle(event, payload):\n    return allow()\n---\n");
         assert_eq!(untested(&watcher), None);
+        // Another word that begins so says nothing of it, nor does a comment; a dict does.
+        let of = |line: &str| {
+            let script = format!("script: |\n  def handle(event, payload):\n    {line}\n");
+            untested(&hook(&format!("---\nevent: tool.post\n{script}---\n"))).is_some()
+        };
+        assert!(!of("return modify({'blocks': payload['blocks']})") && !of("return allow()  # no block"));
+        assert!(of("return {'action': 'block', 'reason': 'x'}") && of("deny = block; return deny('x')"));
     }
 }

@@ -38,7 +38,7 @@ pub mod learn;
 pub mod machine;
 pub mod mcp;
 pub mod meta;
-mod roots;
+pub mod roots;
 pub mod secrets;
 pub mod sources;
 pub mod tools;
@@ -53,7 +53,7 @@ use self::layer::{Builder, Hosts, RuleKeys};
 use self::machine::MachinePolicy;
 use self::mcp::{McpPolicy, McpServer};
 use self::meta::MetaPolicy;
-use self::roots::Root;
+use self::roots::ArtifactSource;
 use self::sources::SourceRules;
 use self::tools::ToolsPolicy;
 use self::trusted::{Bound, Item, TrustedSource};
@@ -81,7 +81,7 @@ keys! {
     /// error: it must not leave the defaults standing.
     PolicyKeys: Unknown::RefuseLike(&["network", "sandbox", "tools_policy", "meta", "delegation", "trusted_sources"]);
     /// Further folders with artifacts.
-    given artifact_sources: Vec<Root>;
+    given artifact_sources: Vec<roots::Item>;
     /// Where plugins may come from, and what they have to prove. Without it: anywhere, pinned.
     given trusted_sources: Vec<Item>;
     /// Rules for the network.
@@ -198,8 +198,8 @@ pub struct ProjectPolicy {
     pub models: Models,
     /// `tools`, `hooks` and `agents`: artifacts that are written in this file.
     pub lists: Lists,
-    /// `artifact_sources`: further folders with artifacts, relative to the project.
-    pub roots: Vec<Located<String>>,
+    /// `artifact_sources`: further folders with artifacts.
+    pub roots: Vec<Located<ArtifactSource>>,
     /// The other known keys of the file, in a fixed order, not looked into.
     pub rest: Vec<Other>,
     /// The prose of the file: the system prompt.
@@ -275,7 +275,7 @@ impl ProjectPolicy {
         let (keys, (models, (lists, others))): HarnessKeys<'_> = decoder.root(&root)?;
         let mut policy = Self { body: body.to_owned(), ..Self::absent(file) };
         let roots = keys.artifact_sources.read(decoder).unwrap_or_default();
-        policy.roots = roots.into_iter().map(|root| root.0).collect();
+        policy.roots = roots.into_iter().filter_map(|item| item.0).collect();
         let trusted = keys.trusted_sources.field();
         policy.trusted = trusted.map(|field| trusted::of_project(decoder, field, file)).unwrap_or_default();
         let mut project = Builder::new(Origin::new(file, Scope::Project));
@@ -312,9 +312,13 @@ impl ProjectPolicy {
         self.sources = sources::decode(decoder, field, file).unwrap_or_default();
         for source in &self.sources {
             for name in secrets::unknown(&self.secrets, &source.layer) {
-                let message = format!("{} names no secret {}", quoted(&field.path), quoted(name));
-                let hint = "secrets are named in `sandbox.secrets`".to_owned();
-                decoder.error_with(field, message, Some(hint));
+                let what = format!("the entry {} of {}", quoted(&source.name), quoted(&field.path));
+                let message = format!("{what} grants the secret {}, which the policy does not define", quoted(name));
+                let hint = format!(
+                    "define it in `sandbox.secrets`, such as `{name}: {{ env: {name}, hosts: [HOST] }}`: where its value is, and \
+                     the hosts that may be sent it"
+                );
+                decoder.diagnostics.push(Diagnostic::error(message).at(source.position.clone()).hint(hint));
             }
         }
     }

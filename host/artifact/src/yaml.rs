@@ -5,8 +5,10 @@
 //! never panics and takes time in proportion to the text.
 
 mod build;
+mod flow;
 mod scalar;
 
+pub use flow::flow;
 pub use scalar::integer;
 
 use std::fmt;

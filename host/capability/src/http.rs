@@ -196,6 +196,7 @@ impl Client {
             span.record("method", request.method().as_str());
             span.record("host", request.url().host_str());
             if let Some(canned) = &self.canned {
+                grant.note_answered(&target);
                 return from_canned(canned, &request);
             }
             if followed == 0 {

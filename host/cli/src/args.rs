@@ -207,7 +207,7 @@ pub(crate) struct Call {
 
 /// Whether the process drops its privileges before scripts run. By default it drops those that the machine lets it drop,
 /// and prints a note about the others.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Confine {
     /// Fail if the process cannot drop its privileges once the project is loaded. Default: print a note.
     #[arg(long)]

@@ -57,6 +57,7 @@ pub(crate) fn run(command: &args::Lock, place: &ProjectArgs, printer: &Printer) 
         return Exit::Usage;
     }
     let mut now = Lock::of(&registry).with_servers(read.servers().cloned());
+    now = now.with_repositories(read.repositories().cloned());
     for plugin in read.plugins() {
         let granted = registry.policy().map(|policy| policy.granted(&plugin.source_name())).unwrap_or_default();
         now = now.with_plugin(LockedPlugin { granted: digest(&granted), ..plugin.clone() });

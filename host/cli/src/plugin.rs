@@ -4,6 +4,7 @@
 //! - `sign`, `publish`: `sign` and `publish`
 //! - `fetched`: a plugin as its source has it
 //! - `review`: what a person reads before they consent
+//! - `cases`: what its cases show, and `test`
 //! - `signers`: who signed it
 //! - `consent`: what is granted, and by whom
 //! - `add`, `update`, `grant`, `installed`: the commands that change the project, or look at what is in it
@@ -12,6 +13,7 @@
 
 mod add;
 mod author;
+mod cases;
 mod consent;
 mod fetched;
 mod grant;
@@ -41,6 +43,8 @@ pub(crate) enum Plugin {
     /// Add a plugin from a folder, a packed file, a git repository or a registry: show what it asks for, grant what you consent
     /// to, and pin its content.
     Add(add::Add),
+    /// Run the cases of a plugin in the sandbox, with all that it asks for as its grant and fakes behind it.
+    Test(cases::TestCases),
     /// Publish a plugin in a registry, with its signatures.
     Publish(publish::Publish),
     /// List the plugins of the lock.
@@ -70,6 +74,7 @@ pub(crate) fn run(command: &Plugin, place: &ProjectArgs, printer: Printer) -> Re
     match command {
         Plugin::New(command) => author::new(command, place, printer),
         Plugin::Pack(command) => author::pack(command, printer),
+        Plugin::Test(command) => cases::run(command, place, printer),
         Plugin::Sign(command) => sign::run(command, printer),
         Plugin::Add(command) => add::run(command, place, printer),
         Plugin::Publish(command) => publish::publish(command, place, printer),

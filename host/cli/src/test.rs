@@ -5,14 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use harness_artifact::cases::Aspect;
 use harness_artifact::diagnostic::Position;
 use harness_artifact::escape;
+use harness_artifact::event::Event;
 use harness_artifact::suggest;
 use harness_capability::coverage::Coverage;
 use harness_capability::system::System;
 use harness_dispatch::confinement;
 use harness_dispatch::testing::{self, CaseReport, Subject};
 use harness_dispatch::{Loaded, Options, Project};
+use harness_policy::watch::{Request, Watch};
 use harness_sys::{self as sys, output};
 use harness_wall::confine::Plan;
 use serde_json::{Value as Json, json};
@@ -21,7 +24,8 @@ use super::args::{ProjectArgs, Test};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::project;
-use filter::{Filter, fits};
+pub(crate) use filter::Filter;
+use filter::fits;
 
 pub(crate) mod difference;
 mod filter;
@@ -33,17 +37,53 @@ pub(crate) struct Ran {
     subject: Subject,
     name: String,
     position: Position,
+    /// Of a hook, what it received.
+    event: Option<Event>,
+    /// What was asked of grants and allowed, by its source, where that is watched.
+    requests: Vec<(String, Request)>,
     /// An error is why it could not be run at all.
     report: Result<CaseReport, String>,
 }
 
 impl Ran {
-    fn passed(&self) -> bool {
+    pub(crate) fn passed(&self) -> bool {
         self.report.as_ref().is_ok_and(|report| report.differences.is_empty())
+    }
+
+    /// Its artifact and its name.
+    pub(crate) fn shown(&self) -> String {
+        format!("{} {}: {}", self.subject.kind(), self.subject.name(), self.name)
+    }
+
+    pub(crate) fn event(&self) -> Option<&Event> {
+        self.event.as_ref()
+    }
+
+    pub(crate) fn requests(&self) -> &[(String, Request)] {
+        &self.requests
+    }
+}
+
+/// The project whose cases are run.
+pub(crate) struct TestFolder<'p> {
+    pub(crate) folder: &'p Path,
+    /// What the names of its files begin with, and what they are shown with instead.
+    pub(crate) renamed: Option<(String, String)>,
+}
+
+impl TestFolder<'_> {
+    fn shown(&self, position: Position) -> Position {
+        let renamed =
+            self.renamed.as_ref().and_then(|(from, to)| Some((to, position.file.strip_prefix(from.as_str())?)));
+        match renamed {
+            Some((to, rest)) => Position { file: format!("{to}{rest}").into(), ..position },
+            None => position,
+        }
     }
 }
 
 /// How all of them went.
+#[derive(Default)]
 pub(crate) struct Results {
     cases: Vec<Ran>,
     /// Lines that were reached, by kind and name.
@@ -52,6 +92,10 @@ pub(crate) struct Results {
 }
 
 impl Results {
+    pub(crate) fn cases(&self) -> impl Iterator<Item = &Ran> {
+        self.cases.iter()
+    }
+
     fn failed(&self) -> usize {
         self.cases.iter().filter(|ran| !ran.passed()).count()
     }
@@ -76,14 +120,26 @@ pub(crate) fn run(command: &Test, place: &ProjectArgs, printer: &Printer) -> Exi
         }
     };
     project::report(project.loaded().registry(), *printer);
-    if let Err(exit) = project::confine(&plan(command, &folder, &project), &command.confine, *printer) {
-        return exit;
-    }
     if command.watch {
-        watch::run(command, &folder, &project, *printer)
-    } else {
-        once(command, &folder, &project, None, *printer)
+        return match project::confine(&plan(command, &folder, &project), &command.confine, *printer) {
+            Ok(()) => watch::run(command, &folder, &project, *printer),
+            Err(exit) => exit,
+        };
     }
+    of_project(command, &TestFolder { folder: &folder, renamed: None }, &project, *printer)
+}
+
+/// Runs the cases of a project that is open once.
+pub(crate) fn of_project(command: &Test, place: &TestFolder<'_>, project: &Project, printer: Printer) -> Exit {
+    match project::confine(&plan(command, place.folder, project), &command.confine, printer) {
+        Ok(()) => once(command, place, project, None, printer),
+        Err(exit) => exit,
+    }
+}
+
+/// What can have cases in a project.
+pub(crate) fn subjects(project: &Project) -> Vec<Subject> {
+    testing::subjects(&project.loaded())
 }
 
 /// What the process keeps: the folder that the workspaces of cases are made in, and the one of the results.
@@ -99,7 +155,13 @@ fn plan(command: &Test, folder: &Path, project: &Project) -> Plan {
 }
 
 /// Runs the cases and shows how they went; of these files alone, where some are given.
-fn once(command: &Test, folder: &Path, project: &Project, files: Option<&BTreeSet<String>>, printer: Printer) -> Exit {
+fn once(
+    command: &Test,
+    place: &TestFolder<'_>,
+    project: &Project,
+    files: Option<&BTreeSet<String>>,
+    printer: Printer,
+) -> Exit {
     let loaded = project.loaded();
     let subjects = match wanted(&command.names, &loaded) {
         Ok(mut subjects) => {
@@ -123,12 +185,15 @@ fn once(command: &Test, folder: &Path, project: &Project, files: Option<&BTreeSe
         printer.error(&format!("no case has a name that matches `{unknown}`"), &[], Some(hint));
         return Exit::Usage;
     }
-    let results = match project::block_on(all(&subjects, filter), printer) {
-        Ok(results) => results,
-        Err(exit) => return exit,
-    };
+    let mut results = Results::default();
+    if let Err(exit) = project::block_on(all(&subjects, filter, &mut results, None), printer) {
+        return exit;
+    }
+    for ran in &mut results.cases {
+        ran.position = place.shown(ran.position.clone());
+    }
     if let Some(path) = &command.junit
-        && let Err(error) = junit::write(path, &results, folder, printer)
+        && let Err(error) = junit::write(path, &results, place.folder, printer)
     {
         printer.error(&format!("cannot write `{}`: {error}", path.display()), &[], None);
         return Exit::Usage;
@@ -157,9 +222,14 @@ fn touched(subject: &Subject, files: &BTreeSet<String>) -> bool {
     files.contains(&*subject.position().file) || subject.cases().iter().any(|case| case.given.hooks)
 }
 
-async fn all(subjects: &[Subject], filter: Filter<'_>) -> Results {
+/// Runs the cases of artifacts, with what each of them asks for where a watch is named.
+pub(crate) async fn all(
+    subjects: &[Subject],
+    filter: Filter<'_>,
+    results: &mut Results,
+    watch: Option<&Watch>,
+) {
     let started = Instant::now();
-    let mut results = Results { cases: Vec::new(), coverage: BTreeMap::new(), took: Duration::ZERO };
     for subject in subjects {
         // What has no case could be broken, and nothing would report it.
         if filter.is_open()
@@ -167,24 +237,29 @@ async fn all(subjects: &[Subject], filter: Filter<'_>) -> Results {
             && let Err(why) = subject.load()
         {
             let (name, position) = ("its script is loaded".to_owned(), subject.position().clone());
-            results.cases.push(Ran { subject: subject.clone(), name, position, report: Err(why) });
+            let (event, requests, report) = (None, Vec::new(), Err(why));
+            results.cases.push(Ran { subject: subject.clone(), name, position, event, requests, report });
         }
         for case in subject.cases().iter().filter(|case| filter.takes(&case.name)) {
+            if let Some(watch) = watch {
+                watch.take();
+            }
             let report = testing::run(subject, case).await;
+            let requests = watch.map(|watch| watch.take().requests).unwrap_or_default();
             for (of, reached) in report.iter().flat_map(|report| &report.coverage) {
                 results.coverage.entry(of.clone()).or_default().add(reached.clone());
             }
             let (name, position) = (case.name.clone(), case.position.clone());
-            results.cases.push(Ran { subject: subject.clone(), name, position, report });
+            let event = subject.event(case);
+            results.cases.push(Ran { subject: subject.clone(), name, position, event, requests, report });
         }
     }
     results.took = started.elapsed();
-    results
 }
 
 fn report(results: &Results, subjects: &[Subject], quiet: bool, printer: Printer) {
     for ran in &results.cases {
-        let name = format!("{} {}: {}", ran.subject.kind(), ran.subject.name(), ran.name);
+        let name = ran.shown();
         let name = escape::line(&name);
         if ran.passed() {
             if !quiet {
@@ -200,6 +275,9 @@ fn report(results: &Results, subjects: &[Subject], quiet: bool, printer: Printer
                 for one in &report.differences {
                     printer.shown(&difference::shown(one, printer));
                 }
+                if let Some(why) = failure(report) {
+                    printer.data(&format!("     it failed: {}", escape::text(why)));
+                }
             }
         }
     }
@@ -213,6 +291,13 @@ fn report(results: &Results, subjects: &[Subject], quiet: bool, printer: Printer
         all.saturating_sub(failed),
         results.took.as_secs_f64()
     ));
+}
+
+/// Why what a case is about failed, where the case does not say so itself.
+fn failure(report: &CaseReport) -> Option<&str> {
+    let is_shown = |aspect| report.differences.iter().any(|one| one.expected.aspect == aspect);
+    let why = report.failure.as_deref().filter(|_| !report.differences.is_empty())?;
+    (!is_shown(Aspect::Error) && !is_shown(Aspect::Reason)).then_some(why)
 }
 
 /// Which lines of a script no case has reached.
@@ -255,9 +340,9 @@ fn as_json(results: &Results) -> Json {
         let (differences, error, took) = match &ran.report {
             Ok(report) => {
                 let differences = report.differences.iter().map(difference::as_json).collect();
-                (differences, None, report.took)
+                (differences, failure(report), report.took)
             }
-            Err(why) => (Vec::new(), Some(why), Duration::ZERO),
+            Err(why) => (Vec::new(), Some(why.as_str()), Duration::ZERO),
         };
         json!({
             "kind": ran.subject.kind(),

@@ -222,7 +222,7 @@ impl Loaded {
     /// The same project with something else granted to one source, for a case. Nothing is recorded of it.
     pub(super) fn granting(&self, source: &str, layer: &Layer) -> Self {
         let policy = self.parts.policy.granting(source, layer);
-        Self::new(Parts { policy, recorder: None, watch: None, ..self.parts() })
+        Self::new(Parts { policy, recorder: None, ..self.parts() })
     }
 
     /// The same project with some of its hooks. Nothing is recorded of it.

@@ -86,6 +86,14 @@ impl Subject {
         }
     }
 
+    /// The event that a case of a hook fires; none of a tool.
+    pub fn event(&self, case: &Case) -> Option<Event> {
+        match &self.artifact {
+            Artifact::Tool(_) => None,
+            Artifact::Hook(hook) => Some(case.event.clone().unwrap_or_else(|| hook.event.value.clone())),
+        }
+    }
+
     /// Where it is.
     pub fn position(&self) -> &Position {
         match &self.artifact {
@@ -132,6 +140,8 @@ impl Subject {
 pub struct CaseReport {
     /// What is not as expected. Empty: the case passed.
     pub differences: Vec<Difference>,
+    /// Why the tool or the hook failed, where it did.
+    pub failure: Option<String>,
     /// From its start to its end.
     pub took: Duration,
     /// Lines that were reached, by kind and name of the artifact.
@@ -238,7 +248,14 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
     found.insert(Aspect::Ctx.word(), Json::Object(turn));
 
     let difference = |expected: &Expectation| {
-        let found = found.get(expected.aspect.word()).cloned().unwrap_or_default();
+        let mut found = found.get(expected.aspect.word()).cloned().unwrap_or_default();
+        // A whole payload may be written without what a result has only if it is content.
+        if expected.aspect == Aspect::Payload
+            && let (Json::Object(found), None) = (&mut found, expected.value.get("blocks"))
+            && found.get("blocks").is_some_and(Json::is_null)
+        {
+            found.shift_remove("blocks");
+        }
         let fits = if expected.whole { same(&found, &expected.value) } else { holds(&found, &expected.value) };
         (!fits).then(|| Difference { expected: expected.clone(), found })
     };
@@ -252,7 +269,7 @@ pub async fn run(subject: &Subject, case: &Case) -> Result<CaseReport, String> {
     if let Some(reached) = coverage.remove(&(subject.kind(), own.clone())) {
         coverage.insert((subject.kind(), subject.name.clone()), reached);
     }
-    Ok(CaseReport { differences, took: started.elapsed(), coverage })
+    Ok(CaseReport { differences, failure: seen.failure, took: started.elapsed(), coverage })
 }
 
 /// The host's side of a case.
@@ -341,13 +358,9 @@ fn filled(event: &Event, payload: Json) -> Json {
             let id = payload.remove("call_id").unwrap_or_else(|| json!("call_test"));
             let name = payload.remove("name").unwrap_or_else(|| json!("test"));
             let is_error = payload.remove("is_error").unwrap_or_else(|| json!(false));
-            // Only where the case has it: others expect a whole payload without it.
-            if !blocks.is_null() {
-                payload.insert("blocks".to_owned(), blocks);
-            }
-            let known =
-                [("call_id", id), ("name", name), ("content", content), ("is_error", is_error), ("result", result)];
-            ordered(known, payload)
+            let (call, rest) = ([("call_id", id), ("name", name)], [("is_error", is_error), ("result", result)]);
+            let ([id, name], [is_error, result]) = (call, rest);
+            ordered([id, name, ("content", content), ("blocks", blocks), is_error, result], payload)
         }
         _ => Json::Object(payload),
     }
@@ -367,6 +380,8 @@ fn ordered<const N: usize>(known: [(&str, Json); N], rest: Map<String, Json>) ->
 struct Seen {
     log: Vec<String>,
     hooks: Vec<String>,
+    /// Why the subject of the case failed.
+    failure: Option<String>,
     coverage: BTreeMap<(&'static str, String), Coverage>,
 }
 
@@ -436,6 +451,7 @@ fn of_call(called: &Result<CallReport, CallError>, seen: &mut Seen) -> Found {
                 Outcome::Busy(busy) => Some(busy.to_string()),
                 Outcome::Fault(message) => Some(message.clone()),
             };
+            seen.failure.clone_from(&error);
             found.insert(Aspect::Error.word(), json!(error));
             let reason = report.dispatches().flat_map(|dispatch| &dispatch.hooks).find_map(|hook| hook.reason.clone());
             found.insert(Aspect::Reason.word(), json!(reason));
@@ -447,7 +463,9 @@ fn of_call(called: &Result<CallReport, CallError>, seen: &mut Seen) -> Found {
                 other => vec![other.to_string()],
             };
             found.insert(Aspect::Outcome.word(), json!(outcome));
-            found.insert(Aspect::Error.word(), json!(errors.join("; ")));
+            let errors = errors.join("; ");
+            seen.failure = Some(errors.clone());
+            found.insert(Aspect::Error.word(), json!(errors));
             found.insert(Aspect::IsError.word(), json!(true));
         }
     }
@@ -462,6 +480,7 @@ fn of_dispatch(dispatch: &Dispatch, hook: &str, seen: &mut Seen) -> Found {
     found.insert(Aspect::Decision.word(), json!(verdict.name()));
     let why =
         own.and_then(|run| run.reason.clone().or_else(|| (verdict == Verdict::Error).then(|| run.warnings.join("; "))));
+    seen.failure = why.clone().filter(|_| verdict == Verdict::Error);
     found.insert(Aspect::Reason.word(), json!(why));
     found.insert(Aspect::Payload.word(), dispatch.payload.clone());
     found

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use harness_capability::exec::Output;
-use harness_plugin::source::{GitSource, is_commit};
+use harness_plugin::source::{GitSource, is_abbreviated, is_commit};
 use harness_policy::command::{CommandNetwork, FolderRule};
 use harness_policy::network::HostRule;
 use harness_sys as sys;
@@ -16,6 +16,8 @@ use crate::{Failure, FetchContext, Found, PLUGIN, Packed, decide, fresh, unpacke
 /// In the new folder: the repository, and what git takes for the user's own folder.
 const REPOSITORY: &str = "repository";
 const HOME: &str = "home";
+/// In the new folder: a repository that commits are looked up in.
+const NAMES: &str = "names";
 /// In the new folder: the files of the commit, packed.
 const FETCHED: &str = "fetched.tar";
 /// Where the repository has what was fetched.
@@ -130,8 +132,13 @@ impl<'a> Git<'a> {
                 return self.is(wanted).await;
             }
         }
-        if reference == "HEAD" {
+        if reference == "HEAD" || reference.starts_with("refs/") {
             self.get(reference).await?;
+        } else if is_abbreviated(reference) {
+            if self.get(&format!("refs/tags/{reference}")).await.is_err() {
+                let commit = self.whole_name(reference).await?;
+                self.get(&commit).await?;
+            }
         } else if let Err(of_tag) = self.get(&format!("refs/tags/{reference}")).await {
             if self.get(&format!("refs/heads/{reference}")).await.is_err() {
                 return Err(of_tag);
@@ -149,6 +156,30 @@ impl<'a> Git<'a> {
             ["fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"];
         let args: Vec<&str> = options.into_iter().chain(["--end-of-options", &self.url, &refspec]).collect();
         self.run(true, &args).await.map(drop)
+    }
+
+    /// The whole name of a commit, by its beginning: of all that branches and tags lead to, in a repository of its own,
+    /// because that has commits without their files.
+    async fn whole_name(&self, beginning: &str) -> Result<String, Failure> {
+        empty(self.folder, NAMES)?;
+        let options = ["fetch", "--quiet", "--filter=tree:0", "--no-tags", "--no-recurse-submodules"];
+        let refspecs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
+        let args: Vec<&str> = options
+            .into_iter()
+            .chain(["--no-write-fetch-head", "--end-of-options", &self.url])
+            .chain(refspecs)
+            .collect();
+        self.run_in(NAMES, true, &args).await?;
+        let wanted = format!("{beginning}^{{commit}}");
+        let output = self.run_in(NAMES, false, &["rev-parse", "--verify", "--end-of-options", &wanted]).await;
+        let commit = output.map_err(|failure| Failure {
+            why: format!("no one commit begins with `{beginning}`: {failure}"),
+            hint: Some("write the whole name of the commit".to_owned()),
+        })?;
+        match commit.stdout.trim() {
+            commit if is_commit(commit) => Ok(commit.to_owned()),
+            _ => Err(Failure::new("git gave no commit")),
+        }
     }
 
     /// The commit that was fetched.
@@ -171,7 +202,11 @@ impl<'a> Git<'a> {
     }
 
     async fn run(&self, has_network: bool, args: &[&str]) -> Result<Output, Failure> {
-        let repository = format!("--git-dir={REPOSITORY}");
+        self.run_in(REPOSITORY, has_network, args).await
+    }
+
+    async fn run_in(&self, repository: &str, has_network: bool, args: &[&str]) -> Result<Output, Failure> {
+        let repository = format!("--git-dir={repository}");
         let always = [repository.as_str(), "--no-pager", "--literal-pathspecs"];
         let mut step = Step::new("git", always.iter().chain(args).map(|arg| (*arg).to_owned()).collect());
         let home = self.folder.join(HOME);
@@ -211,13 +246,19 @@ fn prepare(folder: &Path, source: &GitSource, certificates: Option<&[u8]>) -> Re
         Some(_) => settings.push_str("[protocol \"file\"]\n\tallow = always\n[safe]\n\tdirectory = *\n"),
         None => settings.push_str("[protocol \"https\"]\n\tallow = always\n"),
     }
-    let repository = [("HEAD", HEAD), ("config", CONFIG), ("info/attributes", ATTRIBUTES)];
-    tree::write(&folder.join(REPOSITORY), repository.into_iter().map(|(path, text)| (path, text.as_bytes())))?;
-    for name in ["objects", "refs"] {
-        tree::create(&folder.join(REPOSITORY).join(name))?;
-    }
+    empty(folder, REPOSITORY)?;
     let home = [("gitconfig", settings.as_bytes())].into_iter().chain(certificates.map(|text| ("certificates", text)));
     Ok(tree::write(&folder.join(HOME), home)?)
+}
+
+/// Writes an empty repository.
+fn empty(folder: &Path, name: &str) -> Result<(), Failure> {
+    let repository = [("HEAD", HEAD), ("config", CONFIG), ("info/attributes", ATTRIBUTES)];
+    tree::write(&folder.join(name), repository.into_iter().map(|(path, text)| (path, text.as_bytes())))?;
+    for part in ["objects", "refs"] {
+        tree::create(&folder.join(name).join(part))?;
+    }
+    Ok(())
 }
 
 /// The certificates that the operator named: git does not see the file itself.

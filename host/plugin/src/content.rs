@@ -8,7 +8,7 @@ use std::path::Path;
 
 use harness_policy::text::{is_hidden, quoted};
 use harness_sys::digest::digest_of;
-use harness_sys::tree::{self, Most, Taken};
+use harness_sys::tree::{self, Most};
 use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
 use crate::{Rejected, signature};
@@ -30,7 +30,14 @@ const GIT: &str = ".git";
 /// The files of a plugin, each by its path from the plugin's folder, with `/` between its parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
-    files: BTreeMap<String, Vec<u8>>,
+    files: BTreeMap<String, File>,
+}
+
+/// A file with its digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct File {
+    text: Vec<u8>,
+    sha256: String,
 }
 
 impl Content {
@@ -53,7 +60,8 @@ impl Content {
             if content.files.len() >= MAX_FILES {
                 return Err(Rejected::new(format!("it has more than {MAX_FILES} files")));
             }
-            if content.files.insert(path.clone(), text).is_some() {
+            let file = File { sha256: digest_of(&text), text };
+            if content.files.insert(path.clone(), file).is_some() {
                 return Err(Rejected::new(format!("it has {} twice", quoted(&path))));
             }
         }
@@ -95,45 +103,75 @@ impl Content {
     ) -> Result<(Self, Vec<String>), Rejected> {
         let bytes = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
         let most = Most { entries: MAX_FILES.saturating_mul(2), bytes, levels: MAX_LEVELS };
-        let tree = tree::read(folder, most, leaves_out, &mut Taken::default())?;
+        let (tree, texts) = tree::read_texts(folder, most, leaves_out)?;
         if let Some((path, why)) = tree.left_out.first() {
             return Err(Rejected::new(format!("{}: {why}", quoted(path))));
         }
-        if let Some(file) = tree.files.iter().find(|file| file.is_executable) {
+        // The first by its name, so that the same folder gives the same message.
+        if let Some(file) = texts.iter().filter(|file| file.is_executable).min_by(|a, b| a.path.cmp(&b.path)) {
             let why = "is executable: nothing of a plugin is run by the system (`chmod -x`)";
             return Err(Rejected::new(format!("{} {why}", quoted(&file.path))));
         }
-        let mut files = Vec::new();
-        for file in tree.files.into_iter().filter(|file| !signatures.contains(&file.path.as_str())) {
-            let text = tree::read_file(folder, &file.path, file.bytes)?;
-            files.push((file.path, text));
-        }
-        Ok((Self::new(files)?, tree.folders))
+        let mut texts: Vec<_> = texts.into_iter().filter(|file| !signatures.contains(&file.path.as_str())).collect();
+        texts.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok((Self::new(texts.into_iter().map(|file| (file.path, file.bytes)))?, tree.folders))
     }
 
     /// The digest of all of it: over a line for each file, sorted by path, with the path, the mode and the digest of what is
     /// in the file.
     pub fn digest(&self) -> String {
         let mut lines = Vec::new();
-        for (path, text) in &self.files {
-            lines.extend(format!("{path}\0{MODE}\0{}\n", digest_of(text)).into_bytes());
+        for (path, file) in &self.files {
+            lines.extend(format!("{path}\0{MODE}\0{}\n", file.sha256).into_bytes());
         }
         digest_of(&lines)
     }
 
+    /// The checksum that `artifact_sources` has of it, as hexadecimal digits: over the path and the text of each file, each
+    /// with a line break, without those whose path begins with `.git`.
+    pub fn checksum(&self) -> String {
+        let files = self.files.iter().filter(|(path, _)| !path.starts_with(GIT));
+        let all: Vec<u8> =
+            files.flat_map(|(path, file)| [path.as_bytes(), b"\n", &file.text, b"\n"].concat()).collect();
+        digest_of(&all).trim_start_matches("sha256:").to_owned()
+    }
+
     /// The files, sorted by path.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.files.iter().map(|(path, text)| (path.as_str(), text.as_slice()))
+        self.files.iter().map(|(path, file)| (path.as_str(), file.text.as_slice()))
     }
 
     /// A file as text; none where it is not there or is no text.
     pub fn text(&self, path: &str) -> Option<&str> {
-        std::str::from_utf8(self.files.get(path)?).ok()
+        std::str::from_utf8(self.bytes(path)?).ok()
+    }
+
+    /// The part of it that is in a folder, by the paths from there.
+    #[must_use]
+    pub fn below(&self, folder: &str) -> Self {
+        let inside = |path: &str| path.strip_prefix(folder)?.strip_prefix('/').map(str::to_owned);
+        let files = self.files.iter().filter_map(|(path, file)| Some((inside(path)?, file.clone())));
+        Self { files: files.collect() }
+    }
+
+    /// Whether there are no files.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// What is in a file; none where it is not there.
+    pub fn bytes(&self, path: &str) -> Option<&[u8]> {
+        self.files.get(path).map(|file| file.text.as_slice())
     }
 
     /// The digest of each file, by its path.
-    pub fn digests(&self) -> BTreeMap<String, String> {
-        self.files.iter().map(|(path, text)| (path.clone(), digest_of(text))).collect()
+    pub fn digests(&self) -> BTreeMap<&str, &str> {
+        self.files.iter().map(|(path, file)| (path.as_str(), file.sha256.as_str())).collect()
+    }
+
+    /// The digest of what is in a file; none where it is not there.
+    pub fn digest_of(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(|file| file.sha256.as_str())
     }
 
     /// Writes the files into a new folder.

@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::Rejected;
 
-pub use git::{GitSource, is_commit};
+pub use git::{GitSource, is_abbreviated, is_commit};
 pub use registry::{RegistrySource, Version, is_digest};
 
 /// Bytes of a source.

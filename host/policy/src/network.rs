@@ -8,7 +8,7 @@ pub mod address;
 mod rule;
 mod target;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use url::Host;
 
@@ -58,6 +58,16 @@ impl Grant {
         )?;
         self.note(|| Request::Host(target.clone(), address));
         Ok(())
+    }
+
+    /// Notes a request for a host that a fake answers: its name leads to no address, and so the host counts as public.
+    pub fn note_answered(&self, target: &Target) {
+        let address = match target.host() {
+            Host::Ipv4(address) => IpAddr::V4(*address),
+            Host::Ipv6(address) => IpAddr::V6(*address),
+            Host::Domain(_) => IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)),
+        };
+        self.note(|| Request::Host(target.clone(), address));
     }
 }
 

@@ -8,16 +8,28 @@ use super::text::{is_hidden, quoted};
 
 /// Bytes of a pattern.
 const MAX_BYTES: usize = 4 << 10;
+/// What the sources in git repositories begin with.
+const GIT: &str = "git+";
+/// What whole names of tags begin with.
+const TAGS: &str = "refs/tags/";
 /// The folder of plugins in a folder with artifacts.
 const PLUGINS: &str = "/plugins/";
 
-/// A pattern of sources: the text of one, or a beginning and `*` for any rest.
+/// A pattern of sources: the text of one, a beginning and `*` for any rest, or the address of a git repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcePattern {
     /// The source, or what it begins with.
     text: String,
-    /// Whether any rest follows.
-    is_open: bool,
+    rest: Rest,
+}
+
+/// What follows the text of a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    Any,
+    /// A reference and a folder of a git repository, or neither: the text is its address.
+    Version,
 }
 
 /// What a plugin has to prove.
@@ -80,16 +92,35 @@ impl SourcePattern {
         {
             return wrong("a path begins with `./`, `../`, `/` or `.harness/`, and an address with its scheme");
         }
-        Ok(Self { text: fixed.to_owned(), is_open })
+        Ok(Self { text: fixed.to_owned(), rest: if is_open { Rest::Any } else { Rest::Nothing } })
+    }
+
+    /// All of one git repository, by its address: each commit, tag and branch, and each folder.
+    ///
+    /// # Errors
+    ///
+    /// It can be the address of none.
+    pub fn repository(address: &str) -> Result<Self, String> {
+        if address.is_empty() || address.len() > MAX_BYTES || address.chars().any(is_hidden) {
+            return Err(format!("{} is not the address of a git repository", quoted(address)));
+        }
+        Ok(Self { text: address.to_owned(), rest: Rest::Version })
     }
 
     /// Whether it is about a source. A rest that another program could read as a way out of what is before it matches
     /// nothing.
     pub fn matches(&self, source: &str) -> bool {
-        if !self.is_open {
-            return source == self.text;
-        }
+        let source = match self.rest {
+            Rest::Nothing => return source == self.text,
+            Rest::Version => source.strip_prefix(GIT).unwrap_or_default(),
+            Rest::Any => source,
+        };
         let Some(rest) = source.strip_prefix(&self.text) else { return false };
+        if self.rest == Rest::Version {
+            // An `@` before another one is of the address, and not of this one.
+            let version = rest.split('#').next().unwrap_or_default();
+            return version.is_empty() || version.strip_prefix('@').is_some_and(|version| !version.contains('@'));
+        }
         if self.text.is_empty() {
             return true;
         }
@@ -98,13 +129,14 @@ impl SourcePattern {
         // Of one repository all versions, and no other repository.
         let is_version = self.text.ends_with(['@', ':']);
         let version = rest.split('#').next().unwrap_or_default();
+        let version = version.strip_prefix(TAGS).filter(|tag| !tag.contains('@')).unwrap_or(version);
         is_plain && parts.all(|part| !matches!(part, "" | "." | "..")) && !(is_version && version.contains('/'))
     }
 }
 
 impl fmt::Display for SourcePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.text, if self.is_open { "*" } else { "" })
+        write!(f, "{}{}", self.text, if self.rest == Rest::Any { "*" } else { "" })
     }
 }
 
@@ -184,6 +216,9 @@ mod tests {
             ("git+https://github.com/acme/*", "git+https://evil.example/git+https://github.com/acme/x", false),
             ("git+https://github.com/acme/tools@*", "git+https://github.com/acme/tools@v1.2#sub/dir", true),
             ("git+https://github.com/acme/tools@*", "git+https://github.com/acme/tools@v1/x", false),
+            ("git+https://github.com/acme/tools@*", "git+https://github.com/acme/tools@refs/tags/v1#sub/dir", true),
+            ("git+https://github.com/acme/tools@*", "git+https://github.com/acme/tools@refs/tags/x@v1", false),
+            ("git+https://github.com/acme/tools@*", "git+https://github.com/acme/tools@refs/tags/x/y", false),
             ("git+https://github.com/acme/tools@*", "git+https://github.com/acme/tools2@v1", false),
             ("oci://registry.example/ns/*", "oci://registry.example/ns/acme:1.2", true),
             ("oci://registry.example/ns/*", "oci://registry.example/other/acme:1.2", false),
@@ -209,6 +244,30 @@ mod tests {
         ] {
             let told = SourcePattern::parse(text).unwrap_err();
             assert!(told.contains(&format!(" is not a pattern of sources: {why}")), "{told}");
+        }
+    }
+
+    #[test]
+    fn repositories() {
+        let pattern = SourcePattern::repository("https://h/acme/tools").unwrap();
+        assert_eq!(pattern.to_string(), "https://h/acme/tools");
+        for (source, is_match) in [
+            ("git+https://h/acme/tools", true),
+            ("git+https://h/acme/tools@v1", true),
+            ("git+https://h/acme/tools@feature/x#a/b", true),
+            ("git+https://h/acme/tools#a@b", true),
+            ("git+https://h/acme/tools.git@v1", false),
+            ("git+https://h/acme/tools/x@v1", false),
+            // A repository with this name: `tools@x/y` at `v1`.
+            ("git+https://h/acme/tools@x/y@v1", false),
+            ("https://h/acme/tools", false),
+            ("oci://h/acme/tools", false),
+            ("./https://h/acme/tools", false),
+        ] {
+            assert_eq!(pattern.matches(source), is_match, "{source}");
+        }
+        for wrong in ["", "a\u{202e}b", &"a".repeat(5000)] {
+            assert!(SourcePattern::repository(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -105,6 +105,11 @@ impl Watch {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
+    /// What was asked since it was taken the last time.
+    pub fn take(&self) -> Asked {
+        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner)).0
+    }
+
     fn note(&self, source: &str, request: Request) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if asked.1.insert(format!("{source} {request:?}")) {

@@ -24,6 +24,8 @@ pub struct Proposal<'p> {
     pub from_cache: Option<&'p str>,
     /// Texts that an editor has not saved.
     pub unsaved: Option<&'p Unsaved>,
+    /// Whether repositories that `artifact_sources` names are left out: they may have to be fetched first.
+    pub without_repositories: bool,
 }
 
 impl<'m> Host<'m> {

@@ -12,6 +12,7 @@
 //! - `watched`: what is to be watched for changes
 //! - `merge`: names that are defined twice, `overrides/`, the order
 //! - `resolve`: what artifacts and the policy name, found or not
+//! - `repository`: git repositories with artifacts
 //! - `root`: folders with artifacts, and what is in them by its name
 //! - `unsaved`: texts that an editor has not saved
 //! - `unread`: files that nobody reads, and should not be there
@@ -23,6 +24,7 @@ mod host;
 mod load;
 pub mod lock;
 mod merge;
+pub mod repository;
 mod resolve;
 mod root;
 mod unread;
@@ -44,6 +46,7 @@ use harness_artifact::event::Event;
 use harness_artifact::hook::Hook;
 use harness_artifact::plugin::Plugin;
 use harness_artifact::policy::ProjectPolicy;
+use harness_artifact::policy::sources::covers;
 use harness_artifact::skill::Skill;
 use harness_artifact::suggest;
 use harness_artifact::tool::Tool;
@@ -402,7 +405,7 @@ impl Registry {
         let mut registry = self.clone();
         let is = |kind: &str, name: &str, source: &str| {
             refused.iter().any(|one| match one.kind {
-                "bundle" => source.strip_prefix(one.source.as_str()).is_some_and(|rest| rest.starts_with('/')),
+                "bundle" => covers(&one.source, source),
                 of => of == kind && one.name == name && one.source == source,
             })
         };

@@ -12,10 +12,12 @@
 //! - `pinned`: plugins that the lock names
 //! - `plugins`: plugins with a `plugin.md`
 //! - `policy`: the policies, wherever they are
+//! - `further`: the folders and repositories that `artifact_sources` names
 //! - `skills`: skills and the files beside them
 //! - `strays`: what nobody reads
 //! - `trusted`: where plugins may come from
 
+mod further;
 mod pinned;
 mod plugins;
 mod policy;
@@ -28,7 +30,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::pinned::Digests;
+pub(super) use self::further::mismatch;
 pub(super) use self::policy::NOT_BESIDE;
 use self::skills::SKILLS;
 use super::bounds::{Amounts, Bounds};
@@ -43,6 +45,7 @@ use harness_artifact::hook::Hook;
 use harness_artifact::plugin;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::{Tool, name_problem};
+use harness_plugin::content::Content;
 use harness_sys as sys;
 
 /// The folder of a project's artifacts.
@@ -93,7 +96,7 @@ pub(super) fn project(root: &Path, host: &Host<'_>, proposal: &Proposal<'_>) -> 
         load.passed_over = proposal.from_cache.map(|name| format!("plugins/{name}"));
         load.walk(home);
     }
-    load.further_roots(root, home);
+    load.further_roots(root, home, (!proposal.without_repositories).then_some(lock));
     if let Some(lock) = lock {
         load.servers(lock);
         load.as_locked(lock);
@@ -136,8 +139,10 @@ struct Load {
     roots: Vec<PathBuf>,
     /// The folder of the plugins of the machine.
     plugins: Option<PathBuf>,
-    /// The digests of the files of each plugin that the lock names, by its source.
-    expected: HashMap<String, Digests>,
+    /// The content of each plugin that the lock names, by its source.
+    expected: HashMap<String, Content>,
+    /// The repositories that were read, by what names of their sources begin with, each with what it is fetched from.
+    repositories: Vec<(String, String)>,
     /// The place of a bundle that was read elsewhere already.
     passed_over: Option<String>,
     /// Texts that are read instead of those of their files.
@@ -166,34 +171,6 @@ impl Load {
         }
     }
 
-    /// Folders that `artifact_sources` names. What is in them is the operator's own, as what is in `.harness/` is.
-    fn further_roots(&mut self, root: &Path, home: Option<Root>) {
-        let roots = self.registry.policy.as_ref().map(|policy| policy.roots.clone()).unwrap_or_default();
-        self.registry.named_roots = roots.iter().map(|further| root.join(&further.value)).collect();
-        let mut read: Vec<(String, PathBuf)> = home.map(|home| (home.shown(""), home.real)).into_iter().collect();
-        for further in roots {
-            let real = match sys::real_path(&root.join(&further.value)) {
-                Ok(real) => real,
-                Err(error) => {
-                    let message = format!("cannot read `{}`: {error}", further.value);
-                    self.registry.diagnostics.push(Diagnostic::error(message).at(further.position));
-                    self.guard_lost = true;
-                    continue;
-                }
-            };
-            if let Some((other, _)) = read.iter().find(|(_, other)| *other == real) {
-                let message = format!("`{}` is the folder `{other}`, which is read already", further.value);
-                let twice = Diagnostic::error(message).at(further.position);
-                self.registry.diagnostics.push(twice.hint("name each folder once"));
-                self.guard_lost = true;
-                continue;
-            }
-            read.push((further.value.clone(), real.clone()));
-            self.registry.roots.push(real.clone());
-            self.walk(&Root::further(further.value, real));
-        }
-    }
-
     fn walk(&mut self, root: &Root) {
         let own = root.shown("");
         let here = Within { root, source: &own };
@@ -205,6 +182,10 @@ impl Load {
         self.singles(here, "", false);
         for folder in BUNDLES {
             let overrides = folder == "overrides";
+            if overrides && root.is_third_party() {
+                self.no_overrides(here);
+                continue;
+            }
             let Names { files, folders, others, hidden, unnamed: _ } = self.names(here, folder, true);
             let hint = "a bundle is a file `NAME.md`, or a folder";
             for other in &others {
@@ -447,18 +428,21 @@ impl Load {
         if !self.bounds.admits(here.source) {
             return None;
         }
-        let path = self.inside(here.root, below, guards)?;
-        let text = self.read(here.source, &here.root.shown(below), &path, guards)?;
-        if !self.is_expected(here.source, below, &text) {
-            let changed = std::io::Error::other("it was changed while it was read");
-            self.fail(&here.root.shown(below), true, &changed);
-            return None;
+        if self.content_of(here, below).is_some() {
+            return self.verified_text(here, below, guards);
         }
-        Some(text)
+        let path = self.inside(here.root, below, guards)?;
+        self.read(here.source, &here.root.shown(below), &path, guards)
     }
 
     fn read(&mut self, source: &str, file: &str, path: &Path, guards: bool) -> Option<String> {
-        match self.unsaved.text(path).unwrap_or_else(|| sys::read_text(path)) {
+        let read = self.unsaved.text(path).unwrap_or_else(|| sys::read_text(path));
+        self.kept(source, file, read, guards)
+    }
+
+    /// Counts a text that was read, and keeps it for messages.
+    fn kept(&mut self, source: &str, file: &str, read: std::io::Result<String>, guards: bool) -> Option<String> {
+        match read {
             Ok(text) => {
                 if !self.take(source, Amounts::read(text.len()), Some(file)) {
                     return None;

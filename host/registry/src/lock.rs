@@ -7,12 +7,14 @@
 //! - `entry`: what is kept of an artifact
 //! - `drift`: what is not as it was
 //! - `plugin`: what is kept of a plugin
+//! - `repository`: what is kept of a git repository with artifacts
 //! - `signed`: what is kept of the signatures of a plugin
 //! - `server`: what is kept of a server of `mcp.servers`
 
 mod drift;
 mod entry;
 mod plugin;
+mod repository;
 mod server;
 mod signed;
 
@@ -27,6 +29,8 @@ pub use drift::Drift;
 pub use entry::{Entry, Kind, of_plugin};
 use plugin::PluginDocument;
 pub use plugin::{LockedPlugin, Staged};
+pub use repository::LockedRepository;
+use repository::RepositoryDocument;
 pub use server::LockedServer;
 use server::ServerDocument;
 pub use signed::LockedSignature;
@@ -63,6 +67,8 @@ pub struct Lock {
     servers: BTreeMap<String, LockedServer>,
     /// By name.
     plugins: BTreeMap<String, LockedPlugin>,
+    /// By what is fetched.
+    repositories: BTreeMap<String, LockedRepository>,
 }
 
 /// The file as TOML has it.
@@ -75,6 +81,8 @@ struct Document {
     only: Option<String>,
     #[serde(default, rename = "plugin", skip_serializing_if = "Vec::is_empty")]
     plugins: Vec<PluginDocument>,
+    #[serde(default, rename = "repository", skip_serializing_if = "Vec::is_empty")]
+    repositories: Vec<RepositoryDocument>,
     #[serde(default, rename = "artifact", skip_serializing_if = "Vec::is_empty")]
     artifacts: Vec<Entry>,
     #[serde(default, rename = "server", skip_serializing_if = "Vec::is_empty")]
@@ -119,10 +127,11 @@ impl Lock {
         self
     }
 
-    /// The same with the plugins of another one.
+    /// The same with the plugins and repositories of another one.
     #[must_use]
     pub fn with_plugins_of(mut self, other: &Self) -> Self {
         self.plugins = other.plugins.clone();
+        self.repositories = other.repositories.clone();
         self
     }
 
@@ -136,9 +145,31 @@ impl Lock {
         self.plugins.get(name)
     }
 
-    /// Whether the text of a lock has plugins, also one that cannot be read.
+    /// The same with these repositories and no others.
+    #[must_use]
+    pub fn with_repositories(mut self, all: impl IntoIterator<Item = LockedRepository>) -> Self {
+        self.repositories = all.into_iter().map(|one| (one.source.to_string(), one)).collect();
+        self
+    }
+
+    /// The repositories, in the order of what is fetched.
+    pub fn repositories(&self) -> impl Iterator<Item = &LockedRepository> {
+        self.repositories.values()
+    }
+
+    /// A repository by what is fetched.
+    pub fn repository(&self, source: &str) -> Option<&LockedRepository> {
+        self.repositories.get(source)
+    }
+
+    /// Whether it says nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.only_plugins && self.plugins.is_empty() && self.repositories.is_empty()
+    }
+
+    /// Whether the text of a lock has plugins or repositories, also one that cannot be read.
     pub fn names_plugins(text: &str) -> bool {
-        text.contains("[[plugin]]") || text.contains("\nplugin")
+        text.contains("[[plugin]]") || text.contains("[[repository]]") || text.contains("\nplugin")
     }
 
     /// Reads a lock file.
@@ -184,9 +215,18 @@ impl Lock {
                 return Err(Diagnostic::error(wrong).hint("restore the file as it was committed"));
             }
         }
-        let lock = Self { only_plugins, entries, servers, plugins };
-        // Plugins may be guards: not even a space of their lock is another one.
-        if (only_plugins || !lock.plugins.is_empty()) && lock.text().ok().as_deref() != Some(text) {
+        let mut repositories = BTreeMap::new();
+        for document in document.repositories {
+            let repository = LockedRepository::read(document, text)?;
+            if let Some(first) = repositories.insert(repository.source.to_string(), repository) {
+                let wrong = format!("`{FILE}` has the repository `{}` twice", first.source);
+                return Err(Diagnostic::error(wrong).hint("restore the file as it was committed"));
+            }
+        }
+        let lock = Self { only_plugins, entries, servers, plugins, repositories };
+        let has_third_parties = only_plugins || !lock.plugins.is_empty() || !lock.repositories.is_empty();
+        // They may be guards: not even a space of their lock is another one.
+        if has_third_parties && lock.text().ok().as_deref() != Some(text) {
             let wrong = format!("`{FILE}` is not as it was written: it was changed by hand, or by a merge");
             return Err(Diagnostic::error(wrong).hint("restore the file as it was committed"));
         }
@@ -205,7 +245,8 @@ impl Lock {
         let plugins = self.plugins.values().map(LockedPlugin::document).collect();
         let only = self.only_plugins.then(|| PLUGINS.to_owned());
         let header = if self.only_plugins { PLUGINS_HEADER } else { HEADER };
-        let document = Document { version: VERSION, only, plugins, artifacts, servers };
+        let repositories = self.repositories.values().map(LockedRepository::document).collect();
+        let document = Document { version: VERSION, only, plugins, repositories, artifacts, servers };
         Ok(format!("{header}{}", toml::to_string_pretty(&document)?))
     }
 

@@ -173,9 +173,10 @@ pub(super) fn rules(registry: &mut Registry, found: Vec<String>) {
     };
     for source in &policy.sources {
         let what = || format!("`sandbox.sources` names {}, which is not there", quoted(&source.name));
-        let roots = policy.roots.iter().map(|root| root.value.as_str());
-        if let Some(root) = source.root().filter(|root| roots.clone().all(|known| known != *root)) {
-            warn(&source.position, what(), &|| closest(root, roots.clone()).map(|root| format!("{root}//")));
+        let roots: Vec<String> = policy.roots.iter().map(|root| root.value.name()).collect();
+        if let Some(root) = source.root().filter(|root| roots.iter().all(|known| known != root)) {
+            let known = || roots.iter().map(String::as_str);
+            warn(&source.position, what(), &|| closest(root, known()).map(|root| format!("{root}//")));
             continue;
         }
         // A rule for a folder may well be there before what it is for.

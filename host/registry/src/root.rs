@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use harness_artifact::policy::roots::GIT;
 use harness_artifact::policy::sources::name_of;
+use harness_plugin::content::Content;
 use harness_sys as sys;
 
 /// The ending of a file that is an artifact.
@@ -20,6 +22,8 @@ pub(super) struct Root {
     plugin: Option<String>,
     /// Where it really is. Nothing outside it is read.
     pub(super) real: PathBuf,
+    /// All that is in it, where that was verified.
+    pub(super) content: Option<Content>,
 }
 
 /// A file that is an artifact or a bundle, by its name.
@@ -50,18 +54,23 @@ pub(super) struct Names {
 impl Root {
     /// The project's own.
     pub(super) fn home(shown: &str, real: PathBuf) -> Self {
-        Self { shown: shown.to_owned(), name: None, plugin: None, real }
+        Self { shown: shown.to_owned(), name: None, plugin: None, real, content: None }
     }
 
-    /// One that `artifact_sources` names.
-    pub(super) fn further(name: String, real: PathBuf) -> Self {
-        Self { shown: name.clone(), name: Some(name), plugin: None, real }
+    /// One that `artifact_sources` names, with all that is in it, where that was verified.
+    pub(super) fn further(name: String, real: PathBuf, content: Option<Content>) -> Self {
+        Self { shown: name.clone(), name: Some(name), plugin: None, real, content }
+    }
+
+    /// Whether all of it is of a third party.
+    pub(super) fn is_third_party(&self) -> bool {
+        self.name.as_ref().is_some_and(|name| name.starts_with(GIT))
     }
 
     /// The folder of one plugin outside of the project. Messages name its files by its source, such as
     /// `plugins/acme/tools/x.md`.
     pub(super) fn plugin(source: String, real: PathBuf) -> Self {
-        Self { shown: String::new(), name: None, plugin: Some(source), real }
+        Self { shown: String::new(), name: None, plugin: Some(source), real, content: None }
     }
 
     /// Something below it as messages name it.

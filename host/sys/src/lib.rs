@@ -71,8 +71,20 @@ pub fn read_secret(path: &std::path::Path, max: usize) -> std::io::Result<String
 
 /// A file as text. Errors: what the system says, not a regular file, over `max` bytes, not UTF-8.
 pub fn read_at_most(path: &std::path::Path, max: u64) -> std::io::Result<String> {
+    as_text(read_bytes(path, max)?)
+}
+
+/// What was read of a file of the project's own configuration before, as text. Errors: over [`MAX_TEXT_BYTES`], not UTF-8.
+pub fn text_of(bytes: Vec<u8>) -> std::io::Result<String> {
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_TEXT_BYTES {
+        return Err(too_large(MAX_TEXT_BYTES));
+    }
+    as_text(bytes)
+}
+
+fn as_text(bytes: Vec<u8>) -> std::io::Result<String> {
     use std::io::{Error, ErrorKind};
-    String::from_utf8(read_bytes(path, max)?).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
         Error::new(ErrorKind::InvalidData, NotText::after(&String::from_utf8_lossy(before)))
     })
@@ -124,13 +136,17 @@ pub fn is_there(path: &std::path::Path) -> bool {
 
 /// A file of the host's own, as it is. Errors: what the system says, not a regular file, over `max` bytes.
 pub fn read_bytes(path: &std::path::Path, max: u64) -> std::io::Result<Vec<u8>> {
-    use std::io::{Error, ErrorKind, Read as _};
+    use std::io::Read as _;
     let mut bytes = Vec::new();
     open_file(path)?.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > max {
-        return Err(Error::new(ErrorKind::FileTooLarge, format!("larger than {max} bytes")));
+        return Err(too_large(max));
     }
     Ok(bytes)
+}
+
+fn too_large(max: u64) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::FileTooLarge, format!("larger than {max} bytes"))
 }
 
 /// The length of a file in bytes. Errors: what the system says, not a regular file.

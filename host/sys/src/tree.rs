@@ -132,6 +132,54 @@ pub fn list(folder: &Path, most: usize) -> Result<Vec<(OsString, Kind)>> {
 ///
 /// What the system says, and that there is more than there may be.
 pub fn read(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<String>, taken: &mut Taken) -> Result<Tree> {
+    let mut files = Vec::new();
+    let mut tree = walk(folder, most, leaves_out, taken, |path, file, is_executable, left| {
+        let (bytes, sha256) = digest(file, left)?;
+        files.push(Entry { path, bytes, sha256, is_executable });
+        Ok(bytes)
+    })?;
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    tree.files = files;
+    Ok(tree)
+}
+
+/// A file with all that is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    /// From the folder, with `/` between its parts.
+    pub path: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+    /// Whether anyone may execute it.
+    pub is_executable: bool,
+}
+
+/// The same with all that is in the files instead of their digests, in no order: each file is opened once.
+///
+/// # Errors
+///
+/// As of [`read`].
+pub fn read_texts(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<String>) -> Result<(Tree, Vec<Text>)> {
+    let mut texts = Vec::new();
+    let tree = walk(folder, most, leaves_out, &mut Taken::default(), |path, file, is_executable, left| {
+        let mut bytes = Vec::new();
+        File::from(file).take(left.saturating_add(1)).read_to_end(&mut bytes)?;
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        texts.push(Text { path, bytes, is_executable });
+        Ok(length)
+    })?;
+    Ok((tree, texts))
+}
+
+/// Walks through a folder. `read` gets each file with its path, whether anyone may execute it, and how many bytes it may
+/// have, and returns how many it has, or one more than that.
+fn walk(
+    folder: &Path,
+    most: Most,
+    leaves_out: impl Fn(&str) -> Option<String>,
+    taken: &mut Taken,
+    mut read: impl FnMut(String, OwnedFd, bool, u64) -> Result<u64>,
+) -> Result<Tree> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut waiting = vec![(String::new(), open(folder, flags, Mode::empty())?, 1_usize)];
     let (mut tree, mut entries, mut bytes) = (Tree::default(), 0_usize, 0_u64);
@@ -188,20 +236,18 @@ pub fn read(folder: &Path, most: Most, leaves_out: impl Fn(&str) -> Option<Strin
                     tree.left_out.push((path, "it has other names too (hard links)".to_owned()));
                 }
                 FileType::RegularFile => {
-                    let (length, sha256) = digest(file, most.bytes.saturating_sub(bytes))?;
+                    let is_executable = facts.st_mode & 0o111 != 0;
+                    let length = read(path, file, is_executable, most.bytes.saturating_sub(bytes))?;
                     bytes = bytes.saturating_add(length);
                     taken.bytes = taken.bytes.saturating_add(length);
                     if bytes > most.bytes {
                         return Err(over(&format!("more than {} bytes", most.bytes)));
                     }
-                    let is_executable = facts.st_mode & 0o111 != 0;
-                    tree.files.push(Entry { path, bytes: length, sha256, is_executable });
                 }
                 _ => tree.left_out.push((path, "it is not a file".to_owned())),
             }
         }
     }
-    tree.files.sort_by(|a, b| a.path.cmp(&b.path));
     tree.folders.sort();
     tree.left_out.sort();
     Ok(tree)

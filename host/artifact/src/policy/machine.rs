@@ -8,7 +8,7 @@ use super::layer::{Builder, RuleKeys};
 use super::meta::MetaPolicy;
 use super::sources::{self, SourceRules};
 use super::tools::ToolsPolicy;
-use super::trusted::{self, TrustedSource};
+use super::trusted::{self, Item, TrustedSource};
 use super::{Network, NetworkKeys};
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::{Diagnostic, Diagnostics};
@@ -28,7 +28,7 @@ keys! {
     /// Which tools may be called at most, by name.
     given tools_policy: ToolsPolicy;
     /// Where plugins may come from, and what they have to prove. Without it: what the project says.
-    given trusted_sources: Vec<TrustedSource>;
+    given trusted_sources: Vec<Item>;
     /// Bounds of the tools and hooks that a run may add.
     given meta: MetaPolicy;
 }

@@ -6,6 +6,7 @@
 
 use super::hearing::{self, Heard, Shows};
 use super::layer;
+use super::roots::{self, BELOW};
 use super::tools::NamePattern;
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::Position;
@@ -25,8 +26,9 @@ use serde_json::Value as Json;
 
 /// The folders below `.harness/` that artifacts come from.
 const FOLDERS: [&str; 7] = ["tools", "hooks", "agents", "skills", "plugins", "builtins", "overrides"];
-/// Between the folder of a root and the place in it.
-const BELOW: &str = "//";
+
+/// The folder of bundles of third parties.
+const PLUGINS: &str = "plugins";
 
 /// Entries at most.
 const MOST: usize = 1_000;
@@ -80,8 +82,8 @@ fn is_within(place: &str, outer: &str) -> bool {
     outer.is_empty() || place.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether a name is that of an artifact, or of a folder or bundle that it is in.
-pub(super) fn covers(name: &str, source: &str) -> bool {
+/// Whether a name is that of an artifact, or of a root, a folder or a bundle that it is in.
+pub fn covers(name: &str, source: &str) -> bool {
     let ((root, place), (of_root, of)) = (split(name), split(source));
     root == of_root && is_within(of, place)
 }
@@ -230,7 +232,7 @@ fn check(name: &str) -> Result<(), (String, String)> {
     }
     let (root, place) = split(name);
     if let Some(root) = root {
-        match super::roots::folder(root) {
+        match roots::folder(root) {
             Ok(folder) if folder == root => {}
             Ok(folder) => return refuse(format!("write {}", quoted(&name_of(Some(&folder), place)))),
             Err(_) => {
@@ -258,9 +260,15 @@ fn check(name: &str) -> Result<(), (String, String)> {
     Ok(())
 }
 
-/// The bundle under `plugins/` of any root that an artifact is from: `plugins/acme` for `plugins/acme/tools/x`.
+/// The third party that an artifact is from, as a source: the bundle under `plugins/` of any root, `plugins/acme` for
+/// `plugins/acme/tools/x`; and the rest of a git repository, `git:host/repository//` for `git:host/repository//tools/x`.
 pub fn bundle_of(source: &str) -> Option<&str> {
-    let place = split(source).1;
+    let (root, place) = split(source);
+    if let Some(root) = root.filter(|root| root.starts_with(roots::GIT))
+        && !is_within(place, PLUGINS)
+    {
+        return source.get(..root.len().saturating_add(BELOW.len()));
+    }
     let rest = place.strip_prefix("plugins/").or_else(|| place.strip_prefix("plugins").filter(|r| r.is_empty()))?;
     let end = source.len().saturating_sub(rest.len()).saturating_add(rest.find('/').unwrap_or(rest.len()));
     source.get(..end)

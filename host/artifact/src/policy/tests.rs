@@ -223,7 +223,7 @@ fn what_has_no_effect_is_told() {
     ");
     insta::assert_snapshot!(wrong("serve: { x: 1 }\ntrusted_sources: [a]\nverify_policy: { mode: strict }\n"), @"
     Warning 2:8+8 `serve` is for other hosts and is ignored here (leave it for them, or remove it)
-    Warning 3:18+3 `trusted_sources` is for other hosts and is ignored here (leave it for them, or remove it)
+    Warning 3:19+1 `trusted_sources[0]` is an address that nothing is fetched from (write that of a git repository, `https://HOST/REPOSITORY`, or `{ source: ... }`)
     Warning 4:16+16 `verify_policy` is for other hosts and is ignored here (leave it for them, or remove it)
     ");
 }

@@ -18,6 +18,8 @@ use harness_policy::trust::{self, Provenance, Require, SourcePattern, TrustRule}
 /// Entries at most, and signers of one.
 const MOST: usize = 1_000;
 const MOST_SIGNERS: usize = 100;
+/// What the addresses of git repositories begin with.
+const FETCHED: [&str; 2] = ["https://", "file:///"];
 
 /// An entry of the list.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +65,7 @@ keys! {
     given credentials: String;
 }
 
-/// An item of the list in a project's policy: an entry, or the address of a git repository, which is for other hosts.
+/// An item of the list: an entry, or the address of a git repository, of which all is trusted, pinned.
 pub(super) struct Item;
 
 impl Shape for TrustedSource {
@@ -115,25 +117,10 @@ impl Read for Require {
     }
 }
 
-/// The list of a project's policy. What is no mapping is for other hosts, and is reported.
+/// The list of a project's policy.
 pub(super) fn of_project(decoder: &mut Decoder, field: &Field<'_>, file: &str) -> Vec<TrustedSource> {
-    let Some(items) = bounded(decoder, field) else { return Vec::new() };
-    let is_text = |item: &Field<'_>| matches!(item.node.value, Value::Str(_));
-    let ignored = "is for other hosts and is ignored here";
-    if items.iter().all(is_text) {
-        let hint = "leave it for them, or remove it";
-        decoder.warn(field, format!("`trusted_sources` {ignored}"), hint);
-        return Vec::new();
-    }
-    let mut read = Vec::new();
-    for (number, item) in items.iter().enumerate() {
-        if is_text(item) {
-            decoder.warn(item, format!("{} {ignored}", quoted(&item.path)), "write `{ source: ... }` for plugins");
-        } else {
-            read.extend(entry(decoder, item, file, number));
-        }
-    }
-    read
+    let items = bounded(decoder, field).unwrap_or_default();
+    items.iter().enumerate().filter_map(|(number, one)| item(decoder, one, file, number)).collect()
 }
 
 /// The list of a host policy.
@@ -141,7 +128,7 @@ pub(super) fn of_machine(decoder: &mut Decoder, field: &Field<'_>, file: &str) -
     let items = bounded(decoder, field).unwrap_or_default();
     let mut read = Vec::new();
     for (number, item) in items.iter().enumerate() {
-        let entry = entry(decoder, item, file, number);
+        let entry = self::item(decoder, item, file, number);
         if entry.as_ref().is_some_and(|entry| entry.credentials.is_some()) {
             let hint = "write it in the project's policy, which has the secrets".to_owned();
             decoder.error_with(item, format!("{} has `credentials`", quoted(&item.path)), Some(hint));
@@ -149,6 +136,25 @@ pub(super) fn of_machine(decoder: &mut Decoder, field: &Field<'_>, file: &str) -
         read.extend(entry);
     }
     read
+}
+
+/// An item: a mapping, or the address of a git repository.
+fn item(decoder: &mut Decoder, field: &Field<'_>, file: &str, number: usize) -> Option<TrustedSource> {
+    let Value::Str(address) = &field.node.value else { return entry(decoder, field, file, number) };
+    let source = match SourcePattern::repository(address) {
+        Ok(source) => source,
+        Err(why) => {
+            decoder.error(field, format!("{}: {why}", quoted(&field.path)));
+            return None;
+        }
+    };
+    if !FETCHED.iter().any(|scheme| address.starts_with(scheme)) {
+        let what = format!("{} is an address that nothing is fetched from", quoted(&field.path));
+        decoder.warn(field, what, "write that of a git repository, `https://HOST/REPOSITORY`, or `{ source: ... }`");
+    }
+    let rule = TrustRule { source, signers: Vec::new(), require: Require::default() };
+    let position = decoder.position(field.span());
+    Some(TrustedSource { rule, max: None, is_private: false, credentials: None, position })
 }
 
 fn bounded<'n>(decoder: &mut Decoder, field: &Field<'n>) -> Option<Vec<Field<'n>>> {
@@ -311,14 +317,25 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_for_other_hosts() {
-        let project = |list: &str| ProjectPolicy::parse("harness.md", &format!("---\ntrusted_sources: {list}\n---\n"));
-        let (policy, told) = project("[https://github.com/acme/tools]");
-        assert_eq!((policy.unwrap().trusted.len(), told.warnings()), (0, 1));
-        let (policy, told) = project("[https://github.com/acme/tools, { source: ./a }]");
-        assert_eq!((policy.unwrap().trusted.len(), told.warnings()), (1, 1));
-        let (policy, _) = MachinePolicy::parse("policy.yaml", "trusted_sources: [https://github.com/acme/tools]\n");
-        assert!(policy.is_none());
+    fn addresses_of_git_repositories() {
+        let both = |list: &str| {
+            let (project, one) = ProjectPolicy::parse("harness.md", &format!("---\ntrusted_sources: {list}\n---\n"));
+            let (machine, other) = MachinePolicy::parse("policy.yaml", &format!("trusted_sources: {list}\n"));
+            let rules = |list: Vec<TrustedSource>| list.into_iter().map(|one| one.rule).collect::<Vec<_>>();
+            let (project, machine) = (rules(project.unwrap().trusted), rules(machine.unwrap().trusted));
+            assert_eq!((&project, one.warnings()), (&machine, other.warnings()), "{list}");
+            (project, one.warnings())
+        };
+        let (rules, warnings) = both("[https://github.com/acme/tools, { source: ./a }]");
+        assert_eq!(warnings, 0);
+        assert_eq!(rules[0].source, SourcePattern::repository("https://github.com/acme/tools").unwrap());
+        assert_eq!((rules[0].require, rules[1].source.to_string()), (Require::Pin, "./a".to_owned()));
+        // One that nothing is fetched from still closes the list.
+        for odd in ["git@github.com:acme/tools", "acme", "http://a/b"] {
+            let (rules, warnings) = both(&format!("['{odd}']"));
+            assert_eq!((rules.len(), warnings), (1, 1), "{odd}");
+        }
+        assert!(ProjectPolicy::parse("harness.md", "---\ntrusted_sources: ['']\n---\n").0.is_none());
         // A key that was to be this one is not nothing.
         assert!(ProjectPolicy::parse("harness.md", "---\ntrusted_source: [{ source: ./a }]\n---\n").0.is_none());
     }

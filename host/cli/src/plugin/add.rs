@@ -7,6 +7,7 @@ use harness_registry::lock::LockedPlugin;
 use harness_sys as sys;
 use harness_sys::digest::digest;
 
+use super::cases::Cases;
 use super::consent::{self, Consent, Granting};
 use super::fetched::Fetched;
 use super::review::{Review, plural};
@@ -124,6 +125,7 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
         registry: &registry,
         granted: None,
         root: &state.root,
+        cases: &Cases::of(&fetched, printer),
     };
     printer.data(&review.text());
     let rules = match command.granting.decide(&signers.review(&fetched.digest), &asked, consent::USE, printer)? {

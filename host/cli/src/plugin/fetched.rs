@@ -90,6 +90,21 @@ impl Fetched {
     }
 }
 
+/// The files of a source that is not on this machine, whatever they are, and what the source was then.
+pub(super) fn files(
+    source: &Source,
+    resolved: Option<&str>,
+    state: &State,
+    printer: Printer,
+) -> Result<(Content, String), Exit> {
+    let found = elsewhere(source, resolved, state, printer)?.ok_or(Exit::Fault)?;
+    let content = Content::read(&found.folder).map_err(|why| {
+        printer.error(&format!("cannot fetch `{source}`: {why}"), &[], None);
+        Exit::Usage
+    })?;
+    Ok((content, found.resolved.clone()))
+}
+
 /// What a source gives that is not on this machine; none where it is a path.
 fn elsewhere(source: &Source, resolved: Option<&str>, state: &State, printer: Printer) -> Result<Option<Found>, Exit> {
     if matches!(source, Source::Path(_)) {

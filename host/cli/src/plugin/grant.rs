@@ -4,6 +4,7 @@ use clap::Args;
 use harness_artifact::plugin::Rule;
 use harness_registry::lock::LockedPlugin;
 
+use super::cases::Cases;
 use super::consent::{self, Consent, Granting};
 use super::fetched::Fetched;
 use super::installed;
@@ -94,6 +95,7 @@ fn show(
         registry: &registry,
         granted: Some(granted),
         root: &state.root,
+        cases: &Cases::of(fetched, printer),
     };
     printer.data(&review.text());
     Ok(signers.review(&fetched.digest))

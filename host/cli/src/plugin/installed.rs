@@ -6,11 +6,13 @@ use harness_artifact::plugin::Rule;
 use harness_plugin::Rejected;
 use harness_plugin::content::Content;
 use harness_registry::Registry;
-use harness_registry::lock::LockedPlugin;
+use harness_registry::lock::{LockedPlugin, LockedRepository};
+use harness_registry::repository::Repository;
 use harness_sys::{output, tree};
 use serde_json::{Value as Json, json};
 
-use super::fetched::Fetched;
+use super::cases::Cases;
+use super::fetched::{self, Fetched};
 use super::review::{Review, plural};
 use super::signers::{self, Expected};
 use super::state::State;
@@ -117,6 +119,7 @@ pub(super) fn show(command: &Show, place: &ProjectArgs, printer: Printer) -> Res
         registry: &registry,
         granted,
         root: &state.root,
+        cases: &Cases::of(&fetched, printer),
     };
     match command.json {
         true => printer.json(&review.json()),
@@ -206,5 +209,51 @@ pub(super) fn sync(place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> 
         }
         printer.data(&format!("{name} {version}: fetched"));
     }
-    Ok(exit)
+    match repositories(&state, printer) {
+        Ok(()) => Ok(exit),
+        Err(exit) => Ok(exit),
+    }
+}
+
+/// Fetches the git repositories that `artifact_sources` names, as the lock has them, and pins those that it does not have.
+fn repositories(state: &State, printer: Printer) -> Result<(), Exit> {
+    let named = state.repositories()?;
+    let (mut pinned, mut exit) = (Vec::new(), Ok(()));
+    for repository in named {
+        match pin(&repository, state, printer) {
+            Ok(locked) => pinned.push(locked),
+            Err(failed) => exit = Err(failed),
+        }
+    }
+    // Of one that was not fetched the lock stays as it is.
+    if exit.is_ok() && state.lock.repositories().ne(&pinned) {
+        let lock = state.lock.clone().with_repositories(pinned);
+        state.written(|| state.write_lock(&lock))?;
+    }
+    exit
+}
+
+/// Fetches one that is not on this machine.
+fn pin(repository: &Repository, state: &State, printer: Printer) -> Result<LockedRepository, Exit> {
+    let (source, name) = (&repository.source, repository.root.name());
+    let reference = escape::line(&repository.root.reference).into_owned();
+    let locked = state.lock.repository(&source.to_string());
+    let kept = locked.and_then(|locked| state.cache().ok()?.find(&locked.digest).ok().flatten());
+    if let (Some(locked), Some(found)) = (locked, kept) {
+        repository.check(&found.content).map_err(|wrong| state.report(&wrong))?;
+        printer.data(&format!("{name} {reference}: there"));
+        return Ok(locked.clone());
+    }
+    let resolved = locked.map(|locked| locked.resolved.as_str());
+    let (content, resolved) = fetched::files(source, resolved, state, printer)?;
+    repository.check(&content).map_err(|wrong| state.report(&wrong))?;
+    let digest = content.digest();
+    if let Some(locked) = locked.filter(|locked| locked.digest != digest) {
+        printer.error(&format!("`{source}` is {digest}, and the lock has {}", locked.digest), &[], None);
+        return Err(Exit::Failed);
+    }
+    state.keep(&content)?;
+    let now = if locked.is_some() { "fetched" } else { "fetched and pinned" };
+    printer.data(&format!("{name} {reference}: {now} at {resolved}"));
+    Ok(LockedRepository { source: source.clone(), resolved, digest, position: LockedPlugin::unwritten() })
 }

@@ -8,6 +8,7 @@ use harness_artifact::hook::Hook;
 use harness_artifact::plugin::{Rule, layer};
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::sources::bundle_of;
+use harness_artifact::tool::{Parameter, Tool};
 use harness_artifact::{alike, escape, third_party};
 use harness_policy::compare::{Example, wider};
 use harness_policy::grant::Grant;
@@ -16,6 +17,7 @@ use harness_registry::Registry;
 use harness_sys::tree::{self, Kind};
 use serde_json::{Value as Json, json};
 
+use super::cases::Cases;
 use super::fetched::Fetched;
 use super::signers::Signers;
 
@@ -37,6 +39,8 @@ pub(super) struct Review<'r> {
     /// What is granted to it already; none where it is not there.
     pub(super) granted: Option<Vec<Rule>>,
     pub(super) root: &'r Path,
+    /// What its cases show.
+    pub(super) cases: &'r Cases,
 }
 
 /// A rule and what it means.
@@ -44,6 +48,7 @@ struct Shown {
     words: String,
     reason: String,
     notes: Vec<String>,
+    used: Option<usize>,
     granted: Option<bool>,
 }
 
@@ -55,6 +60,12 @@ impl Review<'_> {
         all.map(AsRef::as_ref).filter(|hook| bundle_of(&hook.source_name) == Some(&of)).collect()
     }
 
+    fn tools(&self) -> impl Iterator<Item = &Tool> {
+        let of = self.fetched.source_name();
+        let own = move |tool: &&Tool| bundle_of(&tool.source_name) == Some(of.as_str());
+        self.registry.tools().iter().map(AsRef::as_ref).filter(own)
+    }
+
     fn rules(&self) -> Vec<Shown> {
         let source = self.fetched.source_name();
         let effective = self.registry.policy().map(|policy: &ProjectPolicy| policy.grant_for(&source, None));
@@ -63,7 +74,8 @@ impl Review<'_> {
         let shown = asks.map(|(ask, rule)| Shown {
             words: rule.to_string(),
             reason: ask.reason.clone(),
-            notes: notes(rule, effective.as_ref(), &files),
+            notes: notes(rule, effective.as_ref(), &files).into_iter().chain(self.cases.note(rule)).collect(),
+            used: self.cases.used(rule),
             granted: self.granted.as_ref().map(|granted| granted.contains(rule)),
         });
         shown.collect()
@@ -97,7 +109,7 @@ impl Review<'_> {
         for other in &self.alike {
             text.push_str(&format!("  its name looks like that of the plugin `{other}`, which is there already\n"));
         }
-        for tool in self.registry.tools().iter().filter(|tool| bundle_of(&tool.source_name) == Some(&source)) {
+        for tool in self.tools() {
             text.push_str(&format!("tool {}, of which models read\n", line(&tool.name)));
             tool.description.lines().for_each(|one| quoted(&mut text, one));
             for parameter in &tool.parameters.list {
@@ -129,6 +141,7 @@ impl Review<'_> {
             text.push_str(&format!("     reason: {}\n", third_party::line(&rule.reason)));
             rule.notes.iter().for_each(|note| text.push_str(&format!("     {}\n", line(note))));
         }
+        self.cases.lines().iter().for_each(|line| text.push_str(&format!("  {line}\n")));
         let prose = plugin.prose.get(..plugin.prose.floor_char_boundary(MOST_PROSE)).unwrap_or_default();
         if !prose.is_empty() {
             text.push_str("its authors write:\n");
@@ -144,7 +157,11 @@ impl Review<'_> {
     /// The same for programs.
     pub(super) fn json(&self) -> Json {
         let Fetched { plugin, digest, .. } = self.fetched;
-        let rule = |rule: &Shown| json!({"rule": rule.words, "reason": rule.reason, "notes": rule.notes, "granted": rule.granted});
+        let rule = |rule: &Shown| json!({"rule": rule.words, "reason": rule.reason, "notes": rule.notes, "used_by": rule.used, "granted": rule.granted});
+        let parameter = |one: &Parameter| {
+            let words = one.description.as_ref().map(|words| words.value.as_str());
+            json!({"name": one.name, "type": one.kind.word(), "required": *one.required, "description": words})
+        };
         json!({
             "name": plugin.name.value,
             "version": plugin.version.to_string(),
@@ -156,6 +173,13 @@ impl Review<'_> {
             "signed_by": self.signers.json(),
             "alike": self.alike,
             "asks": self.rules().iter().map(rule).collect::<Vec<_>>(),
+            "cases": self.cases.json(),
+            "tools": self.tools().map(|tool| json!({
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters.list.iter().map(parameter).collect::<Vec<_>>(),
+                "confirm": tool.confirm.value,
+            })).collect::<Vec<_>>(),
             "hooks": self.hooks().iter().map(|hook| json!({"name": hook.name, "event": hook.event.value.to_string()})).collect::<Vec<_>>(),
         })
     }

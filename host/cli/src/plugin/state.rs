@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use harness_artifact::alike::is_alike;
+use harness_artifact::diagnostic::Diagnostic;
 use harness_artifact::plugin::Rule;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::trusted::{self, TrustedSource};
+use harness_artifact::yaml::flow;
 use harness_capability::env::Variables;
 use harness_capability::secrets::Vault;
 use harness_fetch::Credentials;
@@ -16,6 +18,7 @@ use harness_plugin::content::Content;
 use harness_policy::layer::{Layer, Scope};
 use harness_policy::secret::Secret;
 use harness_registry::lock::{self, Lock, LockedPlugin};
+use harness_registry::repository::Repository;
 use harness_registry::{Host, Machine, Proposal, Registry};
 use harness_sys as sys;
 use harness_sys::digest::digest;
@@ -99,12 +102,7 @@ impl State {
 
     /// How a source is fetched: what the policies say of it. A broken policy, and that they refuse the source, was reported.
     pub(super) fn reach(&self, source: &str) -> Result<Reach, Exit> {
-        // Without the plugins of the lock: they may have to be fetched first.
-        let registry = Registry::load_proposed(&self.root, self.host(), &Proposal::default());
-        let Some(policy) = registry.policy() else {
-            project::report(&registry, self.printer);
-            return Err(Exit::Usage);
-        };
+        let policy = &self.unfetched()?;
         let of_machine = policy.machine.as_ref().map(|machine| machine.trusted.as_slice()).unwrap_or_default();
         let lists = [of_machine, policy.trusted.as_slice()];
         let entry = |list: &[TrustedSource]| list.iter().find(|entry| entry.rule.source.matches(source)).cloned();
@@ -118,6 +116,31 @@ impl State {
         let layers = policy.grant_for("", None).layers().to_vec();
         let machine = layers.into_iter().filter(|layer| layer.origin.scope == Scope::Machine).collect();
         Ok(Reach { machine, is_private: trusted::is_private(&lists, source), credentials })
+    }
+
+    /// The policy of the project without what may have to be fetched first. A broken one was reported.
+    fn unfetched(&self) -> Result<ProjectPolicy, Exit> {
+        let proposal = Proposal { without_repositories: true, ..Proposal::default() };
+        let registry = Registry::load_proposed(&self.root, self.host(), &proposal);
+        registry.policy().cloned().ok_or_else(|| {
+            project::report(&registry, self.printer);
+            Exit::Usage
+        })
+    }
+
+    /// The git repositories that the policy names and trusts. One that it does not was reported.
+    pub(super) fn repositories(&self) -> Result<Vec<Repository>, Exit> {
+        let policy = self.unfetched()?;
+        let trusted = |repository: Repository| repository.check_trust(&policy).map(|()| repository);
+        let all = Repository::all(&policy).into_iter().map(|one| one.and_then(trusted));
+        all.collect::<Result<_, _>>().map_err(|wrong| self.report(&wrong))
+    }
+
+    /// Reports what is wrong in a file of the project.
+    pub(super) fn report(&self, wrong: &Diagnostic) -> Exit {
+        let text = wrong.position.as_ref().and_then(|at| sys::read_text(&self.root.join(&*at.file)).ok());
+        self.printer.problem(wrong, &wrong.render(text.as_deref(), self.printer.color()));
+        Exit::Usage
     }
 
     /// A secret that a registry is shown.
@@ -197,7 +220,7 @@ impl State {
     pub(super) fn proposed(&self, plugin: LockedPlugin, policy: Option<&str>) -> Registry {
         let name = plugin.name.clone();
         let lock = self.lock.clone().with_plugin(plugin);
-        let proposal = Proposal { lock: Some(&lock), policy, from_cache: Some(&name), unsaved: None };
+        let proposal = Proposal { lock: Some(&lock), policy, from_cache: Some(&name), ..Proposal::default() };
         Registry::load_proposed(&self.root, self.host(), &proposal)
     }
 
@@ -244,7 +267,7 @@ impl State {
     /// Writes the lock alone.
     pub(super) fn write_lock(&self, lock: &Lock) -> std::io::Result<()> {
         let path = self.root.join(lock::FILE);
-        if lock.has_plugins_only() && lock.plugins().next().is_none() {
+        if lock.is_empty() {
             return sys::private::remove(&path).map(drop);
         }
         sys::write_whole(&path, &lock.text().map_err(std::io::Error::other)?)
@@ -271,7 +294,7 @@ impl PolicyText {
         if is_empty && self.entry(source).is_none() || self.entry(source).as_ref() == Some(entry) {
             return Ok(None);
         }
-        self.changed(edit::set(&self.file, &self.text, &path_of(source), &yaml(entry)), printer).map(Some)
+        self.changed(edit::set(&self.file, &self.text, &path_of(source), &flow(entry)), printer).map(Some)
     }
 
     /// The same where a source has these rules beside those that stay, and none of those that are taken from it; none
@@ -306,19 +329,6 @@ impl PolicyText {
                 Err(Exit::Usage)
             }
         }
-    }
-}
-
-/// A value on one line, as people write YAML.
-fn yaml(value: &Json) -> String {
-    match value {
-        Json::Object(object) if object.is_empty() => "{}".to_owned(),
-        Json::Object(object) => {
-            let entries: Vec<String> = object.iter().map(|(key, value)| format!("{key}: {}", yaml(value))).collect();
-            format!("{{ {} }}", entries.join(", "))
-        }
-        Json::Array(items) => format!("[{}]", items.iter().map(yaml).collect::<Vec<_>>().join(", ")),
-        other => other.to_string(),
     }
 }
 

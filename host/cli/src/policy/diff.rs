@@ -190,10 +190,10 @@ fn grants(registry: &Registry, policy: &ProjectPolicy) -> BTreeMap<String, Grant
 fn sources(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News) {
     let named = named(old, new).into_iter();
     // No file is called so.
-    let roots = old.roots.iter().chain(&new.roots).map(|root| Some(root.value.as_str()));
+    let roots = old.roots.iter().chain(&new.roots).map(|root| Some(root.value.name()));
     let others = std::iter::once(None)
         .chain(roots)
-        .flat_map(|root| ["tools", "plugins"].map(|folder| name_of(root, &format!("{folder}/\u{2026}"))));
+        .flat_map(|root| ["tools", "plugins"].map(|folder| name_of(root.as_deref(), &format!("{folder}/\u{2026}"))));
     let mut all: Vec<String> = others.chain(named).collect();
     all.sort_unstable();
     all.dedup();

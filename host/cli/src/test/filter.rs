@@ -4,9 +4,12 @@ use harness_dispatch::testing::Subject;
 
 /// The patterns of the cases that are wanted; without any, all cases are.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Filter<'a>(pub(super) &'a [String]);
+pub(crate) struct Filter<'a>(pub(super) &'a [String]);
 
 impl<'a> Filter<'a> {
+    /// All cases.
+    pub(crate) const ALL: Self = Self(&[]);
+
     /// Whether all cases are wanted.
     pub(super) fn is_open(self) -> bool {
         self.0.is_empty()

@@ -8,7 +8,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use super::super::args::Color;
 use super::super::printer::Printer;
 use super::Results;
-use super::difference;
+use super::{difference, failure};
 
 /// Where results are printed instead of the text for a person.
 pub(super) fn is_output(path: &Path) -> bool {
@@ -34,7 +34,8 @@ fn text(results: &Results) -> Result<String, String> {
         let status = match &ran.report {
             Ok(report) if report.differences.is_empty() => TestCaseStatus::success(),
             Ok(report) => {
-                let text: String = report.differences.iter().map(|one| difference::shown(one, plain)).collect();
+                let mut text: String = report.differences.iter().map(|one| difference::shown(one, plain)).collect();
+                text.extend(failure(report).map(|why| format!("it failed: {why}")));
                 let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
                 status.set_message(format!("at {}", ran.position)).set_description(text);
                 status

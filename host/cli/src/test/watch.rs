@@ -13,7 +13,7 @@ use super::super::args::Test;
 use super::super::exit::Exit;
 use super::super::printer::Printer;
 use super::super::project;
-use super::{is_artifact, once};
+use super::{TestFolder, is_artifact, once};
 
 /// An editor writes a file in several steps; what comes within this time of the first is one change.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -28,7 +28,8 @@ pub(super) fn run(command: &Test, folder: &Path, project: &Project, printer: Pri
 
 /// The same, with changes that are watched already: one that comes while the cases run is not missed.
 fn again(command: &Test, folder: &Path, project: &Project, changes: &Changes, printer: Printer) -> Exit {
-    once(command, folder, project, None, printer);
+    let place = TestFolder { folder, renamed: None };
+    once(command, &place, project, None, printer);
     printer.say("watching for changes");
     let mut before = project.loaded();
     while changes.wait() {
@@ -39,7 +40,7 @@ fn again(command: &Test, folder: &Path, project: &Project, changes: &Changes, pr
             }
             Ok(()) => {
                 let now = project.loaded();
-                once(command, folder, project, changed(&before, &now).as_ref(), printer);
+                once(command, &place, project, changed(&before, &now).as_ref(), printer);
                 before = now;
             }
         }

@@ -80,6 +80,11 @@ pub fn is_commit(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// Whether a text may be the beginning of the name of a commit. A tag may have such a name too, and no branch.
+pub fn is_abbreviated(text: &str) -> bool {
+    (7..40).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Stricter than git: no character that git or a shell reads otherwise.
 fn check_reference(reference: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '+' | '-');

@@ -53,7 +53,7 @@ const MAX_LIST_BYTES: usize = 16 << 10;
 /// Items of a list.
 const MAX_LIST: usize = 256;
 /// Bytes of a rule that a message shows.
-const MAX_SHOWN: usize = 200;
+const MAX_SHOWN: usize = 600;
 
 impl CommandRule {
     /// Reads a rule of at most 1,024 bytes. An error says in one line what is wrong.

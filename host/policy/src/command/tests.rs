@@ -246,7 +246,7 @@ fn a_command_that_no_line_can_spell_gets_a_list_or_no_rule() {
     );
     let alone = grant(&[], &[]).decide_command("ls", &[]).unwrap_err();
     assert_eq!(alone.hint, "add `{ argv: [ls] }` to `sandbox.exec.allow` in `.harness/harness.md`");
-    let longer = grant(&[], &[]).decide_command("sh", &owned(&["-c", &"x".repeat(300)])).unwrap_err();
+    let longer = grant(&[], &[]).decide_command("sh", &owned(&["-c", &"x".repeat(700)])).unwrap_err();
     assert_eq!(
         longer.hint,
         "the rule for it is too long to show: write the program and each argument as `{ argv: [...] }` in \

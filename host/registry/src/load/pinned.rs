@@ -1,6 +1,5 @@
 //! Plugins that the lock names: their bytes are those of the lock, and each text is one of these bytes.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{Load, Within};
@@ -14,11 +13,10 @@ use harness_plugin::content::Content;
 use harness_sys as sys;
 use harness_sys::digest::digest;
 
+/// What is said of a content that the cache does not have.
+pub(super) const ABSENT: &str = "it is not on this machine";
 /// What accepts or restores a plugin that differs.
 const RESTORE: &str = "`harness plugin sync` restores it";
-
-/// The digest of each file of a plugin, by its path in it.
-pub(super) type Digests = BTreeMap<String, String>;
 
 impl Load {
     /// Checks the plugins that the lock has in the project, and keeps the digests of their files.
@@ -29,7 +27,7 @@ impl Load {
                 None => Err(Rejected::new("there is no folder `.harness`")),
             };
             match content {
-                Ok(content) if content.digest() == plugin.digest => self.expect(plugin, &content),
+                Ok(content) if content.digest() == plugin.digest => self.expect(plugin, content),
                 Ok(_) => self.differs(plugin, "a file of it was changed, added or removed", RESTORE),
                 Err(why) => self.differs(plugin, &why.to_string(), RESTORE),
             }
@@ -47,56 +45,70 @@ impl Load {
                 self.differs(plugin, &why, "remove it: the plugin is loaded from the cache of the machine");
                 continue;
             }
-            let Some(found) = self.found(plugin, root) else { continue };
-            self.expect(plugin, &found.content);
+            let found = match self.found(&plugin.digest, root) {
+                Ok(found) => found,
+                Err((why, hint)) => {
+                    self.differs(plugin, &why, hint);
+                    continue;
+                }
+            };
+            self.expect(plugin, found.content);
             self.registry.plugins.clone_from(&self.plugins);
             let root = Root::plugin(source.clone(), found.folder);
             self.bundle_folder(Within { root: &root, source: &source }, &source, &plugin.name, false);
         }
     }
 
-    fn found(&mut self, plugin: &LockedPlugin, root: &Path) -> Option<Found> {
+    /// What the cache has under a digest. An error says what is wrong, and what can be done about it.
+    pub(super) fn found(&self, digest: &str, root: &Path) -> Result<Found, (String, &'static str)> {
         let Some(folder) = self.plugins.clone() else {
-            self.differs(plugin, "this program keeps no plugins", "set `XDG_CACHE_HOME` or `HOME`");
-            return None;
+            return Err(("this program keeps no plugins".to_owned(), "set `XDG_CACHE_HOME` or `HOME`"));
         };
         if sys::real_path(&folder).is_ok_and(|real| sys::real_path(root).is_ok_and(|root| real.starts_with(root))) {
             let why = format!("`{}` is in the project", folder.display());
-            self.differs(plugin, &why, "set `XDG_CACHE_HOME` to a folder outside of it");
-            return None;
+            return Err((why, "set `XDG_CACHE_HOME` to a folder outside of it"));
         }
-        match Cache::new(folder).find(&plugin.digest) {
-            Ok(Some(found)) => Some(found),
-            Ok(None) => {
-                self.differs(plugin, "it is not on this machine", "`harness plugin sync` fetches it");
-                None
-            }
-            Err(why) => {
-                self.differs(plugin, &why.to_string(), RESTORE);
-                None
-            }
+        match Cache::new(folder).find(digest) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => Err((ABSENT.to_owned(), "`harness plugin sync` fetches it")),
+            Err(why) => Err((why.to_string(), RESTORE)),
         }
     }
 
-    fn expect(&mut self, plugin: &LockedPlugin, content: &Content) {
-        if let Err(why) = plugin.verify(content) {
+    fn expect(&mut self, plugin: &LockedPlugin, content: Content) {
+        if let Err(why) = plugin.verify(&content) {
             self.differs(
                 plugin,
                 &why.to_string(),
                 "add the plugin again: `harness.lock` has a signature that is not its own",
             );
         }
-        self.expected.insert(plugin.source_name(), content.digests());
+        self.expected.insert(plugin.source_name(), content);
     }
 
-    /// Whether a text is what the lock has of its file; of all that no lock names it is.
-    pub(super) fn is_expected(&self, source: &str, below: &str, text: &str) -> bool {
-        let Some(files) = self.expected.get(source) else { return true };
-        self.expected_digest(files, source, below) == Some(&digest(text))
+    /// The verified content that a file below the root has to be in, with its path in that. None where the file may be
+    /// anything.
+    pub(super) fn content_of<'a>(&'a self, here: Within<'a>, below: &'a str) -> Option<(&'a Content, &'a str)> {
+        if let Some(content) = &here.root.content {
+            return Some((content, below));
+        }
+        let content = self.expected.get(here.source)?;
+        // What is not below the source is in no content.
+        Some((content, below.strip_prefix(here.source).and_then(|rest| rest.strip_prefix('/')).unwrap_or_default()))
     }
 
-    pub(super) fn expected_digest<'f>(&self, files: &'f Digests, source: &str, below: &str) -> Option<&'f String> {
-        files.get(below.strip_prefix(source)?.strip_prefix('/')?)
+    /// The text of a file of verified content, as it was verified. None where there is no such file, which has to be gone
+    /// from its folder too.
+    pub(super) fn verified_text(&mut self, here: Within<'_>, below: &str, guards: bool) -> Option<String> {
+        let (content, path) = self.content_of(here, below)?;
+        let (bytes, shown) = (content.bytes(path).map(<[u8]>::to_vec), here.root.shown(below));
+        let Some(bytes) = bytes else {
+            if !sys::is_gone(&here.root.path(below)) {
+                self.fail(&shown, true, &std::io::Error::other("it was changed while it was read"));
+            }
+            return None;
+        };
+        self.kept(here.source, &shown, sys::text_of(bytes), guards)
     }
 
     /// Holds the plugins of the lock to its versions and digests.

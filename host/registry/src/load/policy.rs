@@ -99,8 +99,8 @@ impl Load {
         if let Some(policy) = &policy {
             self.lists(policy.lists.clone(), false);
         }
-        let roots = policy.iter().flat_map(|policy| &policy.roots);
-        self.roots = roots.filter_map(|further| sys::real_path(&root.join(&further.value)).ok()).collect();
+        let roots = policy.iter().flat_map(|policy| &policy.roots).filter_map(|further| further.value.local());
+        self.roots = roots.filter_map(|further| sys::real_path(&root.join(further)).ok()).collect();
         self.registry.policy_file.clone_from(&file);
         self.registry.policy = policy;
     }

@@ -109,10 +109,9 @@ impl Load {
             let hint = format!("a model reads nothing of it, and no lock keeps it{rest}");
             self.registry.diagnostics.push(Diagnostic::warning(what).at(skill.source.clone()).hint(hint));
         }
-        let expected = self.expected.get(here.source);
         let is_other = |file: &&tree::Entry| {
             let below = format!("{place}/{}", file.path);
-            expected.is_some_and(|files| self.expected_digest(files, here.source, &below) != Some(&file.sha256))
+            self.content_of(here, &below).is_some_and(|(content, path)| content.digest_of(path) != Some(&file.sha256))
         };
         if let Some(file) = tree.files.iter().find(is_other) {
             let shown = here.root.shown(&format!("{place}/{}", file.path));

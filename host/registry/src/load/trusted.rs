@@ -4,7 +4,7 @@ use super::Load;
 use crate::BundleFile;
 use crate::lock::Lock;
 use harness_artifact::diagnostic::Diagnostic;
-use harness_artifact::policy::sources::bundle_of;
+use harness_artifact::policy::sources::{bundle_of, covers, name_of};
 use harness_artifact::policy::trusted::{Bound, TrustedSource, decide};
 use harness_policy::trust::Provenance;
 
@@ -19,7 +19,8 @@ impl Load {
         for bundle in plugins {
             let locked = lock.and_then(|lock| lock.plugin(bundle.name.strip_prefix("plugins/")?));
             let signers = locked.map(|plugin| plugin.signers()).unwrap_or_default();
-            let source = locked.map(|plugin| plugin.source.to_string());
+            let of = self.repositories.iter().find(|(name, _)| covers(&name_of(Some(name), ""), &bundle.name));
+            let source = locked.map(|plugin| plugin.source.to_string()).or_else(|| Some(of?.1.clone()));
             let plugin = match &source {
                 Some(source) => Provenance::Pinned(source, &signers),
                 None => Provenance::Unpinned(&bundle.path),

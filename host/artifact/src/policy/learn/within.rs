@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Draft, Key, MOST_TRIED, Rule, needed, quoted};
 use crate::policy::sources::SourceRules;
 use crate::policy::{ProjectPolicy, sources};
+use crate::yaml::flow;
 use harness_policy::command::CommandReach;
 use harness_policy::compare::wider;
 use harness_policy::grant::Grant;
 use harness_policy::layer::Layer;
 use harness_policy::limits::LimitKey;
 use harness_policy::watch::Request;
-use serde_json::Value as Json;
 
 /// What is written beside the rules for what was asked.
 #[derive(Debug, Clone, Default)]
@@ -174,19 +174,6 @@ impl Draft {
 
     fn parsed(&self, closed: &Closed) -> Option<ProjectPolicy> {
         ProjectPolicy::parse("learned", &format!("---\n{}---\n", self.text_closed(closed))).0
-    }
-}
-
-/// A value on one line.
-fn flow(value: &Json) -> String {
-    match value {
-        Json::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
-        Json::Object(object) => {
-            let pairs = object.iter().map(|(key, value)| format!("{}: {}", quoted(key), flow(value)));
-            format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
-        }
-        Json::String(text) => quoted(text),
-        other => other.to_string(),
     }
 }
 
