@@ -294,7 +294,7 @@ fn cases_run_from_their_lens() {
         .map(|lens| format!("{} {}", lens["range"]["start"]["line"], lens["command"]["title"].as_str().unwrap()))
         .collect();
     assert_eq!(shown, ["0 run 2 cases", "7 run this case", "10 run this case"]);
-    let mut run = |editor: &mut Editor<'_>, lens: usize| {
+    let run = |editor: &mut Editor<'_>, lens: usize| {
         let command = &lenses[lens]["command"];
         let params = json!({"command": command["command"], "arguments": command["arguments"]});
         let answer = editor.request("workspace/executeCommand", params);

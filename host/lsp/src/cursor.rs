@@ -89,7 +89,8 @@ pub(crate) fn at(text: &str, is_all: bool, offset: usize) -> Option<Cursor> {
     let mut start = yaml.start;
     for line in text.get(yaml)?.split_inclusive('\n') {
         let next = start.saturating_add(line.len());
-        if offset < next {
+        // A line that nothing ends yet is being written.
+        if offset < next || !line.ends_with('\n') {
             break;
         }
         scan.line(start, line.trim_end_matches(['\r', '\n']));
