@@ -223,12 +223,7 @@ fn touched(subject: &Subject, files: &BTreeSet<String>) -> bool {
 }
 
 /// Runs the cases of artifacts, with what each of them asks for where a watch is named.
-pub(crate) async fn all(
-    subjects: &[Subject],
-    filter: Filter<'_>,
-    results: &mut Results,
-    watch: Option<&Watch>,
-) {
+pub(crate) async fn all(subjects: &[Subject], filter: Filter<'_>, results: &mut Results, watch: Option<&Watch>) {
     let started = Instant::now();
     for subject in subjects {
         // What has no case could be broken, and nothing would report it.

@@ -41,7 +41,10 @@ pub(crate) fn run(input: impl BufRead + Send + 'static, output: impl Write, chec
     let (sender, receiver) = sync_channel(WAITING);
     // It waits for input for as long as the client keeps that open, and ends with the process.
     let frames = sender.clone();
-    thread::spawn(move || read(input, &frames));
+    let reader = thread::Builder::new().name("frames".to_owned()).spawn(move || read(input, &frames));
+    if let Err(error) = reader {
+        return Ended::Broken(format!("a thread cannot be started: {error}"));
+    }
     thread::scope(|scope| {
         let (checked, ran) = (sender.clone(), sender);
         // Nobody listens any more at the end.

@@ -118,7 +118,9 @@ impl Content {
             return Err(Rejected::new(format!("{}: {why}", quoted(path))));
         }
         // The first by its name, so that the same folder gives the same message.
-        if let Some(file) = texts.iter().filter(|file| file.is_executable && !is_foreign).min_by(|a, b| a.path.cmp(&b.path)) {
+        if let Some(file) =
+            texts.iter().filter(|file| file.is_executable && !is_foreign).min_by(|a, b| a.path.cmp(&b.path))
+        {
             let why = "is executable: nothing of a plugin is run by the system (`chmod -x`)";
             return Err(Rejected::new(format!("{} {why}", quoted(&file.path))));
         }
