@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 use serde_json::Value as Json;
 
 const README: &str = include_str!("../README.md");
+/// The section that is toured in a project of its own.
+const PLUGINS: &str = "## A third tour: a plugin\n";
 const HARNESS: &str = env!("CARGO_BIN_EXE_harness");
 
 /// Where plugins are kept: no folder of a project.
@@ -40,22 +42,40 @@ fn the_tour_is_true() {
     let report = README.split("```markdown\n").nth(2).unwrap().split("```").next().unwrap();
     std::fs::write(folder.path().join(".harness/tools/report.md"), report).unwrap();
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples"), &folder.path().join("examples"));
-    std::fs::create_dir(folder.path().join("docs")).unwrap();
-    std::fs::write(folder.path().join("docs/launch.md"), "On 12 May.\n").unwrap();
+    let (before, rest) = README.split_once(PLUGINS).unwrap();
+    let (_, after) = rest.split_once("\n## ").unwrap();
     let mut blocks = 0;
-    for block in README.split("```\n$ harness ").skip(1) {
-        if block.starts_with("plugin update ") {
-            changes(&folder.path().join("acme/plugin.md"));
-        }
+    for block in before.split("```\n$ harness ").skip(1).chain(after.split("```\n$ harness ").skip(1)) {
         // One block may hold several.
         for command in block.split("\n```").next().unwrap().split("\n$ harness ") {
             shows(folder.path(), command);
         }
         blocks += 1;
     }
-    assert_eq!(blocks, 16);
+    assert_eq!(blocks, 10);
     let page = std::fs::read_to_string(folder.path().join("timeline.html")).unwrap();
     assert!(page.contains("On 12 May (notes/launch.md).") && page.ends_with("</html>\n"), "{page}");
+}
+
+/// The tour of a plugin, in a project of its own.
+#[test]
+fn the_tour_of_a_plugin_is_true() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "harness init");
+    std::fs::create_dir(folder.path().join("docs")).unwrap();
+    std::fs::write(folder.path().join("docs/launch.md"), "On 12 May.\n").unwrap();
+    let section = README.split_once(PLUGINS).unwrap().1.split("\n## ").next().unwrap();
+    let mut commands = 0;
+    for block in section.split("```\n$ harness ").skip(1) {
+        if block.starts_with("plugin update ") {
+            changes(&folder.path().join("acme/plugin.md"));
+        }
+        for command in block.split("\n```").next().unwrap().split("\n$ harness ") {
+            shows(folder.path(), command);
+            commands += 1;
+        }
+    }
+    assert_eq!(commands, 9);
 }
 
 /// Changes a file as the README's difference says.

@@ -69,7 +69,7 @@ fn a_repository_is_pinned_and_loads_without_a_network() {
 
     // Another commit is another source.
     let other = place.git(&["rev-parse", "v2"]);
-    for reference in [&other, &other[..7]] {
+    for reference in [other.as_str(), other.get(..7).unwrap()] {
         policy(&place, &format!("ref: '{reference}', path: kit"), &trusted(&place));
         place.run(&["call", "greet"]).says(2, "cache miss for source");
         let synced = place.run(&["plugin", "sync"]);
@@ -98,7 +98,7 @@ fn only_what_the_list_names_is_fetched_and_loaded() {
     };
     let why = "error: artifact source \"file:///repository\" is not trusted; add it to trusted_sources\n";
     untrusted("", why);
-    untrusted(&format!("trusted_sources: [\"{whole}x\", \"{}\"]\n", &whole[..whole.len() - 1]), why);
+    untrusted(&format!("trusted_sources: [\"{whole}x\", \"{}\"]\n", whole.strip_suffix(|_: char| true).unwrap()), why);
     untrusted("trusted_sources: [{ source: ./* }]\n", why);
     let signed = "RWQyUHrYd0ab27mjqZ75GRgdSpqXHVuKKq/eWWvtG2VlNaj3bNCz0hLz";
     let signature = format!("{{ source: \"git+{whole}@*\", require: signature, signers: [{signed}] }}");
