@@ -373,7 +373,7 @@ mod tests {
             Step::Item(index) => format!("[{index}]"),
         });
         let path = path.collect::<Vec<_>>().join(".");
-        format!("{path} {:?} {:?}", cursor.what, &text[cursor.before])
+        format!("{path} {:?} {:?}", cursor.what, text.get(cursor.before).unwrap())
     }
 
     #[test]

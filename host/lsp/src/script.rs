@@ -198,10 +198,10 @@ mod tests {
     fn at_a_byte() {
         let line = "  x = meta.call_tool(\"greet\", {})  # fs.read";
         let found = quoted_at(line, 24).unwrap();
-        assert_eq!((found.text, found.callee, &line[found.range]), ("greet", "meta.call_tool", "greet"));
+        assert_eq!((found.text, found.callee, line.get(found.range).unwrap()), ("greet", "meta.call_tool", "greet"));
         assert_eq!(quoted_at(line, 3), None);
         assert_eq!(dotted_at(line, 13).map(|(name, _)| name), Some("meta.call_tool"));
-        assert_eq!(dotted_at(line, 7).map(|(name, range)| (name, range)), Some(("meta", 6..10)));
+        assert_eq!(dotted_at(line, 7), Some(("meta", 6..10)));
         assert_eq!((dotted_at(line, 24), dotted_at(line, 40), dotted_at(line, 0)), (None, None, None));
     }
 }

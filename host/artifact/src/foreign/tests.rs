@@ -39,6 +39,7 @@ fn a_claude_plugin() {
         ("hooks/hooks.json", "{}"),
         ("bin/tool", "#!/bin/sh"),
         (
+            SERVERS,
             r#"{"mcpServers":{"db":{"command":"npx","args":["-y","db"],"env":{"TOKEN":"x"}},"web":{"type":"http","url":"https://a.example/mcp"}}}"#,
         ),
     ]);
@@ -100,13 +101,15 @@ fn a_claude_plugin() {
     assert_eq!((agent.system_prompt.trim(), agent.tools.len()), ("You review.", 0));
     // The same files are the same plugin, and a catalogue's name counts before its own.
     assert_eq!(convert(&files, None), Ok(converted));
-    assert!(file(&convert(&files, Some("other")).unwrap(), FILE).starts_with("---\nname: \"other\"\n"));
+    let other = convert(&files, Some("other")).unwrap();
+    assert!(file(&other, FILE).starts_with("---\nname: \"other\"\n"));
 }
 
 #[test]
 fn folders_of_skills() {
     let skill = "---\nname: pdf\ndescription: Fills forms.\n---\nDo it.\n";
-    let one = of(&[("SKILL.md", skill), ("references/a.md", "x"), ("LICENSE", "MIT")]);
+    let one = [("SKILL.md", skill), ("references/a.md", "x"), ("LICENSE", "MIT")];
+    let one = of(&one);
     let converted = convert(&one, None).unwrap();
     let paths: Vec<&str> = converted.files.iter().map(|(path, _)| path.as_str()).collect();
     assert_eq!(paths, ["plugin.md", "skills/pdf/LICENSE", "skills/pdf/SKILL.md", "skills/pdf/references/a.md"]);

@@ -124,6 +124,7 @@ fn granted(consented: &[Rule], asked: &[Rule]) -> Grant {
 }
 
 /// How many pairs of asks and consents are tried; `PLUGIN_PAIRS` is another number.
+#[expect(clippy::disallowed_methods, reason = "a setting of the test")]
 fn pairs() -> u32 {
     std::env::var("PLUGIN_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000)
 }
